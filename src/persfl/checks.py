@@ -1,0 +1,99 @@
+"""Checks of what people hand in. Each failure is one sentence: what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from persfl.errors import InputError
+from persfl.types import Array
+
+
+def whole(name: str, value: Any, *, least: int, most: int | None = None, why: str = "") -> int:
+    """A whole number within bounds.
+
+    >>> whole("peers", 30, least=1, most=17, why="18 devices")
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: peers must be at most 17 (18 devices). Got 30.
+    """
+    note = f" ({why})" if why else ""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"{name} must be a whole number. Got {value!r}.")
+    if value < least:
+        raise InputError(f"{name} must be at least {least}. Got {value}.")
+    if most is not None and value > most:
+        raise InputError(f"{name} must be at most {most}{note}. Got {value}.")
+    return int(value)
+
+
+def real(name: str, value: Any, *, least: float = -math.inf, most: float = math.inf, above: float | None = None) -> float:
+    """A finite number within bounds.
+
+    >>> real("step_size", -1, above=0)
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: step_size must be greater than 0. Got -1.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise InputError(f"{name} must be a finite number. Got {value!r}.")
+    if above is not None and not value > above:
+        raise InputError(f"{name} must be greater than {above}. Got {value}.")
+    if value < least:
+        raise InputError(f"{name} must be at least {least:g}. Got {value}.")
+    if value > most:
+        raise InputError(f"{name} must be at most {most:g}. Got {value}.")
+    return float(value)
+
+
+def one_of(name: str, value: Any, known: Sequence[str]) -> str:
+    """One of a few words.
+
+    >>> one_of("loss", "huger", ["squared", "huber"])
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: loss must be one of 'squared', 'huber'. Got 'huger'.
+    """
+    if value not in known:
+        raise InputError(f"{name} must be one of {', '.join(map(repr, known))}. Got {value!r}.")
+    return str(value)
+
+
+def numbers(value: Any, *, where: str, axes: int) -> Array:
+    """A float64 array with this many axes, or an error that says where text or a wrong shape was found.
+
+    >>> numbers([["a", 1]], where="X of device 3", axes=2)
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: X of device 3 must hold numbers. Got text: 'a'. Encode it as numbers or leave it out.
+    """
+    try:
+        array = np.asarray(value)
+        if array.dtype == object or array.dtype.kind not in "fiub":
+            array = np.asarray(value, dtype=object)
+            wrong = next((v for v in array.ravel() if isinstance(v, (str, bytes))), None)
+            if wrong is not None:
+                raise InputError(f"{where} must hold numbers. Got text: {wrong!r}. Encode it as numbers or leave it out.")
+        array = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{where} must hold numbers in a rectangle. Got something else: {error}.") from error
+    if array.ndim != axes:
+        need = "rows and columns (2 axes)" if axes == 2 else "one value per row (1 axis)"
+        raise InputError(f"{where} must have {need}. Got shape {array.shape}.")
+    return np.ascontiguousarray(array)
+
+
+def some(items: Sequence[Any], most: int = 3) -> str:
+    """A few items and how many more there are.
+
+    >>> some(["a", "b", "c", "d", "e"])
+    "'a', 'b', 'c' and 2 more"
+    """
+    shown = ", ".join(repr(item) for item in items[:most])
+    return shown + (f" and {len(items) - most} more" if len(items) > most else "")

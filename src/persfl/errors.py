@@ -1,0 +1,67 @@
+"""What can go wrong, as a tree.
+
+    PersflError
+      InputError      (ValueError)        something handed in is unusable; the message says what, where and what to do
+      Diverged        (ArithmeticError)   every answer overflowed; the models of the last good round are kept
+      NotReady        (RuntimeError)      a stream has not enough new rows for a round
+      CannotMix       (TypeError)         an adopter wants to average models that cannot be averaged
+      MissingExtra    (ImportError)       an optional package is not installed; the message has the line to type
+    PersflWarning     (UserWarning)       the run goes on, but a person should know
+
+>>> from persfl.errors import InputError
+>>> issubclass(InputError, ValueError)
+True
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+class PersflError(Exception):
+    """Base of everything persfl raises on purpose."""
+
+
+class InputError(PersflError, ValueError):
+    """Something handed in is unusable."""
+
+
+class Diverged(PersflError, ArithmeticError):
+    """Every answer made a target's loss overflow."""
+
+    def __init__(self, message: str, *, round: int, device: object) -> None:
+        super().__init__(message)
+        self.round = round
+        self.device = device
+
+
+class NotReady(PersflError, RuntimeError):
+    """A stream has not enough new rows for a round."""
+
+
+class CannotMix(PersflError, TypeError):
+    """Models of this family cannot be averaged."""
+
+
+class MissingExtra(PersflError, ImportError):
+    """An optional package is not installed."""
+
+
+class PersflWarning(UserWarning):
+    """The run goes on, but a person should know."""
+
+
+def need(module: str, *, extra: str, why: str) -> ModuleType:
+    """Import an optional module, or say which line to type.
+
+    >>> need("json", extra="none", why="reading JSON").__name__
+    'json'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(
+            f"{why} needs the package {module.split('.')[0]!r}, which is not installed. "
+            f"Type: pip install 'persfl[{extra}]'"
+        ) from error

@@ -1,0 +1,6 @@
+"""Fleets: devices and the targets' models, wherever they live."""
+
+from persfl.fleets.array import ArrayFleet
+from persfl.fleets.loop import LoopFleet
+
+__all__ = ["ArrayFleet", "LoopFleet"]

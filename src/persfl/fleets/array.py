@@ -1,0 +1,170 @@
+"""The fast fleet: all pairs of a round at once, on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from persfl.fleets.home import Home, Slice, no_models_yet, no_usable
+from persfl.fleets.loop import LoopFleet, check_labels, diverged, learners_of
+from persfl.fleets.pairs import pair_kernel
+from persfl.fleets.start import handed_in, starting_model
+from persfl.seeds import stream
+from persfl.types import Answers, Array, Choice, IntArray
+
+CHUNK = 32 * 2**20  # bytes of gathered rows at a time; small enough to stay in cache
+
+
+class ArrayFleet:
+    """Devices in this process whose models are rows of one array.
+
+    Takes what `LoopFleet` takes and gives the same rounds. Learners whose models are not vectors (scikit-learn estimators, or one
+    learner per target) are asked pair by pair, by a LoopFleet inside.
+
+    The adopted answers are computed a second time instead of being kept: an answer is a function of model, peer and round, and
+    keeping all of them would take targets x peers models of memory.
+
+    >>> from persfl import Best, GradientStep, Linear, Uniform, personalize
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=50, clusters=2, rows=10, features=5, seed=0)
+    >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05))
+    >>> for round_ in personalize(fleet, sampler=Uniform(10), adopter=Best(), rounds=200): pass
+    >>> bool(((fleet.models - devices.true_weights) ** 2).sum(axis=1).max() < 1e-3)
+    True
+    """
+
+    def __init__(
+        self,
+        devices: Any,
+        *,
+        learner: Any,
+        proposer: Any,
+        targets: Sequence[Hashable] | None = None,
+        seed: int = 0,
+        start: Any = None,
+        holdout: float = 0.0,
+        local: Any = None,
+        n_jobs: int | None = 1,
+    ) -> None:
+        self._loop: LoopFleet | None = None
+        if isinstance(learner, (list, tuple)) or not hasattr(learner, "grad"):
+            self._loop = LoopFleet(
+                devices, learner=learner, proposer=proposer, targets=targets, seed=seed, start=start, holdout=holdout, local=local, n_jobs=n_jobs
+            )
+            self.home = self._loop.home
+            return
+        self.home = Home(devices, targets=targets, holdout=holdout, seed=seed)
+        self.learner, self.proposer, self.local, self.seed = learner, proposer, local, seed
+        self._kernel = pair_kernel(learner, proposer)
+        self._start = start
+        self._models: Array | None = None
+        if self.home.source is None:
+            self._begin()
+
+    n = property(lambda self: self.home.n)
+    targets = property(lambda self: self.home.targets)
+    ids = property(lambda self: self.home.ids)
+
+    @property
+    def models(self) -> Any:
+        """(T, size) one model per target, in the order of `targets`."""
+        if self._loop is not None:
+            return self._loop.models
+        if self._models is None:
+            raise no_models_yet()
+        return self._models
+
+    def observe(self, r: int) -> None:
+        """Let data arrive for round `r`."""
+        if self._loop is not None:
+            return self._loop.observe(r)
+        self.home.observe(r)
+        if self._models is None:
+            self._begin()
+
+    def probe(self, peers: IntArray, r: int) -> Answers:
+        """Ask every peer, score every answer on the asker's rows."""
+        if self._loop is not None:
+            return self._loop.probe(peers, r)
+        self._r = r
+        self._rows, self._peers = self.home.peers(peers), peers
+        if self._kernel is not None:
+            answers = self._kernel.answers(self._rows, self.home.scoring, self.models)
+        else:
+            answers = self._answers(self._rows, peers)
+        lost = no_usable(answers.losses, peers)
+        if lost is not None:
+            raise diverged(r, self.ids[int(self.targets[lost])], self.proposer.advice())
+        return answers
+
+    def adopt(self, choice: Choice) -> None:
+        """Replace every target's model by the mix it chose, then take its local step."""
+        if self._loop is not None:
+            return self._loop.adopt(choice)
+        models = self.models
+        if choice.peers.shape[1]:
+            rows = self.home.peers(choice.peers)
+            if self._kernel is not None:
+                proposals = self._kernel.proposals(rows, models)
+            else:
+                proposals = np.concatenate([self._proposals(part, rows, choice.peers) for part in self._chunks(rows)])
+            if choice.peers.shape[1] == 1 and (choice.weights == 1.0).all():
+                models = np.ascontiguousarray(proposals[:, 0])
+            else:
+                everything = np.concatenate([models[:, None], proposals], axis=1)
+                models = self.learner.mix(everything, np.concatenate([choice.stay[:, None], choice.weights], axis=1))
+        if self.local is not None:
+            models = self._local(models)
+        self._models = models
+
+    def _begin(self) -> None:
+        own = self.home.training
+        check_labels([self.learner], self.home)
+        given = handed_in(self._start, learners_of(self.learner, len(self.targets)), own.rows.features)
+        if given is not None:
+            self._models = np.stack(given)
+            return
+        at = stream(self.seed, "start").at(self.targets)
+        self._models = np.concatenate(
+            [starting_model(self.learner, own.batch(part), at[part], self._start) for part in self._chunks(own)]
+        )
+
+    def _chunks(self, rows: Slice) -> list[slice]:
+        """Targets in parts whose gathered rows fit into CHUNK bytes."""
+        longest = int(rows.rows.counts[rows.which].max(initial=1))
+        each = 8 * (rows.rows.features + 2) * longest * max(1, rows.which[0].size)
+        size = max(1, CHUNK // each)
+        return [slice(i, i + size) for i in range(0, len(rows.which), size)]
+
+    def _proposals(self, part: slice, rows: Slice, peers: IntArray) -> Array:
+        """(C, S, size) what these targets' peers answer."""
+        place = stream(self.seed, "answer", self._r).at(self.targets[part, None], peers[part])
+        probe = self._probe(part)
+        return np.asarray(self.proposer.answer(self.learner, probe, rows.batch(part), place))
+
+    def _probe(self, part: slice) -> Any:
+        return self.proposer.ask(self.learner, self.models[part, None])
+
+    def _answers(self, rows: Slice, peers: IntArray) -> Answers:
+        losses, lengths = [], []
+        for part in self._chunks(rows):
+            proposals = self._proposals(part, rows, peers)
+            everything = np.concatenate([self.models[part, None], proposals], axis=1)
+            loss = self.learner.loss(everything, self.home.scoring.batch((part, None)))
+            loss[:, 1:][rows.which[part] < 0] = np.inf
+            losses.append(loss)
+            length = self.proposer.length(self.learner, self._probe(part), proposals)
+            lengths.append(np.where(rows.which[part] < 0, np.nan, length))
+        return Answers(np.concatenate(losses), np.concatenate(lengths))
+
+    def _local(self, models: Array) -> Array:
+        own = self.home.training
+        place = stream(self.seed, "local", self._r).at(self.targets)
+        return np.concatenate(
+            [
+                self.local.answer(self.learner, self.local.ask(self.learner, models[part]), own.batch(part), place[part])
+                for part in self._chunks(own)
+            ]
+        )

@@ -1,0 +1,189 @@
+"""The reference fleet: one pair after the other, any learner, nothing clever."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from persfl.errors import Diverged, InputError, PersflWarning
+from persfl.fleets.home import Home, no_models_yet, no_usable
+from persfl.fleets.start import handed_in, starting_model
+from persfl.seeds import Stream, stream
+from persfl.types import Answers, Choice, Data, IntArray
+
+
+class LoopFleet:
+    """Devices in this process, asked one by one.
+
+    `devices`: what `Devices.of` takes, or a source (see `persfl.sources`). `learner`: one, or a list of one per target: a peer
+    answers in the asker's family. `targets`: device ids (default: all). `start`: None (zeros for `Linear`, the own fit for
+    `Estimator`), "zeros", "own", a model, or one per target. `holdout`: the share of a target's rows it scores by (0: all of them);
+    the rest are what `local`, a proposer, trains on once a round. `n_jobs`: parallel answers through joblib.
+
+    >>> from persfl import Best, Estimator, Refit, Uniform, personalize
+    >>> from persfl.sources import clustered_regression
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> devices = clustered_regression(n=30, clusters=2, rows=10, features=2, seed=0)
+    >>> public = np.random.default_rng(0).standard_normal((50, 2))
+    >>> fleet = LoopFleet(devices, learner=Estimator(DecisionTreeRegressor(max_depth=3)), proposer=Refit(public), targets=[0])
+    >>> losses = [float(round_.loss[0]) for round_ in personalize(fleet, sampler=Uniform(5), adopter=Best(), rounds=3)]
+    >>> len(losses)
+    3
+    """
+
+    def __init__(
+        self,
+        devices: Any,
+        *,
+        learner: Any,
+        proposer: Any,
+        targets: Sequence[Hashable] | None = None,
+        seed: int = 0,
+        start: Any = None,
+        holdout: float = 0.0,
+        local: Any = None,
+        n_jobs: int | None = 1,
+    ) -> None:
+        self.home = Home(devices, targets=targets, holdout=holdout, seed=seed)
+        self.learners = learners_of(learner, len(self.targets))
+        self.proposer, self.local, self.seed, self.n_jobs = proposer, local, seed, n_jobs
+        self._start = start
+        self._models: list[Any] | None = None
+        self._proposals: dict[tuple[int, int], Any] = {}
+        self._failed: set[int] = set()
+        if self.home.source is None:
+            self._begin()
+
+    n = property(lambda self: self.home.n)
+    targets = property(lambda self: self.home.targets)
+    ids = property(lambda self: self.home.ids)
+
+    @property
+    def models(self) -> list[Any]:
+        """One model per target, in the order of `targets`."""
+        if self._models is None:
+            raise no_models_yet()
+        return self._models
+
+    def observe(self, r: int) -> None:
+        """Let data arrive for round `r`."""
+        self.home.observe(r)
+        if self._models is None:
+            self._begin()
+
+    def probe(self, peers: IntArray, r: int) -> Answers:
+        """Ask every peer, score every answer on the asker's rows."""
+        self._r = r
+        rows = self.home.peers(peers)
+        losses, lengths = np.full((len(peers), peers.shape[1] + 1), np.inf), np.full(peers.shape, np.nan)
+        probes = [self.proposer.ask(learner, model) for learner, model in zip(self.learners, self.models, strict=True)]
+        pairs = [(int(t), int(s)) for t, s in np.argwhere(rows.which >= 0)]
+        answers = self._map(
+            (self.proposer, self.learners[t], probes[t], rows[t, s], self.home.scoring[t], self._stream(r, t, int(peers[t, s])))
+            for t, s in pairs
+        )
+        reason = ""
+        self._proposals = {}
+        for (t, s), (proposal, loss, length, trouble) in zip(pairs, answers, strict=True):
+            self._proposals[t, int(peers[t, s])] = proposal
+            losses[t, s + 1], lengths[t, s] = loss, length
+            if trouble:
+                reason = reason or f"device {self.ids[int(peers[t, s])]!r} failed with {trouble}"
+                self._warn_once(int(peers[t, s]), trouble)
+        for t, (learner, model) in enumerate(zip(self.learners, self.models, strict=True)):
+            losses[t, 0] = learner.loss(model, self.home.scoring[t])
+        lost = no_usable(losses, peers)
+        if lost is not None:
+            raise diverged(r, self.ids[int(self.targets[lost])], reason or self.proposer.advice())
+        return Answers(losses, lengths)
+
+    def adopt(self, choice: Choice) -> None:
+        """Replace every target's model by the mix it chose, then take its local step."""
+        models = []
+        for t, model in enumerate(self.models):
+            parts = [(float(choice.stay[t]), model)] if choice.stay[t] > 0 else []
+            for peer, weight in zip(choice.peers[t].tolist(), choice.weights[t].tolist(), strict=True):
+                if weight > 0:
+                    parts.append((weight, self._proposal(t, peer)))
+            weights, pieces = [w for w, _ in parts], [p for _, p in parts]
+            models.append(pieces[0] if len(parts) == 1 else self._mixed(t, pieces, weights))
+        if self.local is not None:
+            models = [self._local(t, model) for t, model in enumerate(models)]
+        self._models = models
+
+    def _begin(self) -> None:
+        features = self.home.scoring.rows.features
+        given = handed_in(self._start, self.learners, features)
+        check_labels(self.learners, self.home)
+        self._models = given or [
+            starting_model(learner, self.home.training[t], stream(self.seed, "start", int(self.targets[t])), self._start)
+            for t, learner in enumerate(self.learners)
+        ]
+
+    def _stream(self, r: int, t: int, peer: int) -> Stream:
+        return stream(self.seed, "answer", r, int(self.targets[t]), peer)
+
+    def _map(self, pairs: Any) -> list[Any]:
+        if self.n_jobs == 1:
+            return [_answer(*pair) for pair in pairs]
+        return list(Parallel(n_jobs=self.n_jobs)(delayed(_answer)(*pair) for pair in pairs))
+
+    def _proposal(self, t: int, peer: int) -> Any:
+        if (t, peer) not in self._proposals:
+            raise InputError(f"target {self.ids[int(self.targets[t])]!r} cannot adopt from device {self.ids[peer]!r}: it was not asked.")
+        return self._proposals[t, peer]
+
+    def _mixed(self, t: int, pieces: list[Any], weights: list[float]) -> Any:
+        stacked = np.stack(pieces) if all(isinstance(piece, np.ndarray) for piece in pieces) else pieces
+        return self.learners[t].mix(stacked, np.array(weights))
+
+    def _local(self, t: int, model: Any) -> Any:
+        learner = self.learners[t]
+        place = stream(self.seed, "local", self._r, int(self.targets[t]))
+        return self.local.answer(learner, self.local.ask(learner, model), self.home.training[t], place)
+
+    def _warn_once(self, peer: int, trouble: str) -> None:
+        if peer not in self._failed:
+            self._failed.add(peer)
+            warnings.warn(f"device {self.ids[peer]!r} gave no usable answer: {trouble}", PersflWarning, stacklevel=5)
+
+
+def _answer(proposer: Any, learner: Any, probe: Any, data: Data, own: Data, place: Stream) -> tuple[Any, float, float, str]:
+    """One peer's answer and its score: proposal, loss, length, and what went wrong (a bad peer costs only its own answer)."""
+    try:
+        proposal = proposer.answer(learner, probe, data, place)
+        return proposal, float(learner.loss(proposal, own)), float(proposer.length(learner, probe, proposal)), ""
+    except Exception as error:
+        return None, np.inf, np.nan, f"{type(error).__name__}: {error}"
+
+
+def learners_of(learner: Any, count: int) -> list[Any]:
+    """One learner per target."""
+    if not isinstance(learner, (list, tuple)):
+        return [learner] * count
+    if len(learner) != count:
+        raise InputError(f"learner must be one learner or one per target ({count}). Got {len(learner)}.")
+    return list(learner)
+
+
+def check_labels(learners: list[Any], home: Home) -> None:
+    """Stop early where a loss cannot take the labels."""
+    rows = home.scoring.rows
+    for learner in {id(learner): learner for learner in learners}.values():
+        trouble = learner.check_labels(Data(rows.X, rows.y, rows.weight)) if hasattr(learner, "check_labels") else None
+        if trouble:
+            at = next(i for i in range(len(rows)) if learner.check_labels(rows[i]))
+            raise InputError(f"labels of device {rows.ids[at]!r} do not fit: {trouble}")
+
+
+def diverged(r: int, device: Hashable, why: str) -> Diverged:
+    """The one sentence for a run in which a target has no finite answer left."""
+    return Diverged(
+        f"round {r}: no answer gives device {device!r} a finite loss; {why}. The models of the last good round are kept.",
+        round=r,
+        device=device,
+    )

@@ -1,0 +1,59 @@
+"""The compiled way through a round, for parts that have one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from persfl.compiled import kernels
+from persfl.devices import Devices, stranger
+from persfl.fleets.home import Slice
+from persfl.learners.linear import Linear
+from persfl.learners.losses import LOSSES
+from persfl.proposers.gradient import GradientStep
+from persfl.types import Answers, Array
+
+
+@dataclass(frozen=True)
+class LinearSteps:
+    """Gradient steps of a linear learner over pairs, in compiled code that reads each device's rows where they lie."""
+
+    code: Any
+    settings: tuple[int, float, float, float, int]
+
+    def answers(self, peers: Slice, own: Slice, models: Array) -> Answers:
+        """Losses and step lengths of all pairs."""
+        T, S = peers.which.shape
+        losses, lengths = np.empty((T, S + 1)), np.empty((T, S))
+        stray = self.code.linear_answers(
+            *_rows(peers.rows), np.ascontiguousarray(peers.which), *_rows(own.rows), own.which, models, *self.settings, losses, lengths
+        )
+        if stray >= 0:
+            raise stranger(stray, len(peers.rows))
+        return Answers(losses, lengths)
+
+    def proposals(self, peers: Slice, models: Array) -> Array:
+        """(T, K, size) what these peers answer."""
+        out = np.empty((*peers.which.shape, models.shape[1]))
+        stray = self.code.linear_proposals(*_rows(peers.rows), np.ascontiguousarray(peers.which), models, *self.settings, out)
+        if stray >= 0:
+            raise stranger(stray, len(peers.rows))
+        return out
+
+
+def pair_kernel(learner: Any, proposer: Any) -> LinearSteps | None:
+    """The compiled kernel for these parts, or None where there is none (or no numba)."""
+    if not isinstance(learner, Linear) or learner.kind not in LOSSES:
+        return None
+    if not isinstance(proposer, GradientStep) or proposer.batch is not None:
+        return None
+    code = kernels()
+    if code is None:
+        return None
+    return LinearSteps(code, (LOSSES[learner.kind].code, learner.delta, learner.l2, float(proposer.step_size), int(proposer.steps)))
+
+
+def _rows(devices: Devices) -> tuple[Any, ...]:
+    return devices.X, devices.y, devices.weight, devices.start, devices.total

@@ -1,0 +1,155 @@
+"""Any scikit-learn regressor or classifier that takes sample weights; a model is a fitted estimator."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.dummy import DummyRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from persfl.checks import one_of
+from persfl.errors import CannotMix, InputError
+from persfl.seeds import Stream
+from persfl.types import Array, Data
+
+_REGRESSION, _CLASSIFICATION = ("squared", "absolute"), ("log", "error")
+_FLOOR = 1e-6  # the least chance a model may give a label: a class it never saw costs much, not everything
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Estimator:
+    """A model family given by an unfitted scikit-learn estimator.
+
+    `loss` is "squared" (default) or "absolute" for regressors; "log" (default where there is `predict_proba`) or "error" for
+    classifiers. Where the estimator has a `random_state` that is None, each fit gets its own named randomness.
+
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> learner = Estimator(DecisionTreeRegressor(max_depth=1))
+    >>> data = Data(np.array([[0.0], [1.0]]), np.array([3.0, 5.0]))
+    >>> from persfl.seeds import stream
+    >>> learner.loss(learner.fit(data, stream(0)), data)
+    0.0
+    """
+
+    estimator: Any
+    kind: str
+
+    def __init__(self, estimator: Any, *, loss: str | None = None) -> None:
+        name = type(estimator).__name__
+        if not isinstance(estimator, BaseEstimator) or not (is_classifier(estimator) or is_regressor(estimator)):
+            raise InputError(f"estimator must be a scikit-learn regressor or classifier. Got {name}.")
+        weigh = _weight_parameter(estimator)
+        if weigh is None:
+            instead = "RandomForestClassifier or LogisticRegression" if is_classifier(estimator) else "RandomForestRegressor or SVR"
+            raise InputError(
+                f"{name} does not take sample_weight in fit, which is needed to weigh private rows against public points. "
+                f"Use one that does, for example {instead}."
+            )
+        if is_classifier(estimator):
+            loss = loss or ("log" if hasattr(estimator, "predict_proba") else "error")
+            one_of("loss", loss, _CLASSIFICATION)
+            if loss == "log" and not hasattr(estimator, "predict_proba"):
+                raise InputError(f"{name} has no predict_proba, which loss='log' needs. Use loss='error'.")
+        else:
+            loss = one_of("loss", loss or "squared", _REGRESSION)
+        object.__setattr__(self, "estimator", estimator)
+        object.__setattr__(self, "kind", loss)
+        object.__setattr__(self, "_weigh", weigh)
+        object.__setattr__(self, "_flat", not any(hasattr(v, "get_params") for v in _parts(estimator)))
+        states = [k for k, v in estimator.get_params().items() if k.split("__")[-1] == "random_state" and v is None]
+        object.__setattr__(self, "_states", states)
+
+    def __repr__(self) -> str:
+        return f"Estimator({self.estimator!r}, loss={self.kind!r})"
+
+    def init(self, data: Data, stream: Stream) -> Any:
+        """Fitted to the device's own rows."""
+        return self.fit(data, stream)
+
+    def zeros(self, data: Data) -> Any:
+        """The regressor that always says 0."""
+        if is_classifier(self.estimator):
+            raise InputError("start='zeros' has no meaning for a classifier. Use start='own' or hand in a fitted model.")
+        return DummyRegressor(strategy="constant", constant=0.0).fit(data.X, data.y)
+
+    def fit(self, data: Data, stream: Stream) -> Any:
+        """A fresh estimator fitted to the rows of positive weight."""
+        model = self._fresh(stream)
+        used = data.weight > 0
+        rows = (data.X, data.y, data.weight) if used.all() else (data.X[used], data.y[used], data.weight[used])
+        model.fit(rows[0], rows[1], **{self._weigh: rows[2]})  # type: ignore[attr-defined]
+        return model
+
+    def predict(self, model: Any, X: Array) -> Array:
+        """What the fitted estimator predicts: values, or labels."""
+        return np.asarray(model.predict(X), dtype=np.float64)
+
+    labels = predict
+
+    def chances(self, model: Any, X: Array) -> tuple[Array, Array]:
+        """The chance of every label the model knows, and those labels."""
+        if not hasattr(model, "predict_proba"):
+            raise InputError(f"{type(model).__name__} has no predict_proba: chances of labels need it.")
+        return np.asarray(model.predict_proba(X)), np.asarray(model.classes_, dtype=np.float64)
+
+    def loss(self, model: Any, data: Data) -> float:
+        """The weighted mean loss; inf where it is not finite."""
+        with np.errstate(all="ignore"):
+            if self.kind == "log":
+                chances, known = self.chances(model, data.X)
+                hit = data.y[:, None] == known
+                each = -np.log(np.clip((chances * hit).sum(axis=1), _FLOOR, 1.0))
+            else:
+                miss = self.predict(model, data.X) - data.y
+                each = {"squared": miss**2, "absolute": np.abs(miss), "error": miss != 0}[self.kind]
+            value = float(np.dot(each, data.weight) / data.weight.sum())
+        return value if np.isfinite(value) else np.inf
+
+    def mix(self, models: Sequence[Any], weights: Array) -> Any:
+        """Fitted estimators have no mean."""
+        raise CannotMix(
+            f"models of {type(self.estimator).__name__} cannot be averaged. Use an adopter that takes one answer: Best() or BestOrStay()."
+        )
+
+    def check(self, model: Any, features: int) -> Any:
+        """A handed-in fitted estimator, if it predicts from this many features."""
+        try:
+            check_is_fitted(model)
+            self.predict(model, np.zeros((1, features)))
+        except Exception as error:
+            raise InputError(f"a starting model must be a fitted estimator for {features} features. Got {model!r}: {error}") from error
+        return model
+
+    def _fresh(self, stream: Stream) -> Any:
+        # A shallow copy is a clone for estimators whose parameters are plain values, and much cheaper than cloning.
+        model = copy.copy(self.estimator) if self._flat else clone(self.estimator)  # type: ignore[attr-defined]
+        for k, state in enumerate(self._states):  # type: ignore[attr-defined]
+            number = stream.at("random_state", k).integer()
+            if self._flat:  # type: ignore[attr-defined]
+                model.random_state = number
+            else:
+                model.set_params(**{state: number})
+        return model
+
+
+def _parts(estimator: Any) -> list[Any]:
+    """The values of an estimator's parameters, those inside lists included."""
+    found: list[Any] = []
+    for value in estimator.get_params(deep=False).values():
+        found += [v for item in value for v in (item if isinstance(item, tuple) else [item])] if isinstance(value, list) else [value]
+    return found
+
+
+def _weight_parameter(estimator: Any) -> str | None:
+    """The name under which `fit` takes sample weights."""
+    if isinstance(estimator, Pipeline):
+        step, last = estimator.steps[-1]
+        inner = _weight_parameter(last)
+        return None if inner is None else f"{step}__{inner}"
+    return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None

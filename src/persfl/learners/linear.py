@@ -1,0 +1,197 @@
+"""Linear models: a score `z = x'w + b` under a loss.
+
+    L(w) = sum_i weight_i * loss(x_i'w, y_i) / sum_i weight_i + l2 * ||w||^2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from persfl.checks import one_of, real, whole
+from persfl.errors import InputError
+from persfl.learners.losses import LOSSES, sigmoid, softmax
+from persfl.seeds import Stream
+from persfl.types import Array, Data
+
+# A mean squared residual below this share of the labels' mean square is what rounding leaves, and counts as 0: otherwise two
+# fleets that add in another order would choose among perfect answers by noise.
+ROUNDING = 1e-20
+
+
+@dataclass(frozen=True, init=False)
+class Linear:
+    """Linear regression and classification; a model is a vector of weights, the intercept last.
+
+    `loss` is one of "squared", "absolute", "huber" (with `delta`), "logistic" (labels 0 and 1), "poisson" (counts), "multinomial"
+    (labels 0 to `classes` - 1; the vector then holds one block of weights per class). Every method takes leading axes.
+
+    >>> learner = Linear()
+    >>> data = Data(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([1.0, 4.0]))
+    >>> learner.loss(np.zeros(2), data), learner.grad(np.zeros(2), data).tolist()
+    (np.float64(8.5), [-1.0, -8.0])
+    >>> learner.fit(data, None).round(6).tolist()
+    [1.0, 2.0]
+    """
+
+    kind: str
+    intercept: bool
+    l2: float
+    delta: float
+    classes: int
+
+    def __init__(
+        self, loss: str = "squared", *, intercept: bool = False, l2: float = 0.0, delta: float = 1.0, classes: int | None = None
+    ) -> None:
+        one_of("loss", loss, [*LOSSES, "multinomial"])
+        if (loss == "multinomial") != (classes is not None):
+            raise InputError(f"classes must be given for loss='multinomial' and for no other. Got loss={loss!r}, classes={classes}.")
+        object.__setattr__(self, "kind", loss)
+        object.__setattr__(self, "intercept", bool(intercept))
+        object.__setattr__(self, "l2", real("l2", l2, least=0))
+        object.__setattr__(self, "delta", real("delta", delta, above=0))
+        object.__setattr__(self, "classes", 1 if classes is None else whole("classes", classes, least=2))
+
+    def size(self, features: int) -> int:
+        """How many numbers a model has."""
+        return self.classes * (features + self.intercept)
+
+    def init(self, data: Data, stream: Stream | None) -> Array:
+        """All zeros."""
+        return np.zeros((*data.X.shape[:-2], self.size(data.X.shape[-1])))
+
+    def scores(self, model: Array, X: Array) -> Array:
+        """(..., rows), or (..., rows, classes) for multinomial."""
+        d = X.shape[-1]
+        W = model.reshape(*model.shape[:-1], self.classes, d + self.intercept)
+        z = np.matmul(X, np.swapaxes(W[..., :d], -1, -2))
+        if self.intercept:
+            z = z + W[..., None, :, d]
+        return np.asarray(z if self.kind == "multinomial" else z[..., 0])
+
+    def predict(self, model: Array, X: Array) -> Array:
+        """The response: a value; the chance of label 1; a rate; the chance of every class (one more axis)."""
+        z = self.scores(model, X)
+        return softmax(z) if self.kind == "multinomial" else LOSSES[self.kind].response(z)
+
+    def labels(self, model: Array, X: Array) -> Array:
+        """The response as a label: the likelier class for logistic and multinomial."""
+        z = self.scores(model, X)
+        if self.kind == "multinomial":
+            return np.asarray(z.argmax(axis=-1), dtype=np.float64)
+        return (z > 0) + 0.0 if self.kind == "logistic" else LOSSES[self.kind].response(z)
+
+    def chances(self, model: Array, X: Array) -> tuple[Array, Array]:
+        """The chance of every label, and the labels."""
+        if self.kind == "multinomial":
+            return softmax(self.scores(model, X)), np.arange(float(self.classes))
+        if self.kind == "logistic":
+            one = sigmoid(self.scores(model, X))
+            return np.stack([1.0 - one, one], axis=-1), np.array([0.0, 1.0])
+        raise InputError(f"chances of labels exist for loss='logistic' and 'multinomial'. Got {self.kind!r}.")
+
+    def loss(self, model: Array, data: Data) -> Any:
+        """(...) the mean loss over the rows; inf where it overflows or there are no rows."""
+        total = data.weight.sum(axis=-1)
+        with np.errstate(all="ignore"):
+            z = self.scores(model, data.X)
+            if self.kind == "multinomial":
+                top = z.max(axis=-1)
+                own = np.take_along_axis(z, _classes(data.y, z), axis=-1)[..., 0]
+                each = top + np.log(np.exp(z - top[..., None]).sum(axis=-1)) - own
+            else:
+                each = LOSSES[self.kind].value(z, data.y, self.delta)
+            value = (np.where(data.weight > 0, each, 0.0) * data.weight).sum(axis=-1) / total
+            if self.kind == "squared":
+                power = (data.weight * data.y**2).sum(axis=-1) / total
+                value = np.where(value < ROUNDING * power, 0.0, value)
+            value = value + self.l2 * (self._slopes_only(model, data) ** 2).sum(axis=-1)
+        return np.where(np.isfinite(value), value, np.inf)[()]
+
+    def grad(self, model: Array, data: Data) -> Array:
+        """(..., size) the gradient of `loss` (a sub-gradient where it has a kink)."""
+        total = data.weight.sum(axis=-1)
+        share = data.weight / np.where(total > 0, total, 1.0)[..., None]
+        z = self.scores(model, data.X)
+        if self.kind == "multinomial":
+            slope = softmax(z) - (_classes(data.y, z) == np.arange(self.classes))
+        else:
+            slope = LOSSES[self.kind].slope(z, data.y, self.delta)[..., None]
+        pull = np.where(share[..., None] > 0, slope, 0.0) * share[..., None]
+        G = np.matmul(np.swapaxes(pull, -1, -2), data.X)
+        if self.intercept:
+            G = np.concatenate([G, pull.sum(axis=-2)[..., None]], axis=-1)
+        return np.asarray(G.reshape(*G.shape[:-2], -1) + 2.0 * self.l2 * self._slopes_only(model, data))
+
+    def fit(self, data: Data, stream: Stream | None) -> Array:
+        """(..., size) a minimiser of `loss`; for squared loss the one of smallest norm."""
+        lead = data.X.shape[:-2]
+        if self.kind == "squared":
+            return self._least_squares(data)
+        models = np.zeros((*lead, self.size(data.X.shape[-1])))
+        for i in np.ndindex(lead):
+            models[i] = self._descend(Data(data.X[i], data.y[i], data.weight[i]))
+        return models
+
+    def mix(self, models: Array, weights: Array) -> Array:
+        """(..., size) from models (..., K, size) and weights (..., K)."""
+        return np.asarray(np.where(weights[..., None] != 0, weights[..., None] * models, 0.0).sum(axis=-2))
+
+    def check(self, model: Any, features: int) -> Array:
+        """A handed-in model as an array of the right length."""
+        array = np.array(model, dtype=np.float64)
+        if array.shape != (self.size(features),) or not np.isfinite(array).all():
+            raise InputError(f"a model of {self!r} must be {self.size(features)} finite numbers. Got shape {array.shape}.")
+        return array
+
+    def check_labels(self, data: Data) -> str | None:
+        """What these labels lack, if this loss cannot take them."""
+        if self.kind == "multinomial":
+            good = (data.y >= 0) & (data.y < self.classes) & (data.y == np.floor(data.y))
+            wants = f"whole labels from 0 to {self.classes - 1}"
+        else:
+            good, wants = LOSSES[self.kind].fits(data.y), LOSSES[self.kind].wants
+        return None if good.all() else f"loss={self.kind!r} takes {wants}. Got {data.y[~good][0]:g}."
+
+    def _slopes_only(self, model: Array, data: Data) -> Array:
+        """The model with its intercepts set to 0: they are not penalised."""
+        if not self.intercept:
+            return model
+        d = data.X.shape[-1]
+        W = model.reshape(*model.shape[:-1], self.classes, d + 1).copy()
+        W[..., d] = 0.0
+        return W.reshape(model.shape)
+
+    def _least_squares(self, data: Data) -> Array:
+        X = np.concatenate([data.X, np.ones((*data.X.shape[:-1], 1))], axis=-1) if self.intercept else data.X
+        root = np.sqrt(data.weight / data.weight.sum(axis=-1, keepdims=True))
+        A, b = X * root[..., None], (data.y * root)[..., None]
+        if self.l2 == 0:
+            return np.asarray((np.linalg.pinv(A) @ b)[..., 0])
+        ridge = np.full(X.shape[-1], self.l2)
+        ridge[data.X.shape[-1] :] = 0.0
+        At = np.swapaxes(A, -1, -2)
+        return np.asarray(np.linalg.solve(At @ A + np.diag(ridge), At @ b)[..., 0])
+
+    def _descend(self, data: Data) -> Array:
+        """L-BFGS; the absolute loss, which has kinks, is approached by ever sharper Huber losses."""
+        w = self.init(data, None)
+        for smooth in self._path(data):
+            w = np.asarray(
+                minimize(lambda v, s=smooth: (s.loss(v, data), s.grad(v, data)), w, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+            )
+        return w
+
+    def _path(self, data: Data) -> list[Linear]:
+        if self.kind != "absolute":
+            return [self]
+        size = float(np.abs(data.y).max()) or 1.0
+        return [Linear("huber", intercept=self.intercept, l2=self.l2 * d, delta=d) for d in size * 10.0 ** -np.arange(1, 6)]
+
+
+def _classes(y: Array, z: Array) -> Any:
+    """Labels as class numbers with one more axis, broadcast to the leading axes of the scores."""
+    return np.broadcast_to(y.astype(np.int64), z.shape[:-1])[..., None]

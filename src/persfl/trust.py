@@ -1,0 +1,166 @@
+"""What each target has learned about each peer, and nothing else.
+
+Trust is a value: `trust.updated(...)` returns a new one. It stores only pairs that were asked, so one target among a million devices
+costs memory for the few it met. Updates are queued and folded in later, in the order in which they came; sums are therefore the
+same to the last bit whenever the folding happens, and a resumed run equals an uninterrupted one.
+
+>>> trust = Trust(n=1_000_000, targets=np.array([0]))
+>>> choice = Choice(np.array([[7]]), np.array([[1.0]]), np.array([0.0]))
+>>> trust = trust.updated(np.array([[7, 9]]), np.array([[3.0, 1.0, np.inf]]), np.array([[0.5, np.nan]]), choice)
+>>> print(trust.table().to_string(index=False))
+ target  peer  asked  answered  reward_mean  reward_spread  adopted  share
+      0     7      1         1          2.0            0.0      1.0    1.0
+      0     9      1         0          NaN            NaN      0.0    0.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from persfl.errors import InputError
+from persfl.types import Array, Choice, Fleet, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COLUMNS = ("asked", "answered", "reward", "reward_squared", "adopted")
+_QUEUE = 4096  # fold at least this many entries at a time: folding costs a sort
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """One row per (target, peer) pair that was asked, sorted by `key = target position * n + peer`."""
+
+    key: IntArray
+    asked: Array
+    answered: Array
+    reward: Array
+    reward_squared: Array
+    adopted: Array
+
+    @staticmethod
+    def none() -> Pairs:
+        return Pairs(np.empty(0, dtype=np.int64), *(np.empty(0) for _ in _COLUMNS))
+
+
+@dataclass(frozen=True, eq=False)
+class Trust:
+    """Sums over rounds, per (target, peer); `n` devices, `targets` their indices."""
+
+    n: int
+    targets: IntArray
+    _folded: Pairs = field(default_factory=Pairs.none, repr=False)
+    _queue: tuple[tuple[IntArray, Array, IntArray, Array], ...] = field(default=(), repr=False)
+    _queued: int = field(default=0, repr=False)
+
+    @staticmethod
+    def blank(fleet: Fleet) -> Trust:
+        """Knowing nothing about anyone."""
+        return Trust(fleet.n, fleet.targets)
+
+    def updated(self, peers: IntArray, losses: Array, lengths: Array, choice: Choice) -> Trust:
+        """Trust after one more round; `lengths` are not remembered by these sums."""
+        known = self
+        if self._queue and (self._queue[-1][0].shape != peers.shape or self._queue[-1][2].shape != choice.peers.shape):
+            known = Trust(self.n, self.targets, self.pairs)  # a queue holds rounds of one shape
+        queued = known._queued + peers.size + choice.peers.size
+        entry = (peers, losses, choice.peers, choice.weights)
+        longer = Trust(self.n, self.targets, known._folded, (*known._queue, entry), queued)
+        if queued > max(_QUEUE, 2 * len(known._folded.key)):
+            return Trust(self.n, self.targets, longer.pairs)
+        return longer
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Everything known, folded."""
+        if not self._queue:
+            return self._folded
+        peers, losses, chosen, weights = (np.stack(part) for part in zip(*self._queue, strict=True))  # (rounds, T, ...)
+        base = np.arange(len(self.targets))[:, None] * self.n
+        asked, took = peers >= 0, chosen >= 0
+        usable = np.isfinite(losses[..., 1:]) & asked
+        with np.errstate(invalid="ignore", over="ignore"):
+            reward = np.where(usable, losses[..., :1] - losses[..., 1:], 0.0)[asked]
+            squared = reward**2
+        many = len(reward)
+        entries = {
+            "asked": np.ones(many),
+            "answered": usable[asked] + 0.0,
+            "reward": reward,
+            "reward_squared": squared,
+            "adopted": weights[took],
+        }
+        key = np.concatenate([self._folded.key, (base + peers)[asked]])
+        columns = {name: np.concatenate([getattr(self._folded, name), entries[name]]) for name in _COLUMNS[:-1]}
+        adopted = np.concatenate([self._folded.adopted, np.zeros(many), entries["adopted"]])
+        return _fold(key, columns, (base + chosen)[took], adopted, self.n * len(self.targets))
+
+    def table(self) -> pd.DataFrame:
+        """One row per pair: target and peer (device indices), times asked and answered, reward, share of the model adopted."""
+        import pandas as pd
+
+        pairs = self.pairs
+        position, peer = np.divmod(pairs.key, self.n)
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            mean = pairs.reward / pairs.answered
+            spread = np.sqrt(np.maximum(pairs.reward_squared / pairs.answered - mean**2, 0.0))
+            total = np.bincount(position, weights=pairs.adopted, minlength=len(self.targets))[position]
+            share = np.where(total > 0, pairs.adopted / total, 0.0)
+        return pd.DataFrame(
+            {
+                "target": self.targets[position],
+                "peer": peer,
+                "asked": pairs.asked.astype(np.int64),
+                "answered": pairs.answered.astype(np.int64),
+                "reward_mean": mean,
+                "reward_spread": spread,
+                "adopted": pairs.adopted,
+                "share": share,
+            }
+        )
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Plain arrays, ready for `numpy.savez`; `from_arrays` takes them back, exactly."""
+        pairs = self.pairs
+        return {"n": np.array(self.n), "targets": self.targets, "key": pairs.key} | {c: getattr(pairs, c) for c in _COLUMNS}
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, Any]) -> Trust:
+        """The inverse of `to_arrays`.
+
+        >>> again = Trust.from_arrays(Trust(3, np.array([0])).to_arrays())
+        >>> again.n, len(again.table())
+        (3, 0)
+        """
+        wanted = {"n", "targets", "key", *_COLUMNS}
+        if set(arrays) != wanted:
+            raise InputError(f"saved trust must hold the arrays {', '.join(sorted(wanted))}. Got {', '.join(sorted(arrays))}.")
+        n, targets, key = int(arrays["n"]), np.asarray(arrays["targets"], dtype=np.int64), np.asarray(arrays["key"], dtype=np.int64)
+        columns = [np.asarray(arrays[name], dtype=np.float64) for name in _COLUMNS]
+        if any(column.shape != key.shape for column in columns) or key.ndim != 1:
+            raise InputError("saved trust is damaged: its columns differ in length.")
+        if len(key) and (key[0] < 0 or key[-1] >= n * len(targets) or (np.diff(key) <= 0).any()):
+            raise InputError("saved trust is damaged: its pairs are out of order or out of range.")
+        return Trust(n, targets, Pairs(key, *columns))
+
+
+def _fold(key: IntArray, columns: Mapping[str, Array], chosen: IntArray, adopted: Array, span: int) -> Pairs:
+    """Add up entries of equal key; `columns` belong to `key`, `adopted` to `key` followed by `chosen`.
+
+    `bincount` adds in the order of its input, which is what keeps sums independent of when they are folded.
+    """
+    every = np.concatenate([key, chosen])
+    if span <= 4 * len(every):  # few possible pairs: count in place instead of sorting
+        place, size = every, span
+        known = np.flatnonzero(np.bincount(every, minlength=span))
+    else:
+        known, place = np.unique(every, return_inverse=True)
+        size = len(known)
+    sums = [np.bincount(place[: len(key)], weights=column, minlength=size) for column in columns.values()]
+    sums.append(np.bincount(place, weights=adopted, minlength=size))
+    return Pairs(known, *(total if size == len(known) else total[known] for total in sums))

@@ -1,0 +1,150 @@
+"""The few types that everything shares: Data, Choice, Round, and what a part must be able to do.
+
+A model is whatever its learner says it is. `Data` has free leading axes: `X` is `(..., rows, features)`, `y` and `weight` are
+`(..., rows)`; one device has none, a batch of (target, peer) pairs has two. Padding rows have weight 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from persfl.seeds import Stream
+    from persfl.trust import Trust
+
+Array = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Model = Any
+Probe = Any
+Proposal = Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Data:
+    """The rows of a device, or of a batch of devices.
+
+    >>> data = Data(np.ones((3, 2)), np.zeros(3))
+    >>> data.weight.tolist(), data.rows
+    ([1.0, 1.0, 1.0], 3)
+    """
+
+    X: Array
+    y: Array
+    weight: Array
+
+    def __init__(self, X: Array, y: Array, weight: Array | None = None) -> None:
+        object.__setattr__(self, "X", X)
+        object.__setattr__(self, "y", y)
+        object.__setattr__(self, "weight", np.ones(y.shape) if weight is None else weight)
+
+    @property
+    def rows(self) -> int:
+        return int(self.X.shape[-2])
+
+    def take(self, rows: IntArray) -> Data:
+        """The rows with these numbers; `rows` has the same leading axes.
+
+        >>> Data(np.eye(3), np.arange(3.0)).take(np.array([2, 0])).y.tolist()
+        [2.0, 0.0]
+        """
+        return Data(
+            np.take_along_axis(self.X, rows[..., None], axis=-2),
+            np.take_along_axis(self.y, rows, axis=-1),
+            np.take_along_axis(self.weight, rows, axis=-1),
+        )
+
+
+class Answers(NamedTuple):
+    """What probing brought: `losses` (T, S+1), column 0 for keeping the model, inf for no usable answer; `lengths` (T, S)."""
+
+    losses: Array
+    lengths: Array
+
+
+class Choice(NamedTuple):
+    """What targets adopt: `peers` (T, K), -1 for none; their `weights` (T, K); `stay` (T,). Each row of weights plus stay is 1."""
+
+    peers: IntArray
+    weights: Array
+    stay: Array
+
+
+class Round(NamedTuple):
+    """One record of what happened in round `r`; `trust` is what is known after it."""
+
+    r: int
+    peers: IntArray
+    losses: Array
+    lengths: Array
+    choice: Choice
+    trust: Trust
+
+    @property
+    def loss(self) -> Array:
+        """(T,) every target's own loss at the start of the round."""
+        return self.losses[:, 0]
+
+
+class Learner(Protocol):
+    """A model family: the only code that knows what a model is."""
+
+    def init(self, data: Data, stream: Stream) -> Model:
+        """The model to start from when nothing else is said."""
+
+    def fit(self, data: Data, stream: Stream) -> Model:
+        """The model that fits these rows best."""
+
+    def predict(self, model: Model, X: Array) -> Array:
+        """The response at these points: a value, a probability, a rate."""
+
+    def labels(self, model: Model, X: Array) -> Array:
+        """The response as a label that could stand in `Data.y`."""
+
+    def loss(self, model: Model, data: Data) -> Any:
+        """The mean loss over the rows."""
+
+    def mix(self, models: Any, weights: Array) -> Model:
+        """The weighted mean of models; `models` lie along the last-but-one axis (or are a list)."""
+
+    def check(self, model: Any, features: int) -> Model:
+        """A model that came from elsewhere, made usable, or an InputError."""
+
+
+class Proposer(Protocol):
+    """Turns what leaves a target into what leaves a peer."""
+
+    def ask(self, learner: Any, model: Model) -> Probe:
+        """Runs on the target: what is sent."""
+
+    def answer(self, learner: Any, probe: Probe, data: Data, stream: Stream) -> Proposal:
+        """Runs on the peer: what comes back."""
+
+    def length(self, learner: Any, probe: Probe, proposal: Proposal) -> Any:
+        """Runs on the target: how far the proposal lies from the model; NaN where that has no meaning."""
+
+    def advice(self) -> str:
+        """What to change when every answer overflows."""
+
+
+Sampler = Callable[["Trust", int, int], IntArray]
+Adopter = Callable[["Trust", IntArray, Array], Choice]
+Source = Callable[[int], Sequence[Data]]
+
+
+class Fleet(Protocol):
+    """Devices and the targets' models, wherever they live."""
+
+    @property
+    def n(self) -> int: ...
+    @property
+    def targets(self) -> IntArray: ...
+    @property
+    def models(self) -> Any: ...
+    def observe(self, r: int) -> None: ...
+    def probe(self, peers: IntArray, r: int) -> Answers: ...
+    def adopt(self, choice: Choice) -> None: ...
