@@ -132,7 +132,8 @@ def trees(rounds: int, repeats: int) -> None:
             DecisionTreeRegressor(max_depth=3).fit(X, y, sample_weight=weight)
 
     times = best_of({"bare": (bare, rounds), "fleet": (rounds_of(fleet, rounds), rounds)}, repeats)
-    print(f"trees        a round of 20 answers costs {times['fleet'] / times['bare']:.2f}x of 20 bare fits ({times['bare'] * 1e3:.1f} ms)")
+    ratio = times["fleet"] / times["bare"]
+    print(f"trees        a round of 20 answers costs {ratio:.2f}x of 20 bare fits ({times['bare'] * 1e3:.1f} ms)")
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ ROUNDING = 1e-20  # as in learners/linear.py
 
 
 @njit(cache=True, fastmath=_FAST, forceinline=True)
-def _slope(code, delta, z, y):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _slope(code, delta, z, y):
     if code == SQUARED:
         return 2.0 * (z - y)
     if code == ABSOLUTE:
@@ -33,7 +33,7 @@ def _slope(code, delta, z, y):  # type: ignore[no-untyped-def]  # pragma: no cov
 
 
 @njit(cache=True, fastmath=_FAST, forceinline=True)
-def _value(code, delta, z, y):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _value(code, delta, z, y):
     if code == SQUARED:
         return (y - z) ** 2
     r = abs(y - z)
@@ -47,7 +47,7 @@ def _value(code, delta, z, y):  # type: ignore[no-untyped-def]  # pragma: no cov
 
 
 @njit(cache=True, fastmath=_FAST, forceinline=True)
-def _step(X, y, weight, lo, hi, scale, shrink, w, code, delta, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _step(X, y, weight, lo, hi, scale, shrink, w, code, delta, out):
     """out = w after one gradient step on rows lo to hi; two rows at a time, so that a weight is loaded once for both."""
     d = X.shape[1]
     for k in range(d):
@@ -80,7 +80,7 @@ def _step(X, y, weight, lo, hi, scale, shrink, w, code, delta, out):  # type: ig
 
 
 @njit(cache=True, fastmath=_FAST)
-def _more_steps(X, y, weight, lo, hi, scale, shrink, steps, code, delta, now, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _more_steps(X, y, weight, lo, hi, scale, shrink, steps, code, delta, now, out):
     for _ in range(1, steps):
         for k in range(out.shape[0]):
             now[k] = out[k]
@@ -88,7 +88,7 @@ def _more_steps(X, y, weight, lo, hi, scale, shrink, steps, code, delta, now, ou
 
 
 @njit(cache=True, fastmath=_FAST, forceinline=True)
-def _loss(X, y, weight, lo, hi, w, code, delta):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _loss(X, y, weight, lo, hi, w, code, delta):
     """The weighted sum of losses on rows lo to hi."""
     d = X.shape[1]
     base = w[d] if w.shape[0] > d else 0.0
@@ -109,8 +109,8 @@ def _loss(X, y, weight, lo, hi, w, code, delta):  # type: ignore[no-untyped-def]
     return loss
 
 
-@njit(cache=True, fastmath=_FAST)
-def _mean(loss, floor, total, l2, w, d):  # type: ignore[no-untyped-def]  # pragma: no cover
+@njit(cache=True, fastmath=_FAST, forceinline=True)
+def _mean(loss, floor, total, l2, w, d):
     """The mean of a sum of losses, plus the penalty; a sum below `floor` is rounding."""
     mean = 0.0 if loss < floor else loss / total
     if l2 > 0.0:
@@ -120,11 +120,13 @@ def _mean(loss, floor, total, l2, w, d):  # type: ignore[no-untyped-def]  # prag
 
 
 @njit(cache=True, fastmath=_FAST)
-def _linear_answers(  # type: ignore[no-untyped-def]  # pragma: no cover
+def _linear_answers(
     X, y, weight, start, total, at, sX, sy, sweight, sstart, stotal, own, models, code, delta, l2, size, steps, losses, lengths
 ):
     T, S = at.shape
     d, p = X.shape[1], models.shape[1]
+    if S and at.max() >= total.shape[0]:
+        return at.max()
     shrink = 1.0 - 2.0 * size * l2
     now, proposal = np.empty(p), np.empty(p)
     for t in range(T):
@@ -134,31 +136,25 @@ def _linear_answers(  # type: ignore[no-untyped-def]  # pragma: no cover
             floor = 0.0
             for i in range(lo, hi):
                 floor += ROUNDING * sweight[i] * sy[i] * sy[i]
-        for s in range(S + 1):
-            if s == 0:
-                for k in range(p):
-                    proposal[k] = w[k]
+        losses[t, 0] = _mean(_loss(sX, sy, sweight, lo, hi, w, code, delta), floor, mass, l2, w, d)
+        for s in range(S):
+            j = at[t, s]
+            if j < 0:
+                losses[t, s + 1], lengths[t, s] = np.inf, np.nan
             else:
-                j = at[t, s - 1]
-                if j < 0:
-                    losses[t, s], lengths[t, s - 1] = np.inf, np.nan
-                    continue
-                if j >= total.shape[0]:
-                    return j
                 _step(X, y, weight, start[j], start[j + 1], size / total[j], shrink, w, code, delta, proposal)
                 if steps > 1:
                     _more_steps(X, y, weight, start[j], start[j + 1], size / total[j], shrink, steps, code, delta, now, proposal)
                 moved = 0.0
                 for k in range(p):
                     moved += (proposal[k] - w[k]) ** 2
-                lengths[t, s - 1] = np.sqrt(moved)
-            loss = _loss(sX, sy, sweight, lo, hi, proposal, code, delta)
-            losses[t, s] = _mean(loss, floor, mass, l2, proposal, d)
+                lengths[t, s] = np.sqrt(moved)
+                losses[t, s + 1] = _mean(_loss(sX, sy, sweight, lo, hi, proposal, code, delta), floor, mass, l2, proposal, d)
     return -1
 
 
 @njit(cache=True, fastmath=_FAST)
-def _linear_proposals(X, y, weight, start, total, at, models, code, delta, l2, size, steps, out):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _linear_proposals(X, y, weight, start, total, at, models, code, delta, l2, size, steps, out):
     T, K = at.shape
     shrink = 1.0 - 2.0 * size * l2
     now = np.empty(models.shape[1])
@@ -178,14 +174,14 @@ def _linear_proposals(X, y, weight, start, total, at, models, code, delta, l2, s
 
 
 @njit(cache=True)
-def _mix(x):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _mix(x):
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 @njit(cache=True)
-def _distinct(place, who, counts, size):  # type: ignore[no-untyped-def]  # pragma: no cover
+def _distinct(place, who, counts, size):
     drawn = np.empty((who.shape[0], size), dtype=np.int64)
     for t in range(who.shape[0]):
         key = _mix((place ^ np.uint64(0xD1B54A32D192ED03)) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(who[t] + 1))
@@ -222,5 +218,6 @@ def cached() -> bool:
 def build() -> None:
     """Compile (or load) every kernel for the one set of types it is called with."""
     for kernel, signature in _signatures.items():
-        kernel.compile(signature.args)
-        kernel.disable_compile()
+        if not kernel.signatures:
+            kernel.compile(signature.args)
+            kernel.disable_compile()

@@ -24,11 +24,12 @@ def whole(name: str, value: Any, *, least: int, most: int | None = None, why: st
     note = f" ({why})" if why else ""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InputError(f"{name} must be a whole number. Got {value!r}.")
-    if value < least:
-        raise InputError(f"{name} must be at least {least}. Got {value}.")
-    if most is not None and value > most:
-        raise InputError(f"{name} must be at most {most}{note}. Got {value}.")
-    return int(value)
+    number = int(value)
+    if number < least:
+        raise InputError(f"{name} must be at least {least}. Got {number}.")
+    if most is not None and number > most:
+        raise InputError(f"{name} must be at most {most}{note}. Got {number}.")
+    return number
 
 
 def real(name: str, value: Any, *, least: float = -math.inf, most: float = math.inf, above: float | None = None) -> float:
@@ -41,13 +42,14 @@ def real(name: str, value: Any, *, least: float = -math.inf, most: float = math.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise InputError(f"{name} must be a finite number. Got {value!r}.")
-    if above is not None and not value > above:
-        raise InputError(f"{name} must be greater than {above}. Got {value}.")
-    if value < least:
+    number = float(value)
+    if above is not None and not number > above:
+        raise InputError(f"{name} must be greater than {above:g}. Got {value}.")
+    if number < least:
         raise InputError(f"{name} must be at least {least:g}. Got {value}.")
-    if value > most:
+    if number > most:
         raise InputError(f"{name} must be at most {most:g}. Got {value}.")
-    return float(value)
+    return number
 
 
 def one_of(name: str, value: Any, known: Sequence[str]) -> str:

@@ -124,9 +124,9 @@ class Devices(Sequence[Data]):
                 stacklevel=4,
             )
         if len(self.X) > 1:
-            for column in np.flatnonzero((self.X == self.X[0]).all(axis=0)):
+            for column in np.flatnonzero((self.X[0] == self.X).all(axis=0)):
                 warnings.warn(
-                    f"column {self._column(int(column))!r} has the same value ({self.X[0, column]:g}) in every row of every device. "
+                    f"column {self._column(int(column))!r} is {self.X[0, column]:g} in every row of every device. "
                     "Drop it; for a constant term use intercept=True.",
                     PersflWarning,
                     stacklevel=4,
@@ -140,7 +140,7 @@ class Devices(Sequence[Data]):
         return np.bincount(owner[mask], minlength=len(self)) > 0
 
     def _named(self, mask: Any) -> str:
-        return "device " + some([self.ids[i] for i in np.flatnonzero(mask)])
+        return "device " + some([self.ids[i] for i in np.flatnonzero(mask).tolist()])
 
     @cached_property
     def counts(self) -> IntArray:
@@ -150,8 +150,7 @@ class Devices(Sequence[Data]):
     @cached_property
     def total(self) -> Array:
         """Sum of weights per device."""
-        cumulative = np.add.reduceat(self.weight, np.minimum(self.start[:-1], max(len(self.weight) - 1, 0))) if len(self.weight) else 0.0
-        return np.where(self.counts > 0, cumulative, 0.0)
+        return np.bincount(np.repeat(np.arange(len(self)), self.counts), weights=self.weight, minlength=len(self))
 
     @property
     def features(self) -> int:
@@ -222,7 +221,9 @@ def _data(item: Any, name: Hashable) -> Data:
     y = numbers(item[1], where=f"y of device {name!r}", axes=1)
     weight = np.ones(len(y)) if len(item) == 2 or item[2] is None else numbers(item[2], where=f"weight of device {name!r}", axes=1)
     if not len(X) == len(y) == len(weight):
-        raise InputError(f"device {name!r} must have one label and weight per row. Got {len(X)} rows, {len(y)} labels, {len(weight)} weights.")
+        raise InputError(
+            f"device {name!r} must have one label and weight per row. Got {len(X)} rows, {len(y)} labels, {len(weight)} weights."
+        )
     return Data(X, y, weight)
 
 

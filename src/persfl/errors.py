@@ -62,6 +62,5 @@ def need(module: str, *, extra: str, why: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtra(
-            f"{why} needs the package {module.split('.')[0]!r}, which is not installed. "
-            f"Type: pip install 'persfl[{extra}]'"
+            f"{why} needs the package {module.split('.')[0]!r}, which is not installed. Type: pip install 'persfl[{extra}]'"
         ) from error

@@ -8,10 +8,10 @@ The numbers are SplitMix64: output `k` of a place is `mix(key + k * gamma)`. Num
 for a thousand keys at once; where a library needs one, `Stream.generator()` makes it.
 
 >>> stream(0, "sample", 3).uniform(2).round(3).tolist()
-[0.263, 0.963]
+[0.805, 0.542]
 >>> both = stream(0, "sample", np.array([3, 4])).uniform(2)
 >>> both.shape, both[0].round(3).tolist()
-((2, 2), [0.263, 0.963])
+((2, 2), [0.805, 0.542])
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Stream:
         keys = self.keys
         bits = _mix(keys[..., None] + steps) >> np.uint64(11)
         lead = () if isinstance(self.key, int) else keys.shape
-        return (bits * 2.0**-53).reshape(lead + shape)
+        return np.asarray((bits * 2.0**-53).reshape(lead + shape), dtype=np.float64)
 
     def __getitem__(self, part: Any) -> Stream:
         """Some of the places of a stream with leading axes."""
@@ -94,7 +94,9 @@ class Stream:
 
     def integer(self) -> int:
         """A number below 2**31 - 1, as scikit-learn's `random_state` takes it."""
-        return int(self.uniform(1)[0] * (2**31 - 1))
+        if not isinstance(self.key, int):
+            raise InputError(f"an integer is drawn at one place. Got a stream of {self.keys.size}.")
+        return _mix_int((self.key + _GAMMA) & _MASK) % (2**31 - 1)
 
 
 def stream(seed: int, *path: Part) -> Stream:
@@ -105,10 +107,10 @@ def stream(seed: int, *path: Part) -> Stream:
 
 
 def distinct(place: Stream, who: NDArray[np.int64], counts: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """For every entry of `who`, `size` different numbers below its count (one count serves all), each set equally likely (Floyd's algorithm).
+    """For every entry of `who`, `size` different numbers below its count (Floyd's algorithm); each set is equally likely.
 
-    Time and memory grow with `size`, never with the counts: drawing 20 of a million touches 20 numbers. A row depends on the place
-    and on its own entry of `who` only.
+    `counts` has an entry per entry of `who`, or one for all. Time and memory grow with `size`, never with the counts: drawing 20 of
+    a million touches 20 numbers. A row depends on the place and on its own entry of `who` only.
 
     >>> rows = distinct(stream(0, "who"), np.arange(3), np.array([5, 5, 10**9]), 4)
     >>> [len(set(row)) for row in rows.tolist()]

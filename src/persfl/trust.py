@@ -1,8 +1,8 @@
 """What each target has learned about each peer, and nothing else.
 
-Trust is a value: `trust.updated(...)` returns a new one. It stores only pairs that were asked, so one target among a million devices
-costs memory for the few it met. Updates are queued and folded in later, in the order in which they came; sums are therefore the
-same to the last bit whenever the folding happens, and a resumed run equals an uninterrupted one.
+Trust is a value: `trust.updated(...)` returns a new one. It stores only pairs that were asked, so one target among a million
+devices costs memory for the few it met. Updates are queued and folded in later, in the order in which they came; sums are
+therefore the same to the last bit whenever the folding happens, and a resumed run equals an uninterrupted one.
 
 >>> trust = Trust(n=1_000_000, targets=np.array([0]))
 >>> choice = Choice(np.array([[7]]), np.array([[1.0]]), np.array([0.0]))
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COLUMNS = ("asked", "answered", "reward", "reward_squared", "adopted")
-_QUEUE = 4096  # fold at least this many entries at a time: folding costs a sort
+_QUEUE = 2**17  # fold at least this many entries at a time: folding costs a sort
+_Queue = tuple[tuple[IntArray, Array, IntArray, Array], Any] | None  # the newest round and the queue before it
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Trust:
     n: int
     targets: IntArray
     _folded: Pairs = field(default_factory=Pairs.none, repr=False)
-    _queue: tuple[tuple[IntArray, Array, IntArray, Array], ...] = field(default=(), repr=False)
+    _queue: _Queue = field(default=None, repr=False)
     _queued: int = field(default=0, repr=False)
 
     @staticmethod
@@ -65,22 +66,25 @@ class Trust:
 
     def updated(self, peers: IntArray, losses: Array, lengths: Array, choice: Choice) -> Trust:
         """Trust after one more round; `lengths` are not remembered by these sums."""
-        known = self
-        if self._queue and (self._queue[-1][0].shape != peers.shape or self._queue[-1][2].shape != choice.peers.shape):
-            known = Trust(self.n, self.targets, self.pairs)  # a queue holds rounds of one shape
-        queued = known._queued + peers.size + choice.peers.size
-        entry = (peers, losses, choice.peers, choice.weights)
-        longer = Trust(self.n, self.targets, known._folded, (*known._queue, entry), queued)
-        if queued > max(_QUEUE, 2 * len(known._folded.key)):
+        folded, queue, queued = self._folded, self._queue, self._queued
+        if queue is not None and (queue[0][0].shape != peers.shape or queue[0][2].shape != choice.peers.shape):
+            folded, queue, queued = self.pairs, None, 0  # a queue holds rounds of one shape
+        size = peers.size + choice.peers.size
+        longer = Trust(self.n, self.targets, folded, ((peers, losses, choice.peers, choice.weights), queue), queued + size)
+        if longer._queued > max(_QUEUE, 2 * len(folded.key), min(48 * size, 8 * _QUEUE)):
             return Trust(self.n, self.targets, longer.pairs)
         return longer
 
     @cached_property
     def pairs(self) -> Pairs:
         """Everything known, folded."""
-        if not self._queue:
+        entries, rest = [], self._queue
+        while rest is not None:
+            entries.append(rest[0])
+            rest = rest[1]
+        if not entries:
             return self._folded
-        peers, losses, chosen, weights = (np.stack(part) for part in zip(*self._queue, strict=True))  # (rounds, T, ...)
+        peers, losses, chosen, weights = (np.stack(part) for part in zip(*reversed(entries), strict=True))  # (rounds, T, ...)
         base = np.arange(len(self.targets))[:, None] * self.n
         asked, took = peers >= 0, chosen >= 0
         usable = np.isfinite(losses[..., 1:]) & asked
@@ -88,16 +92,10 @@ class Trust:
             reward = np.where(usable, losses[..., :1] - losses[..., 1:], 0.0)[asked]
             squared = reward**2
         many = len(reward)
-        entries = {
-            "asked": np.ones(many),
-            "answered": usable[asked] + 0.0,
-            "reward": reward,
-            "reward_squared": squared,
-            "adopted": weights[took],
-        }
+        new = {"asked": np.ones(many), "answered": usable[asked] + 0.0, "reward": reward, "reward_squared": squared}
         key = np.concatenate([self._folded.key, (base + peers)[asked]])
-        columns = {name: np.concatenate([getattr(self._folded, name), entries[name]]) for name in _COLUMNS[:-1]}
-        adopted = np.concatenate([self._folded.adopted, np.zeros(many), entries["adopted"]])
+        columns = {name: np.concatenate([getattr(self._folded, name), values]) for name, values in new.items()}
+        adopted = np.concatenate([self._folded.adopted, np.zeros(many), weights[took]])
         return _fold(key, columns, (base + chosen)[took], adopted, self.n * len(self.targets))
 
     def table(self) -> pd.DataFrame:
@@ -161,6 +159,6 @@ def _fold(key: IntArray, columns: Mapping[str, Array], chosen: IntArray, adopted
     else:
         known, place = np.unique(every, return_inverse=True)
         size = len(known)
-    sums = [np.bincount(place[: len(key)], weights=column, minlength=size) for column in columns.values()]
+    sums: list[Any] = [np.bincount(place[: len(key)], weights=column, minlength=size) for column in columns.values()]
     sums.append(np.bincount(place, weights=adopted, minlength=size))
     return Pairs(known, *(total if size == len(known) else total[known] for total in sums))

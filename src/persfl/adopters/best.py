@@ -21,7 +21,7 @@ def _best(peers: IntArray, losses: Array) -> tuple[IntArray, Array]:
 
 
 def _adopt(peer: IntArray) -> Choice:
-    took = (peer >= 0) + 0.0
+    took = (peer >= 0).astype(np.float64)
     return Choice(peer[:, None], took[:, None], 1.0 - took)
 
 

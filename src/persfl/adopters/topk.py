@@ -30,4 +30,4 @@ class TopK:
         usable = np.isfinite(np.take_along_axis(losses[:, 1:], order, axis=1))
         count = usable.sum(axis=1)
         chosen = np.where(usable, np.take_along_axis(peers, order, axis=1), -1)
-        return Choice(chosen, usable / np.maximum(count, 1)[:, None], (count == 0) + 0.0)
+        return Choice(chosen, usable / np.maximum(count, 1)[:, None], (count == 0).astype(np.float64))

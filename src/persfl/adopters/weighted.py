@@ -37,4 +37,4 @@ class Weighted:
             logits = np.where(usable, -(answers - least[:, None]) / scale[:, None], -np.inf)
         weights = np.exp(logits)
         total = np.where(none, 1.0, weights.sum(axis=1))
-        return Choice(np.where(usable, peers, -1), weights / total[:, None], none + 0.0)
+        return Choice(np.where(usable, peers, -1), weights / total[:, None], np.asarray(none, dtype=np.float64))

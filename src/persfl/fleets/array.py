@@ -51,7 +51,15 @@ class ArrayFleet:
         self._loop: LoopFleet | None = None
         if isinstance(learner, (list, tuple)) or not hasattr(learner, "grad"):
             self._loop = LoopFleet(
-                devices, learner=learner, proposer=proposer, targets=targets, seed=seed, start=start, holdout=holdout, local=local, n_jobs=n_jobs
+                devices,
+                learner=learner,
+                proposer=proposer,
+                targets=targets,
+                seed=seed,
+                start=start,
+                holdout=holdout,
+                local=local,
+                n_jobs=n_jobs,
             )
             self.home = self._loop.home
             return
@@ -79,7 +87,8 @@ class ArrayFleet:
     def observe(self, r: int) -> None:
         """Let data arrive for round `r`."""
         if self._loop is not None:
-            return self._loop.observe(r)
+            self._loop.observe(r)
+            return
         self.home.observe(r)
         if self._models is None:
             self._begin()
@@ -102,7 +111,8 @@ class ArrayFleet:
     def adopt(self, choice: Choice) -> None:
         """Replace every target's model by the mix it chose, then take its local step."""
         if self._loop is not None:
-            return self._loop.adopt(choice)
+            self._loop.adopt(choice)
+            return
         models = self.models
         if choice.peers.shape[1]:
             rows = self.home.peers(choice.peers)

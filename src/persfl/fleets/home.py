@@ -108,9 +108,7 @@ class Home:
             for side, rows in zip(sides, (order[:held], order[held:]), strict=True):
                 side.append(data.take(np.sort(rows)))
         ids = [self.ids[int(t)] for t in self.targets]
-        self.scoring, self.training = (
-            Slice(Devices.of(side, ids=ids, quiet=True), np.arange(len(ids))) for side in sides
-        )
+        self.scoring, self.training = (Slice(Devices.of(side, ids=ids, quiet=True), np.arange(len(ids))) for side in sides)
 
 
 def _marks(data: Data, seed: int) -> Array:

@@ -7,8 +7,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+import sklearn
 from joblib import Parallel, delayed
 
+from persfl.devices import stranger
 from persfl.errors import Diverged, InputError, PersflWarning
 from persfl.fleets.home import Home, no_models_yet, no_usable
 from persfl.fleets.start import handed_in, starting_model
@@ -78,6 +80,8 @@ class LoopFleet:
     def probe(self, peers: IntArray, r: int) -> Answers:
         """Ask every peer, score every answer on the asker's rows."""
         self._r = r
+        if peers.max(initial=-1) >= self.n:
+            raise stranger(int(peers.max()), self.n)
         rows = self.home.peers(peers)
         losses, lengths = np.full((len(peers), peers.shape[1] + 1), np.inf), np.full(peers.shape, np.nan)
         probes = [self.proposer.ask(learner, model) for learner, model in zip(self.learners, self.models, strict=True)]
@@ -134,7 +138,9 @@ class LoopFleet:
 
     def _proposal(self, t: int, peer: int) -> Any:
         if (t, peer) not in self._proposals:
-            raise InputError(f"target {self.ids[int(self.targets[t])]!r} cannot adopt from device {self.ids[peer]!r}: it was not asked.")
+            raise InputError(
+                f"target {self.ids[int(self.targets[t])]!r} cannot adopt from device {self.ids[peer]!r}: it was not asked."
+            )
         return self._proposals[t, peer]
 
     def _mixed(self, t: int, pieces: list[Any], weights: list[float]) -> Any:
@@ -155,8 +161,10 @@ class LoopFleet:
 def _answer(proposer: Any, learner: Any, probe: Any, data: Data, own: Data, place: Stream) -> tuple[Any, float, float, str]:
     """One peer's answer and its score: proposal, loss, length, and what went wrong (a bad peer costs only its own answer)."""
     try:
-        proposal = proposer.answer(learner, probe, data, place)
-        return proposal, float(learner.loss(proposal, own)), float(proposer.length(learner, probe, proposal)), ""
+        # Rows were checked when they came in, parameters at the first fit: scikit-learn need not do it again for every answer.
+        with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+            proposal = proposer.answer(learner, probe, data, place)
+            return proposal, float(learner.loss(proposal, own)), float(proposer.length(learner, probe, proposal)), ""
     except Exception as error:
         return None, np.inf, np.nan, f"{type(error).__name__}: {error}"
 

@@ -28,7 +28,14 @@ class LinearSteps:
         T, S = peers.which.shape
         losses, lengths = np.empty((T, S + 1)), np.empty((T, S))
         stray = self.code.linear_answers(
-            *_rows(peers.rows), np.ascontiguousarray(peers.which), *_rows(own.rows), own.which, models, *self.settings, losses, lengths
+            *_rows(peers.rows),
+            np.ascontiguousarray(peers.which),
+            *_rows(own.rows),
+            own.which,
+            models,
+            *self.settings,
+            losses,
+            lengths,
         )
         if stray >= 0:
             raise stranger(stray, len(peers.rows))

@@ -1,6 +1,6 @@
 """Linear models: a score `z = x'w + b` under a loss.
 
-    L(w) = sum_i weight_i * loss(x_i'w, y_i) / sum_i weight_i + l2 * ||w||^2
+L(w) = sum_i weight_i * loss(x_i'w, y_i) / sum_i weight_i + l2 * ||w||^2
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Linear:
     ) -> None:
         one_of("loss", loss, [*LOSSES, "multinomial"])
         if (loss == "multinomial") != (classes is not None):
-            raise InputError(f"classes must be given for loss='multinomial' and for no other. Got loss={loss!r}, classes={classes}.")
+            raise InputError(
+                f"classes must be given for loss='multinomial' and for no other. Got loss={loss!r}, classes={classes}."
+            )
         object.__setattr__(self, "kind", loss)
         object.__setattr__(self, "intercept", bool(intercept))
         object.__setattr__(self, "l2", real("l2", l2, least=0))
@@ -82,7 +84,7 @@ class Linear:
         z = self.scores(model, X)
         if self.kind == "multinomial":
             return np.asarray(z.argmax(axis=-1), dtype=np.float64)
-        return (z > 0) + 0.0 if self.kind == "logistic" else LOSSES[self.kind].response(z)
+        return (z > 0).astype(np.float64) if self.kind == "logistic" else LOSSES[self.kind].response(z)
 
     def chances(self, model: Array, X: Array) -> tuple[Array, Array]:
         """The chance of every label, and the labels."""
@@ -124,7 +126,7 @@ class Linear:
         G = np.matmul(np.swapaxes(pull, -1, -2), data.X)
         if self.intercept:
             G = np.concatenate([G, pull.sum(axis=-2)[..., None]], axis=-1)
-        return np.asarray(G.reshape(*G.shape[:-2], -1) + 2.0 * self.l2 * self._slopes_only(model, data))
+        return np.asarray(G.reshape(*G.shape[:-2], self.size(data.X.shape[-1])) + 2.0 * self.l2 * self._slopes_only(model, data))
 
     def fit(self, data: Data, stream: Stream | None) -> Array:
         """(..., size) a minimiser of `loss`; for squared loss the one of smallest norm."""
@@ -133,7 +135,8 @@ class Linear:
             return self._least_squares(data)
         models = np.zeros((*lead, self.size(data.X.shape[-1])))
         for i in np.ndindex(lead):
-            models[i] = self._descend(Data(data.X[i], data.y[i], data.weight[i]))
+            used = data.weight[i] > 0  # without padding the descent is the same to the last bit in every fleet
+            models[i] = self._descend(Data(data.X[i][used], data.y[i][used], data.weight[i][used]))
         return models
 
     def mix(self, models: Array, weights: Array) -> Array:
@@ -142,9 +145,12 @@ class Linear:
 
     def check(self, model: Any, features: int) -> Array:
         """A handed-in model as an array of the right length."""
-        array = np.array(model, dtype=np.float64)
+        try:
+            array = np.array(model, dtype=np.float64)
+        except (TypeError, ValueError):
+            array = np.empty(0)
         if array.shape != (self.size(features),) or not np.isfinite(array).all():
-            raise InputError(f"a model of {self!r} must be {self.size(features)} finite numbers. Got shape {array.shape}.")
+            raise InputError(f"a model of {self!r} must be {self.size(features)} finite numbers. Got {model!r}.")
         return array
 
     def check_labels(self, data: Data) -> str | None:
@@ -181,7 +187,9 @@ class Linear:
         w = self.init(data, None)
         for smooth in self._path(data):
             w = np.asarray(
-                minimize(lambda v, s=smooth: (s.loss(v, data), s.grad(v, data)), w, jac=True, method="L-BFGS-B", options={"maxiter": 500}).x
+                minimize(
+                    lambda v, s=smooth: (s.loss(v, data), s.grad(v, data)), w, jac=True, method="L-BFGS-B", options={"maxiter": 500}
+                ).x
             )
         return w
 

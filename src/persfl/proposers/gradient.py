@@ -1,6 +1,6 @@
 """Algorithm 1: a peer takes a small gradient step from the target's model on its own rows.
 
-    w~ = w - step_size * grad L_peer(w)
+w~ = w - step_size * grad L_peer(w)
 """
 
 from __future__ import annotations

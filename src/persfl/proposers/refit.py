@@ -1,6 +1,6 @@
 """Algorithm 2: a peer refits a model to its own rows plus public points labelled by the target's current model.
 
-    h~ = argmin_h  step_size * L_peer(h) + (1 / |public|) * sum_x (h(x) - h_now(x))^2
+h~ = argmin_h  step_size * L_peer(h) + (1 / |public|) * sum_x (h(x) - h_now(x))^2
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Uniform:
     """`peers` different devices, never the target; whom a target asks does not depend on which other targets there are.
 
     >>> Uniform(3)(Trust(5, np.array([0, 4])), 0, 0).tolist()
-    [[2, 1, 4], [0, 1, 3]]
+    [[2, 3, 4], [0, 1, 3]]
     >>> Uniform(3)(Trust(5, np.array([4])), 0, 0).tolist()
     [[0, 1, 3]]
     """

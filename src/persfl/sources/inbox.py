@@ -72,7 +72,7 @@ class Inbox:
                 return self._round[1]
             if not self._arrived.wait_for(self.ready, timeout=self.wait):
                 raise NotReady(
-                    f"round {r} needs {self.need} new rows on {self.share:.0%} of the devices; still missing: {some(self.missing())}. "
+                    f"round {r} needs {self.need} new rows on {self.share:.0%} of the devices; missing: {some(self.missing())}. "
                     "Push more rows, then go on with first= this round."
                 )
             self._new[:] = 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, overload
 
-import numpy as np
-
 from persfl.checks import whole
 from persfl.devices import Devices
 from persfl.errors import InputError, NotReady
@@ -38,6 +36,7 @@ class Lazy(Sequence[Data]):
 class Fresh:
     """New rows for everybody each round: `draw(device, stream)` makes them.
 
+    >>> import numpy as np
     >>> source = Fresh(3, lambda device, place: Data(place.uniform(4, 1), np.full(4, float(device))))
     >>> source(0)[2].y.tolist()
     [2.0, 2.0, 2.0, 2.0]
@@ -46,7 +45,9 @@ class Fresh:
     clusters: IntArray | None = None
     true_weights: Array | None = None
 
-    def __init__(self, n: int, draw: Callable[[int, Stream], Data], *, seed: int = 0, ids: Sequence[Hashable] | None = None) -> None:
+    def __init__(
+        self, n: int, draw: Callable[[int, Stream], Data], *, seed: int = 0, ids: Sequence[Hashable] | None = None
+    ) -> None:
         self.n, self.draw, self.seed = whole("n", n, least=1), draw, seed
         self.ids = range(n) if ids is None else ids
 
@@ -59,6 +60,7 @@ class Replay:
 
     A device that has run out of rows keeps its last window; when nobody has new rows left, `rounds` have passed.
 
+    >>> import numpy as np
     >>> devices = Devices.of([(np.arange(6.0)[:, None], np.zeros(6)), (np.arange(4.0)[:, None], np.zeros(4))])
     >>> source = Replay(devices, window=3, every=2)
     >>> source.rounds, source(1)[0].X.ravel().tolist(), source(2)[1].X.ravel().tolist()

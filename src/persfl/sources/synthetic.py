@@ -1,6 +1,6 @@
 """The paper's toy data: linear regression in clusters.
 
-    x ~ N(0, I),  y = x'w_i + noise * N(0, 1),  w_i = w_cluster(i) + deviation * N(0, I),  w_cluster ~ U[-5, 5]^features
+x ~ N(0, I),  y = x'w_i + noise * N(0, 1),  w_i = w_cluster(i) + deviation * N(0, I),  w_cluster ~ U[-5, 5]^features
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def clustered_regression(
 
     >>> devices = clustered_regression(n=4, clusters=2, rows=(3, 6), features=2, noise=0.1, seed=0)
     >>> devices.clusters.tolist(), devices.counts.tolist(), devices.true_weights.shape
-    ([0, 0, 1, 1], [5, 6, 4, 3], (4, 2))
+    ([0, 0, 1, 1], [5, 4, 3, 5], (4, 2))
     """
     world = _World.of(n, clusters, features, noise, deviation, labels, seed)
     least, most = rows if isinstance(rows, tuple) else (rows, rows)

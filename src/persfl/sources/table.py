@@ -21,7 +21,7 @@ def from_table(
 
     `features` defaults to all other columns, which must then be numbers.
 
-    >>> table = pd.DataFrame({"who": ["b", "a", "b"], "x": [1.0, 2.0, 3.0], "y": [0.0, 1.0, 0.0]})
+    >>> table = pd.DataFrame({"who": ["b", "a", "b", "a"], "x": [1.0, 2.0, 3.0, 4.0], "y": [0.0, 1.0, 0.0, 1.0]})
     >>> devices = from_table(table, device="who", label="y")
     >>> devices.ids, devices[1].X.ravel().tolist()
     (['a', 'b'], [1.0, 3.0])
@@ -37,7 +37,9 @@ def from_table(
         raise InputError("the table has no rows.")
     missing = int(table[device].isna().sum())
     if missing:
-        raise InputError(f"column {device!r} must say whose row it is; {missing} rows leave it empty. Fill it in or drop those rows.")
+        raise InputError(
+            f"column {device!r} must say whose row it is; {missing} rows leave it empty. Fill it in or drop those rows."
+        )
     codes, ids = pd.factorize(table[device], sort=True)
     order = np.argsort(codes, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(ids)))]).astype(np.int64)
@@ -49,7 +51,9 @@ def from_table(
     return devices
 
 
-def read_table(path: str | Path, *, device: str, label: str, features: Sequence[str] | None = None, weight: str | None = None) -> Devices:
+def read_table(
+    path: str | Path, *, device: str, label: str, features: Sequence[str] | None = None, weight: str | None = None
+) -> Devices:
     """Devices from a CSV or Parquet file (Parquet needs the extra `parquet`)."""
     path = Path(path)
     if not path.is_file():
@@ -73,13 +77,13 @@ def _read(reader: Any, path: Path, **options: Any) -> pd.DataFrame:
 
 
 def _numbers(table: pd.DataFrame, column: str) -> Any:
-    values = table[column]
-    if isinstance(values, pd.DataFrame):
+    if list(table.columns).count(column) > 1:
         raise InputError(f"column names must differ. Got {column!r} more than once.")
+    values = table[column]
     if not (pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values)):
         example = values.dropna().iloc[0] if values.notna().any() else None
         raise InputError(
-            f"column {column!r} must hold numbers. Got {values.dtype} such as {example!r}: encode it (pandas.get_dummies) or leave it out "
-            "with features=[...]."
+            f"column {column!r} must hold numbers. Got {values.dtype} such as {example!r}: encode it (pandas.get_dummies) "
+            "or leave it out with features=[...]."
         )
     return values.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -1,0 +1,173 @@
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.tree import DecisionTreeRegressor
+
+from persfl import (
+    ArrayFleet,
+    Best,
+    BestOrStay,
+    Choice,
+    Estimator,
+    GradientStep,
+    Linear,
+    LoopFleet,
+    PersflWarning,
+    Refit,
+    Uniform,
+    personalize,
+)
+from persfl.errors import Diverged, InputError
+from persfl.sources import clustered_regression
+
+PUBLIC = np.random.default_rng(0).standard_normal((30, 3))
+
+
+@pytest.fixture
+def devices():
+    return clustered_regression(n=12, rows=(4, 15), features=3, noise=0.1, seed=0)
+
+
+def rounds_of(fleet, rounds=5, peers=4, adopter=None):
+    return list(personalize(fleet, sampler=Uniform(peers), adopter=adopter or Best(), rounds=rounds))
+
+
+@pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
+def test_a_learner_per_target(devices, fleet):
+    """The paper's first figure: one device linear, another a forest; a peer answers in the asker's family."""
+    learners = [Estimator(Ridge(alpha=0.01)), Estimator(RandomForestRegressor(5))]
+    running = fleet(devices, learner=learners, proposer=Refit(PUBLIC), targets=[0, 1])
+    rounds_of(running)
+    assert [type(model).__name__ for model in running.models] == ["Ridge", "RandomForestRegressor"]
+
+
+def test_start(devices):
+    make = {"learner": Linear(intercept=True), "proposer": GradientStep(0.05), "targets": [2, 5]}
+    for fleet in (ArrayFleet, LoopFleet):
+        assert np.array_equal(fleet(devices, **make).models, np.zeros((2, 4)))
+        assert np.array_equal(fleet(devices, start="zeros", **make).models, np.zeros((2, 4)))
+        own = fleet(devices, start="own", **make).models
+        assert np.allclose(own[1], Linear(intercept=True).fit(devices[5], None))
+        given = fleet(devices, start=np.arange(4.0), **make).models
+        assert np.array_equal(given, [np.arange(4.0)] * 2)
+        each = fleet(devices, start=[np.arange(4.0), np.ones(4)], **make).models
+        assert np.array_equal(each[1], np.ones(4))
+
+
+def test_start_of_estimators(devices):
+    make = {"learner": Estimator(DecisionTreeRegressor(max_depth=2)), "proposer": Refit(PUBLIC), "targets": [0]}
+    zero = LoopFleet(devices, start="zeros", **make)
+    assert isinstance(zero.models[0], DummyRegressor)
+    assert (zero.models[0].predict(devices[0].X) == 0).all()
+    assert rounds_of(zero)[-1].loss < np.mean(devices[0].y ** 2)
+    trained = DecisionTreeRegressor().fit(devices[0].X, devices[0].y)
+    assert LoopFleet(devices, start=trained, **make).models[0] is trained
+    with pytest.raises(InputError, match="a starting model must be a fitted estimator for 3 features"):
+        LoopFleet(devices, start=DecisionTreeRegressor(), **make)
+
+
+def test_holding_out_scores_by_some_rows_and_trains_on_the_others(devices):
+    fleet = LoopFleet(devices, learner=Linear(), proposer=GradientStep(0.05), holdout=0.3)
+    for t in range(len(devices)):
+        scoring, training = fleet.home.scoring[t], fleet.home.training[t]
+        assert scoring.rows == max(1, round(0.3 * devices[t].rows))
+        assert sorted([*scoring.y, *training.y]) == sorted(devices[t].y)
+    other = LoopFleet(devices, learner=Linear(), proposer=GradientStep(0.05), holdout=0.3, seed=1)
+    assert any(not np.array_equal(fleet.home.scoring[t].y, other.home.scoring[t].y) for t in range(len(devices)))
+
+
+def test_results_do_not_depend_on_n_jobs(devices):
+    forest = Estimator(RandomForestRegressor(3))
+    runs = [
+        rounds_of(LoopFleet(devices, learner=forest, proposer=Refit(PUBLIC), targets=[0, 1], n_jobs=jobs), rounds=3, peers=3)
+        for jobs in (1, 2)
+    ]
+    assert all(np.array_equal(a.losses, b.losses) for a, b in zip(*runs, strict=True))
+
+
+class Sabotage(GradientStep):
+    """Device 0's first feature is marked; that peer fails in the way `step_size` asks for."""
+
+    def answer(self, learner, probe, data, stream):
+        answer = super().answer(learner, probe, data, stream)
+        if data.X[..., 0, 0] != 77.0:
+            return answer
+        kind = self.steps
+        if kind == 1:
+            raise RuntimeError("disk full")
+        return {2: np.full_like(answer, np.nan), 3: answer[:-1], 4: np.full_like(answer, 1e300)}[kind]
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4])
+def test_a_bad_peer_costs_its_own_answer_never_the_run(devices, kind):
+    devices.X[devices.start[4], 0] = 77.0
+    fleet = LoopFleet(devices, learner=Linear(), proposer=Sabotage(0.01, steps=kind), targets=[0, 1])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        *_, last = rounds_of(fleet, rounds=10, peers=11)
+    table = last.trust.table().set_index(["target", "peer"])
+    assert (table.loc[(slice(None), 4), "answered"] == 0).all()
+    assert (table.loc[(slice(None), 4), "asked"] == 10).all()
+    assert (table.drop(index=4, level="peer")["answered"] == 10).all()
+    said = [str(w.message) for w in caught if issubclass(w.category, PersflWarning)]
+    assert len(said) == (kind in (1, 3))  # once, not once a round
+    if kind == 1:
+        assert said == ["device 4 gave no usable answer: RuntimeError: disk full"]
+
+
+def test_when_every_peer_fails_the_run_stops_and_says_why(devices):
+    class Broken(GradientStep):
+        def answer(self, learner, probe, data, stream):
+            raise RuntimeError("disk full")
+
+    fleet = LoopFleet(devices, learner=Linear(), proposer=Broken(0.05), targets=[0])
+    with pytest.warns(PersflWarning), pytest.raises(Diverged, match="failed with RuntimeError: disk full"):
+        rounds_of(fleet)
+
+
+def test_a_classifier_peer_with_one_class_is_no_obstacle():
+    rng = np.random.default_rng(0)
+    devices = [(rng.standard_normal((8, 3)), (rng.random(8) < 0.5) + 0.0) for _ in range(6)]
+    devices[3] = (devices[3][0], np.ones(8))
+    fleet = LoopFleet(devices, learner=Estimator(LogisticRegression()), proposer=Refit(PUBLIC, soft=True), targets=[0])
+    assert np.isfinite(rounds_of(fleet, adopter=BestOrStay(), peers=5)[-1].losses).all()
+
+
+@pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_nobody_is_written_as_minus_one(devices, fleet, compiled, uncompiled):
+    if not compiled:
+        uncompiled()
+    running = fleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0, 1])
+    losses, lengths = running.probe(np.array([[3, -1], [4, 5]]), 0)
+    assert np.isinf(losses[0, 2])
+    assert np.isnan(lengths[0, 1])
+    assert np.isfinite(losses[1]).all()
+    before = np.array(running.models)
+    running.adopt(Choice(np.array([[-1], [4]]), np.array([[0.0], [1.0]]), np.array([1.0, 0.0])))
+    assert np.array_equal(running.models[0], before[0])
+    assert not np.array_equal(running.models[1], before[1])
+
+
+def test_adopting_from_somebody_who_was_not_asked(devices):
+    fleet = LoopFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
+    fleet.probe(np.array([[3]]), 0)
+    with pytest.raises(InputError, match="target 0 cannot adopt from device 5: it was not asked"):
+        fleet.adopt(Choice(np.array([[5]]), np.ones((1, 1)), np.zeros(1)))
+
+
+@pytest.mark.parametrize(("private", "public"), [(None, None), (1.0, 1.0), (1.0, 0.0), (2.0, 50.0)])
+def test_refit_weighs_private_rows_against_public_points(devices, private, public):
+    data, model = devices[0], np.array([1.0, -2.0, 3.0])
+    proposer = Refit(PUBLIC, step_size=3.0, private_weight=private, public_weight=public)
+    answer = proposer.answer(Linear(), proposer.ask(Linear(), model), data, None)
+    own = 3.0 / data.rows if private is None else private
+    each = 1.0 / len(PUBLIC) if public is None else public
+    X, y = np.vstack([data.X, PUBLIC]), np.concatenate([data.y, PUBLIC @ model])
+    weight = np.repeat([own, each], [data.rows, len(PUBLIC)])
+    expected = np.linalg.lstsq(X * np.sqrt(weight)[:, None], y * np.sqrt(weight), rcond=None)[0]
+    assert np.allclose(answer, expected)

@@ -1,0 +1,103 @@
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from persfl import Choice, Trust, Uniform
+from persfl.errors import InputError
+
+
+def play(trust, rounds, seed=0, S=4, bad=0.1):
+    """Made-up rounds; yields trust after each, and the same sums kept in a plain dict."""
+    rng = np.random.default_rng(seed)
+    plain = {}
+    for r in range(rounds):
+        peers = Uniform(S)(trust, r, 0)
+        losses = rng.uniform(0, 1, (len(peers), S + 1))
+        losses[:, 1:][rng.random(peers.shape) < bad] = np.inf
+        weights = rng.dirichlet(np.ones(2), len(peers))
+        choice = Choice(peers[:, :2], weights, np.zeros(len(peers)))
+        trust = trust.updated(peers, losses, np.zeros(peers.shape), choice)
+        for t, target in enumerate(trust.targets.tolist()):
+            for s, peer in enumerate(peers[t].tolist()):
+                known = plain.setdefault((target, peer), [0, 0, [], 0.0])
+                known[0] += 1
+                if np.isfinite(losses[t, s + 1]):
+                    known[1] += 1
+                    known[2].append(losses[t, 0] - losses[t, s + 1])
+                if s < 2:
+                    known[3] += weights[t, s]
+        yield trust, plain
+
+
+@pytest.mark.parametrize("queue", [1, 100, 10**6])
+@pytest.mark.parametrize(("n", "targets"), [(10, [0, 3, 9]), (100_000, [5])])
+def test_it_adds_up_like_a_plain_loop(n, targets, queue, monkeypatch):
+    monkeypatch.setattr("persfl.trust._QUEUE", queue)
+    *_, (trust, plain) = play(Trust(n, np.array(targets)), 50)
+    table = trust.table()
+    assert len(table) == len(plain)
+    for row in table.itertuples():
+        asked, answered, rewards, adopted = plain[row.target, row.peer]
+        assert (row.asked, row.answered) == (asked, answered)
+        assert np.isclose(row.adopted, adopted)
+        if rewards:
+            assert np.isclose(row.reward_mean, np.mean(rewards))
+            assert np.isclose(row.reward_spread, np.std(rewards), atol=1e-6)
+        else:
+            assert np.isnan(row.reward_mean)
+
+
+def test_the_moment_of_folding_changes_no_bit(monkeypatch):
+    tables = []
+    for queue in (1, 37, 10**6):
+        monkeypatch.setattr("persfl.trust._QUEUE", queue)
+        *_, (trust, _) = play(Trust(50, np.arange(20)), 40)
+        tables.append(trust.table())
+    assert tables[0].equals(tables[1])
+    assert tables[0].equals(tables[2])
+
+
+def test_it_is_a_value():
+    blank = Trust(10, np.array([0]))
+    states = [trust for trust, _ in play(blank, 5)]
+    assert len(blank.table()) == 0
+    assert [int(state.table()["asked"].sum()) for state in states] == [4, 8, 12, 16, 20]
+
+
+def test_one_target_among_a_million_costs_only_whom_it_asked():
+    trust = Trust(1_000_000, np.array([123]))
+    sampler = Uniform(20)
+    sampler(trust, 0, 0)  # whatever is loaded once
+    tracemalloc.start()
+    for r in range(50):
+        peers = sampler(trust, r, 0)
+        trust = trust.updated(peers, np.ones((1, 21)), np.ones((1, 20)), Choice(peers[:, :1], np.ones((1, 1)), np.zeros(1)))
+    assert len(trust.table()) <= 1000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000  # a single array with an entry per device would take 8 MB
+
+
+def test_overflowing_rewards_stay_with_their_peer():
+    choice = Choice(np.array([[2]]), np.ones((1, 1)), np.zeros(1))
+    trust = Trust(5, np.array([0])).updated(np.array([[1, 2]]), np.array([[1.0, 1e200, 0.5]]), np.zeros((1, 2)), choice)
+    table = trust.table().set_index("peer")
+    assert table.loc[2, "reward_mean"] == 0.5
+    assert table.loc[1, "reward_mean"] < -1e199
+
+
+@pytest.mark.parametrize("damage", ["drop", "length", "order", "range"])
+def test_damaged_arrays_are_refused(damage):
+    *_, (trust, _) = play(Trust(10, np.array([0])), 5)
+    arrays = trust.to_arrays()
+    if damage == "drop":
+        del arrays["asked"]
+    elif damage == "length":
+        arrays["asked"] = arrays["asked"][:-1]
+    elif damage == "order":
+        arrays["key"] = arrays["key"][::-1]
+    else:
+        arrays["key"] = arrays["key"] + 10
+    with pytest.raises(InputError, match="saved trust"):
+        Trust.from_arrays(arrays)
