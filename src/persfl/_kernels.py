@@ -46,130 +46,94 @@ def _value(code, delta, z, y):
     return np.exp(z) - y * z
 
 
-@njit(cache=True, fastmath=_FAST, forceinline=True)
-def _step(X, y, weight, lo, hi, scale, shrink, w, code, delta, out):
-    """out = w after one gradient step on rows lo to hi; two rows at a time, so that a weight is loaded once for both."""
-    d = X.shape[1]
-    for k in range(d):
-        out[k] = w[k] * shrink
-    base = w[d] if w.shape[0] > d else 0.0
-    if w.shape[0] > d:
-        out[d] = base
-    i = lo
-    while i + 1 < hi:
-        a, b = base, base
-        for k in range(d):
-            a += X[i, k] * w[k]
-            b += X[i + 1, k] * w[k]
-        a = scale * weight[i] * _slope(code, delta, a, y[i])
-        b = scale * weight[i + 1] * _slope(code, delta, b, y[i + 1])
-        for k in range(d):
-            out[k] -= a * X[i, k] + b * X[i + 1, k]
-        if out.shape[0] > d:
-            out[d] -= a + b
-        i += 2
-    if i < hi:
-        a = base
-        for k in range(d):
-            a += X[i, k] * w[k]
-        a = scale * weight[i] * _slope(code, delta, a, y[i])
-        for k in range(d):
-            out[k] -= a * X[i, k]
-        if out.shape[0] > d:
-            out[d] -= a
-
-
 @njit(cache=True, fastmath=_FAST)
-def _more_steps(X, y, weight, lo, hi, scale, shrink, steps, code, delta, now, out):
-    for _ in range(1, steps):
-        for k in range(out.shape[0]):
-            now[k] = out[k]
-        _step(X, y, weight, lo, hi, scale, shrink, now, code, delta, out)
-
-
-@njit(cache=True, fastmath=_FAST, forceinline=True)
-def _loss(X, y, weight, lo, hi, w, code, delta):
-    """The weighted sum of losses on rows lo to hi."""
-    d = X.shape[1]
-    base = w[d] if w.shape[0] > d else 0.0
-    loss = 0.0
-    i = lo
-    while i + 1 < hi:
-        a, b = base, base
-        for k in range(d):
-            a += X[i, k] * w[k]
-            b += X[i + 1, k] * w[k]
-        loss += weight[i] * _value(code, delta, a, y[i]) + weight[i + 1] * _value(code, delta, b, y[i + 1])
-        i += 2
-    if i < hi:
-        a = base
-        for k in range(d):
-            a += X[i, k] * w[k]
-        loss += weight[i] * _value(code, delta, a, y[i])
-    return loss
-
-
-@njit(cache=True, fastmath=_FAST, forceinline=True)
-def _mean(loss, floor, total, l2, w, d):
-    """The mean of a sum of losses, plus the penalty; a sum below `floor` is rounding."""
-    mean = 0.0 if loss < floor else loss / total
-    if l2 > 0.0:
-        for k in range(d):
-            mean += l2 * w[k] * w[k]
-    return mean if np.isfinite(mean) else np.inf
-
-
-@njit(cache=True, fastmath=_FAST)
-def _linear_answers(
-    X, y, weight, start, total, at, sX, sy, sweight, sstart, stotal, own, models, code, delta, l2, size, steps, losses, lengths
+def _linear_pairs(
+    X, y, weight, start, total, at, sX, sy, sweight, sstart, stotal, own, models, code, delta, l2, size, steps, losses, lengths, out
 ):
+    """Every pair's gradient steps, their length, and their loss on the asker's rows; the proposals too where `out` has room.
+
+    Returns -1, or the first index that names no device. Everything stands in one function on purpose: a call per pair would count
+    references to all its arrays, which at 20 features costs as much as the arithmetic.
+    """
     T, S = at.shape
     d, p = X.shape[1], models.shape[1]
-    if S and at.max() >= total.shape[0]:
+    if S > 0 and at.max() >= total.shape[0]:
         return at.max()
     shrink = 1.0 - 2.0 * size * l2
     now, proposal = np.empty(p), np.empty(p)
     for t in range(T):
-        w, lo, hi, mass = models[t], sstart[own[t]], sstart[own[t] + 1], stotal[own[t]]
+        lo, hi, mass = sstart[own[t]], sstart[own[t] + 1], stotal[own[t]]
         floor = -1.0
         if code == SQUARED:
             floor = 0.0
             for i in range(lo, hi):
                 floor += ROUNDING * sweight[i] * sy[i] * sy[i]
-        losses[t, 0] = _mean(_loss(sX, sy, sweight, lo, hi, w, code, delta), floor, mass, l2, w, d)
-        for s in range(S):
-            j = at[t, s]
-            if j < 0:
-                losses[t, s + 1], lengths[t, s] = np.inf, np.nan
-            else:
-                _step(X, y, weight, start[j], start[j + 1], size / total[j], shrink, w, code, delta, proposal)
-                if steps > 1:
-                    _more_steps(X, y, weight, start[j], start[j + 1], size / total[j], shrink, steps, code, delta, now, proposal)
-                moved = 0.0
-                for k in range(p):
-                    moved += (proposal[k] - w[k]) ** 2
-                lengths[t, s] = np.sqrt(moved)
-                losses[t, s + 1] = _mean(_loss(sX, sy, sweight, lo, hi, proposal, code, delta), floor, mass, l2, proposal, d)
-    return -1
-
-
-@njit(cache=True, fastmath=_FAST)
-def _linear_proposals(X, y, weight, start, total, at, models, code, delta, l2, size, steps, out):
-    T, K = at.shape
-    shrink = 1.0 - 2.0 * size * l2
-    now = np.empty(models.shape[1])
-    for t in range(T):
-        for c in range(K):
-            j, proposal = at[t, c], out[t, c]
-            if j < 0:
-                for k in range(now.shape[0]):
-                    proposal[k] = models[t, k]
-                continue
-            if j >= total.shape[0]:
-                return j
-            _step(X, y, weight, start[j], start[j + 1], size / total[j], shrink, models[t], code, delta, proposal)
-            if steps > 1:
-                _more_steps(X, y, weight, start[j], start[j + 1], size / total[j], shrink, steps, code, delta, now, proposal)
+        for s in range(S + 1):
+            for k in range(p):
+                proposal[k] = models[t, k]
+            if s > 0:
+                j = at[t, s - 1]
+                if j < 0:
+                    losses[t, s], lengths[t, s - 1] = np.inf, np.nan
+                else:
+                    scale = size / total[j]
+                    for _ in range(steps):
+                        for k in range(p):
+                            now[k] = proposal[k]
+                        for k in range(d):
+                            proposal[k] *= shrink
+                        base = now[d] if p > d else 0.0
+                        i = start[j]
+                        while i + 1 < start[j + 1]:  # two rows at a time, so that a weight is loaded once for both
+                            a, b = base, base
+                            for k in range(d):
+                                a += X[i, k] * now[k]
+                                b += X[i + 1, k] * now[k]
+                            a = scale * weight[i] * _slope(code, delta, a, y[i])
+                            b = scale * weight[i + 1] * _slope(code, delta, b, y[i + 1])
+                            for k in range(d):
+                                proposal[k] -= a * X[i, k] + b * X[i + 1, k]
+                            if p > d:
+                                proposal[d] -= a + b
+                            i += 2
+                        if i < start[j + 1]:
+                            a = base
+                            for k in range(d):
+                                a += X[i, k] * now[k]
+                            a = scale * weight[i] * _slope(code, delta, a, y[i])
+                            for k in range(d):
+                                proposal[k] -= a * X[i, k]
+                            if p > d:
+                                proposal[d] -= a
+                    moved = 0.0
+                    for k in range(p):
+                        moved += (proposal[k] - models[t, k]) ** 2
+                    lengths[t, s - 1] = np.sqrt(moved)
+                if out.shape[1] > 0:
+                    for k in range(p):
+                        out[t, s - 1, k] = proposal[k]
+                if j < 0:
+                    continue
+            base = proposal[d] if p > d else 0.0
+            loss = 0.0
+            i = lo
+            while i + 1 < hi:
+                a, b = base, base
+                for k in range(d):
+                    a += sX[i, k] * proposal[k]
+                    b += sX[i + 1, k] * proposal[k]
+                loss += sweight[i] * _value(code, delta, a, sy[i]) + sweight[i + 1] * _value(code, delta, b, sy[i + 1])
+                i += 2
+            if i < hi:
+                a = base
+                for k in range(d):
+                    a += sX[i, k] * proposal[k]
+                loss += sweight[i] * _value(code, delta, a, sy[i])
+            loss = 0.0 if loss < floor else loss / mass
+            if l2 > 0.0:
+                for k in range(d):
+                    loss += l2 * proposal[k] * proposal[k]
+            losses[t, s] = loss if np.isfinite(loss) else np.inf
     return -1
 
 
@@ -197,17 +161,41 @@ def _distinct(place, who, counts, size):
     return drawn
 
 
+@njit(cache=True)
+def _fold(key, known, peers, losses, chosen, weights, n):
+    """Add queued rounds to what is known, in order: a row (asked, answered, reward, its square, adopted) per possible pair."""
+    R, T, S = peers.shape
+    sums = np.zeros((T * n, 5))
+    for i in range(key.shape[0]):
+        sums[key[i]] = known[i]
+    for t in range(T):  # target by target: its rows of sums then stay in the cache, and a pair still sees its rounds in order
+        for r in range(R):
+            for s in range(S):
+                if peers[r, t, s] >= 0:
+                    row = sums[t * n + peers[r, t, s]]
+                    row[0] += 1.0
+                    if np.isfinite(losses[r, t, s + 1]):
+                        reward = losses[r, t, 0] - losses[r, t, s + 1]
+                        row[1] += 1.0
+                        row[2] += reward
+                        row[3] += reward * reward
+            for c in range(chosen.shape[2]):
+                if chosen[r, t, c] >= 0:
+                    sums[t * n + chosen[r, t, c], 4] += weights[r, t, c]
+    return sums
+
+
 _vector, _matrix, _cube = types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1]
 _index, _pairs = types.int64[::1], types.int64[:, ::1]
 _rows = (_matrix, _vector, _vector, _index, _vector)
 _settings = (types.int64, types.float64, types.float64, types.float64, types.int64)
 _signatures: dict[Any, Any] = {
-    _linear_answers: types.int64(*_rows, _pairs, *_rows, _index, _matrix, *_settings, _matrix, _matrix),
-    _linear_proposals: types.int64(*_rows, _pairs, _matrix, *_settings, _cube),
+    _linear_pairs: types.int64(*_rows, _pairs, *_rows, _index, _matrix, *_settings, _matrix, _matrix, _cube),
+    _fold: _matrix(_index, _matrix, types.int64[:, :, ::1], _cube, types.int64[:, :, ::1], _cube, types.int64),
     _distinct: _pairs(types.uint64, _index, _index, types.int64),
 }
 
-linear_answers, linear_proposals, distinct = _linear_answers, _linear_proposals, _distinct
+linear_pairs, distinct, fold = _linear_pairs, _distinct, _fold
 
 
 def cached() -> bool:

@@ -150,7 +150,8 @@ class Devices(Sequence[Data]):
     @cached_property
     def total(self) -> Array:
         """Sum of weights per device."""
-        return np.bincount(np.repeat(np.arange(len(self)), self.counts), weights=self.weight, minlength=len(self))
+        owner = np.repeat(np.arange(len(self)), self.counts)
+        return np.asarray(np.bincount(owner, weights=self.weight, minlength=len(self)), dtype=np.float64)
 
     @property
     def features(self) -> int:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from persfl.compiled import kernels
 from persfl.errors import InputError
 from persfl.types import Array, Choice, Fleet, IntArray
 
@@ -71,7 +72,7 @@ class Trust:
             folded, queue, queued = self.pairs, None, 0  # a queue holds rounds of one shape
         size = peers.size + choice.peers.size
         longer = Trust(self.n, self.targets, folded, ((peers, losses, choice.peers, choice.weights), queue), queued + size)
-        if longer._queued > max(_QUEUE, 2 * len(folded.key), min(48 * size, 8 * _QUEUE)):
+        if longer._queued > max(_QUEUE, 4 * len(folded.key), min(96 * size, 16 * _QUEUE)):
             return Trust(self.n, self.targets, longer.pairs)
         return longer
 
@@ -85,6 +86,13 @@ class Trust:
         if not entries:
             return self._folded
         peers, losses, chosen, weights = (np.stack(part) for part in zip(*reversed(entries), strict=True))  # (rounds, T, ...)
+        span = self.n * len(self.targets)
+        fast = kernels() if span <= 4 * peers.size else None  # a row for every possible pair must not cost more than the queue
+        if fast is not None:
+            known = np.column_stack([getattr(self._folded, name) for name in _COLUMNS])
+            sums = fast.fold(self._folded.key, known, peers, losses, chosen, weights, self.n)
+            met = np.flatnonzero(sums[:, 0] + sums[:, 4])
+            return Pairs(met, *np.ascontiguousarray(sums[met].T))
         base = np.arange(len(self.targets))[:, None] * self.n
         asked, took = peers >= 0, chosen >= 0
         usable = np.isfinite(losses[..., 1:]) & asked
@@ -96,7 +104,7 @@ class Trust:
         key = np.concatenate([self._folded.key, (base + peers)[asked]])
         columns = {name: np.concatenate([getattr(self._folded, name), values]) for name, values in new.items()}
         adopted = np.concatenate([self._folded.adopted, np.zeros(many), weights[took]])
-        return _fold(key, columns, (base + chosen)[took], adopted, self.n * len(self.targets))
+        return _fold(key, columns, (base + chosen)[took], adopted)
 
     def table(self) -> pd.DataFrame:
         """One row per pair: target and peer (device indices), times asked and answered, reward, share of the model adopted."""
@@ -147,18 +155,12 @@ class Trust:
         return Trust(n, targets, Pairs(key, *columns))
 
 
-def _fold(key: IntArray, columns: Mapping[str, Array], chosen: IntArray, adopted: Array, span: int) -> Pairs:
+def _fold(key: IntArray, columns: Mapping[str, Array], chosen: IntArray, adopted: Array) -> Pairs:
     """Add up entries of equal key; `columns` belong to `key`, `adopted` to `key` followed by `chosen`.
 
     `bincount` adds in the order of its input, which is what keeps sums independent of when they are folded.
     """
-    every = np.concatenate([key, chosen])
-    if span <= 4 * len(every):  # few possible pairs: count in place instead of sorting
-        place, size = every, span
-        known = np.flatnonzero(np.bincount(every, minlength=span))
-    else:
-        known, place = np.unique(every, return_inverse=True)
-        size = len(known)
-    sums: list[Any] = [np.bincount(place[: len(key)], weights=column, minlength=size) for column in columns.values()]
-    sums.append(np.bincount(place, weights=adopted, minlength=size))
-    return Pairs(known, *(total if size == len(known) else total[known] for total in sums))
+    known, place = np.unique(np.concatenate([key, chosen]), return_inverse=True)
+    sums: list[Any] = [np.bincount(place[: len(key)], weights=column, minlength=len(known)) for column in columns.values()]
+    sums.append(np.bincount(place, weights=adopted, minlength=len(known)))
+    return Pairs(known, *sums)

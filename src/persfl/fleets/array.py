@@ -117,7 +117,7 @@ class ArrayFleet:
         if choice.peers.shape[1]:
             rows = self.home.peers(choice.peers)
             if self._kernel is not None:
-                proposals = self._kernel.proposals(rows, models)
+                proposals = self._kernel.proposals(rows, self.home.scoring, models)
             else:
                 proposals = np.concatenate([self._proposals(part, rows, choice.peers) for part in self._chunks(rows)])
             if choice.peers.shape[1] == 1 and (choice.weights == 1.0).all():

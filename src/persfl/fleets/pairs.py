@@ -25,29 +25,24 @@ class LinearSteps:
 
     def answers(self, peers: Slice, own: Slice, models: Array) -> Answers:
         """Losses and step lengths of all pairs."""
+        return self._run(peers, own, models, np.empty((0, 0, 0)))
+
+    def proposals(self, peers: Slice, own: Slice, models: Array) -> Array:
+        """(T, K, size) what these peers answer."""
+        out = np.empty((*peers.which.shape, models.shape[1]))
+        self._run(peers, own, models, out)
+        return out
+
+    def _run(self, peers: Slice, own: Slice, models: Array, out: Array) -> Answers:
         T, S = peers.which.shape
         losses, lengths = np.empty((T, S + 1)), np.empty((T, S))
-        stray = self.code.linear_answers(
-            *_rows(peers.rows),
-            np.ascontiguousarray(peers.which),
-            *_rows(own.rows),
-            own.which,
-            models,
-            *self.settings,
-            losses,
-            lengths,
+        at = np.ascontiguousarray(peers.which)
+        stray = self.code.linear_pairs(
+            *_rows(peers.rows), at, *_rows(own.rows), own.which, models, *self.settings, losses, lengths, out
         )
         if stray >= 0:
             raise stranger(stray, len(peers.rows))
         return Answers(losses, lengths)
-
-    def proposals(self, peers: Slice, models: Array) -> Array:
-        """(T, K, size) what these peers answer."""
-        out = np.empty((*peers.which.shape, models.shape[1]))
-        stray = self.code.linear_proposals(*_rows(peers.rows), np.ascontiguousarray(peers.which), models, *self.settings, out)
-        if stray >= 0:
-            raise stranger(stray, len(peers.rows))
-        return out
 
 
 def pair_kernel(learner: Any, proposer: Any) -> LinearSteps | None:
