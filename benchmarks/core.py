@@ -83,6 +83,7 @@ def linear(n: int, features: int, targets: int, rounds: int, repeats: int) -> No
     devices = clustered_regression(n=n, rows=ROWS, features=features, noise=0.1, seed=0)
     who = list(range(targets))
     fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(STEP), targets=who)
+    loop = LoopFleet(devices, learner=Linear(), proposer=GradientStep(STEP), targets=who)
     data = [(d.X, d.y) for d in devices]
     rng, memory = np.random.default_rng(0), {}
 
@@ -96,6 +97,7 @@ def linear(n: int, features: int, targets: int, rounds: int, repeats: int) -> No
     jobs: dict[str, Any] = {
         "plain": (plain, max(1, rounds // 20)),
         "fleet": (rounds_of(fleet, rounds), rounds),
+        "loop": (rounds_of(loop, 1), 1),
         "matmul": (lambda: [left @ square for _ in range(50)], 50),
     }
     times = best_of(jobs, repeats)
@@ -103,7 +105,8 @@ def linear(n: int, features: int, targets: int, rounds: int, repeats: int) -> No
     machine = 2 * (PEERS * 8) ** 2 * features / times["matmul"]
     print(
         f"{'one target' if targets == 1 else 'all targets':12} n={n:<6} d={features:<4} plain {times['plain'] * 1e3:8.3f} ms   "
-        f"fleet {times['fleet'] * 1e3:7.3f} ms   ratio {times['plain'] / times['fleet']:6.1f}x   "
+        f"fleet {times['fleet'] * 1e3:7.3f} ms   ratio {times['plain'] / times['fleet']:5.1f}x   "
+        f"(LoopFleet {times['loop'] / times['fleet']:5.0f}x)   "
         f"round {flops / times['fleet'] / 1e9:5.2f} GFLOP/s   matrix product {machine / 1e9:5.1f} GFLOP/s"
     )
 

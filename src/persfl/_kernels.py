@@ -163,25 +163,26 @@ def _distinct(place, who, counts, size):
 
 @njit(cache=True)
 def _fold(key, known, peers, losses, chosen, weights, n):
-    """Add queued rounds to what is known, in order: a row (asked, answered, reward, its square, adopted) per possible pair."""
+    """Add queued rounds to what is known, in order: rows asked, answered, reward, its square, adopted."""
     R, T, S = peers.shape
-    sums = np.zeros((T * n, 5))
-    for i in range(key.shape[0]):
-        sums[key[i]] = known[i]
+    sums = np.zeros((5, T * n))
+    for c in range(5):
+        for i in range(key.shape[0]):
+            sums[c, key[i]] = known[c, i]
     for t in range(T):  # target by target: its rows of sums then stay in the cache, and a pair still sees its rounds in order
         for r in range(R):
             for s in range(S):
                 if peers[r, t, s] >= 0:
-                    row = sums[t * n + peers[r, t, s]]
-                    row[0] += 1.0
+                    pair = t * n + peers[r, t, s]
+                    sums[0, pair] += 1.0
                     if np.isfinite(losses[r, t, s + 1]):
                         reward = losses[r, t, 0] - losses[r, t, s + 1]
-                        row[1] += 1.0
-                        row[2] += reward
-                        row[3] += reward * reward
+                        sums[1, pair] += 1.0
+                        sums[2, pair] += reward
+                        sums[3, pair] += reward * reward
             for c in range(chosen.shape[2]):
                 if chosen[r, t, c] >= 0:
-                    sums[t * n + chosen[r, t, c], 4] += weights[r, t, c]
+                    sums[4, t * n + chosen[r, t, c]] += weights[r, t, c]
     return sums
 
 

@@ -89,10 +89,10 @@ class Trust:
         span = self.n * len(self.targets)
         fast = kernels() if span <= 4 * peers.size else None  # a row for every possible pair must not cost more than the queue
         if fast is not None:
-            known = np.column_stack([getattr(self._folded, name) for name in _COLUMNS])
+            known = np.stack([getattr(self._folded, name) for name in _COLUMNS])
             sums = fast.fold(self._folded.key, known, peers, losses, chosen, weights, self.n)
-            met = np.flatnonzero(sums[:, 0] + sums[:, 4])
-            return Pairs(met, *np.ascontiguousarray(sums[met].T))
+            met = np.flatnonzero((sums[0] > 0) | (sums[4] > 0))
+            return Pairs(met, *(sums if len(met) == span else sums[:, met]))
         base = np.arange(len(self.targets))[:, None] * self.n
         asked, took = peers >= 0, chosen >= 0
         usable = np.isfinite(losses[..., 1:]) & asked

@@ -1,0 +1,56 @@
+"""Every Python block of the README and the docs runs; the README's commands exist and .ci/run uses them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(code, id=f"{page.relative_to(ROOT)}-{i}")
+    for page in PAGES
+    for i, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M))
+]
+
+
+def test_there_are_blocks():
+    assert len(BLOCKS) >= 8
+
+
+@pytest.mark.parametrize("code", BLOCKS)
+def test_block(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "block", "exec"), {"__name__": "block"})
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_example(example, tmp_path):
+    done = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_benchmark_runs(tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "core.py", "--quick"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ | {"PERSFL_COMPILED": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("ratio") == 3
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if "://" not in link:
+                assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_ci_runs_the_readmes_test_command():
+    commands = re.findall(r"^```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), re.S | re.M)
+    assert [command for command in commands if command.endswith("pytest")] == [commands[1]]
+    assert all("\n" not in command and "venv" in command for command in commands[:2])
