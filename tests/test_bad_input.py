@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.cluster import KMeans
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -26,6 +27,7 @@ from persfl import (
 from persfl.errors import CannotMix, InputError, MissingExtra, need
 from persfl.sources import clustered_regression, from_table, read_table
 
+FRAME = pd.DataFrame({"x": [1.0, 2.0], "z": [3.0, 5.0]})
 GOOD = ([[1.0, 2.0], [3.0, 5.0]], [1.0, 2.0])
 
 
@@ -50,6 +52,10 @@ def spoiled(value, column=1):
         ({"a": GOOD, "b": (*GOOD, [1.0, -1.0])}, "device 'b' has a negative weight"),
         ({"a": GOOD, "b": (*GOOD, [0.0, 0.0])}, "device 'b' has only rows of weight 0"),
         ({"a": GOOD, "b": ([[1.0, 2.0], [3.0]], [1.0, 2.0])}, "X of device 'b' must hold numbers in a rectangle"),
+        ({"a": (FRAME, [1.0, 2.0]), "b": (FRAME[["x"]], [1.0, 2.0])}, "device 'b' differs in 'z'"),
+        ({"a": (FRAME.assign(x=["u", "v"]), [1.0, 2.0])}, "column 'x' of device 'a' must hold numbers"),
+        ({"a": (FRAME.assign(z=np.nan), [1.0, 2.0])}, r"device 'a' has a missing value \(NaN\) in column 'z', row 0"),
+        (FRAME, r"a table becomes devices by persfl.sources.from_table"),
         ({"a": 5}, r"device 'a' must be \(X, y\), \(X, y, weight\) or Data. Got int."),
         ([], "a fleet needs at least one device. Got none."),
         ("rows.csv", "devices must be a list of"),
@@ -70,7 +76,7 @@ def test_duplicate_ids():
 def test_thin_data_is_warned_about():
     with pytest.warns(PersflWarning, match="device 'b' has a single row"):
         Devices.of({"a": GOOD, "b": ([[9.0, 8.0]], [1.0])})
-    with pytest.warns(PersflWarning, match="column 0 is 1 in every row of every device. Drop it"):
+    with pytest.warns(PersflWarning, match="column 0 has the same value in every row of every device. Drop it"):
         Devices.of([([[1.0, 2.0], [1.0, 3.0]], [1.0, 2.0]), ([[1.0, 4.0], [1.0, 5.0]], [1.0, 2.0])])
 
 
@@ -82,7 +88,7 @@ def fleet(**more):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"targets": ["x"]}, "there is no device 'x'. Known: 0, 1, 2 and 1 more."),
+        ({"targets": ["x"]}, "there is no device 'x'. Known: 0, 1, 2 and 2 more."),
         ({"targets": []}, "targets must be a list of at least one device id"),
         ({"targets": [1, 1]}, "targets must differ"),
         ({"start": "random"}, "start must be None, 'zeros', 'own', a model, or a list"),
@@ -90,6 +96,9 @@ def fleet(**more):
         ({"start": np.full(2, np.nan)}, "must be 2 finite numbers"),
         ({"start": [np.zeros(2)]}, r"start must hold one model per target \(5\). Got 1."),
         ({"holdout": 1.0}, "holdout must be a share below 1"),
+        ({"learner": Ridge()}, r"learner must be a persfl learner. Got Ridge\(\). Wrap it: Estimator\(Ridge\(\)\)."),
+        ({"proposer": 0.05}, r"proposer must be GradientStep\(...\), Refit\(...\)"),
+        ({"proposer": Refit(np.eye(3))}, "public points must have the devices' 2 features. Got 3."),
         ({"learner": [Linear()]}, r"learner must be one learner or one per target \(5\). Got 1."),
         ({"learner": Linear("logistic")}, "labels of device 0 do not fit: loss='logistic' takes labels 0 and 1"),
         ({"learner": Linear("multinomial", classes=3)}, "labels of device 0 do not fit: .*takes whole labels from 0 to 2"),
@@ -106,6 +115,31 @@ def test_too_few_rows_to_hold_out():
         pytest.raises(InputError, match="holdout needs at least 2 rows of each target. Device 'b' has 1."),
     ):
         LoopFleet({"a": GOOD, "b": ([[1.0, 2.0]], [1.0])}, learner=Linear(), proposer=GradientStep(0.1), holdout=0.5)
+
+
+def test_labels_of_peers_are_checked_too():
+    rng = np.random.default_rng(0)
+    rows = [(rng.standard_normal((8, 2)), rng.integers(0, 2, 8) if i == 0 else np.full(8, 3)) for i in range(4)]
+    with pytest.raises(InputError, match="labels of device 1 do not fit"):
+        ArrayFleet(rows, learner=Linear("logistic"), proposer=GradientStep(0.05), targets=[0], holdout=0.3)
+
+
+def test_a_target_with_one_class_cannot_start_a_classifier():
+    rng = np.random.default_rng(0)
+    rows = [(rng.standard_normal((8, 2)), np.ones(8)) for i in range(3)]
+    with pytest.raises(InputError, match="device 0 cannot start from its own rows: .*Hand in a model with start="):
+        LoopFleet(rows, learner=Estimator(LogisticRegression()), proposer=Refit(np.eye(2)))
+
+
+def test_columns_in_another_order_are_put_right():
+    devices = Devices.of({"a": (FRAME, [1.0, 2.0]), "b": (FRAME[["z", "x"]], [1.0, 2.0])})
+    assert np.array_equal(devices[0].X, devices[1].X)
+    assert devices.columns == ["x", "z"]
+
+
+def test_ids_may_be_arrays():
+    assert Devices.of([GOOD, GOOD], ids=np.array(["a", "b"])).index("b") == 1
+    assert Devices.of([GOOD, GOOD], ids=pd.Index([7, 9])).index(9) == 1
 
 
 def test_gradients_of_trees():

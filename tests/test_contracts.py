@@ -2,8 +2,15 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor, HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingRegressor,
+)
+from sklearn.linear_model import Lasso, LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
@@ -22,6 +29,7 @@ from persfl import (
     Refit,
     SameCluster,
     TopK,
+    Tree,
     Uniform,
     Weighted,
 )
@@ -41,11 +49,16 @@ LINEAR = {
 ESTIMATORS = {
     "ridge": Estimator(Ridge()),
     "svr": Estimator(SVR()),
+    "grown tree": Tree(3),
     "tree": Estimator(DecisionTreeRegressor(max_depth=3)),
     "tree, absolute": Estimator(DecisionTreeRegressor(max_depth=3), loss="absolute"),
     "extra trees": Estimator(ExtraTreesRegressor(5)),
     "boosting": Estimator(GradientBoostingRegressor(n_estimators=5)),
     "pipeline": Estimator(make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=2))),
+    "grid search": Estimator(GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=2)),
+    "voting": Estimator(VotingRegressor([("a", Ridge()), ("b", DecisionTreeRegressor(max_depth=2))])),
+    "tree with a generator": Estimator(DecisionTreeRegressor(max_depth=2, max_features=1, random_state=np.random.RandomState(0))),
+    "lasso": Estimator(Lasso(alpha=0.01)),
     "tree classifier": Estimator(DecisionTreeClassifier(max_depth=2)),
     "forest classifier, error": Estimator(RandomForestClassifier(5), loss="error"),
     "logistic": Estimator(LogisticRegression()),

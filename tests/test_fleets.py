@@ -16,6 +16,7 @@ from persfl import (
     GradientStep,
     Linear,
     LoopFleet,
+    Nobody,
     PersflWarning,
     Refit,
     Uniform,
@@ -117,6 +118,50 @@ def test_a_bad_peer_costs_its_own_answer_never_the_run(devices, kind):
     assert len(said) == (kind in (1, 3))  # once, not once a round
     if kind == 1:
         assert said == ["device 4 gave no usable answer: RuntimeError: disk full"]
+
+
+def test_an_unlucky_round_of_bad_peers_only_is_survived(devices):
+    devices.X[devices.start[4], 0] = 77.0
+    fleet = LoopFleet(devices, learner=Linear(), proposer=Sabotage(0.01, steps=2), targets=[0])
+
+    def ask(trust, r, seed):
+        return np.array([[4]]) if r % 3 else np.array([[5]])
+
+    rounds = list(personalize(fleet, sampler=ask, adopter=Best(), rounds=9))
+    assert [int(round_.choice.stay[0]) for round_ in rounds] == [0, 1, 1] * 3
+
+
+@pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
+def test_a_local_step_that_diverges_is_named_and_undone(devices, fleet):
+    running = fleet(devices, learner=Linear(), proposer=GradientStep(0.05), local=GradientStep(1e3), targets=[0])
+    with pytest.raises(Diverged, match="in the local step, step_size=1000 is too large: try 500"):
+        list(personalize(running, sampler=Nobody(), adopter=Best(), rounds=500))
+    assert np.isfinite(Linear().loss(running.models[0], devices[0]))
+
+
+def test_a_subclass_is_asked_itself_in_every_fleet(devices):
+    class Clipped(GradientStep):
+        def answer(self, learner, probe, data, stream):
+            return probe + np.clip(super().answer(learner, probe, data, stream) - probe, -0.01, 0.01)
+
+    runs = [rounds_of(kind(devices, learner=Linear(), proposer=Clipped(0.05))) for kind in (ArrayFleet, LoopFleet)]
+    assert max(round_.lengths.max() for round_ in runs[0]) < 0.02
+    assert np.allclose(runs[0][-1].losses, runs[1][-1].losses)
+
+
+def test_counts_and_rows_of_weight_zero_in_both_fleets():
+    rng = np.random.default_rng(0)
+    counts = [(rng.standard_normal((20, 2)), rng.poisson(8, 20)) for _ in range(5)]
+    X = rng.standard_normal((8, 2))
+    y, weight = np.exp(X.sum(axis=1)).round(), np.ones(8)
+    X[3], weight[3] = 900.0, 0.0
+    for rows, step in ((counts, 0.02), ([(X, y, weight)] * 4, 0.5)):
+        learner = Linear("poisson", intercept=True)
+        runs = [
+            rounds_of(kind(rows, learner=learner, proposer=GradientStep(step), targets=[0]), rounds=60, peers=3)
+            for kind in (ArrayFleet, LoopFleet)
+        ]
+        assert np.allclose(runs[0][-1].losses, runs[1][-1].losses, rtol=1e-9)
 
 
 def test_when_every_peer_fails_the_run_stops_and_says_why(devices):

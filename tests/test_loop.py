@@ -90,6 +90,21 @@ def test_training_alone_is_asking_nobody_plus_a_local_step(devices):
     assert len(rounds[-1].trust.table()) == 0
 
 
+def test_parts_of_other_kinds_of_numbers_are_welcome(devices):
+    def few(trust, r, seed):
+        return np.asfortranarray(Uniform(5)(trust, r, seed).astype(np.int32))
+
+    def first(trust, peers, losses):
+        return peers[:, :1].astype(np.int32), np.ones((len(peers), 1), dtype=bool), np.zeros(len(peers), dtype=np.float32)
+
+    runs = [
+        run(kind(devices, learner=Linear(), proposer=GradientStep(0.05)), sampler=few, adopter=first)
+        for kind in (ArrayFleet, LoopFleet)
+    ]
+    assert np.allclose(runs[0][-1].losses, runs[1][-1].losses)
+    assert runs[0][-1].trust.table().shape == runs[1][-1].trust.table().shape
+
+
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -100,6 +115,25 @@ def test_training_alone_is_asking_nobody_plus_a_local_step(devices):
         ({"sampler": Uniform(0)}, "peers must be at least 1. Got 0."),
         ({"trust": Trust(21, np.arange(21))}, "trust must be about this fleet's 20 devices"),
         ({"sampler": lambda trust, r, seed: np.full((20, 2), 99)}, "peers must be device indices below 20"),
+        (
+            {"sampler": lambda trust, r, seed: np.full((20, 2), -2)},
+            "peers must be device indices below 20, or -1 for nobody. Got -2",
+        ),
+        ({"sampler": lambda trust, r, seed: np.zeros((20, 2), int)}, "must never name the target itself"),
+        (
+            {"sampler": lambda trust, r, seed: np.zeros((3, 2))},
+            r"a sampler must return whole numbers of shape \(20, S\). Got float64",
+        ),
+        ({"sampler": Uniform}, r"sampler must be a part such as Uniform\(20\)"),
+        ({"adopter": lambda trust, peers, losses: (peers, peers * 0.1, np.ones(20))}, "at least 0 and sum to 1 for every target"),
+        (
+            {"adopter": lambda trust, peers, losses: (peers[:, :1] * 0 + 3, np.ones((20, 1)), np.zeros(20))},
+            "only to peers that were",
+        ),
+        (
+            {"adopter": lambda trust, peers, losses: (peers, np.ones(3), np.zeros(20))},
+            "an adopter must return peers and weights of shape",
+        ),
     ],
 )
 @pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])

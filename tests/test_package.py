@@ -7,7 +7,7 @@ import persfl
 def test_public_names_are_pinned():
     assert persfl.__all__ == [
         "ArrayFleet", "Best", "BestOrStay", "Choice", "Data", "Devices", "Estimator", "GradientStep", "Linear", "LoopFleet",
-        "Nobody", "PersflError", "PersflWarning", "Refit", "Round", "SameCluster", "TopK", "Trust", "Uniform", "Weighted",
+        "Nobody", "PersflError", "PersflWarning", "Refit", "Round", "SameCluster", "TopK", "Tree", "Trust", "Uniform", "Weighted",
         "personalize",
     ]  # fmt: skip
     assert all(hasattr(persfl, name) for name in persfl.__all__)

@@ -1,3 +1,4 @@
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -78,6 +79,14 @@ def test_one_target_among_a_million_costs_only_whom_it_asked():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_000_000  # a single array with an entry per device would take 8 MB
+
+
+def test_it_can_be_pickled_after_many_rounds_and_read_in_every_one():
+    *_, (trust, _) = play(Trust(10, np.array([0])), 3000)
+    assert pickle.loads(pickle.dumps(trust)).table().equals(trust.table())
+    states = [state.table() for state, _ in play(Trust(10, np.array([0, 3])), 20)]
+    *_, (unread, _) = play(Trust(10, np.array([0, 3])), 20)
+    assert states[-1].equals(unread.table())
 
 
 def test_overflowing_rewards_stay_with_their_peer():

@@ -4,16 +4,22 @@ A target device has few rows and may not see anybody else's. Each round it asks 
 own rows from its model, scores each answer on its own rows, and adopts the one that helps most.
 """
 
-from persfl.adopters import Best, BestOrStay, TopK, Weighted
-from persfl.devices import Devices
-from persfl.errors import PersflError, PersflWarning
-from persfl.fleets import ArrayFleet, LoopFleet
-from persfl.learners import Estimator, Linear
-from persfl.loop import personalize
-from persfl.proposers import GradientStep, Refit
-from persfl.samplers import Nobody, SameCluster, Uniform
-from persfl.trust import Trust
-from persfl.types import Choice, Data, Round
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from persfl.adopters import Best, BestOrStay, TopK, Weighted
+    from persfl.devices import Devices
+    from persfl.errors import PersflError, PersflWarning
+    from persfl.fleets import ArrayFleet, LoopFleet
+    from persfl.learners import Estimator, Linear, Tree
+    from persfl.loop import personalize
+    from persfl.proposers import GradientStep, Refit
+    from persfl.samplers import Nobody, SameCluster, Uniform
+    from persfl.trust import Trust
+    from persfl.types import Choice, Data, Round
 
 __version__ = "0.1.0"
 
@@ -35,8 +41,45 @@ __all__ = [
     "Round",
     "SameCluster",
     "TopK",
+    "Tree",
     "Trust",
     "Uniform",
     "Weighted",
     "personalize",
 ]
+
+# Names are looked up when they are first used: importing scikit-learn and pandas takes a second that `persfl --help` need not wait.
+_HOME = {
+    "ArrayFleet": "fleets",
+    "Best": "adopters",
+    "BestOrStay": "adopters",
+    "Choice": "types",
+    "Data": "types",
+    "Devices": "devices",
+    "Estimator": "learners",
+    "GradientStep": "proposers",
+    "Linear": "learners",
+    "LoopFleet": "fleets",
+    "Nobody": "samplers",
+    "PersflError": "errors",
+    "PersflWarning": "errors",
+    "Refit": "proposers",
+    "Round": "types",
+    "SameCluster": "samplers",
+    "TopK": "adopters",
+    "Tree": "learners",
+    "Trust": "trust",
+    "Uniform": "samplers",
+    "Weighted": "adopters",
+    "personalize": "loop",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'persfl' has no attribute {name!r}")
+    return getattr(import_module(f"persfl.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

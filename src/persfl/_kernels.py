@@ -16,7 +16,7 @@ from numba import njit, types
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 SQUARED, ABSOLUTE, HUBER, LOGISTIC, POISSON = range(5)
-ROUNDING = 1e-20  # as in learners/linear.py
+ROUNDING = 1e-24  # as in learners/linear.py
 
 
 @njit(cache=True, fastmath=_FAST, forceinline=True)
@@ -46,6 +46,12 @@ def _value(code, delta, z, y):
     return np.exp(z) - y * z
 
 
+@njit(cache=True, fastmath=_FAST, forceinline=True)
+def _weighted(weight, number):
+    """A row of weight 0 says nothing, not even infinity."""
+    return weight * number if weight > 0.0 else 0.0
+
+
 @njit(cache=True, fastmath=_FAST)
 def _linear_pairs(
     X, y, weight, start, total, at, sX, sy, sweight, sstart, stotal, own, models, code, delta, l2, size, steps, losses, lengths, out
@@ -63,11 +69,15 @@ def _linear_pairs(
     now, proposal = np.empty(p), np.empty(p)
     for t in range(T):
         lo, hi, mass = sstart[own[t]], sstart[own[t] + 1], stotal[own[t]]
-        floor = -1.0
-        if code == SQUARED:
+        floor = -np.inf
+        if code in (SQUARED, HUBER):
             floor = 0.0
             for i in range(lo, hi):
                 floor += ROUNDING * sweight[i] * sy[i] * sy[i]
+        elif code == ABSOLUTE:
+            floor = 0.0
+            for i in range(lo, hi):
+                floor += np.sqrt(ROUNDING) * sweight[i] * abs(sy[i])
         for s in range(S + 1):
             for k in range(p):
                 proposal[k] = models[t, k]
@@ -89,8 +99,8 @@ def _linear_pairs(
                             for k in range(d):
                                 a += X[i, k] * now[k]
                                 b += X[i + 1, k] * now[k]
-                            a = scale * weight[i] * _slope(code, delta, a, y[i])
-                            b = scale * weight[i + 1] * _slope(code, delta, b, y[i + 1])
+                            a = scale * _weighted(weight[i], _slope(code, delta, a, y[i]))
+                            b = scale * _weighted(weight[i + 1], _slope(code, delta, b, y[i + 1]))
                             for k in range(d):
                                 proposal[k] -= a * X[i, k] + b * X[i + 1, k]
                             if p > d:
@@ -100,7 +110,7 @@ def _linear_pairs(
                             a = base
                             for k in range(d):
                                 a += X[i, k] * now[k]
-                            a = scale * weight[i] * _slope(code, delta, a, y[i])
+                            a = scale * _weighted(weight[i], _slope(code, delta, a, y[i]))
                             for k in range(d):
                                 proposal[k] -= a * X[i, k]
                             if p > d:
@@ -122,13 +132,14 @@ def _linear_pairs(
                 for k in range(d):
                     a += sX[i, k] * proposal[k]
                     b += sX[i + 1, k] * proposal[k]
-                loss += sweight[i] * _value(code, delta, a, sy[i]) + sweight[i + 1] * _value(code, delta, b, sy[i + 1])
+                loss += _weighted(sweight[i], _value(code, delta, a, sy[i]))
+                loss += _weighted(sweight[i + 1], _value(code, delta, b, sy[i + 1]))
                 i += 2
             if i < hi:
                 a = base
                 for k in range(d):
                     a += sX[i, k] * proposal[k]
-                loss += sweight[i] * _value(code, delta, a, sy[i])
+                loss += _weighted(sweight[i], _value(code, delta, a, sy[i]))
             loss = 0.0 if loss < floor else loss / mass
             if l2 > 0.0:
                 for k in range(d):
@@ -186,17 +197,84 @@ def _fold(key, known, peers, losses, chosen, weights, n):
     return sums
 
 
+@njit(cache=True)
+def _grow(X, y, weight, max_depth, features, index, numbers):
+    """Grow a regression tree; `index` takes feature, left, right and `numbers` threshold, value. Returns the number of nodes.
+
+    Every feature's rows are sorted once; a node is a range of all these orders, and a split partitions them stably.
+    """
+    N, d = X.shape
+    order = np.empty((d, N), dtype=np.int64)
+    for f in range(d):
+        order[f] = np.argsort(X[:, f])
+    goes_left, spare = np.empty(N, dtype=np.bool_), np.empty(N, dtype=np.int64)
+    todo = np.empty((index.shape[1], 4), dtype=np.int64)  # node, first, last, depth
+    todo[0, 0], todo[0, 1], todo[0, 2], todo[0, 3] = 0, 0, N, 0
+    waiting, nodes = 1, 1
+    while waiting:
+        waiting -= 1
+        node, lo, hi, depth = todo[waiting, 0], todo[waiting, 1], todo[waiting, 2], todo[waiting, 3]
+        mass, total, square = 0.0, 0.0, 0.0
+        for i in range(lo, hi):
+            r = order[0, i]
+            mass += weight[r]
+            total += weight[r] * y[r]
+            square += weight[r] * y[r] * y[r]
+        index[0, node], index[1, node], index[2, node] = -1, -1, -1
+        numbers[0, node], numbers[1, node] = 0.0, total / mass
+        if depth >= max_depth or hi - lo < 2 or square / mass - (total / mass) ** 2 <= 2.220446049250313e-16:
+            continue
+        best, where, chosen = -np.inf, -1, -1
+        for g in range(d):
+            f = features[g]
+            left_mass, left_total = 0.0, 0.0
+            for i in range(lo, hi - 1):
+                r = order[f, i]
+                left_mass += weight[r]
+                left_total += weight[r] * y[r]
+                if X[order[f, i + 1], f] > X[r, f] + 1e-7:
+                    score = left_total**2 / left_mass + (total - left_total) ** 2 / (mass - left_mass)
+                    if score > best:
+                        best, where, chosen = score, i, f
+        if chosen < 0:
+            continue
+        below, above = X[order[chosen, where], chosen], X[order[chosen, where + 1], chosen]
+        middle = below / 2.0 + above / 2.0
+        index[0, node], index[1, node], index[2, node] = chosen, nodes, nodes + 1
+        numbers[0, node] = middle if middle < above else below
+        for i in range(lo, hi):
+            goes_left[order[chosen, i]] = i <= where
+        for f in range(d):
+            a, b = lo, 0
+            for i in range(lo, hi):
+                r = order[f, i]
+                if goes_left[r]:
+                    order[f, a] = r
+                    a += 1
+                else:
+                    spare[b] = r
+                    b += 1
+            for i in range(b):
+                order[f, a + i] = spare[i]
+        todo[waiting, 0], todo[waiting, 1], todo[waiting, 2], todo[waiting, 3] = nodes + 1, where + 1, hi, depth + 1
+        todo[waiting + 1, 0], todo[waiting + 1, 1], todo[waiting + 1, 2], todo[waiting + 1, 3] = nodes, lo, where + 1, depth + 1
+        waiting += 2
+        nodes += 2
+    return nodes
+
+
 _vector, _matrix, _cube = types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1]
 _index, _pairs = types.int64[::1], types.int64[:, ::1]
 _rows = (_matrix, _vector, _vector, _index, _vector)
 _settings = (types.int64, types.float64, types.float64, types.float64, types.int64)
 _signatures: dict[Any, Any] = {
     _linear_pairs: types.int64(*_rows, _pairs, *_rows, _index, _matrix, *_settings, _matrix, _matrix, _cube),
+    _grow: types.int64(_matrix, _vector, _vector, types.int64, _index, _pairs, _matrix),
     _fold: _matrix(_index, _matrix, types.int64[:, :, ::1], _cube, types.int64[:, :, ::1], _cube, types.int64),
     _distinct: _pairs(types.uint64, _index, _index, types.int64),
 }
 
-linear_pairs, distinct, fold = _linear_pairs, _distinct, _fold
+linear_pairs, distinct, fold, grow = _linear_pairs, _distinct, _fold, _grow
 
 
 def cached() -> bool:

@@ -97,5 +97,5 @@ def some(items: Sequence[Any], most: int = 3) -> str:
     >>> some(["a", "b", "c", "d", "e"])
     "'a', 'b', 'c' and 2 more"
     """
-    shown = ", ".join(repr(item) for item in items[:most])
+    shown = ", ".join(repr(item) for item in list(items[:most]))
     return shown + (f" and {len(items) - most} more" if len(items) > most else "")

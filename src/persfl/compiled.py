@@ -25,8 +25,11 @@ def kernels() -> Any | None:
     """
     if os.environ.get("PERSFL_COMPILED", "1") == "0" or importlib.util.find_spec("numba") is None:
         return None
-    from persfl import _kernels
-
+    try:
+        from persfl import _kernels
+    except RuntimeError as error:  # numba found no folder that it may write compiled code to
+        log.warning("persfl runs without compiled kernels: %s. Set NUMBA_CACHE_DIR to a writable folder.", error)
+        return None
     if not _kernels.cached():
         log.warning("persfl compiles its kernels once for this machine; that takes some seconds and is kept for later runs.")
     _kernels.build()

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
+import pandas as pd
 
 from persfl.checks import numbers, some
 from persfl.errors import InputError, PersflWarning
@@ -43,6 +44,7 @@ class Devices(Sequence[Data]):
     ) -> None:
         self.X, self.y, self.weight, self.start, self.ids = X, y, weight, start, ids
         self.columns, self.clusters, self.true_weights = columns, clusters, true_weights
+        self.label = "y"  # what the label is called in messages
 
     @staticmethod
     def of(
@@ -58,15 +60,18 @@ class Devices(Sequence[Data]):
         """
         if isinstance(items, Devices):
             return items
+        if isinstance(items, pd.DataFrame):
+            raise InputError("a table becomes devices by persfl.sources.from_table(table, device=..., label=...).")
         if isinstance(items, Mapping):
             ids, items = list(items), list(items.values())
         if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
             raise InputError(f"devices must be a list of (X, y), a dict of id to (X, y), or Devices. Got {type(items).__name__}.")
         items = list(items)
-        ids = range(len(items)) if ids is None else ids
+        ids = plain_ids(ids, len(items))
         if len(ids) != len(items):
             raise InputError(f"ids must name each of the {len(items)} devices. Got {len(ids)} ids.")
-        rows = [_data(item, name) for item, name in zip(items, ids, strict=True)]
+        columns = _columns(items, ids)
+        rows = [_data(item, name, columns) for item, name in zip(items, ids, strict=True)]
         if not rows:
             raise InputError("a fleet needs at least one device. Got none.")
         widths = [data.X.shape[1] for data in rows]
@@ -83,6 +88,7 @@ class Devices(Sequence[Data]):
             np.concatenate([data.weight for data in rows]),
             start,
             ids,
+            columns=columns,
         )
         devices.check(quiet=quiet, empty=empty)
         return devices
@@ -108,7 +114,7 @@ class Devices(Sequence[Data]):
         row, *column = (int(i) for i in np.argwhere(wrong)[0])
         device = int(np.searchsorted(self.start, row, side="right")) - 1
         value = "a missing value (NaN)" if np.isnan(values[(row, *column)]) else "an infinite value"
-        place = f"column {self._column(column[0])!r}" if column else what
+        place = f"column {self._column(column[0])!r}" if column else self.label if what == "y" else what
         raise InputError(
             f"device {self.ids[device]!r} has {value} in {place}, row {row - int(self.start[device])} "
             f"({int(wrong.sum())} such values in all). Fill it in or drop those rows."
@@ -124,9 +130,10 @@ class Devices(Sequence[Data]):
                 stacklevel=4,
             )
         if len(self.X) > 1:
-            for column in np.flatnonzero((self.X[0] == self.X).all(axis=0)):
+            same = np.flatnonzero((self.X[0] == self.X).all(axis=0)).tolist()
+            if same:
                 warnings.warn(
-                    f"column {self._column(int(column))!r} is {self.X[0, column]:g} in every row of every device. "
+                    f"column {some([self._column(c) for c in same])} has the same value in every row of every device. "
                     "Drop it; for a constant term use intercept=True.",
                     PersflWarning,
                     stacklevel=4,
@@ -210,14 +217,42 @@ def position(ids: Sequence[Hashable], device: Any) -> int:
     try:
         return ids.index(device)
     except (ValueError, TypeError):
-        raise InputError(f"there is no device {device!r}. Known: {some(list(ids[:4]))}.") from None
+        raise InputError(f"there is no device {device!r}. Known: {some(ids)}.") from None
 
 
-def _data(item: Any, name: Hashable) -> Data:
+def plain_ids(ids: Any, count: int) -> Sequence[Hashable]:
+    """Ids as a list of plain values (0 to count - 1 where there are none)."""
+    if ids is None:
+        return range(count)
+    return ids if isinstance(ids, (list, range)) else list(ids.tolist() if hasattr(ids, "tolist") else ids)
+
+
+def _columns(items: Sequence[Any], ids: Sequence[Hashable]) -> list[str] | None:
+    """The column names, where the first device's X is a DataFrame; all devices must then have the same."""
+    frames = [item[0] if isinstance(item, (tuple, list)) and item and isinstance(item[0], pd.DataFrame) else None for item in items]
+    if not frames or frames[0] is None:
+        return None
+    names = list(frames[0].columns)
+    for name, frame in zip(ids, frames, strict=True):
+        if frame is not None and set(frame.columns) != set(names):
+            other = sorted(set(map(str, frame.columns)) ^ set(map(str, names)))
+            raise InputError(f"every device must have the same columns: device {name!r} differs in {some(other)}.")
+    return names
+
+
+def _data(item: Any, name: Hashable, columns: list[str] | None = None) -> Data:
     if isinstance(item, Data):
         item = (item.X, item.y, item.weight)
     if not isinstance(item, (tuple, list)) or len(item) not in (2, 3):
         raise InputError(f"device {name!r} must be (X, y), (X, y, weight) or Data. Got {type(item).__name__}.")
+    if isinstance(item[0], pd.DataFrame):
+        frame = item[0] if columns is None else item[0][columns]
+        text = [c for c in frame.columns if not pd.api.types.is_numeric_dtype(frame[c])]
+        if text:
+            raise InputError(
+                f"column {text[0]!r} of device {name!r} must hold numbers. Got {frame[text[0]].iloc[:1].tolist()}. Encode it."
+            )
+        item = (frame.to_numpy(dtype=np.float64, na_value=np.nan), *item[1:])
     X = numbers(item[0], where=f"X of device {name!r}", axes=2)
     y = numbers(item[1], where=f"y of device {name!r}", axes=1)
     weight = np.ones(len(y)) if len(item) == 2 or item[2] is None else numbers(item[2], where=f"weight of device {name!r}", axes=1)

@@ -7,11 +7,15 @@ checkpoints and live plots are the body of the caller's `for`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
 
 from persfl.checks import whole
+from persfl.devices import stranger
 from persfl.errors import InputError
 from persfl.trust import Trust
-from persfl.types import Adopter, Fleet, Round, Sampler
+from persfl.types import Adopter, Choice, Fleet, IntArray, Round, Sampler
 
 
 def personalize(
@@ -39,6 +43,9 @@ def personalize(
     True
     """
     rounds, first = whole("rounds", rounds, least=0), whole("first", first, least=0)
+    for name, part in (("sampler", sampler), ("adopter", adopter)):
+        if isinstance(part, type) or not callable(part):
+            raise InputError(f"{name} must be a part such as Uniform(20) or Best(), or a function. Got {part!r}.")
     known = Trust.blank(fleet) if trust is None else trust
     if known.n != fleet.n or known.targets.tolist() != fleet.targets.tolist():
         raise InputError(
@@ -51,9 +58,44 @@ def personalize(
 def _rounds(fleet: Fleet, sampler: Sampler, adopter: Adopter, numbers: range, seed: int, trust: Trust) -> Iterator[Round]:
     for r in numbers:
         fleet.observe(r)
-        peers = sampler(trust, r, seed)
+        peers = _checked_peers(sampler(trust, r, seed), fleet)
         losses, lengths = fleet.probe(peers, r)
-        choice = adopter(trust, peers, losses)
+        choice = _checked_choice(adopter(trust, peers, losses), peers)
         fleet.adopt(choice)
         trust = trust.updated(peers, losses, lengths, choice)
         yield Round(r, peers, losses, lengths, choice, trust)
+
+
+def _checked_peers(peers: Any, fleet: Fleet) -> IntArray:
+    """What a sampler returned, made regular: (T, S) of int64, never the target itself, -1 for nobody."""
+    targets = fleet.targets
+    array = np.asarray(peers)
+    if array.ndim != 2 or len(array) != len(targets) or array.dtype.kind not in "iu":
+        raise InputError(
+            f"a sampler must return whole numbers of shape ({len(targets)}, S). Got {array.dtype} of shape {array.shape}."
+        )
+    array = np.ascontiguousarray(array, dtype=np.int64)
+    if array.size and (array.min() < -1 or array.max() >= fleet.n):
+        raise stranger(int(array.max()) if array.max() >= fleet.n else int(array.min()), fleet.n)
+    if (array == targets[:, None]).any():
+        raise InputError("a sampler must never name the target itself as its peer.")
+    return array
+
+
+def _checked_choice(choice: Any, peers: IntArray) -> Choice:
+    """What an adopter returned, made regular: only peers that were asked, weights that are shares."""
+    who, weights, stay = choice
+    who = np.ascontiguousarray(who, dtype=np.int64)
+    weights, stay = np.ascontiguousarray(weights, dtype=np.float64), np.ascontiguousarray(stay, dtype=np.float64)
+    if who.ndim != 2 or len(who) != len(peers) or weights.shape != who.shape or stay.shape != (len(peers),):
+        raise InputError(
+            f"an adopter must return peers and weights of shape ({len(peers)}, K) and stay of shape ({len(peers)},). "
+            f"Got {who.shape}, {weights.shape} and {stay.shape}."
+        )
+    total = weights.sum(axis=1) + stay
+    if np.abs(total - 1.0).max(initial=0.0) > 1e-6 or min(weights.min(initial=0.0), stay.min(initial=0.0)) < 0:
+        raise InputError("an adopter's weights and stay must be at least 0 and sum to 1 for every target.")
+    known = (who[:, :, None] == peers[:, None, :]).any(axis=2) & (who >= 0)
+    if (~known & (weights > 0)).any():
+        raise InputError("an adopter may give weight only to peers that were asked this round.")
+    return Choice(np.where(known, who, -1), weights, stay)

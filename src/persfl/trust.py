@@ -68,6 +68,8 @@ class Trust:
     def updated(self, peers: IntArray, losses: Array, lengths: Array, choice: Choice) -> Trust:
         """Trust after one more round; `lengths` are not remembered by these sums."""
         folded, queue, queued = self._folded, self._queue, self._queued
+        if "pairs" in self.__dict__:  # somebody has read it, so the folding is done already
+            folded, queue, queued = self.pairs, None, 0
         if queue is not None and (queue[0][0].shape != peers.shape or queue[0][2].shape != choice.peers.shape):
             folded, queue, queued = self.pairs, None, 0  # a queue holds rounds of one shape
         size = peers.size + choice.peers.size
@@ -107,7 +109,10 @@ class Trust:
         return _fold(key, columns, (base + chosen)[took], adopted)
 
     def table(self) -> pd.DataFrame:
-        """One row per pair: target and peer (device indices), times asked and answered, reward, share of the model adopted."""
+        """One row per pair: target and peer (device indices), times asked and answered, reward, share of the model adopted.
+
+        `reward_spread` is the standard deviation of the rewards, exact to about 1e-8 of their size.
+        """
         import pandas as pd
 
         pairs = self.pairs
@@ -129,6 +134,9 @@ class Trust:
                 "share": share,
             }
         )
+
+    def __reduce__(self) -> Any:
+        return Trust.from_arrays, (self.to_arrays(),)
 
     def to_arrays(self) -> dict[str, Any]:
         """Plain arrays, ready for `numpy.savez`; `from_arrays` takes them back, exactly."""

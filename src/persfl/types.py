@@ -37,10 +37,12 @@ class Data:
     y: Array
     weight: Array
 
-    def __init__(self, X: Array, y: Array, weight: Array | None = None) -> None:
+    def __init__(self, X: Any, y: Any, weight: Any = None) -> None:
+        if not isinstance(X, np.ndarray) or not isinstance(y, np.ndarray):
+            X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", y)
-        object.__setattr__(self, "weight", np.ones(y.shape) if weight is None else weight)
+        object.__setattr__(self, "weight", np.ones(y.shape) if weight is None else np.asarray(weight, dtype=np.float64))
 
     @property
     def rows(self) -> int:

@@ -32,7 +32,7 @@ class Weighted:
         usable = np.isfinite(answers) & (peers >= 0)
         none = ~usable.any(axis=1)
         least = np.where(usable, answers, np.inf).min(axis=1, initial=np.inf)
-        scale = np.maximum(losses[:, 0] * temperature, np.finfo(np.float64).tiny)
+        scale = np.maximum(np.abs(losses[:, 0]) * temperature, np.finfo(np.float64).tiny)
         with np.errstate(invalid="ignore", over="ignore"):
             logits = np.where(usable, -(answers - least[:, None]) / scale[:, None], -np.inf)
         weights = np.exp(logits)

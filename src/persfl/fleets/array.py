@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from persfl.fleets.home import Home, Slice, no_models_yet, no_usable
-from persfl.fleets.loop import LoopFleet, check_labels, diverged, learners_of
+from persfl.fleets.home import Home, Slice, check_labels, check_parts, diverged, no_models_yet
+from persfl.fleets.loop import LoopFleet, learners_of
 from persfl.fleets.pairs import pair_kernel
 from persfl.fleets.start import handed_in, starting_model
 from persfl.seeds import stream
@@ -63,6 +63,7 @@ class ArrayFleet:
             )
             self.home = self._loop.home
             return
+        check_parts([learner], proposer)
         self.home = Home(devices, targets=targets, holdout=holdout, seed=seed)
         self.learner, self.proposer, self.local, self.seed = learner, proposer, local, seed
         self._kernel = pair_kernel(learner, proposer)
@@ -84,6 +85,12 @@ class ArrayFleet:
             raise no_models_yet()
         return self._models
 
+    @models.setter
+    def models(self, models: Any) -> None:
+        count = len(self.targets)
+        given = handed_in(list(models), learners_of(self.learner, count), self.home.scoring.rows.features)
+        self._models = np.stack(given or [])
+
     def observe(self, r: int) -> None:
         """Let data arrive for round `r`."""
         if self._loop is not None:
@@ -98,15 +105,14 @@ class ArrayFleet:
         if self._loop is not None:
             return self._loop.probe(peers, r)
         self._r = r
-        self._rows, self._peers = self.home.peers(peers), peers
+        rows = self.home.peers(peers)
+        if self.home.source is not None:
+            check_labels([self.learner], rows.rows)
         if self._kernel is not None:
-            answers = self._kernel.answers(self._rows, self.home.scoring, self.models)
+            answers = self._kernel.answers(rows, self.home.scoring, self.models)
         else:
-            answers = self._answers(self._rows, peers)
-        lost = no_usable(answers.losses, peers)
-        if lost is not None:
-            raise diverged(r, self.ids[int(self.targets[lost])], self.proposer.advice())
-        return answers
+            answers = self._answers(rows, peers)
+        return self.home.judge(answers, peers, r, self.proposer.advice())
 
     def adopt(self, choice: Choice) -> None:
         """Replace every target's model by the mix it chose, then take its local step."""
@@ -127,11 +133,13 @@ class ArrayFleet:
                 models = self.learner.mix(everything, np.concatenate([choice.stay[:, None], choice.weights], axis=1))
         if self.local is not None:
             models = self._local(models)
-        self._models = models
+        self._models = np.ascontiguousarray(models)
 
     def _begin(self) -> None:
         own = self.home.training
-        check_labels([self.learner], self.home)
+        check_labels([self.learner], self.home.rows)
+        if hasattr(self.proposer, "check_features"):
+            self.proposer.check_features(own.rows.features)
         given = handed_in(self._start, learners_of(self.learner, len(self.targets)), own.rows.features)
         if given is not None:
             self._models = np.stack(given)
@@ -143,7 +151,7 @@ class ArrayFleet:
 
     def _chunks(self, rows: Slice) -> list[slice]:
         """Targets in parts whose gathered rows fit into CHUNK bytes."""
-        longest = int(rows.rows.counts[rows.which].max(initial=1))
+        longest = int(rows.rows.counts[rows.which].max(initial=1)) + getattr(self.proposer, "extra_rows", 0)
         each = 8 * (rows.rows.features + 2) * longest * max(1, rows.which[0].size)
         size = max(1, CHUNK // each)
         return [slice(i, i + size) for i in range(0, len(rows.which), size)]
@@ -172,9 +180,12 @@ class ArrayFleet:
     def _local(self, models: Array) -> Array:
         own = self.home.training
         place = stream(self.seed, "local", self._r).at(self.targets)
-        return np.concatenate(
-            [
-                self.local.answer(self.learner, self.local.ask(self.learner, models[part]), own.batch(part), place[part])
-                for part in self._chunks(own)
-            ]
-        )
+        moved = []
+        for part in self._chunks(own):
+            data = own.batch(part)
+            moved.append(self.local.answer(self.learner, self.local.ask(self.learner, models[part]), data, place[part]))
+            lost = ~np.isfinite(self.learner.loss(moved[-1], data))
+            if lost.any():
+                target = self.ids[int(self.targets[part][np.argmax(lost)])]
+                raise diverged(self._r, target, f"in the local step, {self.local.advice()}")
+        return np.concatenate(moved)

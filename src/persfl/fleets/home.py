@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from persfl.checks import real
 from persfl.devices import Devices, position, stranger
-from persfl.errors import InputError
+from persfl.errors import Diverged, InputError, NotReady
 from persfl.seeds import stream
-from persfl.types import Array, Data, IntArray
+from persfl.sources.stream import ids_of
+from persfl.types import Answers, Array, Data, IntArray
 
 
 @dataclass(frozen=True)
@@ -44,51 +46,88 @@ class Home:
         self.source: Callable[[int], Sequence[Data]] | None = None
         if callable(devices) and not isinstance(devices, Sequence):
             self.source = devices
-            now = devices(0) if not hasattr(devices, "ids") else None
-            self.ids: Sequence[Hashable] = devices.ids if now is None else getattr(now, "ids", range(len(now)))
+            self.ids: Sequence[Hashable] = ids_of(devices)
         else:
             self.static = Devices.of(devices)
             self.ids = self.static.ids
         self.n = len(self.ids)
         self.targets = self._positions(targets)
-        self._observed: int | None = None
+        self.features: int | None = None
+        self._quiet = 0
         if self.source is None:
             self._settle(Slice(self.static, self.targets))
 
     def observe(self, r: int) -> None:
-        """Let data arrive for round `r`; observing the same round twice changes nothing."""
-        if self.source is None or self._observed == r:
+        """Let data arrive for round `r`."""
+        if self.source is None:
             return
-        self._now = self.source(r)
-        if len(self._now) != self.n:
-            raise InputError(f"the source must give one Data for each of {self.n} devices. Got {len(self._now)} in round {r}.")
+        self._now, self._round = self.source(r), r
+        if isinstance(self._now, Mapping) or len(self._now) != self.n:
+            raise InputError(
+                f"the source must give a list of one Data for each of {self.n} devices. Got {len(self._now)} in round {r}."
+            )
         own = self.peers(self.targets)
         empty = own.which < 0
         if empty.any():
-            raise InputError(f"target {self.ids[int(self.targets[empty][0])]!r} has no rows in round {r}. Start once it has some.")
+            raise NotReady(f"target {self.ids[int(self.targets[empty][0])]!r} has no rows in round {r}. Go on once it has some.")
         self._settle(own)
-        self._observed = r
+        if hasattr(self.source, "accepted"):
+            self.source.accepted(r)
 
     def peers(self, who: IntArray) -> Slice:
         """The rows of these devices now; only those named are touched."""
         if self.source is None:
             return Slice(self.static, who)
+        if who.max(initial=-1) >= self.n:
+            raise stranger(int(who.max()), self.n)
+        if not (who >= 0).any():
+            return Slice(self.training.rows, np.full(who.shape, -1))
         if isinstance(self._now, Devices):
             rows, which = self._now, who
         else:
-            if who.max(initial=-1) >= self.n:
-                raise stranger(int(who.max()), self.n)
             named = np.unique(who[who >= 0])
             rows = Devices.of([self._now[int(i)] for i in named], ids=[self.ids[int(i)] for i in named], quiet=True, empty=True)
             which = np.where(who >= 0, np.searchsorted(named, who), -1)
+        if self.features is not None and rows.features != self.features:
+            raise InputError(
+                f"round {self._round}: device {rows.ids[0]!r} and others have {rows.features} features, where there were "
+                f"{self.features} before. Every device must keep the same features."
+            )
         return Slice(rows, np.where((which >= 0) & (rows.counts[which] > 0), which, -1))
+
+    @property
+    def rows(self) -> Devices:
+        """Everybody's rows where they stay, the targets' where they come and go: what can be checked before a round."""
+        return self.static if self.source is None else self.training.rows
+
+    def judge(self, answers: Answers, peers: IntArray, r: int, why: str) -> Answers:
+        """Losses that are not numbers become inf; a run that cannot go on is stopped.
+
+        A round without usable answers is no reason to stop: peers may be bad or empty, and the target stays. It is one where the
+        own loss is not finite, where it is already astronomic and no step brings it back, or where for five rounds in a row nobody
+        in the whole fleet got a usable answer.
+        """
+        losses = answers.losses
+        if np.isfinite(losses).all():
+            self._quiet = 0
+            return answers
+        losses = np.where(np.isfinite(losses), losses, np.inf)
+        asked = (peers >= 0).any(axis=1)
+        none = asked & ~np.isfinite(losses[:, 1:].min(axis=1, initial=np.inf))
+        lost = ~np.isfinite(losses[:, 0]) | (none & (losses[:, 0] > 1e100))
+        self._quiet = self._quiet + 1 if asked.any() and none[asked].all() else 0
+        if lost.any() or self._quiet >= 5:
+            device = self.ids[int(self.targets[np.argmax(lost | none)])]
+            raise diverged(r, device, why)
+        return Answers(losses, answers.lengths)
 
     def _positions(self, targets: Sequence[Hashable] | None) -> IntArray:
         if targets is None:
             return np.arange(self.n)
         if isinstance(targets, (str, bytes)) or not hasattr(targets, "__len__") or not len(targets):
             raise InputError(f"targets must be a list of at least one device id. Got {targets!r}.")
-        where = np.array([position(self.ids, t) for t in targets], dtype=np.int64)
+        known = {} if isinstance(self.ids, range) else {name: i for i, name in enumerate(self.ids)}
+        where = np.array([known[t] if t in known else position(self.ids, t) for t in targets], dtype=np.int64)
         if len(np.unique(where)) < len(where):
             raise InputError("targets must differ. Got a device twice.")
         return where
@@ -96,15 +135,20 @@ class Home:
     def _settle(self, own: Slice) -> None:
         """Split the targets' rows into those they score by and those a local step may train on."""
         self.scoring = self.training = own
+        self.features = own.rows.features
         if not self.holdout:
             return
         sides: tuple[list[Data], list[Data]] = ([], [])
         for t, target in enumerate(self.targets):
             data = own[t]
+            data = data.take(np.flatnonzero(data.weight > 0))
             if data.rows < 2:
                 raise InputError(f"holdout needs at least 2 rows of each target. Device {self.ids[int(target)]!r} has {data.rows}.")
-            held = int(np.clip(round(self.holdout * data.rows), 1, data.rows - 1))
-            order = np.argsort(_marks(data, self.seed), kind="stable")
+            marks = _marks(data, self.seed)
+            order = np.argsort(marks, kind="stable")
+            # Rows that stay are cut at the exact share; rows that come and go by their own mark, so that none changes sides.
+            share = self.holdout * data.rows if self.source is None else (marks < self.holdout).sum()
+            held = int(np.clip(round(share), 1, data.rows - 1))
             for side, rows in zip(sides, (order[:held], order[held:]), strict=True):
                 side.append(data.take(np.sort(rows)))
         ids = [self.ids[int(t)] for t in self.targets]
@@ -120,16 +164,38 @@ def _marks(data: Data, seed: int) -> Array:
     return place.uniform(1)[:, 0]
 
 
+def check_labels(learners: Sequence[Any], rows: Devices) -> None:
+    """Stop where a loss cannot take the labels."""
+    for learner in {id(learner): learner for learner in learners}.values():
+        trouble = learner.check_labels(Data(rows.X, rows.y, rows.weight)) if hasattr(learner, "check_labels") else None
+        if trouble:
+            at = next(i for i in range(len(rows)) if learner.check_labels(rows[i]))
+            raise InputError(f"labels of device {rows.ids[at]!r} do not fit: {trouble}")
+
+
+def check_parts(learners: Sequence[Any], proposer: Any) -> None:
+    """Stop where something else stands in a learner's or a proposer's place."""
+    for learner in learners:
+        if not all(hasattr(learner, name) for name in ("init", "fit", "predict", "labels", "loss", "mix", "check")):
+            wrap = (
+                f"Wrap it: Estimator({learner!r})."
+                if isinstance(learner, BaseEstimator)
+                else "Use Linear(), Tree() or Estimator(...)."
+            )
+            raise InputError(f"learner must be a persfl learner. Got {learner!r}. {wrap}")
+    if isinstance(proposer, type) or not all(hasattr(proposer, name) for name in ("ask", "answer", "length", "advice")):
+        raise InputError(f"proposer must be GradientStep(...), Refit(...) or one of your own. Got {proposer!r}.")
+
+
+def diverged(r: int, device: Hashable, why: str) -> Diverged:
+    """The one sentence for a run in which a target has no finite answer left."""
+    return Diverged(
+        f"round {r}: no answer gives device {device!r} a finite loss; {why}. The models of the last good round are kept.",
+        round=r,
+        device=device,
+    )
+
+
 def no_models_yet() -> InputError:
     """A fleet on a stream was asked for models before any row arrived."""
     return InputError("a fleet on a stream has models once its first round has been observed. Run a round first.")
-
-
-def no_usable(losses: Array, peers: IntArray) -> int | None:
-    """The first target that asked somebody and got no usable answer, or whose own loss is not finite."""
-    if np.isfinite(losses).all():
-        return None
-    lost = ~np.isfinite(losses[:, 0])
-    if peers.shape[1]:
-        lost |= ~np.isfinite(losses[:, 1:].min(axis=1)) & (peers >= 0).any(axis=1)
-    return int(np.argmax(lost)) if lost.any() else None

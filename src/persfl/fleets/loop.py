@@ -11,8 +11,8 @@ import sklearn
 from joblib import Parallel, delayed
 
 from persfl.devices import stranger
-from persfl.errors import Diverged, InputError, PersflWarning
-from persfl.fleets.home import Home, no_models_yet, no_usable
+from persfl.errors import InputError, PersflWarning
+from persfl.fleets.home import Home, check_labels, check_parts, diverged, no_models_yet
 from persfl.fleets.start import handed_in, starting_model
 from persfl.seeds import Stream, stream
 from persfl.types import Answers, Choice, Data, IntArray
@@ -52,6 +52,7 @@ class LoopFleet:
     ) -> None:
         self.home = Home(devices, targets=targets, holdout=holdout, seed=seed)
         self.learners = learners_of(learner, len(self.targets))
+        check_parts(self.learners, proposer)
         self.proposer, self.local, self.seed, self.n_jobs = proposer, local, seed, n_jobs
         self._start = start
         self._models: list[Any] | None = None
@@ -83,6 +84,8 @@ class LoopFleet:
         if peers.max(initial=-1) >= self.n:
             raise stranger(int(peers.max()), self.n)
         rows = self.home.peers(peers)
+        if self.home.source is not None:
+            check_labels(self.learners, rows.rows)
         losses, lengths = np.full((len(peers), peers.shape[1] + 1), np.inf), np.full(peers.shape, np.nan)
         probes = [self.proposer.ask(learner, model) for learner, model in zip(self.learners, self.models, strict=True)]
         pairs = [(int(t), int(s)) for t, s in np.argwhere(rows.which >= 0)]
@@ -100,10 +103,7 @@ class LoopFleet:
                 self._warn_once(int(peers[t, s]), trouble)
         for t, (learner, model) in enumerate(zip(self.learners, self.models, strict=True)):
             losses[t, 0] = learner.loss(model, self.home.scoring[t])
-        lost = no_usable(losses, peers)
-        if lost is not None:
-            raise diverged(r, self.ids[int(self.targets[lost])], reason or self.proposer.advice())
-        return Answers(losses, lengths)
+        return self.home.judge(Answers(losses, lengths), peers, r, reason or self.proposer.advice())
 
     def adopt(self, choice: Choice) -> None:
         """Replace every target's model by the mix it chose, then take its local step."""
@@ -117,24 +117,31 @@ class LoopFleet:
             models.append(pieces[0] if len(parts) == 1 else self._mixed(t, pieces, weights))
         if self.local is not None:
             models = [self._local(t, model) for t, model in enumerate(models)]
+            for t, model in enumerate(models):
+                if not np.isfinite(self.learners[t].loss(model, self.home.training[t])):
+                    raise diverged(self._r, self.ids[int(self.targets[t])], f"in the local step, {self.local.advice()}")
         self._models = models
 
     def _begin(self) -> None:
-        features = self.home.scoring.rows.features
-        given = handed_in(self._start, self.learners, features)
-        check_labels(self.learners, self.home)
-        self._models = given or [
-            starting_model(learner, self.home.training[t], stream(self.seed, "start", int(self.targets[t])), self._start)
-            for t, learner in enumerate(self.learners)
-        ]
+        own = self.home.training
+        given = handed_in(self._start, self.learners, own.rows.features)
+        check_labels(self.learners, self.home.rows)
+        if hasattr(self.proposer, "check_features"):
+            self.proposer.check_features(own.rows.features)
+        places = [stream(self.seed, "start", int(target)) for target in self.targets]
+        self._models = given or self._map(
+            ((learner, own[t], places[t], self._start, self.ids[int(self.targets[t])]) for t, learner in enumerate(self.learners)),
+            job=_started,
+        )
 
     def _stream(self, r: int, t: int, peer: int) -> Stream:
         return stream(self.seed, "answer", r, int(self.targets[t]), peer)
 
-    def _map(self, pairs: Any) -> list[Any]:
+    def _map(self, work: Any, job: Any = None) -> list[Any]:
+        job = job or _answer
         if self.n_jobs == 1:
-            return [_answer(*pair) for pair in pairs]
-        return list(Parallel(n_jobs=self.n_jobs)(delayed(_answer)(*pair) for pair in pairs))
+            return [job(*piece) for piece in work]
+        return list(Parallel(n_jobs=self.n_jobs)(delayed(job)(*piece) for piece in work))
 
     def _proposal(self, t: int, peer: int) -> Any:
         if (t, peer) not in self._proposals:
@@ -169,6 +176,16 @@ def _answer(proposer: Any, learner: Any, probe: Any, data: Data, own: Data, plac
         return None, np.inf, np.nan, f"{type(error).__name__}: {error}"
 
 
+def _started(learner: Any, data: Data, place: Stream, start: Any, device: Hashable) -> Any:
+    """A target's first model."""
+    try:
+        return starting_model(learner, data, place, start)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"device {device!r} cannot start from its own rows: {error} Hand in a model with start=.") from error
+
+
 def learners_of(learner: Any, count: int) -> list[Any]:
     """One learner per target."""
     if not isinstance(learner, (list, tuple)):
@@ -176,22 +193,3 @@ def learners_of(learner: Any, count: int) -> list[Any]:
     if len(learner) != count:
         raise InputError(f"learner must be one learner or one per target ({count}). Got {len(learner)}.")
     return list(learner)
-
-
-def check_labels(learners: list[Any], home: Home) -> None:
-    """Stop early where a loss cannot take the labels."""
-    rows = home.scoring.rows
-    for learner in {id(learner): learner for learner in learners}.values():
-        trouble = learner.check_labels(Data(rows.X, rows.y, rows.weight)) if hasattr(learner, "check_labels") else None
-        if trouble:
-            at = next(i for i in range(len(rows)) if learner.check_labels(rows[i]))
-            raise InputError(f"labels of device {rows.ids[at]!r} do not fit: {trouble}")
-
-
-def diverged(r: int, device: Hashable, why: str) -> Diverged:
-    """The one sentence for a run in which a target has no finite answer left."""
-    return Diverged(
-        f"round {r}: no answer gives device {device!r} a finite loss; {why}. The models of the last good round are kept.",
-        round=r,
-        device=device,
-    )

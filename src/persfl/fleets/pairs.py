@@ -20,7 +20,6 @@ from persfl.types import Answers, Array
 class LinearSteps:
     """Gradient steps of a linear learner over pairs, in compiled code that reads each device's rows where they lie."""
 
-    code: Any
     settings: tuple[int, float, float, float, int]
 
     def answers(self, peers: Slice, own: Slice, models: Array) -> Answers:
@@ -37,9 +36,8 @@ class LinearSteps:
         T, S = peers.which.shape
         losses, lengths = np.empty((T, S + 1)), np.empty((T, S))
         at = np.ascontiguousarray(peers.which)
-        stray = self.code.linear_pairs(
-            *_rows(peers.rows), at, *_rows(own.rows), own.which, models, *self.settings, losses, lengths, out
-        )
+        code: Any = kernels()
+        stray = code.linear_pairs(*_rows(peers.rows), at, *_rows(own.rows), own.which, models, *self.settings, losses, lengths, out)
         if stray >= 0:
             raise stranger(stray, len(peers.rows))
         return Answers(losses, lengths)
@@ -47,14 +45,13 @@ class LinearSteps:
 
 def pair_kernel(learner: Any, proposer: Any) -> LinearSteps | None:
     """The compiled kernel for these parts, or None where there is none (or no numba)."""
-    if not isinstance(learner, Linear) or learner.kind not in LOSSES:
+    if type(learner) is not Linear or learner.kind not in LOSSES:  # a subclass may do something else
         return None
-    if not isinstance(proposer, GradientStep) or proposer.batch is not None:
+    if type(proposer) is not GradientStep or proposer.batch is not None:
         return None
-    code = kernels()
-    if code is None:
+    if kernels() is None:
         return None
-    return LinearSteps(code, (LOSSES[learner.kind].code, learner.delta, learner.l2, float(proposer.step_size), int(proposer.steps)))
+    return LinearSteps((LOSSES[learner.kind].code, learner.delta, learner.l2, float(proposer.step_size), int(proposer.steps)))
 
 
 def _rows(devices: Devices) -> tuple[Any, ...]:

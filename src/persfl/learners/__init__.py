@@ -2,5 +2,6 @@
 
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
+from persfl.learners.tree import Tree
 
-__all__ = ["Estimator", "Linear"]
+__all__ = ["Estimator", "Linear", "Tree"]

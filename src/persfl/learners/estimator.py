@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.dummy import DummyRegressor
 from sklearn.pipeline import Pipeline
+from sklearn.tree import BaseDecisionTree
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from persfl.checks import one_of
@@ -63,9 +66,12 @@ class Estimator:
         object.__setattr__(self, "kind", loss)
         object.__setattr__(self, "_weigh", weigh)
         # Single trees let a caller who has checked the rows say so; that halves what an answer costs.
-        object.__setattr__(self, "_quick", has_fit_parameter(estimator, "check_input"))
+        object.__setattr__(self, "_quick", isinstance(estimator, BaseDecisionTree))
         object.__setattr__(self, "_flat", not any(hasattr(v, "get_params") for v in _parts(estimator)))
-        states = [k for k, v in estimator.get_params().items() if k.split("__")[-1] == "random_state" and v is None]
+        # A generator object would be shared by all fits and make them depend on their order: it is replaced like None.
+        states = [
+            k for k, v in estimator.get_params().items() if k.split("__")[-1] == "random_state" and not isinstance(v, Integral)
+        ]
         object.__setattr__(self, "_states", states)
 
     def __repr__(self) -> str:
@@ -159,6 +165,11 @@ def _weight_parameter(estimator: Any) -> str | None:
     """The name under which `fit` takes sample weights."""
     if isinstance(estimator, Pipeline):
         step, last = estimator.steps[-1]
-        inner = _weight_parameter(last)
-        return None if inner is None else f"{step}__{inner}"
-    return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None
+        below = _weight_parameter(last)
+        return None if below is None else f"{step}__{below}"
+    if has_fit_parameter(estimator, "sample_weight"):
+        return "sample_weight"
+    # Some take any fit parameter and hand it on (voting, grid search, transformed targets).
+    inner = [value for value in _parts(estimator) if isinstance(value, BaseEstimator) and hasattr(value, "fit")]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(estimator.fit).parameters.values())
+    return "sample_weight" if takes_any and inner and all(_weight_parameter(part) == "sample_weight" for part in inner) else None

@@ -17,9 +17,9 @@ from persfl.learners.losses import LOSSES, sigmoid, softmax
 from persfl.seeds import Stream
 from persfl.types import Array, Data
 
-# A mean squared residual below this share of the labels' mean square is what rounding leaves, and counts as 0: otherwise two
-# fleets that add in another order would choose among perfect answers by noise.
-ROUNDING = 1e-20
+# A mean squared residual below this share of the labels' mean square is what rounding leaves, and counts as 0 (for absolute loss:
+# its root): otherwise two fleets that add in another order would choose among perfect answers by noise.
+ROUNDING = 1e-24
 
 
 @dataclass(frozen=True, init=False)
@@ -107,9 +107,12 @@ class Linear:
             else:
                 each = LOSSES[self.kind].value(z, data.y, self.delta)
             value = (np.where(data.weight > 0, each, 0.0) * data.weight).sum(axis=-1) / total
-            if self.kind == "squared":
-                power = (data.weight * data.y**2).sum(axis=-1) / total
-                value = np.where(value < ROUNDING * power, 0.0, value)
+            if self.kind in ("squared", "huber"):
+                floor = ROUNDING * (data.weight * data.y**2).sum(axis=-1) / total
+                value = np.where(value < floor, 0.0, value)
+            elif self.kind == "absolute":
+                floor = np.sqrt(ROUNDING) * (data.weight * np.abs(data.y)).sum(axis=-1) / total
+                value = np.where(value < floor, 0.0, value)
             value = value + self.l2 * (self._slopes_only(model, data) ** 2).sum(axis=-1)
         return np.where(np.isfinite(value), value, np.inf)[()]
 
@@ -180,10 +183,19 @@ class Linear:
         ridge = np.full(X.shape[-1], self.l2)
         ridge[data.X.shape[-1] :] = 0.0
         At = np.swapaxes(A, -1, -2)
-        return np.asarray(np.linalg.solve(At @ A + np.diag(ridge), At @ b)[..., 0])
+        try:
+            return np.asarray(np.linalg.solve(At @ A + np.diag(ridge), At @ b)[..., 0])
+        except np.linalg.LinAlgError:  # columns that are copies of each other, and a penalty too small to tell
+            return np.asarray((np.linalg.pinv(At @ A + np.diag(ridge)) @ (At @ b))[..., 0])
 
     def _descend(self, data: Data) -> Array:
         """L-BFGS; the absolute loss, which has kinks, is approached by ever sharper Huber losses."""
+        size = np.sqrt((data.X**2).mean(axis=0))
+        size[size == 0] = 1.0
+        if self.l2 == 0 and not np.allclose(size, 1.0):  # descend in columns of equal size: large ones would make exp overflow
+            W = self._descend(Data(data.X / size, data.y, data.weight)).reshape(self.classes, -1)
+            W[:, : len(size)] /= size
+            return W.ravel()
         w = self.init(data, None)
         for smooth in self._path(data):
             w = np.asarray(

@@ -66,6 +66,16 @@ class Refit:
     def __repr__(self) -> str:
         return f"Refit({len(self.public)} public points, step_size={self.step_size:g})"
 
+    @property
+    def extra_rows(self) -> int:
+        """How many rows an answer is fitted to beside the peer's own."""
+        return len(self.public)
+
+    def check_features(self, features: int) -> None:
+        """Public points must have the devices' columns."""
+        if self.public.shape[1] != features:
+            raise InputError(f"public points must have the devices' {features} features. Got {self.public.shape[1]}.")
+
     def ask(self, learner: Any, model: Any) -> Any:
         """The model's labels at the public points: (..., points), or with `soft` (chances (..., points, classes), classes)."""
         if self.soft:

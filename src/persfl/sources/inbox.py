@@ -19,7 +19,7 @@ class Inbox:
 
     Enough: at least `need` new rows since the last round on at least a `share` of the devices. A round that is due earlier waits up
     to `wait` seconds for other threads to push, then raises NotReady; nothing is lost, and the run goes on with `first=` the same
-    round. A device that has no rows yet gives no answers.
+    round. Rows count as used once the fleet has accepted the round. A device that has no rows yet gives no answers.
 
     >>> inbox = Inbox(["ann", "bob"], window=100, need=1)
     >>> inbox.push("ann", [[1.0]], [2.0])
@@ -39,11 +39,12 @@ class Inbox:
         self._rows: list[Data | None] = [None] * len(self.ids)
         self._new = np.zeros(len(self.ids), dtype=np.int64)
         self._arrived = threading.Condition()
-        self._round: tuple[int, list[Data]] | None = None
+        self._taken = np.zeros(len(self.ids), dtype=np.int64)
+        self._place = {name: i for i, name in enumerate(self.ids)}
 
     def push(self, device: Hashable, X: Any, y: Any, weight: Any = None) -> None:
         """Hand in new rows of one device; safe from any thread."""
-        i = position(self.ids, device)
+        i = self._place[device] if device in self._place else position(self.ids, device)
         data = Devices.of([(X, y, weight)], ids=[device], quiet=True)[0]
         with self._arrived:
             old = self._rows[i]
@@ -68,18 +69,21 @@ class Inbox:
 
     def __call__(self, r: int) -> Sequence[Data]:
         with self._arrived:
-            if self._round is not None and self._round[0] == r:
-                return self._round[1]
             if not self._arrived.wait_for(self.ready, timeout=self.wait):
                 raise NotReady(
                     f"round {r} needs {self.need} new rows on {self.share:.0%} of the devices; missing: {some(self.missing())}. "
                     "Push more rows, then go on with first= this round."
                 )
-            self._new[:] = 0
+            self._taken = self._new.copy()
             width = next(rows.X.shape[1] for rows in self._rows if rows is not None)
             none = Data(np.empty((0, width)), np.empty(0))
-            self._round = (r, [none if rows is None else rows for rows in self._rows])
-            return self._round[1]
+            return [none if rows is None else rows for rows in self._rows]
+
+    def accepted(self, r: int) -> None:
+        """The fleet has taken round `r`: its rows are no longer new."""
+        with self._arrived:
+            self._new -= self._taken
+            self._taken[:] = 0
 
 
 def _parts(data: Data) -> tuple[Any, Any, Any]:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, overload
 
 from persfl.checks import whole
-from persfl.devices import Devices
+from persfl.devices import Devices, plain_ids
 from persfl.errors import InputError, NotReady
 from persfl.seeds import Stream, stream
-from persfl.types import Array, Data, IntArray
+from persfl.types import Data
 
 
 class Lazy(Sequence[Data]):
@@ -33,6 +33,14 @@ class Lazy(Sequence[Data]):
         return self.make(i)
 
 
+def ids_of(source: Any) -> Sequence[Hashable]:
+    """The device ids of a source or of devices; a plain function is asked for round 0 to count them."""
+    if hasattr(source, "ids"):
+        return plain_ids(source.ids, 0)
+    now = source(0)
+    return plain_ids(getattr(now, "ids", None), len(now))
+
+
 class Fresh:
     """New rows for everybody each round: `draw(device, stream)` makes them.
 
@@ -42,14 +50,11 @@ class Fresh:
     [2.0, 2.0, 2.0, 2.0]
     """
 
-    clusters: IntArray | None = None
-    true_weights: Array | None = None
-
     def __init__(
         self, n: int, draw: Callable[[int, Stream], Data], *, seed: int = 0, ids: Sequence[Hashable] | None = None
     ) -> None:
         self.n, self.draw, self.seed = whole("n", n, least=1), draw, seed
-        self.ids = range(n) if ids is None else ids
+        self.ids = plain_ids(ids, n)
 
     def __call__(self, r: int) -> Sequence[Data]:
         return Lazy(self.n, lambda device: self.draw(device, stream(self.seed, "fresh", r, device)))
@@ -100,8 +105,8 @@ class Switch:
     def __init__(self, before: Any, after: Any, *, at: int) -> None:
         self.at = whole("at", at, least=0)
         self.before, self.after = (s if callable(s) else Devices.of(s) for s in (before, after))
-        self.ids = self.before.ids
-        if list(self.ids) != list(self.after.ids):
+        self.ids = ids_of(self.before)
+        if list(self.ids) != list(ids_of(self.after)):
             raise InputError("before and after must be about the same devices. Their ids differ.")
 
     def __call__(self, r: int) -> Sequence[Data]:

@@ -5,7 +5,7 @@ x ~ N(0, I),  y = x'w_i + noise * N(0, 1),  w_i = w_cluster(i) + deviation * N(0
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,8 @@ import numpy as np
 from persfl.checks import real, whole
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.seeds import Stream, stream
-from persfl.sources.stream import Fresh
-from persfl.types import Array, Data, IntArray
+from persfl.seeds import stream
+from persfl.types import Array, IntArray
 
 
 def clustered_regression(
@@ -27,7 +26,7 @@ def clustered_regression(
     features: int = 20,
     noise: float = 0.0,
     deviation: float = 0.0,
-    labels: Sequence[int] | None = None,
+    labels: Sequence[int] | IntArray | None = None,
     seed: int = 0,
 ) -> Devices:
     """`n` devices whose weights are shared inside a cluster, up to a `deviation` of each device.
@@ -44,11 +43,21 @@ def clustered_regression(
     whole("rows", least, least=1)
     whole("rows", most, least=least)
     rng = stream(seed, "rows").generator()
-    counts = rng.integers(least, most, size=n, endpoint=True)
-    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    X = rng.standard_normal((int(start[-1]), features))
-    y = np.einsum("nd,nd->n", X, np.repeat(world.weights, counts, axis=0)) + noise * rng.standard_normal(len(X))
-    return Devices(X, y, np.ones(len(y)), start, range(n), clusters=world.clusters, true_weights=world.weights)
+    return world.draw(rng.integers(least, most, size=n, endpoint=True), noise, rng)
+
+
+class ClusteredStream:
+    """A world of clusters in which every device has fresh rows each round (see `clustered_stream`)."""
+
+    def __init__(self, world: _World, rows: int, noise: float, seed: int) -> None:
+        self.clusters, self.true_weights = world.clusters, world.weights
+        self.ids = range(len(world.clusters))
+        self._draw: Callable[[int], Devices] = lambda r: world.draw(
+            np.full(len(world.clusters), rows), noise, stream(seed, "fresh", r).generator()
+        )
+
+    def __call__(self, r: int) -> Devices:
+        return self._draw(r)
 
 
 def clustered_stream(
@@ -59,9 +68,9 @@ def clustered_stream(
     features: int = 20,
     noise: float = 0.0,
     deviation: float = 0.0,
-    labels: Sequence[int] | None = None,
+    labels: Sequence[int] | IntArray | None = None,
     seed: int = 0,
-) -> Fresh:
+) -> ClusteredStream:
     """The same world as a stream: every device has `rows` fresh rows each round.
 
     >>> source = clustered_stream(n=4, clusters=2, rows=3, features=2, seed=0)
@@ -69,16 +78,7 @@ def clustered_stream(
     ((3, 2), False)
     """
     world = _World.of(n, clusters, features, noise, deviation, labels, seed)
-    count = whole("rows", rows, least=1)
-
-    def draw(device: int, place: Stream) -> Data:
-        rng = place.generator()
-        X = rng.standard_normal((count, features))
-        return Data(X, X @ world.weights[device] + noise * rng.standard_normal(count))
-
-    source = Fresh(n, draw, seed=seed)
-    source.clusters, source.true_weights = world.clusters, world.weights
-    return source
+    return ClusteredStream(world, whole("rows", rows, least=1), noise, seed)
 
 
 @dataclass(frozen=True)
@@ -100,3 +100,10 @@ class _World:
             raise InputError(f"labels must give each of {n} devices a cluster from 0 to {clusters - 1}. Got {labels!r}.")
         own = stream(seed, "deviation").generator().standard_normal((n, features))
         return _World(who, centres[who] + deviation * own)
+
+    def draw(self, counts: IntArray, noise: float, rng: np.random.Generator) -> Devices:
+        """Rows for everybody."""
+        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        X = rng.standard_normal((int(start[-1]), self.weights.shape[1]))
+        y = np.einsum("nd,nd->n", X, np.repeat(self.weights, counts, axis=0)) + noise * rng.standard_normal(len(X))
+        return Devices(X, y, np.ones(len(y)), start, range(len(counts)), clusters=self.clusters, true_weights=self.weights)

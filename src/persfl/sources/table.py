@@ -26,11 +26,16 @@ def from_table(
     >>> devices.ids, devices[1].X.ravel().tolist()
     (['a', 'b'], [1.0, 3.0])
     """
+    if not isinstance(table, pd.DataFrame):
+        raise InputError(f"table must be a pandas DataFrame (or use read_table for a file). Got {type(table).__name__}.")
     special = [device, label] + ([weight] if weight else [])
     columns = [c for c in table.columns if c not in special] if features is None else list(features)
     unknown = [c for c in [*special, *columns] if c not in table.columns]
     if unknown:
         raise InputError(f"the table has no column {some(unknown)}. Its columns: {some(list(table.columns), 10)}.")
+    double = [c for c in [*special, *columns] if list(table.columns).count(c) > 1]
+    if double:
+        raise InputError(f"column names must differ. Got {double[0]!r} more than once.")
     if not columns:
         raise InputError("the table has no feature columns beside the device and the label. Add at least one.")
     if not len(table):
@@ -47,6 +52,7 @@ def from_table(
     y = _numbers(table, label)[order]
     w = _numbers(table, weight)[order] if weight else np.ones(len(y))
     devices = Devices(np.ascontiguousarray(X), y, w, start, list(ids.tolist()), columns=columns)
+    devices.label = f"column {label!r}"
     devices.check()
     return devices
 
@@ -77,8 +83,6 @@ def _read(reader: Any, path: Path, **options: Any) -> pd.DataFrame:
 
 
 def _numbers(table: pd.DataFrame, column: str) -> Any:
-    if list(table.columns).count(column) > 1:
-        raise InputError(f"column names must differ. Got {column!r} more than once.")
     values = table[column]
     if not (pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values)):
         example = values.dropna().iloc[0] if values.notna().any() else None

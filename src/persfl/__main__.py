@@ -1,0 +1,7 @@
+"""`python -m persfl` is the command `persfl`."""
+
+import sys
+
+from persfl.cli import main
+
+sys.exit(main())

@@ -1,0 +1,36 @@
+"""What baselines with shared models have in common."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from persfl.checks import real, whole
+from persfl.devices import Devices
+from persfl.errors import InputError
+from persfl.fleets.array import ArrayFleet
+from persfl.seeds import distinct, stream
+from persfl.trust import Trust
+from persfl.types import Choice, IntArray, Round
+
+
+def all_devices(fleet: ArrayFleet) -> Devices:
+    """The rows of the whole fleet."""
+    if fleet.home.source is not None:
+        raise InputError("baselines with shared models need static data. Got a stream.")
+    return fleet.home.static
+
+
+def participants(fleet: ArrayFleet, share: float, r: int, seed: int) -> IntArray:
+    """A random share of the devices, each set equally likely."""
+    size = max(1, round(real("share", share, above=0, most=1) * fleet.n))
+    whole("share of devices", size, least=1, most=fleet.n)
+    drawn = distinct(stream(seed, "participants", r), np.zeros(1, dtype=np.int64), np.array([fleet.n]), size)
+    return np.asarray(drawn[0])
+
+
+def quiet_round(fleet: ArrayFleet, r: int, trust: Trust) -> Round:
+    """The record of a round in which no target asked anybody: only its own loss is known."""
+    T = len(fleet.targets)
+    nobody, nothing = np.empty((T, 0), dtype=np.int64), np.empty((T, 0))
+    losses = fleet.probe(nobody, r).losses
+    return Round(r, nobody, losses, nothing, Choice(nobody, nothing, np.ones(T)), trust)

@@ -1,0 +1,156 @@
+"""From settings and a seed to error curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import RandomForestRegressor
+
+from persfl.adopters import Best
+from persfl.baselines import fedavg, ifca, local, pooled
+from persfl.devices import Devices
+from persfl.experiments.spec import Settings
+from persfl.fleets import ArrayFleet, LoopFleet
+from persfl.learners import Estimator, Linear, Tree
+from persfl.loop import personalize
+from persfl.proposers import GradientStep, Refit
+from persfl.samplers import SameCluster, Uniform
+from persfl.seeds import stream
+from persfl.sources import Switch, clustered_regression, clustered_stream
+from persfl.types import Array, Data, Round
+
+TOGETHER = 12  # runs that go through one fleet; fixed, so that a run's result does not depend on how many runs were asked for
+
+
+def curves(settings: Settings, runs: Sequence[int], seed: int) -> Array:
+    """(runs, rounds) the target's error after every round; trees begin with the error of the target's own tree (round 0)."""
+    if not settings.vector:
+        return np.stack([_tree_curve(settings, _seed(seed, run)) for run in runs])
+    if settings.method in ("ifca", "pooled", "fedavg"):
+        return np.stack([_vector_curves(settings, [_seed(seed, run)])[0] for run in runs])
+    return _vector_curves(settings, [_seed(seed, run) for run in runs])
+
+
+def _seed(seed: int, run: int) -> int:
+    return stream(seed, "run", run).integer()
+
+
+class _Worlds:
+    """Independent runs side by side in one fleet: run k has devices k*n to (k+1)*n - 1, its target is the first of them."""
+
+    def __init__(self, settings: Settings, seeds: Sequence[int]) -> None:
+        make = clustered_stream if settings.online else clustered_regression
+        shape = {k: getattr(settings, k) for k in ("clusters", "rows", "features", "noise", "deviation")}
+        before = [make(settings.n, **shape, seed=seed) for seed in seeds]
+        after = before
+        if settings.drift_at:
+            moved = np.array(before[0].clusters)
+            moved[0] = (moved[0] + 1) % settings.clusters
+            after = [make(settings.n, **shape, seed=seed, labels=moved) for seed in seeds]
+        self.truth = [np.stack([np.asarray(world.true_weights)[0] for world in worlds]) for worlds in (before, after)]
+        self.drift_at = settings.drift_at
+        self.run = np.repeat(np.arange(len(seeds)), settings.n)
+        self.clusters = np.concatenate([world.clusters for world in before])
+        self.targets = [k * settings.n for k in range(len(seeds))]
+        self.source: Any = _joined(before)
+        if settings.drift_at:
+            self.source = Switch(self.source, _joined(after), at=settings.drift_at)
+
+    def errors(self, models: Array, r: int) -> Array:
+        """(runs,) squared distance from the weights that make the target's data now."""
+        truth = self.truth[bool(self.drift_at) and r >= self.drift_at]
+        return np.asarray(((models - truth) ** 2).sum(axis=1))
+
+
+def _joined(worlds: list[Any]) -> Any:
+    if isinstance(worlds[0], Devices):
+        return _concatenated(worlds)
+    return _JoinedStream(worlds)
+
+
+class _JoinedStream:
+    def __init__(self, worlds: list[Any]) -> None:
+        self.worlds = worlds
+        self.ids = range(sum(len(world.ids) for world in worlds))
+
+    def __call__(self, r: int) -> Devices:
+        return _concatenated([world(r) for world in self.worlds])
+
+
+def _concatenated(worlds: list[Devices]) -> Devices:
+    counts = np.concatenate([world.counts for world in worlds])
+    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    X, y, weight = (np.concatenate([getattr(world, part) for world in worlds]) for part in ("X", "y", "weight"))
+    return Devices(X, y, weight, start, range(len(counts)))
+
+
+def _vector_curves(settings: Settings, seeds: Sequence[int]) -> Array:
+    worlds = _Worlds(settings, seeds)
+    step = GradientStep(settings.step_size)
+    proposer: Any = step
+    if settings.method == "algorithm2":
+        proposer = _refit(settings, seeds[0])
+    fleet = ArrayFleet(
+        worlds.source,
+        learner=Linear(),
+        proposer=proposer,
+        targets=worlds.targets,
+        seed=seeds[0],
+        local=step if settings.method == "local" else None,
+    )
+    return np.stack([worlds.errors(fleet.models, round_.r) for round_ in _rounds(settings, fleet, worlds, seeds[0])], axis=1)
+
+
+def _rounds(settings: Settings, fleet: ArrayFleet, worlds: _Worlds, seed: int) -> Iterator[Round]:
+    rounds = settings.rounds
+    match settings.method:
+        case "ifca":
+            return ifca(fleet, told=settings.told, share=settings.share, rounds=rounds, seed=seed)
+        case "fedavg":
+            return fedavg(fleet, share=settings.share, rounds=rounds, seed=seed)
+        case "pooled":
+            return pooled(fleet, rounds=rounds, seed=seed)
+        case "local":
+            return local(fleet, rounds=rounds, seed=seed)
+        case "oracle":
+            sampler = SameCluster(worlds.run * settings.clusters + worlds.clusters, 1)
+        case _:
+            # A uniform draw among the devices of the target's own run.
+            sampler = SameCluster(worlds.run, settings.peers)
+    return personalize(fleet, sampler=sampler, adopter=Best(), rounds=rounds, seed=seed)
+
+
+def _refit(settings: Settings, seed: int) -> Refit:
+    public = stream(seed, "public").generator().standard_normal((settings.public, settings.features))
+    return Refit(public, private_weight=settings.private_weight, public_weight=settings.public_weight)
+
+
+def _tree_curve(settings: Settings, seed: int) -> Array:
+    """Error on fresh rows, in units of the error of a model fitted to all rows of the target's cluster."""
+    shape = {k: getattr(settings, k) for k in ("clusters", "rows", "features", "noise", "deviation")}
+    world = clustered_regression(settings.n, **shape, seed=seed)
+    source = clustered_stream(settings.n, **shape, seed=seed) if settings.online else world
+    fresh = stream(seed, "validation").generator().standard_normal((settings.validation, settings.features))
+    clusters, weights = np.asarray(world.clusters), np.asarray(world.true_weights)
+    truth = fresh @ weights[0]
+    if settings.learner == "tree":
+        learner: Any = Tree(settings.depth)
+    else:
+        learner = Estimator(RandomForestRegressor(settings.trees, max_depth=settings.depth))
+    kin = np.flatnonzero(clusters == clusters[0])
+    together = [world[int(k)] for k in kin]
+    rows = Data(*(np.concatenate([getattr(data, part) for data in together]) for part in ("X", "y", "weight")))
+    yardstick = learner.fit(rows, stream(seed, "oracle"))
+
+    def error(model: Any) -> float:
+        return float(((learner.predict(model, fresh) - truth) ** 2).mean())
+
+    limit = error(yardstick)
+    fleet = LoopFleet(source, learner=learner, proposer=_refit(settings, seed), targets=[0], seed=seed)
+    fleet.observe(0)
+    values = [error(fleet.models[0]) / limit]
+    for _ in personalize(fleet, sampler=Uniform(settings.peers), adopter=Best(), rounds=settings.rounds, seed=seed):
+        values.append(error(fleet.models[0]) / limit)
+    return np.array(values)

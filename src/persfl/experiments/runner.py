@@ -1,0 +1,140 @@
+"""One runner for every spec: pieces of work in parallel, each kept on disk as soon as it is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from persfl.experiments.methods import TOGETHER, curves
+from persfl.experiments.spec import Settings, Spec
+from persfl.types import Array
+
+_FORM = 1  # of kept curves: raise it when the same settings begin to give other numbers
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Work that is done in one go: some runs of one series."""
+
+    figure: str
+    series: str
+    settings: Settings
+    runs: tuple[int, ...]
+    seed: int
+    folder: Path
+
+    @property
+    def cost(self) -> float:
+        """A rough number of microseconds, to start with the longest."""
+        s = self.settings
+        if not s.vector:
+            return s.rounds * s.peers * (500 + 20 * s.features) * (s.trees if s.learner == "forest" else 1)
+        if s.online:
+            return s.rounds * len(self.runs) * s.n * s.rows * s.features * 0.02
+        return s.rounds * (100 + len(self.runs) * (s.peers * 0.3 + s.features))
+
+    def kept(self, run: int) -> Path:
+        """Where the curve of a run is kept; the name depends on everything the curve depends on."""
+        what = json.dumps([_FORM, asdict(self.settings), self.seed, run], sort_keys=True)
+        return self.folder / "runs" / f"{hashlib.sha256(what.encode()).hexdigest()[:20]}.npy"
+
+    @property
+    def done(self) -> bool:
+        """Whether every run has been kept."""
+        return all(self.kept(run).exists() for run in self.runs)
+
+    def work(self) -> tuple[Piece, float]:
+        """Compute and keep; returns itself and the seconds it took."""
+        begin = time.perf_counter()
+        for run, curve in zip(self.runs, curves(self.settings, self.runs, self.seed), strict=True):
+            _keep(self.kept(run), curve)
+        return self, time.perf_counter() - begin
+
+
+@dataclass(frozen=True)
+class Result:
+    """The curves of a figure: per series (runs, rounds + 1), column r after round r; column 0 is NaN where it has no meaning."""
+
+    spec: Spec
+    curves: dict[str, Array]
+    runs: int
+    seed: int
+    seconds: float
+
+
+def pieces(spec: Spec, *, runs: int, seed: int, out: Path) -> list[Piece]:
+    """The work for one figure."""
+    found = []
+    for series in spec.series:
+        size = TOGETHER if series.settings.vector else 1
+        for first in range(0, runs, size):
+            some = tuple(range(first, min(runs, first + size)))
+            found.append(Piece(spec.name, series.name, series.settings, some, seed, out / spec.name))
+    return found
+
+
+def work(todo: Iterable[Piece], *, jobs: int) -> Iterator[tuple[Piece, float]]:
+    """Do pieces, longest first, and yield each as it is finished."""
+    ordered = sorted(todo, key=lambda piece: -piece.cost)
+    if jobs == 1 or len(ordered) < 2:
+        yield from (piece.work() for piece in ordered)
+        return
+    yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(Piece.work)(piece) for piece in ordered)
+
+
+def collect(spec: Spec, *, runs: int, seed: int, out: Path, seconds: float = 0.0) -> Result:
+    """Read back the kept curves of a figure."""
+    found: dict[str, list[Array]] = {series.name: [] for series in spec.series}
+    for piece in pieces(spec, runs=runs, seed=seed, out=out):
+        for run in piece.runs:
+            curve = np.load(piece.kept(run), allow_pickle=False)
+            if piece.settings.vector:
+                curve = np.concatenate([[np.nan], curve])
+            found[piece.series].append(curve)
+    return Result(spec, {name: np.stack(rows) for name, rows in found.items()}, runs, seed, seconds)
+
+
+def run_spec(
+    spec: Spec,
+    *,
+    runs: int = 12,
+    seed: int = 0,
+    jobs: int = 1,
+    out: str | Path = "reproduction",
+    done: Callable[[Piece], Any] | None = None,
+) -> Result:
+    """Run what is not kept yet and return all curves of a figure.
+
+    >>> import tempfile
+    >>> from persfl.experiments import load_spec
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = run_spec(load_spec("fig5").rounds(20), runs=2, out=folder)
+    >>> result.curves["oracle"].shape
+    (2, 21)
+    """
+    todo = [piece for piece in pieces(spec, runs=runs, seed=seed, out=Path(out)) if not piece.done]
+    seconds = 0.0
+    for piece, took in work(todo, jobs=jobs):
+        seconds += took
+        if done is not None:
+            done(piece)
+    return collect(spec, runs=runs, seed=seed, out=Path(out), seconds=seconds)
+
+
+def _keep(path: Path, curve: Array) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}.part")
+    with part.open("wb") as file:
+        np.save(file, curve)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)

@@ -1,0 +1,166 @@
+"""A spec: settings that hold for all series of a figure, and what each series changes. Read from TOML; unknown keys are errors."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from persfl.checks import one_of, some
+from persfl.errors import InputError
+
+SPECS = Path(__file__).parents[1] / "specs"
+METHODS = ("algorithm1", "algorithm2", "oracle", "ifca", "local", "pooled", "fedavg")
+LEARNERS = ("linear", "tree", "forest")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything a single curve depends on, the random seed apart."""
+
+    method: str = "algorithm1"
+    n: int = 100
+    clusters: int = 2
+    rows: int = 10
+    features: int = 20
+    noise: float = 0.0
+    deviation: float = 0.0
+    rounds: int = 1500
+    peers: int = 20
+    step_size: float = 0.05
+    online: bool = False
+    drift_at: int = 0  # the target changes its cluster in this round; 0: never
+    told: int = 2  # the number of clusters IFCA is told
+    share: float = 0.2  # of the devices that take part in a round of IFCA or FedAvg
+    learner: str = "linear"
+    depth: int = 3
+    trees: int = 5
+    public: int = 100
+    private_weight: float = 1.0
+    public_weight: float = 1.0
+    validation: int = 100  # fresh rows on which trees are judged
+
+    @property
+    def vector(self) -> bool:
+        """Whether models are vectors, so that many runs go through one fleet at once."""
+        return self.learner == "linear"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a figure."""
+
+    name: str
+    settings: Settings
+    reference: str | None = None
+    panel: str | None = None
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One figure."""
+
+    name: str
+    title: str
+    ylabel: str
+    about: str
+    series: tuple[Series, ...]
+    text: str  # the TOML it came from, with what was set on top
+
+    def quick(self) -> Spec:
+        """The same with a tenth of the rounds (a twenty-fifth for trees): shows that everything runs, proves nothing."""
+        return self._with(lambda s: replace(s, rounds=max(10, s.rounds // (10 if s.vector else 25)), drift_at=s.drift_at // 10))
+
+    def rounds(self, rounds: int) -> Spec:
+        """The same with another number of rounds."""
+        return self._with(lambda s: replace(s, rounds=rounds))
+
+    def _with(self, change: Any) -> Spec:
+        return replace(self, series=tuple(replace(s, settings=change(s.settings)) for s in self.series))
+
+
+def spec_names() -> list[str]:
+    """The names of the specs that come with persfl, the paper's figures first.
+
+    >>> spec_names()[:3]
+    ['fig2a', 'fig2b', 'fig2c']
+    """
+    names = [path.stem for path in SPECS.glob("*.toml")]
+    return sorted(names, key=lambda name: (not name.startswith("fig") or "-" in name, name))
+
+
+def load_spec(name: str | Path, changes: Mapping[str, Any] | None = None) -> Spec:
+    """A spec by name or path; `changes` are set for all series, on top of what the file says.
+
+    >>> load_spec("fig2a", {"rows": 25}).series[0].settings.rows
+    25
+    """
+    path = Path(name)
+    if not path.suffix:
+        path = SPECS / f"{name}.toml"
+    if not path.is_file():
+        raise InputError(
+            f"there is no experiment {str(name)!r}. Known: {', '.join(spec_names())}; or give the path of a .toml file."
+        )
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path.name!r} is not valid TOML: {error}.") from error
+    return _spec(path.stem, content, dict(changes or {}))
+
+
+def _spec(name: str, content: dict[str, Any], changes: dict[str, Any]) -> Spec:
+    series = content.pop("series", None)
+    if not isinstance(series, list) or not series or not all(isinstance(entry, dict) for entry in series):
+        raise InputError(f"{name}: a spec needs at least one [[series]].")
+    head = {key: str(content.pop(key, "")) for key in ("title", "ylabel", "about")}
+    lines = []
+    for entry in series:
+        entry = dict(entry)
+        words = {key: entry.pop(key, None) for key in ("name", "reference", "panel")}
+        if not words["name"]:
+            raise InputError(f"{name}: every [[series]] needs a name.")
+        lines.append(Series(str(words["name"]), _settings(name, content | entry | changes), words["reference"], words["panel"]))
+    if len({line.name for line in lines}) < len(lines):
+        raise InputError(f"{name}: series names must differ.")
+    text = _as_toml(head, lines)
+    return Spec(name, head["title"] or name, head["ylabel"] or "MSE", head["about"], tuple(lines), text)
+
+
+def _settings(name: str, values: dict[str, Any]) -> Settings:
+    known = {field.name: field for field in fields(Settings)}
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise InputError(f"{name}: unknown key {some(unknown)}. Known: {', '.join(known)}.")
+    checked: dict[str, Any] = {}
+    for key, value in values.items():
+        want = type(known[key].default)
+        if want is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if type(value) is not want:
+            raise InputError(f"{name}: {key} must be of type {want.__name__}. Got {value!r}.")
+        checked[key] = value
+    settings = Settings(**checked)
+    one_of("method", settings.method, METHODS)
+    one_of("learner", settings.learner, LEARNERS)
+    if not settings.vector and settings.method != "algorithm2":
+        raise InputError(f"{name}: learner={settings.learner!r} goes with method='algorithm2'. Got {settings.method!r}.")
+    if settings.method in ("ifca", "pooled", "fedavg") and (settings.online or settings.drift_at):
+        raise InputError(f"{name}: method={settings.method!r} needs data that stays: online=false, drift_at=0.")
+    for key in ("n", "clusters", "rows", "features", "rounds", "peers", "told", "depth", "trees", "public", "validation"):
+        if getattr(settings, key) < 1:
+            raise InputError(f"{name}: {key} must be at least 1. Got {getattr(settings, key)}.")
+    return settings
+
+
+def _as_toml(head: dict[str, str], lines: list[Series]) -> str:
+    """The whole spec written out: every setting of every series, nothing left to defaults."""
+    out = [f"{key} = {json.dumps(value)}" for key, value in head.items()]
+    for line in lines:
+        out += ["", "[[series]]", f"name = {json.dumps(line.name)}"]
+        out += [f"{key} = {json.dumps(getattr(line, key))}" for key in ("reference", "panel") if getattr(line, key)]
+        out += [f"{key} = {json.dumps(value)}" for key, value in asdict(line.settings).items()]
+    return "\n".join(out) + "\n"

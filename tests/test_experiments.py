@@ -1,0 +1,208 @@
+"""Specs, the runner, the files it leaves, and what the paper says in words."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from persfl.errors import InputError
+from persfl.experiments import load_spec, run_spec, spec_names
+from persfl.experiments.agreement import references, verdicts
+from persfl.experiments.claims import claims
+from persfl.experiments.runner import Result, pieces
+
+PAPER = ["fig2a", "fig2b", "fig2c", "fig3", "fig4", "fig5", "fig6", "fig7"]
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory):
+    """The paper's figures with vectors: 12 runs where many go through one fleet, fewer for IFCA."""
+    out = tmp_path_factory.mktemp("vectors")
+    runs = {"fig2a": 12, "fig2b": 12, "fig2c": 12, "fig3": 5, "fig4": 5, "fig5": 12}
+    return {name: run_spec(load_spec(name), runs=count, out=out) for name, count in runs.items()}
+
+
+def test_the_papers_figures_come_first():
+    assert spec_names()[:8] == PAPER
+    assert {"trees-weight", "trees-depth", "ifca-told", "other-models", "linear-refit", "trees-online", "drift"} <= set(
+        spec_names()
+    )
+    assert {"deviation", "clusters", "baselines"} <= set(spec_names())
+
+
+def test_every_reference_is_used_and_exists():
+    used = {series.reference for name in spec_names() for series in load_spec(name).series if series.reference}
+    assert used == set(references())
+
+
+def test_medians_agree_with_the_reference(vectors):
+    for name, result in vectors.items():
+        for verdict in verdicts(result):
+            assert verdict.agrees, f"{name} {verdict.series}: {verdict}"
+            assert verdict.compared >= 3
+
+
+def test_what_the_paper_says_in_words(vectors):
+    found = claims(vectors)
+    assert len(found) == 6
+    for claim in found:
+        assert claim.holds, f"{claim.figure}: {claim.sentence}: {claim.numbers}"
+
+
+def test_online_agrees_and_is_faster(vectors, tmp_path):
+    spec = load_spec("fig6", {"rounds": 750})
+    result = run_spec(spec, runs=6, out=tmp_path)
+    assert all(verdict.agrees for verdict in verdicts(result)), [str(v) for v in verdicts(result)]
+    claim = next(c for c in claims({"fig6": result, "fig2a": vectors["fig2a"]}) if c.figure == "fig6")
+    assert claim.holds, claim.numbers
+
+
+def test_trees_lie_between_oracle_and_local(tmp_path):
+    spec = load_spec("fig7", {"rounds": 40})
+    few = type(spec)(**{**vars(spec), "series": spec.series[:3]})
+    result = run_spec(few, runs=8, out=tmp_path, jobs=1)
+    assert all(verdict.agrees for verdict in verdicts(result))
+    (claim,) = claims({"fig7": result})
+    assert claim.holds, claim.numbers
+
+
+def test_verdicts_and_claims_can_fail(vectors):
+    result = vectors["fig2a"]
+    off = Result(result.spec, {name: np.full_like(curve, 5.0) for name, curve in result.curves.items()}, 8, 0, 0.0)
+    assert not any(verdict.agrees for verdict in verdicts(off))
+    assert "differs" in str(verdicts(off)[2])
+    assert not any(claim.holds for claim in claims({"fig2a": off}))
+
+
+def test_a_run_does_not_depend_on_how_many_there_are(tmp_path):
+    spec = load_spec("fig5", {"rounds": 30})
+    two, four = (run_spec(spec, runs=runs, out=tmp_path / str(runs)) for runs in (2, 4))
+    for name in two.curves:
+        assert np.allclose(two.curves[name][:, 1:], four.curves[name][:2, 1:], rtol=1e-12)
+    assert not np.allclose(four.curves["oracle"][0, 1:], four.curves["oracle"][1, 1:])
+
+
+def test_runs_side_by_side_equal_a_run_alone(tmp_path):
+    """Many runs go through one fleet; the first of them must be what the plain five lines give."""
+    from persfl import Best, GradientStep, Linear, LoopFleet, Uniform, personalize
+    from persfl.experiments.methods import _seed
+    from persfl.sources import clustered_regression
+
+    result = run_spec(load_spec("fig2b", {"rounds": 40}), runs=3, out=tmp_path)
+    seed = _seed(0, 0)
+    devices = clustered_regression(noise=0.5, seed=seed)
+    fleet = LoopFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0], seed=seed)
+    run = personalize(fleet, sampler=Uniform(20), adopter=Best(), rounds=40, seed=seed)
+    alone = [((fleet.models[0] - devices.true_weights[0]) ** 2).sum() for _ in run]
+    assert np.allclose(result.curves["sigma=0.5"][0, 1:], alone, rtol=1e-9)
+
+
+def test_what_is_done_is_not_done_again(tmp_path):
+    spec = load_spec("fig5", {"rounds": 20})
+    first = run_spec(spec, runs=2, out=tmp_path)
+    seen = []
+    again = run_spec(spec, runs=2, out=tmp_path, done=seen.append)
+    assert seen == []
+    assert all(np.array_equal(first.curves[n], again.curves[n], equal_nan=True) for n in first.curves)
+    run_spec(spec, runs=2, seed=1, out=tmp_path, done=seen.append)
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("rows = 5", "a spec needs at least one"),
+        ("[[series]]\nrows = 5", r"every \[\[series\]\] needs a name"),
+        ("[[series]]\nname = 'a'\n[[series]]\nname = 'a'", "series names must differ"),
+        ("row = 5\n[[series]]\nname = 'a'", "unknown key 'row'. Known: method, n, clusters, rows"),
+        ("rows = 'many'\n[[series]]\nname = 'a'", "rows must be of type int. Got 'many'."),
+        ("rows = 0\n[[series]]\nname = 'a'", "rows must be at least 1. Got 0."),
+        ("method = 'magic'\n[[series]]\nname = 'a'", "method must be one of 'algorithm1'"),
+        ("learner = 'tree'\n[[series]]\nname = 'a'", "learner='tree' goes with method='algorithm2'"),
+        ("method = 'ifca'\nonline = true\n[[series]]\nname = 'a'", "needs data that stays"),
+        ("rows = = 5", "is not valid TOML"),
+    ],
+)
+def test_bad_specs_get_one_sentence(tmp_path, text, sentence):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=sentence):
+        load_spec(path)
+
+
+def persfl(*arguments, cwd, **options):
+    command = [sys.executable, "-m", "persfl", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, **options)
+
+
+def test_the_command_leaves_everything_behind(tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text(load_spec("fig2c").text)
+    done = persfl(
+        "run", "mine.toml", "--set", "rows=25", "--set", "rounds=30", "--runs", "2", "--jobs", "1", "--out", "here", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "here" / "mine"
+    curves = pd.read_csv(folder / "curves.csv")
+    assert list(curves.columns) == ["series", "run", "round", "value"]
+    assert set(curves["series"]) == {"S=5", "S=10", "S=15", "S=20", "S=30"}
+    assert curves.groupby(["series", "run"])["round"].agg(["min", "max", "size"]).eq([1, 30, 30]).all().all()
+    summary = pd.read_csv(folder / "summary.csv")
+    assert list(summary.columns) == ["series", "round", "median", "q10", "q90", "runs"]
+    assert "rows = 25" in (folder / "spec.toml").read_text()
+    assert load_spec(folder / "spec.toml").series == load_spec("fig2c", {"rows": 25, "rounds": 30}).series
+    about = json.loads((folder / "run.json").read_text())
+    assert (about["seed"], about["runs"]) == (0, 2)
+    assert about["versions"]["numpy"]
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (folder / "figure.svg").read_text()
+    page = (tmp_path / "here" / "reproduction.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "S=20" in page
+    assert "S=20" in done.stdout
+
+
+def test_reproduce_lists_and_refuses(tmp_path):
+    listed = persfl("reproduce", cwd=tmp_path)
+    assert listed.returncode == 0
+    assert "fig2a" in listed.stdout
+    for arguments, sentence in [
+        (("reproduce", "fig9"), "there is no experiment 'fig9'. Known: fig2a"),
+        (("reproduce", "fig2a", "--runs", "0"), "--runs must be at least 1. Got 0."),
+        (("run", "none.toml"), "there is no experiment 'none.toml'"),
+        (("run", "fig2a", "--set", "rows"), "--set takes KEY=VALUE"),
+        (("run", "fig2a", "--set", "peers=500", "--rounds", "2"), "peers must be at most 99"),
+    ]:
+        done = persfl(*arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_an_interrupted_run_goes_on_and_ends_the_same(tmp_path):
+    arguments = ["reproduce", "trees-depth", "--rounds", "15", "--runs", "3", "--jobs", "1"]
+    process = subprocess.Popen([sys.executable, "-m", "persfl", *arguments, "--out", "cut"], cwd=tmp_path, stderr=subprocess.PIPE)
+    kept = tmp_path / "cut" / "trees-depth" / "runs"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (kept.exists() and len(list(kept.glob("*.npy"))) >= 2):
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = {path.name: path.stat().st_mtime_ns for path in kept.glob("*.npy")}
+    assert 2 <= len(before) < 9
+    assert persfl(*arguments, "--out", "cut", cwd=tmp_path).returncode == 0
+    assert persfl(*arguments, "--out", "whole", cwd=tmp_path).returncode == 0
+    assert all((kept / name).stat().st_mtime_ns == stamp for name, stamp in before.items())
+    curves = [Path(tmp_path, folder, "trees-depth", "curves.csv").read_bytes() for folder in ("cut", "whole")]
+    assert curves[0] == curves[1]
+
+
+def test_pieces_of_vectors_hold_twelve_runs(tmp_path):
+    assert [len(piece.runs) for piece in pieces(load_spec("fig5"), runs=30, seed=0, out=tmp_path)] == [12, 12, 6] * 2
