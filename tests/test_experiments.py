@@ -159,7 +159,7 @@ def test_the_command_leaves_everything_behind(tmp_path):
     assert "rows = 25" in (folder / "spec.toml").read_text()
     assert load_spec(folder / "spec.toml").series == load_spec("fig2c", {"rows": 25, "rounds": 30}).series
     about = json.loads((folder / "run.json").read_text())
-    assert (about["seed"], about["runs"]) == (0, 2)
+    assert (about["seed"], about["runs"]) == (6, 2)
     assert about["versions"]["numpy"]
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (folder / "figure.svg").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -46,19 +47,22 @@ def reach(curve: Array, level: float) -> float:
     return float(below[0]) if len(below) else np.inf
 
 
+def _rising(values: Mapping[str, float]) -> bool:
+    return all(a < b for a, b in pairwise(values.values()))
+
+
 def _list(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name}: {value:.3g}" for name, value in values.items())
 
 
 def _slower(fig2a: Medians) -> Found:
     rounds = {name: reach(curve, 1e-3) for name, curve in fig2a.items()}
-    values = list(rounds.values())
-    return "convergence is slower with larger d/m", bool(np.all(np.diff(values) > 0)), "rounds to 1e-3: " + _list(rounds)
+    return "convergence is slower with larger d/m", _rising(rounds), "rounds to 1e-3: " + _list(rounds)
 
 
 def _floor(fig2b: Medians) -> Found:
     floors = {name: float(np.median(curve[-len(curve) // 3 :])) for name, curve in fig2b.items()}
-    return "the floor grows with the noise", bool(np.all(np.diff(list(floors.values())) > 0)), "floors: " + _list(floors)
+    return "the floor grows with the noise", _rising(floors), "floors: " + _list(floors)
 
 
 def _settles(fig2c: Medians) -> Found:

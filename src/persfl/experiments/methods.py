@@ -54,9 +54,16 @@ class _Worlds:
         self.run = np.repeat(np.arange(len(seeds)), settings.n)
         self.clusters = np.concatenate([world.clusters for world in before])
         self.targets = [k * settings.n for k in range(len(seeds))]
-        self.source: Any = _joined(before)
+        self.source: Any = _joined(before, self._own(settings, shape, seeds, None))
         if settings.drift_at:
-            self.source = Switch(self.source, _joined(after), at=settings.drift_at)
+            self.source = Switch(self.source, _joined(after, self._own(settings, shape, seeds, moved)), at=settings.drift_at)
+
+    @staticmethod
+    def _own(settings: Settings, shape: dict[str, Any], seeds: Sequence[int], labels: Any) -> list[Data] | None:
+        """Rows that the targets keep, where only the others' are renewed."""
+        if not settings.online or settings.online_target:
+            return None
+        return [clustered_regression(settings.n, **shape, labels=labels, seed=seed)[0] for seed in seeds]
 
     def errors(self, models: Array, r: int) -> Array:
         """(runs,) squared distance from the weights that make the target's data now."""
@@ -64,19 +71,24 @@ class _Worlds:
         return np.asarray(((models - truth) ** 2).sum(axis=1))
 
 
-def _joined(worlds: list[Any]) -> Any:
+def _joined(worlds: list[Any], own: list[Data] | None) -> Any:
     if isinstance(worlds[0], Devices):
         return _concatenated(worlds)
-    return _JoinedStream(worlds)
+    return _JoinedStream(worlds, own)
 
 
 class _JoinedStream:
-    def __init__(self, worlds: list[Any]) -> None:
-        self.worlds = worlds
+    """Streams side by side; `own` are rows that the targets keep while everybody else's are renewed."""
+
+    def __init__(self, worlds: list[Any], own: list[Data] | None) -> None:
+        self.worlds, self.own = worlds, own
         self.ids = range(sum(len(world.ids) for world in worlds))
 
     def __call__(self, r: int) -> Devices:
-        return _concatenated([world(r) for world in self.worlds])
+        now = [world(r) for world in self.worlds]
+        for devices, data in zip(now, self.own or [], strict=False):
+            devices.X[: data.rows], devices.y[: data.rows] = data.X, data.y
+        return _concatenated(now)
 
 
 def _concatenated(worlds: list[Devices]) -> Devices:
@@ -131,7 +143,9 @@ def _tree_curve(settings: Settings, seed: int) -> Array:
     """Error on fresh rows, in units of the error of a model fitted to all rows of the target's cluster."""
     shape = {k: getattr(settings, k) for k in ("clusters", "rows", "features", "noise", "deviation")}
     world = clustered_regression(settings.n, **shape, seed=seed)
-    source = clustered_stream(settings.n, **shape, seed=seed) if settings.online else world
+    source: Any = world
+    if settings.online:
+        source = _joined([clustered_stream(settings.n, **shape, seed=seed)], None if settings.online_target else [world[0]])
     fresh = stream(seed, "validation").generator().standard_normal((settings.validation, settings.features))
     clusters, weights = np.asarray(world.clusters), np.asarray(world.true_weights)
     truth = fresh @ weights[0]

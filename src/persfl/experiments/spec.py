@@ -31,7 +31,8 @@ class Settings:
     rounds: int = 1500
     peers: int = 20
     step_size: float = 0.05
-    online: bool = False
+    online: bool = False  # peers have fresh rows each round
+    online_target: bool = False  # and so has the target, which then scores by other rows each round
     drift_at: int = 0  # the target changes its cluster in this round; 0: never
     told: int = 2  # the number of clusters IFCA is told
     share: float = 0.2  # of the devices that take part in a round of IFCA or FedAvg
