@@ -17,8 +17,30 @@ BLOCKS = [
 ]
 
 
+COMMANDS = [
+    line.split("#")[0].strip()
+    for page in PAGES
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.S | re.M)
+    for line in block.splitlines()
+    if line.startswith("persfl ")
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command(command, tmp_path):
+    """Commands in the docs run as they stand, but for fewer rounds, and with one small figure instead of all."""
+    words = [{"all": "fig5"}.get(word, word) for word in command.split()[1:]]
+    words = [str(ROOT / word) if word.startswith("experiments/") else word for word in words]
+    if len(words) > 1:
+        words += ["--rounds", "5", "--runs", "2", "--jobs", "1"]
+    done = subprocess.run([sys.executable, "-m", "persfl", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
 def test_there_are_blocks():
     assert len(BLOCKS) >= 8
+    assert len(COMMANDS) >= 4
 
 
 @pytest.mark.parametrize("code", BLOCKS)

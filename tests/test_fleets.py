@@ -19,6 +19,7 @@ from persfl import (
     Nobody,
     PersflWarning,
     Refit,
+    Tree,
     Uniform,
     personalize,
 )
@@ -57,6 +58,18 @@ def test_start(devices):
         assert np.array_equal(given, [np.arange(4.0)] * 2)
         each = fleet(devices, start=[np.arange(4.0), np.ones(4)], **make).models
         assert np.array_equal(each[1], np.ones(4))
+
+
+def test_models_can_be_set(devices):
+    for kind in (ArrayFleet, LoopFleet):
+        fleet = kind(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[2, 5])
+        fleet.models = [np.ones(3), np.zeros(3)]
+        assert np.array_equal(fleet.models, [np.ones(3), np.zeros(3)])
+        with pytest.raises(InputError, match="must be 3 finite numbers"):
+            fleet.models = [np.ones(3), np.full(3, np.inf)]
+    trees = ArrayFleet(devices, learner=Tree(2), proposer=Refit(PUBLIC), targets=[2])
+    trees.models = [Tree(2).zeros(devices[0])]
+    assert Tree(2).predict(trees.models[0], devices[0].X).tolist() == [0.0] * devices[0].rows
 
 
 def test_start_of_estimators(devices):

@@ -49,7 +49,7 @@ def draw(result: Result, *, reference: bool = False) -> Any:
 def _line(ax: Any, curves: Any, name: str, colour: str, *, trees: bool) -> None:
     low, middle, high = (np.maximum(q, LEAST) for q in np.quantile(curves[:, 1:], [0.1, 0.5, 0.9], axis=0))
     rounds = np.arange(1, curves.shape[1])
-    ax.fill_between(rounds, low, high, color=colour, alpha=0.15, linewidth=0)
+    ax.fill_between(rounds, low, high, color=colour, alpha=0.06 if trees else 0.15, linewidth=0)
     ax.plot(rounds, middle, color=colour, linewidth=1.6, label=name)
     if trees:
         ax.axhline(np.median(curves[:, 0]), color=colour, linestyle="--", linewidth=1)

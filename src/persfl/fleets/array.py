@@ -87,6 +87,9 @@ class ArrayFleet:
 
     @models.setter
     def models(self, models: Any) -> None:
+        if self._loop is not None:
+            self._loop.models = models
+            return
         count = len(self.targets)
         given = handed_in(list(models), learners_of(self.learner, count), self.home.scoring.rows.features)
         self._models = np.stack(given or [])

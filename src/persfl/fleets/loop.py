@@ -72,6 +72,10 @@ class LoopFleet:
             raise no_models_yet()
         return self._models
 
+    @models.setter
+    def models(self, models: Any) -> None:
+        self._models = handed_in(list(models), self.learners, self.home.scoring.rows.features)
+
     def observe(self, r: int) -> None:
         """Let data arrive for round `r`."""
         self.home.observe(r)
