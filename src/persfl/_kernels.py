@@ -198,6 +198,41 @@ def _fold(key, known, peers, losses, chosen, weights, n):
 
 
 @njit(cache=True)
+def _sound_peers(peers, targets, n):
+    """Whether every entry names another device than the target, or nobody."""
+    if peers.shape[0] != targets.shape[0]:
+        return False
+    for t in range(peers.shape[0]):
+        for s in range(peers.shape[1]):
+            if peers[t, s] < -1 or peers[t, s] >= n or peers[t, s] == targets[t]:
+                return False
+    return True
+
+
+@njit(cache=True)
+def _sound_choice(who, weights, stay, peers):
+    """Whether weights are shares, and given only to peers that were asked."""
+    if who.shape[0] != peers.shape[0] or weights.shape != who.shape or stay.shape[0] != peers.shape[0]:
+        return False
+    for t in range(who.shape[0]):
+        total = stay[t]
+        if not stay[t] >= 0.0:
+            return False
+        for k in range(who.shape[1]):
+            if not weights[t, k] >= 0.0:
+                return False
+            total += weights[t, k]
+            asked = who[t, k] == -1 and weights[t, k] == 0.0
+            for s in range(peers.shape[1]):
+                asked |= who[t, k] == peers[t, s] and who[t, k] >= 0
+            if not asked:
+                return False
+        if not abs(total - 1.0) <= 1e-6:
+            return False
+    return True
+
+
+@njit(cache=True)
 def _grow(X, y, weight, max_depth, features, index, numbers):
     """Grow a regression tree; `index` takes feature, left, right and `numbers` threshold, value. Returns the number of nodes.
 
@@ -269,12 +304,15 @@ _rows = (_matrix, _vector, _vector, _index, _vector)
 _settings = (types.int64, types.float64, types.float64, types.float64, types.int64)
 _signatures: dict[Any, Any] = {
     _linear_pairs: types.int64(*_rows, _pairs, *_rows, _index, _matrix, *_settings, _matrix, _matrix, _cube),
+    _sound_peers: types.boolean(_pairs, _index, types.int64),
+    _sound_choice: types.boolean(_pairs, _matrix, _vector, _pairs),
     _grow: types.int64(_matrix, _vector, _vector, types.int64, _index, _pairs, _matrix),
     _fold: _matrix(_index, _matrix, types.int64[:, :, ::1], _cube, types.int64[:, :, ::1], _cube, types.int64),
     _distinct: _pairs(types.uint64, _index, _index, types.int64),
 }
 
 linear_pairs, distinct, fold, grow = _linear_pairs, _distinct, _fold, _grow
+sound_peers, sound_choice = _sound_peers, _sound_choice
 
 
 def cached() -> bool:

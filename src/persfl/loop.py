@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from persfl.checks import whole
+from persfl.compiled import kernels
 from persfl.devices import stranger
 from persfl.errors import InputError
 from persfl.trust import Trust
@@ -68,7 +69,9 @@ def _rounds(fleet: Fleet, sampler: Sampler, adopter: Adopter, numbers: range, se
 
 def _checked_peers(peers: Any, fleet: Fleet) -> IntArray:
     """What a sampler returned, made regular: (T, S) of int64, never the target itself, -1 for nobody."""
-    targets = fleet.targets
+    targets, fast = fleet.targets, kernels()
+    if fast is not None and _plain(peers, np.int64, 2) and fast.sound_peers(peers, targets, fleet.n):
+        return peers  # type: ignore[no-any-return]
     array = np.asarray(peers)
     if array.ndim != 2 or len(array) != len(targets) or array.dtype.kind not in "iu":
         raise InputError(
@@ -82,9 +85,22 @@ def _checked_peers(peers: Any, fleet: Fleet) -> IntArray:
     return array
 
 
+def _plain(array: Any, kind: Any, axes: int) -> bool:
+    return type(array) is np.ndarray and array.dtype == kind and array.ndim == axes and array.flags.c_contiguous
+
+
 def _checked_choice(choice: Any, peers: IntArray) -> Choice:
     """What an adopter returned, made regular: only peers that were asked, weights that are shares."""
     who, weights, stay = choice
+    fast = kernels()
+    if (
+        fast is not None
+        and _plain(who, np.int64, 2)
+        and _plain(weights, np.float64, 2)
+        and _plain(stay, np.float64, 1)
+        and fast.sound_choice(who, weights, stay, peers)
+    ):
+        return choice  # type: ignore[no-any-return]
     who = np.ascontiguousarray(who, dtype=np.int64)
     weights, stay = np.ascontiguousarray(weights, dtype=np.float64), np.ascontiguousarray(stay, dtype=np.float64)
     if who.ndim != 2 or len(who) != len(peers) or weights.shape != who.shape or stay.shape != (len(peers),):
@@ -98,4 +114,4 @@ def _checked_choice(choice: Any, peers: IntArray) -> Choice:
     known = (who[:, :, None] == peers[:, None, :]).any(axis=2) & (who >= 0)
     if (~known & (weights > 0)).any():
         raise InputError("an adopter may give weight only to peers that were asked this round.")
-    return Choice(np.where(known, who, -1), weights, stay)
+    return Choice(np.ascontiguousarray(np.where(known, who, -1)), weights, stay)

@@ -115,7 +115,7 @@ class ArrayFleet:
             answers = self._kernel.answers(rows, self.home.scoring, self.models)
         else:
             answers = self._answers(rows, peers)
-        return self.home.judge(answers, peers, r, self.proposer.advice())
+        return self.home.judge(answers, peers, r, self.proposer.advice)
 
     def adopt(self, choice: Choice) -> None:
         """Replace every target's model by the mix it chose, then take its local step."""

@@ -100,7 +100,7 @@ class Home:
         """Everybody's rows where they stay, the targets' where they come and go: what can be checked before a round."""
         return self.static if self.source is None else self.training.rows
 
-    def judge(self, answers: Answers, peers: IntArray, r: int, why: str) -> Answers:
+    def judge(self, answers: Answers, peers: IntArray, r: int, why: Callable[[], str]) -> Answers:
         """Losses that are not numbers become inf; a run that cannot go on is stopped.
 
         A round without usable answers is no reason to stop: peers may be bad or empty, and the target stays. It is one where the
@@ -118,7 +118,7 @@ class Home:
         self._quiet = self._quiet + 1 if asked.any() and none[asked].all() else 0
         if lost.any() or self._quiet >= 5:
             device = self.ids[int(self.targets[np.argmax(lost | none)])]
-            raise diverged(r, device, why)
+            raise diverged(r, device, why())
         return Answers(losses, answers.lengths)
 
     def _positions(self, targets: Sequence[Hashable] | None) -> IntArray:

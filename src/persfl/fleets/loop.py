@@ -107,7 +107,7 @@ class LoopFleet:
                 self._warn_once(int(peers[t, s]), trouble)
         for t, (learner, model) in enumerate(zip(self.learners, self.models, strict=True)):
             losses[t, 0] = learner.loss(model, self.home.scoring[t])
-        return self.home.judge(Answers(losses, lengths), peers, r, reason or self.proposer.advice())
+        return self.home.judge(Answers(losses, lengths), peers, r, lambda: reason or self.proposer.advice())
 
     def adopt(self, choice: Choice) -> None:
         """Replace every target's model by the mix it chose, then take its local step."""

@@ -25,7 +25,8 @@ class Uniform:
     peers: int = 20
 
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
-        size = whole("peers", self.peers, least=1, most=trust.n - 1, why=f"{trust.n} devices")
-        targets = trust.targets
+        size, targets = self.peers, trust.targets
+        if type(size) is not int or not 0 < size < trust.n:
+            size = whole("peers", size, least=1, most=trust.n - 1, why=f"{trust.n} devices")
         picks = distinct(stream(seed, "sample", r), targets, np.array([trust.n - 1]), size)
         return picks + (picks >= targets[:, None])
