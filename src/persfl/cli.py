@@ -25,6 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except PersflError as error:
         print(f"persfl: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # the reader of our output has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"persfl: {error.strerror}: {error.filename}. Check the path and its permissions.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("\npersfl: stopped. What is done is kept: the same command goes on from there.", file=sys.stderr)
         return 130

@@ -18,7 +18,7 @@ def load_housing() -> Any:
     """Median house prices in 46 Texan cities, month by month from 2000 to 2015; each city is a device.
 
     `target` is the natural logarithm of the median price in dollars; `data` has the columns year, month, sales, listings and
-    inventory (months of supply); `devices` says whose row it is; `frame` is everything in one table. Incomplete months are left out.
+    inventory (months of supply); `devices` says whose row it is; `frame` is all of it in one table. Incomplete months are left out.
 
     >>> housing = load_housing()
     >>> housing.data.shape, housing.devices.nunique(), round(float(housing.target.mean()), 2)
