@@ -43,6 +43,10 @@ class Estimator:
 
     estimator: Any
     kind: str
+    _weigh: str  # the name under which fit takes sample weights
+    _quick: bool  # single trees let a caller who has checked the rows say so; that halves what an answer costs
+    _flat: bool  # no estimators inside, so that a shallow copy is a clone
+    _states: tuple[str, ...]  # parameters that take named randomness
 
     def __init__(self, estimator: Any, *, loss: str | None = None) -> None:
         name = type(estimator).__name__
@@ -65,14 +69,13 @@ class Estimator:
         object.__setattr__(self, "estimator", estimator)
         object.__setattr__(self, "kind", loss)
         object.__setattr__(self, "_weigh", weigh)
-        # Single trees let a caller who has checked the rows say so; that halves what an answer costs.
         object.__setattr__(self, "_quick", isinstance(estimator, BaseDecisionTree))
         object.__setattr__(self, "_flat", not any(hasattr(v, "get_params") for v in _parts(estimator)))
         # A generator object would be shared by all fits and make them depend on their order: it is replaced like None.
         states = [
             k for k, v in estimator.get_params().items() if k.split("__")[-1] == "random_state" and not isinstance(v, Integral)
         ]
-        object.__setattr__(self, "_states", states)
+        object.__setattr__(self, "_states", tuple(states))
 
     def __repr__(self) -> str:
         return f"Estimator({self.estimator!r}, loss={self.kind!r})"
@@ -92,9 +95,9 @@ class Estimator:
         model = self._fresh(stream)
         used = data.weight > 0
         X, y, weight = (data.X, data.y, data.weight) if used.all() else (data.X[used], data.y[used], data.weight[used])
-        if self._quick:  # type: ignore[attr-defined]
+        if self._quick:
             return model.fit(X.astype(np.float32), y, sample_weight=weight, check_input=False)
-        return model.fit(X, y, **{self._weigh: weight})  # type: ignore[attr-defined]
+        return model.fit(X, y, **{self._weigh: weight})
 
     def predict(self, model: Any, X: Array) -> Array:
         """What the fitted estimator predicts: values, or labels."""
@@ -141,10 +144,10 @@ class Estimator:
 
     def _fresh(self, stream: Stream) -> Any:
         # A shallow copy is a clone for estimators whose parameters are plain values, and much cheaper than cloning.
-        model = copy.copy(self.estimator) if self._flat else clone(self.estimator)  # type: ignore[attr-defined]
-        for k, state in enumerate(self._states):  # type: ignore[attr-defined]
+        model = copy.copy(self.estimator) if self._flat else clone(self.estimator)
+        for k, state in enumerate(self._states):
             number = stream.at("random_state", k).integer()
-            if self._flat:  # type: ignore[attr-defined]
+            if self._flat:
                 model.random_state = number
             else:
                 model.set_params(**{state: number})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,6 +24,10 @@ class SameCluster:
 
     labels: tuple[int, ...]
     peers: int
+    _codes: IntArray = field(repr=False, compare=False)
+    _order: IntArray = field(repr=False, compare=False)  # device indices, cluster after cluster
+    _start: IntArray = field(repr=False, compare=False)  # where each cluster begins in that order
+    _rank: IntArray = field(repr=False, compare=False)  # where each device stands in that order
 
     def __init__(self, labels: Sequence[int] | IntArray, peers: int = 1) -> None:
         kinds, codes = np.unique(np.asarray(labels), return_inverse=True)
@@ -31,14 +35,14 @@ class SameCluster:
         object.__setattr__(self, "labels", tuple(codes.tolist()))
         object.__setattr__(self, "peers", peers)
         object.__setattr__(self, "_codes", codes)
-        object.__setattr__(self, "_order", order)  # device indices, cluster after cluster
+        object.__setattr__(self, "_order", order)
         object.__setattr__(self, "_start", np.searchsorted(codes[order], np.arange(len(kinds) + 1)))
         rank = np.empty(len(codes), dtype=np.int64)
         rank[order] = np.arange(len(codes))
         object.__setattr__(self, "_rank", rank)
 
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
-        codes, order, start, rank = (getattr(self, name) for name in ("_codes", "_order", "_start", "_rank"))
+        codes, order, start, rank = self._codes, self._order, self._start, self._rank
         if len(codes) != trust.n:
             raise InputError(f"labels must name a cluster for each of the {trust.n} devices. Got {len(codes)} labels.")
         targets = trust.targets
