@@ -91,6 +91,8 @@ def fleet(**more):
         ({"targets": ["x"]}, "there is no device 'x'. Known: 0, 1, 2 and 2 more."),
         ({"targets": []}, "targets must be a list of at least one device id"),
         ({"targets": [1, 1]}, "targets must differ"),
+        ({"targets": [[0]]}, "targets must be device ids"),
+        ({"local": "x"}, r"local must be GradientStep"),
         ({"start": "random"}, "start must be None, 'zeros', 'own', a model, or a list"),
         ({"start": np.zeros(3)}, "must be 2 finite numbers"),
         ({"start": np.full(2, np.nan)}, "must be 2 finite numbers"),
@@ -214,6 +216,10 @@ TABLE = pd.DataFrame(
         ),
         ({"who": ["a", None, "b", "b"]}, {"features": ["x"]}, "column 'who' must say whose row it is; 1 rows leave it empty"),
         ({}, {"features": []}, "the table has no feature columns"),
+        ({}, {"features": ["x", "y"]}, "must be two columns, and neither of them a feature"),
+        ({}, {"features": ["x"], "label": "who"}, "must be two columns"),
+        ({"x": [1j, 2j, 3j, 4j]}, {"features": ["x"]}, "column 'x' must hold numbers"),
+        ({"who": [["a"], ["a"], ["b"], ["b"]]}, {"features": ["x"]}, "column 'who' must hold plain ids"),
     ],
 )
 def test_tables(change, options, sentence):

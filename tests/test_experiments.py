@@ -134,6 +134,13 @@ def test_what_is_done_is_not_done_again(tmp_path):
         ("learner = 'tree'\n[[series]]\nname = 'a'", "learner='tree' goes with method='algorithm2'"),
         ("method = 'ifca'\nonline = true\n[[series]]\nname = 'a'", "needs data that stays"),
         ("rows = = 5", "is not valid TOML"),
+        ("[[series]]\nname = 'a'\nreference = 'nope'", "there is no reference 'nope'. Known: 'fig2a d=2'"),
+        ("[[series]]\nname = 3", "must be text"),
+        (
+            "drift_at = -1\n[[series]]\nname = 'a'",
+            "drift_at must be a round, with a linear learner and 2 or more clusters. Got -1.",
+        ),
+        ("drift_at = 2\nlearner = 'tree'\nmethod = 'algorithm2'\n[[series]]\nname = 'a'", "with a linear learner"),
     ],
 )
 def test_bad_specs_get_one_sentence(tmp_path, text, sentence):
@@ -162,8 +169,8 @@ def test_the_command_leaves_everything_behind(tmp_path):
     assert curves.groupby(["series", "run"])["round"].agg(["min", "max", "size"]).eq([1, 30, 30]).all().all()
     summary = pd.read_csv(folder / "summary.csv")
     assert list(summary.columns) == ["series", "round", "median", "q10", "q90", "runs"]
-    assert "rows = 25" in (folder / "spec.toml").read_text()
     assert load_spec(folder / "spec.toml").series == load_spec("fig2c", {"rows": 25, "rounds": 30}).series
+    assert "agrees" not in done.stdout  # another setting is another experiment: the reference says nothing about it
     about = json.loads((folder / "run.json").read_text())
     assert (about["seed"], about["runs"]) == (6, 2)
     assert about["versions"]["numpy"]
@@ -175,6 +182,41 @@ def test_the_command_leaves_everything_behind(tmp_path):
     assert "S=20" in done.stdout
 
 
+def test_a_short_run_is_not_called_agreement(tmp_path):
+    arguments = ["reproduce", "fig5", "--rounds", "20", "--runs", "2", "--jobs", "1", "--out", "here"]
+    done = persfl(*arguments, cwd=tmp_path)
+    assert done.stdout.count("agrees so far") == 2
+    assert "rounds = 20" in (tmp_path / "here" / "fig5" / "spec.toml").read_text()
+    page = (tmp_path / "here" / "reproduction.html").read_text()
+    assert "A short run" in page
+    assert "does not hold" not in page
+    # A damaged piece is made again, and a figure of an earlier command stays on the page.
+    kept = sorted((tmp_path / "here" / "fig5" / "runs").glob("*.npy"))
+    kept[0].write_bytes(kept[0].read_bytes()[:20])
+    assert persfl(*arguments, cwd=tmp_path).returncode == 0
+    assert persfl("reproduce", "drift", *arguments[2:], cwd=tmp_path).returncode == 0
+    page = (tmp_path / "here" / "reproduction.html").read_text()
+    assert "fig5 (an earlier run: seed 6, 2 runs)" in page
+    assert "Drift" in page
+
+
+def test_trees_that_do_not_learn_do_not_agree():
+    spec = load_spec("fig7")
+    alone = {"d/m=0.2": 2.6, "d/m=1": 2.2, "d/m=2": 2.2, "d/m=5": 2.0, "d/m=10": 2.3}
+    result = Result(spec, {name: np.full((12, 501), level) for name, level in alone.items()}, 12, 0, 0.0)
+    assert not any(verdict.agrees for verdict in verdicts(result) if verdict.series != "d/m=0.2")
+    assert all(verdict.complete for verdict in verdicts(result))
+
+
+def test_many_series_are_all_drawn(tmp_path):
+    from persfl.experiments.figures import draw
+
+    path = tmp_path / "many.toml"
+    path.write_text("rounds = 3\n" + "".join(f'[[series]]\nname = "s{i}"\n' for i in range(8)))
+    figure = draw(run_spec(load_spec(path), runs=1, out=tmp_path))
+    assert len(figure.axes[0].get_lines()) == 8
+
+
 def test_reproduce_lists_and_refuses(tmp_path):
     listed = persfl("reproduce", cwd=tmp_path)
     assert listed.returncode == 0
@@ -183,6 +225,7 @@ def test_reproduce_lists_and_refuses(tmp_path):
         (("reproduce", "fig9"), "there is no experiment 'fig9'. Known: fig2a"),
         (("reproduce", "fig2a", "--runs", "0"), "--runs must be at least 1. Got 0."),
         (("run", "none.toml"), "there is no experiment 'none.toml'"),
+        (("run", "fig2a", "--rounds", "2", "--out", "/proc/nope"), "Check the path and its permissions"),
         (("run", "fig2a", "--set", "rows"), "--set takes KEY=VALUE"),
         (("run", "fig2a", "--set", "peers=500", "--rounds", "2"), "peers must be at most 99"),
     ]:

@@ -124,6 +124,12 @@ def test_parts_of_other_kinds_of_numbers_are_welcome(devices):
             {"sampler": lambda trust, r, seed: np.zeros((3, 2))},
             r"a sampler must return whole numbers of shape \(20, S\). Got float64",
         ),
+        (
+            {"adopter": lambda trust, peers, losses: (peers[:, :1], np.full((20, 1), np.nan), np.zeros(20))},
+            "sum to 1 for every target",
+        ),
+        ({"adopter": lambda trust, peers, losses: None}, r"an adopter must return a Choice\(peers, weights, stay\). Got None."),
+        ({"trust": {}}, "trust must be the Trust of an earlier round. Got dict."),
         ({"sampler": Uniform}, r"sampler must be a part such as Uniform\(20\)"),
         ({"adopter": lambda trust, peers, losses: (peers, peers * 0.1, np.ones(20))}, "at least 0 and sum to 1 for every target"),
         (

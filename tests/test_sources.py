@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from persfl import ArrayFleet, Best, Data, Devices, GradientStep, Linear, LoopFleet, Uniform, personalize
+from persfl import ArrayFleet, Best, Data, Devices, GradientStep, Linear, LoopFleet, PersflWarning, Uniform, personalize
 from persfl.errors import InputError, NotReady
 from persfl.sources import Fresh, Inbox, Replay, Switch, clustered_regression, clustered_stream, from_table, read_table
 
@@ -138,6 +138,26 @@ def test_a_stream_must_keep_its_features_and_labels(fleet):
     running = fleet(Switch(yes, no, at=3), learner=Linear("logistic"), proposer=GradientStep(0.05), targets=[0])
     with pytest.raises(InputError, match="labels of device . do not fit: loss='logistic' takes labels 0 and 1"):
         list(personalize(running, sampler=Uniform(2), adopter=Best(), rounds=10))
+
+
+@pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
+@pytest.mark.parametrize("trouble", ["nan", "narrow", "none", "raises", "label"])
+def test_a_peer_with_bad_rows_costs_its_own_answer(fleet, trouble):
+    def draw(device, place):
+        X, y = place.uniform(5, 2), (place.at("y").uniform(5) > 0.5) + 0.0
+        if device == 4:
+            if trouble == "raises":
+                raise RuntimeError("sensor")
+            X = {"nan": X * np.nan, "narrow": X[:, :1]}.get(trouble, X)
+            return None if trouble == "none" else Data(X, y + 7 if trouble == "label" else y)
+        return Data(X, y)
+
+    running = fleet(Fresh(6, draw), learner=Linear("logistic"), proposer=GradientStep(0.5), targets=[0])
+    with pytest.warns(PersflWarning, match="device 4 gave no usable rows") as caught:
+        *_, last = personalize(running, sampler=Uniform(5), adopter=Best(), rounds=4)
+    assert len(caught) == 1
+    answered = last.trust.table().set_index("peer")["answered"].to_dict()
+    assert answered == {1: 4, 2: 4, 3: 4, 4: 0, 5: 4}
 
 
 def test_plain_functions_are_sources_too():

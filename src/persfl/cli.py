@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"persfl: {error.strerror}: {error.filename}. Check the path and its permissions.", file=sys.stderr)
+        print(f"persfl: {error}. Check the path and its permissions.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("\npersfl: stopped. What is done is kept: the same command goes on from there.", file=sys.stderr)
@@ -115,6 +115,7 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
     if chosen.rounds is not None:
         specs = [spec.rounds(whole("--rounds", chosen.rounds, least=1)) for spec in specs]
     out = Path(chosen.out)
+    out.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
 
     todo = [piece for spec in specs for piece in pieces(spec, runs=runs, seed=chosen.seed, out=out)]
@@ -141,7 +142,7 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
             end = result.curves[series.name][:, -1]
             said = str(known[series.name]) if series.name in known else ""
             rows.append((spec.name, series.name, f"{_median(end):.3g}", said))
-    page = write_page(results, out, quick=chosen.quick)
+    page = write_page(results, out, short=chosen.quick or chosen.rounds is not None)
     _table(("figure", "series", "median", "against the reference"), rows)
     print()
     _table(("figure", "runs", "seconds of one core"), [(name, str(runs), f"{seconds:.1f}") for name, seconds in spent.items()])

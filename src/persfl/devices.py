@@ -268,6 +268,8 @@ def _check_ids(ids: Sequence[Hashable]) -> None:
         return
     seen: set[Hashable] = set()
     for name in ids:
+        if not isinstance(name, Hashable):
+            raise InputError(f"device ids must be plain values such as text or numbers. Got {name!r}.")
         if name in seen:
             raise InputError(f"device ids must differ. Got {name!r} twice.")
         seen.add(name)

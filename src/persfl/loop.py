@@ -47,6 +47,8 @@ def personalize(
     for name, part in (("sampler", sampler), ("adopter", adopter)):
         if isinstance(part, type) or not callable(part):
             raise InputError(f"{name} must be a part such as Uniform(20) or Best(), or a function. Got {part!r}.")
+    if not isinstance(trust, Trust | None):
+        raise InputError(f"trust must be the Trust of an earlier round. Got {type(trust).__name__}.")
     known = Trust.blank(fleet) if trust is None else trust
     if known.n != fleet.n or known.targets.tolist() != fleet.targets.tolist():
         raise InputError(
@@ -91,7 +93,10 @@ def _plain(array: Any, kind: Any, axes: int) -> bool:
 
 def _checked_choice(choice: Any, peers: IntArray) -> Choice:
     """What an adopter returned, made regular: only peers that were asked, weights that are shares."""
-    who, weights, stay = choice
+    try:
+        who, weights, stay = choice
+    except (TypeError, ValueError):
+        raise InputError(f"an adopter must return a Choice(peers, weights, stay). Got {choice!r}.") from None
     fast = kernels()
     if (
         fast is not None
@@ -109,7 +114,7 @@ def _checked_choice(choice: Any, peers: IntArray) -> Choice:
             f"Got {who.shape}, {weights.shape} and {stay.shape}."
         )
     total = weights.sum(axis=1) + stay
-    if np.abs(total - 1.0).max(initial=0.0) > 1e-6 or min(weights.min(initial=0.0), stay.min(initial=0.0)) < 0:
+    if not (np.abs(total - 1.0) <= 1e-6).all() or not ((weights >= 0).all() and (stay >= 0).all()):  # also where they are NaN
         raise InputError("an adopter's weights and stay must be at least 0 and sum to 1 for every target.")
     known = (who[:, :, None] == peers[:, None, :]).any(axis=2) & (who >= 0)
     if (~known & (weights > 0)).any():

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from persfl.errors import need
-from persfl.experiments.agreement import references
 from persfl.experiments.runner import Result
+from persfl.experiments.spec import references
 
 COLOURS = ("#3b6fb6", "#e08214", "#2d7d5a", "#a32a5c", "#6a51a3", "#4d4d4d")
 LEAST = 1e-31  # errors of exactly 0 are drawn here
@@ -25,7 +26,7 @@ def draw(result: Result, *, reference: bool = False) -> Any:
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for ax, panel in zip(axes, panels, strict=True):
         lines = [series for series in result.spec.series if series.panel == panel]
-        for colour, series in zip(COLOURS, lines, strict=False):
+        for colour, series in zip(cycle(COLOURS), lines, strict=False):
             _line(ax, result.curves[series.name], series.name, colour, trees=not series.settings.vector)
             if reference and series.reference:
                 _band(ax, references()[series.reference], colour, result.curves[series.name].shape[1])
@@ -71,5 +72,6 @@ def save(result: Result, folder: Path) -> None:
     figure = draw(result)
     for kind in ("png", "svg"):
         figure.savefig(folder / f"figure.{kind}", dpi=130)
+    (folder / "comparison.png").unlink(missing_ok=True)
     if any(series.reference for series in result.spec.series):
         draw(result, reference=True).savefig(folder / "comparison.png", dpi=110)

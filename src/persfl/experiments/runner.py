@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
+from persfl.errors import InputError
 from persfl.experiments.methods import TOGETHER, curves
 from persfl.experiments.spec import Settings, Spec
 from persfl.types import Array
@@ -50,7 +51,16 @@ class Piece:
     @property
     def done(self) -> bool:
         """Whether every run has been kept."""
-        return all(self.kept(run).exists() for run in self.runs)
+        return all(self.curve(run) is not None for run in self.runs)
+
+    def curve(self, run: int) -> Array | None:
+        """A kept curve; None where there is none, or where the file is damaged and has to be made again."""
+        try:
+            curve = np.load(self.kept(run), allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            return None
+        size = self.settings.rounds + (not self.settings.vector)
+        return curve if curve.shape == (size,) and curve.dtype == np.float64 else None
 
     def work(self) -> tuple[Piece, float]:
         """Compute and keep; returns itself and the seconds it took."""
@@ -96,7 +106,9 @@ def collect(spec: Spec, *, runs: int, seed: int, out: Path, seconds: float = 0.0
     found: dict[str, list[Array]] = {series.name: [] for series in spec.series}
     for piece in pieces(spec, runs=runs, seed=seed, out=out):
         for run in piece.runs:
-            curve = np.load(piece.kept(run), allow_pickle=False)
+            curve = piece.curve(run)
+            if curve is None:
+                raise InputError(f"{piece.kept(run)} is missing or damaged. Run the same command again.")
             if piece.settings.vector:
                 curve = np.concatenate([[np.nan], curve])
             found[piece.series].append(curve)

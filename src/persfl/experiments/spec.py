@@ -6,6 +6,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,11 @@ class Spec:
     ylabel: str
     about: str
     series: tuple[Series, ...]
-    text: str  # the TOML it came from, with what was set on top
+
+    @property
+    def text(self) -> str:
+        """The whole spec as TOML: every setting of every series, nothing left to defaults."""
+        return _as_toml({"title": self.title, "ylabel": self.ylabel, "about": self.about}, self.series)
 
     def quick(self) -> Spec:
         """The same with a tenth of the rounds (a twenty-fifth for trees): shows that everything runs, proves nothing."""
@@ -124,11 +129,16 @@ def _spec(name: str, content: dict[str, Any], changes: dict[str, Any]) -> Spec:
         words = {key: entry.pop(key, None) for key in ("name", "reference", "panel")}
         if not words["name"]:
             raise InputError(f"{name}: every [[series]] needs a name.")
-        lines.append(Series(str(words["name"]), _settings(name, content | entry | changes), words["reference"], words["panel"]))
+        if not all(value is None or isinstance(value, str) for value in words.values()):
+            raise InputError(f"{name}: name, reference and panel of a series must be text. Got {words}.")
+        if words["reference"] is not None and words["reference"] not in references():
+            raise InputError(f"{name}: there is no reference {words['reference']!r}. Known: {some(list(references()), 50)}.")
+        # Another setting is another experiment: the authors' curves say nothing about it.
+        reference = words["reference"] if set(changes) <= {"rounds"} else None
+        lines.append(Series(words["name"], _settings(name, content | entry | changes), reference, words["panel"]))
     if len({line.name for line in lines}) < len(lines):
         raise InputError(f"{name}: series names must differ.")
-    text = _as_toml(head, lines)
-    return Spec(name, head["title"] or name, head["ylabel"] or "MSE", head["about"], tuple(lines), text)
+    return Spec(name, head["title"] or name, head["ylabel"] or "MSE", head["about"], tuple(lines))
 
 
 def _settings(name: str, values: dict[str, Any]) -> Settings:
@@ -151,17 +161,36 @@ def _settings(name: str, values: dict[str, Any]) -> Settings:
         raise InputError(f"{name}: learner={settings.learner!r} goes with method='algorithm2'. Got {settings.method!r}.")
     if settings.method in ("ifca", "pooled", "fedavg") and (settings.online or settings.drift_at):
         raise InputError(f"{name}: method={settings.method!r} needs data that stays: online=false, drift_at=0.")
+    if settings.drift_at < 0 or (settings.drift_at and (not settings.vector or settings.clusters < 2)):
+        raise InputError(
+            f"{name}: drift_at must be a round, with a linear learner and 2 or more clusters. Got {settings.drift_at}."
+        )
     for key in ("n", "clusters", "rows", "features", "rounds", "peers", "told", "depth", "trees", "public", "validation"):
         if getattr(settings, key) < 1:
             raise InputError(f"{name}: {key} must be at least 1. Got {getattr(settings, key)}.")
     return settings
 
 
-def _as_toml(head: dict[str, str], lines: list[Series]) -> str:
-    """The whole spec written out: every setting of every series, nothing left to defaults."""
-    out = [f"{key} = {json.dumps(value)}" for key, value in head.items()]
+def _as_toml(head: dict[str, str], lines: tuple[Series, ...]) -> str:
+    def line_of(key: str, value: Any) -> str:
+        return f"{key} = {json.dumps(value, ensure_ascii=False)}"
+
+    out = [line_of(key, value) for key, value in head.items()]
     for line in lines:
-        out += ["", "[[series]]", f"name = {json.dumps(line.name)}"]
-        out += [f"{key} = {json.dumps(getattr(line, key))}" for key in ("reference", "panel") if getattr(line, key)]
-        out += [f"{key} = {json.dumps(value)}" for key, value in asdict(line.settings).items()]
+        out += ["", "[[series]]", line_of("name", line.name)]
+        out += [line_of(key, getattr(line, key)) for key in ("reference", "panel") if getattr(line, key)]
+        out += [line_of(key, value) for key, value in asdict(line.settings).items()]
     return "\n".join(out) + "\n"
+
+
+@cache
+def references() -> dict[str, Any]:
+    """What the authors' notebook gave, by name: rounds, median, 10 % and 90 % quantiles.
+
+    >>> references()["fig2a d=20"]["runs"]
+    12
+    """
+    found: dict[str, Any] = {}
+    for path in sorted((SPECS / "reference").glob("*.json")):
+        found |= json.loads(path.read_text(encoding="utf-8"))
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from persfl.fleets.home import Home, Slice, check_labels, check_parts, diverged, no_models_yet
-from persfl.fleets.loop import LoopFleet, learners_of
+from persfl.fleets.loop import LoopFleet, learners_of, listed
 from persfl.fleets.pairs import pair_kernel
 from persfl.fleets.start import handed_in, starting_model
 from persfl.seeds import stream
@@ -63,8 +63,9 @@ class ArrayFleet:
             )
             self.home = self._loop.home
             return
-        check_parts([learner], proposer)
+        check_parts([learner], proposer, local)
         self.home = Home(devices, targets=targets, holdout=holdout, seed=seed)
+        self.home.learners = [learner]
         self.learner, self.proposer, self.local, self.seed = learner, proposer, local, seed
         self._kernel = pair_kernel(learner, proposer)
         self._start = start
@@ -91,7 +92,7 @@ class ArrayFleet:
             self._loop.models = models
             return
         count = len(self.targets)
-        given = handed_in(list(models), learners_of(self.learner, count), self.home.scoring.rows.features)
+        given = handed_in(listed(models), learners_of(self.learner, count), self.home.scoring.rows.features)
         self._models = np.stack(given or [])
 
     def observe(self, r: int) -> None:
@@ -109,7 +110,7 @@ class ArrayFleet:
             return self._loop.probe(peers, r)
         self._r = r
         rows = self.home.peers(peers)
-        if self.home.source is not None:
+        if self.home.shared:
             check_labels([self.learner], rows.rows)
         if self._kernel is not None:
             answers = self._kernel.answers(rows, self.home.scoring, self.models)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from persfl.checks import real
 from persfl.devices import Devices, position, stranger
-from persfl.errors import Diverged, InputError, NotReady
+from persfl.errors import Diverged, InputError, NotReady, PersflWarning
 from persfl.seeds import stream
 from persfl.sources.stream import ids_of
 from persfl.types import Answers, Array, Data, IntArray
@@ -53,6 +54,8 @@ class Home:
         self.n = len(self.ids)
         self.targets = self._positions(targets)
         self.features: int | None = None
+        self.learners: Sequence[Any] = ()  # whose losses the labels must fit
+        self._bad: set[int] = set()
         self._quiet = 0
         if self.source is None:
             self._settle(Slice(self.static, self.targets))
@@ -62,9 +65,9 @@ class Home:
         if self.source is None:
             return
         self._now, self._round = self.source(r), r
-        if isinstance(self._now, Mapping) or len(self._now) != self.n:
+        if isinstance(self._now, Mapping) or not hasattr(self._now, "__len__") or len(self._now) != self.n:
             raise InputError(
-                f"the source must give a list of one Data for each of {self.n} devices. Got {len(self._now)} in round {r}."
+                f"the source must give a list of one Data for each of {self.n} devices. Round {r} gave something else."
             )
         own = self.peers(self.targets)
         empty = own.which < 0
@@ -85,15 +88,44 @@ class Home:
         if isinstance(self._now, Devices):
             rows, which = self._now, who
         else:
-            named = np.unique(who[who >= 0])
-            rows = Devices.of([self._now[int(i)] for i in named], ids=[self.ids[int(i)] for i in named], quiet=True, empty=True)
-            which = np.where(who >= 0, np.searchsorted(named, who), -1)
+            rows, which = self._gathered(who)
         if self.features is not None and rows.features != self.features:
             raise InputError(
                 f"round {self._round}: device {rows.ids[0]!r} and others have {rows.features} features, where there were "
                 f"{self.features} before. Every device must keep the same features."
             )
         return Slice(rows, np.where((which >= 0) & (rows.counts[which] > 0), which, -1))
+
+    @property
+    def shared(self) -> bool:
+        """Whether a stream gives everybody's rows in one piece, so that they are right or wrong together."""
+        return self.source is not None and isinstance(self._now, Devices)
+
+    def _gathered(self, who: IntArray) -> tuple[Devices, IntArray]:
+        """Put together the rows of those named. A target's must be right; a peer with bad rows is left out and named once."""
+        named, own = np.unique(who[who >= 0]), set(self.targets.tolist())
+        good: list[tuple[int, Devices]] = []
+        for i in named.tolist():
+            try:
+                device = Devices.of([self._now[i]], ids=[self.ids[i]], quiet=True, empty=True)
+                if self.features is not None and device.features != self.features:
+                    raise InputError(
+                        f"device {self.ids[i]!r} has {device.features} features, where there were {self.features} before."
+                    )
+                check_labels(self.learners, device)
+                good.append((i, device))
+            except Exception as error:
+                if i in own:
+                    raise
+                if i not in self._bad:
+                    self._bad.add(i)
+                    warnings.warn(f"device {self.ids[i]!r} gave no usable rows: {error}", PersflWarning, stacklevel=2)
+        if not good:
+            return self.training.rows, np.full(who.shape, -1)
+        rows = Devices.of([device[0] for _, device in good], ids=[self.ids[i] for i, _ in good], quiet=True, empty=True)
+        known = np.array([i for i, _ in good])
+        place = np.minimum(np.searchsorted(known, who), len(known) - 1)
+        return rows, np.where(known[place] == who, place, -1)
 
     @property
     def rows(self) -> Devices:
@@ -126,6 +158,8 @@ class Home:
             return np.arange(self.n)
         if isinstance(targets, (str, bytes)) or not hasattr(targets, "__len__") or not len(targets):
             raise InputError(f"targets must be a list of at least one device id. Got {targets!r}.")
+        if not all(isinstance(target, Hashable) for target in targets):
+            raise InputError(f"targets must be device ids. Got {targets!r}.")
         known = {} if isinstance(self.ids, range) else {name: i for i, name in enumerate(self.ids)}
         where = np.array([known[t] if t in known else position(self.ids, t) for t in targets], dtype=np.int64)
         if len(np.unique(where)) < len(where):
@@ -173,7 +207,7 @@ def check_labels(learners: Sequence[Any], rows: Devices) -> None:
             raise InputError(f"labels of device {rows.ids[at]!r} do not fit: {trouble}")
 
 
-def check_parts(learners: Sequence[Any], proposer: Any) -> None:
+def check_parts(learners: Sequence[Any], proposer: Any, local: Any = None) -> None:
     """Stop where something else stands in a learner's or a proposer's place."""
     for learner in learners:
         if not all(hasattr(learner, name) for name in ("init", "fit", "predict", "labels", "loss", "mix", "check")):
@@ -183,8 +217,11 @@ def check_parts(learners: Sequence[Any], proposer: Any) -> None:
                 else "Use Linear(), Tree() or Estimator(...)."
             )
             raise InputError(f"learner must be a persfl learner. Got {learner!r}. {wrap}")
-    if isinstance(proposer, type) or not all(hasattr(proposer, name) for name in ("ask", "answer", "length", "advice")):
-        raise InputError(f"proposer must be GradientStep(...), Refit(...) or one of your own. Got {proposer!r}.")
+    for name, part in (("proposer", proposer), ("local", local)):
+        if name == "local" and part is None:
+            continue
+        if isinstance(part, type) or not all(hasattr(part, method) for method in ("ask", "answer", "length", "advice")):
+            raise InputError(f"{name} must be GradientStep(...), Refit(...) or one of your own. Got {part!r}.")
 
 
 def diverged(r: int, device: Hashable, why: str) -> Diverged:

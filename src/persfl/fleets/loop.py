@@ -52,7 +52,10 @@ class LoopFleet:
     ) -> None:
         self.home = Home(devices, targets=targets, holdout=holdout, seed=seed)
         self.learners = learners_of(learner, len(self.targets))
-        check_parts(self.learners, proposer)
+        check_parts(self.learners, proposer, local)
+        if n_jobs == 0:
+            raise InputError("n_jobs must be a number of processes, or -1 for all cores. Got 0.")
+        self.home.learners = self.learners
         self.proposer, self.local, self.seed, self.n_jobs = proposer, local, seed, n_jobs
         self._start = start
         self._models: list[Any] | None = None
@@ -74,7 +77,7 @@ class LoopFleet:
 
     @models.setter
     def models(self, models: Any) -> None:
-        self._models = handed_in(list(models), self.learners, self.home.scoring.rows.features)
+        self._models = handed_in(listed(models), self.learners, self.home.scoring.rows.features)
 
     def observe(self, r: int) -> None:
         """Let data arrive for round `r`."""
@@ -88,7 +91,7 @@ class LoopFleet:
         if peers.max(initial=-1) >= self.n:
             raise stranger(int(peers.max()), self.n)
         rows = self.home.peers(peers)
-        if self.home.source is not None:
+        if self.home.shared:
             check_labels(self.learners, rows.rows)
         losses, lengths = np.full((len(peers), peers.shape[1] + 1), np.inf), np.full(peers.shape, np.nan)
         probes = [self.proposer.ask(learner, model) for learner, model in zip(self.learners, self.models, strict=True)]
@@ -188,6 +191,14 @@ def _started(learner: Any, data: Data, place: Stream, start: Any, device: Hashab
         raise
     except Exception as error:
         raise InputError(f"device {device!r} cannot start from its own rows: {error} Hand in a model with start=.") from error
+
+
+def listed(models: Any) -> list[Any]:
+    """Models that somebody sets, as a list."""
+    try:
+        return list(models)
+    except TypeError:
+        raise InputError(f"models must be a list of one model per target. Got {models!r}.") from None
 
 
 def learners_of(learner: Any, count: int) -> list[Any]:

@@ -32,6 +32,8 @@ class Inbox:
 
     def __init__(self, ids: Sequence[Hashable], *, window: int, need: int = 1, share: float = 1.0, wait: float = 0.0) -> None:
         self.ids = list(ids)
+        if not all(isinstance(name, Hashable) for name in self.ids):
+            raise InputError("ids must be plain values such as text or numbers.")
         if len(set(self.ids)) < len(self.ids) or not self.ids:
             raise InputError("ids must name at least one device, each once.")
         self.window, self.need = whole("window", window, least=1), whole("need", need, least=0)
@@ -44,7 +46,7 @@ class Inbox:
 
     def push(self, device: Hashable, X: Any, y: Any, weight: Any = None) -> None:
         """Hand in new rows of one device; safe from any thread."""
-        i = self._place[device] if device in self._place else position(self.ids, device)
+        i = self._place[device] if isinstance(device, Hashable) and device in self._place else position(self.ids, device)
         data = Devices.of([(X, y, weight)], ids=[device], quiet=True)[0]
         with self._arrived:
             old = self._rows[i]

@@ -33,6 +33,8 @@ def from_table(
     unknown = [c for c in [*special, *columns] if c not in table.columns]
     if unknown:
         raise InputError(f"the table has no column {some(unknown)}. Its columns: {some(list(table.columns), 10)}.")
+    if label == device or label in columns or device in columns:
+        raise InputError(f"device {device!r} and label {label!r} must be two columns, and neither of them a feature.")
     double = [c for c in [*special, *columns] if list(table.columns).count(c) > 1]
     if double:
         raise InputError(f"column names must differ. Got {double[0]!r} more than once.")
@@ -45,7 +47,10 @@ def from_table(
         raise InputError(
             f"column {device!r} must say whose row it is; {missing} rows leave it empty. Fill it in or drop those rows."
         )
-    codes, ids = pd.factorize(table[device], sort=True)
+    try:
+        codes, ids = pd.factorize(table[device], sort=True)
+    except TypeError:
+        raise InputError(f"column {device!r} must hold plain ids of one kind, such as text or numbers.") from None
     order = np.argsort(codes, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(ids)))]).astype(np.int64)
     X = np.column_stack([_numbers(table, c)[order] for c in columns])
@@ -84,7 +89,8 @@ def _read(reader: Any, path: Path, **options: Any) -> pd.DataFrame:
 
 def _numbers(table: pd.DataFrame, column: str) -> Any:
     values = table[column]
-    if not (pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values)):
+    numeric = pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values)
+    if not numeric or pd.api.types.is_complex_dtype(values):
         example = values.dropna().iloc[0] if values.notna().any() else None
         raise InputError(
             f"column {column!r} must hold numbers. Got {values.dtype} such as {example!r}: encode it (pandas.get_dummies) "
