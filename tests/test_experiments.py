@@ -18,16 +18,7 @@ from persfl.experiments.agreement import references, verdicts
 from persfl.experiments.claims import claims
 from persfl.experiments.runner import Result, pieces
 
-together = pytest.mark.xdist_group("vectors")  # tests that share the long fixture run in one process
 PAPER = ["fig2a", "fig2b", "fig2c", "fig3", "fig4", "fig5", "fig6", "fig7"]
-
-
-@pytest.fixture(scope="module")
-def vectors(tmp_path_factory):
-    """The paper's figures with vectors: 12 runs where many go through one fleet, fewer for IFCA."""
-    out = tmp_path_factory.mktemp("vectors")
-    runs = {"fig2a": 12, "fig2b": 12, "fig2c": 12, "fig3": 5, "fig4": 5, "fig5": 12}
-    return {name: run_spec(load_spec(name), runs=count, seed=6, out=out) for name, count in runs.items()}
 
 
 def test_the_papers_figures_come_first():
@@ -43,29 +34,27 @@ def test_every_reference_is_used_and_exists():
     assert used == set(references())
 
 
-@together
-def test_medians_agree_with_the_reference(vectors):
-    for name, result in vectors.items():
+def test_medians_agree_with_the_reference_and_with_the_papers_words(tmp_path):
+    """One test, because the runs take long: 12 where many go through one fleet, fewer for IFCA."""
+    runs = {"fig2a": 12, "fig2b": 12, "fig2c": 12, "fig3": 5, "fig4": 5, "fig5": 12}
+    results = {name: run_spec(load_spec(name), runs=count, seed=6, out=tmp_path) for name, count in runs.items()}
+    for name, result in results.items():
         for verdict in verdicts(result):
             assert verdict.agrees, f"{name} {verdict.series}: {verdict}"
             assert verdict.compared >= 3
-
-
-@together
-def test_what_the_paper_says_in_words(vectors):
-    found = claims(vectors)
+    found = claims(results)
     assert len(found) == 6
     for claim in found:
         assert claim.holds, f"{claim.figure}: {claim.sentence}: {claim.numbers}"
 
 
-@together
-def test_online_agrees_and_is_faster(vectors, tmp_path):
+def test_online_agrees_and_is_faster(tmp_path):
     spec = load_spec("fig6", {"rounds": 500})
     spec = type(spec)(**{**vars(spec), "series": spec.series[:4]})
     result = run_spec(spec, runs=12, seed=6, out=tmp_path)
+    offline = run_spec(load_spec("fig2a"), runs=12, seed=6, out=tmp_path)
     assert all(verdict.agrees for verdict in verdicts(result)), [str(v) for v in verdicts(result)]
-    claim = next(c for c in claims({"fig6": result, "fig2a": vectors["fig2a"]}) if c.figure == "fig6")
+    claim = next(c for c in claims({"fig6": result, "fig2a": offline}) if c.figure == "fig6")
     assert claim.holds, claim.numbers
 
 
@@ -78,13 +67,12 @@ def test_trees_lie_between_oracle_and_local(tmp_path):
     assert claim.holds, claim.numbers
 
 
-@together
-def test_verdicts_and_claims_can_fail(vectors):
-    result = vectors["fig2a"]
-    off = Result(result.spec, {name: np.full_like(curve, 5.0) for name, curve in result.curves.items()}, 8, 0, 0.0)
-    assert not any(verdict.agrees for verdict in verdicts(off))
-    assert "differs" in str(verdicts(off)[2])
-    assert not any(claim.holds for claim in claims({"fig2a": off}))
+def test_verdicts_and_claims_can_fail():
+    spec = load_spec("fig2a")
+    stuck = Result(spec, {series.name: np.full((12, 1501), 5.0) for series in spec.series}, 12, 0, 0.0)
+    assert not any(verdict.agrees for verdict in verdicts(stuck))
+    assert "differs" in str(verdicts(stuck)[2])
+    assert not any(claim.holds for claim in claims({"fig2a": stuck}))
 
 
 def test_a_run_does_not_depend_on_how_many_there_are(tmp_path):
