@@ -69,7 +69,7 @@ def test_trees_lie_between_oracle_and_local(tmp_path):
 
 def test_verdicts_and_claims_can_fail():
     spec = load_spec("fig2a")
-    stuck = Result(spec, {series.name: np.full((12, 1501), 5.0) for series in spec.series}, 12, 0, 0.0)
+    stuck = Result(spec, {series.name: np.full((12, 1501), 5.0) for series in spec.series}, 12, 0)
     assert not any(verdict.agrees for verdict in verdicts(stuck))
     assert "differs" in str(verdicts(stuck)[2])
     assert not any(claim.holds for claim in claims({"fig2a": stuck}))
@@ -191,7 +191,7 @@ def test_a_short_run_is_not_called_agreement(tmp_path):
 def test_trees_that_do_not_learn_do_not_agree():
     spec = load_spec("fig7")
     alone = {"d/m=0.2": 2.6, "d/m=1": 2.2, "d/m=2": 2.2, "d/m=5": 2.0, "d/m=10": 2.3}
-    result = Result(spec, {name: np.full((12, 501), level) for name, level in alone.items()}, 12, 0, 0.0)
+    result = Result(spec, {name: np.full((12, 501), level) for name, level in alone.items()}, 12, 0)
     assert not any(verdict.agrees for verdict in verdicts(result) if verdict.series != "d/m=0.2")
     assert all(verdict.complete for verdict in verdicts(result))
 

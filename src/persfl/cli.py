@@ -134,7 +134,7 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
 
     results, rows = {}, []
     for spec in specs:
-        result = collect(spec, runs=runs, seed=chosen.seed, out=out, seconds=spent[spec.name])
+        result = collect(spec, runs=runs, seed=chosen.seed, out=out)
         results[spec.name] = result
         figures.save(result, files.write(result, out))
         known = {verdict.series: verdict for verdict in verdicts(result)}

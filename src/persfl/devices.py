@@ -81,7 +81,7 @@ class Devices(Sequence[Data]):
                     f"every device must have the same columns: device {ids[0]!r} has {widths[0]} and device {name!r} has {width}. "
                     "Give each the same features in the same order."
                 )
-        start = np.concatenate([[0], np.cumsum([data.rows for data in rows])]).astype(np.int64)
+        start = offsets([data.rows for data in rows])
         devices = Devices(
             np.concatenate([data.X for data in rows]),
             np.concatenate([data.y for data in rows]),
@@ -92,6 +92,13 @@ class Devices(Sequence[Data]):
         )
         devices.check(quiet=quiet, empty=empty)
         return devices
+
+    @staticmethod
+    def joined(parts: Sequence[Devices], ids: Sequence[Hashable] | None = None) -> Devices:
+        """Devices that were checked before, one after the other."""
+        counts = np.concatenate([part.counts for part in parts])
+        X, y, weight = (np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y", "weight"))
+        return Devices(X, y, weight, offsets(counts), plain_ids(ids, len(counts)))
 
     def check(self, *, quiet: bool = False, empty: bool = False) -> None:
         """Raise an InputError for data that cannot be used; warn about data that is thin."""
@@ -203,6 +210,15 @@ class Devices(Sequence[Data]):
         real = slot < count[..., None]
         rows = np.where(real, lo[..., None] + slot, 0)
         return Data(self.X[rows], self.y[rows], np.where(real, self.weight[rows], 0.0))
+
+
+def offsets(counts: Any) -> IntArray:
+    """Where each device's rows begin, and after the last one where they end.
+
+    >>> offsets([2, 0, 3]).tolist()
+    [0, 2, 2, 5]
+    """
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def stranger(index: int, n: int) -> InputError:

@@ -37,12 +37,16 @@ def _seed(seed: int, run: int) -> int:
     return stream(seed, "run", run).integer()
 
 
+def _shape(settings: Settings) -> dict[str, Any]:
+    return {name: getattr(settings, name) for name in ("clusters", "rows", "features", "noise", "deviation")}
+
+
 class _Worlds:
     """Independent runs side by side in one fleet: run k has devices k*n to (k+1)*n - 1, its target is the first of them."""
 
     def __init__(self, settings: Settings, seeds: Sequence[int]) -> None:
         make = clustered_stream if settings.online else clustered_regression
-        shape = {k: getattr(settings, k) for k in ("clusters", "rows", "features", "noise", "deviation")}
+        shape = _shape(settings)
         before = [make(settings.n, **shape, seed=seed) for seed in seeds]
         after = before
         if settings.drift_at:
@@ -73,7 +77,7 @@ class _Worlds:
 
 def _joined(worlds: list[Any], own: list[Data] | None) -> Any:
     if isinstance(worlds[0], Devices):
-        return _concatenated(worlds)
+        return Devices.joined(worlds)
     return _JoinedStream(worlds, own)
 
 
@@ -88,14 +92,7 @@ class _JoinedStream:
         now = [world(r) for world in self.worlds]
         for devices, data in zip(now, self.own or [], strict=False):
             devices.X[: data.rows], devices.y[: data.rows] = data.X, data.y
-        return _concatenated(now)
-
-
-def _concatenated(worlds: list[Devices]) -> Devices:
-    counts = np.concatenate([world.counts for world in worlds])
-    start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    X, y, weight = (np.concatenate([getattr(world, part) for world in worlds]) for part in ("X", "y", "weight"))
-    return Devices(X, y, weight, start, range(len(counts)))
+        return Devices.joined(now)
 
 
 def _vector_curves(settings: Settings, seeds: Sequence[int]) -> Array:
@@ -141,7 +138,7 @@ def _refit(settings: Settings, seed: int) -> Refit:
 
 def _tree_curve(settings: Settings, seed: int) -> Array:
     """Error on fresh rows, in units of the error of a model fitted to all rows of the target's cluster."""
-    shape = {k: getattr(settings, k) for k in ("clusters", "rows", "features", "noise", "deviation")}
+    shape = _shape(settings)
     world = clustered_regression(settings.n, **shape, seed=seed)
     source: Any = world
     if settings.online:

@@ -78,7 +78,6 @@ class Result:
     curves: dict[str, Array]
     runs: int
     seed: int
-    seconds: float
 
 
 def pieces(spec: Spec, *, runs: int, seed: int, out: Path) -> list[Piece]:
@@ -101,7 +100,7 @@ def work(todo: Iterable[Piece], *, jobs: int) -> Iterator[tuple[Piece, float]]:
     yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(Piece.work)(piece) for piece in ordered)
 
 
-def collect(spec: Spec, *, runs: int, seed: int, out: Path, seconds: float = 0.0) -> Result:
+def collect(spec: Spec, *, runs: int, seed: int, out: Path) -> Result:
     """Read back the kept curves of a figure."""
     found: dict[str, list[Array]] = {series.name: [] for series in spec.series}
     for piece in pieces(spec, runs=runs, seed=seed, out=out):
@@ -112,7 +111,7 @@ def collect(spec: Spec, *, runs: int, seed: int, out: Path, seconds: float = 0.0
             if piece.settings.vector:
                 curve = np.concatenate([[np.nan], curve])
             found[piece.series].append(curve)
-    return Result(spec, {name: np.stack(rows) for name, rows in found.items()}, runs, seed, seconds)
+    return Result(spec, {name: np.stack(rows) for name, rows in found.items()}, runs, seed)
 
 
 def run_spec(
@@ -134,12 +133,10 @@ def run_spec(
     (2, 21)
     """
     todo = [piece for piece in pieces(spec, runs=runs, seed=seed, out=Path(out)) if not piece.done]
-    seconds = 0.0
-    for piece, took in work(todo, jobs=jobs):
-        seconds += took
+    for piece, _ in work(todo, jobs=jobs):
         if done is not None:
             done(piece)
-    return collect(spec, runs=runs, seed=seed, out=Path(out), seconds=seconds)
+    return collect(spec, runs=runs, seed=seed, out=Path(out))
 
 
 def _keep(path: Path, curve: Array) -> None:

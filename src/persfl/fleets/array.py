@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from persfl.fleets.home import Home, Slice, check_labels, check_parts, diverged, no_models_yet
+from persfl.fleets.home import Home, Slice, check_parts, diverged, no_models_yet
 from persfl.fleets.loop import LoopFleet, learners_of, listed
 from persfl.fleets.pairs import pair_kernel
 from persfl.fleets.start import handed_in, starting_model
@@ -65,7 +65,7 @@ class ArrayFleet:
             return
         check_parts([learner], proposer, local)
         self.home = Home(devices, targets=targets, holdout=holdout, seed=seed)
-        self.home.learners = [learner]
+        self.home.serve([learner])
         self.learner, self.proposer, self.local, self.seed = learner, proposer, local, seed
         self._kernel = pair_kernel(learner, proposer)
         self._start = start
@@ -110,8 +110,6 @@ class ArrayFleet:
             return self._loop.probe(peers, r)
         self._r = r
         rows = self.home.peers(peers)
-        if self.home.shared:
-            check_labels([self.learner], rows.rows)
         if self._kernel is not None:
             answers = self._kernel.answers(rows, self.home.scoring, self.models)
         else:
@@ -141,7 +139,6 @@ class ArrayFleet:
 
     def _begin(self) -> None:
         own = self.home.training
-        check_labels([self.learner], self.home.rows)
         if hasattr(self.proposer, "check_features"):
             self.proposer.check_features(own.rows.features)
         given = handed_in(self._start, learners_of(self.learner, len(self.targets)), own.rows.features)

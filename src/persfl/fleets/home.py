@@ -54,21 +54,34 @@ class Home:
         self.n = len(self.ids)
         self.targets = self._positions(targets)
         self.features: int | None = None
-        self.learners: Sequence[Any] = ()  # whose losses the labels must fit
+        self.learners: Sequence[Any] = ()
         self._bad: set[int] = set()
         self._quiet = 0
         if self.source is None:
             self._settle(Slice(self.static, self.targets))
 
+    def serve(self, learners: Sequence[Any]) -> None:
+        """Say whose losses the labels must fit; rows that stay are checked now, others when they arrive."""
+        self.learners = learners
+        if self.source is None:
+            check_labels(learners, self.static)
+
     def observe(self, r: int) -> None:
         """Let data arrive for round `r`."""
         if self.source is None:
             return
-        self._now, self._round = self.source(r), r
+        self._now = self.source(r)
         if isinstance(self._now, Mapping) or not hasattr(self._now, "__len__") or len(self._now) != self.n:
             raise InputError(
                 f"the source must give a list of one Data for each of {self.n} devices. Round {r} gave something else."
             )
+        if isinstance(self._now, Devices):  # everybody's rows in one piece: right or wrong together
+            if self.features is not None and self._now.features != self.features:
+                raise InputError(
+                    f"round {r}: device {self.ids[0]!r} and others have {self._now.features} features, where there were "
+                    f"{self.features} before. Every device must keep the same features."
+                )
+            check_labels(self.learners, self._now)
         own = self.peers(self.targets)
         empty = own.which < 0
         if empty.any():
@@ -85,21 +98,8 @@ class Home:
             raise stranger(int(who.max()), self.n)
         if not (who >= 0).any():
             return Slice(self.training.rows, np.full(who.shape, -1))
-        if isinstance(self._now, Devices):
-            rows, which = self._now, who
-        else:
-            rows, which = self._gathered(who)
-        if self.features is not None and rows.features != self.features:
-            raise InputError(
-                f"round {self._round}: device {rows.ids[0]!r} and others have {rows.features} features, where there were "
-                f"{self.features} before. Every device must keep the same features."
-            )
+        rows, which = (self._now, who) if isinstance(self._now, Devices) else self._gathered(who)
         return Slice(rows, np.where((which >= 0) & (rows.counts[which] > 0), which, -1))
-
-    @property
-    def shared(self) -> bool:
-        """Whether a stream gives everybody's rows in one piece, so that they are right or wrong together."""
-        return self.source is not None and isinstance(self._now, Devices)
 
     def _gathered(self, who: IntArray) -> tuple[Devices, IntArray]:
         """Put together the rows of those named. A target's must be right; a peer with bad rows is left out and named once."""
@@ -122,15 +122,10 @@ class Home:
                     warnings.warn(f"device {self.ids[i]!r} gave no usable rows: {error}", PersflWarning, stacklevel=2)
         if not good:
             return self.training.rows, np.full(who.shape, -1)
-        rows = Devices.of([device[0] for _, device in good], ids=[self.ids[i] for i, _ in good], quiet=True, empty=True)
+        rows = Devices.joined([device for _, device in good], ids=[self.ids[i] for i, _ in good])
         known = np.array([i for i, _ in good])
         place = np.minimum(np.searchsorted(known, who), len(known) - 1)
         return rows, np.where(known[place] == who, place, -1)
-
-    @property
-    def rows(self) -> Devices:
-        """Everybody's rows where they stay, the targets' where they come and go: what can be checked before a round."""
-        return self.static if self.source is None else self.training.rows
 
     def judge(self, answers: Answers, peers: IntArray, r: int, why: Callable[[], str]) -> Answers:
         """Losses that are not numbers become inf; a run that cannot go on is stopped.

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 
 from persfl.devices import stranger
 from persfl.errors import InputError, PersflWarning
-from persfl.fleets.home import Home, check_labels, check_parts, diverged, no_models_yet
+from persfl.fleets.home import Home, check_parts, diverged, no_models_yet
 from persfl.fleets.start import handed_in, starting_model
 from persfl.seeds import Stream, stream
 from persfl.types import Answers, Choice, Data, IntArray
@@ -55,7 +55,7 @@ class LoopFleet:
         check_parts(self.learners, proposer, local)
         if n_jobs == 0:
             raise InputError("n_jobs must be a number of processes, or -1 for all cores. Got 0.")
-        self.home.learners = self.learners
+        self.home.serve(self.learners)
         self.proposer, self.local, self.seed, self.n_jobs = proposer, local, seed, n_jobs
         self._start = start
         self._models: list[Any] | None = None
@@ -91,14 +91,15 @@ class LoopFleet:
         if peers.max(initial=-1) >= self.n:
             raise stranger(int(peers.max()), self.n)
         rows = self.home.peers(peers)
-        if self.home.shared:
-            check_labels(self.learners, rows.rows)
         losses, lengths = np.full((len(peers), peers.shape[1] + 1), np.inf), np.full(peers.shape, np.nan)
         probes = [self.proposer.ask(learner, model) for learner, model in zip(self.learners, self.models, strict=True)]
         pairs = [(int(t), int(s)) for t, s in np.argwhere(rows.which >= 0)]
         answers = self._map(
-            (self.proposer, self.learners[t], probes[t], rows[t, s], self.home.scoring[t], self._stream(r, t, int(peers[t, s])))
-            for t, s in pairs
+            _answer,
+            (
+                (self.proposer, self.learners[t], probes[t], rows[t, s], self.home.scoring[t], self._stream(r, t, int(peers[t, s])))
+                for t, s in pairs
+            ),
         )
         reason = ""
         self._proposals = {}
@@ -132,20 +133,18 @@ class LoopFleet:
     def _begin(self) -> None:
         own = self.home.training
         given = handed_in(self._start, self.learners, own.rows.features)
-        check_labels(self.learners, self.home.rows)
         if hasattr(self.proposer, "check_features"):
             self.proposer.check_features(own.rows.features)
         places = [stream(self.seed, "start", int(target)) for target in self.targets]
         self._models = given or self._map(
+            _started,
             ((learner, own[t], places[t], self._start, self.ids[int(self.targets[t])]) for t, learner in enumerate(self.learners)),
-            job=_started,
         )
 
     def _stream(self, r: int, t: int, peer: int) -> Stream:
         return stream(self.seed, "answer", r, int(self.targets[t]), peer)
 
-    def _map(self, work: Any, job: Any = None) -> list[Any]:
-        job = job or _answer
+    def _map(self, job: Any, work: Any) -> list[Any]:
         if self.n_jobs == 1:
             return [job(*piece) for piece in work]
         return list(Parallel(n_jobs=self.n_jobs)(delayed(job)(*piece) for piece in work))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from persfl.checks import real, whole
-from persfl.devices import Devices
+from persfl.devices import Devices, offsets
 from persfl.errors import InputError
 from persfl.seeds import stream
 from persfl.types import Array, IntArray
@@ -103,7 +103,7 @@ class _World:
 
     def draw(self, counts: IntArray, noise: float, rng: np.random.Generator) -> Devices:
         """Rows for everybody."""
-        start = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        start = offsets(counts)
         X = rng.standard_normal((int(start[-1]), self.weights.shape[1]))
         y = np.einsum("nd,nd->n", X, np.repeat(self.weights, counts, axis=0)) + noise * rng.standard_normal(len(X))
         return Devices(X, y, np.ones(len(y)), start, range(len(counts)), clusters=self.clusters, true_weights=self.weights)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from persfl.checks import some
-from persfl.devices import Devices
+from persfl.devices import Devices, offsets
 from persfl.errors import InputError, need
 
 
@@ -52,7 +52,7 @@ def from_table(
     except TypeError:
         raise InputError(f"column {device!r} must hold plain ids of one kind, such as text or numbers.") from None
     order = np.argsort(codes, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(ids)))]).astype(np.int64)
+    start = offsets(np.bincount(codes, minlength=len(ids)))
     X = np.column_stack([_numbers(table, c)[order] for c in columns])
     y = _numbers(table, label)[order]
     w = _numbers(table, weight)[order] if weight else np.ones(len(y))
