@@ -7,8 +7,8 @@ import persfl
 def test_public_names_are_pinned():
     assert persfl.__all__ == [
         "ArrayFleet", "Best", "BestOrStay", "Choice", "Data", "Devices", "Estimator", "GradientStep", "Linear", "LoopFleet",
-        "Nobody", "PersflError", "PersflWarning", "Refit", "Round", "SameCluster", "TopK", "Tree", "Trust", "Uniform", "Weighted",
-        "personalize",
+        "Nobody", "PersflError", "PersflWarning", "PersonalizedClassifier", "PersonalizedRegressor", "Refit", "Round",
+        "SameCluster", "TopK", "Tree", "Trust", "Uniform", "Weighted", "personalize",
     ]  # fmt: skip
     assert all(hasattr(persfl, name) for name in persfl.__all__)
 
@@ -19,7 +19,7 @@ def test_importing_needs_no_extra():
 import importlib.util, sys
 class Absent:
     def find_spec(self, name, *rest):
-        if name.split(".")[0] in ("numba", "matplotlib", "pyarrow", "torch", "flwr"):
+        if name.split(".")[0] in ("numba", "matplotlib", "pyarrow", "torch", "flwr", "skops", "networkx", "tqdm"):
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Absent())
 find = importlib.util.find_spec

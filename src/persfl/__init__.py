@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from persfl.adopters import Best, BestOrStay, TopK, Weighted
     from persfl.devices import Devices
     from persfl.errors import PersflError, PersflWarning
+    from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
     from persfl.fleets import ArrayFleet, LoopFleet
     from persfl.learners import Estimator, Linear, Tree
     from persfl.loop import personalize
@@ -37,6 +38,8 @@ __all__ = [
     "Nobody",
     "PersflError",
     "PersflWarning",
+    "PersonalizedClassifier",
+    "PersonalizedRegressor",
     "Refit",
     "Round",
     "SameCluster",
@@ -63,6 +66,8 @@ _HOME = {
     "Nobody": "samplers",
     "PersflError": "errors",
     "PersflWarning": "errors",
+    "PersonalizedClassifier": "estimators",
+    "PersonalizedRegressor": "estimators",
     "Refit": "proposers",
     "Round": "types",
     "SameCluster": "samplers",

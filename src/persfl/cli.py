@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
-import time
-from collections.abc import Sequence
-from pathlib import Path
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from persfl.errors import InputError, PersflError, need
+from persfl.errors import PersflError, PersflWarning
+
+MODELS = ("linear", "tree", "forest", "boosting")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
-    parser = _parser()
-    chosen = parser.parse_args(arguments)
+    known = parser()
+    chosen = known.parse_args(arguments)
     if not hasattr(chosen, "command"):
-        parser.print_help()
+        known.print_help()
         return 0
     try:
-        return int(chosen.command(chosen) or 0)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warned  # type: ignore[assignment]
+            return int(chosen.command(chosen) or 0)
     except PersflError as error:
         print(f"persfl: {error}", file=sys.stderr)
         return 2
@@ -31,22 +35,155 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"persfl: {error}. Check the path and its permissions.", file=sys.stderr)
         return 2
+    except MemoryError:
+        print("persfl: there is not enough memory for this table. Use fewer columns (--features) or fewer peers.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("\npersfl: stopped. What is done is kept: the same command goes on from there.", file=sys.stderr)
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def _warned(message: Any, category: Any, *_: Any) -> None:
+    """A person at a terminal needs the sentence, not the line of code."""
+    if issubclass(category, PersflWarning):
+        print(f"persfl: {message}", file=sys.stderr)
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
     from persfl import __version__
 
-    parser = argparse.ArgumentParser(prog="persfl", description="Personalized federated learning by finding out who really helps.")
-    parser.add_argument("--version", action="version", version=f"persfl {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    made = argparse.ArgumentParser(prog="persfl", description="Personalized federated learning by finding out who really helps.")
+    made.add_argument("--version", action="version", version=f"persfl {__version__}")
+    commands = made.add_subparsers(title="commands", metavar="COMMAND")
+    _table_commands(commands)
+    _experiment_commands(commands)
+    return made
 
+
+def _late(module: str, name: str) -> Callable[[argparse.Namespace], int]:
+    """A command that is imported when it runs."""
+
+    def run(chosen: argparse.Namespace) -> int:
+        return int(getattr(importlib.import_module(f"persfl.commands.{module}"), name)(chosen))
+
+    return run
+
+
+def _table_commands(commands: Any) -> None:
+    demo = commands.add_parser("demo", help="bundled real data, from table to report, in a minute")
+    demo.add_argument("--out", default="persfl-demo", metavar="FOLDER", help="where it goes (default persfl-demo)")
+    demo.add_argument("--json", action="store_true", help="progress and result as JSON lines")
+    demo.set_defaults(command=_late("tables", "demo"))
+
+    fit = commands.add_parser(
+        "fit", help="a model for every device of a table, and a report of who helps whom",
+        description="A model for every device of a table, kept in a folder with a report. Every device's rows stay its own; "
+        "peers answer from theirs.",
+    )  # fmt: skip
+    _table(fit)
+    fit.add_argument("--out", required=True, metavar="FOLDER", help="the run folder to make")
+    fit.add_argument("--resume", action="store_true", help="go on with an interrupted run: the result is the same to the last bit")
+    fit.add_argument("--force", action="store_true", help="replace a run folder that is there")
+    fit.add_argument("--no-report", action="store_true", help="do not write report.html")
+    fit.add_argument("--fallback", action="store_true", help="keep a device's own model where the fleet's evidence favours it")
+    fit.add_argument("--unseen", choices=("error", "pooled"), default="error", help="devices first seen when predicting")
+    fit.set_defaults(command=_late("tables", "fit"))
+
+    helpers = commands.add_parser("helpers", help="who helps a device, ranked")
+    _run_folder(helpers)
+    helpers.add_argument("--device", metavar="ID", help="whose helpers (default: the best helper of every device)")
+    helpers.add_argument("--top", type=_whole, default=20, metavar="N", help="how many lines (default 20)")
+    helpers.add_argument("--export", metavar="FILE", help="write all pairs as .csv, or adopted pairs as .graphml")
+    helpers.add_argument("--json", action="store_true", help="all pairs as JSON")
+    helpers.set_defaults(command=_late("tables", "helpers"))
+
+    predict = commands.add_parser("predict", help="predictions for new rows, each by its own device's model")
+    _run_folder(predict)
+    predict.add_argument("table", help="rows with the same columns (CSV or Parquet)")
+    predict.add_argument("--out", metavar="FILE", help="a .csv or .parquet file (default: print CSV)")
+    predict.set_defaults(command=_late("tables", "predict"))
+
+    report = commands.add_parser("report", help="write a run's report, one HTML file")
+    _run_folder(report)
+    report.add_argument("--out", metavar="FILE", help="where (default: report.html in the run folder)")
+    report.set_defaults(command=_late("tables", "report"))
+
+    compare = commands.add_parser("compare", help="local, pooled, FedAvg + fine-tuning, IFCA and ours on the same held-out rows")
+    _table(compare)
+    compare.add_argument("--out", metavar="FILE", help="every device's errors as .csv")
+    compare.set_defaults(command=_late("tables", "compare"))
+
+
+def _table(made: argparse.ArgumentParser) -> None:
+    made.add_argument("table", help="a table: .csv, .tsv, .csv.gz or .parquet")
+    made.add_argument("--device", required=True, metavar="COLUMN", help="the column that says whose row it is")
+    made.add_argument("--label", required=True, metavar="COLUMN", help="the column to predict")
+    made.add_argument("--model", choices=MODELS, default="linear", help="what a model is (default linear)")
+    made.add_argument(
+        "--task", choices=("auto", "regression", "classification"), default="auto", help="default: as the label looks"
+    )
+    made.add_argument("--features", type=_names, default=[], metavar="A,B", help="columns to predict from (default: all others)")
+    made.add_argument("--drop", type=_names, default=[], metavar="A,B", help="columns to leave out")
+    made.add_argument("--weight", metavar="COLUMN", help="how much each row counts")
+    made.add_argument("--group", metavar="COLUMN", help="groups of devices that get a verdict of their own; not a feature")
+    made.add_argument("--impute", action="store_true", help="fill missing values with column means or most frequent categories")
+    made.add_argument("--separator", metavar="CHAR", help="between the columns of a CSV (default: found in its first line)")
+    made.add_argument("--decimal", default=".", metavar="CHAR", help="decimal mark of a CSV (default .)")
+    made.add_argument("--peers", type=_number, default="auto", metavar="N", help="peers asked per round (default 20 or all others)")
+    made.add_argument("--rounds", type=_number, default="auto", metavar="N", help="rounds (default 100; 20 for other than linear)")
+    made.add_argument(
+        "--step-size", type=_number, default="auto", metavar="X", help="length of a step (default: chosen, then halved)"
+    )
+    made.add_argument("--units", choices=("auto", "shared", "centred", "raw"), default="auto", help="scale of features and label")
+    made.add_argument("--public", metavar="FILE", help="public points for other than linear models (default: made up)")
+    made.add_argument("--holdout", type=float, default=0.25, metavar="SHARE", help="rows held back to judge by (default 0.25)")
+    made.add_argument("--trials", type=_number, default="auto", metavar="N", help="how often to hold back other rows")
+    made.add_argument("--seed", type=int, default=0, help="the same seed gives the same result (default 0)")
+    made.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="parallel processes for other than linear models (default 1)"
+    )
+    made.add_argument("--json", action="store_true", help="progress and result as JSON lines")
+
+
+def _run_folder(made: argparse.ArgumentParser) -> None:
+    made.add_argument("run", help="a run folder, as `persfl fit --out` makes it")
+    made.add_argument(
+        "--trust", action="append", default=[], metavar="TYPE", help="accept models of this foreign type from the folder"
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _whole(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number above 0, not {text!r}")
+    return number
+
+
+def _number(text: str) -> Any:
+    """ "auto", or a number."""
+    if text == "auto":
+        return text
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    raise argparse.ArgumentTypeError(f"must be 'auto' or a number, not {text!r}")
+
+
+def _experiment_commands(commands: Any) -> None:
     reproduce = commands.add_parser("reproduce", help="regenerate the paper's figures (without a name: list them)")
     reproduce.add_argument("figures", nargs="*", metavar="FIGURE", help="names as listed, or 'all'")
     _running(reproduce, out="reproduction")
-    reproduce.set_defaults(command=_reproduce)
+    reproduce.set_defaults(command=_late("experiments", "reproduce"))
 
     run = commands.add_parser("run", help="run an experiment of your own from a .toml spec")
     run.add_argument("spec", help="the path of a spec, or the name of a built-in one")
@@ -54,114 +191,16 @@ def _parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help="change a setting of every series"
     )
     _running(run, out="runs")
-    run.set_defaults(command=_run)
-    return parser
+    run.set_defaults(command=_late("experiments", "run"))
 
 
-def _running(parser: argparse.ArgumentParser, *, out: str) -> None:
-    parser.add_argument("--runs", type=int, help="independent runs per series (default 12; 3 with --quick)")
-    parser.add_argument("--rounds", type=int, help="rounds per run (default: as the spec says)")
-    parser.add_argument("--quick", action="store_true", help="few runs and rounds: shows that it works, proves nothing")
-    parser.add_argument("--out", default=out, metavar="FOLDER", help=f"where results go (default {out})")
-    parser.add_argument("--seed", type=int, default=6, help="the same seed gives the same curves (default 6)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel processes (default: one per core)")
-
-
-def _reproduce(chosen: argparse.Namespace) -> int:
-    from persfl.experiments.spec import load_spec, spec_names
-
-    if not chosen.figures:
-        for name in spec_names():
-            print(f"{name:14} {load_spec(name).title}")
-        print("\npersfl reproduce fig2a [...], or all; --quick for a first look")
-        return 0
-    names = spec_names() if chosen.figures == ["all"] else list(dict.fromkeys(chosen.figures))
-    return _experiments([load_spec(name) for name in names], chosen)
-
-
-def _run(chosen: argparse.Namespace) -> int:
-    from persfl.experiments.spec import load_spec
-
-    return _experiments([load_spec(chosen.spec, dict(_change(text) for text in chosen.changes))], chosen)
-
-
-def _change(text: str) -> tuple[str, Any]:
-    """KEY=VALUE, the value as TOML would read it; a bare word is text."""
-    import tomllib
-
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"--set takes KEY=VALUE, for example rows=25. Got {text!r}.")
-    try:
-        return key.strip(), tomllib.loads(f"x = {value}")["x"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value
-
-
-def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
-    from persfl.checks import whole
-
-    need("matplotlib", extra="report", why="drawing figures")
-    tqdm = need("tqdm", extra="report", why="showing progress").tqdm
-    from persfl.experiments import figures, files
-    from persfl.experiments.agreement import verdicts
-    from persfl.experiments.page import write_page
-    from persfl.experiments.runner import collect, pieces, work
-
-    runs = whole("--runs", (3 if chosen.quick else 12) if chosen.runs is None else chosen.runs, least=1)
-    jobs = whole("--jobs", chosen.jobs, least=1)
-    if chosen.quick:
-        specs = [spec.quick() for spec in specs]
-    if chosen.rounds is not None:
-        specs = [spec.rounds(whole("--rounds", chosen.rounds, least=1)) for spec in specs]
-    out = Path(chosen.out)
-    out.mkdir(parents=True, exist_ok=True)
-    begin = time.perf_counter()
-
-    todo = [piece for spec in specs for piece in pieces(spec, runs=runs, seed=chosen.seed, out=out)]
-    missing = [piece for piece in todo if not piece.done]
-    spent = dict.fromkeys((spec.name for spec in specs), 0.0)
-    total = sum(piece.cost for piece in missing) or 1.0
-    shape = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} so far, {remaining} left"
-    left = len(missing)
-    with tqdm(total=total, disable=None, bar_format=shape, leave=False) as bar:
-        bar.set_description_str(f"{left} pieces to do")
-        for piece, seconds in work(missing, jobs=jobs):
-            left -= 1
-            spent[piece.figure] += seconds
-            bar.set_description_str(f"{piece.figure} {piece.series} done, {left} pieces left")
-            bar.update(piece.cost)
-
-    results, rows = {}, []
-    for spec in specs:
-        result = collect(spec, runs=runs, seed=chosen.seed, out=out)
-        results[spec.name] = result
-        figures.save(result, files.write(result, out))
-        known = {verdict.series: verdict for verdict in verdicts(result)}
-        for series in spec.series:
-            end = result.curves[series.name][:, -1]
-            said = str(known[series.name]) if series.name in known else ""
-            rows.append((spec.name, series.name, f"{_median(end):.3g}", said))
-    page = write_page(results, out, short=chosen.quick or chosen.rounds is not None)
-    _table(("figure", "series", "median", "against the reference"), rows)
-    print()
-    _table(("figure", "runs", "seconds of one core"), [(name, str(runs), f"{seconds:.1f}") for name, seconds in spent.items()])
-    kept = len(todo) - len(missing)
-    print(f"\n{time.perf_counter() - begin:.0f} s on {jobs} cores; {kept} of {len(todo)} pieces were kept from before.")
-    print(f"Figures and tables are in {out}/, the comparison in {page}.")
-    return 0
-
-
-def _median(values: Any) -> float:
-    import numpy as np
-
-    return float(np.median(values))
-
-
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    for row in [head, *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+def _running(made: argparse.ArgumentParser, *, out: str) -> None:
+    made.add_argument("--runs", type=int, help="independent runs per series (default 12; 3 with --quick)")
+    made.add_argument("--rounds", type=int, help="rounds per run (default: as the spec says)")
+    made.add_argument("--quick", action="store_true", help="few runs and rounds: shows that it works, proves nothing")
+    made.add_argument("--out", default=out, metavar="FOLDER", help=f"where results go (default {out})")
+    made.add_argument("--seed", type=int, default=6, help="the same seed gives the same curves (default 6)")
+    made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel processes (default: one per core)")
 
 
 if __name__ == "__main__":

@@ -108,6 +108,20 @@ class Trust:
         adopted = np.concatenate([self._folded.adopted, np.zeros(many), weights[took]])
         return _fold(key, columns, (base + chosen)[took], adopted)
 
+    def widened(self, n: int) -> Trust:
+        """The same knowledge about a fleet in which every device is a target, after others have joined behind them.
+
+        >>> once = {column: np.ones(1) for column in _COLUMNS}
+        >>> trust = Trust.from_arrays(Trust(2, np.arange(2)).to_arrays() | {"key": np.array([2])} | once)
+        >>> trust.table().peer.tolist(), trust.widened(5).table()[["target", "peer"]].values.tolist()
+        ([0], [[1, 0]])
+        """
+        if n < self.n or len(self.targets) != self.n:
+            raise InputError(f"n must be at least {self.n}, and every device a target. Got {n} and {len(self.targets)} targets.")
+        target, peer = np.divmod(self.pairs.key, self.n)
+        known = {name: getattr(self.pairs, name) for name in _COLUMNS}
+        return Trust(n, np.arange(n), Pairs(target * n + peer, **known))
+
     def table(self) -> pd.DataFrame:
         """One row per pair: target and peer (device indices), times asked and answered, reward, share of the model adopted.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.dummy import DummyRegressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.tree import BaseDecisionTree
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -95,6 +95,8 @@ class Estimator:
         model = self._fresh(stream)
         used = data.weight > 0
         X, y, weight = (data.X, data.y, data.weight) if used.all() else (data.X[used], data.y[used], data.weight[used])
+        if self.kind in _CLASSIFICATION and (y == y[0]).all():  # many classifiers refuse a single class; there is nothing to learn
+            return DummyClassifier(strategy="prior").fit(X, y)
         if self._quick:
             return model.fit(X.astype(np.float32), y, sample_weight=weight, check_input=False)
         return model.fit(X, y, **{self._weigh: weight})

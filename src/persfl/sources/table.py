@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,42 +44,88 @@ def from_table(
         raise InputError("the table has no feature columns beside the device and the label. Add at least one.")
     if not len(table):
         raise InputError("the table has no rows.")
-    missing = int(table[device].isna().sum())
-    if missing:
-        raise InputError(
-            f"column {device!r} must say whose row it is; {missing} rows leave it empty. Fill it in or drop those rows."
-        )
-    try:
-        codes, ids = pd.factorize(table[device], sort=True)
-    except TypeError:
-        raise InputError(f"column {device!r} must hold plain ids of one kind, such as text or numbers.") from None
+    codes, ids = device_codes(table[device], len(table), where=f"column {device!r}")
     order = np.argsort(codes, kind="stable")
     start = offsets(np.bincount(codes, minlength=len(ids)))
     X = np.column_stack([_numbers(table, c)[order] for c in columns])
     y = _numbers(table, label)[order]
     w = _numbers(table, weight)[order] if weight else np.ones(len(y))
-    devices = Devices(np.ascontiguousarray(X), y, w, start, list(ids.tolist()), columns=columns)
+    devices = Devices(np.ascontiguousarray(X), y, w, start, ids, columns=columns)
     devices.label = f"column {label!r}"
     devices.check()
     return devices
+
+
+def device_codes(devices: Any, rows: int, *, where: str = "devices") -> tuple[Any, list[Any]]:
+    """For each row the position of its device among the sorted ids, and those ids as plain values.
+
+    >>> codes, ids = device_codes(["b", "a", "b"], 3)
+    >>> codes.tolist(), ids
+    ([1, 0, 1], ['a', 'b'])
+    """
+    try:
+        values = devices if isinstance(devices, pd.Series) else pd.Series(devices)
+    except Exception:
+        raise InputError(f"{where} must say for each row whose it is. Got {type(devices).__name__}.") from None
+    if len(values) != rows:
+        raise InputError(f"{where} must say for each of the {rows} rows whose it is. Got {len(values)} entries.")
+    missing = int(values.isna().sum())
+    if missing:
+        raise InputError(f"{where} must say whose row it is; {missing} rows leave it empty. Fill it in or drop those rows.")
+    try:
+        codes, ids = pd.factorize(values, sort=True)
+        plain = list(ids.tolist())
+        if any(left == right for left, right in pairwise(plain)):
+            raise TypeError
+    except TypeError:
+        raise InputError(f"{where} must hold plain ids of one kind, such as text or numbers.") from None
+    return codes, plain
 
 
 def read_table(
     path: str | Path, *, device: str, label: str, features: Sequence[str] | None = None, weight: str | None = None
 ) -> Devices:
     """Devices from a CSV or Parquet file (Parquet needs the extra `parquet`)."""
+    columns = None if features is None else [device, label, *features, *([weight] if weight else [])]
+    return from_table(read_frame(path, columns=columns), device=device, label=label, features=features, weight=weight)
+
+
+def read_frame(
+    path: str | Path, *, columns: Sequence[str] | None = None, separator: str | None = None, decimal: str = "."
+) -> pd.DataFrame:
+    """A CSV or Parquet file as a DataFrame; `columns` are the only ones needed, `separator` None finds it in the first line."""
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder. Name a .csv, .csv.gz or .parquet file.")
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
-    columns = None if features is None else [device, label, *features, *([weight] if weight else [])]
     if path.suffix.lower() in (".parquet", ".pq"):
         need("pyarrow", extra="parquet", why="reading a Parquet file")
-        table = _read(pd.read_parquet, path, columns=columns)
-    elif path.suffix.lower() in (".csv", ".gz", ".txt"):
-        table = _read(pd.read_csv, path)
-    else:
-        raise InputError(f"{path.name!r} must end in .csv, .csv.gz or .parquet. Got {path.suffix!r}.")
-    return from_table(table, device=device, label=label, features=features, weight=weight)
+        import pyarrow.parquet
+
+        try:
+            known = pyarrow.parquet.read_schema(path).names
+        except Exception as error:
+            raise InputError(f"{path.name!r} could not be read: {error}") from error
+        wanted = None if columns is None else [name for name in columns if name in known]
+        return _read(pd.read_parquet, path, columns=wanted)
+    if path.suffix.lower() in (".csv", ".gz", ".txt", ".tsv"):
+        separator = separator or _separator(path)
+        table = _read(pd.read_csv, path, sep=separator, decimal=decimal, low_memory=False)
+        unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
+        return table.drop(columns=[name for name in unnamed if table[name].isna().all() or name == "Unnamed: 0"])
+    raise InputError(f"{path.name!r} must end in .csv, .tsv, .csv.gz or .parquet. Got {path.suffix!r}.")
+
+
+def _separator(path: Path) -> str:
+    """Of comma, semicolon and tab the one the first line has most of."""
+    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    try:
+        with opener(path, "rb") as file:
+            line = file.readline(2**16)
+    except OSError as error:
+        raise InputError(f"{path.name!r} could not be read: {error}") from error
+    return max(",;\t", key=lambda mark: line.count(mark.encode()))
 
 
 def _read(reader: Any, path: Path, **options: Any) -> pd.DataFrame:

@@ -1,0 +1,104 @@
+"""`persfl reproduce` and `persfl run`: experiments from specs."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from persfl.commands.shown import table
+from persfl.errors import InputError, need
+
+
+def reproduce(chosen: argparse.Namespace) -> int:
+    """The paper's figures."""
+    from persfl.experiments.spec import load_spec, spec_names
+
+    if not chosen.figures:
+        for name in spec_names():
+            print(f"{name:14} {load_spec(name).title}")
+        print("\npersfl reproduce fig2a [...], or all; --quick for a first look")
+        return 0
+    names = spec_names() if chosen.figures == ["all"] else list(dict.fromkeys(chosen.figures))
+    return _experiments([load_spec(name) for name in names], chosen)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """An experiment of the user's own."""
+    from persfl.experiments.spec import load_spec
+
+    return _experiments([load_spec(chosen.spec, dict(_change(text) for text in chosen.changes))], chosen)
+
+
+def _change(text: str) -> tuple[str, Any]:
+    """KEY=VALUE, the value as TOML would read it; a bare word is text."""
+    import tomllib
+
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--set takes KEY=VALUE, for example rows=25. Got {text!r}.")
+    try:
+        return key.strip(), tomllib.loads(f"x = {value}")["x"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value
+
+
+def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
+    from persfl.checks import whole
+
+    need("matplotlib", extra="report", why="drawing figures")
+    tqdm = need("tqdm", extra="report", why="showing progress").tqdm
+    from persfl.experiments import figures, files
+    from persfl.experiments.agreement import verdicts
+    from persfl.experiments.page import write_page
+    from persfl.experiments.runner import collect, pieces, work
+
+    runs = whole("--runs", (3 if chosen.quick else 12) if chosen.runs is None else chosen.runs, least=1)
+    jobs = whole("--jobs", chosen.jobs, least=1)
+    if chosen.quick:
+        specs = [spec.quick() for spec in specs]
+    if chosen.rounds is not None:
+        specs = [spec.rounds(whole("--rounds", chosen.rounds, least=1)) for spec in specs]
+    out = Path(chosen.out)
+    out.mkdir(parents=True, exist_ok=True)
+    begin = time.perf_counter()
+
+    todo = [piece for spec in specs for piece in pieces(spec, runs=runs, seed=chosen.seed, out=out)]
+    missing = [piece for piece in todo if not piece.done]
+    spent = dict.fromkeys((spec.name for spec in specs), 0.0)
+    total = sum(piece.cost for piece in missing) or 1.0
+    shape = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} so far, {remaining} left"
+    left = len(missing)
+    with tqdm(total=total, disable=None, bar_format=shape, leave=False) as bar:
+        bar.set_description_str(f"{left} pieces to do")
+        for piece, seconds in work(missing, jobs=jobs):
+            left -= 1
+            spent[piece.figure] += seconds
+            bar.set_description_str(f"{piece.figure} {piece.series} done, {left} pieces left")
+            bar.update(piece.cost)
+
+    results, rows = {}, []
+    for spec in specs:
+        result = collect(spec, runs=runs, seed=chosen.seed, out=out)
+        results[spec.name] = result
+        figures.save(result, files.write(result, out))
+        known = {verdict.series: verdict for verdict in verdicts(result)}
+        for series in spec.series:
+            end = result.curves[series.name][:, -1]
+            said = str(known[series.name]) if series.name in known else ""
+            rows.append((spec.name, series.name, f"{_median(end):.3g}", said))
+    page = write_page(results, out, short=chosen.quick or chosen.rounds is not None)
+    table(("figure", "series", "median", "against the reference"), rows)
+    print()
+    table(("figure", "runs", "seconds of one core"), [(name, str(runs), f"{seconds:.1f}") for name, seconds in spent.items()])
+    kept = len(todo) - len(missing)
+    print(f"\n{time.perf_counter() - begin:.0f} s on {jobs} cores; {kept} of {len(todo)} pieces were kept from before.")
+    print(f"Figures and tables are in {out}/, the comparison in {page}.")
+    return 0
+
+
+def _median(values: Any) -> float:
+    import numpy as np
+
+    return float(np.median(values))

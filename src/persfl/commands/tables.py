@@ -1,0 +1,404 @@
+"""`persfl fit`, `helpers`, `predict`, `report`, `compare`, `demo`: from a table to models and a report."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from persfl.checks import some
+from persfl.commands.shown import Shown, table
+from persfl.errors import InputError, need
+from persfl.preparation import refuse_missing
+from persfl.sources.table import device_codes, read_frame
+
+# Tables
+
+
+class Rows:
+    """A table read for fitting: features, labels, whose row it is."""
+
+    def __init__(self, chosen: argparse.Namespace) -> None:
+        path = Path(chosen.table)
+        frame = read_frame(path, separator=chosen.separator, decimal=chosen.decimal)
+        special = [
+            chosen.device,
+            chosen.label,
+            *([chosen.weight] if chosen.weight else []),
+            *([chosen.group] if chosen.group else []),
+        ]
+        unknown = [name for name in [*special, *chosen.features, *chosen.drop] if name not in frame.columns]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], [str(name) for name in frame.columns], n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise InputError(f"{path.name!r} has no column {some(unknown)}. Its columns: {some(list(frame.columns), 12)}.{hint}")
+        if chosen.device == chosen.label:
+            raise InputError(f"--device and --label must be two columns. Got {chosen.device!r} for both.")
+        if not len(frame):
+            raise InputError(f"{path.name!r} has no rows.")
+        kept = chosen.features or [name for name in frame.columns if name not in special and name not in chosen.drop]
+        wrong = [name for name in kept if name in (chosen.device, chosen.label)]
+        if wrong:
+            raise InputError(f"--features must leave out the device and the label. Got {wrong[0]!r}.")
+        if not kept:
+            raise InputError(f"{path.name!r} has no feature columns beside {', '.join(special)}. Add at least one.")
+        self.path, self.features = path, [str(name) for name in kept]
+        self.X = frame[kept]
+        gone = int(frame[chosen.label].isna().sum())
+        if gone:
+            raise InputError(f"{gone} of {len(frame)} rows have no label in column {chosen.label!r}. Drop those rows.")
+        self.y, self.devices = frame[chosen.label], frame[chosen.device]
+        device_codes(self.devices, len(frame), where=f"column {chosen.device!r}")
+        self.weight = frame[chosen.weight] if chosen.weight else None
+        self.groups: dict[Any, Any] | None = None
+        if chosen.group:
+            refuse_missing(frame[[chosen.group]])
+            pairs = frame[[chosen.device, chosen.group]].drop_duplicates()
+            twice = pairs[chosen.device][pairs[chosen.device].duplicated()]
+            if len(twice):
+                raise InputError(f"--group must be the same in all rows of a device. Device {twice.iloc[0]!r} has several.")
+            self.groups = dict(zip(pairs[chosen.device].tolist(), pairs[chosen.group].astype(str).tolist(), strict=True))
+        self.task, self.remark = _task(self.y, chosen.task, chosen.label)
+
+
+def _task(y: pd.Series, asked: str, name: str) -> tuple[str, str]:
+    """What kind of label this is, and what a person should know about that choice."""
+    numbers = pd.api.types.is_numeric_dtype(y) and not pd.api.types.is_bool_dtype(y)
+    kinds = y.nunique()
+    if asked == "regression" and not numbers:
+        raise InputError(f"--task regression needs numbers in column {name!r}. Got {y.iloc[0]!r}.")
+    if asked != "auto":
+        return asked, ""
+    if not numbers:
+        if kinds > 1000 or (kinds > 100 and kinds > len(y) / 2):
+            raise InputError(f"column {name!r} has {kinds} different texts such as {y.iloc[0]!r}: too many to be classes.")
+        return "classification", ""
+    if kinds == 2:
+        return "classification", f"{name} has two values, so they are taken as classes (--task regression for numbers)."
+    if kinds <= 20 and (y % 1 == 0).all():
+        return "regression", f"{name} has {kinds} different whole numbers, taken as numbers (--task classification for classes)."
+    return "regression", ""
+
+
+def _base(model: str, task: str) -> Any:
+    """The base estimator of a model's name."""
+    from sklearn.ensemble import (
+        GradientBoostingClassifier,
+        GradientBoostingRegressor,
+        RandomForestClassifier,
+        RandomForestRegressor,
+    )
+    from sklearn.tree import DecisionTreeClassifier
+
+    from persfl.learners import Tree
+
+    classify = task == "classification"
+    if model == "tree":
+        return DecisionTreeClassifier(max_depth=3) if classify else Tree(max_depth=3)
+    if model == "forest":
+        return (RandomForestClassifier if classify else RandomForestRegressor)(n_estimators=30, max_depth=6)
+    if model == "boosting":
+        return (GradientBoostingClassifier if classify else GradientBoostingRegressor)(n_estimators=30, max_depth=3)
+    return None
+
+
+def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
+    from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
+
+    kind = PersonalizedClassifier if rows.task == "classification" else PersonalizedRegressor
+    public = None if chosen.public is None else read_frame(chosen.public)
+    if public is not None:
+        absent = [name for name in rows.features if name not in public.columns]
+        if absent:
+            raise InputError(f"{chosen.public!r} must have the table's features. It has no column {some(absent)}.")
+        public = public[rows.features]
+    return kind(
+        _base(chosen.model, rows.task),
+        peers=chosen.peers,
+        rounds=chosen.rounds,
+        step_size=chosen.step_size,
+        units=chosen.units,
+        public=public,
+        holdout=chosen.holdout,
+        trials=chosen.trials,
+        fallback=getattr(chosen, "fallback", False),
+        unseen=getattr(chosen, "unseen", "error"),
+        impute=chosen.impute,
+        n_jobs=chosen.jobs,
+        random_state=chosen.seed,
+    )
+
+
+# Commands
+
+
+def fit(chosen: argparse.Namespace) -> int:
+    """Models for every device of a table, kept in a folder, with a report."""
+    from persfl import runs
+
+    need("pyarrow", extra="app", why="keeping a run")
+    need("skops.io", extra="app", why="keeping a run")
+    begin = time.perf_counter()
+    out = Path(chosen.out)
+    rows = Rows(chosen)
+    spec = _spec(chosen, rows)
+    folder = _folder(out, spec, chosen)
+    if folder is None:
+        return 0
+    if rows.remark:
+        _remark(chosen, rows.remark)
+    model = _model(chosen, rows)
+    shown = Shown(folder, lines=chosen.json)
+    try:
+        model._fit(rows.X, rows.y, rows.devices, rows.weight, keep=shown)
+        runs.keep_model(folder, model)
+    except KeyboardInterrupt:
+        shown.close()
+        folder.save()
+        print(f"\npersfl: stopped; what is done is kept in {out}. Go on with the same command and --resume.", file=sys.stderr)
+        return 130
+    shown.close()
+    where = None if chosen.no_report else _report(folder, model, out / "report.html")
+    _said(chosen, shown, model, rows, out, where, time.perf_counter() - begin)
+    return 0
+
+
+def _folder(out: Path, spec: dict[str, Any], chosen: argparse.Namespace) -> Any:
+    """A new folder, or with --resume the one that is there; None if there is nothing left to do."""
+    from persfl.runs import INDEX, Folder
+
+    if chosen.resume and (out / INDEX).is_file():
+        folder = Folder.open(out)
+        before = folder.spec
+        changed = [key for key in spec if before.get(key) != spec[key]]
+        if changed:
+            key = changed[0]
+            raise InputError(
+                f"{str(out)!r} holds another run: {key} was {before.get(key)!r} and is {spec[key]!r} now. "
+                "Use the same command to resume, or another --out."
+            )
+        if folder.finished:
+            print(f"{out} is finished already. Its report: persfl report {out}")
+            return None
+        return folder
+    if chosen.resume and out.exists() and any(out.iterdir()):
+        raise InputError(f"{str(out)!r} is not a run folder: there is nothing to resume. Choose another --out.")
+    if chosen.force and out.exists():
+        if not (out / INDEX).is_file() and any(out.iterdir()):
+            raise InputError(f"{str(out)!r} is not a run folder, so --force does not remove it. Choose another --out.")
+        shutil.rmtree(out)
+    return Folder.create(out, spec)
+
+
+def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
+    from persfl.runs import fingerprint
+
+    settings = ("device", "label", "weight", "group", "model", "peers", "rounds", "step_size", "units", "holdout", "trials",
+                "fallback", "unseen", "impute", "seed", "separator", "decimal", "public")  # fmt: skip
+    asked = {name: getattr(chosen, name) for name in settings}
+    about = {"table": str(chosen.table), "table_sha256": fingerprint(rows.path), "features": rows.features, "task": rows.task}
+    if chosen.public is not None:
+        about["public_sha256"] = fingerprint(Path(chosen.public))
+    groups = None if rows.groups is None else [[name, group] for name, group in rows.groups.items()]
+    return about | asked | {"groups": groups}
+
+
+def _said(chosen: argparse.Namespace, shown: Shown, model: Any, rows: Rows, out: Path, where: Path | None, seconds: float) -> None:
+    """The result in a few lines."""
+    from persfl.report.info import sentence
+
+    verdict = None if model.worth_ is None else model.worth_.fleet()
+    if chosen.json:
+        facts = {} if verdict is None else dict(verdict._asdict())
+        shown.say("done", out=str(out), report=None if where is None else str(where), notes=model.notes_, **facts)
+        return
+    print(f"{len(model.devices_)} devices, {len(rows.y):,} rows, {len(rows.features)} features, {rows.task}; {seconds:.0f} s.")
+    for note in model.notes_:
+        print(note)
+    if verdict is not None:
+        print(sentence(verdict, int(model.worth_.table["held"].sum())))
+        print()
+        _arms(model.worth_)
+    print(f"\nModels and rounds are in {out}/.")
+    if where is not None:
+        print(f"Open {where} to see who helps whom.")
+
+
+def _arms(worth: Any) -> None:
+    """Errors of all methods."""
+    from persfl.comparing import summary
+    from persfl.report.info import percent
+
+    rows = []
+    for name, row in summary(worth).iterrows():
+        gain = "" if pd.isna(row.get("gain")) else f"{percent(row.gain)} ({percent(row.low)} to {percent(row.high)})"
+        mistakes = (f"{row.mistakes:.3f}",) if worth.classes else ()
+        rows.append((str(name), f"{row.error:.4f}", f"{row['median']:.4f}", *mistakes, gain))
+    mistakes = ("mistakes",) if worth.classes else ()
+    table(("held-out error of", "mean", "median", *mistakes, "removed by personalizing (95 % interval)"), rows)
+
+
+def _remark(chosen: argparse.Namespace, text: str) -> None:
+    if not chosen.json:
+        print(text, file=sys.stderr)
+
+
+def _report(folder: Any, model: Any, path: Path) -> Path:
+    from persfl.report import info, write_report
+
+    spec = folder.spec
+    groups = None if not spec.get("groups") else dict(spec["groups"])
+    return write_report(info(model, device=str(spec["device"]), label=str(spec["label"]), groups=groups), path)
+
+
+def report(chosen: argparse.Namespace) -> int:
+    """The page of a finished run."""
+    from persfl.runs import Folder, load_model
+
+    run = Path(chosen.run)
+    folder = Folder.open(run)
+    path = _report(folder, load_model(run, trusted=chosen.trust), Path(chosen.out) if chosen.out else run / "report.html")
+    print(path)
+    return 0
+
+
+def helpers(chosen: argparse.Namespace) -> int:
+    """Who helps a device, ranked; or everything, exported."""
+    from persfl.report.export import export
+    from persfl.runs import load_model
+
+    found = load_model(chosen.run, trusted=chosen.trust).helpers_
+    if chosen.device is not None:
+        names = found["device"].astype(str)
+        if chosen.device not in set(names):
+            near = difflib.get_close_matches(chosen.device, sorted(set(names)), n=3)
+            hint = f"Did you mean {some(near)}?" if near else f"Known: {some(sorted(set(names)), 5)}."
+            raise InputError(f"there is no device {chosen.device!r} that asked anybody. {hint}")
+        found = found[names == chosen.device]
+    if chosen.export:
+        print(export(found, chosen.export))
+        return 0
+    if chosen.json:
+        print(found.to_json(orient="records"))
+        return 0
+    if chosen.device is None:
+        shown = found.groupby("device", sort=False, observed=True).head(1)
+        what = "each device's most adopted peer"
+    else:
+        shown, what = found, f"{len(found)} peers that {chosen.device} asked, most adopted first"
+    head = ("device", "peer", "asked", "adopted", "share", "reward", "95 % interval", "verdict")
+    rows = [
+        (str(r.device), str(r.peer), str(r.asked), f"{r.adopted:g}", f"{r.share:.1%}", f"{r.reward_mean:.3g}",
+         f"{r.reward_low:.3g} to {r.reward_high:.3g}" if r.reward_low == r.reward_low else "", str(r.verdict))
+        for r in shown.head(chosen.top).itertuples(index=False)
+    ]  # fmt: skip
+    table(head, rows)
+    more = len(shown) - len(rows)
+    print(f"\n{what}" + (f"; {more} more: --top {len(shown)}" if more > 0 else ""))
+    return 0
+
+
+def predict(chosen: argparse.Namespace) -> int:
+    """Predictions for new rows, each by its own device's model."""
+    from persfl.runs import Folder, load_model
+
+    folder = Folder.open(Path(chosen.run))
+    spec = folder.spec
+    model = load_model(chosen.run, trusted=chosen.trust)
+    frame = read_frame(chosen.table, separator=spec["separator"], decimal=spec["decimal"])
+    absent = [name for name in [spec["device"], *spec["features"]] if name not in frame.columns]
+    if absent:
+        raise InputError(f"{Path(chosen.table).name!r} has no column {some(absent)}, which the run was fitted with.")
+    whose = frame[spec["device"]]
+    known = type(model.devices_.tolist()[0])
+    if known is str and not pd.api.types.is_string_dtype(whose):
+        whose = whose.astype(str)
+    out = pd.DataFrame({spec["device"]: whose})
+    if hasattr(model, "classes_"):
+        chances = model.predict_proba(frame[spec["features"]], devices=whose)
+        out["prediction"] = model.classes_[chances.argmax(axis=1)]
+        for k, name in enumerate(model.classes_.tolist()):
+            out[f"chance_{name}"] = chances[:, k]
+    else:
+        out["prediction"] = model.predict(frame[spec["features"]], devices=whose)
+    if chosen.out is None:
+        out.to_csv(sys.stdout, index=False)
+        return 0
+    path = Path(chosen.out)
+    if path.suffix == ".parquet":
+        need("pyarrow", extra="parquet", why="writing a Parquet file")
+        out.to_parquet(path, index=False)
+    elif path.suffix == ".csv":
+        out.to_csv(path, index=False)
+    else:
+        raise InputError(f"--out must end in .csv or .parquet. Got {path.name!r}.")
+    print(f"{len(out):,} predictions in {path}")
+    return 0
+
+
+def compare(chosen: argparse.Namespace) -> int:
+    """All methods on the same held-out rows."""
+    from persfl.comparing import compare as compared
+    from persfl.comparing import summary
+
+    rows = Rows(chosen)
+    if rows.remark:
+        _remark(chosen, rows.remark)
+    begin = time.perf_counter()
+    model = _model(chosen, rows)
+    shown = Shown(_Nothing(), lines=chosen.json)
+    worth = compared(model, rows.X, rows.y, rows.devices, sample_weight=rows.weight, keep=shown)
+    shown.close()
+    per_device = worth.device().rename(columns={"personal": "personalized"})
+    if chosen.out:
+        path = Path(chosen.out)
+        if path.suffix != ".csv":
+            raise InputError(f"--out must end in .csv. Got {path.name!r}.")
+        per_device.to_csv(path, index=False)
+    if chosen.json:
+        print(json.dumps({"event": "done", "methods": json.loads(summary(worth).reset_index().to_json(orient="records"))}))
+        return 0
+    held, seconds = int(worth.table["held"].sum()), time.perf_counter() - begin
+    what = "Brier score" if worth.classes else "mean squared error over the label's variance"
+    print(f"{what}, on {held:,} rows of {len(worth.table)} devices that no model saw; {seconds:.0f} s.\n")
+    _arms(worth)
+    print("\nThe last column counts every device once. Where its interval contains 0, the difference may be chance.")
+    if chosen.out:
+        print(f"Every device's errors are in {chosen.out}.")
+    return 0
+
+
+class _Nothing:
+    def last(self, stage: str) -> None:
+        return None
+
+    def after(self, *_: Any) -> None:
+        return None
+
+
+def demo(chosen: argparse.Namespace) -> int:
+    """Bundled real data: 46 Texan cities, ten months of house prices each."""
+    from persfl.cli import parser
+    from persfl.datasets import load_housing
+    from persfl.runs import INDEX
+
+    out = Path(chosen.out)
+    if out.exists() and any(out.iterdir()) and not (out / "run" / INDEX).is_file():
+        raise InputError(f"{str(out)!r} is there and was not made by a demo. Choose another --out.")
+    out.mkdir(parents=True, exist_ok=True)
+    housing = load_housing()
+    few = housing.frame.sample(frac=1.0, random_state=0).groupby("city").head(10).sort_values(["city", "year", "month"])
+    few.to_csv(out / "housing.csv", index=False)
+    command = ["fit", str(out / "housing.csv"), "--device", "city", "--label", "log_price", "--out", str(out / "run"), "--force"]
+    print("46 Texan cities want to predict house prices. Each has ten months of its own and shows them to nobody.")
+    print("The same for your own table:\n")
+    print(f"  persfl {' '.join(command[:-1])}\n", flush=True)
+    asked = parser().parse_args([*command, *(["--json"] if chosen.json else [])])
+    return fit(asked)

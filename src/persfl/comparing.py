@@ -1,0 +1,74 @@
+"""Methods on equal terms: the same rows to learn from, the same rows held back, nothing chosen by the latter.
+
+To what `persfl.worth` measures anyway (own rows, one model for all in shared and in centred units, fine-tuned, personalized) this
+adds, for models that take gradient steps, federated averaging, the same with own fine-tuning, and IFCA told 2 and 4 clusters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from persfl.baselines import fedavg, ifca
+from persfl.devices import Devices
+from persfl.errors import InputError
+from persfl.fleets import ArrayFleet
+from persfl.proposers import GradientStep
+from persfl.worth import ARMS, Worth, tuned_fits
+
+TOLD = (2, 4)
+
+
+def compare(model: Any, X: Any, y: Any, devices: Any = None, **fit: Any) -> Worth:
+    """Errors of all methods on held-out rows, for an unfitted PersonalizedRegressor or PersonalizedClassifier's settings.
+
+    >>> from persfl import PersonalizedRegressor
+    >>> from persfl.sources import clustered_regression
+    >>> rows = clustered_regression(n=30, clusters=2, rows=10, features=5, noise=0.1, seed=0)
+    >>> worth = compare(PersonalizedRegressor(rounds=50), rows.X, rows.y, devices=np.repeat(np.arange(30), 10))
+    >>> table = summary(worth)
+    >>> table.index.tolist()[-4:], bool(table.loc["personalized", "error"] < table.loc["FedAvg", "error"])
+    (['FedAvg', 'FedAvg + fine-tuning', 'IFCA (2)', 'IFCA (4)'], True)
+    """
+    if not model.holdout > 0:
+        raise InputError("comparing needs rows to judge by. Use holdout above 0, for example 0.25.")
+    model._fit(X, y, devices, rivals=rivals, final=False, **fit)
+    worth: Worth | None = model.worth_
+    if worth is None:
+        raise InputError("nothing could be compared: it takes at least two devices with four rows each.")
+    return worth
+
+
+def rivals(inside: Devices, learner: Any, step_size: float, rounds: int, seed: int) -> dict[str, Any]:
+    """Further methods' models, one per device; none for learners without gradients."""
+    if not hasattr(learner, "grad"):
+        return {}
+    fleet = ArrayFleet(inside, learner=learner, proposer=GradientStep(step_size), seed=seed)
+    for _ in fedavg(fleet, rounds=rounds, seed=seed):
+        pass
+    average = fleet.models.copy()
+    found = {"FedAvg": average}
+    found["FedAvg + fine-tuning"] = tuned_fits(learner, inside, average[0], None, GradientStep(step_size, steps=rounds), seed)
+    for told in TOLD:
+        if told < len(inside):
+            for _ in ifca(fleet, told=told, rounds=rounds, seed=seed):
+                pass
+            found[f"IFCA ({told})"] = fleet.models.copy()
+    return found
+
+
+def summary(worth: Worth) -> pd.DataFrame:
+    """One row per method: mean and median error over devices, and the personalized model's typical gain over it, with interval."""
+    rows = []
+    for arm in worth.arms:
+        errors = worth.error(arm)
+        row: dict[str, Any] = {"method": ARMS.get(arm, arm), "error": np.nanmean(errors), "median": np.nanmedian(errors)}
+        if worth.classes:
+            row["mistakes"] = np.nanmean(worth.mistakes(arm))
+        if arm != "personal":
+            verdict = worth.fleet(arm)
+            row |= {"gain": verdict.gain, "low": verdict.low, "high": verdict.high, "says": verdict.says}
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("method")

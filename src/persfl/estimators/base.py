@@ -1,0 +1,378 @@
+"""Fitting a model for every device, and predicting with it.
+
+Fitting is two runs of the same loop. The *trial* holds back a share of every device's rows (`holdout`), and its models are compared
+on them with simple rivals: that is `worth_`. The *final* run uses all rows and gives the models that predict. Nothing is chosen by
+the rows held back, except, with `fallback=True`, where to keep a device's own model.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from persfl.adopters import Best
+from persfl.checks import one_of, some, whole
+from persfl.devices import Devices
+from persfl.errors import InputError, PersflWarning
+from persfl.estimators.rows import WithRows
+from persfl.helping import helpers
+from persfl.learners import Estimator, Linear
+from persfl.predicting import respond, respond_each
+from persfl.proposers import GradientStep, Refit
+from persfl.public import public_points
+from persfl.sources.table import device_codes
+from persfl.training import Keep, Plan, State, peers_of, step_of, train
+from persfl.trust import Trust
+from persfl.types import Array, IntArray
+from persfl.units import KINDS, Units
+from persfl.worth import Worth, measured, own_fits, pooled_fit, split, tried
+
+CHEAP = 3e7  # numbers touched by a run that may be repeated without being noticed
+POINTS = 100  # made-up public points, where a base estimator needs some and none are handed in
+
+
+class Personalized(WithRows):
+    """What the regressor and the classifier share."""
+
+    models_: Any
+    worth_: Worth | None
+
+    @property
+    def _classes(self) -> int:
+        """How many classes there are; 0 for a regression."""
+        return 0
+
+    def _linear(self) -> Linear:
+        raise NotImplementedError
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        device: str | None = None,
+        peers: int | str = "auto",
+        rounds: int | str = "auto",
+        step_size: float | str = "auto",
+        adopter: Any = None,
+        units: str = "auto",
+        public: Any = None,
+        holdout: float = 0.25,
+        trials: int | str = "auto",
+        fallback: bool = False,
+        unseen: str = "error",
+        impute: bool = False,
+        window: int | None = None,
+        online_rounds: int = 10,
+        n_jobs: int | None = 1,
+        random_state: Any = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.device = device
+        self.peers = peers
+        self.rounds = rounds
+        self.step_size = step_size
+        self.adopter = adopter
+        self.units = units
+        self.public = public
+        self.holdout = holdout
+        self.trials = trials
+        self.fallback = fallback
+        self.unseen = unseen
+        self.impute = impute
+        self.window = window
+        self.online_rounds = online_rounds
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, devices: Any = None, sample_weight: Any = None) -> Any:
+        """Learn a model for every device.
+
+        `devices` says for each row whose it is (or `device` names the column of X that does); without either, all rows are one
+        device's, and this is a plain fit.
+        """
+        return self._fit(X, y, devices, sample_weight)
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        devices: Any = None,
+        sample_weight: Any = None,
+        keep: Keep | None = None,
+        rivals: Any = None,
+        final: bool = True,
+    ) -> Any:
+        rows = self._learn_rows(X, y, devices, sample_weight)
+        rows.check(quiet=len(rows) == 1)
+        self._check_settings(len(rows))
+        self.learner_ = self._learner()
+        self.devices_ = id_array(rows.ids)
+        self.rows_ = rows.counts.copy()
+        kind = self._units()
+        self.worth_ = None
+        self.fallback_ = np.zeros(len(rows), dtype=bool)
+        self.notes_: list[str] = []
+        if len(rows) == 1:
+            self._alone(rows, kind)
+            return self
+        if self.holdout > 0:
+            self._trial(rows, kind, keep, rivals)
+        elif self.fallback:
+            raise InputError("fallback=True needs rows to judge by. Use holdout above 0, for example 0.25.")
+        if not final:
+            return self
+        self.units_ = Units.of(rows, kind, labels=not self._classes)
+        inside = self.units_.inside(rows)
+        self.public_ = self._public(rows)
+        state = train(inside, self._plan(rows), stage="final", keep=keep)
+        self._settle(state)
+        if self.fallback_.any():
+            own = own_fits(self.learner_, inside, self._seed)
+            if isinstance(self.models_, np.ndarray):
+                self.models_ = np.where(self.fallback_[:, None], own, self.models_)
+            else:
+                self.models_ = [o if alone else m for o, m, alone in zip(own, self.models_, self.fallback_, strict=True)]
+        self._pool(rows, kind)
+        return self
+
+    def _alone(self, rows: Devices, kind: str) -> None:
+        """One device: nobody to ask."""
+        self.units_ = Units.of(rows, kind, labels=not self._classes)
+        self.public_ = None
+        inside = self.units_.inside(rows)
+        self.models_ = own_fits(self.learner_, inside, self._seed)
+        self.trust_ = Trust(1, np.arange(1))
+        self.losses_ = np.empty((0, 1))
+        self.step_size_, self.n_rounds_ = float("nan"), 0
+        self._pool(rows, kind)
+
+    def _trial(self, rows: Devices, kind: str, keep: Keep | None, rivals: Any) -> None:
+        """Runs that hold rows back, to compare with rivals on them; `rivals` makes more of them (see `persfl.comparing`)."""
+        done = []
+        for part in range(self._trials(rows)):
+            learn, held = split(rows, self.holdout, seed=self._seed, part=part)
+            if not len(held.X):
+                break
+            units = Units.of(learn, kind, labels=not self._classes)
+            self.public_ = self._public(learn)
+            inside = units.inside(learn)
+            state = train(inside, self._plan(rows), stage=f"trial-{part}", keep=keep)
+            if part == 0:
+                self._note_halving(state, "the trial run")
+            done.append(
+                tried(
+                    learn,
+                    held,
+                    learner=self.learner_,
+                    units=units,
+                    models=state.models,
+                    classes=self._classes,
+                    public=self.public_,
+                    steps=GradientStep(state.step_size, steps=self._rounds()) if hasattr(self.learner_, "grad") else None,
+                    seed=self._seed,
+                    more=rivals(inside, self.learner_, state.step_size, self._rounds(), self._seed) if rivals else None,
+                )
+            )
+        if not done:
+            self.notes_.append("No device has the four rows it takes to hold any back, so nothing could be judged.")
+            if self.fallback:
+                raise InputError("fallback=True needs devices with at least four rows, and no device has as many. Leave it out.")
+            return
+        self.worth_ = measured(done, self._classes)
+        if self.fallback:
+            self.fallback_ = self.worth_.better_alone()
+        elif self.worth_.fleet().says == "hurts":
+            advice = (
+                "On the rows held back, models from own rows alone do better than personalized ones. "
+                "Use fallback=True to keep those."
+            )
+            self.notes_.append(advice)
+            warnings.warn(advice, PersflWarning, stacklevel=4)
+
+    def _trials(self, rows: Devices) -> int:
+        """How many trial runs: as many as hold back every row once, where that is cheap."""
+        most = max(1, round(1 / self.holdout))
+        if self.trials != "auto":
+            return whole("trials", self.trials, least=1, most=most, why=f"holdout={self.holdout:g}")
+        if not isinstance(self.learner_, Linear):
+            return 1
+        return most if rows.X.size * self.learner_.classes * min(20, len(rows) - 1) * self._rounds() <= CHEAP else 1
+
+    def _rounds(self) -> int:
+        return int(self.rounds) if self.rounds != "auto" else 100 if hasattr(self.learner_, "grad") else 20
+
+    def _settle(self, state: State) -> None:
+        self.models_, self.trust_, self.step_size_ = state.models, state.trust, state.step_size
+        self.losses_ = np.stack(state.losses) if state.losses else np.empty((0, len(self.devices_)))
+        self.n_rounds_ = state.r
+        self._note_halving(state, "the final run")
+
+    def _note_halving(self, state: State, where: str) -> None:
+        if state.halved:
+            self.notes_.append(
+                f"In {where} the step size {state.halved[0]:g} made losses grow; it was halved to {state.step_size:g}."
+            )
+
+    def _pool(self, rows: Devices, kind: str) -> None:
+        """One model for devices that were not there; it sees all rows, as a yardstick or by averaging steps."""
+        self.pooled_ = None
+        if self.unseen == "pooled":
+            self.pooled_units_ = Units.of(rows, "shared" if kind == "centred" else kind, labels=not self._classes)
+            self.pooled_ = pooled_fit(self.learner_, self.pooled_units_.inside(rows), self._seed)
+
+    def _check_settings(self, n: int) -> None:
+        if self.rounds != "auto":
+            whole("rounds", self.rounds, least=1)
+        one_of("units", self.units, ["auto", *KINDS])
+        one_of("unseen", self.unseen, ["error", "pooled"])
+        if self.window is not None:
+            whole("window", self.window, least=1)
+        if n > 1:
+            peers_of(self.peers, n)
+        if self.adopter is not None and (isinstance(self.adopter, type) or not callable(self.adopter)):
+            raise InputError(f"adopter must be a part such as TopK(4), or a function. Got {self.adopter!r}.")
+
+    def _plan(self, rows: Devices, rounds: int | None = None) -> Plan:
+        learner, public, classes = self.learner_, self.public_, self._classes
+        n, features = len(rows), rows.features
+
+        def proposer(step: float) -> Any:
+            if hasattr(learner, "grad"):
+                return GradientStep(step)
+            assert public is not None  # made above for every learner without gradients
+            return Refit(public, step_size=step, soft=bool(classes) and getattr(learner, "kind", "") == "log")
+
+        return Plan(
+            learner,
+            proposer,
+            step_of(self.step_size, learner, features),
+            peers_of(self.peers, n),
+            Best() if self.adopter is None else self.adopter,
+            self._rounds() if rounds is None else rounds,
+            self._seed,
+            self.n_jobs,
+        )
+
+    def _units(self) -> str:
+        if self.units != "auto":
+            return self.units
+        return "shared" if hasattr(self.learner_, "grad") else "raw"
+
+    def _public(self, rows: Devices) -> Array | None:
+        """Public points in the units of the run; None where the learner takes steps instead."""
+        if hasattr(self.learner_, "grad"):
+            return None
+        kind = self._units()
+        if self.public is None or isinstance(self.public, (int, np.integer)):
+            count = POINTS if self.public is None else whole("public", self.public, least=1)
+            groups = self.preparation_.categories if self.preparation_ else []
+            if kind == "centred":
+                rows = Units.of(rows, "centred", labels=False).inside(rows)
+                return public_points(rows, count, seed=self._seed)
+            points = public_points(rows, count, seed=self._seed, categories=groups)
+        else:
+            points, _ = self._matrix(self.public, None) if self.device is None else (self._public_table(), None)
+        units = Units.of(rows, kind, labels=False)
+        return units.features(points, np.zeros(len(points), dtype=np.int64)) if kind == "shared" else points
+
+    def _public_table(self) -> Array:
+        """Public points of a table that, unlike X, has no device column."""
+        if self.preparation_ is not None:
+            return self.preparation_(self.public)
+        return np.asarray(validate_data(self, self.public, dtype=np.float64, reset=False))
+
+    def _learner(self) -> Any:
+        base = self.estimator
+        if base is None:
+            return self._linear()
+        if all(hasattr(base, name) for name in ("init", "loss", "mix", "check")):
+            return base
+        if isinstance(base, BaseEstimator):
+            learner = Estimator(base)
+            if (learner.kind in ("log", "error")) != bool(self._classes):
+                want = "classifier" if self._classes else "regressor"
+                raise InputError(f"{type(self).__name__} needs a {want} as its estimator. Got {type(base).__name__}.")
+            return learner
+        raise InputError(
+            f"estimator must be None (linear), a scikit-learn estimator or a persfl learner such as Linear('huber'). Got {base!r}."
+        )
+
+    @property
+    def helpers_(self) -> pd.DataFrame:
+        """Who helps whom: device, peer, asked, adopted, share, reward mean and interval, verdict; most adopted first."""
+        check_is_fitted(self, "models_")
+        return helpers(self.trust_, self.devices_.tolist())
+
+    def coefficients(self) -> pd.DataFrame:
+        """Every device's coefficients in the table's own units (linear models in shared or raw units)."""
+        check_is_fitted(self, "models_")
+        if not isinstance(self.learner_, Linear) or self.learner_.classes > 1 or self.units_.kind == "centred":
+            raise InputError("coefficients exist for linear models with one score, in shared or raw units.")
+        d, units = self.n_columns_, self.units_
+        W = self.models_[:, :d] * units.label_scale / units.scale
+        constant = self.models_[:, d] if self.learner_.intercept else np.zeros(len(W))
+        constant = constant * units.label_scale + units.label_mean - W @ units.mean
+        names = self._column_names()
+        return pd.DataFrame(np.column_stack([W, constant]), index=self.devices_, columns=[*names, "intercept"])
+
+    @property
+    def n_columns_(self) -> int:
+        """How many numbers a row has once categories are encoded."""
+        return len(self.units_.mean)
+
+    def _column_names(self) -> list[str]:
+        if self.preparation_ is not None:
+            return self.preparation_.columns
+        return list(getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_columns_)]))
+
+    def _answers(self, X: Any, devices: Any) -> Array:
+        check_is_fitted(self, "models_")
+        matrix, devices = self._matrix(X, devices)
+        owner = self._owners(devices, len(matrix))
+        seen = owner >= 0
+        if seen.all():
+            return self._responses(matrix, owner)
+        if self.pooled_ is None:
+            strangers = pd.unique(np.asarray(pd.Series(devices))[~seen]).tolist()
+            raise InputError(
+                f"device {some(strangers)} was not there when fitting. Known: {some(self.devices_.tolist())}. "
+                "Fit again with its rows, or use unseen='pooled' to predict newcomers by one model for all."
+            )
+        out = np.empty((len(matrix), self._classes) if self._classes else len(matrix))
+        if seen.any():
+            out[seen] = self._responses(matrix[seen], owner[seen])
+        nobody = np.zeros(int((~seen).sum()), dtype=np.int64)
+        units = self.pooled_units_
+        found = respond(self.learner_, self.pooled_, units.features(matrix[~seen], nobody), self._classes)
+        out[~seen] = found if self._classes else units.outside(found, nobody)
+        return out
+
+    def _responses(self, matrix: Array, owner: IntArray) -> Array:
+        found = respond_each(self.learner_, self.models_, self.units_.features(matrix, owner), owner, self._classes)
+        return found if self._classes else self.units_.outside(found, owner)
+
+    def _owners(self, devices: Any, rows: int) -> IntArray:
+        """(rows,) positions in `devices_`, -1 for devices that were not there."""
+        if devices is None:
+            if len(self.devices_) == 1:
+                return np.zeros(rows, dtype=np.int64)
+            raise InputError(f"there are {len(self.devices_)} models. Say whose rows these are: predict(X, devices=...).")
+        codes, ids = device_codes(devices, rows)
+        known = {name: i for i, name in enumerate(self.devices_.tolist())}
+        return np.asarray(np.array([known.get(name, -1) for name in ids], dtype=np.int64)[codes])
+
+
+def id_array(ids: Any) -> Any:
+    """Ids as an array; of objects where they are not all numbers or all texts."""
+    ids = list(ids)
+    plain = np.array(ids) if len({type(name) for name in ids}) == 1 and not isinstance(ids[0], tuple) else None
+    if plain is not None and plain.ndim == 1 and plain.tolist() == ids:
+        return plain
+    kept = np.empty(len(ids), dtype=object)
+    kept[:] = ids
+    return kept

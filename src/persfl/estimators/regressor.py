@@ -1,0 +1,87 @@
+"""Numbers: `PersonalizedRegressor`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+
+from persfl.errors import InputError
+from persfl.estimators.online import Online
+from persfl.learners import Linear
+from persfl.types import Array
+
+
+class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
+    """A regression model for every device, learned by asking peers who really help.
+
+    Parameters
+    ----------
+    estimator : what a model is. None: linear, by gradient steps (Algorithm 1). A scikit-learn regressor that takes sample weights:
+        by refits on private rows plus public points (Algorithm 2). Or a persfl learner, such as `Linear("huber", intercept=True)`.
+    device : the column of X that says whose row it is, instead of `devices=` in every call.
+    peers : how many peers a device asks each round; "auto" is 20, or all others where there are fewer.
+    rounds : how many rounds; "auto" is 100 of steps (linear), 20 of refits (others), whose answers are complete models.
+    step_size : length of a step (linear) or weight of private rows against public points (others). "auto" chooses by the loss;
+        one that diverges is halved, and `notes_` says so.
+    adopter : which answers to take; None is `Best()`, the paper's rule.
+    units : "shared" (fleet mean and spread per column), "centred" (about each device's own means), "raw", or "auto": shared for
+        linear models, raw for others. See `persfl.units` for what each reveals.
+    public : points for Algorithm 2: an array or table with X's columns, or how many to make up from the fleet's means and spreads.
+    holdout : share of each device's rows held back in a trial run to answer "is it worth it?" (`worth_`); 0 skips it.
+    trials : how many times to do that, with other rows held back; "auto" is until every row was, where that takes a moment, else 1.
+    fallback : keep a device's own model where the evidence of the whole fleet says that it is the better one.
+    unseen : "error", or "pooled" to predict devices that were not there when fitting by one model for all.
+    impute : fill missing values with each column's mean (texts: most frequent) instead of refusing them.
+    window, online_rounds : for `partial_fit`: rows each device keeps (None: all), rounds per call.
+    n_jobs : parallel processes for refits.
+    random_state : the same number gives the same result; None draws one.
+
+    Attributes
+    ----------
+    devices_ : ids, in order. models_ : one per device. helpers_ : who helps whom. worth_ : see `persfl.worth.Worth`.
+    trust_, losses_ (rounds, devices), units_, learner_, step_size_, notes_, fallback_, rows_, n_rounds_, progress_ (online).
+
+    >>> from persfl.datasets import load_housing
+    >>> housing = load_housing()
+    >>> few = housing.frame.groupby("city").head(12)
+    >>> model = PersonalizedRegressor(rounds=50).fit(few[housing.feature_names], few["log_price"], devices=few["city"])
+    >>> model.predict(few[housing.feature_names][:2], devices=few["city"][:2]).round(1).tolist()
+    [11.1, 11.1]
+    >>> list(model.helpers_.columns)
+    ['device', 'peer', 'asked', 'adopted', 'share', 'reward_mean', 'reward_low', 'reward_high', 'verdict']
+    """
+
+    _numeric = True
+
+    def predict(self, X: Any, devices: Any = None) -> Array:
+        """(rows,) each row's label by its own device's model."""
+        return self._answers(X, devices)
+
+    def score(self, X: Any, y: Any, devices: Any = None, sample_weight: Any = None) -> float:
+        """R squared over all rows."""
+        return float(r2_score(y, self.predict(X, devices=devices), sample_weight=sample_weight))
+
+    def _linear(self) -> Linear:
+        return Linear("squared", intercept=True)
+
+    def _first_classes(self, y: Any, classes: Any) -> None:
+        if classes is not None:
+            raise InputError("classes are for a classifier. Leave them out.")
+
+    def _learn_labels(self, y: Any, classes: Any) -> Array:
+        return self._labels(y)
+
+    def _labels(self, y: Any) -> Array:
+        try:
+            values = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):
+            odd = next(value for value in np.asarray(y, dtype=object).tolist() if not isinstance(value, (int, float)))
+            raise InputError(
+                f"labels of a regression must be numbers. Got {odd!r}. For classes use PersonalizedClassifier."
+            ) from None
+        if not np.isfinite(values).all():
+            raise InputError(f"{int((~np.isfinite(values)).sum())} labels are missing (NaN) or infinite. Drop those rows.")
+        return values

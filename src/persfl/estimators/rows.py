@@ -1,0 +1,120 @@
+"""From X, y and devices to checked rows by device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+
+from persfl.devices import Devices, offsets
+from persfl.errors import InputError
+from persfl.preparation import Preparation, as_frame, is_table, needs_preparation, refuse_missing
+from persfl.sources.table import device_codes
+from persfl.types import Array
+
+
+class WithRows(BaseEstimator):  # type: ignore[misc]
+    """What an estimator remembers about columns, labels and devices, and how it reads rows by that."""
+
+    device: str | None
+    impute: bool
+    random_state: Any
+    preparation_: Preparation | None
+    _numeric: bool
+
+    def _learn_labels(self, y: Any, classes: Any) -> Array:
+        raise NotImplementedError
+
+    def _labels(self, y: Any) -> Array:
+        raise NotImplementedError
+
+    def _learn_rows(self, X: Any, y: Any, devices: Any, sample_weight: Any, classes: Any = None) -> Devices:
+        """Checked numbers by device; what has to be remembered about columns, classes and seed is remembered."""
+        self._seed = _seed(self.random_state)
+        self.preparation_: Preparation | None = None
+        frame = as_frame(X) if is_table(X) else None
+        X, devices = self._own_column(X, frame, devices)
+        frame = as_frame(X) if is_table(X) else None
+        if frame is not None and not frame.shape[1]:
+            raise InputError("the table has no feature columns. Add at least one.")
+        if (frame is not None and needs_preparation(frame)) or (self.impute and frame is not None):
+            validate_data(self, X, skip_check_array=True)
+            self.preparation_ = Preparation(frame, impute=self.impute)
+            matrix = self.preparation_(frame)
+            y = column_or_1d(y, warn=True)
+            if len(y) != len(matrix):
+                raise InputError(f"there must be one label per row. Got {len(matrix)} rows and {len(y)} labels.")
+        else:
+            if frame is not None:
+                refuse_missing(frame)
+            elif self.impute:
+                X = _filled(self, X)
+            matrix, y = validate_data(self, X, y, dtype=np.float64, y_numeric=self._numeric, ensure_all_finite=True)
+        y = self._learn_labels(y, classes)
+        weight = (
+            _check_sample_weight(sample_weight, matrix, dtype=np.float64) if sample_weight is not None else np.ones(len(matrix))
+        )
+        columns = self.preparation_.columns if self.preparation_ else list(getattr(self, "feature_names_in_", [])) or None
+        return self._grouped(matrix, y, weight, devices, columns)
+
+    def _more_rows(self, X: Any, y: Any, devices: Any, sample_weight: Any) -> Devices:
+        """As `_learn_rows`, by what was remembered."""
+        matrix, devices = self._matrix(X, devices)
+        y = column_or_1d(y, warn=True)
+        if len(y) != len(matrix):
+            raise InputError(f"there must be one label per row. Got {len(matrix)} rows and {len(y)} labels.")
+        weight = (
+            _check_sample_weight(sample_weight, matrix, dtype=np.float64) if sample_weight is not None else np.ones(len(matrix))
+        )
+        return self._grouped(matrix, self._labels(y), weight, devices, None)
+
+    def _grouped(self, matrix: Array, y: Array, weight: Array, devices: Any, columns: Any) -> Devices:
+        if devices is None:
+            return Devices(np.ascontiguousarray(matrix), y, weight, np.array([0, len(y)]), [0], columns=columns)
+        codes, ids = device_codes(devices, len(y))
+        order = np.argsort(codes, kind="stable")
+        start = offsets(np.bincount(codes, minlength=len(ids)))
+        if len(order) and (np.diff(order) == 1).all():  # rows already lie device by device: no copy
+            return Devices(np.ascontiguousarray(matrix), y, weight, start, ids, columns=columns)
+        return Devices(np.ascontiguousarray(matrix[order]), y[order], weight[order], start, ids, columns=columns)
+
+    def _own_column(self, X: Any, frame: pd.DataFrame | None, devices: Any) -> tuple[Any, Any]:
+        """The column of X that says whose row it is, taken out of it."""
+        if self.device is None:
+            return X, devices
+        if devices is not None:
+            raise InputError(f"say whose rows these are once: by device={self.device!r} or by devices=, not both.")
+        if frame is None or self.device not in frame.columns:
+            raise InputError(f"X must be a table with the column {self.device!r} that says whose row it is.")
+        return frame.drop(columns=[self.device]), frame[self.device]
+
+    def _matrix(self, X: Any, devices: Any) -> tuple[Array, Any]:
+        """Checked numbers of rows to predict or to add."""
+        X, devices = self._own_column(X, as_frame(X) if is_table(X) else None, devices)
+        if self.preparation_ is not None:
+            validate_data(self, X, skip_check_array=True, reset=False)
+            return self.preparation_(X), devices
+        if is_table(X):
+            refuse_missing(as_frame(X))
+        elif self.impute:
+            X = _filled(self, X)
+        return validate_data(self, X, dtype=np.float64, reset=False), devices
+
+
+def _seed(random_state: Any) -> int:
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _filled(model: Any, X: Any) -> Array:
+    """An array without names whose missing values become column means, learned at the first call."""
+    values = np.asarray(X, dtype=np.float64)
+    if not hasattr(model, "imputer_") or not hasattr(model, "models_"):
+        model.imputer_ = SimpleImputer().fit(values)
+    return np.asarray(model.imputer_.transform(values))

@@ -1,0 +1,117 @@
+"""Who helps whom: what Trust knows, as a table for people, with intervals and a verdict per pair.
+
+A peer's *reward* is by how much its answer would have lowered the target's own loss; it shrinks as the target learns, so its mean
+over rounds says more about early rounds. Whether a peer helps is therefore judged by choice: were all peers equally good, each
+answer would be adopted once in S questions. A pair's verdict compares its own rate of adoption, with a 95 % interval (Wilson's), to
+that chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from persfl.trust import Trust
+from persfl.types import Array
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas as pd
+
+VERDICTS = ("helps more than others", "helps less than others", "too few questions to tell")
+COLUMNS = ("device", "peer", "asked", "adopted", "share", "reward_mean", "reward_low", "reward_high", "verdict")
+_Z = 1.959963984540054  # 95 % of a normal distribution lie within
+
+
+def helpers(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
+    """One row per pair that was asked, each device's most adopted peers first.
+
+    >>> from persfl import ArrayFleet, Best, GradientStep, Linear, Uniform, personalize
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=20, clusters=2, rows=10, features=5, seed=0)
+    >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
+    >>> for round_ in personalize(fleet, sampler=Uniform(5), adopter=Best(), rounds=200): pass
+    >>> table = helpers(round_.trust, devices.ids)
+    >>> kin = table[table.verdict == "helps more than others"].peer
+    >>> bool((devices.clusters[kin] == devices.clusters[0]).all()), len(kin) > 0
+    (True, True)
+    """
+    import pandas as pd
+
+    known = trust.table()
+    order = np.lexsort((known["peer"], -known["share"], known["target"]))
+    known = known.iloc[order]
+    names = np.empty(len(ids), dtype=object)
+    names[:] = list(ids)
+    low, high = reward_interval(known)
+    target, peer = known["target"].to_numpy(), known["peer"].to_numpy()
+    return pd.DataFrame(
+        {
+            "device": pd.Series(names[target]).infer_objects(),
+            "peer": pd.Series(names[peer]).infer_objects(),
+            "asked": known["asked"].to_numpy(),
+            "adopted": known["adopted"].to_numpy(),
+            "share": known["share"].to_numpy(),
+            "reward_mean": known["reward_mean"].to_numpy(),
+            "reward_low": low,
+            "reward_high": high,
+            "verdict": np.array(VERDICTS, dtype=object)[verdict_codes(known, chance(trust))],
+        }
+    )
+
+
+def chance(trust: Trust) -> Array:
+    """(n,) per device: how often an answer is adopted if all peers are equally good."""
+    pairs = trust.pairs
+    position = pairs.key // trust.n
+    asked = np.bincount(position, weights=pairs.asked, minlength=len(trust.targets))
+    adopted = np.bincount(position, weights=pairs.adopted, minlength=len(trust.targets))
+    rate = np.zeros(trust.n)
+    rate[trust.targets] = np.divide(adopted, asked, out=np.zeros_like(asked), where=asked > 0)
+    return rate
+
+
+def reward_interval(known: pd.DataFrame) -> tuple[Array, Array]:
+    """A 95 % interval (Student's) of each pair's mean reward; NaN below two answers."""
+    answered = known["answered"].to_numpy(dtype=np.float64)
+    mean, spread = known["reward_mean"].to_numpy(), known["reward_spread"].to_numpy()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        half = stdtrit(answered - 1, 0.975) * spread / np.sqrt(answered - 1)  # the spread divides by answered, not by one less
+    half = np.where(answered >= 2, half, np.nan)
+    return mean - half, mean + half
+
+
+def verdict_codes(known: pd.DataFrame, rate: Array) -> Any:
+    """Positions in VERDICTS."""
+    asked, adopted = known["asked"].to_numpy(dtype=np.float64), known["adopted"].to_numpy()
+    expected = rate[known["target"].to_numpy()]
+    share = adopted / asked
+    middle = (share + _Z**2 / (2 * asked)) / (1 + _Z**2 / asked)
+    half = _Z / (1 + _Z**2 / asked) * np.sqrt(np.maximum(share * (1 - share), 0.0) / asked + _Z**2 / (4 * asked**2))
+    # A single lucky question must not count: with one in twenty by chance, one of one is no evidence of help.
+    helps = (middle - half > expected) & (adopted >= 2)
+    return np.where(helps, 0, np.where(middle + half < expected, 1, 2))
+
+
+def graph(table: pd.DataFrame) -> networkx.DiGraph[Any]:
+    """Who helps whom as a networkx graph: an edge from a peer to the device whose model adopted its answers (extra `report`).
+
+    >>> import pandas as pd
+    >>> row = {"device": "ann", "peer": "bob", "asked": 9, "adopted": 4.0, "share": 1.0, "reward_mean": 0.5,
+    ...        "reward_low": 0.1, "reward_high": 0.9, "verdict": "helps"}
+    >>> g = graph(pd.DataFrame([row]))
+    >>> list(g.edges), g["bob"]["ann"]["adopted"]
+    ([('bob', 'ann')], 4.0)
+    """
+    from persfl.errors import need
+
+    nx = need("networkx", extra="report", why="a graph of who helps whom")
+    found: networkx.DiGraph[Any] = nx.DiGraph()
+    found.add_nodes_from(dict.fromkeys([*table["device"].tolist(), *table["peer"].tolist()]))
+    for row in table[table["adopted"] > 0].to_dict(orient="records"):
+        facts = {str(name): value for name, value in row.items() if name not in ("device", "peer") and value == value}
+        found.add_edge(row["peer"], row["device"], **facts)
+    return found

@@ -1,0 +1,58 @@
+"""Responses of many devices' models at once: values of a regression, or a chance for every class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from persfl.types import Array, IntArray
+
+_CHUNK = 2**22  # numbers of gathered models at a time
+
+
+def respond(learner: Any, model: Any, X: Array, classes: int = 0) -> Array:
+    """(rows,) values, or with `classes` (rows, classes) chances, of one model.
+
+    >>> from persfl import Linear
+    >>> respond(Linear("logistic"), np.array([0.0]), np.ones((1, 1)), classes=2).tolist()
+    [[0.5, 0.5]]
+    """
+    if not classes:
+        return np.asarray(learner.predict(model, X), dtype=np.float64)
+    if not _has_chances(learner, model):
+        labels = learner.labels(model, X).astype(np.int64)
+        return np.asarray(labels[:, None] == np.arange(classes), dtype=np.float64)
+    chances, known = learner.chances(model, X)
+    if chances.shape[-1] == classes:
+        return np.asarray(chances)
+    full = np.zeros((*chances.shape[:-1], classes))
+    full[..., known.astype(np.int64)] = chances
+    return full
+
+
+def respond_each(learner: Any, models: Any, X: Array, owner: IntArray, classes: int = 0) -> Array:
+    """As `respond`, each row by the model of its owner (a position in `models`).
+
+    >>> from persfl import Linear
+    >>> respond_each(Linear(), np.array([[1.0], [2.0]]), np.ones((3, 1)), np.array([0, 1, 0])).tolist()
+    [1.0, 2.0, 1.0]
+    """
+    out = np.empty((len(X), classes) if classes else len(X))
+    if isinstance(models, np.ndarray):
+        step = max(1, _CHUNK // max(1, models.shape[1]))
+        for i in range(0, len(X), step):
+            part = slice(i, i + step)
+            found = respond(learner, models[owner[part]], X[part, None, :], classes)
+            out[part] = found[:, 0]
+        return out
+    order = np.argsort(owner, kind="stable")
+    edges = np.flatnonzero(np.diff(owner[order], prepend=-1, append=-1))
+    for lo, hi in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        rows = order[lo:hi]
+        out[rows] = respond(learner, models[int(owner[rows[0]])], X[rows], classes)
+    return out
+
+
+def _has_chances(learner: Any, model: Any) -> bool:
+    return hasattr(learner, "chances") and (isinstance(model, np.ndarray) or hasattr(model, "predict_proba"))

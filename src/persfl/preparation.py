@@ -1,0 +1,177 @@
+"""From a table's columns to numbers: categories become columns of zeros and ones, missing values are filled in if asked.
+
+What this reveals of the fleet: the names of the categories that occur anywhere, and with imputing each column's mean or most
+frequent category. Both are written into the prepared model, as they are in any scikit-learn pipeline.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from persfl.checks import some
+from persfl.errors import InputError
+from persfl.types import Array
+
+MOST_CATEGORIES = 100
+
+
+class Preparation:
+    """Learned from the columns of one table, applied to others with the same columns.
+
+    >>> table = pd.DataFrame({"size": [1.0, 2.0], "kind": ["cat", "dog"]})
+    >>> preparation = Preparation(table)
+    >>> preparation.columns, preparation(table).tolist()
+    (['size', 'kind=cat', 'kind=dog'], [[1.0, 1.0, 0.0], [2.0, 0.0, 1.0]])
+    """
+
+    def __init__(self, table: Any, *, impute: bool = False) -> None:
+        frame = as_frame(table)
+        kinds = {name: _kind(frame[name], name) for name in frame.columns}
+        numbers = [name for name, kind in kinds.items() if kind == "number"]
+        texts = [name for name, kind in kinds.items() if kind == "text"]
+        self.numbers, self.texts, self.impute = numbers, texts, impute
+        if not impute:
+            refuse_missing(frame)
+        for name in texts:
+            _refuse_numbers(frame[name], name)
+            many = frame[name].nunique()
+            if many > MOST_CATEGORIES:
+                raise InputError(
+                    f"column {name!r} has {many} different texts such as {frame[name].dropna().iloc[0]!r}; at most "
+                    f"{MOST_CATEGORIES} can be categories. Leave it out, or turn it into numbers."
+                )
+        encode: Any = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        if impute:
+            empty = [name for name in frame.columns if frame[name].isna().all()]
+            if empty:
+                raise InputError(f"column {some(empty)} has no values at all, so there is nothing to fill in. Leave it out.")
+            encode = make_pipeline(SimpleImputer(strategy="most_frequent", missing_values=None), encode)
+        steps = [("numbers", SimpleImputer() if impute else "passthrough", numbers), ("categories", encode, texts)]
+        self.steps = ColumnTransformer([step for step in steps if step[2]], verbose_feature_names_out=False)
+        self.steps.fit(self._plain(frame))
+        self._describe()
+
+    @classmethod
+    def restored(cls, steps: Any, *, numbers: list[str], texts: list[str], impute: bool) -> Preparation:
+        """From what was kept of another."""
+        self = cls.__new__(cls)
+        self.steps, self.numbers, self.texts, self.impute = steps, numbers, texts, impute
+        self._describe()
+        return self
+
+    def _describe(self) -> None:
+        self.columns: list[str] = list(self.numbers)
+        self.categories: list[list[int]] = []
+        if self.texts:
+            encoder = self.steps.named_transformers_["categories"]
+            encoder = encoder[-1] if self.impute else encoder
+            for name, known in zip(self.texts, encoder.categories_, strict=True):
+                self.categories.append(list(range(len(self.columns), len(self.columns) + len(known))))
+                self.columns += [f"{name}={value}" for value in known]
+
+    def __call__(self, table: Any) -> Array:
+        """The numbers of another table with the same columns."""
+        frame = as_frame(table)
+        absent = [name for name in [*self.numbers, *self.texts] if name not in frame.columns]
+        if absent:
+            raise InputError(f"the table has no column {some(absent)}. Its columns: {some(list(frame.columns), 10)}.")
+        frame = frame[[*self.numbers, *self.texts]]
+        for name in self.numbers:
+            if _kind(frame[name], name) != "number":
+                raise InputError(f"column {name!r} must hold numbers, as it did when fitting. Got {_example(frame[name])}.")
+        if not self.impute:
+            refuse_missing(frame)
+        return np.ascontiguousarray(self.steps.transform(self._plain(frame)), dtype=np.float64)
+
+    def _plain(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Floats and plain text; a missing text is None, which is what the imputer looks for."""
+        parts = {name: frame[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in self.numbers}
+        for name in self.texts:
+            values = frame[name].astype(object)
+            text = np.array([None if gone else str(value) for value, gone in zip(values, values.isna(), strict=True)], dtype=object)
+            parts[name] = text
+        return pd.DataFrame(parts)
+
+
+def as_frame(table: Any) -> pd.DataFrame:
+    """A pandas DataFrame from any table that can become one (pandas, polars, pyarrow)."""
+    if isinstance(table, pd.DataFrame):
+        frame = table
+    elif hasattr(table, "to_pandas"):
+        frame = table.to_pandas()
+    else:
+        raise InputError(f"a table must be a DataFrame. Got {type(table).__name__}.")
+    twice = frame.columns[frame.columns.duplicated()].tolist()
+    if twice:
+        raise InputError(f"column names must differ. Got {twice[0]!r} more than once.")
+    return frame
+
+
+def is_table(X: Any) -> bool:
+    """Whether X has named columns."""
+    return isinstance(X, pd.DataFrame) or hasattr(X, "to_pandas")
+
+
+def needs_preparation(frame: pd.DataFrame) -> bool:
+    """Whether some column holds no plain numbers."""
+    return any(_kind(frame[name], name) != "number" for name in frame.columns)
+
+
+def refuse_missing(frame: pd.DataFrame) -> None:
+    """Stop where values are missing, saying how many and where."""
+    missing = frame.isna().sum()
+    missing = missing[missing > 0].sort_values(ascending=False)
+    if len(missing):
+        where = some([f"{name} ({count})" for name, count in missing.items()], 5).replace("'", "")
+        rows = int(frame.isna().any(axis=1).sum())
+        raise InputError(
+            f"{int(missing.sum())} values are missing (NaN) in {rows} of {len(frame)} rows: {where}. Fill them in, drop those "
+            "rows, or let them be replaced by each column's mean or most frequent category: impute=True (command line: --impute)."
+        )
+
+
+def _kind(values: pd.Series, name: Any) -> str:
+    if pd.api.types.is_complex_dtype(values):
+        raise InputError(f"column {name!r} must hold real numbers or texts. Got complex numbers.")
+    if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
+        return "number"
+    if pd.api.types.is_datetime64_any_dtype(values) or pd.api.types.is_timedelta64_dtype(values):
+        raise InputError(f"column {name!r} holds dates or times. Turn it into numbers (days since a start), or leave it out.")
+    if isinstance(values.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(values):
+        return "text"
+    if pd.api.types.infer_dtype(values, skipna=True) in ("integer", "floating", "mixed-integer-float", "decimal", "boolean"):
+        return "number"
+    odd = next((value for value in values if not isinstance(value, (str, int, float, type(None)))), None)
+    raise InputError(f"column {name!r} must hold numbers or texts. Got {odd!r}." if odd is not None else
+                     f"column {name!r} mixes numbers and texts. Make it one of them.")  # fmt: skip
+
+
+def _refuse_numbers(values: pd.Series, name: Any) -> None:
+    """Numbers written as text would become one category each."""
+    present = values.dropna().astype(str).str.strip()
+    if not len(present):
+        return
+    bad = present[pd.to_numeric(present, errors="coerce").isna()]
+    if len(present) >= 10 and len(bad) <= 0.1 * len(present):
+        such = (
+            f"{len(bad)} values are not, such as {bad.iloc[0]!r}. Mend those" if len(bad) else "they are stored as text. Convert it"
+        )
+        raise InputError(f"column {name!r} holds numbers, but {such}, or leave the column out.")
+    comma = pd.to_numeric(present.str.replace(",", ".", regex=False), errors="coerce")
+    if comma.notna().mean() >= 0.9 and present.str.contains(",", regex=False).any():
+        raise InputError(
+            f"column {name!r} holds numbers with a decimal comma, such as {present.iloc[0]!r}. "
+            "Read the table with decimal=',' (command line: --decimal ,)."
+        )
+
+
+def _example(values: pd.Series) -> str:
+    present = values.dropna()
+    return repr(present.iloc[0]) if len(present) else "nothing"

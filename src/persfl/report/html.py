@@ -1,0 +1,108 @@
+"""The report as one HTML file: no server, no network, nothing beside it.
+
+`page.html`, `page.css` and `page.js` lie beside this module and are put together with the numbers here. Names of devices come from
+a user's table, so the page never reads them as markup: they travel as JSON in which no `<` is left, the script inserts them as
+text, and a content security policy lets nothing run but the page's own script.
+
+>>> import tempfile
+>>> from persfl.report.example import example_info
+>>> with tempfile.TemporaryDirectory() as folder:
+...     page = write_report(example_info(devices=3), Path(folder) / "report.html")
+...     text = page.read_text(encoding="utf-8")
+>>> text.count("<script"), "default-src 'none'" in text
+(2, True)
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+_DIGITS = 5  # of numbers that are only drawn: curves and the heat map
+
+
+def write_report(info: Mapping[str, Any], path: Path) -> Path:
+    """Write the page about these numbers and return where it is; a page that was there is replaced in one step."""
+    path = Path(path)
+    text = page(info)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n") as file:
+            file.write(text)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)  # a temporary file is the owner's alone; a report is like any other file
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def page(info: Mapping[str, Any]) -> str:
+    """The whole page as text."""
+    style, script = _part("page.css"), _part("page.js")
+    worth = info["worth"]
+    parts = {
+        "title": escape(str(info["title"])),
+        "asked": escape(str(info["asked"])),
+        "answer": escape(str(worth["verdict"]["sentence"])) if worth else "",
+        "version": escape(str(info["version"])),
+        "policy": f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
+        "style": style,
+        "script": script,
+        "data": embedded(_shortened(info)),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _part("page.html"))
+
+
+def embedded(value: Any) -> str:
+    r"""JSON that is safe inside a script element: whatever a name holds, nothing in it ends the element. NaN is null.
+
+    >>> embedded({"id": "</script><!--", "gain": float("nan")})
+    '{"id":"\\u003c/script\\u003e\\u003c!--","gain":null}'
+    """
+    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _shortened(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The same numbers, with the many that are only drawn cut to what a screen can show: 2,000 devices fit in a small file."""
+    loss, matrix = info["loss"], info["help"]["matrix"]
+    short = {
+        "loss": {**loss, "device": _cut(loss["device"])},
+        "help": {**info["help"], "matrix": {**matrix, "values": _cut(matrix["values"])}},
+    }
+    return {**info, **short}
+
+
+def _cut(rows: Any) -> list[list[float | None]]:
+    return [[None if x is None or not math.isfinite(x) else float(f"{x:.{_DIGITS}g}") for x in row] for row in rows]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _part(name: str) -> str:
+    return (files("persfl.report") / name).read_text(encoding="utf-8").strip()
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

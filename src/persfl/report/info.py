@@ -1,0 +1,241 @@
+"""The plain numbers a report is drawn from: a dict that `json.dumps` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from persfl import __version__
+from persfl.helping import VERDICTS, chance, reward_interval, verdict_codes
+from persfl.report.blocks import Blocks, blocks, shares
+from persfl.types import Array
+from persfl.worth import ARMS, Verdict, Worth
+
+TOP = 15  # helpers shown per device
+POINTS = 40  # points of a loss curve
+
+PRIVACY = [
+    "No raw rows leave a device: what travels are models, and answers computed from private rows.",
+    "That is not privacy by itself. Unprotected answers can determine the rows they come from: about as many gradient answers as "
+    "there are features give away a linear device's second moments; one row and an intercept give that row away; leaves of a small "
+    "tree carry private labels.",
+    "This page itself shows every device's errors, and who helps whom. Share it only with people who may know that.",
+]
+MEANINGS = {
+    "estimator": "what a model is",
+    "peers": "how many peers a device asks each round",
+    "rounds": "how many rounds",
+    "step_size": "length of a step, or weight of a peer's own rows against public points",
+    "units": "the scale on which devices compare models: shared is the fleet's mean and spread per column",
+    "holdout": "share of each device's rows held back to judge by",
+    "trials": "how many times rows were held back",
+    "fallback": "whether devices keep their own model where the fleet's evidence favours it",
+    "unseen": "what happens to devices that were not there when fitting",
+    "impute": "whether missing values were filled in",
+    "adopter": "which answers are adopted",
+    "random_state": "the same number gives the same result",
+}
+
+
+def info(model: Any, *, device: str = "device", label: str = "y", groups: Mapping[Any, Any] | None = None) -> dict[str, Any]:
+    """What a report shows of a fitted PersonalizedRegressor or PersonalizedClassifier.
+
+    `device` and `label` are what they are called; `groups` is a dict of device id to a group that gets its own verdict.
+
+    >>> from persfl import PersonalizedRegressor
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=30, clusters=2, rows=10, features=5, noise=0.1, seed=0)
+    >>> whose = np.repeat(np.arange(30), 10)
+    >>> model = PersonalizedRegressor().fit(devices.X, devices.y, devices=whose)
+    >>> found = info(model)
+    >>> found["worth"]["verdict"]["says"], len(found["help"]["matrix"]["blocks"]) - 1
+    ('helps', 2)
+    """
+    ids = [str(name) for name in model.devices_.tolist()]
+    n = len(ids)
+    layout = blocks(shares(model.trust_))
+    classes = hasattr(model, "classes_")
+    worth = model.worth_
+    return {
+        "title": f"{label} in {n} devices",
+        "asked": f"Which of {n} devices ({device}) help each other to predict {label} from {model.n_features_in_} features?",
+        "version": __version__,
+        "task": "classification" if classes else "regression",
+        "words": {
+            "device": device,
+            "label": label,
+            "error": "Brier score (squared error of the chances of all classes)"
+            if classes
+            else "mean squared error as a share of the label's variance",
+        },
+        "devices": {
+            "ids": ids,
+            "rows": model.rows_.tolist(),
+            "held": worth.table["held"].tolist() if worth is not None else [0] * n,
+            "cluster": layout.block.tolist(),
+        },
+        "worth": None if worth is None else _worth(worth, model.rows_, layout, groups),
+        "help": _help(model, ids, layout),
+        "loss": _loss(model.losses_),
+        "settings": _settings(model),
+        "notes": [*model.notes_, *_rivals(worth)],
+        "privacy": PRIVACY,
+    }
+
+
+def percent(share: float) -> str:
+    """A share for a sentence.
+
+    >>> percent(0.314), percent(-0.02)
+    ('31 %', '−2 %')
+    """
+    return f"{'−' if round(share * 100) < 0 else ''}{abs(round(share * 100))} %"  # noqa: RUF001
+
+
+def sentence(verdict: Verdict, rows: int) -> str:
+    """What may be said of the whole fleet."""
+    between = f"95 % interval {percent(verdict.low)} to {percent(verdict.high)}"
+    measured = f"measured on {rows:,} rows of {verdict.devices} devices that the models had not seen"
+    if verdict.says == "helps":
+        return f"Asking peers removes about {percent(verdict.gain)} of a typical device's error ({between}), {measured}."
+    if verdict.says == "hurts":
+        return (
+            f"Models from own rows alone do better: asking peers adds about {percent(-verdict.gain)} to a typical device's error "
+            f"({between.replace('interval', 'interval of the gain')}), {measured}."
+        )
+    if verdict.says == "not measured":
+        return "No rows were held back, so nothing was measured."
+    return (
+        f"No clear difference between asking peers and own rows alone: asking removes {percent(verdict.gain)} of a typical "
+        f"device's error, and that may be chance ({between}), {measured}."
+    )
+
+
+def _rivals(worth: Worth | None) -> list[str]:
+    """Whoever does better than asking peers is named."""
+    if worth is None:
+        return []
+    better = [ARMS[arm] for arm in ("pooled", "centred", "tuned") if worth.fleet(arm).says == "hurts"]
+    if not better:
+        return []
+    return [f"On these rows a simpler way does better than asking peers: {'; '.join(better)}."]
+
+
+def _worth(worth: Worth, rows: Any, layout: Blocks, groups: Mapping[Any, Any] | None) -> dict[str, Any]:
+    fleet, held = worth.fleet(), int(worth.table["held"].sum())
+    arms = []
+    for arm, name in ARMS.items():
+        errors = worth.error(arm)
+        verdict = worth.fleet(arm) if arm != "personal" else None
+        entry: dict[str, Any] = {
+            "key": arm,
+            "name": name,
+            "error": float(np.nanmean(errors)),
+            "median": float(np.nanmedian(errors)),
+        }
+        entry |= {k: None if verdict is None else getattr(verdict, k) for k in ("gain", "low", "high", "says")}
+        if worth.classes:
+            entry["mistakes"] = float(np.nanmean(worth.mistakes(arm)))
+        arms.append(entry)
+    device = worth.device()
+    return {
+        "rows": held,
+        "verdict": {k: getattr(fleet, k) for k in ("gain", "low", "high", "says")} | {"sentence": sentence(fleet, held)},
+        "arms": arms,
+        "groups": _groups(worth, rows, layout, groups),
+        "device": {
+            "own": _plain(device["own"]),
+            "personal": _plain(device["personal"]),
+            "gain": _plain(device["gain"]),
+            "low": _plain(device["low"]),
+            "high": _plain(device["high"]),
+            "says": device["verdict"].tolist(),
+        },
+    }
+
+
+def _groups(worth: Worth, rows: Any, layout: Blocks, groups: Mapping[Any, Any] | None) -> list[dict[str, Any]]:
+    kinds: list[tuple[str, list[Any]]] = []
+    if groups is not None:
+        kinds.append(("your groups", [groups.get(name) for name in worth.table["device"].tolist()]))
+    if len(rows) >= 9 and rows.min() < rows.max():
+        edges = np.unique(np.quantile(rows, [0, 1 / 3, 2 / 3, 1], method="lower"))
+        part = np.clip(np.searchsorted(edges, rows, side="right") - 1, 0, max(len(edges) - 2, 0))
+        names = {k: f"{rows[part == k].min()} to {rows[part == k].max()} rows" for k in np.unique(part).tolist()}
+        if len(names) > 1:
+            kinds.append(("rows", [names[k] for k in part.tolist()]))
+    if len(layout.starts) > 2:
+        kinds.append(("who helps whom", [f"block {k + 1}" for k in layout.block.tolist()]))
+    found = []
+    for kind, named in kinds:
+        table = worth.groups(named)
+        if kind == "rows":
+            table = table.assign(first=[int(str(name).split()[0]) for name in table["group"]]).sort_values("first")
+        elif kind == "who helps whom":
+            table = table.sort_values("group")
+        for row in table.itertuples(index=False):
+            if row.devices:
+                found.append(
+                    {"kind": kind, "name": str(row.group)}
+                    | {k: getattr(row, k) for k in ("devices", "gain", "low", "high", "says")}
+                )
+    return found
+
+
+def _help(model: Any, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
+    trust, n = model.trust_, len(ids)
+    known = trust.table()
+    rate = chance(trust)
+    order = np.lexsort((known["peer"], -known["share"], known["target"]))
+    known = known.iloc[order]
+    target = known["target"].to_numpy()
+    first = np.searchsorted(target, np.arange(n))
+    shown = known[np.arange(len(known)) - first[target] < TOP]
+    low, high = reward_interval(shown)
+    codes = verdict_codes(shown, rate) if len(shown) else []
+    top: list[list[list[Any]]] = [[] for _ in range(n)]
+    columns = [shown[name].tolist() for name in ("target", "peer", "asked", "adopted", "share", "reward_mean")]
+    for owner, *facts, lo, hi, code in zip(*columns, _plain(low), _plain(high), list(codes), strict=True):
+        facts[-1] = None if facts[-1] != facts[-1] else facts[-1]
+        top[owner].append([*facts, lo, hi, int(code)])
+    several = [cell.tolist() for cell in layout.cells]
+    names = [ids[cell[0]] if len(cell) == 1 else f"{ids[cell[0]]} and {len(cell) - 1} more" for cell in several]
+    asked = trust.pairs.asked.sum()
+    return {
+        "chance": float(trust.pairs.adopted.sum() / asked) if asked else 0.0,
+        "matrix": {"names": names, "devices": several, "values": layout.values.tolist(), "blocks": layout.starts},
+        "top": top,
+        "verdicts": list(VERDICTS),
+        "met": np.bincount(target, minlength=n).tolist(),
+        "answered": np.bincount(known["peer"], weights=known["answered"], minlength=n).astype(np.int64).tolist(),
+    }
+
+
+def _loss(losses: Array) -> dict[str, Any]:
+    rounds = len(losses)
+    at = np.unique(np.linspace(0, rounds - 1, POINTS).round().astype(int)) if rounds else np.empty(0, dtype=int)
+    kept = losses[at]
+    low, middle, high = np.nanquantile(kept, [0.1, 0.5, 0.9], axis=1) if rounds else (np.empty(0),) * 3
+    return {
+        "rounds": at.tolist(),
+        "name": "loss on own rows, in the units of the run",
+        "fleet": {"low": low.tolist(), "median": middle.tolist(), "high": high.tolist()},
+        "device": [_plain(column) for column in kept.T] if rounds else [[] for _ in range(losses.shape[1])],
+    }
+
+
+def _settings(model: Any) -> list[list[str]]:
+    values = {"estimator": repr(model.learner_), **{k: v for k, v in model.get_params(deep=False).items() if k in MEANINGS}}
+    values["estimator"] = repr(model.learner_)
+    values |= {"step_size": f"{model.step_size_:g}", "rounds": model.n_rounds_, "units": model.units_.kind}
+    if values["peers"] == "auto":
+        values["peers"] = min(20, max(len(model.devices_) - 1, 0))
+    values["adopter"] = "Best()" if values["adopter"] is None else repr(values["adopter"])
+    return [[name, str(values[name]), meaning] for name, meaning in MEANINGS.items() if name in values]
+
+
+def _plain(values: Any) -> list[Any]:
+    """Numbers as JSON has them: null for what is not one."""
+    return [float(v) if np.isfinite(v) else None for v in np.asarray(values, dtype=np.float64)]

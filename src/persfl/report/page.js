@@ -1,0 +1,1390 @@
+"use strict";
+(() => {
+  const info = JSON.parse(document.getElementById("data").textContent);
+  const { devices, worth, help, loss, words } = info;
+  const ids = devices.ids,
+    n = ids.length;
+  const measured = worth ? worth.device : null;
+  const chosen = { index: 0 };
+  let printing = false;
+
+  // ---- making elements: every text goes in as a text node, never as markup
+  const SVG = "http://www.w3.org/2000/svg"; // a name, not an address: nothing is fetched
+  const $ = id => document.getElementById(id);
+  function made(node, attributes, children) {
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (value === null || value === undefined || value === false) continue;
+      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+      else node.setAttribute(name, value === true ? "" : value);
+    }
+    node.append(...children.flat(9).filter(child => child !== null && child !== undefined && child !== false));
+    return node;
+  }
+  const h = (tag, attributes, ...children) => made(document.createElement(tag), attributes, children);
+  const s = (tag, attributes, ...children) => made(document.createElementNS(SVG, tag), attributes, children);
+  const put = (id, ...children) => $(id).replaceChildren(...children.flat(9).filter(Boolean));
+
+  // ---- numbers as text
+  const NONE = "\u2013",
+    MINUS = "\u2212",
+    SPACE = "\u00a0";
+  const missing = x => x === null || x === undefined || !Number.isFinite(x);
+  const signed = text => text.replace("-", MINUS);
+  const grouped = text => text.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+  const count = x => (missing(x) ? NONE : Number.isInteger(x) ? signed(grouped(String(x))) : num(x));
+  function num(x) {
+    if (missing(x)) return NONE;
+    const size = Math.abs(x);
+    if (size === 0) return "0";
+    if (size < 1e-4 || size >= 1e6) return x.toExponential(2).replace("e+", "e").replace(/-/g, MINUS);
+    if (size >= 1000) return signed(grouped(x.toFixed(0)));
+    return signed(x.toPrecision(3));
+  }
+  function percent(x) {
+    if (missing(x)) return NONE;
+    const value = 100 * x,
+      text = Math.abs(value) < 9.95 && value !== 0 ? value.toFixed(1) : value.toFixed(0);
+    return signed(grouped(text.replace(/^-(0(\.0)?)$/, "$1"))) + SPACE + "%";
+  }
+  const span = (low, high) => (missing(low) || missing(high) ? NONE : `${percent(low)} to ${percent(high)}`);
+  const shown = id => (String(id).trim() === "" ? "(blank name)" : String(id));
+  const brief = id => (shown(id).length > 40 ? shown(id).slice(0, 39) + "\u2026" : shown(id));
+  const many = (k, word) => `${count(k)} ${word}${k === 1 ? "" : "s"}`;
+  function median(values) {
+    const sorted = values.filter(x => !missing(x)).sort((a, b) => a - b),
+      k = sorted.length;
+    return k ? (sorted[(k - 1) >> 1] + sorted[k >> 1]) / 2 : null;
+  }
+  const kind = (low, high) => (missing(low) || missing(high) ? "unknown" : low > 0 ? "lower" : high < 0 ? "higher" : "same");
+  const KINDS = { helps: "lower", "helps here": "lower", hurts: "higher", "no clear difference": "same", "does not help": "same" };
+  const tag = says => (says ? h("span", { class: "tag " + (KINDS[says] || "unknown") }, says) : NONE);
+
+  // ---- axes
+  function ticks(low, high, about) {
+    const raw = (high - low) / about || 1,
+      power = 10 ** Math.floor(Math.log10(raw)),
+      rest = raw / power;
+    const step = power * (rest < 1.5 ? 1 : rest < 3.5 ? 2 : rest < 7.5 ? 5 : 10),
+      found = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(k * step);
+    return found;
+  }
+  const line = (x1, y1, x2, y2, name) => s("line", { x1, y1, x2, y2, class: name });
+  const pen = document.createElement("canvas").getContext("2d");
+  const FONT = getComputedStyle(document.body).fontFamily;
+  function fit(text, room, size = 12) {
+    pen.font = `${size}px ${FONT}`;
+    text = text.slice(0, 120).replace(/\s+/g, " ");
+    if (pen.measureText(text).width <= room) return text;
+    while (text && pen.measureText(text + "\u2026").width > room) text = text.slice(0, -1);
+    return text.trimEnd() + "\u2026";
+  }
+  function widest(texts, most, size = 12) {
+    pen.font = `${size}px ${FONT}`;
+    return Math.min(most, Math.ceil(Math.max(0, ...texts.map(text => pen.measureText(text.slice(0, 120)).width))) + 2);
+  }
+  // The share of error removed is at most 1 but has no lower end: far values are drawn at the edge.
+  function gainScale(lows, highs) {
+    const low = Math.max(-1, Math.min(0, ...lows.filter(x => !missing(x)))),
+      high = Math.min(1, Math.max(0, ...highs.filter(x => !missing(x))));
+    const wide = high - low || 1;
+    return { low: low < 0 ? low - 0.04 * wide : 0, high: Math.min(1, high + 0.04 * wide) || 1 };
+  }
+
+  // ---- charts are drawn for the width they have, and again when it changes
+  const charts = [];
+  const width = box => (printing ? 680 : Math.max(240, Math.floor(box.parentElement.getBoundingClientRect().width)));
+  function chart(box, draw) {
+    const again = () => box.replaceChildren(...[draw(width(box))].flat().filter(Boolean));
+    charts.push(again);
+    again();
+  }
+  const redraw = () => charts.forEach(again => again());
+  let drawn = 0; // the width of the last drawing; a page opened in the background starts with none
+  new ResizeObserver(() => {
+    const now = $("main").clientWidth;
+    if (now !== drawn && !printing) redraw();
+    drawn = now;
+  }).observe($("main"));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  function paper(on) {
+    printing = on;
+    document.documentElement.classList.toggle("on-paper", on);
+    devicePage();
+    redraw();
+  }
+  addEventListener("beforeprint", () => paper(true));
+  addEventListener("afterprint", () => paper(false));
+
+  // ---- the tip beside the pointer
+  const tip = $("tip");
+  function point(text, x, y) {
+    tip.textContent = text;
+    tip.hidden = false;
+    const box = tip.getBoundingClientRect();
+    tip.style.left = Math.max(8, Math.min(x + 14, innerWidth - box.width - 8)) + "px";
+    tip.style.top = (y + 18 + box.height > innerHeight ? Math.max(8, y - box.height - 10) : y + 18) + "px";
+  }
+  const unpoint = () => {
+    tip.hidden = true;
+  };
+  addEventListener("scroll", unpoint, { passive: true });
+  const say = text => {
+    $("live").textContent = text;
+  };
+
+  // ---- tables
+  const scrolling = (label, table) => h("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, table);
+  const head = columns =>
+    h(
+      "thead",
+      null,
+      h(
+        "tr",
+        null,
+        columns.map(([name, cls, extra]) => h("th", { scope: "col", class: cls }, name, extra)),
+      ),
+    );
+  const link = index =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: "link",
+        title: shown(ids[index]).length > 60 ? shown(ids[index]) : null,
+        onclick: event => {
+          event.stopPropagation();
+          choose(index, true);
+        },
+      },
+      shown(ids[index]),
+    );
+  function whisker(row, scale, wide, cls) {
+    const x = value =>
+      6 + ((wide - 12) * (Math.min(scale.high, Math.max(scale.low, value)) - scale.low)) / (scale.high - scale.low);
+    const svg = s("svg", { width: wide, height: 18, viewBox: `0 0 ${wide} 18`, "aria-hidden": "true" });
+    if (scale.low <= 0 && scale.high >= 0) svg.append(line(x(0), 0, x(0), 18, "zero"));
+    if (missing(row.value)) return svg;
+    if (!missing(row.low) && !missing(row.high))
+      svg.append(s("line", { x1: x(row.low), x2: x(row.high), y1: 9, y2: 9, class: "pen-" + cls, "stroke-width": 2 }));
+    svg.append(s("circle", { cx: x(row.value), cy: 9, r: 4.5, class: "bar-" + cls }));
+    return svg;
+  }
+  function axis(scale, wide, form) {
+    const x = value => 6 + ((wide - 12) * (value - scale.low)) / (scale.high - scale.low),
+      kept = [];
+    for (const value of ticks(scale.low, scale.high, 3).sort((a, b) => Math.abs(a) - Math.abs(b)))
+      if (kept.every(other => Math.abs(x(other) - x(value)) >= 38)) kept.push(value);
+    return s(
+      "svg",
+      { width: wide, height: 14, viewBox: `0 0 ${wide} 14`, "aria-hidden": "true" },
+      kept.map(value => s("text", { x: x(value), y: 11, "font-size": 11, "text-anchor": "middle" }, form(value))),
+    );
+  }
+  const whole = x => signed(String(Math.round(100 * x))) + SPACE + "%";
+
+  // ---- the answer
+  function answer() {
+    if (info.notes.length)
+      put(
+        "notes",
+        h(
+          "div",
+          { class: "callout", role: "note" },
+          info.notes.map(note => h("p", null, note)),
+        ),
+      );
+    if (!worth) {
+      $("verdict").textContent =
+        "No rows were kept back, so this run cannot say whether asking peers is worth it. It can say who was adopted by whom.";
+      return;
+    }
+    $("verdict").classList.add(KINDS[worth.verdict.says] || "same");
+    const rows = [...worth.arms, ...worth.groups],
+      scale = gainScale(
+        rows.map(row => row.low),
+        rows.map(row => row.high),
+      );
+    const mistakes = worth.arms.some(arm => !missing(arm.mistakes)),
+      wide = mistakes ? 150 : 200;
+    const cells = row => [
+      h(
+        "td",
+        null,
+        missing(row.gain) ? null : whisker({ value: row.gain, low: row.low, high: row.high }, scale, wide, kind(row.low, row.high)),
+      ),
+      h("td", { class: "n" }, missing(row.gain) ? null : percent(row.gain)),
+      h("td", { class: "t" }, missing(row.gain) ? null : span(row.low, row.high)),
+      h("td", { class: "t" }, row.says ? tag(row.says) : null),
+    ];
+    const data = row => ({
+      "data-gain": row.gain,
+      "data-low": row.low,
+      "data-high": row.high,
+      "data-error": row.error,
+      "data-median": row.median,
+    });
+    const gainHead = () => [
+      ["personalized removes", "", axis(scale, wide, whole)],
+      ["gain", "n"],
+      ["95 % interval", ""],
+      ["says", "rest"],
+    ];
+    put(
+      "arms",
+      h("h3", null, "Against what else could be done"),
+      h(
+        "p",
+        { class: "read" },
+        `Error is the ${words.error}, judged on ${many(worth.rows, "row")} that were kept back from training; smaller is better. `,
+        "The dots say how much of each model's error the personalized models remove: right of the line they do better.",
+      ),
+      scrolling(
+        "Errors of the models",
+        h(
+          "table",
+          null,
+          h("caption", { class: "unseen" }, "Error of every kind of model, and what personalizing removes of it"),
+          head([["model", ""], ["error", "n"], ["median device", "n"], ...(mistakes ? [["mistakes", "n"]] : []), ...gainHead()]),
+          h(
+            "tbody",
+            null,
+            worth.arms.map(arm =>
+              h(
+                "tr",
+                { class: arm.key === "personal" ? "strong" : null, "data-arm": arm.key, ...data(arm) },
+                h("th", { scope: "row", class: "arm" }, arm.name),
+                h("td", { class: "n" }, num(arm.error)),
+                h("td", { class: "n" }, num(arm.median)),
+                mistakes ? h("td", { class: "n" }, percent(arm.mistakes)) : null,
+                cells(arm),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
+    const kinds = [...new Set(worth.groups.map(group => group.kind))];
+    if (kinds.length)
+      put(
+        "groups",
+        h("h3", null, "For which devices"),
+        h(
+          "p",
+          { class: "read" },
+          "The same gain over a device's own model, for groups of devices. Small groups have wide intervals.",
+        ),
+        scrolling(
+          "Gain of groups of devices",
+          h(
+            "table",
+            null,
+            h("caption", { class: "unseen" }, "Gain over the own model in groups of devices"),
+            head([["group", ""], ["devices", "n"], ...gainHead()]),
+            kinds.map(each =>
+              h(
+                "tbody",
+                null,
+                h("tr", null, h("th", { scope: "rowgroup", colspan: 6 }, "by " + each)),
+                worth.groups
+                  .filter(group => group.kind === each)
+                  .map(group =>
+                    h(
+                      "tr",
+                      { "data-group": group.name, ...data(group) },
+                      h("th", { scope: "row", class: "t" }, group.name),
+                      h("td", { class: "n" }, count(group.devices)),
+                      cells(group),
+                    ),
+                  ),
+              ),
+            ),
+          ),
+        ),
+      );
+  }
+
+  // ---- gain per device
+  const gainKind = i => (measured && !missing(measured.gain[i]) ? kind(measured.low[i], measured.high[i]) : "unknown");
+  const gainText = i =>
+    missing(measured.gain[i])
+      ? `${shown(ids[i])}\nnot measured`
+      : `${shown(ids[i])}\ngain ${percent(measured.gain[i])} (${span(measured.low[i], measured.high[i])})`;
+  function gains() {
+    if (!measured) {
+      $("gain-lead").textContent = "Nothing was kept back to judge by, so no gain was measured.";
+      $("gain-figure").remove();
+      return;
+    }
+    const order = ids
+      .map((_, i) => i)
+      .filter(i => !missing(measured.gain[i]))
+      .sort((a, b) => measured.gain[b] - measured.gain[a]);
+    const counts = { lower: 0, same: 0, higher: 0, unknown: 0 };
+    for (let i = 0; i < n; i++) counts[gainKind(i)]++;
+    const meaning = { lower: "lower error", same: "no difference shown", higher: "higher error", unknown: "not measured" };
+    $("gain-lead").textContent =
+      "How much of its own model's error asking peers removes, device by device. " +
+      (order.length > 60 ? "Above" : "Right of") +
+      " zero the personalized model is better.";
+    const box = h("div"),
+      figure = $("gain-figure");
+    figure.append(
+      h(
+        "ul",
+        { class: "key" },
+        Object.entries(counts)
+          .filter(([, k]) => k)
+          .map(([name, k]) =>
+            h(
+              "li",
+              { "data-kind": name, "data-count": k },
+              h("i", { class: name, "aria-hidden": "true" }),
+              `${meaning[name]}: ${count(k)}`,
+            ),
+          ),
+      ),
+      box,
+      h(
+        "figcaption",
+        null,
+        "How to read it: the line through each value is its 95 % interval, and the colour says where that interval lies: above zero, across it or below it. Values beyond the edge are drawn at the edge. The same numbers stand in the table.",
+      ),
+    );
+    if (!order.length) return;
+    const scale = gainScale(
+      order.map(i => measured.low[i]).concat(order.map(i => measured.gain[i])),
+      order.map(i => measured.high[i]).concat(order.map(i => measured.gain[i])),
+    );
+    const summary = `Gain of ${many(order.length, "device")}, sorted: ${meaning.lower} for ${counts.lower}, ${meaning.same} for ${counts.same}, ${meaning.higher} for ${counts.higher}.`;
+    if (order.length > 60)
+      strip(box, {
+        order,
+        scale,
+        summary,
+        form: whole,
+        text: gainText,
+        value: i => measured.gain[i],
+        low: i => measured.low[i],
+        high: i => measured.high[i],
+        kind: gainKind,
+        unit: "gain",
+      });
+    else chart(box, wide => gainBars(order, scale, summary, wide));
+  }
+  function gainBars(order, scale, summary, wide) {
+    const columns = order.length > 20 && (printing || wide >= 820) ? 2 : 1,
+      gap = printing ? 20 : 48,
+      each = (wide - gap * (columns - 1)) / columns,
+      deep = Math.ceil(order.length / columns);
+    const label = widest(
+        order.map(i => shown(ids[i])),
+        each < 420 ? 110 : 160,
+      ),
+      start = label + 22,
+      step = printing ? 18 : 22,
+      top = 22;
+    const x = value =>
+      start + ((each - start - 20) * (Math.min(scale.high, Math.max(scale.low, value)) - scale.low)) / (scale.high - scale.low);
+    const svg = s("svg", {
+      width: wide,
+      height: top + deep * step + 4,
+      viewBox: `0 0 ${wide} ${top + deep * step + 4}`,
+      role: "img",
+      "aria-label": summary,
+    });
+    for (let c = 0; c < columns; c++) {
+      const mine = order.slice(c * deep, (c + 1) * deep),
+        group = s("g", { transform: `translate(${c * (each + gap)} 0)` });
+      for (const value of ticks(scale.low, scale.high, each < 520 ? 4 : 7))
+        group.append(
+          line(x(value), top - 4, x(value), top + mine.length * step, Math.abs(value) < 1e-9 ? "zero" : "grid"),
+          s("text", { x: x(value), y: 11, "text-anchor": "middle" }, whole(value)),
+        );
+      mine.forEach((i, k) => {
+        const y = top + k * step + step / 2,
+          cls = gainKind(i),
+          zero = x(0),
+          value = x(measured.gain[i]);
+        group.append(
+          s("text", { x: label, y: y + 4, "text-anchor": "end", class: "name" }, fit(shown(ids[i]), label)),
+          s("rect", {
+            x: Math.min(zero, value),
+            y: y - 6,
+            width: Math.max(1, Math.abs(value - zero)),
+            height: 12,
+            class: `bar-${cls} bar-soft`,
+          }),
+        );
+        if (cls !== "unknown")
+          group.append(
+            s("line", { x1: x(measured.low[i]), x2: x(measured.high[i]), y1: y, y2: y, class: "pen-" + cls, "stroke-width": 1.75 }),
+          );
+        group.append(
+          s("circle", { cx: value, cy: y, r: 3.5, class: "bar-" + cls, "data-bar": i, "data-gain": measured.gain[i] }),
+          s("rect", {
+            x: 0,
+            y: y - step / 2,
+            width: each,
+            height: step,
+            class: "hot",
+            onpointermove: event => point(gainText(i), event.clientX, event.clientY),
+            onpointerleave: unpoint,
+            onclick: () => choose(i, true),
+          }),
+        );
+      });
+      svg.append(group);
+    }
+    return svg;
+  }
+  // Many sorted values: a picture to move along with the pointer or the arrow keys.
+  function strip(box, it) {
+    let at = 0,
+      mark = () => {},
+      hide = () => {};
+    const k = it.order.length;
+    Object.entries({
+      role: "slider",
+      tabindex: "0",
+      "aria-label": it.summary + " Arrow keys move, Enter chooses.",
+      "aria-valuemin": 1,
+      "aria-valuemax": k,
+    }).forEach(([name, value]) => box.setAttribute(name, value));
+    box.classList.add("strip");
+    const go = place => {
+      at = Math.max(0, Math.min(k - 1, place));
+      box.setAttribute("aria-valuenow", at + 1);
+      box.setAttribute("aria-valuetext", it.text(it.order[at]).replace("\n", ", "));
+      return mark(at);
+    };
+    const left = 52,
+      tall = it.tall || 260,
+      bottom = 12;
+    const y = value =>
+      bottom +
+      ((tall - 2 * bottom) * (it.scale.high - Math.min(it.scale.high, Math.max(it.scale.low, value)))) /
+        (it.scale.high - it.scale.low);
+    let place = () => 0;
+    chart(box, wide => {
+      const step = (wide - left - 6) / k,
+        x = r => left + (r + 0.5) * step,
+        paths = {};
+      place = clientX => Math.floor((clientX - box.getBoundingClientRect().left - left) / step);
+      const svg = s("svg", { width: wide, height: tall, viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": it.summary });
+      for (const value of ticks(it.scale.low, it.scale.high, 5))
+        svg.append(
+          line(left, y(value), wide - 6, y(value), Math.abs(value) < 1e-9 ? "zero" : "grid"),
+          s("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, it.form(value)),
+        );
+      it.order.forEach((i, r) => {
+        const mine = (paths[it.kind(i)] ||= { lines: "", dots: "" }),
+          X = x(r).toFixed(2);
+        if (!it.low) mine.lines += `M${X} ${y(0).toFixed(1)}V${Math.min(y(it.value(i)), y(0) - 0.5).toFixed(1)}`;
+        else {
+          if (!missing(it.low(i))) mine.lines += `M${X} ${y(it.low(i)).toFixed(1)}V${y(it.high(i)).toFixed(1)}`;
+          mine.dots += `M${X} ${y(it.value(i)).toFixed(1)}h0`;
+        }
+      });
+      const bars = !it.low,
+        order = ["unknown", "same", "lower", "higher"].filter(name => paths[name]);
+      for (const name of order)
+        svg.append(
+          s("path", {
+            d: paths[name].lines,
+            class: "pen-" + name,
+            "stroke-width": bars ? Math.max(0.6, step > 3 ? step * 0.78 : step * 1.02) : Math.min(2, Math.max(0.6, step * 0.6)),
+            opacity: bars ? 1 : 0.35,
+          }),
+        );
+      if (!bars)
+        for (const name of order)
+          svg.append(
+            s("path", { d: paths[name].dots, class: "pen-" + name, "stroke-width": step > 2 ? 5 : 3.2, "stroke-linecap": "round" }),
+          );
+      const cursor = s("g", { visibility: "hidden" }, line(0, 0, 0, tall, "cursor"), s("circle", { r: 4.5, class: "dot" }));
+      svg.append(cursor);
+      mark = r => {
+        cursor.firstChild.setAttribute("transform", `translate(${x(r)} 0)`);
+        cursor.lastChild.setAttribute("cx", x(r));
+        cursor.lastChild.setAttribute("cy", y(it.value(it.order[r])));
+        cursor.setAttribute("visibility", "visible");
+        const edge = box.getBoundingClientRect();
+        return [edge.left + x(r), edge.top + y(it.value(it.order[r]))];
+      };
+      hide = () => {
+        cursor.setAttribute("visibility", "hidden");
+        unpoint();
+      };
+      return svg;
+    });
+    go(0);
+    hide();
+    box.addEventListener("pointermove", event => {
+      go(place(event.clientX));
+      point(it.text(it.order[at]), event.clientX, event.clientY);
+    });
+    box.addEventListener("pointerleave", () => hide());
+    box.addEventListener("blur", () => hide());
+    box.addEventListener("click", event => {
+      go(place(event.clientX));
+      choose(it.order[at], true);
+    });
+    box.addEventListener("keydown", event => {
+      const leap = Math.max(1, Math.round(k / 20));
+      const to = {
+        ArrowLeft: at - 1,
+        ArrowDown: at - 1,
+        ArrowRight: at + 1,
+        ArrowUp: at + 1,
+        PageDown: at - leap,
+        PageUp: at + leap,
+        Home: 0,
+        End: k - 1,
+      }[event.key];
+      if (to !== undefined) point(it.text(it.order[Math.max(0, Math.min(k - 1, to))]), ...go(to));
+      else if (event.key === "Enter") choose(it.order[at], true);
+      else return;
+      event.preventDefault();
+    });
+  }
+
+  // ---- the table of devices, a page at a time
+  const compare = new Intl.Collator("en", { numeric: true }).compare;
+  const table = { by: measured ? "gain" : "id", down: Boolean(measured), page: 0, size: 25, order: [] };
+  const COLUMNS = [
+    { key: "id", name: words.device, cls: "who", of: i => ids[i], cell: link },
+    { key: "rows", name: "rows", cls: "n", of: i => devices.rows[i], cell: i => count(devices.rows[i]) },
+    ...(measured
+      ? [
+          { key: "held", name: "held-out rows", cls: "n", of: i => devices.held[i], cell: i => count(devices.held[i]) },
+          { key: "own", name: "own error", cls: "n", of: i => measured.own[i], cell: i => num(measured.own[i]) },
+          {
+            key: "personal",
+            name: "personalized error",
+            cls: "n",
+            of: i => measured.personal[i],
+            cell: i => num(measured.personal[i]),
+          },
+          { key: "gain", name: "gain", cls: "n", of: i => measured.gain[i], cell: i => percent(measured.gain[i]) },
+          {
+            key: "low",
+            name: "95 % interval",
+            cls: "t",
+            of: i => measured.low[i],
+            cell: i => span(measured.low[i], measured.high[i]),
+          },
+          { key: "says", name: "verdict", cls: "", of: i => measured.says[i], cell: i => tag(measured.says[i]) },
+        ]
+      : []),
+    { key: "answered", name: "questions answered", cls: "n", of: i => help.answered[i], cell: i => count(help.answered[i]) },
+  ];
+  function sortDevices() {
+    const of = COLUMNS.find(column => column.key === table.by).of,
+      way = table.down ? -1 : 1;
+    const none = x => x === null || x === undefined;
+    table.order = ids
+      .map((_, i) => i)
+      .sort((a, b) => {
+        const u = of(a),
+          v = of(b);
+        if (none(u) || none(v)) return none(u) - none(v) || a - b;
+        return way * (typeof u === "string" ? compare(u, v) : u - v) || a - b;
+      });
+  }
+  function devicePage() {
+    const last = Math.max(0, Math.ceil(n / table.size) - 1),
+      all = n <= 30;
+    table.page = Math.max(0, Math.min(last, table.page));
+    const from = all || printing ? 0 : table.page * table.size,
+      to = printing ? Math.min(n, 200) : all ? n : Math.min(n, from + table.size);
+    for (const th of document.querySelectorAll("#devices thead th")) {
+      if (th.dataset.column === table.by) th.setAttribute("aria-sort", table.down ? "descending" : "ascending");
+      else th.removeAttribute("aria-sort");
+    }
+    $("device-rows").replaceChildren(
+      ...table.order.slice(from, to).map(i =>
+        h(
+          "tr",
+          {
+            "data-device": ids[i],
+            "data-index": i,
+            "data-rows": devices.rows[i],
+            "data-answered": help.answered[i],
+            ...(measured
+              ? {
+                  "data-held": devices.held[i],
+                  "data-own": measured.own[i],
+                  "data-personal": measured.personal[i],
+                  "data-gain": measured.gain[i],
+                  "data-low": measured.low[i],
+                  "data-high": measured.high[i],
+                  "data-says": measured.says[i],
+                }
+              : {}),
+            onclick: () => choose(i, true),
+          },
+          COLUMNS.map((column, k) => h(k ? "td" : "th", { scope: k ? null : "row", class: column.cls }, column.cell(i))),
+        ),
+      ),
+    );
+    $("device-span").textContent = `${count(from + 1)} to ${count(to)} of ${count(n)}`;
+    $("device-back").disabled = table.page === 0;
+    $("device-on").disabled = table.page === last;
+    $("device-printed").hidden = !(printing && to < n);
+  }
+  function deviceTable() {
+    $("devices-read").textContent =
+      (measured
+        ? "The verdict is cautious on purpose: a device is judged on its own few held-out rows, which swing from row to row, so most single intervals are too wide to say more, and an average over many devices can be sure where one device cannot. "
+        : "") + "Choose a name to see who helps it.";
+    const sorter = column =>
+      h(
+        "button",
+        {
+          type: "button",
+          onclick: () => {
+            if (table.by === column.key) table.down = !table.down;
+            else {
+              table.by = column.key;
+              table.down = column.key !== "id" && column.key !== "says";
+            }
+            table.page = 0;
+            sortDevices();
+            devicePage();
+          },
+        },
+        column.name,
+      );
+    const turn = by => () => {
+      table.page += by;
+      devicePage();
+    };
+    put(
+      "devices",
+      scrolling(
+        "All devices",
+        h(
+          "table",
+          null,
+          h("caption", { class: "unseen" }, "All devices; the column headings sort"),
+          h(
+            "thead",
+            null,
+            h(
+              "tr",
+              null,
+              COLUMNS.map(column => h("th", { scope: "col", class: column.cls, "data-column": column.key }, sorter(column))),
+            ),
+          ),
+          h("tbody", { id: "device-rows" }),
+        ),
+      ),
+      h(
+        "p",
+        { id: "device-printed", class: "read", hidden: true },
+        "Only the first 200 are printed; the file itself has all of them.",
+      ),
+      h(
+        "div",
+        { class: "pager", hidden: n <= 30 },
+        h("button", { type: "button", id: "device-back", onclick: turn(-1) }, "Previous page"),
+        h("span", { id: "device-span", role: "status" }),
+        h("button", { type: "button", id: "device-on", onclick: turn(1) }, "Next page"),
+      ),
+    );
+    if (n <= 30) $("devices").lastChild.style.display = "none";
+    sortDevices();
+    devicePage();
+  }
+
+  // ---- who helps whom
+  function heat() {
+    const { names, devices: stands, values, blocks } = help.matrix,
+      k = names.length,
+      several = stands.some(each => each.length > 1);
+    const figure = $("heat");
+    if (!k) {
+      $("whom-lead").textContent = "Nobody was asked.";
+      figure.remove();
+      return;
+    }
+    $("whom-lead").textContent =
+      "Each row is a device that asks, each column a device that answers. The stronger its colour, the more of the row's adopted steps came from the column. " +
+      (several ? "There are many devices, so each cell stands for several devices. " : "") +
+      "Devices with the same helpers stand together; lines separate such blocks.";
+    const most = Math.max(1e-12, ...values.map(row => Math.max(...row.map(x => x || 0))));
+    const label = i => (stands[i].length > 1 ? `${names[i]} (${stands[i].length} devices)` : shown(names[i]));
+    const alone = i => stands[i].length === 1;
+    const text = (i, j) =>
+      i === j && alone(i)
+        ? `${label(i)}\na device does not ask itself`
+        : `${label(i)} asked ${label(j)}\n${percent(values[i][j])} of the steps it adopted`;
+    const inside = [];
+    for (let b = 0; b + 1 < blocks.length; b++) {
+      let weight = 0,
+        sum = 0,
+        size = 0;
+      const members = [];
+      for (let i = blocks[b]; i < blocks[b + 1]; i++) {
+        size += stands[i].length;
+        members.push(...stands[i]);
+        if (values[i].some(x => x > 0)) {
+          weight += stands[i].length;
+          sum += stands[i].length * values[i].slice(blocks[b], blocks[b + 1]).reduce((u, v) => u + (v || 0), 0);
+        }
+      }
+      inside.push({ name: `block ${b + 1}`, size, members, share: weight ? sum / weight : null });
+    }
+    const canvas = h("canvas", {
+      tabindex: "0",
+      role: "application",
+      "aria-roledescription": "heat map",
+      "aria-describedby": "heat-read",
+      "aria-label": `Heat map of who helps whom, ${k} by ${k}. Arrow keys move from cell to cell, Enter chooses the device of the row.`,
+    });
+    const cell = h("div", { hidden: true }),
+      map = h("div", { class: "map" }, canvas, cell);
+    const holder = h("div", { class: "scroll" }, map),
+      legend = h("div", { class: "legend" });
+    figure.append(
+      legend,
+      holder,
+      h(
+        "figcaption",
+        { id: "heat-read" },
+        "How to read it: pick a row and look along it. Strongly coloured cells are the peers whose answers lowered this device's own loss most often. Being adopted often is not proof of help; the table of one device below says where it is. Choose a row to see it there.",
+      ),
+    );
+    legend.append(
+      h("span", null, "share of the row's adopted steps"),
+      s(
+        "svg",
+        { width: 260, height: 34, viewBox: "0 0 260 34", role: "img", "aria-label": `Colours from 0 to ${percent(most)}` },
+        s(
+          "defs",
+          null,
+          s(
+            "linearGradient",
+            { id: "heat-scale" },
+            [0, 1, 2, 3, 4].map(c => s("stop", { offset: c / 4, class: "h" + c })),
+          ),
+        ),
+        s("rect", { x: 0.5, y: 3.5, width: 259, height: 12, fill: "url(#heat-scale)" }),
+        s("rect", { x: 0.5, y: 3.5, width: 259, height: 12, class: "frame" }),
+        [0, 0.5, 1].map(t =>
+          s(
+            "text",
+            { x: 260 * t, y: 30, "text-anchor": t === 0 ? "start" : t === 1 ? "end" : "middle" },
+            t ? percent(most * t * t) : "0",
+          ),
+        ),
+      ),
+    );
+    let size = 1,
+      startX = 0,
+      startY = 0;
+    chart(map, wide => {
+      const labelled = k <= 60,
+        room = labelled ? widest(names.map(shown), wide < 560 ? 76 : 128, 11) + 8 : 0,
+        title = 18;
+      size = labelled
+        ? Math.max(11, Math.min(44, (Math.min(wide, 820) - room - title - 2) / k))
+        : Math.min(wide - title - 2, 720) / k;
+      startX = startY = room + title;
+      const side = size * k,
+        all = Math.ceil(startX + side + 2),
+        scale = printing ? 3 : Math.max(1, devicePixelRatio || 1),
+        style = getComputedStyle(document.documentElement);
+      const colour = name => style.getPropertyValue(name).trim();
+      canvas.width = Math.round(all * scale);
+      canvas.height = Math.round(all * scale);
+      canvas.style.width = all + "px";
+      canvas.style.height = all + "px";
+      const c = canvas.getContext("2d"),
+        edge = r => Math.round((startX + r * size) * scale) / scale;
+      const stops = [0, 1, 2, 3, 4].map(r => colour("--h" + r)).map(hex => [1, 3, 5].map(r => parseInt(hex.slice(r, r + 2), 16)));
+      const shade = share => {
+        const t = 4 * Math.sqrt(Math.max(0, Math.min(1, (share || 0) / most))),
+          r = Math.min(3, Math.floor(t));
+        return `rgb(${stops[r].map((u, q) => Math.round(u + (t - r) * (stops[r + 1][q] - u))).join()})`;
+      };
+      c.scale(scale, scale);
+      c.clearRect(0, 0, all, all);
+      const gap = size >= 10 ? 1 : 0;
+      for (let i = 0; i < k; i++)
+        for (let j = 0; j < k; j++) {
+          c.fillStyle = shade(values[i][j]);
+          c.fillRect(edge(j), edge(i), edge(j + 1) - edge(j) - gap, edge(i + 1) - edge(i) - gap);
+        }
+      c.fillStyle = colour("--ink");
+      for (const b of blocks.slice(1, -1)) {
+        c.fillRect(edge(b) - (gap ? 1.25 : 0.5), edge(0), gap ? 1.5 : 1, edge(k) - edge(0));
+        c.fillRect(edge(0), edge(b) - (gap ? 1.25 : 0.5), edge(k) - edge(0), gap ? 1.5 : 1);
+      }
+      c.strokeStyle = colour("--edge");
+      c.strokeRect(edge(0) - 0.5, edge(0) - 0.5, edge(k) - edge(0) + 1, edge(k) - edge(0) + 1);
+      c.font = `11px ${FONT}`;
+      c.textBaseline = "middle";
+      if (labelled)
+        for (let i = 0; i < k; i++) {
+          const name = fit(shown(names[i]), room - 8, 11),
+            middle = (edge(i) + edge(i + 1) - gap) / 2;
+          c.textAlign = "right";
+          c.fillText(name, startX - 6, middle);
+          c.save();
+          c.translate(middle, startY - 6);
+          c.rotate(-Math.PI / 2);
+          c.textAlign = "left";
+          c.fillText(name, 0, 0);
+          c.restore();
+        }
+      c.fillStyle = colour("--quiet");
+      c.textAlign = "left";
+      c.font = `12px ${FONT}`;
+      c.fillText("peer that answers \u2192", labelled && side < 130 ? 22 : startX, 8);
+      c.save();
+      c.translate(8, startY + Math.min(side, side < 130 ? all - startY : side));
+      c.rotate(-Math.PI / 2);
+      c.textAlign = side < 130 ? "left" : "right";
+      c.fillText("\u2190 device that asks", side < 130 ? 0 : side, 0);
+      c.restore();
+      return [canvas, cell];
+    });
+    const at = { i: 0, j: Math.min(1, k - 1) };
+    const show = (i, j) => {
+      cell.hidden = false;
+      cell.style.left = startX + j * size - 2 + "px";
+      cell.style.top = startY + i * size - 2 + "px";
+      cell.style.width = cell.style.height = size + 3 + "px";
+    };
+    const under = event => {
+      const box = canvas.getBoundingClientRect(),
+        j = Math.floor((event.clientX - box.left - startX) / size),
+        i = Math.floor((event.clientY - box.top - startY) / size);
+      return i >= 0 && i < k && j < k && event.clientX >= box.left ? [i, j] : null;
+    };
+    canvas.addEventListener("pointermove", event => {
+      const found = under(event);
+      if (!found || found[1] < 0) {
+        cell.hidden = true;
+        unpoint();
+        return;
+      }
+      show(...found);
+      point(text(...found), event.clientX, event.clientY);
+    });
+    canvas.addEventListener("pointerleave", () => {
+      cell.hidden = true;
+      unpoint();
+    });
+    canvas.addEventListener("click", event => {
+      const found = under(event);
+      if (found) choose(stands[found[0]][0], true);
+    });
+    const announce = () => {
+      show(at.i, at.j);
+      const box = canvas.getBoundingClientRect();
+      canvas.dataset.row = at.i;
+      canvas.dataset.column = at.j;
+      point(text(at.i, at.j), box.left + startX + (at.j + 1) * size, box.top + startY + at.i * size);
+      say(
+        at.i === at.j && alone(at.i)
+          ? `Target ${label(at.i)}: a device does not ask itself.`
+          : `Target ${label(at.i)}, peer ${label(at.j)}: ${percent(values[at.i][at.j])} of the steps it adopted.`,
+      );
+    };
+    canvas.addEventListener("focus", () => {
+      if (canvas.matches(":focus-visible")) announce();
+    });
+    canvas.addEventListener("blur", () => {
+      cell.hidden = true;
+      unpoint();
+    });
+    canvas.addEventListener("keydown", event => {
+      const move = {
+        ArrowUp: [-1, 0],
+        ArrowDown: [1, 0],
+        ArrowLeft: [0, -1],
+        ArrowRight: [0, 1],
+        Home: [0, -k],
+        End: [0, k],
+        PageUp: [-k, 0],
+        PageDown: [k, 0],
+      }[event.key];
+      if (move) {
+        at.i = Math.max(0, Math.min(k - 1, at.i + move[0]));
+        at.j = Math.max(0, Math.min(k - 1, at.j + move[1]));
+        announce();
+      } else if (event.key === "Enter" || event.key === " ") choose(stands[at.i][0], true);
+      else return;
+      event.preventDefault();
+    });
+    const largest = inside
+      .map((_, b) => b)
+      .sort((a, b) => inside[b].size - inside[a].size)
+      .slice(0, 12)
+      .sort((a, b) => a - b)
+      .map(b => inside[b]);
+    const few = members =>
+      members
+        .slice(0, 8)
+        .map(i => brief(ids[i]))
+        .join(", ") + (members.length > 8 ? ` and ${count(members.length - 8)} more` : "");
+    if (largest.length > 1)
+      put(
+        "blocks",
+        h("h3", null, "The blocks"),
+        h(
+          "p",
+          { class: "read" },
+          "How much of what its devices adopted came from inside the block. Near 100 % the block keeps to itself.",
+          inside.length > 12 ? ` The 12 largest of ${count(inside.length)} blocks.` : "",
+        ),
+        scrolling(
+          "Blocks of devices",
+          h(
+            "table",
+            null,
+            h("caption", { class: "unseen" }, "Blocks of devices that help each other"),
+            head([
+              ["block", ""],
+              ["devices", "n"],
+              ["from inside", "n"],
+              ["who", ""],
+            ]),
+            h(
+              "tbody",
+              null,
+              largest.map(block =>
+                h(
+                  "tr",
+                  { "data-block": block.name, "data-inside": block.share },
+                  h("th", { scope: "row", class: "t" }, block.name),
+                  h("td", { class: "n" }, count(block.size)),
+                  h("td", { class: "n" }, percent(block.share)),
+                  h("td", null, few(block.members)),
+                ),
+              ),
+            ),
+          ),
+        ),
+      );
+  }
+
+  // ---- loss
+  function curves(device, wide, box) {
+    const { rounds, fleet } = loss,
+      mine = device === null ? null : loss.device[device];
+    const lows = fleet.low.concat(mine || []).filter(x => !missing(x)),
+      highs = fleet.high.concat(mine || []).filter(x => !missing(x));
+    if (!lows.length || !rounds.length) return h("p", null, "No loss was recorded.");
+    const top = Math.max(...highs),
+      positive = lows.concat(highs).filter(x => x > 0),
+      least = positive.length ? Math.min(...positive) : 0,
+      lowest = Math.min(...lows);
+    const log = least > 0 && top / least > 100 && lowest >= 0;
+    const floor = log ? least : Math.min(0, lowest),
+      f = log ? value => Math.log10(Math.max(value, floor)) : value => value;
+    const left = 62,
+      tall = 280,
+      foot = 40,
+      f0 = f(floor),
+      f1 = f(top) > f0 ? f(top) : f0 + 1,
+      last = rounds[rounds.length - 1],
+      first = rounds[0];
+    const x = value => left + ((wide - left - 14) * (value - first)) / (last - first || 1),
+      y = value => 10 + ((tall - foot - 10) * (f1 - f(value))) / (f1 - f0);
+    const points = values =>
+      values.map((value, k) => (missing(value) ? null : `${x(rounds[k]).toFixed(1)} ${y(value).toFixed(1)}`));
+    const path = values => {
+      let up = true;
+      return points(values)
+        .map(at => {
+          const part = at === null ? "" : (up ? "M" : "L") + at;
+          up = at === null;
+          return part;
+        })
+        .join("");
+    };
+    const end = values => {
+      const there = values.filter(value => !missing(value));
+      return num(there[there.length - 1]);
+    };
+    const name = device === null ? "the fleet" : shown(ids[device]);
+    const svg = s("svg", {
+      width: wide,
+      height: tall,
+      viewBox: `0 0 ${wide} ${tall}`,
+      role: "img",
+      "aria-label":
+        `${loss.name} over rounds ${first} to ${last}${log ? ", logarithmic scale" : ""}: the median device ends at ${end(fleet.median)}` +
+        (mine
+          ? `, ${name} goes from ${num(mine[0])} to ${end(mine)}.`
+          : `, the middle 80 % at ${end(fleet.low)} to ${end(fleet.high)}.`),
+    });
+    const decades = []; // a short logarithmic axis needs 2 and 5 between the powers of ten, a long one not even all powers
+    for (let d = Math.floor(f0); d <= f1; d++) decades.push(...(f1 - f0 < 2.5 ? [1, 2, 5] : [1]).map(u => u * 10 ** d));
+    const fewer = Math.ceil(decades.length / 9),
+      marks = log ? decades.filter((value, r) => r % fewer === 0 && value >= floor && value <= top) : ticks(f0, f1, 5);
+    for (const value of marks)
+      svg.append(
+        line(left, y(value), wide - 14, y(value), "grid"),
+        s(
+          "text",
+          { x: left - 8, y: y(value) + 4, "text-anchor": "end" },
+          log
+            ? value >= 1e-3 && value < 1e4
+              ? String(+value.toPrecision(3))
+              : value.toExponential(0).replace("e+", "e").replace("-", MINUS)
+            : num(+value.toPrecision(6))
+                .replace(/(\.\d*?)0+$/, "$1")
+                .replace(/\.$/, ""),
+        ),
+      );
+    for (const value of ticks(first, last, wide < 500 ? 4 : 8))
+      svg.append(s("text", { x: x(value), y: tall - foot + 18, "text-anchor": "middle" }, count(value)));
+    svg.append(s("text", { x: wide - 14, y: tall - 4, "text-anchor": "end" }, "round"));
+    const up = points(fleet.high).filter(Boolean),
+      down = points(fleet.low).filter(Boolean).reverse();
+    svg.append(
+      s("path", { d: `M${up.concat(down).join("L")}Z`, class: "band" }),
+      line(left, tall - foot, wide - 14, tall - foot, "zero"),
+      s("path", { d: path(fleet.median), class: "median" }),
+    );
+    if (mine) svg.append(s("path", { d: path(mine), class: "chosen" }));
+    box.setAttribute("data-scale", log ? "log" : "linear");
+    return svg;
+  }
+  const lossKey = device =>
+    h(
+      "ul",
+      { class: "key" },
+      device === null ? null : h("li", null, h("i", { class: "line chosen", "aria-hidden": "true" }), brief(ids[device])),
+      h("li", null, h("i", { class: "line dashed median", "aria-hidden": "true" }), "median device"),
+      h("li", null, h("i", { class: "band", "aria-hidden": "true" }), "from 10 % to 90 % of devices"),
+    );
+  function fleetLoss() {
+    const box = h("div");
+    $("loss-figure").append(
+      lossKey(null),
+      box,
+      h(
+        "figcaption",
+        null,
+        "How to read it: half of all devices lie below the dashed line, and eight of ten inside the band. It should fall and then level off. This is the loss on rows a device learns from" +
+          (worth ? "; whether new rows are predicted better is said by the gains above." : ", which says little about new rows."),
+      ),
+    );
+    chart(box, wide => curves(null, wide, box));
+    $("loss-lead").textContent =
+      `How the ${loss.name} went down, round after round${box.dataset.scale === "log" ? ", on a logarithmic scale" : ""}.`;
+  }
+
+  // ---- who was asked
+  function questions() {
+    const answered = help.answered,
+      order = ids.map((_, i) => i).sort((a, b) => answered[b] - answered[a]);
+    const least = answered[order[n - 1]],
+      most = answered[order[0]],
+      middle = median(answered);
+    $("questions-lead").textContent =
+      "Every device also answers when others ask it: each answer is one training step on its rows. An even load is fair; a steep one means that few devices carry the others.";
+    const box = h("div");
+    $("questions-figure").append(
+      h(
+        "dl",
+        { class: "facts" },
+        [
+          ["fewest", least, "least"],
+          ["median", middle, "median"],
+          ["most", most, "most"],
+        ].map(([name, value, key]) =>
+          h("div", null, h("dt", null, name), h("dd", { "data-answered": key, "data-value": value }, count(value))),
+        ),
+      ),
+      box,
+      h(
+        "figcaption",
+        null,
+        "How to read it: one bar per device, sorted by how many questions it answered. The number of each stands in the table of all devices.",
+      ),
+    );
+    strip(box, {
+      order,
+      scale: { low: 0, high: most || 1 },
+      summary: `Questions answered by ${many(n, "device")}: from ${count(least)} to ${count(most)}, median ${count(middle)}.`,
+      form: count,
+      text: i => `${shown(ids[i])}\nanswered ${many(answered[i], "question")}`,
+      value: i => answered[i],
+      kind: () => "lower",
+      tall: 180,
+    });
+  }
+
+  // ---- one device
+  const plain = text => String(text).replace(/\s+/g, " ").trim();
+  const place = new Map(ids.map((id, i) => [plain(id), i]).reverse());
+  function find(name) {
+    const wanted = plain(name);
+    if (place.has(wanted)) return { index: place.get(wanted) };
+    if (!wanted) return { problem: `Type the name of one of the ${count(n)} devices.` };
+    const lower = wanted.toLowerCase(),
+      same = [],
+      part = [];
+    ids.forEach((id, i) => {
+      const text = plain(id).toLowerCase();
+      if (text === lower) same.push(i);
+      else if (text.includes(lower)) part.push(i);
+    });
+    if (same.length === 1) return { index: same[0] };
+    const short = wanted.length > 80 ? wanted.slice(0, 80) + "\u2026" : wanted;
+    return {
+      problem:
+        `No ${words.device} is called \u201c${short}\u201d.` +
+        (part.length
+          ? ` ${part.length === 1 ? "One name contains it" : count(part.length) + " names contain it"}: ${part
+              .slice(0, 5)
+              .map(i => shown(ids[i]).slice(0, 80))
+              .join(", ")}${part.length > 5 ? " \u2026" : ""}.`
+          : ""),
+    };
+  }
+  function choose(index, go) {
+    chosen.index = index;
+    $("name").value = ids[index];
+    $("name-problem").textContent = "";
+    $("name").removeAttribute("aria-invalid");
+    try {
+      history.replaceState(null, "", "#device=" + encodeURIComponent(ids[index]));
+    } catch {
+      /* a lone surrogate, or a frame without history: the page works without */
+    }
+    showDevice();
+    unpoint();
+    if (go) {
+      $("one").scrollIntoView();
+      $("device-name").focus({ preventScroll: true });
+    }
+  }
+  function showDevice() {
+    const i = chosen.index,
+      top = help.top[i] || [];
+    const fact = (name, value, more) =>
+      h("div", null, h("dt", null, name), h("dd", null, value, more ? h("small", null, more) : null));
+    const facts = [fact("rows", count(devices.rows[i]))];
+    if (measured)
+      facts.push(
+        fact("held-out rows", count(devices.held[i])),
+        fact("own error", num(measured.own[i])),
+        fact("personalized error", num(measured.personal[i])),
+        fact("gain", percent(measured.gain[i]), missing(measured.low[i]) ? null : span(measured.low[i], measured.high[i])),
+      );
+    const says = measured
+      ? h("p", null, measured.says[i] ? tag(measured.says[i]) : "Nothing was measured on this device alone.")
+      : null;
+    const lossBox = h("div"),
+      name = shown(ids[i]);
+    put(
+      "device",
+      h("h3", { id: "device-name", tabindex: "-1", "data-index": i, "data-device": ids[i] }, name),
+      h("dl", { class: "facts" }, facts),
+      says,
+      h("h4", null, "Who helps it"),
+      helpers(i, top),
+      h("h4", null, "Its loss"),
+      lossKey(i),
+      h("figure", null, lossBox, h("figcaption", null, `The ${loss.name} of this device over the band of all devices.`)),
+    );
+    charts.splice(0, charts.length, ...charts.filter(again => !again.ofDevice));
+    chart(lossBox, wide => curves(i, wide, lossBox));
+    charts[charts.length - 1].ofDevice = true;
+  }
+  function helpers(i, top) {
+    if (!top.length)
+      return h("p", null, help.met[i] ? "None of the peers it asked is listed." : "It asked nobody, so nobody could help it.");
+    const rows = top.map(([peer, asked, adopted, share, reward, low, high, code]) => ({
+      peer,
+      asked,
+      adopted,
+      share,
+      reward,
+      low,
+      high,
+      code,
+    }));
+    const full = rows.find(row => row.share > 0 && row.adopted > 0),
+      total = full ? full.adopted / full.share : null;
+    const chance = row => (total ? (row.asked * help.chance) / total : null);
+    const most = Math.max(1e-12, ...rows.map(row => Math.max(row.share || 0, chance(row) || 0)));
+    const ends = rows.flatMap(row => [row.low, row.high, row.reward]).filter(x => !missing(x)),
+      scale = { low: Math.min(0, ...ends), high: Math.max(0, ...ends) };
+    if (scale.high === scale.low) scale.high += 1;
+    const wide = 110,
+      tick = row => Math.max(1, Math.min(wide - 1, (wide * chance(row)) / most)),
+      bar = row =>
+        s(
+          "svg",
+          { width: wide, height: 18, viewBox: `0 0 ${wide} 18`, "aria-hidden": "true" },
+          s("rect", {
+            x: 0,
+            y: 3,
+            width: Math.max(row.share > 0 ? 1 : 0, (wide * (row.share || 0)) / most - 1),
+            height: 12,
+            class: "bar-lower",
+          }),
+          missing(chance(row)) ? null : ["halo", "mark"].map(name => line(tick(row), 0, tick(row), 18, name)),
+        );
+    return [
+      h(
+        "p",
+        { class: "read" },
+        `It asked ${many(help.met[i], "different peer")}` +
+          (rows.length < help.met[i] ? `; these ${count(rows.length)} were adopted most.` : ".") +
+          ` The bar is the share of its adopted steps that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down.`,
+      ),
+      scrolling(
+        "Helpers of " + shown(ids[i]),
+        h(
+          "table",
+          { id: "helpers" },
+          h("caption", { class: "unseen" }, "Peers ranked by share of adopted steps"),
+          head([
+            ["peer", ""],
+            ["share of steps", ""],
+            ["", "n"],
+            ["reward per question", ""],
+            ["mean", "n"],
+            ["interval", ""],
+            ["asked", "n"],
+            ["adopted", "n"],
+            ["verdict", ""],
+          ]),
+          h(
+            "tbody",
+            null,
+            rows.map(row =>
+              h(
+                "tr",
+                {
+                  "data-peer": ids[row.peer],
+                  "data-asked": row.asked,
+                  "data-adopted": row.adopted,
+                  "data-share": row.share,
+                  "data-reward": row.reward,
+                  "data-low": row.low,
+                  "data-high": row.high,
+                  "data-verdict": row.code,
+                },
+                h("th", { scope: "row", class: "who" }, link(row.peer)),
+                h("td", { title: missing(chance(row)) ? null : "by chance: " + percent(chance(row)) }, bar(row)),
+                h("td", { class: "n" }, percent(row.share)),
+                h(
+                  "td",
+                  null,
+                  whisker({ value: row.reward, low: row.low, high: row.high }, scale, wide, row.code === 0 ? "lower" : "same"),
+                ),
+                h("td", { class: "n" }, num(row.reward)),
+                h("td", { class: "t" }, missing(row.low) || missing(row.high) ? NONE : `${num(row.low)} to ${num(row.high)}`),
+                h("td", { class: "n" }, count(row.asked)),
+                h("td", { class: "n" }, count(row.adopted)),
+                h("td", { class: "t" }, tag(help.verdicts[row.code])),
+              ),
+            ),
+          ),
+        ),
+      ),
+    ];
+  }
+  function chooser() {
+    $("name-label").textContent = `Name (${words.device})`;
+    put(
+      "names",
+      ids.map(id => h("option", { value: id })),
+    );
+    const input = $("name"),
+      take = (found, go) => {
+        if (found.index !== undefined) choose(found.index, go);
+        else {
+          $("name-problem").textContent = found.problem;
+          input.setAttribute("aria-invalid", "true");
+        }
+      };
+    $("choose").addEventListener("submit", event => {
+      event.preventDefault();
+      take(find(input.value), false);
+    });
+    input.addEventListener("focus", () => input.select());
+    input.addEventListener("input", event => {
+      if ((!event.inputType || event.inputType === "insertReplacementText") && place.has(plain(input.value)))
+        take(find(input.value), false);
+    });
+    $("previous").addEventListener("click", () => choose((chosen.index + n - 1) % n, false));
+    $("next").addEventListener("click", () => choose((chosen.index + 1) % n, false));
+    const fromHash = () => {
+      const found = /^#device=(.*)$/.exec(location.hash);
+      if (!found) return false;
+      let name = found[1];
+      try {
+        name = decodeURIComponent(name);
+      } catch {
+        /* as it is typed */
+      }
+      const index = ids.indexOf(name);
+      take(index >= 0 ? { index } : find(name), true);
+      if (index < 0) $("one").scrollIntoView();
+      return true;
+    };
+    addEventListener("hashchange", fromHash);
+    $("name").value = ids[0];
+    showDevice();
+    fromHash();
+  }
+
+  function rest() {
+    put(
+      "settings-table",
+      scrolling(
+        "Settings",
+        h(
+          "table",
+          null,
+          h("caption", { class: "unseen" }, "Settings of this run"),
+          head([
+            ["name", ""],
+            ["value", ""],
+            ["meaning", ""],
+          ]),
+          h(
+            "tbody",
+            null,
+            info.settings.map(([name, value, meaning]) =>
+              h(
+                "tr",
+                { "data-setting": name },
+                h("th", { scope: "row" }, name),
+                h("td", null, String(value)),
+                h("td", null, meaning),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
+    put(
+      "privacy-list",
+      info.privacy.map(text => h("li", null, text)),
+    );
+  }
+
+  drawn = $("main").clientWidth;
+  answer();
+  gains();
+  deviceTable();
+  heat();
+  fleetLoss();
+  questions();
+  rest();
+  chooser();
+  document.documentElement.dataset.ready = "yes";
+})();

@@ -1,0 +1,451 @@
+"""A run folder: what was asked, what happened, what was learned; whole at every moment.
+
+    run.json           the index: format, finished or not, every stage's last round, and the SHA-256 of every file
+    spec.json          what was asked: table, columns, settings
+    versions.json      what it ran with
+    rounds/*.parquet   every round of every stage: device, own loss, who was asked, each answer's loss, who was adopted
+    state-*.npz        where a stage stands: models, trust, losses (with a .skops file beside it for scikit-learn models)
+    model.npz, model.json, model.skops, worth.parquet     the result
+
+Files are written under new names, then the index is replaced in one step: a run that is killed leaves the last index and all it
+names. A file that does not match its SHA-256 is refused by name. Nothing is pickled: scikit-learn models are kept by skops, and
+only types of scikit-learn, SciPy and NumPy are accepted back unless others are named. That keeps code out, not nonsense: open run
+folders of people you trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from persfl.checks import some
+from persfl.errors import InputError, need
+from persfl.learners import Linear, Tree
+from persfl.learners.tree import Grown
+from persfl.training import Plan, State
+from persfl.trust import Trust
+from persfl.types import Round
+
+FORMAT = 1
+PACKAGES = ("persfl", "numpy", "scipy", "scikit-learn", "pandas", "numba", "pyarrow", "skops")
+INDEX = "run.json"
+_SAFE = ("sklearn.", "numpy.", "scipy.", "builtins.", "collections.")
+
+
+class Folder:
+    """Keeps a run (see `persfl.training.Keep`): states at most every `every` seconds, and at the end of each stage.
+
+    >>> import tempfile
+    >>> folder = Folder.create(Path(tempfile.mkdtemp()) / "run", {"rounds": 3})
+    >>> folder.write("note.txt", b"hello")
+    >>> folder.commit()
+    >>> Folder.open(folder.path).read("note.txt"), folder.finished
+    (b'hello', False)
+    """
+
+    def __init__(self, path: Path, index: dict[str, Any], *, every: float = 5.0) -> None:
+        self.path, self.index, self.every = path, index, every
+        self._waiting: list[tuple[str, Round]] = []
+        self._latest: tuple[str, State] | None = None
+        self._saved = time.monotonic()
+
+    @staticmethod
+    def create(path: Path, spec: Mapping[str, Any], *, every: float = 5.0) -> Folder:
+        """A new run in an empty or absent folder."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise InputError(f"{str(path)!r} is not empty. Choose another --out, go on with --resume, or replace it with --force.")
+        (path / "rounds").mkdir(parents=True, exist_ok=True)
+        folder = Folder(path, {"format": FORMAT, "finished": False, "stages": {}, "files": {}}, every=every)
+        folder.write_json("spec.json", spec)
+        folder.write_json("versions.json", versions())
+        folder.commit()
+        return folder
+
+    @staticmethod
+    def open(path: Path, *, every: float = 5.0) -> Folder:
+        """A run that is there."""
+        where = path / INDEX
+        if not where.is_file():
+            raise InputError(f"{str(path)!r} is not a run folder: it has no {INDEX}. Make one with: persfl fit TABLE --out {path}")
+        try:
+            index = json.loads(where.read_bytes())
+            digest = index.pop("sha256")
+            sound = digest == _digest(_dumps(index)) and isinstance(index["files"], dict) and isinstance(index["stages"], dict)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            sound = False
+        if not sound:
+            raise InputError(
+                f"{str(where)!r} is damaged: it is not what persfl wrote. Restore it, or run again into another folder."
+            )
+        if index["format"] != FORMAT:
+            raise InputError(f"{str(path)!r} has format {index['format']}; this version of persfl reads format {FORMAT}.")
+        return Folder(path, index, every=every)
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.index["finished"])
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return dict(json.loads(self.read("spec.json")))
+
+    # Files
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file; it belongs to the run once `commit` has named it in the index."""
+        _write(self.path / name, content)
+        self.index["files"][name] = _digest(content)
+
+    def write_json(self, name: str, value: Any) -> None:
+        self.write(name, _dumps(value))
+
+    def write_arrays(self, name: str, arrays: Mapping[str, Any]) -> None:
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        self.write(name, buffer.getvalue())
+
+    def write_table(self, name: str, table: pd.DataFrame) -> None:
+        need("pyarrow", extra="app", why="keeping a run")
+        buffer = io.BytesIO()
+        table.to_parquet(buffer, index=False, compression="zstd")
+        self.write(name, buffer.getvalue())
+
+    def read(self, name: str) -> bytes:
+        """A file's content, checked."""
+        where = self.path / name
+        if name not in self.index["files"]:
+            raise InputError(f"{str(self.path)!r} has no {name!r}: the run was not finished. Go on with: persfl fit ... --resume")
+        if not where.is_file():
+            raise InputError(f"{str(where)!r} is missing. Restore it, or run again into another folder.")
+        content = where.read_bytes()
+        if _digest(content) != self.index["files"][name]:
+            raise InputError(
+                f"{str(where)!r} is damaged: it is not what persfl wrote. Restore it, or run again into another folder."
+            )
+        return content
+
+    def read_json(self, name: str) -> Any:
+        return json.loads(self.read(name))
+
+    def read_arrays(self, name: str) -> dict[str, Any]:
+        with np.load(io.BytesIO(self.read(name)), allow_pickle=False) as kept:
+            return {key: kept[key] for key in kept.files}
+
+    def read_table(self, name: str) -> pd.DataFrame:
+        need("pyarrow", extra="app", why="reading a run")
+        return pd.read_parquet(io.BytesIO(self.read(name)))
+
+    def commit(self) -> None:
+        """Make what was written part of the run, in one step, and remove what no longer is."""
+        content = {**self.index}
+        content["sha256"] = _digest(_dumps(self.index))
+        _write(self.path / INDEX, _dumps(content))
+        for old in [*self.path.glob("state-*"), *(self.path / "rounds").glob("*.parquet"), *self.path.rglob("*.part")]:
+            if old.relative_to(self.path).as_posix() not in self.index["files"]:
+                old.unlink(missing_ok=True)
+
+    def _drop(self, *, prefix: str) -> None:
+        for name in [name for name in self.index["files"] if name.startswith(prefix)]:
+            del self.index["files"][name]
+
+    # Keep
+
+    def last(self, stage: str) -> State | None:
+        """The state to go on from."""
+        place = self.index["stages"].get(stage)
+        if place is None:
+            return None
+        arrays = self.read_arrays(place["state"])
+        trust = Trust.from_arrays({k.removeprefix("trust_"): v for k, v in arrays.items() if k.startswith("trust_")})
+        models = models_from(arrays, self.read(place["skops"]) if place.get("skops") else None)
+        losses = tuple(arrays["losses"])
+        return State(int(arrays["r"]), models, trust, float(arrays["step_size"]), tuple(arrays["halved"].tolist()), losses)
+
+    def after(self, stage: str, plan: Plan, state: State, round_: Round | None) -> None:
+        """Remember a round; write when it is time."""
+        self._latest = (stage, state)
+        if round_ is None:  # a run begins, or begins anew with a smaller step
+            self._waiting = []
+            if stage in self.index["stages"]:
+                self._drop(prefix=f"rounds/{stage}-")
+                self._drop(prefix=f"state-{stage}-")
+                del self.index["stages"][stage]
+            return
+        self._waiting.append((stage, round_))
+        if state.r >= plan.rounds or time.monotonic() - self._saved >= self.every:
+            self.save()
+
+    def save(self) -> None:
+        """Write where the run stands now."""
+        if self._latest is None or not self._waiting:
+            return
+        stage, state = self._latest
+        first = self._waiting[0][1].r
+        self.write_table(f"rounds/{stage}-{first:06d}.parquet", rounds_table([round_ for _, round_ in self._waiting]))
+        self._drop(prefix=f"state-{stage}-")
+        name = f"state-{stage}-{state.r:06d}"
+        arrays = {"r": state.r, "step_size": state.step_size, "halved": np.array(state.halved), "losses": np.array(state.losses)}
+        arrays |= {f"trust_{k}": v for k, v in state.trust.to_arrays().items()}
+        models, packed = models_to(state.models)
+        self.write_arrays(f"{name}.npz", arrays | models)
+        if packed is not None:
+            self.write(f"{name}.skops", packed)
+        self.index["stages"][stage] = {"round": state.r, "state": f"{name}.npz", "skops": f"{name}.skops" if packed else None}
+        self.commit()
+        self._waiting, self._saved = [], time.monotonic()
+
+    def finish(self) -> None:
+        """The result is written: the states are no longer needed."""
+        self._drop(prefix="state-")
+        self.index["stages"] = {}
+        self.index["finished"] = True
+        self.commit()
+
+    def rounds(self, stage: str = "final") -> pd.DataFrame:
+        """All rounds of a stage, one row per round and device (positions in `devices_`)."""
+        names = sorted(name for name in self.index["files"] if name.startswith(f"rounds/{stage}-"))
+        if not names:
+            raise InputError(f"{str(self.path)!r} has no rounds of stage {stage!r}.")
+        return pd.concat([self.read_table(name) for name in names], ignore_index=True)
+
+
+def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:
+    """Rounds as a table: one row per round and target."""
+    parts = []
+    for round_ in rounds:
+        parts.append(
+            pd.DataFrame(
+                {
+                    "round": np.int32(round_.r),
+                    "device": np.asarray(round_.trust.targets, dtype=np.int32),
+                    "loss": round_.loss,
+                    "stay": round_.choice.stay,
+                    "asked": list(round_.peers.astype(np.int32)),
+                    "losses": list(round_.losses[:, 1:]),
+                    "adopted": list(round_.choice.peers.astype(np.int32)),
+                    "shares": list(round_.choice.weights),
+                }
+            )
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def models_to(models: Any) -> tuple[dict[str, Any], bytes | None]:
+    """Models as plain arrays, or as a skops file where they are scikit-learn estimators."""
+    if isinstance(models, np.ndarray):
+        return {"models": models}, None
+    if all(isinstance(model, Grown) for model in models):
+        nodes = np.array([len(model.feature) for model in models])
+        return {"tree_nodes": nodes} | {f"tree_{k}": np.concatenate([getattr(m, k) for m in models]) for k in Grown._fields}, None
+    skops = need("skops.io", extra="app", why="keeping scikit-learn models")
+    return {}, bytes(skops.dumps(list(models)))
+
+
+def models_from(arrays: Mapping[str, Any], packed: bytes | None, trusted: Sequence[str] = ()) -> Any:
+    """The inverse of `models_to`."""
+    if packed is not None:
+        return unpacked(packed, trusted)
+    if "models" in arrays:
+        return arrays["models"]
+    ends = np.cumsum(arrays["tree_nodes"])[:-1]
+    parts = [np.split(arrays[f"tree_{k}"], ends) for k in Grown._fields]
+    return [Grown(*tree) for tree in zip(*parts, strict=True)]
+
+
+def unpacked(content: bytes, trusted: Sequence[str] = ()) -> Any:
+    """A skops file's content, if it names no types but those of scikit-learn, SciPy, NumPy and `trusted`."""
+    skops = need("skops.io", extra="app", why="reading scikit-learn models")
+    named = skops.get_untrusted_types(data=content)
+    strange = [name for name in named if not name.startswith(_SAFE) and name not in trusted]
+    if strange:
+        raise InputError(f"the run's models need the types {some(strange)}. If you trust them, name each: --trust {strange[0]}")
+    return skops.loads(content, trusted=named)
+
+
+# The result
+
+
+def keep_model(folder: Folder, model: Any) -> None:
+    """Write a fitted PersonalizedRegressor or PersonalizedClassifier."""
+    arrays: dict[str, Any] = {f"units_{k}": v for k, v in _units(model.units_).items()}
+    arrays |= {f"trust_{k}": v for k, v in model.trust_.to_arrays().items()}
+    arrays |= {"losses": model.losses_, "rows": model.rows_, "fallback": model.fallback_}
+    models, packed = models_to(model.models_)
+    about: dict[str, Any] = {
+        "kind": type(model).__name__,
+        "settings": {name: value for name, value in model.get_params(deep=False).items() if name in _PLAIN},
+        "devices": model.devices_.tolist(),
+        "learner": _learner(model.learner_),
+        "units": model.units_.kind,
+        "step_size": model.step_size_,
+        "rounds": model.n_rounds_,
+        "notes": model.notes_,
+        "features": model.n_features_in_,
+        "names": list(getattr(model, "feature_names_in_", [])) or None,
+        "preparation": None,
+    }
+    objects: dict[str, Any] = {}
+    if about["learner"]["kind"] == "estimator":
+        objects["estimator"] = model.learner_.estimator
+    if hasattr(model, "classes_"):
+        about["classes"] = model.classes_.tolist()
+    if model.preparation_ is not None:
+        about["preparation"] = {
+            "numbers": model.preparation_.numbers,
+            "texts": model.preparation_.texts,
+            "impute": model.preparation_.impute,
+        }
+        objects["preparation"] = model.preparation_.steps
+    if model.pooled_ is not None:
+        arrays |= {f"pooled_units_{k}": v for k, v in _units(model.pooled_units_).items()}
+        about["pooled"] = model.pooled_units_.kind
+        if isinstance(model.pooled_, np.ndarray):
+            arrays["pooled"] = model.pooled_
+        elif isinstance(model.pooled_, Grown):
+            arrays |= {f"pooled_tree_{k}": getattr(model.pooled_, k) for k in Grown._fields}
+        else:
+            objects["pooled"] = model.pooled_
+    if packed is not None:
+        objects["models"] = model.models_
+    folder.write_arrays("model.npz", arrays | models)
+    if objects:
+        skops = need("skops.io", extra="app", why="keeping scikit-learn models")
+        folder.write("model.skops", bytes(skops.dumps(objects)))
+    if model.worth_ is not None:
+        folder.write_table("worth.parquet", model.worth_.table)
+        about["worth"] = {"scale": model.worth_.scale, "classes": model.worth_.classes}
+    folder.write_json("model.json", about)
+    folder.finish()
+
+
+_PLAIN = (
+    "peers", "rounds", "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "window",
+    "online_rounds", "n_jobs", "random_state",
+)  # fmt: skip
+
+
+def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
+    """The fitted model of a finished run folder."""
+    from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
+    from persfl.estimators.base import id_array
+    from persfl.learners import Estimator
+    from persfl.preparation import Preparation
+    from persfl.units import Units
+    from persfl.worth import Worth
+
+    folder = Folder.open(Path(path))
+    about, arrays = folder.read_json("model.json"), folder.read_arrays("model.npz")
+    objects = unpacked(folder.read("model.skops"), trusted) if "model.skops" in folder.index["files"] else {}
+    kinds = {"PersonalizedRegressor": PersonalizedRegressor, "PersonalizedClassifier": PersonalizedClassifier}
+    model = kinds[about["kind"]](objects.get("estimator"), **about["settings"])
+    described = dict(about["learner"])
+    kind = described.pop("kind")
+    if kind == "linear":
+        model.learner_ = Linear(**described)
+    elif kind == "tree":
+        model.learner_ = model.estimator = Tree(**described)
+    else:
+        model.learner_ = Estimator(objects["estimator"], loss=described["loss"])
+    if "classes" in about:
+        model.classes_ = np.array(about["classes"])
+    model.devices_ = id_array(about["devices"])
+    model.n_features_in_ = about["features"]
+    if about["names"]:
+        model.feature_names_in_ = np.array(about["names"], dtype=object)
+    model.units_ = _as_units(Units, about["units"], arrays, "units_")
+    model.trust_ = Trust.from_arrays({k.removeprefix("trust_"): v for k, v in arrays.items() if k.startswith("trust_")})
+    model.models_ = objects["models"] if "models" in objects else models_from(arrays, None)
+    model.losses_, model.rows_, model.fallback_ = arrays["losses"], arrays["rows"], arrays["fallback"]
+    model.step_size_, model.n_rounds_, model.notes_ = about["step_size"], about["rounds"], about["notes"]
+    model.public_, model.pooled_, model.worth_ = None, None, None
+    if "pooled" in about:
+        model.pooled_units_ = _as_units(Units, about["pooled"], arrays, "pooled_units_")
+        tree = "pooled_tree_feature" in arrays
+        model.pooled_ = (
+            Grown(*(arrays[f"pooled_tree_{k}"] for k in Grown._fields)) if tree else arrays.get("pooled", objects.get("pooled"))
+        )
+    model.preparation_ = None
+    if about["preparation"]:
+        model.preparation_ = Preparation.restored(objects["preparation"], **about["preparation"])
+    if "worth" in about:
+        model.worth_ = Worth(folder.read_table("worth.parquet"), **about["worth"])
+    return model
+
+
+def _units(units: Any) -> dict[str, Any]:
+    return {k: getattr(units, k) for k in ("mean", "scale", "label_mean", "label_scale", "centres", "label_centres")}
+
+
+def _as_units(units: Any, kind: str, arrays: Mapping[str, Any], prefix: str) -> Any:
+    kept = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+    kept |= {k: float(kept[k]) for k in ("label_mean", "label_scale")}
+    return units(kind=kind, **kept)
+
+
+def _learner(learner: Any) -> dict[str, Any]:
+    """A learner in plain words."""
+    if isinstance(learner, Linear):
+        classes = learner.classes if learner.kind == "multinomial" else None
+        return {"kind": "linear", "loss": learner.kind, "intercept": learner.intercept, "l2": learner.l2, "delta": learner.delta,
+                "classes": classes}  # fmt: skip
+    if isinstance(learner, Tree):
+        return {"kind": "tree", "max_depth": learner.max_depth}
+    if hasattr(learner, "estimator"):
+        return {"kind": "estimator", "loss": learner.kind}
+    raise InputError(f"a run folder can keep linear models, trees and scikit-learn estimators. Got {learner!r}.")
+
+
+def versions() -> dict[str, str | None]:
+    """What this runs with."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def fingerprint(path: Path) -> str:
+    """The SHA-256 of a file, read piece by piece."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(2**20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _dumps(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All or nothing, also when the power goes: write beside it, flush, rename, flush the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".part")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    if hasattr(os, "O_DIRECTORY"):
+        place = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(place)
+        finally:
+            os.close(place)

@@ -1,0 +1,165 @@
+"""A run of the loop that looks after itself: it chooses a step size, halves one that diverges, and can be kept and resumed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from persfl.checks import real, whole
+from persfl.devices import Devices
+from persfl.errors import Diverged, InputError
+from persfl.fleets import ArrayFleet
+from persfl.learners import Linear
+from persfl.loop import personalize
+from persfl.samplers import Nobody, Uniform
+from persfl.trust import Trust
+from persfl.types import Adopter, Array, Round, Sampler
+
+# The longest step and, with many features, steps times features: the more features, the more a step can overshoot. In shared units;
+# measured on the tables and generators named in docs/settings.md. A step that is too long is halved, so boldness costs little.
+STEP_SIZES = {
+    "squared": (0.1, 1.0),
+    "huber": (0.2, 2.0),
+    "absolute": (0.05, 1.0),
+    "logistic": (4.0, 40.0),
+    "multinomial": (4.0, 40.0),
+    "poisson": (0.1, 1.0),
+}
+GROWTH = 10.0  # a median loss this many times its start means the steps are too long, though nothing overflows yet
+HALVINGS = 30
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is made of; `proposer` makes the proposer for a step size."""
+
+    learner: Any
+    proposer: Callable[[float], Any]
+    step_size: float
+    sampler: Sampler
+    adopter: Adopter
+    rounds: int
+    seed: int
+    n_jobs: int | None = 1
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Everything a run needs to go on: the models and trust after round `r - 1`, the step size and those that were too large."""
+
+    r: int
+    models: Any
+    trust: Trust
+    step_size: float
+    halved: tuple[float, ...] = ()
+    losses: tuple[Array, ...] = field(default=())  # (targets,) each: own losses at the start of every round so far
+
+
+class Keep(Protocol):
+    """Somebody who keeps states on disk, or shows progress; `stage` is a name such as "final"."""
+
+    def last(self, stage: str) -> State | None:
+        """The state to go on from."""
+
+    def after(self, stage: str, plan: Plan, state: State, round_: Round | None) -> None:
+        """Called after every round, and with round_ None when a run starts or starts anew with a smaller step."""
+
+
+class Forget:
+    """Keeps nothing."""
+
+    def last(self, stage: str) -> State | None:
+        return None
+
+    def after(self, stage: str, plan: Plan, state: State, round_: Round | None) -> None:
+        return None
+
+
+def train(devices: Devices, plan: Plan, *, stage: str = "final", keep: Keep | None = None, start: State | None = None) -> State:
+    """Run the plan to its last round; a step size that diverges is halved and the run starts anew.
+
+    >>> from persfl import Best, GradientStep
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=30, clusters=2, rows=10, features=5, seed=0)
+    >>> plan = Plan(Linear(), GradientStep, 40.0, Uniform(5), Best(), rounds=50, seed=0)
+    >>> state = train(devices, plan)
+    >>> state.r, state.step_size < 40, len(state.halved) > 0
+    (50, True, True)
+    """
+    keep = keep or Forget()
+    state = start or keep.last(stage)
+    step, halved = (plan.step_size, ()) if state is None else (state.step_size, state.halved)
+    while True:
+        try:
+            return _run(devices, plan, stage, keep, state, step, halved)
+        except Diverged as trouble:
+            halved = (*halved, step)
+            if len(halved) > HALVINGS or not hasattr(plan.proposer(step), "step_size") or not hasattr(plan.learner, "grad"):
+                raise
+            state = start  # online, the models before this call are good; otherwise begin anew
+            step = step / 2
+            if not math.isfinite(step) or step <= 0:
+                raise InputError(f"no step size is small enough: {trouble}") from trouble
+
+
+def _run(
+    devices: Devices, plan: Plan, stage: str, keep: Keep, state: State | None, step: float, halved: tuple[float, ...]
+) -> State:
+    fleet = ArrayFleet(
+        devices,
+        learner=plan.learner,
+        proposer=plan.proposer(step),
+        start=None if state is None else state.models,
+        seed=plan.seed,
+        n_jobs=plan.n_jobs,
+    )
+    trust = Trust.blank(fleet) if state is None else state.trust
+    state = State(0 if state is None else state.r, fleet.models, trust, step, halved, () if state is None else state.losses)
+    if not state.losses:
+        keep.after(stage, plan, state, None)
+    losses = list(state.losses)
+    begin = None if not losses else losses[0]
+    for round_ in personalize(
+        fleet, sampler=plan.sampler, adopter=plan.adopter, rounds=plan.rounds, seed=plan.seed, trust=trust, first=state.r
+    ):
+        own = round_.loss.copy()
+        begin = own if begin is None else begin
+        # Refitted models start at their own fit, whose loss may be 0; only descent can run away.
+        if hasattr(plan.learner, "grad") and np.median(own - begin) > (GROWTH - 1) * np.median(np.abs(begin)) > 0:
+            raise Diverged(
+                f"round {round_.r}: half of the devices have more than {GROWTH:g} times the loss they started with; "
+                f"{plan.proposer(step).advice()}.",
+                round=round_.r,
+                device=None,
+            )
+        losses.append(own)
+        state = State(round_.r + 1, fleet.models, round_.trust, step, halved, tuple(losses))
+        keep.after(stage, plan, state, round_)
+    return state
+
+
+def peers_of(peers: Any, n: int) -> Sampler:
+    """Whom to ask: "auto" is 20 peers, or everybody else where there are fewer."""
+    if n == 1:
+        return Nobody()
+    if peers == "auto":
+        return Uniform(min(20, n - 1))
+    return Uniform(whole("peers", peers, least=1, most=n - 1, why=f"{n} devices"))
+
+
+def step_of(step_size: Any, learner: Any, features: int) -> float:
+    """The step size to begin with.
+
+    >>> step_of("auto", Linear(), features=20)
+    0.05
+    """
+    if step_size == "auto":
+        if isinstance(learner, Linear):
+            most, shared = STEP_SIZES[learner.kind]
+            return min(most, shared / features)
+        return 0.05 if hasattr(learner, "grad") else 1.0
+    return real("step_size", step_size, above=0)

@@ -1,0 +1,302 @@
+"""Is it worth it? Errors on rows that were used neither to fit nor to choose, of asking peers and of its simple rivals.
+
+Every device keeps back some rows. All rivals see the same remaining rows, and nothing (no round, no setting) is chosen by the rows
+kept back. A device has too few of them to carry a verdict about itself; many devices together can. So:
+
+    d_i = 2 (rival error - personalized error) / (rival error + personalized error)      per device, between -2 and 2
+    fleet: mean of d_i over devices, with Student's 95 % interval; shown as the typical share of the error removed, 2d / (2 + d)
+    device: own rows' paired differences with Student's interval; only "helps here" or "not enough ... to tell" is ever said
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from persfl.checks import one_of, real
+from persfl.devices import Devices, offsets
+from persfl.errors import InputError
+from persfl.learners import Linear
+from persfl.learners.shrunk import shrunk
+from persfl.predicting import respond, respond_each
+from persfl.proposers import GradientStep, Refit
+from persfl.seeds import stream
+from persfl.types import Array, Data, IntArray
+from persfl.units import Units
+
+ARMS = {
+    "own": "own rows only",
+    "pooled": "one model for all",
+    "centred": "one model for all, device-centred",
+    "tuned": "one model for all, fine-tuned on own rows",
+    "personal": "personalized",
+}
+HELPS, TOO_FEW = "helps here", "not enough of your own rows to tell"
+_LOWEST = -1.9  # d of an error 39 times the rival's: intervals of very few devices end here
+
+
+class Verdict(NamedTuple):
+    """The typical share of a rival's error that personalizing removes, its 95 % interval, and what may be said."""
+
+    gain: float
+    low: float
+    high: float
+    says: str
+    devices: int
+
+
+@dataclass(frozen=True, eq=False)
+class Worth:
+    """What was measured: one row per device in `table`, errors NaN where a device kept nothing back.
+
+    `scale` is the label's variance over the rows kept back (1 for classification), by which errors are divided when shown.
+    """
+
+    table: pd.DataFrame
+    scale: float
+    classes: int
+
+    @property
+    def arms(self) -> list[str]:
+        """Who was compared: the keys of ARMS, and further rivals by their names."""
+        return [name.removeprefix("error_") for name in self.table.columns if name.startswith("error_")]
+
+    def error(self, arm: str) -> Array:
+        """(devices,) mean squared error over the label's variance, or the Brier score of a classification."""
+        return self.table[f"error_{one_of('arm', arm, self.arms)}"].to_numpy() / self.scale
+
+    def mistakes(self, arm: str) -> Array:
+        """(devices,) the share of wrong labels (classification)."""
+        if not self.classes:
+            raise InputError("mistakes are counted for classification. A regression has errors.")
+        return np.asarray(self.table[f"mistakes_{one_of('arm', arm, self.arms)}"].to_numpy())
+
+    def fleet(self, against: str = "own", which: Any = None) -> Verdict:
+        """Personalized against a rival, over all devices or those of a mask."""
+        rival, personal = self.error(against), self.error("personal")
+        known = np.isfinite(rival) & np.isfinite(personal)
+        return verdict(_relative(rival, personal)[known if which is None else known & np.asarray(which)])
+
+    def groups(self, groups: Mapping[Any, Any] | Sequence[Any], against: str = "own") -> pd.DataFrame:
+        """A verdict for each group of devices: a group per device in the order of the table, or a dict of device id to group."""
+        ids = self.table["device"].tolist()
+        named = [groups.get(name) for name in ids] if isinstance(groups, Mapping) else list(groups)
+        if len(named) != len(ids):
+            raise InputError(f"groups must name a group for each of the {len(ids)} devices. Got {len(named)}.")
+        kinds = pd.factorize(pd.Series(named, dtype=object))
+        rows = [{"group": name, **self.fleet(against, kinds[0] == code)._asdict()} for code, name in enumerate(list(kinds[1]))]
+        return pd.DataFrame(rows, columns=["group", *Verdict._fields])
+
+    def device(self) -> pd.DataFrame:
+        """Per device: rows kept back, errors of all arms, the gain over its own model with its interval, and what may be said."""
+        own, personal = self.error("own"), self.error("personal")
+        held, spread = self.table["held"].to_numpy(dtype=np.float64), self.table["spread"].to_numpy() / self.scale
+        with np.errstate(invalid="ignore", divide="ignore"):
+            gain = np.where(own > 0, 1.0 - personal / own, np.where(personal > 0, -np.inf, 0.0))
+            half = stdtrit(held - 1, 0.975) * spread / np.sqrt(held) / own
+        gain = np.where(np.isfinite(own) & np.isfinite(gain), gain, np.nan)
+        half = np.where((held >= 2) & (own > 0), half, np.nan)
+        said = [None if gone else HELPS if low > 0 else TOO_FEW for gone, low in zip(np.isnan(own), gain - half, strict=True)]
+        errors = {arm: self.error(arm) for arm in self.arms}
+        return pd.DataFrame(
+            {"device": self.table["device"], "held": self.table["held"]} | errors
+            | {"gain": gain, "low": gain - half, "high": gain + half, "verdict": said}
+        )  # fmt: skip
+
+    def better_alone(self) -> Any:
+        """(devices,) where the own model is the better bet, by the evidence of the whole fleet.
+
+        A device's own difference is drawn toward the fleet's mean: the more, the fewer rows it kept back and the less devices
+        really differ (the variance between devices beyond what rows explain). What is left decides.
+        """
+        own, personal = self.error("own"), self.error("personal")
+        known = np.isfinite(own) & np.isfinite(personal)
+        d = np.where(known, _relative(own, personal), np.nan)
+        if not known.any():
+            return np.zeros(len(d), dtype=bool)
+        held = self.table["held"].to_numpy(dtype=np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            level = (own + personal) / 2
+            variance = np.where(level > 0, (self.table["spread"].to_numpy() / self.scale / level) ** 2, 0.0)
+        several = known & (held >= 2)
+        freedom = float((held[several] - 1).sum())
+        within = float((variance[several] * (held[several] - 1)).sum()) / freedom if freedom else 1.0
+        noise = within / np.maximum(held, 1.0)
+        fleet = float(np.nanmean(d))
+        between = max(0.0, float(np.nanvar(d)) - float(noise[known].mean()))
+        pull = between / np.maximum(between + noise, np.finfo(float).tiny)
+        return np.asarray(np.where(known, fleet + pull * (d - fleet), fleet) < 0)
+
+
+def verdict(d: Array) -> Verdict:
+    """The mean of relative differences with its interval, as a share of the error removed.
+
+    >>> verdict(np.array([0.5, 0.4, 0.6, 0.5])).says, verdict(np.array([0.5, -0.5])).says
+    ('helps', 'no clear difference')
+    """
+    n = len(d)
+    if not n:
+        return Verdict(np.nan, np.nan, np.nan, "not measured", 0)
+    mean = float(d.mean())
+    half = float(stdtrit(n - 1, 0.975) * d.std(ddof=1) / np.sqrt(n)) if n >= 2 else np.inf
+    low, high = max(mean - half, _LOWEST), min(mean + half, 2.0)
+    says = "helps" if low > 0 else "hurts" if high < 0 else "no clear difference"
+    gain, low, high = (2 * x / (2 + x) for x in (max(mean, _LOWEST), low, high))
+    return Verdict(gain, low, high, says, n)
+
+
+def split(devices: Devices, share: float, *, seed: int, part: int = 0) -> tuple[Devices, Devices]:
+    """Rows to learn from and rows kept back: about `share` of each device with at least four rows, drawn at random.
+
+    Parts 0, 1, ... keep back different rows, as long as there are any left.
+
+    >>> from persfl.sources import clustered_regression
+    >>> train, test = split(clustered_regression(n=3, rows=10, features=2), 0.3, seed=0)
+    >>> train.counts.tolist(), test.counts.tolist()
+    ([7, 7, 7], [3, 3, 3])
+    """
+    share = real("holdout", share, least=0.0)
+    if share >= 1:
+        raise InputError(f"holdout must be a share below 1. Got {share}.")
+    n, counts = len(devices), devices.counts
+    owner = np.repeat(np.arange(n), counts)
+    row = np.arange(len(owner)) - devices.start[owner]
+    mark = stream(seed, "held").at(owner, row).uniform(1)[:, 0]
+    order = np.lexsort((mark, owner))
+    rank = np.empty(len(owner), dtype=np.int64)
+    rank[order] = row
+    many = np.where(counts >= 4, np.clip(np.round(share * counts), 1, np.maximum(counts - 2, 1)), 0) * (share > 0)
+    first = (part * many)[owner]
+    held = (rank >= first) & (rank < first + many[owner]) & (devices.weight > 0)
+    left = np.bincount(owner[~held], weights=devices.weight[~held], minlength=n)
+    held &= left[owner] > 0  # a device keeps back nothing if that would leave it only rows of weight 0
+    return _rows(devices, ~held, owner), _rows(devices, held, owner)
+
+
+def _rows(devices: Devices, which: Any, owner: IntArray) -> Devices:
+    start = offsets(np.bincount(owner[which], minlength=len(devices)))
+    return Devices(devices.X[which], devices.y[which], devices.weight[which], start, devices.ids, columns=devices.columns)
+
+
+def pooled_fit(learner: Any, rows: Devices, seed: int = 0) -> Any:
+    """One model fitted to everybody's rows (for squared loss through sums over devices, shrunk a hair to be unique)."""
+    if not isinstance(learner, Linear) or learner.kind != "squared":
+        return learner.fit(Data(rows.X, rows.y, rows.weight), stream(seed, "pooled"))
+    size = learner.size(rows.features)
+    gram, pull = np.zeros((size, size)), np.zeros(size)
+    for i in range(0, len(rows.X), 2**16):
+        part = slice(i, i + 2**16)
+        A = np.column_stack([rows.X[part], np.ones(len(rows.y[part]))]) if learner.intercept else rows.X[part]
+        weighted = A * rows.weight[part, None]
+        gram += weighted.T @ A
+        pull += weighted.T @ rows.y[part]
+    ridge = np.full(size, max(1e-9 * float(np.trace(gram)), np.finfo(float).tiny))
+    if learner.intercept:
+        ridge[-1] = 0.0
+    return np.linalg.solve(gram + np.diag(ridge), pull)
+
+
+def own_fits(learner: Any, rows: Devices, seed: int = 0) -> Any:
+    """Every device's model from its own rows alone."""
+    if isinstance(learner, Linear):
+        return shrunk(learner, rows)
+    fits = [learner.fit(rows[i], stream(seed, "own", i)) for i in range(len(rows))]
+    return np.stack(fits) if isinstance(fits[0], np.ndarray) else fits
+
+
+def tuned_fits(learner: Any, rows: Devices, pooled: Any, public: Array | None, steps: GradientStep | None, seed: int = 0) -> Any:
+    """The pooled model, fine-tuned on every device's own rows: shrunk toward it, stepped from it, or refitted with its labels."""
+    if isinstance(learner, Linear):
+        return shrunk(learner, rows, pooled)
+    if steps is not None:
+        return np.stack([steps.answer(learner, pooled, rows[i], stream(seed, "tuned", i)) for i in range(len(rows))])
+    proposer = Refit(public if public is not None else rows.X[:0])
+    probe = proposer.ask(learner, pooled)
+    return [proposer.answer(learner, probe, rows[i], stream(seed, "tuned", i)) for i in range(len(rows))]
+
+
+class Tried(NamedTuple):
+    """One trial's losses on the rows it kept back: (rows,) per arm, mistakes too where there are classes."""
+
+    held: Devices
+    losses: dict[str, Array]
+    mistakes: dict[str, Array]
+
+
+def tried(
+    train: Devices,
+    test: Devices,
+    *,
+    learner: Any,
+    units: Units,
+    models: Any,
+    classes: int = 0,
+    public: Array | None = None,
+    steps: GradientStep | None = None,
+    seed: int = 0,
+    more: Mapping[str, Any] | None = None,
+) -> Tried:
+    """Losses on `test` of personalized `models` (fitted on `train` in `units`) and of the rivals, fitted here on the same rows.
+
+    `public` are the points, in `units`, that carry a pooled model to a device's own refit (learners without gradients). `more` are
+    further rivals: a name and a model per device.
+    """
+    owner = np.repeat(np.arange(len(test)), test.counts)
+    inside = units.inside(train)
+    centred = Units.of(train, "centred", labels=not classes)
+    pooled = pooled_fit(learner, inside, seed)
+    X, Z = units.features(test.X, owner), centred.features(test.X, owner)
+    arms = {
+        "own": respond_each(learner, own_fits(learner, inside, seed), X, owner, classes),
+        "pooled": respond(learner, pooled, X, classes),
+        "centred": respond(learner, pooled_fit(learner, centred.inside(train), seed), Z, classes),
+        "tuned": respond_each(learner, tuned_fits(learner, inside, pooled, public, steps, seed), X, owner, classes),
+        "personal": respond_each(learner, models, X, owner, classes),
+    }
+    arms |= {name: respond_each(learner, theirs, X, owner, classes) for name, theirs in (more or {}).items()}
+    if classes:
+        code = test.y.astype(np.int64)
+        true = code[:, None] == np.arange(classes)
+        losses = {arm: ((response - true) ** 2).sum(axis=1) for arm, response in arms.items()}
+        return Tried(test, losses, {arm: (response.argmax(axis=1) != code) + 0.0 for arm, response in arms.items()})
+    losses = {}
+    for arm, response in arms.items():
+        losses[arm] = ((centred if arm == "centred" else units).outside(response, owner) - test.y) ** 2
+    return Tried(test, losses, {})
+
+
+def measured(trials: Sequence[Tried], classes: int) -> Worth:
+    """The trials together: every row that was kept back once counts once."""
+    held = [trial.held for trial in trials]
+    owner = np.concatenate([np.repeat(np.arange(len(part)), part.counts) for part in held])
+    weight, y = np.concatenate([part.weight for part in held]), np.concatenate([part.y for part in held])
+    n = len(held[0])
+
+    def means(values: Any) -> Array:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            sums = np.bincount(owner, weights=values * weight, minlength=n)
+            return np.asarray(sums / np.bincount(owner, weights=weight, minlength=n))
+
+    count = np.bincount(owner, minlength=n)
+    found: dict[str, Any] = {"device": list(held[0].ids), "held": count}
+    losses = {arm: np.concatenate([trial.losses[arm] for trial in trials]) for arm in trials[0].losses}
+    for arm in losses:
+        found[f"error_{arm}"] = means(losses[arm])
+        if classes:
+            found[f"mistakes_{arm}"] = means(np.concatenate([trial.mistakes[arm] for trial in trials]))
+    difference = losses["own"] - losses["personal"]
+    away = difference - np.nan_to_num(means(difference))[owner]
+    found["spread"] = np.sqrt(means(away**2) * count / np.maximum(count - 1, 1))
+    variance = float(y.var()) if not classes else 1.0
+    return Worth(pd.DataFrame(found), variance if variance > 0 else 1.0, classes)
+
+
+def _relative(rival: Array, personal: Array) -> Array:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        d = 2 * (rival - personal) / (rival + personal)
+    return np.where(rival + personal > 0, d, 0.0)

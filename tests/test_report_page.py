@@ -1,0 +1,351 @@
+"""The HTML report in a real browser: headless Chromium, driven by selenium. `tools/browser` installs both on Debian."""
+
+import copy
+import os
+import shutil
+import stat
+from itertools import pairwise
+from urllib.parse import quote
+
+import pytest
+
+from persfl.report.example import example_info
+from persfl.report.html import embedded, write_report
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+REQUIRED = os.environ.get("PERSFL_BROWSER") == "required"
+FLAGS = """
+    --headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
+    --disable-component-update --disable-sync --window-size=1200,900
+"""
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "<!--",
+    "&lt;b&gt; {{data}} 100%",
+    "0",
+    "x" * 400,
+]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if not (CHROMIUM and DRIVER):
+        (pytest.fail if REQUIRED else pytest.skip)("no chromium or no chromedriver: tools/browser installs them")
+    if not REQUIRED:
+        pytest.importorskip("selenium")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument", {"source": "window.alerts = 0; window.alert = () => { window.alerts += 1; };"}
+    )
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """A function that writes a report and opens it; at the end the console must be clean and nothing fetched."""
+
+    def opening(info, hash=""):
+        page = write_report(info, tmp_path / "report.html")
+        browser.get("about:blank")
+        browser.get(page.as_uri() + hash)
+        assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+        return Page(browser, page)
+
+    yield opening
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert browser.execute_script("return window.alerts") == 0
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+class Page:
+    def __init__(self, driver, path):
+        self.driver, self.path = driver, path
+
+    def js(self, code, *arguments):
+        return self.driver.execute_script(code, *arguments)
+
+    def one(self, selector):
+        return self.driver.find_element("css selector", selector)
+
+    def text(self, selector):
+        return self.js("return document.querySelector(arguments[0]).textContent", selector)
+
+    def data(self, selector):
+        """The data attributes of every element that fits."""
+        return self.js("return [...document.querySelectorAll(arguments[0])].map(e => ({...e.dataset}))", selector)
+
+    def device(self):
+        return int(self.data("#device-name")[0]["index"])
+
+    def keys(self, selector, *keys):
+        self.one(selector).send_keys(*keys)
+
+    def background(self):
+        return self.js("return getComputedStyle(document.body).backgroundColor")
+
+    def emulate(self, media="", scheme="light"):
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": [feature]})
+
+
+def numbers(row, *names):
+    return [float(row[name]) if name in row else None for name in names]
+
+
+def keyboard():
+    from selenium.webdriver.common.keys import Keys
+
+    return Keys
+
+
+@pytest.mark.parametrize("devices", [3, 40])
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_numbers_on_the_page_are_those_of_info(opened, devices, task):
+    info = example_info(devices=devices, task=task)
+    page = opened(info)
+    worth, ids = info["worth"], info["devices"]["ids"]
+    assert page.text("h1") == info["title"] == page.driver.title
+    assert page.text(".asked") == info["asked"]
+    assert page.text("#verdict") == worth["verdict"]["sentence"]
+    assert page.text(".callout") == info["notes"][0]
+    for row, arm in zip(page.data("[data-arm]"), worth["arms"], strict=True):
+        names = ("error", "median", "gain", "low", "high")
+        assert (row["arm"], *numbers(row, *names)) == (arm["key"], *(arm[name] for name in names))
+    assert ("mistakes" in page.text("#arms thead")) == (task == "classification")
+    for row, group in zip(page.data("[data-group]"), worth["groups"], strict=True):
+        assert (row["group"], *numbers(row, "gain", "low", "high")) == tuple(group[k] for k in ("name", "gain", "low", "high"))
+    seen = page.data("#device-rows tr")
+    assert len(seen) == min(25, devices)
+    for row in seen:
+        i = int(row["index"])
+        assert row["device"] == ids[i]
+        assert numbers(row, "rows", "held", "answered") == [
+            info["devices"]["rows"][i], info["devices"]["held"][i], info["help"]["answered"][i],
+        ]  # fmt: skip
+        names = ("own", "personal", "gain", "low", "high")
+        assert numbers(row, *names) == [worth["device"][name][i] for name in names]
+        assert row.get("says") == worth["device"]["says"][i]
+    chosen = page.device()
+    for row, peer in zip(page.data("#helpers tbody tr"), info["help"]["top"][chosen], strict=True):
+        assert row["peer"] == ids[peer[0]]
+        assert numbers(row, "asked", "adopted", "share", "reward", "low", "high", "verdict") == peer[1:]
+    counted = {row["kind"]: int(row["count"]) for row in page.data("#gain-figure [data-kind]")}
+    known = [(a, b) for a, b in zip(worth["device"]["low"], worth["device"]["high"], strict=True) if a is not None]
+    assert counted.get("lower", 0) == sum(a > 0 for a, b in known)
+    assert counted.get("higher", 0) == sum(b < 0 for a, b in known)
+    assert sum(counted.values()) == devices
+    assert [row["setting"] for row in page.data("[data-setting]")] == [name for name, *_ in info["settings"]]
+    assert all(line in page.text("#privacy-list") for line in info["privacy"])
+    assert f"persfl {info['version']}" in page.text("footer")
+
+
+def test_two_thousand_devices_stay_small_and_quick(opened):
+    page = opened(example_info(devices=2000))
+    assert page.path.stat().st_size < 5_000_000
+    assert page.js("return performance.timing.domContentLoadedEventEnd - performance.timing.responseEnd") < 5000
+    assert page.js("return document.getElementsByTagName('*').length") < 6000
+    assert "each cell stands for several devices" in page.text("#whom-lead")
+    assert len(page.data("#device-rows tr")) == 25
+    page.js("document.getElementById('device-on').click()")
+    assert page.text("#device-span") == "26 to 50 of 2,000"
+    strip = page.one("#gain-figure .strip")
+    strip.send_keys(keyboard().END)
+    assert strip.get_attribute("aria-valuenow") == strip.get_attribute("aria-valuemax")
+    last = strip.get_attribute("aria-valuetext").split(",")[0]
+    strip.send_keys(keyboard().ENTER)
+    assert page.text("#device-name") == last
+
+
+def test_nothing_held_back(opened):
+    page = opened(example_info(devices=40, worth=False))
+    assert "cannot say whether asking peers is worth it" in page.text("#verdict")
+    assert "no gain was measured" in page.text("#gain-lead")
+    assert [row["column"] for row in page.data("#devices th[data-column]")] == ["id", "rows", "answered"]
+    assert page.data("#helpers tbody tr")
+
+
+def test_missing_values_and_nobody_asked(opened):
+    info = example_info(devices=3)
+    info["notes"], info["privacy"], info["settings"], info["worth"]["groups"] = [], [], [], []
+    for key in info["worth"]["device"]:
+        info["worth"]["device"][key] = [None] * 3
+    info["help"] |= {"top": [[], [[0, 4, 0.0, 0.0, None, None, None, 2]], []], "met": [0, 1, 0], "answered": [4, 0, 0]}
+    info["help"]["matrix"]["values"] = [[0.0] * 3] * 3
+    info["loss"]["device"] = [[None] * len(info["loss"]["rounds"])] * 3
+    info["loss"]["fleet"]["low"][0] = float("nan")
+    page = opened(info)
+    assert "It asked nobody" in page.text("#device")
+    page.js("document.getElementById('next').click()")
+    assert page.text("#helpers tbody tr .t").strip() == "\u2013"
+    assert page.text("#device-rows tr td:nth-of-type(5)") == "\u2013"
+
+
+def test_a_device_is_chosen_by_typing(opened):
+    info = example_info(devices=40)
+    page = opened(info)
+    ids = info["devices"]["ids"]
+    page.keys("#name", keyboard().CONTROL + "a", keyboard().NULL, ids[17], keyboard().ENTER)
+    assert page.device() == 17
+    assert page.js("return location.hash") == "#device=" + quote(ids[17])
+    page.keys("#name", keyboard().CONTROL + "a", keyboard().NULL, ids[30].lower(), keyboard().ENTER)
+    assert page.device() == 30
+    page.keys("#name", keyboard().CONTROL + "a", keyboard().NULL, "Atlantis", keyboard().ENTER)
+    assert page.text("#name-problem") == "No city is called \u201cAtlantis\u201d."
+    assert page.device() == 30
+    page.js("document.getElementById('next').click()")
+    assert (page.device(), page.text("#name-problem")) == (31, "")
+    page.js("document.querySelector('#helpers tbody tr .link').click()")
+    assert page.device() == info["help"]["top"][31][0][0]
+    assert opened(info, "#device=" + quote(ids[9])).device() == 9
+
+
+def test_sorting_a_column(opened):
+    info = example_info(devices=40)
+    page = opened(info)
+    press = "document.querySelector('#devices th[data-column=' + arguments[0] + '] button').click()"
+    sorts = "return [...document.querySelectorAll('#devices th')].map(th => th.getAttribute('aria-sort'))"
+    columns = [row["column"] for row in page.data("#devices th[data-column]")]
+    assert columns == ["id", "rows", "held", "own", "personal", "gain", "low", "says", "answered"]
+    for column in columns:
+        page.js(press, column)
+        first = page.data("#device-rows tr")
+        assert sum(state is not None for state in page.js(sorts)) == 1
+        assert page.js(sorts)[columns.index(column)] in ("ascending", "descending")
+        page.js(press, column)
+        assert page.data("#device-rows tr") != first
+    page.js(press, "rows")
+    rows = [int(row["rows"]) for row in page.data("#device-rows tr")]
+    assert rows == sorted(info["devices"]["rows"], reverse=True)[:25]
+    page.js("document.querySelector('#device-rows tr').click()")
+    assert page.device() == int(page.data("#device-rows tr")[0]["index"])
+
+
+def test_the_heat_map_by_keyboard(opened):
+    info = example_info(devices=40)
+    matrix, ids = info["help"]["matrix"], info["devices"]["ids"]
+    page = opened(info)
+    keys = keyboard()
+    page.keys("#heat canvas", keys.ARROW_DOWN, keys.ARROW_DOWN, keys.ARROW_RIGHT, keys.ARROW_RIGHT, keys.ARROW_LEFT)
+    row, column = (int(page.data("#heat canvas")[0][name]) for name in ("row", "column"))
+    assert (row, column) == (2, 2)
+    assert "does not ask itself" in page.text("#live")
+    page.keys("#heat canvas", keys.ARROW_RIGHT)
+    said = page.text("#live")
+    assert matrix["names"][2] in said
+    assert matrix["names"][3] in said
+    share = 100 * matrix["values"][2][3]
+    assert f"{share:.{1 if 0 < share < 9.95 else 0}f}\u00a0%" in said
+    page.keys("#heat canvas", keys.ENTER)
+    assert page.text("#device-name") == ids[matrix["devices"][2][0]]
+
+
+def test_dark_print_and_narrow(opened):
+    info = copy.deepcopy(example_info(devices=40))
+    info["devices"]["ids"][0] = "x" * 300
+    page = opened(info)
+    pixel = """
+        const c = document.querySelector('#heat canvas'), inside = 6 * c.width / parseFloat(c.style.width);
+        return [...c.getContext('2d').getImageData(c.width - inside, c.height - inside, 1, 1).data];
+    """
+    page.emulate()
+    light, cell = page.background(), page.js(pixel)
+    page.emulate(scheme="dark")
+    assert page.background() != light
+    assert page.js(pixel) != cell
+    shown = "return [...document.querySelectorAll('nav, .controls, .pager')].some(e => e.offsetParent !== null)"
+    assert page.js(shown)
+    page.emulate(media="print", scheme="dark")
+    assert page.background() == "rgb(255, 255, 255)"
+    assert not page.js(shown)
+    page.js("window.dispatchEvent(new Event('beforeprint'))")
+    assert len(page.data("#device-rows tr")) == 40
+    assert page.js(pixel) == cell
+    page.js("window.dispatchEvent(new Event('afterprint'))")
+    assert len(page.data("#device-rows tr")) == 25
+    page.emulate()
+    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 2, "mobile": False}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    assert page.js("return innerWidth") == 390
+    assert page.js("const e = document.documentElement; return e.scrollWidth - e.clientWidth") == 0
+
+
+def test_hostile_names_do_no_harm(opened):
+    info = example_info(devices=6)
+    info["devices"]["ids"] = info["help"]["matrix"]["names"] = HOSTILE
+    info["title"] = info["notes"][0] = info["words"]["device"] = info["worth"]["verdict"]["sentence"] = HOSTILE[0]
+    page = opened(info)
+    assert page.text("h1") == page.text("#verdict") == page.text(".callout") == HOSTILE[0]
+    assert page.js("return [document.images.length, document.scripts.length]") == [0, 2]
+    for i, name in enumerate(HOSTILE):
+        page.js("location.hash = '#device=' + encodeURIComponent(arguments[0])", name)
+        page.js("window.dispatchEvent(new Event('hashchange'))")
+        assert (page.device(), page.text("#device-name")) == (i, name)
+    page.keys("#heat canvas", keyboard().ARROW_DOWN)
+    page.keys("#name", keyboard().CONTROL + "a", keyboard().NULL, "<img src=x>", keyboard().ENTER)
+    assert "<img src=x>" in page.text("#name-problem")
+
+
+def test_structure_for_those_who_do_not_see_it(opened):
+    page = opened(example_info(devices=40))
+    levels = page.js("return [...document.querySelectorAll('h1,h2,h3,h4')].map(e => +e.tagName[1])")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert page.js("return ['header', 'nav', 'main', 'footer'].every(tag => document.querySelector(tag))")
+    assert page.js(
+        "return [...document.querySelectorAll('svg')].every(e => e.getAttribute('aria-label') || e.ariaHidden === 'true')"
+    )
+    assert page.js("return [...document.querySelectorAll('table')].every(e => e.caption && e.tHead)")
+    ids = page.js("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+
+
+def test_text_has_contrast(opened):
+    """WCAG AA: 4.5 to 1 for text, 3 to 1 for what is drawn, on every background, by day and by night."""
+    page = opened(example_info(devices=3))
+    code = """
+        const style = getComputedStyle(document.documentElement), names = arguments[0];
+        const light = name => { const hex = style.getPropertyValue(name).trim(); return [1, 3, 5].map(k => parseInt(hex.slice(k, k + 2), 16) / 255)
+            .map(u => u <= 0.04045 ? u / 12.92 : ((u + 0.055) / 1.055) ** 2.4).reduce((sum, u, k) => sum + u * [0.2126, 0.7152, 0.0722][k], 0); };
+        return names.map(([a, b]) => { const [u, v] = [light(a), light(b)].sort(); return (Math.max(u, v) + 0.05) / (Math.min(u, v) + 0.05); });
+    """  # noqa: E501
+    text = [(ink, on) for ink in ("--ink", "--quiet", "--accent", "--higher") for on in ("--paper", "--sheet", "--soft")]
+    drawn = [(ink, "--paper") for ink in ("--lower", "--same", "--higher", "--edge", "--chosen")] + [("--lower", "--band")]
+    for scheme in ("light", "dark"):
+        page.emulate(scheme=scheme)
+        assert min(page.js(code, [*text, ("--ink", "--higher-soft")])) >= 4.5
+        assert min(page.js(code, drawn)) >= 3
+
+
+def test_a_report_is_replaced_in_one_step(tmp_path, monkeypatch):
+    page = write_report(example_info(devices=3), tmp_path / "report.html")
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+    assert stat.S_IMODE(page.stat().st_mode) & 0o400
+    before = page.read_bytes()
+
+    def failing(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(OSError, match="disk full"):
+        write_report(example_info(devices=4), page)
+    assert page.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_data_cannot_leave_its_element():
+    text = embedded([*HOSTILE, "\u2028", "\ud800", float("inf")])
+    assert not set("<>&\u2028\ud800") & set(text)
+    assert text.endswith('"\\u2028","\\ud800",null]')
