@@ -9,6 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
+from persfl import PersonalizedRegressor
+from persfl.datasets import load_housing
+from persfl.report import info
 from persfl.report.example import example_info
 from persfl.report.html import embedded, write_report
 
@@ -349,3 +352,27 @@ def test_data_cannot_leave_its_element():
     text = embedded([*HOSTILE, "\u2028", "\ud800", float("inf")])
     assert not set("<>&\u2028\ud800") & set(text)
     assert text.endswith('"\\u2028","\\ud800",null]')
+
+
+def test_numbers_on_the_page_are_those_of_a_fitted_model(opened):
+    """From real rows to the page: the helper table and the gains are what the estimator says."""
+    frame = load_housing().frame.sample(frac=1.0, random_state=0).groupby("city").head(8)
+    features = ["year", "month", "sales", "listings", "inventory"]
+    model = PersonalizedRegressor(rounds=40).fit(frame[features], frame["log_price"], devices=frame["city"])
+    page = opened(info(model, device="city", label="log_price"), "#device=Waco")
+    known = model.helpers_[model.helpers_["device"] == "Waco"].head(15)
+    rows = page.data("[data-peer]")
+    rows = [row for row in rows if "asked" in row]
+    assert [row["peer"] for row in rows] == known["peer"].tolist()
+    for row, true in zip(rows, known.itertuples(), strict=True):
+        assert int(row["asked"]) == true.asked
+        for name, value in (("adopted", true.adopted), ("share", true.share), ("reward", true.reward_mean)):
+            assert float(row[name]) == pytest.approx(value, rel=1e-12)
+        for name, value in (("low", true.reward_low), ("high", true.reward_high)):
+            assert float(row[name]) == pytest.approx(value, rel=1e-12)
+    assert model.worth_.fleet().says in page.text("main") or "No clear difference" in page.text("main")
+    true = model.worth_.device().set_index("device")["gain"]
+    gains = {row["device"]: float(row["gain"]) for row in page.data("[data-device][data-gain]")}
+    for name, gain in gains.items():
+        assert gain == pytest.approx(true[name], rel=1e-12)
+    assert len(gains) >= 20

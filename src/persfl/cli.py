@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("default", PersflWarning)
             warnings.showwarning = _warned  # type: ignore[assignment]
             return int(chosen.command(chosen) or 0)
     except PersflError as error:

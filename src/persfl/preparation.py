@@ -40,7 +40,7 @@ class Preparation:
         if not impute:
             refuse_missing(frame)
         for name in texts:
-            _refuse_numbers(frame[name], name)
+            refuse_numbers(frame[name], name)
             many = frame[name].nunique()
             if many > MOST_CATEGORIES:
                 raise InputError(
@@ -92,11 +92,11 @@ class Preparation:
 
     def _plain(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Floats and plain text; a missing text is None, which is what the imputer looks for."""
-        parts = {name: frame[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in self.numbers}
+        parts: dict[str, Any] = {name: frame[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in self.numbers}
         for name in self.texts:
             values = frame[name].astype(object)
             text = np.array([None if gone else str(value) for value, gone in zip(values, values.isna(), strict=True)], dtype=object)
-            parts[name] = text
+            parts[name] = pd.Series(text, dtype=object)  # pandas would make its own text type of it, in which None is NaN
         return pd.DataFrame(parts)
 
 
@@ -153,7 +153,7 @@ def _kind(values: pd.Series, name: Any) -> str:
                      f"column {name!r} mixes numbers and texts. Make it one of them.")  # fmt: skip
 
 
-def _refuse_numbers(values: pd.Series, name: Any) -> None:
+def refuse_numbers(values: pd.Series, name: Any) -> None:
     """Numbers written as text would become one category each."""
     present = values.dropna().astype(str).str.strip()
     if not len(present):

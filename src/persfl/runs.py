@@ -16,12 +16,11 @@ folders of people you trust.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from persfl.checks import some
 from persfl.errors import InputError, need
 from persfl.learners import Linear, Tree
 from persfl.learners.tree import Grown
-from persfl.training import Plan, State
+from persfl.training import Pace, Plan, State
 from persfl.trust import Trust
 from persfl.types import Round
 
@@ -46,6 +45,8 @@ _SAFE = ("sklearn.", "numpy.", "scipy.", "builtins.", "collections.")
 class Folder:
     """Keeps a run (see `persfl.training.Keep`): states at most every `every` seconds, and at the end of each stage.
 
+    `every` defaults to the environment variable PERSFL_SAVE_SECONDS, or 5; 0 saves after every round.
+
     >>> import tempfile
     >>> folder = Folder.create(Path(tempfile.mkdtemp()) / "run", {"rounds": 3})
     >>> folder.write("note.txt", b"hello")
@@ -54,14 +55,16 @@ class Folder:
     (b'hello', False)
     """
 
-    def __init__(self, path: Path, index: dict[str, Any], *, every: float = 5.0) -> None:
-        self.path, self.index, self.every = path, index, every
+    def __init__(self, path: Path, index: dict[str, Any], *, every: float | None = None) -> None:
+        self.path, self.index = path, index
+        self.every = float(os.environ.get("PERSFL_SAVE_SECONDS", 5.0)) if every is None else every
         self._waiting: list[tuple[str, Round]] = []
         self._latest: tuple[str, State] | None = None
         self._saved = time.monotonic()
+        self._cost = 0.0  # seconds the last saving took: large fleets are saved less often
 
     @staticmethod
-    def create(path: Path, spec: Mapping[str, Any], *, every: float = 5.0) -> Folder:
+    def create(path: Path, spec: Mapping[str, Any], *, every: float | None = None) -> Folder:
         """A new run in an empty or absent folder."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InputError(f"{str(path)!r} is not empty. Choose another --out, go on with --resume, or replace it with --force.")
@@ -73,7 +76,7 @@ class Folder:
         return folder
 
     @staticmethod
-    def open(path: Path, *, every: float = 5.0) -> Folder:
+    def open(path: Path, *, every: float | None = None) -> Folder:
         """A run that is there."""
         where = path / INDEX
         if not where.is_file():
@@ -85,9 +88,7 @@ class Folder:
         except (ValueError, KeyError, TypeError, AttributeError):
             sound = False
         if not sound:
-            raise InputError(
-                f"{str(where)!r} is damaged: it is not what persfl wrote. Restore it, or run again into another folder."
-            )
+            raise _damaged(where)
         if index["format"] != FORMAT:
             raise InputError(f"{str(path)!r} has format {index['format']}; this version of persfl reads format {FORMAT}.")
         return Folder(path, index, every=every)
@@ -102,49 +103,46 @@ class Folder:
 
     # Files
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file; it belongs to the run once `commit` has named it in the index."""
+    def write(self, name: str, content: bytes | Callable[[Any], Any]) -> None:
+        """Write a file (`content` may be a function that writes to it); it belongs to the run once `commit` has named it."""
         _write(self.path / name, content)
-        self.index["files"][name] = _digest(content)
+        self.index["files"][name] = fingerprint(self.path / name)
 
     def write_json(self, name: str, value: Any) -> None:
         self.write(name, _dumps(value))
 
     def write_arrays(self, name: str, arrays: Mapping[str, Any]) -> None:
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
-        self.write(name, buffer.getvalue())
+        self.write(name, lambda file: np.savez(file, **arrays))
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         need("pyarrow", extra="app", why="keeping a run")
-        buffer = io.BytesIO()
-        table.to_parquet(buffer, index=False, compression="zstd")
-        self.write(name, buffer.getvalue())
+        self.write(name, lambda file: table.to_parquet(file, index=False, compression="zstd"))
 
-    def read(self, name: str) -> bytes:
-        """A file's content, checked."""
+    def checked(self, name: str) -> Path:
+        """The path of a file that is what persfl wrote."""
         where = self.path / name
         if name not in self.index["files"]:
             raise InputError(f"{str(self.path)!r} has no {name!r}: the run was not finished. Go on with: persfl fit ... --resume")
         if not where.is_file():
             raise InputError(f"{str(where)!r} is missing. Restore it, or run again into another folder.")
-        content = where.read_bytes()
-        if _digest(content) != self.index["files"][name]:
-            raise InputError(
-                f"{str(where)!r} is damaged: it is not what persfl wrote. Restore it, or run again into another folder."
-            )
-        return content
+        if fingerprint(where) != self.index["files"][name]:
+            raise _damaged(where)
+        return where
+
+    def read(self, name: str) -> bytes:
+        """A file's content, checked."""
+        return self.checked(name).read_bytes()
 
     def read_json(self, name: str) -> Any:
         return json.loads(self.read(name))
 
     def read_arrays(self, name: str) -> dict[str, Any]:
-        with np.load(io.BytesIO(self.read(name)), allow_pickle=False) as kept:
+        with np.load(self.checked(name), allow_pickle=False) as kept:
             return {key: kept[key] for key in kept.files}
 
     def read_table(self, name: str) -> pd.DataFrame:
         need("pyarrow", extra="app", why="reading a run")
-        return pd.read_parquet(io.BytesIO(self.read(name)))
+        return pd.read_parquet(self.checked(name))
 
     def commit(self) -> None:
         """Make what was written part of the run, in one step, and remove what no longer is."""
@@ -170,7 +168,8 @@ class Folder:
         trust = Trust.from_arrays({k.removeprefix("trust_"): v for k, v in arrays.items() if k.startswith("trust_")})
         models = models_from(arrays, self.read(place["skops"]) if place.get("skops") else None)
         losses = tuple(arrays["losses"])
-        return State(int(arrays["r"]), models, trust, float(arrays["step_size"]), tuple(arrays["halved"].tolist()), losses)
+        pace = Pace(float(arrays["step_size"]), tuple(arrays["halved"].tolist()), bool(arrays["safe"]))
+        return State(int(arrays["r"]), models, trust, pace, losses)
 
     def after(self, stage: str, plan: Plan, state: State, round_: Round | None) -> None:
         """Remember a round; write when it is time."""
@@ -183,19 +182,21 @@ class Folder:
                 del self.index["stages"][stage]
             return
         self._waiting.append((stage, round_))
-        if state.r >= plan.rounds or time.monotonic() - self._saved >= self.every:
+        if state.r >= plan.rounds or time.monotonic() - self._saved >= (self.every and max(self.every, 10 * self._cost)):
             self.save()
 
     def save(self) -> None:
         """Write where the run stands now."""
         if self._latest is None or not self._waiting:
             return
+        begin = time.monotonic()
         stage, state = self._latest
         first = self._waiting[0][1].r
         self.write_table(f"rounds/{stage}-{first:06d}.parquet", rounds_table([round_ for _, round_ in self._waiting]))
         self._drop(prefix=f"state-{stage}-")
         name = f"state-{stage}-{state.r:06d}"
-        arrays = {"r": state.r, "step_size": state.step_size, "halved": np.array(state.halved), "losses": np.array(state.losses)}
+        pace = {"step_size": state.pace.step_size, "halved": np.array(state.pace.halved), "safe": state.pace.safe}
+        arrays = {"r": state.r, "losses": np.array(state.losses)} | pace
         arrays |= {f"trust_{k}": v for k, v in state.trust.to_arrays().items()}
         models, packed = models_to(state.models)
         self.write_arrays(f"{name}.npz", arrays | models)
@@ -204,6 +205,7 @@ class Folder:
         self.index["stages"][stage] = {"round": state.r, "state": f"{name}.npz", "skops": f"{name}.skops" if packed else None}
         self.commit()
         self._waiting, self._saved = [], time.monotonic()
+        self._cost = self._saved - begin
 
     def finish(self) -> None:
         """The result is written: the states are no longer needed."""
@@ -232,7 +234,7 @@ def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:
                     "loss": round_.loss,
                     "stay": round_.choice.stay,
                     "asked": list(round_.peers.astype(np.int32)),
-                    "losses": list(round_.losses[:, 1:]),
+                    "losses": list(round_.losses[:, 1:].astype(np.float32)),
                     "adopted": list(round_.choice.peers.astype(np.int32)),
                     "shares": list(round_.choice.weights),
                 }
@@ -426,6 +428,10 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{str(path)!r} is damaged: it is not what persfl wrote. Restore it, or run again into another folder.")
+
+
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
@@ -434,12 +440,15 @@ def _dumps(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes | Callable[[Any], Any]) -> None:
     """All or nothing, also when the power goes: write beside it, flush, rename, flush the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".part")
     with beside.open("wb") as file:
-        file.write(content)
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            content(file)
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)

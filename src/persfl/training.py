@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -11,7 +10,7 @@ import numpy as np
 
 from persfl.checks import real, whole
 from persfl.devices import Devices
-from persfl.errors import Diverged, InputError
+from persfl.errors import Diverged
 from persfl.fleets import ArrayFleet
 from persfl.learners import Linear
 from persfl.loop import personalize
@@ -29,7 +28,7 @@ STEP_SIZES = {
     "multinomial": (4.0, 40.0),
     "poisson": (0.1, 1.0),
 }
-GROWTH = 10.0  # a median loss this many times its start means the steps are too long, though nothing overflows yet
+GROWTH = 2.0  # a median loss this many times its start means the steps are too long, though nothing overflows
 HALVINGS = 30
 
 
@@ -47,15 +46,23 @@ class Plan:
     n_jobs: int | None = 1
 
 
+@dataclass(frozen=True)
+class Pace:
+    """A step size, those that were too large before it, and whether it is well below them."""
+
+    step_size: float
+    halved: tuple[float, ...] = ()
+    safe: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class State:
-    """Everything a run needs to go on: the models and trust after round `r - 1`, the step size and those that were too large."""
+    """Everything a run needs to go on: the models and trust after round `r - 1`, and the step size that led there."""
 
     r: int
     models: Any
     trust: Trust
-    step_size: float
-    halved: tuple[float, ...] = ()
+    pace: Pace
     losses: tuple[Array, ...] = field(default=())  # (targets,) each: own losses at the start of every round so far
 
 
@@ -82,62 +89,72 @@ class Forget:
 def train(devices: Devices, plan: Plan, *, stage: str = "final", keep: Keep | None = None, start: State | None = None) -> State:
     """Run the plan to its last round; a step size that diverges is halved and the run starts anew.
 
+    A step that just about does not diverge is a poor one, so one that had to be halved is halved twice more.
+
     >>> from persfl import Best, GradientStep
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(n=30, clusters=2, rows=10, features=5, seed=0)
     >>> plan = Plan(Linear(), GradientStep, 40.0, Uniform(5), Best(), rounds=50, seed=0)
     >>> state = train(devices, plan)
-    >>> state.r, state.step_size < 40, len(state.halved) > 0
+    >>> state.r, state.pace.step_size < 40, len(state.pace.halved) > 0
     (50, True, True)
     """
     keep = keep or Forget()
     state = start or keep.last(stage)
-    step, halved = (plan.step_size, ()) if state is None else (state.step_size, state.halved)
+    pace = Pace(plan.step_size) if state is None else state.pace
     while True:
         try:
-            return _run(devices, plan, stage, keep, state, step, halved)
-        except Diverged as trouble:
-            halved = (*halved, step)
-            if len(halved) > HALVINGS or not hasattr(plan.proposer(step), "step_size") or not hasattr(plan.learner, "grad"):
+            done = _run(devices, plan, stage, keep, state, pace, resumed=start is None)
+            if not pace.halved or pace.safe:
+                return done
+            pace = Pace(pace.step_size / 4, (*pace.halved, pace.step_size, pace.step_size / 2), safe=True)
+        except Diverged:
+            if len(pace.halved) > HALVINGS or not hasattr(plan.learner, "grad"):
                 raise
-            state = start  # online, the models before this call are good; otherwise begin anew
-            step = step / 2
-            if not math.isfinite(step) or step <= 0:
-                raise InputError(f"no step size is small enough: {trouble}") from trouble
+            pace = Pace(pace.step_size / 2, (*pace.halved, pace.step_size), safe=pace.safe)
+        state = start  # online, the models before this call are good; otherwise begin anew
 
 
 def _run(
-    devices: Devices, plan: Plan, stage: str, keep: Keep, state: State | None, step: float, halved: tuple[float, ...]
+    devices: Devices,
+    plan: Plan,
+    stage: str,
+    keep: Keep,
+    state: State | None,
+    pace: Pace,
+    *,
+    resumed: bool,
 ) -> State:
     fleet = ArrayFleet(
         devices,
         learner=plan.learner,
-        proposer=plan.proposer(step),
+        proposer=plan.proposer(pace.step_size),
         start=None if state is None else state.models,
         seed=plan.seed,
         n_jobs=plan.n_jobs,
     )
     trust = Trust.blank(fleet) if state is None else state.trust
-    state = State(0 if state is None else state.r, fleet.models, trust, step, halved, () if state is None else state.losses)
+    state = State(0 if state is None else state.r, fleet.models, trust, pace, () if state is None else state.losses)
     if not state.losses:
         keep.after(stage, plan, state, None)
     losses = list(state.losses)
-    begin = None if not losses else losses[0]
+    begin = losses[0] if losses and resumed else None  # online, the rows of this call set the level
     for round_ in personalize(
         fleet, sampler=plan.sampler, adopter=plan.adopter, rounds=plan.rounds, seed=plan.seed, trust=trust, first=state.r
     ):
         own = round_.loss.copy()
         begin = own if begin is None else begin
         # Refitted models start at their own fit, whose loss may be 0; only descent can run away.
-        if hasattr(plan.learner, "grad") and np.median(own - begin) > (GROWTH - 1) * np.median(np.abs(begin)) > 0:
+        allowed = 0.0 if round_.r == plan.rounds - 1 else GROWTH - 1
+        if hasattr(plan.learner, "grad") and np.median(own - begin) > allowed * np.median(np.abs(begin)) + 1e-9:
             raise Diverged(
-                f"round {round_.r}: half of the devices have more than {GROWTH:g} times the loss they started with; "
-                f"{plan.proposer(step).advice()}.",
+                f"round {round_.r}: half of the devices have {1 + allowed:g} times the loss they started with, or more; "
+                f"{plan.proposer(pace.step_size).advice()}.",
                 round=round_.r,
                 device=None,
             )
         losses.append(own)
-        state = State(round_.r + 1, fleet.models, round_.trust, step, halved, tuple(losses))
+        state = State(round_.r + 1, fleet.models, round_.trust, pace, tuple(losses))
         keep.after(stage, plan, state, round_)
     return state
 

@@ -66,11 +66,11 @@ class Units:
         return Units(kind, mean, scale, label_mean, label_scale, centres, label_centres)
 
     def inside(self, devices: Devices) -> Devices:
-        """These devices' rows in these units; the devices must be those the units were measured on, in the same order."""
+        """These devices' rows in these units; for centred units they must be the devices these were measured on, in order."""
         if self.kind == "raw":
             return devices
         owner = np.repeat(np.arange(len(devices)), devices.counts)
-        y = (devices.y - self.label_mean - self.label_centres[owner]) / self.label_scale
+        y = (devices.y - self._label_level(owner)) / self.label_scale
         return Devices(self.features(devices.X, owner), y, devices.weight, devices.start, devices.ids, columns=devices.columns)
 
     def features(self, X: Array, owner: IntArray) -> Array:
@@ -82,7 +82,10 @@ class Units:
 
     def outside(self, values: Any, owner: IntArray) -> Array:
         """Predicted values of these devices' rows, in the label's own units."""
-        return np.asarray(values * self.label_scale + self.label_mean + self.label_centres[owner])
+        return np.asarray(values * self.label_scale + self._label_level(owner))
+
+    def _label_level(self, owner: IntArray) -> Any:
+        return self.label_centres[owner] if self.kind == "centred" else self.label_mean
 
 
 def _spread(devices: Devices, about: Array | None) -> tuple[Array, Array]:

@@ -105,7 +105,7 @@ class Worth:
         errors = {arm: self.error(arm) for arm in self.arms}
         return pd.DataFrame(
             {"device": self.table["device"], "held": self.table["held"]} | errors
-            | {"gain": gain, "low": gain - half, "high": gain + half, "verdict": said}
+            | {"gain": gain, "low": gain - half, "high": gain + half, "verdict": pd.Series(said, dtype=object)}
         )  # fmt: skip
 
     def better_alone(self) -> Any:
@@ -144,9 +144,9 @@ def verdict(d: Array) -> Verdict:
         return Verdict(np.nan, np.nan, np.nan, "not measured", 0)
     mean = float(d.mean())
     half = float(stdtrit(n - 1, 0.975) * d.std(ddof=1) / np.sqrt(n)) if n >= 2 else np.inf
-    low, high = max(mean - half, _LOWEST), min(mean + half, 2.0)
+    mean, low, high = max(mean, _LOWEST), max(mean - half, _LOWEST), min(max(mean + half, _LOWEST), 2.0)
     says = "helps" if low > 0 else "hurts" if high < 0 else "no clear difference"
-    gain, low, high = (2 * x / (2 + x) for x in (max(mean, _LOWEST), low, high))
+    gain, low, high = (2 * x / (2 + x) for x in (mean, low, high))
     return Verdict(gain, low, high, says, n)
 
 

@@ -41,8 +41,9 @@ class Shown:
         self.kept.after(stage, plan, state, round_)
         if round_ is None:
             self._begin = (time.monotonic(), state.r)
-            if state.halved:
-                self.say("halved", stage=stage, step_size=state.step_size, text=f"step size halved to {state.step_size:g}")
+            if state.pace.halved:
+                step = state.pace.step_size
+                self.say("halved", stage=stage, step_size=step, text=f"step size halved to {step:g}")
             return
         now = time.monotonic()
         if not (self.lines or self.live) or (now - self._said < 0.2 and state.r < plan.rounds):

@@ -16,7 +16,7 @@ import pandas as pd
 from persfl.checks import some
 from persfl.commands.shown import Shown, table
 from persfl.errors import InputError, need
-from persfl.preparation import refuse_missing
+from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame
 
 # Tables
@@ -77,6 +77,7 @@ def _task(y: pd.Series, asked: str, name: str) -> tuple[str, str]:
     if asked != "auto":
         return asked, ""
     if not numbers:
+        refuse_numbers(y, name)
         if kinds > 1000 or (kinds > 100 and kinds > len(y) / 2):
             raise InputError(f"column {name!r} has {kinds} different texts such as {y.iloc[0]!r}: too many to be classes.")
         return "classification", ""
@@ -309,6 +310,7 @@ def predict(chosen: argparse.Namespace) -> int:
     """Predictions for new rows, each by its own device's model."""
     from persfl.runs import Folder, load_model
 
+    _ending(chosen.out, ".csv", ".parquet")
     folder = Folder.open(Path(chosen.run))
     spec = folder.spec
     model = load_model(chosen.run, trusted=chosen.trust)
@@ -335,10 +337,8 @@ def predict(chosen: argparse.Namespace) -> int:
     if path.suffix == ".parquet":
         need("pyarrow", extra="parquet", why="writing a Parquet file")
         out.to_parquet(path, index=False)
-    elif path.suffix == ".csv":
-        out.to_csv(path, index=False)
     else:
-        raise InputError(f"--out must end in .csv or .parquet. Got {path.name!r}.")
+        out.to_csv(path, index=False)
     print(f"{len(out):,} predictions in {path}")
     return 0
 
@@ -348,6 +348,7 @@ def compare(chosen: argparse.Namespace) -> int:
     from persfl.comparing import compare as compared
     from persfl.comparing import summary
 
+    _ending(chosen.out, ".csv")
     rows = Rows(chosen)
     if rows.remark:
         _remark(chosen, rows.remark)
@@ -358,10 +359,7 @@ def compare(chosen: argparse.Namespace) -> int:
     shown.close()
     per_device = worth.device().rename(columns={"personal": "personalized"})
     if chosen.out:
-        path = Path(chosen.out)
-        if path.suffix != ".csv":
-            raise InputError(f"--out must end in .csv. Got {path.name!r}.")
-        per_device.to_csv(path, index=False)
+        per_device.to_csv(chosen.out, index=False)
     if chosen.json:
         print(json.dumps({"event": "done", "methods": json.loads(summary(worth).reset_index().to_json(orient="records"))}))
         return 0
@@ -375,6 +373,14 @@ def compare(chosen: argparse.Namespace) -> int:
     return 0
 
 
+def _ending(out: str | None, *endings: str) -> None:
+    """Stop before the work, not after it, where its result could not be written."""
+    if out is not None and Path(out).suffix not in endings:
+        raise InputError(f"--out must end in {' or '.join(endings)}. Got {Path(out).name!r}.")
+    if out is not None and not Path(out).resolve().parent.is_dir():
+        raise InputError(f"there is no folder {str(Path(out).parent)!r} to write {Path(out).name!r} into.")
+
+
 class _Nothing:
     def last(self, stage: str) -> None:
         return None
@@ -384,7 +390,7 @@ class _Nothing:
 
 
 def demo(chosen: argparse.Namespace) -> int:
-    """Bundled real data: 46 Texan cities, ten months of house prices each."""
+    """Bundled real data: 46 Texan cities, eight months of house prices each."""
     from persfl.cli import parser
     from persfl.datasets import load_housing
     from persfl.runs import INDEX
@@ -394,10 +400,10 @@ def demo(chosen: argparse.Namespace) -> int:
         raise InputError(f"{str(out)!r} is there and was not made by a demo. Choose another --out.")
     out.mkdir(parents=True, exist_ok=True)
     housing = load_housing()
-    few = housing.frame.sample(frac=1.0, random_state=0).groupby("city").head(10).sort_values(["city", "year", "month"])
+    few = housing.frame.sample(frac=1.0, random_state=0).groupby("city").head(8).sort_values(["city", "year", "month"])
     few.to_csv(out / "housing.csv", index=False)
     command = ["fit", str(out / "housing.csv"), "--device", "city", "--label", "log_price", "--out", str(out / "run"), "--force"]
-    print("46 Texan cities want to predict house prices. Each has ten months of its own and shows them to nobody.")
+    print("46 Texan cities want to predict house prices. Each has eight months of its own and shows them to nobody.")
     print("The same for your own table:\n")
     print(f"  persfl {' '.join(command[:-1])}\n", flush=True)
     asked = parser().parse_args([*command, *(["--json"] if chosen.json else [])])

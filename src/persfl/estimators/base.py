@@ -126,6 +126,7 @@ class Personalized(WithRows):
             raise InputError("fallback=True needs rows to judge by. Use holdout above 0, for example 0.25.")
         if not final:
             return self
+        self._judge()
         self.units_ = Units.of(rows, kind, labels=not self._classes)
         inside = self.units_.inside(rows)
         self.public_ = self._public(rows)
@@ -173,9 +174,9 @@ class Personalized(WithRows):
                     models=state.models,
                     classes=self._classes,
                     public=self.public_,
-                    steps=GradientStep(state.step_size, steps=self._rounds()) if hasattr(self.learner_, "grad") else None,
+                    steps=GradientStep(state.pace.step_size, steps=self._rounds()) if hasattr(self.learner_, "grad") else None,
                     seed=self._seed,
-                    more=rivals(inside, self.learner_, state.step_size, self._rounds(), self._seed) if rivals else None,
+                    more=rivals(inside, self.learner_, state.pace.step_size, self._rounds(), self._seed) if rivals else None,
                 )
             )
         if not done:
@@ -184,6 +185,11 @@ class Personalized(WithRows):
                 raise InputError("fallback=True needs devices with at least four rows, and no device has as many. Leave it out.")
             return
         self.worth_ = measured(done, self._classes)
+
+    def _judge(self) -> None:
+        """What follows from the trial."""
+        if self.worth_ is None:
+            return
         if self.fallback:
             self.fallback_ = self.worth_.better_alone()
         elif self.worth_.fleet().says == "hurts":
@@ -207,16 +213,15 @@ class Personalized(WithRows):
         return int(self.rounds) if self.rounds != "auto" else 100 if hasattr(self.learner_, "grad") else 20
 
     def _settle(self, state: State) -> None:
-        self.models_, self.trust_, self.step_size_ = state.models, state.trust, state.step_size
+        self.models_, self.trust_, self.step_size_ = state.models, state.trust, state.pace.step_size
         self.losses_ = np.stack(state.losses) if state.losses else np.empty((0, len(self.devices_)))
         self.n_rounds_ = state.r
         self._note_halving(state, "the final run")
 
     def _note_halving(self, state: State, where: str) -> None:
-        if state.halved:
-            self.notes_.append(
-                f"In {where} the step size {state.halved[0]:g} made losses grow; it was halved to {state.step_size:g}."
-            )
+        if state.pace.halved:
+            first, now = state.pace.halved[0], state.pace.step_size
+            self.notes_.append(f"In {where} the step size {first:g} made losses grow; it was halved until they fell, to {now:g}.")
 
     def _pool(self, rows: Devices, kind: str) -> None:
         """One model for devices that were not there; it sees all rows, as a yardstick or by averaging steps."""

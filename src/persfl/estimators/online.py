@@ -11,7 +11,7 @@ from persfl.checks import whole
 from persfl.devices import Devices
 from persfl.estimators.base import Personalized, id_array
 from persfl.fleets import ArrayFleet
-from persfl.training import Plan, State, step_of, train
+from persfl.training import Pace, Plan, State, step_of, train
 from persfl.trust import Trust
 from persfl.units import Units
 from persfl.worth import own_fits
@@ -63,8 +63,8 @@ class Online(Personalized):
         plan = self._plan(joined, rounds=self.n_rounds_ + whole("online_rounds", self.online_rounds, least=0))
         start = self._started(inside, plan, old)
         state = train(inside, plan, start=start)
-        self.models_, self.trust_, self.step_size_, self.n_rounds_ = state.models, state.trust, state.step_size, state.r
-        if state.halved:
+        self.models_, self.trust_, self.step_size_, self.n_rounds_ = state.models, state.trust, state.pace.step_size, state.r
+        if state.pace.halved:
             self._note_halving(state, f"round {self.n_rounds_}")
         self.losses_ = np.stack(state.losses) if state.losses else self.losses_
         return self
@@ -80,7 +80,7 @@ class Online(Personalized):
         trust = self.trust_.widened(n) if old else Trust(n, np.arange(n))
         losses = np.full((len(self.losses_), n), np.nan)
         losses[:, : self.losses_.shape[1]] = self.losses_
-        return State(self.n_rounds_, begun, trust, step, (), tuple(losses))
+        return State(self.n_rounds_, begun, trust, Pace(step), tuple(losses))
 
     def _judge_progress(self, rows: Devices) -> None:
         """Test, then train: how the models so far predict rows they have not seen."""

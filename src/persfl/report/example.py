@@ -156,7 +156,7 @@ def _help(rng: np.random.Generator, ids: list[str], cluster: Any) -> dict[str, A
         "chance": 1 / peers,
         "matrix": {"names": names, "devices": groups, "values": values, "blocks": starts},
         "top": top,
-        "verdicts": ["helps", "does not help", "too few questions to tell"],
+        "verdicts": ["helps more than others", "helps less than others", "too few questions to tell"],
         "met": (asked > 0).sum(1).tolist(),
         "answered": asked.sum(0).tolist(),
     }

@@ -13,8 +13,9 @@ from persfl.report.blocks import Blocks, blocks, shares
 from persfl.types import Array
 from persfl.worth import ARMS, Verdict, Worth
 
-TOP = 15  # helpers shown per device
-POINTS = 40  # points of a loss curve
+TOP = 15  # helpers shown per device, fewer where devices are many: the page must stay small
+POINTS = 40  # points of a loss curve, likewise
+MOST_HELPERS, MOST_POINTS = 24_000, 80_000  # in all
 
 PRIVACY = [
     "No raw rows leave a device: what travels are models, and answers computed from private rows.",
@@ -188,11 +189,10 @@ def _help(model: Any, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
     trust, n = model.trust_, len(ids)
     known = trust.table()
     rate = chance(trust)
-    order = np.lexsort((known["peer"], -known["share"], known["target"]))
-    known = known.iloc[order]
-    target = known["target"].to_numpy()
+    target = known["target"].to_numpy()  # sorted, as trust keeps its pairs
+    order = np.lexsort((known["peer"], -known["share"], target))
     first = np.searchsorted(target, np.arange(n))
-    shown = known[np.arange(len(known)) - first[target] < TOP]
+    shown = known.iloc[order[np.arange(len(known)) - first[target] < min(TOP, max(2, MOST_HELPERS // n))]]
     low, high = reward_interval(shown)
     codes = verdict_codes(shown, rate) if len(shown) else []
     top: list[list[list[Any]]] = [[] for _ in range(n)]
@@ -214,8 +214,12 @@ def _help(model: Any, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
 
 
 def _loss(losses: Array) -> dict[str, Any]:
-    rounds = len(losses)
-    at = np.unique(np.linspace(0, rounds - 1, POINTS).round().astype(int)) if rounds else np.empty(0, dtype=int)
+    rounds, n = losses.shape
+    at = (
+        np.unique(np.linspace(0, rounds - 1, min(POINTS, max(6, MOST_POINTS // n))).round().astype(int))
+        if rounds
+        else np.empty(0, dtype=int)
+    )
     kept = losses[at]
     low, middle, high = np.nanquantile(kept, [0.1, 0.5, 0.9], axis=1) if rounds else (np.empty(0),) * 3
     return {

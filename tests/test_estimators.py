@@ -1,0 +1,391 @@
+"""The estimators by scikit-learn's rules and by ours."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from persfl import Linear, PersflWarning, PersonalizedClassifier, PersonalizedRegressor, TopK, Tree
+from persfl.errors import InputError
+from persfl.sources import clustered_regression
+
+
+@parametrize_with_checks([PersonalizedRegressor(), PersonalizedClassifier()])
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Thirty devices in two clusters, as a DataFrame with a text column that matters."""
+    rows = clustered_regression(n=30, clusters=2, rows=12, features=4, noise=0.1, seed=1)
+    frame = pd.DataFrame(rows.X, columns=list("abcd"))
+    generator = np.random.default_rng(0)
+    frame["kind"] = generator.choice(["x", "y", "z"], len(frame))
+    frame["who"] = np.repeat([f"d{i:02}" for i in range(30)], 12)
+    frame["y"] = 100 + 10 * (rows.y + 2.0 * (frame["kind"] == "x"))
+    return frame.sample(frac=1, random_state=0).reset_index(drop=True)
+
+
+FEATURES = ["a", "b", "c", "d", "kind"]
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    return PersonalizedRegressor(random_state=0).fit(table[FEATURES], table["y"], devices=table["who"])
+
+
+def test_it_learns_who_helps(table, fitted):
+    assert fitted.score(table[FEATURES], table["y"], devices=table["who"]) > 0.95
+    assert fitted.worth_.fleet().says == "helps"
+    assert fitted.devices_.tolist() == sorted(table["who"].unique())
+    assert fitted.losses_.shape == (100, 30)
+    helpers = fitted.helpers_
+    assert list(helpers) == [
+        "device", "peer", "asked", "adopted", "share", "reward_mean", "reward_low", "reward_high", "verdict",
+    ]  # fmt: skip
+    assert (helpers["device"] != helpers["peer"]).all()
+    np.testing.assert_allclose(helpers.groupby("device")["share"].sum(), 1.0)
+    assert helpers.groupby("device")["adopted"].sum().eq(100).all()
+    inside = helpers["reward_mean"].between(helpers["reward_low"], helpers["reward_high"])
+    assert inside[helpers["reward_low"].notna()].all()
+    better = helpers[helpers["verdict"] == "helps more than others"]
+    number = {name: i for i, name in enumerate(fitted.devices_)}
+    clusters = clustered_regression(n=30, clusters=2, rows=12, features=4, noise=0.1, seed=1).clusters
+    same = clusters[better["device"].map(number)] == clusters[better["peer"].map(number)]
+    assert same.mean() > 0.95
+    assert len(better) > 30
+
+
+def test_same_seed_same_result_whatever_the_order_of_rows(table, fitted):
+    again = clone(fitted).fit(table[FEATURES], table["y"], devices=table["who"])
+    np.testing.assert_array_equal(again.models_, fitted.models_)
+    by_device = table.sort_values("who", kind="stable")
+    sorted_too = clone(fitted).fit(by_device[FEATURES], by_device["y"], devices=by_device["who"])
+    np.testing.assert_array_equal(sorted_too.models_, fitted.models_)
+    other = clone(fitted).set_params(random_state=1).fit(table[FEATURES], table["y"], devices=table["who"])
+    assert not np.array_equal(other.models_, fitted.models_)
+
+
+def test_each_row_is_predicted_by_its_own_device(table, fitted):
+    one = table[table["who"] == "d07"]
+    alone = fitted.predict(one[FEATURES], devices=one["who"])
+    everything = fitted.predict(table[FEATURES], devices=table["who"])
+    np.testing.assert_allclose(everything[one.index], alone)
+    X = np.column_stack([one[list("abcd")], *(one["kind"] == k for k in "xyz")]).astype(float)
+    coefficients = fitted.coefficients().loc["d07"].to_numpy()
+    np.testing.assert_allclose(X @ coefficients[:-1] + coefficients[-1], alone)
+
+
+def test_device_as_a_column(table, fitted):
+    model = PersonalizedRegressor(device="who", random_state=0).fit(table[["who", *FEATURES]], table["y"])
+    np.testing.assert_array_equal(model.models_, fitted.models_)
+    found = cross_validate(
+        PersonalizedRegressor(device="who", holdout=0, rounds=20), table[["who", *FEATURES]], table["y"],
+        cv=3, scoring=["r2", "neg_mean_squared_error"], error_score="raise",
+    )  # fmt: skip
+    assert found["test_r2"].min() > 0.8
+    with pytest.raises(InputError, match="once"):
+        model.predict(table[["who", *FEATURES]], devices=table["who"])
+    with pytest.raises(InputError, match="column 'who'"):
+        model.predict(table[FEATURES])
+
+
+def test_metadata_routing_and_pipelines(table):
+    numbers = list("abcd")
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = PersonalizedRegressor(holdout=0, rounds=20)
+        model.set_fit_request(devices=True).set_predict_request(devices=True).set_score_request(devices=True)
+        found = cross_validate(model, table[numbers], table["y"], cv=3, params={"devices": table["who"]}, error_score="raise")
+        assert found["test_score"].min() > 0.5
+        pipeline = make_pipeline(StandardScaler(), model).fit(table[numbers], table["y"], devices=table["who"])
+        assert pipeline.predict(table[numbers], devices=table["who"]).shape == (len(table),)
+    plain = make_pipeline(StandardScaler(), PersonalizedRegressor(holdout=0, rounds=20))
+    plain.fit(table[numbers], table["y"], personalizedregressor__devices=table["who"])
+    np.testing.assert_allclose(
+        plain.predict(table[numbers], devices=table["who"]), pipeline.predict(table[numbers], devices=table["who"])
+    )
+
+
+def test_html_repr_and_parameters(fitted):
+    assert "PersonalizedRegressor" in fitted._repr_html_()
+    assert fitted.get_params()["rounds"] == "auto"
+    base = PersonalizedRegressor(DecisionTreeRegressor(max_depth=3))
+    assert clone(base).set_params(estimator__max_depth=2).estimator.max_depth == 2
+
+
+@pytest.mark.parametrize("base", [DecisionTreeRegressor(max_depth=3), Tree(3), make_pipeline(StandardScaler(), SVR())], ids=str)
+def test_any_regressor(table, base):
+    numbers = list("abcd")
+    some = table[table["who"] < "d06"]
+    model = PersonalizedRegressor(base, rounds=3, peers=3, random_state=0).fit(some[numbers], some["y"], devices=some["who"])
+    assert len(model.models_) == 6
+    assert model.units_.kind == "raw"
+    assert model.public_.shape == (100, 4)
+    assert np.isfinite(model.predict(some[numbers], devices=some["who"])).all()
+    assert set(model.helpers_["asked"]) <= set(range(1, 4))
+
+
+def test_jobs_change_nothing(table):
+    numbers, some = list("abcd"), table[table["who"] < "d05"]
+    one, two = (
+        PersonalizedRegressor(DecisionTreeRegressor(max_depth=2), rounds=2, peers=2, holdout=0, n_jobs=jobs).fit(
+            some[numbers], some["y"], devices=some["who"]
+        )
+        for jobs in (1, 2)
+    )
+    np.testing.assert_array_equal(one.predict(some[numbers], devices=some["who"]), two.predict(some[numbers], devices=some["who"]))
+
+
+def test_own_learner_units_adopter_and_public_points(table):
+    numbers = list("abcd")
+    huber = PersonalizedRegressor(Linear("huber", intercept=True), adopter=TopK(3), units="centred", holdout=0)
+    huber.fit(table[numbers], table["y"], devices=table["who"])
+    assert huber.score(table[numbers], table["y"], devices=table["who"]) > 0.5
+    given = pd.DataFrame(np.random.default_rng(0).normal(size=(7, 4)), columns=numbers)
+    trees = PersonalizedRegressor(Tree(2), public=given, rounds=1, holdout=0).fit(table[numbers], table["y"], devices=table["who"])
+    np.testing.assert_array_equal(trees.public_, given)
+    assert PersonalizedRegressor(Tree(2), public=13, rounds=1, holdout=0).fit(
+        table[numbers], table["y"], devices=table["who"]
+    ).public_.shape == (13, 4)  # fmt: skip
+
+
+def test_shared_units_make_scales_irrelevant(table):
+    numbers = list("abcd")
+    model = PersonalizedRegressor(random_state=0).fit(table[numbers], table["y"], devices=table["who"])
+    scaled = table[numbers] * [1e6, 1e-6, 3.0, 1.0] + [5e7, 0.0, -3.0, 0.0]
+    other = PersonalizedRegressor(random_state=0).fit(scaled, table["y"] * 1e-4, devices=table["who"])
+    np.testing.assert_allclose(
+        other.predict(scaled, devices=table["who"]), model.predict(table[numbers], devices=table["who"]) * 1e-4, rtol=1e-4
+    )
+
+
+def test_public_points_are_nobodys_rows(table):
+    model = PersonalizedRegressor(DecisionTreeRegressor(max_depth=2), rounds=1, holdout=0, peers=2)
+    model.fit(table[FEATURES], table["y"], devices=table["who"])
+    one_hot = model.public_[:, 4:]
+    assert (one_hot.sum(axis=1) == 1).all()
+    assert set(np.unique(one_hot)) == {0.0, 1.0}
+    rows = {tuple(row) for row in table[list("abcd")].to_numpy()}
+    assert not rows & {tuple(row) for row in model.public_[:, :4]}
+
+
+def test_a_step_that_diverges_is_halved_and_said(table):
+    model = PersonalizedRegressor(step_size=50.0).fit(table[FEATURES], table["y"], devices=table["who"])
+    assert model.step_size_ < 5
+    assert any("halved" in note for note in model.notes_)
+    assert model.score(table[FEATURES], table["y"], devices=table["who"]) > 0.8
+
+
+def test_devices_that_were_not_there(table, fitted):
+    new = table[FEATURES][:3]
+    with pytest.raises(InputError, match="'newcomer' was not there when fitting.*unseen='pooled'"):
+        fitted.predict(new, devices=["d01", "newcomer", "d02"])
+    with pytest.raises(InputError, match="30 models. Say whose rows"):
+        fitted.predict(new)
+    pooled = PersonalizedRegressor(unseen="pooled", holdout=0).fit(table[FEATURES], table["y"], devices=table["who"])
+    mixed = pooled.predict(new, devices=["d01", "newcomer", "d02"])
+    known = pooled.predict(new.iloc[[0, 2]], devices=["d01", "d02"])
+    np.testing.assert_allclose(mixed[[0, 2]], known)
+    assert abs(mixed[1] - table["y"].mean()) < 100
+
+
+def test_missing_values(table):
+    holes = table.copy()
+    holes.loc[[1, 5, 9], "a"] = np.nan
+    holes.loc[7, "kind"] = None
+    with pytest.raises(InputError, match=r"4 values are missing \(NaN\) in 4 of 360 rows: a \(3\), kind \(1\).*impute=True"):
+        PersonalizedRegressor().fit(holes[FEATURES], holes["y"], devices=holes["who"])
+    model = PersonalizedRegressor(impute=True, holdout=0).fit(holes[FEATURES], holes["y"], devices=holes["who"])
+    assert model.score(holes[FEATURES], holes["y"], devices=holes["who"]) > 0.9
+    array = holes[list("abcd")].to_numpy()
+    plain = PersonalizedRegressor(impute=True, holdout=0).fit(array, holes["y"], devices=holes["who"])
+    assert np.isfinite(plain.predict(array, devices=holes["who"])).all()
+
+
+def test_a_category_never_seen_is_no_error(table, fitted):
+    new = table[FEATURES][:1].assign(kind="never")
+    assert np.isfinite(fitted.predict(new, devices=table["who"][:1])).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"a": "1,5"}, "decimal comma"),
+        ({"a": [f"text {i}" for i in range(360)]}, "360 different texts"),
+        ({"a": pd.Timestamp("2020-01-01")}, "dates or times"),
+        ({"a": [1j] * 360}, "complex"),
+        ({"a": [str(i) if i else "n/a" for i in range(360)]}, "holds numbers, but 1 values are not, such as 'n/a'"),
+    ],
+)
+def test_columns_that_cannot_be_used(table, change, words):
+    with pytest.raises(InputError, match=words):
+        PersonalizedRegressor().fit(table[FEATURES].assign(**change), table["y"], devices=table["who"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"peers": 30}, "peers must be at most 29"),
+        ({"rounds": 0}, "rounds"),
+        ({"units": "metres"}, "units"),
+        ({"unseen": "guess"}, "unseen"),
+        ({"holdout": 1.0}, "holdout"),
+        ({"holdout": 0, "fallback": True}, "fallback=True needs rows"),
+        ({"trials": 9}, "trials"),
+        ({"step_size": -1}, "step_size"),
+        ({"adopter": TopK}, "adopter"),
+        ({"estimator": "linear"}, "estimator must be None"),
+        ({"estimator": DecisionTreeClassifier()}, "needs a regressor"),
+    ],
+)
+def test_settings_that_make_no_sense(table, settings, words):
+    with pytest.raises(InputError, match=words):
+        PersonalizedRegressor(**settings).fit(table[list("abcd")], table["y"], devices=table["who"])
+
+
+def test_devices_that_make_no_sense(table):
+    X, y = table[list("abcd")], table["y"]
+    for devices, words in [
+        (table["who"][:5], "5 entries"),
+        (table["who"].where(table["who"] != "d03"), "12 rows leave it empty"),
+        ([{"id": 1}] * 360, "plain ids of one kind"),
+    ]:
+        with pytest.raises(InputError, match=words):
+            PersonalizedRegressor().fit(X, y, devices=devices)
+    with pytest.raises(InputError, match="labels of a regression must be numbers. Got 'a'"):
+        PersonalizedRegressor().fit(table[FEATURES], ["a"] * 360, devices=table["who"])
+
+
+# Classification
+
+
+@pytest.fixture(scope="module")
+def classes():
+    rows = clustered_regression(n=20, clusters=2, rows=16, features=3, noise=0.1, seed=2)
+    label = np.array(["low", "middle", "top"])[np.digitize(rows.y, [-0.7, 0.7])]
+    return pd.DataFrame(rows.X, columns=list("abc")), label, np.repeat(np.arange(20), 16)
+
+
+@pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
+def test_classes_are_names(classes):
+    X, y, who = classes
+    model = PersonalizedClassifier(rounds=60).fit(X, y, devices=who)
+    assert model.classes_.tolist() == ["low", "middle", "top"]
+    chances = model.predict_proba(X, devices=who)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    assert (model.classes_[chances.argmax(axis=1)] == model.predict(X, devices=who)).all()
+    assert model.score(X, y, devices=who) > 0.8
+    assert model.worth_.mistakes("personal").mean() < model.worth_.mistakes("pooled").mean()
+    two = PersonalizedClassifier(rounds=60).fit(X, y == "top", devices=who)
+    assert two.learner_.kind == "logistic"
+    assert two.predict(X, devices=who).dtype == bool
+
+
+@pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
+def test_devices_without_some_class(classes):
+    X, y, who = classes
+    kept = ~((who < 3) & (y != "low"))
+    X, y, who = X[kept], y[kept], who[kept]
+    for base in (None, DecisionTreeClassifier(max_depth=2), LogisticRegression()):
+        model = PersonalizedClassifier(base, rounds=2, peers=3).fit(X, y, devices=who)
+        assert model.predict_proba(X, devices=who).shape == (len(X), 3)
+        assert np.isfinite(model.worth_.error("personal")[model.worth_.table["held"] > 0]).all()
+
+
+def test_what_a_classifier_cannot_learn(classes):
+    X, y, who = classes
+    with pytest.raises(InputError, match="at least 2 classes"):
+        PersonalizedClassifier().fit(X, ["a"] * len(X), devices=who)
+    with pytest.raises(InputError, match="needs a classifier"):
+        PersonalizedClassifier(DecisionTreeRegressor()).fit(X, y, devices=who)
+    with pytest.raises(InputError, match="labels are missing"):
+        PersonalizedClassifier().fit(X, np.where(y == "low", None, y), devices=who)
+
+
+# Online
+
+
+def test_online_goes_on_where_it_was(table):
+    numbers = list("abcd")
+    order = table.groupby("who").cumcount()
+    model = PersonalizedRegressor(online_rounds=15, random_state=0)
+    errors = []
+    for block in range(4):
+        rows = table[order // 3 == block]
+        model.partial_fit(rows[numbers], rows["y"], devices=rows["who"])
+        errors.append(model.score(table[numbers], table["y"], devices=table["who"]))
+    assert errors[-1] > errors[0]
+    assert model.n_rounds_ == 60
+    assert model.rows_.tolist() == [12] * 30
+    assert model.progress_["rows"].tolist() == [90, 90, 90]
+    assert model.progress_["error"].iloc[-1] < model.progress_["error"].iloc[0]
+    assert model.helpers_.groupby("device")["adopted"].sum().eq(60).all()
+    assert model.losses_.shape == (60, 30)
+
+
+def test_devices_join_and_windows_slide(table):
+    numbers = list("abcd")
+    early, late = table[table["who"] < "d10"], table[table["who"] >= "d08"]
+    model = PersonalizedRegressor(online_rounds=5, window=8, unseen="pooled")
+    model.partial_fit(early[numbers], early["y"], devices=early["who"])
+    before = model.models_.copy()
+    model.partial_fit(late[numbers], late["y"], devices=late["who"])
+    assert model.devices_.tolist() == sorted(table["who"].unique())
+    assert model.rows_.max() == 8 or model.rows_[:8].tolist() == [12] * 8
+    assert model.progress_["new_devices"].tolist() == [20]
+    assert before.shape[0] == 10
+    assert model.models_.shape[0] == 30
+    assert np.isfinite(model.predict(table[numbers], devices=table["who"])).all()
+
+
+def test_one_device_online_then_more(table):
+    numbers = list("abcd")
+    one, more = table[table["who"] == "d00"], table[table["who"] < "d04"]
+    model = PersonalizedRegressor(online_rounds=3)
+    model.partial_fit(one[numbers], one["y"], devices=one["who"])
+    model.partial_fit(more[numbers], more["y"], devices=more["who"])
+    assert np.isfinite(model.predict(more[numbers], devices=more["who"])).all()
+
+
+def test_online_classes_are_named_first(classes):
+    X, y, who = classes
+    model = PersonalizedClassifier(online_rounds=2).partial_fit(
+        X[:200], y[:200], devices=who[:200], classes=["low", "middle", "top"]
+    )
+    model.partial_fit(X[200:], y[200:], devices=who[200:])
+    assert model.predict_proba(X, devices=who).shape[1] == 3
+    with pytest.raises(InputError, match="'other' is not one of the classes"):
+        model.partial_fit(X[:2], ["low", "other"], devices=who[:2])
+
+
+def test_a_failed_call_leaves_the_model_as_it_was(table):
+    numbers = list("abcd")
+    model = PersonalizedRegressor(online_rounds=3).partial_fit(table[numbers], table["y"], devices=table["who"])
+    before = model.predict(table[numbers], devices=table["who"])
+    with pytest.raises(ValueError):  # noqa: PT011
+        model.partial_fit(table[numbers].assign(a=np.nan), table["y"], devices=table["who"])
+    np.testing.assert_array_equal(model.predict(table[numbers], devices=table["who"]), before)
+
+
+def test_own_rows_may_be_better_and_that_is_said():
+    generator = np.random.default_rng(0)
+    who = np.repeat(np.arange(12), 60)
+    W = generator.normal(size=(12, 3))
+    X = generator.normal(size=(len(who), 3))
+    y = (X * W[who]).sum(axis=1) + 0.1 * generator.normal(size=len(who))
+    with pytest.warns(PersflWarning, match="own rows alone do better"):
+        PersonalizedRegressor(rounds=5).fit(X, y, devices=who)
+    kept = PersonalizedRegressor(rounds=5, fallback=True).fit(X, y, devices=who)
+    assert kept.fallback_.mean() > 0.9
+    own = PersonalizedRegressor().fit(X[who == 3], y[who == 3])
+    np.testing.assert_allclose(kept.predict(X[who == 3], devices=who[who == 3]), own.predict(X[who == 3]), rtol=0.05, atol=0.05)

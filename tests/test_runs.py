@@ -1,0 +1,412 @@
+"""Run folders and the commands around them, as a person uses them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from persfl import PersonalizedClassifier, PersonalizedRegressor, Tree
+from persfl.cli import main
+from persfl.datasets import load_housing, load_vowels
+from persfl.errors import InputError
+from persfl.report import info
+from persfl.runs import Folder, keep_model, load_model
+
+
+def persfl(*words, cwd=None, **more):
+    return subprocess.run(
+        [sys.executable, "-m", "persfl", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=300, **more
+    )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Eight months of each of 46 cities, with a text column and ids that are text."""
+    frame = load_housing().frame.sample(frac=1.0, random_state=0).groupby("city").head(8)
+    frame["season"] = np.where(frame["month"].between(4, 9), "warm", "cold")
+    frame["size"] = np.where(frame.groupby("city")["sales"].transform("mean") > 300, "large", "small")
+    path = tmp_path_factory.mktemp("table") / "rows.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+WORDS = ["--device", "city", "--label", "log_price", "--drop", "size"]
+
+
+@pytest.fixture(scope="module")
+def run(table, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    assert main(["fit", str(table), "--device", "city", "--label", "log_price", "--group", "size", "--out", str(out)]) == 0
+    return out
+
+
+def same(left, right):
+    """Two run folders hold the same result to the last bit."""
+    a, b = load_model(left), load_model(right)
+    for name in ("losses_", "rows_", "fallback_"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    pd.testing.assert_frame_equal(a.helpers_, b.helpers_, check_exact=True)
+    pd.testing.assert_frame_equal(a.worth_.table, b.worth_.table, check_exact=True)
+    pd.testing.assert_frame_equal(Folder.open(left).rounds(), Folder.open(right).rounds(), check_exact=True)
+    assert repr(a.models_) == repr(b.models_) if not isinstance(a.models_, np.ndarray) else np.array_equal(a.models_, b.models_)
+
+
+def test_from_a_csv_to_a_report_in_one_command(run, capsys):
+    files = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
+    assert {"run.json", "spec.json", "versions.json", "model.json", "model.npz", "model.skops", "worth.parquet"} < files
+    assert not any(name.endswith(".part") or name.startswith("state-") for name in files)
+    assert any(name.startswith("rounds/final-") for name in files)
+    assert (run / "report.html").stat().st_size < 5e6
+    spec = json.loads((run / "spec.json").read_text())
+    assert spec["device"] == "city"
+    assert spec["features"] == ["year", "month", "sales", "listings", "inventory", "season"]
+    rounds = Folder.open(run).rounds()
+    assert rounds["round"].nunique() == 100
+    assert len(rounds) == 4600
+    assert len(rounds["asked"][0]) == 20
+
+
+def test_the_run_is_the_estimators(run, table):
+    frame = pd.read_csv(table)
+    features = ["year", "month", "sales", "listings", "inventory", "season"]
+    model = PersonalizedRegressor(random_state=0).fit(frame[features], frame["log_price"], devices=frame["city"])
+    kept = load_model(run)
+    np.testing.assert_array_equal(kept.models_, model.models_)
+    pd.testing.assert_frame_equal(kept.helpers_, model.helpers_)
+    assert info(kept) == info(model)
+    np.testing.assert_array_equal(
+        kept.predict(frame[features], devices=frame["city"]), model.predict(frame[features], devices=frame["city"])
+    )
+
+
+def test_predicting_new_rows(run, table, tmp_path, capsys):
+    new = pd.read_csv(table).drop(columns=["log_price"]).head(5)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    assert main(["predict", str(run), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv")]) == 0
+    found = pd.read_csv(tmp_path / "p.csv")
+    model = load_model(run)
+    expected = model.predict(new[[c for c in new if c not in ("city", "size")]], devices=new["city"])
+    assert found["city"].tolist() == new["city"].tolist()
+    np.testing.assert_allclose(found["prediction"], expected)
+    assert main(["predict", str(run), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.parquet")]) == 0
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "p.parquet"), found)
+    capsys.readouterr()
+    assert main(["predict", str(run), str(tmp_path / "new.csv")]) == 0
+    assert capsys.readouterr().out.startswith("city,prediction\n")
+    new.assign(city="Atlantis").to_csv(tmp_path / "strange.csv", index=False)
+    assert main(["predict", str(run), str(tmp_path / "strange.csv")]) == 2
+    assert "device 'Atlantis' was not there when fitting" in capsys.readouterr().err
+    new.drop(columns="sales").to_csv(tmp_path / "less.csv", index=False)
+    assert main(["predict", str(run), str(tmp_path / "less.csv")]) == 2
+    assert "no column 'sales'" in capsys.readouterr().err
+
+
+def test_helpers_in_the_terminal_and_exported(run, tmp_path, capsys):
+    assert main(["helpers", str(run), "--device", "Austin", "--top", "3"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    known = load_model(run).helpers_
+    mine = known[known["device"] == "Austin"]
+    assert [line.split()[0] for line in shown[1:4]] == ["Austin"] * 3
+    assert mine["peer"].iloc[0] in shown[1]
+    assert f"{mine['share'].iloc[0]:.1%}" in shown[1]
+    assert main(["helpers", str(run), "--device", "Austn"]) == 2
+    assert "Did you mean 'Austin'" in capsys.readouterr().err
+    assert main(["helpers", str(run), "--export", str(tmp_path / "h.csv")]) == 0
+    again = pd.read_csv(tmp_path / "h.csv")
+    pd.testing.assert_frame_equal(again, known, check_dtype=False)
+    assert main(["helpers", str(run), "--export", str(tmp_path / "h.graphml")]) == 0
+    graph = nx.read_graphml(tmp_path / "h.graphml")
+    assert graph.number_of_edges() == int((known["adopted"] > 0).sum())
+    best = mine.iloc[0]
+    assert graph[best["peer"]]["Austin"]["share"] == pytest.approx(best["share"])
+    assert main(["helpers", str(run), "--export", str(tmp_path / "h.xml")]) == 2
+    capsys.readouterr()
+    assert main(["helpers", str(run), "--device", "Austin", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(mine)
+
+
+def test_groups_get_a_verdict(run, table):
+    spec = json.loads((run / "spec.json").read_text())
+    found = info(load_model(run), groups=dict(spec["groups"]))
+    names = {group["name"]: group["devices"] for group in found["worth"]["groups"] if group["kind"] == "your groups"}
+    assert set(names) == {"large", "small"}
+    assert sum(names.values()) == 46
+
+
+# Interruption
+
+
+@pytest.mark.parametrize("model", ["linear", "forest"])
+def test_killed_and_resumed_is_bit_identical(table, tmp_path, model):
+    """kill -9 at several moments; each time it goes on from the last saved round."""
+    frame = pd.read_csv(table)
+    few = frame if model == "linear" else frame[frame["city"].isin(["Austin", "Waco", "Tyler"])]
+    few.to_csv(tmp_path / "few.csv", index=False)
+    rounds = {"linear": 40, "forest": 4}[model]
+    words = ["fit", "few.csv", *WORDS, "--model", model, "--rounds", rounds, "--peers", 2, "--trials", 1, "--no-report"]
+    assert persfl(*words, "--out", "whole", cwd=tmp_path).returncode == 0
+    kills = 0
+    environment = os.environ | {"PERSFL_SAVE_SECONDS": "0"}
+    for attempt in range(60):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "persfl", *map(str, words), "--out", "broken", "--resume"],
+            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment,
+        )  # fmt: skip
+        begin = _progress(tmp_path / "broken")
+        while kills < 2 and process.poll() is None:
+            if _progress(tmp_path / "broken") - begin >= 1 + attempt % 2:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.005)
+        process.wait(timeout=200)
+        trouble = process.stderr.read().decode()
+        process.stderr.close()
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, trouble
+    assert kills == 2
+    same(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_trees_go_through_arrays(table, tmp_path):
+    frame = pd.read_csv(table)
+    few = frame[frame["city"] < "B"]
+    folder = Folder.create(tmp_path / "run", {}, every=0)
+    model = PersonalizedRegressor(Tree(2), rounds=2, peers=2, holdout=0, unseen="pooled")
+    model._fit(few[["year", "sales"]], few["log_price"], few["city"], keep=folder)
+    state = Folder.open(tmp_path / "run").last("final")
+    assert state.r == 2
+    for kept, grown in zip(state.models, model.models_, strict=True):
+        for left, right in zip(kept, grown, strict=True):
+            np.testing.assert_array_equal(left, right)
+    keep_model(folder, model)
+    again = load_model(tmp_path / "run")
+    whose = few["city"].where(few["city"] != "Austin", "elsewhere")
+    np.testing.assert_array_equal(
+        again.predict(few[["year", "sales"]], devices=whose), model.predict(few[["year", "sales"]], devices=whose)
+    )
+
+
+def _progress(path):
+    """How many rounds the index of a run names, over all stages."""
+    try:
+        index = json.loads((path / "run.json").read_text())
+    except FileNotFoundError:
+        return 0
+    return sum(stage["round"] for stage in index["stages"].values())
+
+
+def test_ctrl_c_keeps_what_is_done(table, tmp_path):
+    words = ["fit", table, *WORDS, "--rounds", 1500, "--trials", 1, "--no-report", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "persfl", *map(str, words), "--out", "run"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    lines = [json.loads(process.stdout.readline()) for _ in range(2)]
+    process.send_signal(signal.SIGINT)
+    _, trouble = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert "--resume" in trouble
+    assert lines[-1]["event"] == "round"
+    assert {"stage", "round", "rounds", "loss", "seconds_left"} <= set(lines[-1])
+    assert _progress(tmp_path / "run") >= lines[-1]["round"]
+    again = persfl(*words, "--out", "run", "--resume", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    first = json.loads(again.stdout.splitlines()[0])
+    assert first["round"] > 1 or first["stage"] != "trial-0"
+    assert persfl(*words, "--out", "whole", cwd=tmp_path).returncode == 0
+    same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_resuming_something_else_is_refused(table, tmp_path, capsys):
+    out = str(tmp_path / "run")
+    words = ["fit", str(table), *WORDS, "--out", out, "--rounds", "5", "--no-report"]
+    assert main(words) == 0
+    assert main(words) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert main([*words, "--resume"]) == 0
+    assert "finished already" in capsys.readouterr().out
+    assert main([*words[:-3], "--rounds", "6", "--no-report", "--resume"]) == 2
+    assert "rounds was 5 and is 6 now" in capsys.readouterr().err
+    assert main([*words, "--force"]) == 0
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious.txt").write_text("keep me")
+    other = ["fit", str(table), *WORDS, "--out", str(tmp_path / "mine"), "--force"]
+    assert main(other) == 2
+    assert (tmp_path / "mine" / "precious.txt").read_text() == "keep me"
+
+
+def test_damaged_files_are_refused_by_name(run, tmp_path):
+    import shutil
+
+    for name in ("model.npz", "model.json", "model.skops", "worth.parquet", "run.json", "spec.json"):
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(run, copy)
+        content = bytearray((copy / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (copy / name).write_bytes(content)
+        with pytest.raises(InputError, match=f"{name}.*damaged"):
+            Folder.open(copy).read("spec.json") if name == "spec.json" else load_model(copy)
+        (copy / name).unlink()
+        with pytest.raises(InputError, match=f"{name}"):
+            Folder.open(copy).read("spec.json") if name == "spec.json" else load_model(copy)
+
+
+def test_a_foreign_type_is_refused(tmp_path, monkeypatch):
+    import skops.io
+
+    from persfl.runs import unpacked
+
+    class Foreign:
+        def __init__(self):
+            self.x = 1
+
+    content = skops.io.dumps(Foreign())
+    with pytest.raises(InputError, match="--trust"):
+        unpacked(content)
+
+
+def test_an_unfinished_run_says_so(table, tmp_path):
+    folder = Folder.create(tmp_path / "r", {"a": 1})
+    with pytest.raises(InputError, match="was not finished"):
+        load_model(folder.path)
+    with pytest.raises(InputError, match="not a run folder"):
+        load_model(tmp_path)
+
+
+def test_classes_survive_the_folder(tmp_path, capsys):
+    vowels = load_vowels()
+    frame = vowels.frame[vowels.devices < 8].copy()
+    frame["vowel"] = [vowels.target_names[k] for k in frame["vowel"]]
+    frame.to_parquet(tmp_path / "v.parquet")
+    out = tmp_path / "run"
+    words = ["fit", str(tmp_path / "v.parquet"), "--device", "speaker", "--label", "vowel", "--rounds", "5", "--trials", "1"]
+    assert main([*words, "--unseen", "pooled", "--out", str(out)]) == 0
+    model = load_model(out)
+    assert isinstance(model, PersonalizedClassifier)
+    assert model.classes_.tolist() == sorted(vowels.target_names)
+    new = frame.head(3).assign(speaker=[1, 2, 999])
+    new.to_csv(tmp_path / "new.csv", index=False)
+    assert main(["predict", str(out), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv")]) == 0
+    found = pd.read_csv(tmp_path / "p.csv")
+    assert list(found)[:2] == ["speaker", "prediction"]
+    np.testing.assert_allclose(found.filter(like="chance_").sum(axis=1), 1.0)
+    for name in ("tree", "forest"):
+        out = tmp_path / name
+        assert main([*words[:-4], "--rounds", "1", "--peers", "2", "--model", name, "--out", str(out), "--unseen", "pooled"]) == 0
+        frame_new = pd.read_csv(tmp_path / "new.csv")
+        chances = load_model(out).predict_proba(frame_new[["f0", "f1", "f2", "f3"]], devices=frame_new["speaker"])
+        assert chances.shape == (3, 10)
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["fit", "absent.csv", *WORDS, "--out", "o"], "there is no file 'absent.csv'"),
+        (["fit", "TABLE", "--device", "town", "--label", "log_price", "--out", "o"], "has no column 'town'"),
+        (["fit", "TABLE", "--device", "cty", "--label", "log_price", "--out", "o"], "Did you mean 'city'?"),
+        (["fit", "TABLE", "--device", "city", "--label", "city", "--out", "o"], "must be two columns"),
+        (["fit", "TABLE", *WORDS, "--features", "city,sales", "--out", "o"], "leave out the device"),
+        (["fit", "TABLE", *WORDS, "--peers", "46", "--out", "o"], "peers must be at most 45"),
+        (["fit", "TABLE", *WORDS, "--holdout", "1.5", "--out", "o"], "holdout"),
+        (["fit", "TABLE", *WORDS, "--group", "month", "--out", "o"], "same in all rows of a device"),
+        (["fit", "TABLE", "--device", "city", "--label", "season", "--task", "regression", "--out", "o"], "needs numbers"),
+        (["fit", "empty.csv", *WORDS, "--out", "o"], "could not be read"),
+        (["fit", "head.csv", *WORDS, "--out", "o"], "has no rows"),
+        (["fit", "holes.csv", *WORDS, "--out", "o"], "--impute"),
+        (["fit", "unlabelled.csv", *WORDS, "--out", "o"], "rows have no label"),
+        (["fit", "nobody.csv", *WORDS, "--out", "o"], "leave it empty"),
+        (["fit", "comma.csv", *WORDS, "--out", "o"], "--decimal ,"),
+        (["fit", "rows.xlsx", *WORDS, "--out", "o"], "must end in .csv"),
+        (["fit", ".", *WORDS, "--out", "o"], "is a folder"),
+        (["helpers", "nowhere"], "is not a run folder"),
+        (["report", "."], "is not a run folder"),
+        (["predict", "nowhere", "TABLE"], "is not a run folder"),
+        (["compare", "TABLE", *WORDS, "--holdout", "0"], "comparing needs rows"),
+        (["compare", "TABLE", *WORDS, "--out", "x.txt", "--rounds", "2"], "must end in .csv"),
+    ],
+)
+def test_every_mistake_gets_a_sentence(table, tmp_path, monkeypatch, capsys, words, answer):
+    frame = pd.read_csv(table)
+    monkeypatch.chdir(tmp_path)
+    Path("empty.csv").write_text("")
+    frame.head(0).to_csv("head.csv", index=False)
+    frame.assign(sales=frame["sales"].where(frame["sales"] > 100)).to_csv("holes.csv", index=False)
+    frame.assign(log_price=frame["log_price"].where(frame["log_price"] > 11.5)).to_csv("unlabelled.csv", index=False)
+    frame.assign(city=frame["city"].where(frame["city"] > "B")).to_csv("nobody.csv", index=False)
+    frame.to_csv("comma.csv", index=False, sep=";", decimal=",")
+    Path("rows.xlsx").write_text("x")
+    assert main([str(table) if word == "TABLE" else word for word in words]) == 2
+    trouble = capsys.readouterr().err
+    assert answer in trouble
+    assert trouble.startswith("persfl: ")
+    assert "Traceback" not in trouble
+    assert len(trouble.strip().splitlines()) == 1
+
+
+def test_separators_and_decimals(table, tmp_path):
+    frame = pd.read_csv(table)
+    frame.to_csv(tmp_path / "semi.csv", index=False, sep=";", decimal=",")
+    words = [*WORDS, "--rounds", "3", "--no-report", "--trials", "1"]
+    assert main(["fit", str(tmp_path / "semi.csv"), *words, "--decimal", ",", "--out", str(tmp_path / "a")]) == 0
+    assert main(["fit", str(table), *words, "--out", str(tmp_path / "b")]) == 0
+    np.testing.assert_allclose(load_model(tmp_path / "a").models_, load_model(tmp_path / "b").models_)
+
+
+def test_impute_weight_and_json(table, tmp_path, capsys):
+    frame = pd.read_csv(table)
+    frame["sales"] = frame["sales"].where(frame["sales"] > 60)
+    frame["w"] = 1.0 + (frame["year"] > 2008)
+    frame.to_csv(tmp_path / "h.csv", index=False)
+    words = ["fit", str(tmp_path / "h.csv"), *WORDS, "--impute", "--weight", "w", "--rounds", "4", "--json", "--out"]
+    assert main([*words, str(tmp_path / "run")]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-1]["event"] == "done"
+    assert lines[-1]["says"] in ("helps", "hurts", "no clear difference")
+    assert Path(lines[-1]["report"]).is_file()
+
+
+def test_quiet_when_not_a_terminal(table, tmp_path):
+    done = persfl("fit", table, *WORDS, "--rounds", 3, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "\r" not in done.stdout
+
+
+def test_compare_names_all_rivals(table, tmp_path, capsys):
+    assert main(["compare", str(table), *WORDS, "--rounds", "10", "--out", str(tmp_path / "c.csv")]) == 0
+    shown = capsys.readouterr().out
+    for name in ("own rows only", "one model for all", "fine-tuned", "personalized", "FedAvg", "FedAvg + fine-tuning", "IFCA (2)"):
+        assert name in shown
+    found = pd.read_csv(tmp_path / "c.csv")
+    assert len(found) == 46
+    assert {"device", "own", "personalized", "FedAvg + fine-tuning", "gain", "low", "high"} <= set(found)
+    assert main(["compare", str(table), *WORDS, "--rounds", "2", "--model", "tree", "--peers", "2"]) == 0
+
+
+def test_the_demo_can_be_run_twice(tmp_path):
+    for _ in range(2):
+        done = persfl("demo", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "persfl-demo/run/report.html" in done.stdout
+    assert (tmp_path / "persfl-demo" / "run" / "report.html").stat().st_size > 1e4
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; from persfl.cli import main\ntry: main(['fit', '--help'])\nexcept SystemExit: pass\n"
+    code += "print([m for m in ('numpy', 'pandas', 'sklearn', 'numba', 'matplotlib') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
