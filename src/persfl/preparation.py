@@ -20,6 +20,7 @@ from persfl.errors import InputError
 from persfl.types import Array
 
 MOST_CATEGORIES = 100
+_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?"
 
 
 class Preparation:
@@ -158,6 +159,10 @@ def refuse_numbers(values: pd.Series, name: Any) -> None:
     present = values.dropna().astype(str).str.strip()
     if not len(present):
         return
+    if present.str.fullmatch(_DATE).mean() >= 0.9:
+        raise InputError(
+            f"column {name!r} holds dates, such as {present.iloc[0]!r}. Turn it into numbers (days since a start), or leave it out."
+        )
     bad = present[pd.to_numeric(present, errors="coerce").isna()]
     if len(present) >= 10 and len(bad) <= 0.1 * len(present):
         such = (

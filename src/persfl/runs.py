@@ -331,6 +331,24 @@ def keep_model(folder: Folder, model: Any) -> None:
     folder.finish()
 
 
+def save_model(model: Any, path: str | Path, *, device: str = "device", label: str = "y") -> Path:
+    """A fitted model as a run folder that `load_model` and the command line take (`device`, `label`: what these are called).
+
+    >>> import tempfile
+    >>> from persfl import PersonalizedRegressor
+    >>> model = PersonalizedRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+    >>> path = save_model(model, Path(tempfile.mkdtemp()) / "run")
+    >>> load_model(path).predict([[3.0]]).round(1).tolist()
+    [3.0]
+    """
+    folder = Folder.create(Path(path), {
+        "device": device if model.device is None else model.device, "label": label, "features": model._inputs(), "groups": None,
+        "separator": None, "decimal": ".",
+    })  # fmt: skip
+    keep_model(folder, model)
+    return folder.path
+
+
 _PLAIN = (
     "peers", "rounds", "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "window",
     "online_rounds", "n_jobs", "random_state",

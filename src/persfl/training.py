@@ -29,6 +29,7 @@ STEP_SIZES = {
     "poisson": (0.1, 1.0),
 }
 GROWTH = 2.0  # a median loss this many times its start means the steps are too long, though nothing overflows
+RUNAWAY, FEW = 10.0, 0.02  # so does a loss this many times its start on more than this share of the devices
 HALVINGS = 30
 
 
@@ -145,11 +146,9 @@ def _run(
         own = round_.loss.copy()
         begin = own if begin is None else begin
         # Refitted models start at their own fit, whose loss may be 0; only descent can run away.
-        allowed = 0.0 if round_.r == plan.rounds - 1 else GROWTH - 1
-        if hasattr(plan.learner, "grad") and np.median(own - begin) > allowed * np.median(np.abs(begin)) + 1e-9:
+        if hasattr(plan.learner, "grad") and _too_long(own, begin, last=round_.r == plan.rounds - 1):
             raise Diverged(
-                f"round {round_.r}: half of the devices have {1 + allowed:g} times the loss they started with, or more; "
-                f"{plan.proposer(pace.step_size).advice()}.",
+                f"round {round_.r}: losses grow instead of falling; {plan.proposer(pace.step_size).advice()}.",
                 round=round_.r,
                 device=None,
             )
@@ -157,6 +156,17 @@ def _run(
         state = State(round_.r + 1, fleet.models, round_.trust, pace, tuple(losses))
         keep.after(stage, plan, state, round_)
     return state
+
+
+def _too_long(own: Array, begin: Array, *, last: bool) -> bool:
+    """Whether steps are too long, by what they made of the losses so far."""
+    allowed = 0.0 if last else (GROWTH - 1) * float(np.median(np.abs(begin)))
+    return bool(np.median(own - begin) > allowed + 1e-9 or runaways(own, begin).mean() > FEW)
+
+
+def runaways(own: Array, begin: Array) -> Any:
+    """(targets,) whose loss has grown many times over, beyond what is usual in the fleet."""
+    return own - begin > (RUNAWAY - 1) * np.maximum(np.abs(begin), np.median(np.abs(begin))) + 1e-9
 
 
 def peers_of(peers: Any, n: int) -> Sampler:

@@ -5,7 +5,7 @@ kept back. A device has too few of them to carry a verdict about itself; many de
 
     d_i = 2 (rival error - personalized error) / (rival error + personalized error)      per device, between -2 and 2
     fleet: mean of d_i over devices, with Student's 95 % interval; shown as the typical share of the error removed, 2d / (2 + d)
-    device: own rows' paired differences with Student's interval; only "helps here" or "not enough ... to tell" is ever said
+    device: the same of its own rows' paired differences; only "helps here" or "not enough ... to tell" is ever said
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ARMS = {
     "personal": "personalized",
 }
 HELPS, TOO_FEW = "helps here", "not enough of your own rows to tell"
-_LOWEST = -1.9  # d of an error 39 times the rival's: intervals of very few devices end here
+_LOWEST = -1.999  # d of an error 4,000 times the rival's: intervals of very few devices end here
 
 
 class Verdict(NamedTuple):
@@ -96,16 +96,16 @@ class Worth:
         """Per device: rows kept back, errors of all arms, the gain over its own model with its interval, and what may be said."""
         own, personal = self.error("own"), self.error("personal")
         held, spread = self.table["held"].to_numpy(dtype=np.float64), self.table["spread"].to_numpy() / self.scale
+        d, level = _relative(own, personal), (own + personal) / 2
         with np.errstate(invalid="ignore", divide="ignore"):
-            gain = np.where(own > 0, 1.0 - personal / own, np.where(personal > 0, -np.inf, 0.0))
-            half = stdtrit(held - 1, 0.975) * spread / np.sqrt(held) / own
-        gain = np.where(np.isfinite(own) & np.isfinite(gain), gain, np.nan)
-        half = np.where((held >= 2) & (own > 0), half, np.nan)
-        said = [None if gone else HELPS if low > 0 else TOO_FEW for gone, low in zip(np.isnan(own), gain - half, strict=True)]
+            half = np.where(level > 0, stdtrit(held - 1, 0.975) * spread / np.sqrt(held) / level, np.nan)
+        half = np.where(held >= 2, half, np.nan)
+        gain, low, high = (_removed(x) for x in (d, d - half, d + half))
+        said = [None if gone else HELPS if least > 0 else TOO_FEW for gone, least in zip(np.isnan(own), low, strict=True)]
         errors = {arm: self.error(arm) for arm in self.arms}
         return pd.DataFrame(
             {"device": self.table["device"], "held": self.table["held"]} | errors
-            | {"gain": gain, "low": gain - half, "high": gain + half, "verdict": pd.Series(said, dtype=object)}
+            | {"gain": gain, "low": low, "high": high, "verdict": pd.Series(said, dtype=object)}
         )  # fmt: skip
 
     def better_alone(self) -> Any:
@@ -144,16 +144,16 @@ def verdict(d: Array) -> Verdict:
         return Verdict(np.nan, np.nan, np.nan, "not measured", 0)
     mean = float(d.mean())
     half = float(stdtrit(n - 1, 0.975) * d.std(ddof=1) / np.sqrt(n)) if n >= 2 else np.inf
-    mean, low, high = max(mean, _LOWEST), max(mean - half, _LOWEST), min(max(mean + half, _LOWEST), 2.0)
+    low, high = mean - half, mean + half
     says = "helps" if low > 0 else "hurts" if high < 0 else "no clear difference"
-    gain, low, high = (2 * x / (2 + x) for x in (mean, low, high))
-    return Verdict(gain, low, high, says, n)
+    return Verdict(float(_removed(mean)), float(_removed(low)), float(_removed(high)), says, n)
 
 
-def split(devices: Devices, share: float, *, seed: int, part: int = 0) -> tuple[Devices, Devices]:
+def split(devices: Devices, share: float, *, seed: int, part: int = 0, classes: int = 0) -> tuple[Devices, Devices]:
     """Rows to learn from and rows kept back: about `share` of each device with at least four rows, drawn at random.
 
-    Parts 0, 1, ... keep back different rows, as long as there are any left.
+    Parts 0, 1, ... keep back different rows, as long as there are any left. With `classes`, rows of a class that a device has
+    several of go first: otherwise few rows would be judged by classes that their device has no other row of.
 
     >>> from persfl.sources import clustered_regression
     >>> train, test = split(clustered_regression(n=3, rows=10, features=2), 0.3, seed=0)
@@ -167,8 +167,14 @@ def split(devices: Devices, share: float, *, seed: int, part: int = 0) -> tuple[
     owner = np.repeat(np.arange(n), counts)
     row = np.arange(len(owner)) - devices.start[owner]
     mark = stream(seed, "held").at(owner, row).uniform(1)[:, 0]
-    order = np.lexsort((mark, owner))
     rank = np.empty(len(owner), dtype=np.int64)
+    among = np.zeros(len(owner), dtype=np.int64)  # a row's place among those of its class, on its device
+    if classes:
+        group = owner * classes + devices.y.astype(np.int64)
+        order = np.lexsort((mark, group))
+        first = np.searchsorted(group[order], group[order])
+        among[order] = np.arange(len(order)) - first
+    order = np.lexsort((mark, -among, owner))
     rank[order] = row
     many = np.where(counts >= 4, np.clip(np.round(share * counts), 1, np.maximum(counts - 2, 1)), 0) * (share > 0)
     first = (part * many)[owner]
@@ -296,7 +302,13 @@ def measured(trials: Sequence[Tried], classes: int) -> Worth:
     return Worth(pd.DataFrame(found), variance if variance > 0 else 1.0, classes)
 
 
+def _removed(d: Any) -> Any:
+    """The share of a rival's error that is gone where the relative difference is `d`."""
+    d = np.clip(d, _LOWEST, 2.0)
+    return 2 * d / (2 + d)
+
+
 def _relative(rival: Array, personal: Array) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         d = 2 * (rival - personal) / (rival + personal)
-    return np.where(rival + personal > 0, d, 0.0)
+    return np.where(rival + personal == 0, 0.0, d)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from persfl.checks import some
 from persfl.commands.shown import Shown, table
-from persfl.errors import InputError, need
+from persfl.errors import InputError, PersflError, need
 from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame
 
@@ -157,9 +157,15 @@ def fit(chosen: argparse.Namespace) -> int:
         _remark(chosen, rows.remark)
     model = _model(chosen, rows)
     shown = Shown(folder, lines=chosen.json)
+    _announce(chosen, rows)
     try:
         model._fit(rows.X, rows.y, rows.devices, rows.weight, keep=shown)
         runs.keep_model(folder, model)
+    except PersflError:
+        shown.close()
+        if not folder.index["stages"]:  # nothing is done yet, so nothing is lost: the corrected command finds an empty place
+            shutil.rmtree(out)
+        raise
     except KeyboardInterrupt:
         shown.close()
         folder.save()
@@ -169,6 +175,16 @@ def fit(chosen: argparse.Namespace) -> int:
     where = None if chosen.no_report else _report(folder, model, out / "report.html")
     _said(chosen, shown, model, rows, out, where, time.perf_counter() - begin)
     return 0
+
+
+def _announce(chosen: argparse.Namespace, rows: Rows) -> None:
+    """Refits take their time: say how many there will be before they start."""
+    n = rows.devices.nunique()
+    if chosen.model != "linear" and n > 1 and not chosen.json:
+        peers = min(20, n - 1) if chosen.peers == "auto" else chosen.peers
+        rounds = 20 if chosen.rounds == "auto" else chosen.rounds
+        runs = 2 if chosen.holdout > 0 else 1
+        print(f"{n * peers * rounds * runs:,.0f} fits to come; fewer with --rounds, --peers or --holdout 0.", file=sys.stderr)
 
 
 def _folder(out: Path, spec: dict[str, Any], chosen: argparse.Namespace) -> Any:

@@ -26,7 +26,7 @@ from persfl.predicting import respond, respond_each
 from persfl.proposers import GradientStep, Refit
 from persfl.public import public_points
 from persfl.sources.table import device_codes
-from persfl.training import Keep, Plan, State, peers_of, step_of, train
+from persfl.training import Keep, Plan, State, peers_of, runaways, step_of, train
 from persfl.trust import Trust
 from persfl.types import Array, IntArray
 from persfl.units import KINDS, Units
@@ -108,7 +108,9 @@ class Personalized(WithRows):
         final: bool = True,
     ) -> Any:
         rows = self._learn_rows(X, y, devices, sample_weight)
-        rows.check(quiet=len(rows) == 1)
+        rows.check(quiet=True)
+        if len(rows) > 1:
+            self._warn_thin(rows)
         self._check_settings(len(rows))
         self.learner_ = self._learner()
         self.devices_ = id_array(rows.ids)
@@ -141,6 +143,25 @@ class Personalized(WithRows):
         self._pool(rows, kind)
         return self
 
+    def _warn_thin(self, rows: Devices) -> None:
+        """Warn about what a person would want to know before trusting the result."""
+        single = np.flatnonzero(rows.counts == 1)
+        if len(single):
+            warnings.warn(
+                f"device {some([rows.ids[i] for i in single.tolist()])} has a single row: too little to score answers by, and one "
+                "answer of such a device gives the row away.",
+                PersflWarning,
+                stacklevel=4,
+            )
+        names = self._column_names(rows.features)
+        same = [names[j] for j in range(rows.features) if (rows.X[:, j] == rows.X[0, j]).all()]
+        if same:
+            warnings.warn(
+                f"column {some(same)} has the same value in every row, so nothing can be learned from it. Leave it out.",
+                PersflWarning,
+                stacklevel=4,
+            )
+
     def _alone(self, rows: Devices, kind: str) -> None:
         """One device: nobody to ask."""
         self.units_ = Units.of(rows, kind, labels=not self._classes)
@@ -156,7 +177,7 @@ class Personalized(WithRows):
         """Runs that hold rows back, to compare with rivals on them; `rivals` makes more of them (see `persfl.comparing`)."""
         done = []
         for part in range(self._trials(rows)):
-            learn, held = split(rows, self.holdout, seed=self._seed, part=part)
+            learn, held = split(rows, self.holdout, seed=self._seed, part=part, classes=self._classes)
             if not len(held.X):
                 break
             units = Units.of(learn, kind, labels=not self._classes)
@@ -217,6 +238,10 @@ class Personalized(WithRows):
         self.losses_ = np.stack(state.losses) if state.losses else np.empty((0, len(self.devices_)))
         self.n_rounds_ = state.r
         self._note_halving(state, "the final run")
+        if len(self.losses_) and hasattr(self.learner_, "grad"):
+            lost = self.devices_[runaways(self.losses_[-1], self.losses_[0])].tolist()
+            if lost:
+                self.notes_.append(f"The loss of device {some(lost)} has grown many times over: its rows are unlike all others'.")
 
     def _note_halving(self, state: State, where: str) -> None:
         if state.pace.halved:
@@ -322,7 +347,7 @@ class Personalized(WithRows):
         W = self.models_[:, :d] * units.label_scale / units.scale
         constant = self.models_[:, d] if self.learner_.intercept else np.zeros(len(W))
         constant = constant * units.label_scale + units.label_mean - W @ units.mean
-        names = self._column_names()
+        names = self._column_names(d)
         return pd.DataFrame(np.column_stack([W, constant]), index=self.devices_, columns=[*names, "intercept"])
 
     @property
@@ -330,10 +355,15 @@ class Personalized(WithRows):
         """How many numbers a row has once categories are encoded."""
         return len(self.units_.mean)
 
-    def _column_names(self) -> list[str]:
+    def _column_names(self, count: int) -> list[str]:
         if self.preparation_ is not None:
             return self.preparation_.columns
-        return list(getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_columns_)]))
+        return list(getattr(self, "feature_names_in_", [f"x{i}" for i in range(count)]))
+
+    def _inputs(self) -> list[str]:
+        """What the columns of a table to predict are called."""
+        names = list(getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)]))
+        return [str(name) for name in names]
 
     def _answers(self, X: Any, devices: Any) -> Array:
         check_is_fitted(self, "models_")

@@ -25,7 +25,7 @@ class PersonalizedClassifier(ClassifierMixin, Online):  # type: ignore[misc]
 
     >>> from persfl.datasets import load_vowels
     >>> vowels = load_vowels()
-    >>> model = PersonalizedClassifier(rounds=30, trials=1).fit(vowels.data, vowels.target, devices=vowels.devices)
+    >>> model = PersonalizedClassifier(rounds=30, holdout=0).fit(vowels.data, vowels.target, devices=vowels.devices)
     >>> model.predict_proba(vowels.data[:1], devices=vowels.devices[:1]).shape
     (1, 10)
     >>> bool(model.score(vowels.data, vowels.target, devices=vowels.devices) > 0.7)

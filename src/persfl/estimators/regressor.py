@@ -31,7 +31,8 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
         linear models, raw for others. See `persfl.units` for what each reveals.
     public : points for Algorithm 2: an array or table with X's columns, or how many to make up from the fleet's means and spreads.
     holdout : share of each device's rows held back in a trial run to answer "is it worth it?" (`worth_`); 0 skips it.
-    trials : how many times to do that, with other rows held back; "auto" is until every row was, where that takes a moment, else 1.
+    trials : how many times to do that, with other rows held back; "auto" is until nearly every row was, where that
+        takes a moment, else 1.
     fallback : keep a device's own model where the evidence of the whole fleet says that it is the better one.
     unseen : "error", or "pooled" to predict devices that were not there when fitting by one model for all.
     impute : fill missing values with each column's mean (texts: most frequent) instead of refusing them.
@@ -41,8 +42,15 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
 
     Attributes
     ----------
-    devices_ : ids, in order. models_ : one per device. helpers_ : who helps whom. worth_ : see `persfl.worth.Worth`.
-    trust_, losses_ (rounds, devices), units_, learner_, step_size_, notes_, fallback_, rows_, n_rounds_, progress_ (online).
+    devices_ : ids, in the order of all that follows.
+    models_ : one model per device, in the units of the run.
+    helpers_ : who helps whom, a DataFrame.
+    worth_ : errors on rows held back, see `persfl.worth.Worth`; None without any.
+    notes_ : what a person should know about this fit, in sentences.
+    losses_ : (rounds, devices) own losses at the start of every round.
+    fallback_ : which devices keep their own model.
+    step_size_ : the step size in the end. n_rounds_ : how many rounds there were. rows_ : rows per device.
+    units_, learner_, trust_ : the parts underneath. progress_ : errors before learning, of `partial_fit`.
 
     >>> from persfl.datasets import load_housing
     >>> housing = load_housing()

@@ -75,12 +75,12 @@ class WithRows(BaseEstimator):  # type: ignore[misc]
 
     def _grouped(self, matrix: Array, y: Array, weight: Array, devices: Any, columns: Any) -> Devices:
         if devices is None:
-            return Devices(np.ascontiguousarray(matrix), y, weight, np.array([0, len(y)]), [0], columns=columns)
+            return Devices(_plain(matrix), _plain(y), _plain(weight), np.array([0, len(y)]), [0], columns=columns)
         codes, ids = device_codes(devices, len(y))
         order = np.argsort(codes, kind="stable")
         start = offsets(np.bincount(codes, minlength=len(ids)))
         if len(order) and (np.diff(order) == 1).all():  # rows already lie device by device: no copy
-            return Devices(np.ascontiguousarray(matrix), y, weight, start, ids, columns=columns)
+            return Devices(_plain(matrix), _plain(y), _plain(weight), start, ids, columns=columns)
         return Devices(np.ascontiguousarray(matrix[order]), y[order], weight[order], start, ids, columns=columns)
 
     def _own_column(self, X: Any, frame: pd.DataFrame | None, devices: Any) -> tuple[Any, Any]:
@@ -104,6 +104,11 @@ class WithRows(BaseEstimator):  # type: ignore[misc]
         elif self.impute:
             X = _filled(self, X)
         return validate_data(self, X, dtype=np.float64, reset=False), devices
+
+
+def _plain(values: Array) -> Array:
+    """Without gaps and writable, as compiled kernels want it; pandas hands out columns that are neither."""
+    return np.require(values, dtype=np.float64, requirements=["C", "W"])
 
 
 def _seed(random_state: Any) -> int:

@@ -108,9 +108,10 @@ def sentence(verdict: Verdict, rows: int) -> str:
         )
     if verdict.says == "not measured":
         return "No rows were held back, so nothing was measured."
+    does = f"removes {percent(verdict.gain)} of" if verdict.gain >= 0 else f"adds {percent(-verdict.gain)} to"
     return (
-        f"No clear difference between asking peers and own rows alone: asking removes {percent(verdict.gain)} of a typical "
-        f"device's error, and that may be chance ({between}), {measured}."
+        f"No clear difference between asking peers and own rows alone: asking {does} a typical device's error, and that may be "
+        f"chance ({between.replace('interval', 'interval of the gain')}), {measured}."
     )
 
 

@@ -1,0 +1,75 @@
+"""How long the front door takes, and how much memory; each line beside what it may take.
+
+    python benchmarks/front.py            a fleet of 1,000 devices, the demo, --help
+    python benchmarks/front.py --million  also a million rows of 10,000 devices
+    python benchmarks/front.py --quick    small fleets: shows that it works
+
+Times are of whole commands, imports included, on however many cores there are. Peak memory is the command's largest resident size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+
+def table(path: Path, devices: int, rows: int, features: int) -> Path:
+    """Three kinds of devices with linear labels and noise, as a Parquet file."""
+    generator = np.random.default_rng(0)
+    kinds = generator.normal(size=(3, features))
+    whose = np.repeat(np.arange(devices), rows)
+    X = generator.normal(size=(len(whose), features))
+    y = (X * kinds[whose % 3]).sum(axis=1) + 0.5 * generator.normal(size=len(whose))
+    frame = pd.DataFrame(X, columns=[f"x{i}" for i in range(features)])
+    frame.insert(0, "device", whose)
+    frame["y"] = y
+    frame.to_parquet(path)
+    return path
+
+
+def timed(what: str, limit: float | None, *words: str, cwd: Path) -> None:
+    """Run a command and print its seconds and peak memory."""
+    begin = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "persfl", *words], cwd=cwd, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{what} failed with {process.returncode}")
+    allowed = "" if limit is None else f" (may take {limit:g} s)"
+    print(f"{what}: {seconds:.1f} s{allowed}, peak {used.ru_maxrss / 2**20:.2f} GiB", flush=True)
+
+
+def main() -> None:
+    """Print the lines."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--million", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        cwd = Path(folder)
+        timed("persfl --help", 0.5, "--help", cwd=cwd)
+        timed("persfl demo", 60, "demo", cwd=cwd)
+        n = 30 if chosen.quick else 1000
+        table(cwd / "rows.parquet", n, 20 if chosen.quick else 100, 5 if chosen.quick else 20)
+        words = ("fit", "rows.parquet", "--device", "device", "--label", "y", "--rounds", "5" if chosen.quick else "100")
+        timed(f"fit of {n:,} devices", 60, *words, "--no-report", "--out", "run", cwd=cwd)
+        timed(f"report of {n:,} devices", 10, "report", "run", cwd=cwd)
+        print(f"report.html: {(cwd / 'run' / 'report.html').stat().st_size / 1e6:.1f} MB (may have 5)")
+        if chosen.million:
+            table(cwd / "million.parquet", 10_000, 100, 10)
+            timed("fit of 1,000,000 rows, 10,000 devices, with report", None, "fit", "million.parquet", "--device", "device",
+                  "--label", "y", "--out", "million", cwd=cwd)  # fmt: skip
+            print(f"report.html: {(cwd / 'million' / 'report.html').stat().st_size / 1e6:.1f} MB (may have 5)")
+
+
+if __name__ == "__main__":
+    main()
