@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -126,11 +127,15 @@ def test_labels_of_peers_are_checked_too():
         ArrayFleet(rows, learner=Linear("logistic"), proposer=GradientStep(0.05), targets=[0], holdout=0.3)
 
 
-def test_a_target_with_one_class_cannot_start_a_classifier():
+def test_a_target_that_cannot_start_from_its_own_rows():
+    """A single class is no obstacle: that is then the answer. Too few rows for the estimator's own folds are one."""
     rng = np.random.default_rng(0)
     rows = [(rng.standard_normal((8, 2)), np.ones(8)) for i in range(3)]
+    fleet = LoopFleet(rows, learner=Estimator(LogisticRegression()), proposer=Refit(np.eye(2)))
+    assert all(model.predict([[0.0, 0.0]]) == 1 for model in fleet.models)
+    folds = Estimator(GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=9))
     with pytest.raises(InputError, match="device 0 cannot start from its own rows: .*Hand in a model with start="):
-        LoopFleet(rows, learner=Estimator(LogisticRegression()), proposer=Refit(np.eye(2)))
+        LoopFleet(rows, learner=folds, proposer=Refit(np.eye(2)))
 
 
 def test_columns_in_another_order_are_put_right():
@@ -231,7 +236,7 @@ def test_files(tmp_path):
     with pytest.raises(InputError, match="there is no file"):
         read_table(tmp_path / "none.csv", device="who", label="y")
     (tmp_path / "rows.xls").write_text("x")
-    with pytest.raises(InputError, match=r"'rows.xls' must end in .csv, .csv.gz or .parquet. Got '.xls'."):
+    with pytest.raises(InputError, match=r"'rows.xls' must end in .csv, .tsv, .csv.gz or .parquet. Got '.xls'."):
         read_table(tmp_path / "rows.xls", device="who", label="y")
     (tmp_path / "rows.parquet").write_text("not parquet")
     with pytest.raises(InputError, match=r"'rows.parquet' could not be read"):

@@ -4,6 +4,7 @@ import copy
 import os
 import shutil
 import stat
+import time
 from itertools import pairwise
 from urllib.parse import quote
 
@@ -266,6 +267,9 @@ def test_dark_print_and_narrow(opened):
     light, cell = page.background(), page.js(pixel)
     page.emulate(scheme="dark")
     assert page.background() != light
+    deadline = time.monotonic() + 5
+    while page.js(pixel) == cell and time.monotonic() < deadline:  # the canvas is drawn anew a moment later
+        time.sleep(0.02)
     assert page.js(pixel) != cell
     shown = "return [...document.querySelectorAll('nav, .controls, .pager')].some(e => e.offsetParent !== null)"
     assert page.js(shown)

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from persfl import PersonalizedClassifier, PersonalizedRegressor, Tree
+from persfl import PersonalizedClassifier, PersonalizedRegressor, TopK, Tree
 from persfl.cli import main
 from persfl.datasets import load_housing, load_vowels
 from persfl.errors import InputError
 from persfl.report import info
-from persfl.runs import Folder, keep_model, load_model
+from persfl.runs import Folder, keep_model, load_model, save_model
 
 
 def persfl(*words, cwd=None, **more):
@@ -276,6 +276,106 @@ def test_a_foreign_type_is_refused(tmp_path, monkeypatch):
         unpacked(content)
 
 
+def test_code_in_a_run_folder_does_not_run(tmp_path):
+    """A pipeline of harmless-looking functions that ends in eval must be refused before anything is built."""
+    import skops.io
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    from persfl.runs import unpacked
+
+    for function in (eval, np.ravel, np.full_like):
+        with pytest.raises(InputError, match="--trust"):
+            unpacked(skops.io.dumps(make_pipeline(FunctionTransformer(function))))
+
+
+def test_a_stage_that_starts_anew_never_writes_over_named_files(table, tmp_path):
+    """Files that the index on disk names stay as they are until the next index is there, also after a step was halved."""
+    frame = pd.read_csv(table)
+    folder = Folder.create(tmp_path / "run", {}, every=0)
+    written = folder.write
+
+    def watched(name, content):
+        on_disk = json.loads((folder.path / "run.json").read_text())["files"]
+        assert name not in on_disk or name.startswith(("model", "worth"))
+        written(name, content)
+
+    folder.write = watched
+    model = PersonalizedRegressor(step_size=50.0, rounds=20, holdout=0)
+    model._fit(frame[["year", "sales"]], frame["log_price"], frame["city"], keep=folder)
+    assert any("halved" in note for note in model.notes_)
+    assert Folder.open(folder.path).last("final").r == 20
+
+
+def test_force_keeps_what_it_cannot_replace(table, tmp_path, capsys):
+    out = tmp_path / "run"
+    words = ["fit", str(table), *WORDS, "--rounds", "3", "--no-report", "--trials", "1", "--out", str(out)]
+    assert main(words) == 0
+    before = load_model(out).models_
+    assert main([*words, "--peers", "99", "--force"]) == 2
+    np.testing.assert_array_equal(load_model(out).models_, before)
+    (out / "mine.txt").write_text("precious")
+    assert main([*words, "--force"]) == 2
+    assert "does not belong to the run" in capsys.readouterr().err
+    (out / "mine.txt").unlink()
+    assert main([*words, "--force"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    bad = ["fit", str(table), *WORDS, "--peers", "99", "--out", str(tmp_path / "new")]
+    assert main(bad) == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_ids_are_text_as_they_stand(tmp_path, capsys):
+    """007, NA and 1e3 are names; a stranger among the rows to predict changes nothing for the others."""
+    rows = "\n".join(f"{who},{k},{k * s}" for who, s in (("007", 1), ("NA", 2), ("1e3", -1)) for k in range(8))
+    (tmp_path / "t.csv").write_text("id,x,y\n" + rows + "\n")
+    out = str(tmp_path / "run")
+    words = ["--device", "id", "--label", "y", "--rounds", "3", "--no-report", "--unseen", "pooled", "--out", out]
+    assert main(["fit", str(tmp_path / "t.csv"), *words]) == 0
+    assert load_model(out).devices_.tolist() == ["007", "1e3", "NA"]
+    (tmp_path / "a.csv").write_text("id,x\n007,3\n")
+    (tmp_path / "b.csv").write_text("id,x\n007,3\nnew,3\n")
+    capsys.readouterr()
+    found = []
+    for name in ("a.csv", "b.csv"):
+        assert main(["predict", out, str(tmp_path / name)]) == 0
+        found.append(capsys.readouterr().out.splitlines()[1])
+    assert found[0] == found[1]
+    assert found[0].startswith("007,")
+
+
+def test_one_device_has_a_report_too(table, tmp_path):
+    frame = pd.read_csv(table)
+    frame[frame["city"] == "Waco"].to_csv(tmp_path / "one.csv", index=False)
+    assert main(["fit", str(tmp_path / "one.csv"), *WORDS, "--out", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_saving_from_python(table, tmp_path, capsys):
+    frame = pd.read_csv(table)
+    X = frame[["city", "year", "sales", "season"]]
+    model = PersonalizedRegressor(device="city", adopter=TopK(2), impute=True, rounds=5).fit(X, frame["log_price"])
+    again = load_model(save_model(model, tmp_path / "run", label="log_price"))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.adopter == TopK(2)
+    assert info(again) == info(model)
+    X.head(2).to_csv(tmp_path / "new.csv", index=False)
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "new.csv")]) == 0
+    assert main(["helpers", str(tmp_path / "run")]) == 0
+    assert main(["report", str(tmp_path / "run")]) == 0
+    dates = PersonalizedRegressor(rounds=2, holdout=0).fit(
+        X[["year"]], frame["log_price"], devices=frame["city"].map(lambda c: (c, 1))
+    )
+    with pytest.raises(InputError, match="ids are text or numbers"):
+        save_model(dates, tmp_path / "dates")
+    numbers = PersonalizedRegressor(rounds=2, holdout=0).fit(
+        X[["year"]], frame["log_price"], devices=pd.factorize(frame["city"])[0]
+    )
+    save_model(numbers, tmp_path / "numbers")
+    pd.DataFrame({"device": [3], "year": [2005]}).to_csv(tmp_path / "n.csv", index=False)
+    assert main(["predict", str(tmp_path / "numbers"), str(tmp_path / "n.csv")]) == 0
+
+
 def test_an_unfinished_run_says_so(table, tmp_path):
     folder = Folder.create(tmp_path / "r", {"a": 1})
     with pytest.raises(InputError, match="was not finished"):
@@ -304,7 +404,7 @@ def test_classes_survive_the_folder(tmp_path, capsys):
     for name in ("tree", "forest"):
         out = tmp_path / name
         assert main([*words[:-4], "--rounds", "1", "--peers", "2", "--model", name, "--out", str(out), "--unseen", "pooled"]) == 0
-        frame_new = pd.read_csv(tmp_path / "new.csv")
+        frame_new = pd.read_csv(tmp_path / "new.csv", dtype={"speaker": str})
         chances = load_model(out).predict_proba(frame_new[["f0", "f1", "f2", "f3"]], devices=frame_new["speaker"])
         assert chances.shape == (3, 10)
 
@@ -318,7 +418,16 @@ def test_classes_survive_the_folder(tmp_path, capsys):
         (["fit", "absent.csv", *WORDS, "--out", "o"], "there is no file 'absent.csv'"),
         (["fit", "TABLE", "--device", "town", "--label", "log_price", "--out", "o"], "has no column 'town'"),
         (["fit", "TABLE", "--device", "cty", "--label", "log_price", "--out", "o"], "Did you mean 'city'?"),
-        (["fit", "TABLE", "--device", "city", "--label", "city", "--out", "o"], "must be two columns"),
+        (["fit", "TABLE", "--device", "city", "--label", "city", "--out", "o"], "must be different columns"),
+        (["fit", "TABLE", *WORDS, "--group", "city", "--out", "o"], "must be different columns"),
+        (["fit", "twice.csv", *WORDS, "--out", "o"], "column 'sales' more than once"),
+        (["fit", "thousands.csv", *WORDS, "--out", "o"], "marks between thousands"),
+        (["fit", "latin.csv", *WORDS, "--out", "o"], "not UTF-8"),
+        (["fit", "endless.csv", *WORDS, "--out", "o"], "1 infinite values"),
+        (["fit", "dates.csv", *WORDS, "--out", "o"], "holds dates"),
+        (["fit", "TABLE", *WORDS, "--weight", "season", "--out", "o"], "finite numbers of at least 0"),
+        (["fit", "TABLE", *WORDS, "--out", "."], "--out"),
+        (["compare", "TABLE", *WORDS, "--out", "TABLE"], "is the table itself"),
         (["fit", "TABLE", *WORDS, "--features", "city,sales", "--out", "o"], "leave out the device"),
         (["fit", "TABLE", *WORDS, "--peers", "46", "--out", "o"], "peers must be at most 45"),
         (["fit", "TABLE", *WORDS, "--holdout", "1.5", "--out", "o"], "holdout"),
@@ -349,6 +458,11 @@ def test_every_mistake_gets_a_sentence(table, tmp_path, monkeypatch, capsys, wor
     frame.assign(city=frame["city"].where(frame["city"] > "B")).to_csv("nobody.csv", index=False)
     frame.to_csv("comma.csv", index=False, sep=";", decimal=",")
     Path("rows.xlsx").write_text("x")
+    Path("twice.csv").write_text("city,sales,sales,log_price\na,1,2,3\n")
+    frame.assign(sales=[f"{1000 + k:,}.50" for k in range(len(frame))]).to_csv("thousands.csv", index=False)
+    frame.assign(season="hei\xdf").to_csv("latin.csv", index=False, encoding="latin-1")
+    frame.assign(sales=[np.inf, *frame["sales"][1:]]).to_csv("endless.csv", index=False)
+    frame.assign(season=[f"2001-05-{1 + k % 9}" for k in range(len(frame))]).to_csv("dates.csv", index=False)
     assert main([str(table) if word == "TABLE" else word for word in words]) == 2
     trouble = capsys.readouterr().err
     assert answer in trouble

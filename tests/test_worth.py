@@ -176,3 +176,24 @@ def test_units_reveal_totals_only_and_go_both_ways(devices):
     np.testing.assert_allclose([centred[i].X.mean(axis=0) for i in range(12)], 0.0, atol=1e-12)
     steady = Devices.of([([[1e9, 1.0], [1e9, 2.0]], [0.0, 1.0])], quiet=True)
     assert Units.of(steady, "shared", labels=True).scale[0] == 1.0
+
+
+def test_every_part_holds_back_its_share_of_every_class():
+    y = np.repeat([0.0, 1.0, 2.0], [90, 10, 1])
+    devices = Devices.of([(np.zeros((101, 1)), y)], quiet=True)
+    for part in range(3):
+        train, test = split(devices, 0.25, seed=0, part=part, classes=3)
+        assert 20 <= (test.y == 0).sum() <= 24
+        assert 2 <= (test.y == 1).sum() <= 3
+        assert (train.y == 2).sum() == 1
+
+
+def test_one_heavy_row_is_one_row():
+    """A device whose evidence hangs on one row must not be told that peers help, whatever the number of its rows."""
+    rng = np.random.default_rng(0)
+    weight = np.ones(10)
+    weight[0] = 1000.0
+    held = Devices.of([(np.zeros((10, 1)), rng.normal(size=10), weight) for _ in range(200)], quiet=True)
+    losses = {arm: rng.exponential(size=2000) for arm in ("own", "pooled", "centred", "tuned", "personal")}
+    said = measured([Tried(held, losses, {})], 0).device()["verdict"].tolist()
+    assert said.count(HELPS) <= 10

@@ -39,8 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         print("persfl: there is not enough memory for this table. Use fewer columns (--features) or fewer peers.", file=sys.stderr)
         return 2
+    except ValueError as error:  # what scikit-learn or pandas say of input that our own checks let pass
+        print(f"persfl: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
-        print("\npersfl: stopped. What is done is kept: the same command goes on from there.", file=sys.stderr)
+        kept = " What is done is kept: the same command goes on from there." if hasattr(chosen, "runs") else ""
+        print(f"\npersfl: stopped.{kept}", file=sys.stderr)
         return 130
 
 

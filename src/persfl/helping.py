@@ -3,7 +3,11 @@
 A peer's *reward* is by how much its answer would have lowered the target's own loss; it shrinks as the target learns, so its mean
 over rounds says more about early rounds. Whether a peer helps is therefore judged by choice: were all peers equally good, each
 answer would be adopted once in S questions. A pair's verdict compares its own rate of adoption, with a 95 % interval (Wilson's), to
-that chance.
+that chance: "helps" if it is above and the mean reward positive, "chosen, but no gain" if it is above all the same (the best of
+answers that all raised the loss, as happens once a target has settled), "helps less than others" if it is below.
+
+It is a statement about the rows these devices have in this run. Rounds ask about the same rows again and again, so the interval
+covers the luck of the draw of peers, not that of the draw of rows: with other rows of the same devices others may come out on top.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     import networkx
     import pandas as pd
 
-VERDICTS = ("helps more than others", "helps less than others", "too few questions to tell")
+VERDICTS = ("helps", "chosen, but no gain", "helps less than others", "too few questions to tell")
 COLUMNS = ("device", "peer", "asked", "adopted", "share", "reward_mean", "reward_low", "reward_high", "verdict")
 _Z = 1.959963984540054  # 95 % of a normal distribution lie within
 
@@ -35,7 +39,7 @@ def helpers(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
     >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
     >>> for round_ in personalize(fleet, sampler=Uniform(5), adopter=Best(), rounds=200): pass
     >>> table = helpers(round_.trust, devices.ids)
-    >>> kin = table[table.verdict == "helps more than others"].peer
+    >>> kin = table[table.verdict == "helps"].peer
     >>> bool((devices.clusters[kin] == devices.clusters[0]).all()), len(kin) > 0
     (True, True)
     """
@@ -70,7 +74,7 @@ def chance(trust: Trust) -> Array:
     asked = np.bincount(position, weights=pairs.asked, minlength=len(trust.targets))
     adopted = np.bincount(position, weights=pairs.adopted, minlength=len(trust.targets))
     rate = np.zeros(trust.n)
-    rate[trust.targets] = np.divide(adopted, asked, out=np.zeros_like(asked), where=asked > 0)
+    rate[trust.targets] = np.divide(adopted, asked, out=np.zeros(len(asked)), where=asked > 0)
     return rate
 
 
@@ -92,8 +96,9 @@ def verdict_codes(known: pd.DataFrame, rate: Array) -> Any:
     middle = (share + _Z**2 / (2 * asked)) / (1 + _Z**2 / asked)
     half = _Z / (1 + _Z**2 / asked) * np.sqrt(np.maximum(share * (1 - share), 0.0) / asked + _Z**2 / (4 * asked**2))
     # A single lucky question must not count: with one in twenty by chance, one of one is no evidence of help.
-    helps = (middle - half > expected) & (adopted >= 2)
-    return np.where(helps, 0, np.where(middle + half < expected, 1, 2))
+    often = (middle - half > expected) & (adopted >= 2)
+    gain = known["reward_mean"].to_numpy() > 0
+    return np.where(often & gain, 0, np.where(often, 1, np.where(middle + half < expected, 2, 3)))
 
 
 def graph(table: pd.DataFrame) -> networkx.DiGraph[Any]:

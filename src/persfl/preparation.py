@@ -20,6 +20,8 @@ from persfl.errors import InputError
 from persfl.types import Array
 
 MOST_CATEGORIES = 100
+_THOUSANDS = r"[-+]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?"
+_GROUPED = r"[-+]?\d{1,3}([,.' ]?\d{3})*([.,]\d+)?"
 _DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?"
 
 
@@ -41,7 +43,8 @@ class Preparation:
         if not impute:
             refuse_missing(frame)
         for name in texts:
-            refuse_numbers(frame[name], name)
+            if not isinstance(frame[name].dtype, pd.CategoricalDtype):  # a person who made it a category means it
+                refuse_numbers(frame[name], name)
             many = frame[name].nunique()
             if many > MOST_CATEGORIES:
                 raise InputError(
@@ -55,7 +58,7 @@ class Preparation:
                 raise InputError(f"column {some(empty)} has no values at all, so there is nothing to fill in. Leave it out.")
             encode = make_pipeline(SimpleImputer(strategy="most_frequent", missing_values=None), encode)
         steps = [("numbers", SimpleImputer() if impute else "passthrough", numbers), ("categories", encode, texts)]
-        self.steps = ColumnTransformer([step for step in steps if step[2]], verbose_feature_names_out=False)
+        self.steps = ColumnTransformer([step for step in steps if step[2]]).set_output(transform="default")
         self.steps.fit(self._plain(frame))
         self._describe()
 
@@ -89,7 +92,12 @@ class Preparation:
                 raise InputError(f"column {name!r} must hold numbers, as it did when fitting. Got {_example(frame[name])}.")
         if not self.impute:
             refuse_missing(frame)
-        return np.ascontiguousarray(self.steps.transform(self._plain(frame)), dtype=np.float64)
+        found = np.ascontiguousarray(self.steps.transform(self._plain(frame)), dtype=np.float64)
+        endless = ~np.isfinite(found)
+        if endless.any():
+            column = self.columns[int(np.argmax(endless.any(axis=0)))]
+            raise InputError(f"column {column!r} holds {int(endless.sum())} infinite values. Mend them or drop those rows.")
+        return found
 
     def _plain(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Floats and plain text; a missing text is None, which is what the imputer looks for."""
@@ -104,7 +112,7 @@ class Preparation:
 def as_frame(table: Any) -> pd.DataFrame:
     """A pandas DataFrame from any table that can become one (pandas, polars, pyarrow)."""
     if isinstance(table, pd.DataFrame):
-        frame = table
+        frame = table if all(isinstance(name, str) for name in table.columns) else table.rename(columns=str)
     elif hasattr(table, "to_pandas"):
         frame = table.to_pandas()
     else:
@@ -123,6 +131,13 @@ def is_table(X: Any) -> bool:
 def needs_preparation(frame: pd.DataFrame) -> bool:
     """Whether some column holds no plain numbers."""
     return any(_kind(frame[name], name) != "number" for name in frame.columns)
+
+
+def refuse_text(frame: pd.DataFrame) -> None:
+    """Stop where a column holds no numbers."""
+    for name in frame.columns:
+        if _kind(frame[name], name) != "number":
+            raise InputError(f"column {name!r} must hold numbers, as it did when fitting. Got {_example(frame[name])}.")
 
 
 def refuse_missing(frame: pd.DataFrame) -> None:
@@ -169,6 +184,10 @@ def refuse_numbers(values: pd.Series, name: Any) -> None:
             f"{len(bad)} values are not, such as {bad.iloc[0]!r}. Mend those" if len(bad) else "they are stored as text. Convert it"
         )
         raise InputError(f"column {name!r} holds numbers, but {such}, or leave the column out.")
+    if present.str.fullmatch(_THOUSANDS).mean() >= 0.5 and present.str.fullmatch(_GROUPED).mean() >= 0.9:
+        raise InputError(
+            f"column {name!r} holds numbers with marks between thousands, such as {present.iloc[0]!r}. Write them without."
+        )
     comma = pd.to_numeric(present.str.replace(",", ".", regex=False), errors="coerce")
     if comma.notna().mean() >= 0.9 and present.str.contains(",", regex=False).any():
         raise InputError(

@@ -9,13 +9,15 @@
 
 Files are written under new names, then the index is replaced in one step: a run that is killed leaves the last index and all it
 names. A file that does not match its SHA-256 is refused by name. Nothing is pickled: scikit-learn models are kept by skops, and
-only types of scikit-learn, SciPy and NumPy are accepted back unless others are named. That keeps code out, not nonsense: open run
-folders of people you trust.
+only what skops trusts and classes of scikit-learn are accepted back unless others are named. That keeps code out, not nonsense (a
+forged tree can crash a process): open run folders of people you trust.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -39,7 +41,7 @@ from persfl.types import Round
 FORMAT = 1
 PACKAGES = ("persfl", "numpy", "scipy", "scikit-learn", "pandas", "numba", "pyarrow", "skops")
 INDEX = "run.json"
-_SAFE = ("sklearn.", "numpy.", "scipy.", "builtins.", "collections.")
+_ADOPTERS = ("Best", "BestOrStay", "TopK", "Weighted")
 
 
 class Folder:
@@ -57,7 +59,7 @@ class Folder:
 
     def __init__(self, path: Path, index: dict[str, Any], *, every: float | None = None) -> None:
         self.path, self.index = path, index
-        self.every = float(os.environ.get("PERSFL_SAVE_SECONDS", 5.0)) if every is None else every
+        self.every = _seconds() if every is None else every
         self._waiting: list[tuple[str, Round]] = []
         self._latest: tuple[str, State] | None = None
         self._saved = time.monotonic()
@@ -168,7 +170,7 @@ class Folder:
         trust = Trust.from_arrays({k.removeprefix("trust_"): v for k, v in arrays.items() if k.startswith("trust_")})
         models = models_from(arrays, self.read(place["skops"]) if place.get("skops") else None)
         losses = tuple(arrays["losses"])
-        pace = Pace(float(arrays["step_size"]), tuple(arrays["halved"].tolist()), bool(arrays["safe"]))
+        pace = Pace(float(arrays["step_size"]), tuple(arrays["halved"].tolist()), bool(arrays["safe"]), bool(arrays["unlike"]))
         return State(int(arrays["r"]), models, trust, pace, losses)
 
     def after(self, stage: str, plan: Plan, state: State, round_: Round | None) -> None:
@@ -192,10 +194,17 @@ class Folder:
         begin = time.monotonic()
         stage, state = self._latest
         first = self._waiting[0][1].r
-        self.write_table(f"rounds/{stage}-{first:06d}.parquet", rounds_table([round_ for _, round_ in self._waiting]))
+        # A stage that starts anew must not write over files that the index on disk still names.
+        self.index["serial"] = serial = int(self.index.get("serial", 0)) + 1
+        self.write_table(f"rounds/{stage}-{first:06d}-{serial}.parquet", rounds_table([round_ for _, round_ in self._waiting]))
         self._drop(prefix=f"state-{stage}-")
-        name = f"state-{stage}-{state.r:06d}"
-        pace = {"step_size": state.pace.step_size, "halved": np.array(state.pace.halved), "safe": state.pace.safe}
+        name = f"state-{stage}-{state.r:06d}-{serial}"
+        pace = {
+            "step_size": state.pace.step_size,
+            "halved": np.array(state.pace.halved),
+            "safe": state.pace.safe,
+            "unlike": state.pace.unlike,
+        }
         arrays = {"r": state.r, "losses": np.array(state.losses)} | pace
         arrays |= {f"trust_{k}": v for k, v in state.trust.to_arrays().items()}
         models, packed = models_to(state.models)
@@ -269,10 +278,23 @@ def unpacked(content: bytes, trusted: Sequence[str] = ()) -> Any:
     """A skops file's content, if it names no types but those of scikit-learn, SciPy, NumPy and `trusted`."""
     skops = need("skops.io", extra="app", why="reading scikit-learn models")
     named = skops.get_untrusted_types(data=content)
-    strange = [name for name in named if not name.startswith(_SAFE) and name not in trusted]
+    strange = [name for name in named if not _harmless(name) and name not in trusted]
     if strange:
         raise InputError(f"the run's models need the types {some(strange)}. If you trust them, name each: --trust {strange[0]}")
     return skops.loads(content, trusted=named)
+
+
+def _harmless(name: str) -> bool:
+    """Whether this is a class of scikit-learn's: a function could be handed to another and made to run anything."""
+    if name == "numpy.dtype":
+        return True
+    module, _, what = name.rpartition(".")
+    if not module.startswith("sklearn."):
+        return False
+    try:
+        return isinstance(getattr(importlib.import_module(module), what, None), type)
+    except ImportError:
+        return False
 
 
 # The result
@@ -284,11 +306,17 @@ def keep_model(folder: Folder, model: Any) -> None:
     arrays |= {f"trust_{k}": v for k, v in model.trust_.to_arrays().items()}
     arrays |= {"losses": model.losses_, "rows": model.rows_, "fallback": model.fallback_}
     models, packed = models_to(model.models_)
+    odd = [name for name in model.devices_.tolist() if not isinstance(name, (str, int, float, bool))]
+    if odd:
+        raise InputError(f"a run folder keeps devices whose ids are text or numbers. Got {odd[0]!r}: use str(...) of it.")
     about: dict[str, Any] = {
         "kind": type(model).__name__,
-        "settings": {name: value for name, value in model.get_params(deep=False).items() if name in _PLAIN},
+        "settings": {name: value for name, value in model.get_params(deep=False).items() if name in _PLAIN}
+        | {"random_state": model._seed},
+        "adopter": _adopter(model.adopter),
         "devices": model.devices_.tolist(),
         "learner": _learner(model.learner_),
+        "own_learner": model.estimator is model.learner_,
         "units": model.units_.kind,
         "step_size": model.step_size_,
         "rounds": model.n_rounds_,
@@ -325,7 +353,7 @@ def keep_model(folder: Folder, model: Any) -> None:
         skops = need("skops.io", extra="app", why="keeping scikit-learn models")
         folder.write("model.skops", bytes(skops.dumps(objects)))
     if model.worth_ is not None:
-        folder.write_table("worth.parquet", model.worth_.table)
+        folder.write_table("worth.parquet", model.worth_.table.drop(columns="device"))
         about["worth"] = {"scale": model.worth_.scale, "classes": model.worth_.classes}
     folder.write_json("model.json", about)
     folder.finish()
@@ -350,7 +378,7 @@ def save_model(model: Any, path: str | Path, *, device: str = "device", label: s
 
 
 _PLAIN = (
-    "peers", "rounds", "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "window",
+    "device", "peers", "rounds", "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "window",
     "online_rounds", "n_jobs", "random_state",
 )  # fmt: skip
 
@@ -368,11 +396,14 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
     about, arrays = folder.read_json("model.json"), folder.read_arrays("model.npz")
     objects = unpacked(folder.read("model.skops"), trusted) if "model.skops" in folder.index["files"] else {}
     kinds = {"PersonalizedRegressor": PersonalizedRegressor, "PersonalizedClassifier": PersonalizedClassifier}
-    model = kinds[about["kind"]](objects.get("estimator"), **about["settings"])
+    model = kinds[about["kind"]](objects.get("estimator"), adopter=_adopter_from(about["adopter"]), **about["settings"])
+    model._seed = model.random_state
     described = dict(about["learner"])
     kind = described.pop("kind")
     if kind == "linear":
         model.learner_ = Linear(**described)
+        if about["own_learner"]:
+            model.estimator = model.learner_
     elif kind == "tree":
         model.learner_ = model.estimator = Tree(**described)
     else:
@@ -399,8 +430,28 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
     if about["preparation"]:
         model.preparation_ = Preparation.restored(objects["preparation"], **about["preparation"])
     if "worth" in about:
-        model.worth_ = Worth(folder.read_table("worth.parquet"), **about["worth"])
+        measured = folder.read_table("worth.parquet")
+        measured.insert(0, "device", pd.Series(about["devices"], dtype=object))
+        model.worth_ = Worth(measured, **about["worth"])
     return model
+
+
+def _adopter(adopter: Any) -> Any:
+    """An adopter in plain words; those of the user's own are kept by name only."""
+    if adopter is None:
+        return None
+    if type(adopter).__name__ in _ADOPTERS and dataclasses.is_dataclass(adopter):
+        return {"kind": type(adopter).__name__} | dataclasses.asdict(adopter)  # type: ignore[arg-type]
+    return {"kind": repr(adopter)}
+
+
+def _adopter_from(described: Any) -> Any:
+    from persfl import adopters
+
+    if described is None or described["kind"] not in _ADOPTERS:
+        return None
+    described = dict(described)
+    return getattr(adopters, described.pop("kind"))(**described)
 
 
 def _units(units: Any) -> dict[str, Any]:
@@ -444,6 +495,14 @@ def fingerprint(path: Path) -> str:
         while piece := file.read(2**20):
             digest.update(piece)
     return digest.hexdigest()
+
+
+def _seconds() -> float:
+    text = os.environ.get("PERSFL_SAVE_SECONDS", "5")
+    try:
+        return max(0.0, float(text))
+    except ValueError:
+        raise InputError(f"PERSFL_SAVE_SECONDS must be a number of seconds. Got {text!r}.") from None
 
 
 def _damaged(path: Path) -> InputError:

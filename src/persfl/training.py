@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -28,8 +28,9 @@ STEP_SIZES = {
     "multinomial": (4.0, 40.0),
     "poisson": (0.1, 1.0),
 }
-GROWTH = 2.0  # a median loss this many times its start means the steps are too long, though nothing overflows
-RUNAWAY, FEW = 10.0, 0.02  # so does a loss this many times its start on more than this share of the devices
+GROWTH = 10.0  # a median loss this many times its start means the steps are too long, though nothing overflows
+RUNAWAY, FEW = 100.0, 0.02  # so does a loss this many times its start on more than this share of the devices
+GIVE_UP = 10  # after so many halvings of which none helped, it is not the steps: peers are unlike
 HALVINGS = 30
 
 
@@ -49,11 +50,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class Pace:
-    """A step size, those that were too large before it, and whether it is well below them."""
+    """A step size, those that were too large before it, and whether it is well below them.
+
+    `unlike`: losses grew whatever the step size, because the peers' answers do not fit; then growth is let pass.
+    """
 
     step_size: float
     halved: tuple[float, ...] = ()
     safe: bool = False
+    unlike: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +113,13 @@ def train(devices: Devices, plan: Plan, *, stage: str = "final", keep: Keep | No
             done = _run(devices, plan, stage, keep, state, pace, resumed=start is None)
             if not pace.halved or pace.safe:
                 return done
-            pace = Pace(pace.step_size / 4, (*pace.halved, pace.step_size, pace.step_size / 2), safe=True)
-        except Diverged:
+            pace = replace(pace, step_size=pace.step_size / 4, halved=(*pace.halved, pace.step_size, pace.step_size / 2), safe=True)
+        except Diverged as trouble:
             if len(pace.halved) > HALVINGS or not hasattr(plan.learner, "grad"):
                 raise
-            pace = Pace(pace.step_size / 2, (*pace.halved, pace.step_size), safe=pace.safe)
+            pace = replace(pace, step_size=pace.step_size / 2, halved=(*pace.halved, pace.step_size))
+            if isinstance(trouble, _Grew) and len(pace.halved) >= GIVE_UP:
+                pace = Pace(plan.step_size, unlike=True)
         state = start  # online, the models before this call are good; otherwise begin anew
 
 
@@ -146,8 +153,8 @@ def _run(
         own = round_.loss.copy()
         begin = own if begin is None else begin
         # Refitted models start at their own fit, whose loss may be 0; only descent can run away.
-        if hasattr(plan.learner, "grad") and _too_long(own, begin, last=round_.r == plan.rounds - 1):
-            raise Diverged(
+        if hasattr(plan.learner, "grad") and not pace.unlike and _too_long(own, begin):
+            raise _Grew(
                 f"round {round_.r}: losses grow instead of falling; {plan.proposer(pace.step_size).advice()}.",
                 round=round_.r,
                 device=None,
@@ -158,10 +165,14 @@ def _run(
     return state
 
 
-def _too_long(own: Array, begin: Array, *, last: bool) -> bool:
+class _Grew(Diverged):
+    """Losses grew, though nothing overflowed."""
+
+
+def _too_long(own: Array, begin: Array) -> bool:
     """Whether steps are too long, by what they made of the losses so far."""
-    allowed = 0.0 if last else (GROWTH - 1) * float(np.median(np.abs(begin)))
-    return bool(np.median(own - begin) > allowed + 1e-9 or runaways(own, begin).mean() > FEW)
+    grown = np.median(own - begin) > (GROWTH - 1) * np.median(np.abs(begin)) + 1e-9
+    return bool(grown or runaways(own, begin).mean() > FEW)
 
 
 def runaways(own: Array, begin: Array) -> Any:

@@ -1,7 +1,8 @@
 """Is it worth it? Errors on rows that were used neither to fit nor to choose, of asking peers and of its simple rivals.
 
 Every device keeps back some rows. All rivals see the same remaining rows, and nothing (no round, no setting) is chosen by the rows
-kept back. A device has too few of them to carry a verdict about itself; many devices together can. So:
+kept back. (The names of categories and, with imputing, column means are those of the whole table.) A device has too few of them to
+carry a verdict about itself; many devices together can. So:
 
     d_i = 2 (rival error - personalized error) / (rival error + personalized error)      per device, between -2 and 2
     fleet: mean of d_i over devices, with Student's 95 % interval; shown as the typical share of the error removed, 2d / (2 + d)
@@ -95,11 +96,11 @@ class Worth:
     def device(self) -> pd.DataFrame:
         """Per device: rows kept back, errors of all arms, the gain over its own model with its interval, and what may be said."""
         own, personal = self.error("own"), self.error("personal")
-        held, spread = self.table["held"].to_numpy(dtype=np.float64), self.table["spread"].to_numpy() / self.scale
+        rows, spread = self.table["evidence"].to_numpy(), self.table["spread"].to_numpy() / self.scale
         d, level = _relative(own, personal), (own + personal) / 2
         with np.errstate(invalid="ignore", divide="ignore"):
-            half = np.where(level > 0, stdtrit(held - 1, 0.975) * spread / np.sqrt(held) / level, np.nan)
-        half = np.where(held >= 2, half, np.nan)
+            half = np.where(level > 0, stdtrit(rows - 1, 0.975) * spread / np.sqrt(rows) / level, np.nan)
+        half = np.where(rows > 1.0 + 1e-9, half, np.nan)
         gain, low, high = (_removed(x) for x in (d, d - half, d + half))
         said = [None if gone else HELPS if least > 0 else TOO_FEW for gone, least in zip(np.isnan(own), low, strict=True)]
         errors = {arm: self.error(arm) for arm in self.arms}
@@ -119,11 +120,11 @@ class Worth:
         d = np.where(known, _relative(own, personal), np.nan)
         if not known.any():
             return np.zeros(len(d), dtype=bool)
-        held = self.table["held"].to_numpy(dtype=np.float64)
+        held = self.table["evidence"].to_numpy()
         with np.errstate(invalid="ignore", divide="ignore"):
             level = (own + personal) / 2
             variance = np.where(level > 0, (self.table["spread"].to_numpy() / self.scale / level) ** 2, 0.0)
-        several = known & (held >= 2)
+        several = known & (held > 1.0 + 1e-9)
         freedom = float((held[several] - 1).sum())
         within = float((variance[several] * (held[several] - 1)).sum()) / freedom if freedom else 1.0
         noise = within / np.maximum(held, 1.0)
@@ -152,8 +153,8 @@ def verdict(d: Array) -> Verdict:
 def split(devices: Devices, share: float, *, seed: int, part: int = 0, classes: int = 0) -> tuple[Devices, Devices]:
     """Rows to learn from and rows kept back: about `share` of each device with at least four rows, drawn at random.
 
-    Parts 0, 1, ... keep back different rows, as long as there are any left. With `classes`, rows of a class that a device has
-    several of go first: otherwise few rows would be judged by classes that their device has no other row of.
+    Parts 0, 1, ... keep back different rows, as long as there are any left. With `classes`, each part takes its share of
+    every class a device has; a class with a single row there comes last, since without it the device would not know the class.
 
     >>> from persfl.sources import clustered_regression
     >>> train, test = split(clustered_regression(n=3, rows=10, features=2), 0.3, seed=0)
@@ -168,13 +169,14 @@ def split(devices: Devices, share: float, *, seed: int, part: int = 0, classes: 
     row = np.arange(len(owner)) - devices.start[owner]
     mark = stream(seed, "held").at(owner, row).uniform(1)[:, 0]
     rank = np.empty(len(owner), dtype=np.int64)
-    among = np.zeros(len(owner), dtype=np.int64)  # a row's place among those of its class, on its device
+    turn = np.zeros(len(owner))  # with classes: how far through the rows of its class, on its device, a row comes
     if classes:
         group = owner * classes + devices.y.astype(np.int64)
         order = np.lexsort((mark, group))
         first = np.searchsorted(group[order], group[order])
-        among[order] = np.arange(len(order)) - first
-    order = np.lexsort((mark, -among, owner))
+        many = np.bincount(group, minlength=n * classes)[group[order]]
+        turn[order] = np.where(many > 1, (np.arange(len(order)) - first + 0.5) / many, 1.0)
+    order = np.lexsort((mark, turn, owner))
     rank[order] = row
     many = np.where(counts >= 4, np.clip(np.round(share * counts), 1, np.maximum(counts - 2, 1)), 0) * (share > 0)
     first = (part * many)[owner]
@@ -289,7 +291,9 @@ def measured(trials: Sequence[Tried], classes: int) -> Worth:
             return np.asarray(sums / np.bincount(owner, weights=weight, minlength=n))
 
     count = np.bincount(owner, minlength=n)
-    found: dict[str, Any] = {"device": list(held[0].ids), "held": count}
+    with np.errstate(invalid="ignore", divide="ignore"):  # how many equal rows carry as much evidence as these weighted ones
+        evidence = np.bincount(owner, weights=weight, minlength=n) ** 2 / np.bincount(owner, weights=weight**2, minlength=n)
+    found: dict[str, Any] = {"device": list(held[0].ids), "held": count, "evidence": np.nan_to_num(evidence)}
     losses = {arm: np.concatenate([trial.losses[arm] for trial in trials]) for arm in trials[0].losses}
     for arm in losses:
         found[f"error_{arm}"] = means(losses[arm])
@@ -297,8 +301,9 @@ def measured(trials: Sequence[Tried], classes: int) -> Worth:
             found[f"mistakes_{arm}"] = means(np.concatenate([trial.mistakes[arm] for trial in trials]))
     difference = losses["own"] - losses["personal"]
     away = difference - np.nan_to_num(means(difference))[owner]
-    found["spread"] = np.sqrt(means(away**2) * count / np.maximum(count - 1, 1))
-    variance = float(y.var()) if not classes else 1.0
+    found["spread"] = np.sqrt(means(away**2) * evidence / np.maximum(evidence - 1, 1e-9))
+    level = float(np.average(y, weights=weight))
+    variance = float(np.average((y - level) ** 2, weights=weight)) if not classes else 1.0
     return Worth(pd.DataFrame(found), variance if variance > 0 else 1.0, classes)
 
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from persfl.checks import some
@@ -27,7 +28,7 @@ class Rows:
 
     def __init__(self, chosen: argparse.Namespace) -> None:
         path = Path(chosen.table)
-        frame = read_frame(path, separator=chosen.separator, decimal=chosen.decimal)
+        frame = read_frame(path, separator=chosen.separator, decimal=chosen.decimal, text=chosen.device)
         special = [
             chosen.device,
             chosen.label,
@@ -39,8 +40,8 @@ class Rows:
             near = difflib.get_close_matches(unknown[0], [str(name) for name in frame.columns], n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise InputError(f"{path.name!r} has no column {some(unknown)}. Its columns: {some(list(frame.columns), 12)}.{hint}")
-        if chosen.device == chosen.label:
-            raise InputError(f"--device and --label must be two columns. Got {chosen.device!r} for both.")
+        if len(set(special)) < len(special):
+            raise InputError(f"--device, --label, --weight and --group must be different columns. Got {', '.join(special)}.")
         if not len(frame):
             raise InputError(f"{path.name!r} has no rows.")
         kept = chosen.features or [name for name in frame.columns if name not in special and name not in chosen.drop]
@@ -56,14 +57,15 @@ class Rows:
             raise InputError(f"{gone} of {len(frame)} rows have no label in column {chosen.label!r}. Drop those rows.")
         self.y, self.devices = frame[chosen.label], frame[chosen.device]
         device_codes(self.devices, len(frame), where=f"column {chosen.device!r}")
-        self.weight = frame[chosen.weight] if chosen.weight else None
+        _refuse_endless(self.X, path)
+        self.weight = _weights(frame[chosen.weight], chosen.weight) if chosen.weight else None
         self.groups: dict[Any, Any] | None = None
         if chosen.group:
             refuse_missing(frame[[chosen.group]])
             pairs = frame[[chosen.device, chosen.group]].drop_duplicates()
             twice = pairs[chosen.device][pairs[chosen.device].duplicated()]
             if len(twice):
-                raise InputError(f"--group must be the same in all rows of a device. Device {twice.iloc[0]!r} has several.")
+                raise InputError(f"--group must be the same in all rows of a device. Device {str(twice.iloc[0])!r} has several.")
             self.groups = dict(zip(pairs[chosen.device].tolist(), pairs[chosen.group].astype(str).tolist(), strict=True))
         self.task, self.remark = _task(self.y, chosen.task, chosen.label)
 
@@ -72,20 +74,37 @@ def _task(y: pd.Series, asked: str, name: str) -> tuple[str, str]:
     """What kind of label this is, and what a person should know about that choice."""
     numbers = pd.api.types.is_numeric_dtype(y) and not pd.api.types.is_bool_dtype(y)
     kinds = y.nunique()
+    if asked == "classification" and numbers and kinds > 1000:
+        raise InputError(f"column {name!r} has {kinds} different numbers: too many to be classes.")
     if asked == "regression" and not numbers:
         raise InputError(f"--task regression needs numbers in column {name!r}. Got {y.iloc[0]!r}.")
     if asked != "auto":
         return asked, ""
     if not numbers:
         refuse_numbers(y, name)
-        if kinds > 1000 or (kinds > 100 and kinds > len(y) / 2):
+        if kinds > 1000 or (kinds > 20 and kinds > len(y) / 2):
             raise InputError(f"column {name!r} has {kinds} different texts such as {y.iloc[0]!r}: too many to be classes.")
-        return "classification", ""
+        return "classification", f"{name} holds {kinds} different texts, taken as classes."
     if kinds == 2:
         return "classification", f"{name} has two values, so they are taken as classes (--task regression for numbers)."
     if kinds <= 20 and (y % 1 == 0).all():
         return "regression", f"{name} has {kinds} different whole numbers, taken as numbers (--task classification for classes)."
     return "regression", ""
+
+
+def _refuse_endless(X: pd.DataFrame, path: Path) -> None:
+    """Stop where a number is infinite."""
+    for name in X.columns:
+        if pd.api.types.is_float_dtype(X[name]):
+            many = int(np.isinf(X[name].to_numpy(dtype=np.float64, na_value=np.nan)).sum())
+            if many:
+                raise InputError(f"column {name!r} of {path.name!r} holds {many} infinite values. Mend them or drop those rows.")
+
+
+def _weights(values: pd.Series, name: str) -> Any:
+    if not pd.api.types.is_numeric_dtype(values) or values.isna().any() or not (values >= 0).all() or np.isinf(values).any():
+        raise InputError(f"--weight {name!r} must hold finite numbers of at least 0 in every row.")
+    return values.to_numpy(dtype=np.float64)
 
 
 def _base(model: str, task: str) -> Any:
@@ -148,6 +167,8 @@ def fit(chosen: argparse.Namespace) -> int:
     need("skops.io", extra="app", why="keeping a run")
     begin = time.perf_counter()
     out = Path(chosen.out)
+    if out.resolve() in Path(chosen.table).resolve().parents:
+        raise InputError(f"the table lies in {str(out)!r}. Choose an --out of its own for the run.")
     rows = Rows(chosen)
     spec = _spec(chosen, rows)
     folder = _folder(out, spec, chosen)
@@ -158,13 +179,16 @@ def fit(chosen: argparse.Namespace) -> int:
     model = _model(chosen, rows)
     shown = Shown(folder, lines=chosen.json)
     _announce(chosen, rows)
+    aside = out.with_name(f"{out.name}.replaced")
     try:
         model._fit(rows.X, rows.y, rows.devices, rows.weight, keep=shown)
         runs.keep_model(folder, model)
     except PersflError:
         shown.close()
-        if not folder.index["stages"]:  # nothing is done yet, so nothing is lost: the corrected command finds an empty place
+        if not folder.index["stages"]:  # nothing is done yet, so nothing is lost: the corrected command finds the place as it was
             shutil.rmtree(out)
+            if aside.exists():
+                aside.rename(out)
         raise
     except KeyboardInterrupt:
         shown.close()
@@ -172,6 +196,7 @@ def fit(chosen: argparse.Namespace) -> int:
         print(f"\npersfl: stopped; what is done is kept in {out}. Go on with the same command and --resume.", file=sys.stderr)
         return 130
     shown.close()
+    shutil.rmtree(aside, ignore_errors=True)
     where = None if chosen.no_report else _report(folder, model, out / "report.html")
     _said(chosen, shown, model, rows, out, where, time.perf_counter() - begin)
     return 0
@@ -207,10 +232,19 @@ def _folder(out: Path, spec: dict[str, Any], chosen: argparse.Namespace) -> Any:
         return folder
     if chosen.resume and out.exists() and any(out.iterdir()):
         raise InputError(f"{str(out)!r} is not a run folder: there is nothing to resume. Choose another --out.")
-    if chosen.force and out.exists():
-        if not (out / INDEX).is_file() and any(out.iterdir()):
+    if chosen.force and out.exists() and any(out.iterdir()):
+        if not (out / INDEX).is_file():
             raise InputError(f"{str(out)!r} is not a run folder, so --force does not remove it. Choose another --out.")
-        shutil.rmtree(out)
+        old = Folder.open(out)
+        known = {*old.index["files"], INDEX, "report.html"}
+        strange = [path for path in out.rglob("*") if path.is_file() and path.relative_to(out).as_posix() not in known]
+        if strange:
+            raise InputError(
+                f"{str(strange[0])!r} does not belong to the run, so --force does not remove it. Choose another --out."
+            )
+        aside = out.with_name(f"{out.name}.replaced")
+        shutil.rmtree(aside, ignore_errors=True)
+        out.rename(aside)  # until the new run has begun well
     return Folder.create(out, spec)
 
 
@@ -326,26 +360,31 @@ def predict(chosen: argparse.Namespace) -> int:
     """Predictions for new rows, each by its own device's model."""
     from persfl.runs import Folder, load_model
 
-    _ending(chosen.out, ".csv", ".parquet")
+    _ending(chosen.out, ".csv", ".parquet", table=chosen.table)
     folder = Folder.open(Path(chosen.run))
     spec = folder.spec
     model = load_model(chosen.run, trusted=chosen.trust)
-    frame = read_frame(chosen.table, separator=spec["separator"], decimal=spec["decimal"])
+    frame = read_frame(chosen.table, separator=spec["separator"], decimal=spec["decimal"], text=spec["device"])
     absent = [name for name in [spec["device"], *spec["features"]] if name not in frame.columns]
     if absent:
         raise InputError(f"{Path(chosen.table).name!r} has no column {some(absent)}, which the run was fitted with.")
+    if not len(frame):
+        raise InputError(f"{Path(chosen.table).name!r} has no rows to predict.")
+    _refuse_endless(frame[spec["features"]], Path(chosen.table))
     whose = frame[spec["device"]]
-    known = type(model.devices_.tolist()[0])
-    if known is str and not pd.api.types.is_string_dtype(whose):
-        whose = whose.astype(str)
+    known = {str(name): name for name in model.devices_.tolist()}  # a model saved from Python may have numbers as ids
+    whose = whose.map(lambda name: known.get(name, name), na_action="ignore")
+    name = "prediction" if spec["device"] != "prediction" else "predicted"
     out = pd.DataFrame({spec["device"]: whose})
+    X = frame[spec["features"]]
+    asked = (X, whose) if model.device is None else (X.assign(**{model.device: whose}),)
     if hasattr(model, "classes_"):
-        chances = model.predict_proba(frame[spec["features"]], devices=whose)
-        out["prediction"] = model.classes_[chances.argmax(axis=1)]
-        for k, name in enumerate(model.classes_.tolist()):
-            out[f"chance_{name}"] = chances[:, k]
+        chances = model.predict_proba(*asked)
+        out[name] = model.classes_[chances.argmax(axis=1)]
+        for k, label in enumerate(model.classes_.tolist()):
+            out[f"chance_{label}"] = chances[:, k]
     else:
-        out["prediction"] = model.predict(frame[spec["features"]], devices=whose)
+        out[name] = model.predict(*asked)
     if chosen.out is None:
         out.to_csv(sys.stdout, index=False)
         return 0
@@ -364,7 +403,7 @@ def compare(chosen: argparse.Namespace) -> int:
     from persfl.comparing import compare as compared
     from persfl.comparing import summary
 
-    _ending(chosen.out, ".csv")
+    _ending(chosen.out, ".csv", table=chosen.table)
     rows = Rows(chosen)
     if rows.remark:
         _remark(chosen, rows.remark)
@@ -389,8 +428,10 @@ def compare(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _ending(out: str | None, *endings: str) -> None:
+def _ending(out: str | None, *endings: str, table: str) -> None:
     """Stop before the work, not after it, where its result could not be written."""
+    if out is not None and Path(out).resolve() == Path(table).resolve():
+        raise InputError(f"--out {str(out)!r} is the table itself. Choose another file.")
     if out is not None and Path(out).suffix not in endings:
         raise InputError(f"--out must end in {' or '.join(endings)}. Got {Path(out).name!r}.")
     if out is not None and not Path(out).resolve().parent.is_dir():

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from persfl.adopters import Best
-from persfl.checks import one_of, some, whole
+from persfl.checks import one_of, real, some, whole
 from persfl.devices import Devices
 from persfl.errors import InputError, PersflWarning
 from persfl.estimators.rows import WithRows
@@ -49,6 +49,11 @@ class Personalized(WithRows):
 
     def _linear(self) -> Linear:
         raise NotImplementedError
+
+    @property
+    def _scaled(self) -> bool:
+        """Whether labels have units: classes have none, and counts lose their meaning in any but their own."""
+        return not self._classes and getattr(self.learner_, "kind", "") != "poisson"
 
     def __init__(
         self,
@@ -107,6 +112,8 @@ class Personalized(WithRows):
         rivals: Any = None,
         final: bool = True,
     ) -> Any:
+        for old in ("_arrived", "progress_"):  # what partial_fit left
+            self.__dict__.pop(old, None)
         rows = self._learn_rows(X, y, devices, sample_weight)
         rows.check(quiet=True)
         if len(rows) > 1:
@@ -129,9 +136,9 @@ class Personalized(WithRows):
         if not final:
             return self
         self._judge()
-        self.units_ = Units.of(rows, kind, labels=not self._classes)
+        self.units_ = Units.of(rows, kind, labels=self._scaled)
         inside = self.units_.inside(rows)
-        self.public_ = self._public(rows)
+        self.public_ = self._public(rows, kind)
         state = train(inside, self._plan(rows), stage="final", keep=keep)
         self._settle(state)
         if self.fallback_.any():
@@ -164,7 +171,7 @@ class Personalized(WithRows):
 
     def _alone(self, rows: Devices, kind: str) -> None:
         """One device: nobody to ask."""
-        self.units_ = Units.of(rows, kind, labels=not self._classes)
+        self.units_ = Units.of(rows, kind, labels=self._scaled)
         self.public_ = None
         inside = self.units_.inside(rows)
         self.models_ = own_fits(self.learner_, inside, self._seed)
@@ -180,8 +187,8 @@ class Personalized(WithRows):
             learn, held = split(rows, self.holdout, seed=self._seed, part=part, classes=self._classes)
             if not len(held.X):
                 break
-            units = Units.of(learn, kind, labels=not self._classes)
-            self.public_ = self._public(learn)
+            units = Units.of(learn, kind, labels=self._scaled)
+            self.public_ = self._public(learn, kind)
             inside = units.inside(learn)
             state = train(inside, self._plan(rows), stage=f"trial-{part}", keep=keep)
             if part == 0:
@@ -213,10 +220,16 @@ class Personalized(WithRows):
             return
         if self.fallback:
             self.fallback_ = self.worth_.better_alone()
+            if self.fallback_.any():
+                alone = self.devices_[self.fallback_].tolist()
+                self.notes_.append(
+                    f"{len(alone)} of {len(self.devices_)} devices keep the model of their own rows, by the evidence of the whole "
+                    f"fleet: {some(alone, 20)}. What is shown of their helpers is what asking would have brought."
+                )
         elif self.worth_.fleet().says == "hurts":
             advice = (
                 "On the rows held back, models from own rows alone do better than personalized ones. "
-                "Use fallback=True to keep those."
+                "Use fallback=True (command line: --fallback) to keep those."
             )
             self.notes_.append(advice)
             warnings.warn(advice, PersflWarning, stacklevel=4)
@@ -244,6 +257,8 @@ class Personalized(WithRows):
                 self.notes_.append(f"The loss of device {some(lost)} has grown many times over: its rows are unlike all others'.")
 
     def _note_halving(self, state: State, where: str) -> None:
+        if state.pace.unlike:
+            self.notes_.append(f"In {where} losses grew with every step size: the peers' answers do not fit, they are too unlike.")
         if state.pace.halved:
             first, now = state.pace.halved[0], state.pace.step_size
             self.notes_.append(f"In {where} the step size {first:g} made losses grow; it was halved until they fell, to {now:g}.")
@@ -252,7 +267,7 @@ class Personalized(WithRows):
         """One model for devices that were not there; it sees all rows, as a yardstick or by averaging steps."""
         self.pooled_ = None
         if self.unseen == "pooled":
-            self.pooled_units_ = Units.of(rows, "shared" if kind == "centred" else kind, labels=not self._classes)
+            self.pooled_units_ = Units.of(rows, "shared" if kind == "centred" else kind, labels=self._scaled)
             self.pooled_ = pooled_fit(self.learner_, self.pooled_units_.inside(rows), self._seed)
 
     def _check_settings(self, n: int) -> None:
@@ -260,6 +275,8 @@ class Personalized(WithRows):
             whole("rounds", self.rounds, least=1)
         one_of("units", self.units, ["auto", *KINDS])
         one_of("unseen", self.unseen, ["error", "pooled"])
+        if real("holdout", self.holdout, least=0.0) >= 1:
+            raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
         if self.window is not None:
             whole("window", self.window, least=1)
         if n > 1:
@@ -293,11 +310,10 @@ class Personalized(WithRows):
             return self.units
         return "shared" if hasattr(self.learner_, "grad") else "raw"
 
-    def _public(self, rows: Devices) -> Array | None:
+    def _public(self, rows: Devices, kind: str) -> Array | None:
         """Public points in the units of the run; None where the learner takes steps instead."""
         if hasattr(self.learner_, "grad"):
             return None
-        kind = self._units()
         if self.public is None or isinstance(self.public, (int, np.integer)):
             count = POINTS if self.public is None else whole("public", self.public, least=1)
             groups = self.preparation_.categories if self.preparation_ else []
@@ -307,8 +323,10 @@ class Personalized(WithRows):
             points = public_points(rows, count, seed=self._seed, categories=groups)
         else:
             points, _ = self._matrix(self.public, None) if self.device is None else (self._public_table(), None)
-        units = Units.of(rows, kind, labels=False)
-        return units.features(points, np.zeros(len(points), dtype=np.int64)) if kind == "shared" else points
+        if kind == "raw":
+            return points
+        shared = Units.of(rows, "shared", labels=False)
+        return np.asarray((points - shared.mean) / Units.of(rows, kind, labels=False).scale)
 
     def _public_table(self) -> Array:
         """Public points of a table that, unlike X, has no device column."""
@@ -321,6 +339,10 @@ class Personalized(WithRows):
         if base is None:
             return self._linear()
         if all(hasattr(base, name) for name in ("init", "loss", "mix", "check")):
+            kind = getattr(base, "kind", "squared")  # trees know squared loss only
+            if (kind in ("logistic", "multinomial", "cross_entropy", "log", "error")) != bool(self._classes) and kind != "own":
+                want = "classes" if self._classes else "numbers"
+                raise InputError(f"{type(self).__name__} needs a learner with a loss for {want}. Got {base!r}.")
             return base
         if isinstance(base, BaseEstimator):
             learner = Estimator(base)
@@ -376,7 +398,7 @@ class Personalized(WithRows):
             strangers = pd.unique(np.asarray(pd.Series(devices))[~seen]).tolist()
             raise InputError(
                 f"device {some(strangers)} was not there when fitting. Known: {some(self.devices_.tolist())}. "
-                "Fit again with its rows, or use unseen='pooled' to predict newcomers by one model for all."
+                "Fit again with its rows, or use unseen='pooled' (command line: --unseen pooled): one model for all newcomers."
             )
         out = np.empty((len(matrix), self._classes) if self._classes else len(matrix))
         if seen.any():
@@ -399,7 +421,21 @@ class Personalized(WithRows):
             raise InputError(f"there are {len(self.devices_)} models. Say whose rows these are: predict(X, devices=...).")
         codes, ids = device_codes(devices, rows)
         known = {name: i for i, name in enumerate(self.devices_.tolist())}
+        refuse_lookalikes(known, ids)
         return np.asarray(np.array([known.get(name, -1) for name in ids], dtype=np.int64)[codes])
+
+
+def refuse_lookalikes(known: dict[Any, int], ids: list[Any]) -> None:
+    """Stop where a device seems new only because its id is of another kind: 7 and '7'."""
+    strangers = [name for name in ids if name not in known]
+    if strangers:
+        same = {str(name): name for name in known}
+        twin = next((name for name in strangers if str(name) in same), None)
+        if twin is not None:
+            raise InputError(
+                f"device {twin!r} is known as {same[str(twin)]!r}: the same id, but a {type(twin).__name__} where a "
+                f"{type(same[str(twin)]).__name__} was used before. Give ids of one kind."
+            )
 
 
 def id_array(ids: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,8 @@ import pandas as pd
 
 from persfl.checks import whole
 from persfl.devices import Devices
-from persfl.estimators.base import Personalized, id_array
+from persfl.errors import PersflWarning
+from persfl.estimators.base import Personalized, id_array, refuse_lookalikes
 from persfl.fleets import ArrayFleet
 from persfl.training import Pace, Plan, State, step_of, train
 from persfl.trust import Trust
@@ -31,21 +34,37 @@ class Online(Personalized):
         Devices may join at any time. Units, categories and classes are those of the first call. Each call first predicts the new
         rows with the models as they are: `progress_` has the errors on rows not learned from yet.
         """
+        if hasattr(self, "models_") and not hasattr(self, "_arrived"):
+            warnings.warn(
+                "partial_fit starts anew: this model was fitted at once (or loaded), and the rows it was fitted to are not kept.",
+                PersflWarning,
+                stacklevel=2,
+            )
+        trial = copy.copy(self)  # a call that fails must leave everything as it was
+        trial._add(X, y, devices, sample_weight, classes)
+        self.__dict__.update(trial.__dict__)
+        return self
+
+    def _add(self, X: Any, y: Any, devices: Any, sample_weight: Any, classes: Any) -> None:
         first = not hasattr(self, "_arrived")
         if first:
             self._first_classes(y, classes)
             rows = self._learn_rows(X, y, devices, sample_weight, classes=getattr(self, "classes_", None))
         else:
             rows = self._more_rows(X, y, devices, sample_weight)
+            refuse_lookalikes({name: i for i, name in enumerate(self._arrived.ids)}, list(rows.ids))
+            self.notes_ = list(self.notes_)
         rows.check(quiet=True)
         if first:
             self._check_settings(len(rows))
             self.learner_ = self._learner()
             self.notes_, self.worth_, self.progress_ = [], None, pd.DataFrame()
+            if self.window is not None:
+                rows = _joined(rows, None, self.window)
             self._arrived, joined, self.trust_ = rows, rows, Trust(len(rows), np.arange(len(rows)))
             self.n_rounds_, self.losses_ = 0, np.empty((0, len(rows)))
-            self.units_ = Units.of(rows, "shared" if self._units() == "centred" else self._units(), labels=not self._classes)
-            self.public_ = self._public(rows)
+            self.units_ = Units.of(rows, "shared" if self._units() == "centred" else self._units(), labels=self._scaled)
+            self.public_ = self._public(rows, self.units_.kind)
             self.step_size_ = step_of(self.step_size, self.learner_, self.n_columns_)
             old = 0
         else:
@@ -59,7 +78,7 @@ class Online(Personalized):
         self._pool(joined, self._units())
         if len(joined) == 1:
             self.models_ = own_fits(self.learner_, inside, self._seed)
-            return self
+            return
         plan = self._plan(joined, rounds=self.n_rounds_ + whole("online_rounds", self.online_rounds, least=0))
         start = self._started(inside, plan, old)
         state = train(inside, plan, start=start)
@@ -67,7 +86,6 @@ class Online(Personalized):
         if state.pace.halved:
             self._note_halving(state, f"round {self.n_rounds_}")
         self.losses_ = np.stack(state.losses) if state.losses else self.losses_
-        return self
 
     def _started(self, inside: Devices, plan: Plan, old: int) -> State:
         """The state to go on from: known devices keep their models, new ones begin where everybody began."""
@@ -97,17 +115,17 @@ class Online(Personalized):
         self.progress_ = pd.concat([self.progress_, pd.DataFrame([new])], ignore_index=True)
 
 
-def _joined(old: Devices, new: Devices, window: int | None) -> Devices:
+def _joined(old: Devices, new: Devices | None, window: int | None) -> Devices:
     """Old rows and new ones, each device's last `window`; devices that join stand behind those that were there."""
     place = {name: i for i, name in enumerate(old.ids)}
     parts: list[list[Any]] = [[old[i]] for i in range(len(old))]
     ids = list(old.ids)
-    for i, name in enumerate(new.ids):
+    for i, name in enumerate([] if new is None else new.ids):
         if name not in place:
             place[name] = len(ids)
             ids.append(name)
             parts.append([])
-        parts[place[name]].append(new[i])
+        parts[place[name]].append(new[i])  # type: ignore[index]
     kept = []
     for pieces in parts:
         X, y, weight = (np.concatenate([getattr(piece, part) for piece in pieces]) for part in ("X", "y", "weight"))

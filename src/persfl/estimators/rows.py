@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.impute import SimpleImputer
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError
-from persfl.preparation import Preparation, as_frame, is_table, needs_preparation, refuse_missing
+from persfl.preparation import Preparation, as_frame, is_table, needs_preparation, refuse_missing, refuse_text
 from persfl.sources.table import device_codes
 from persfl.types import Array
 
@@ -39,6 +38,8 @@ class WithRows(BaseEstimator):  # type: ignore[misc]
         self.preparation_: Preparation | None = None
         frame = as_frame(X) if is_table(X) else None
         X, devices = self._own_column(X, frame, devices)
+        if self.impute and not is_table(X):
+            X = _table(X)
         frame = as_frame(X) if is_table(X) else None
         if frame is not None and not frame.shape[1]:
             raise InputError("the table has no feature columns. Add at least one.")
@@ -46,15 +47,13 @@ class WithRows(BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, skip_check_array=True)
             self.preparation_ = Preparation(frame, impute=self.impute)
             matrix = self.preparation_(frame)
-            y = column_or_1d(y, warn=True)
+            y = column_or_1d(_without_na(y), warn=True)
             if len(y) != len(matrix):
                 raise InputError(f"there must be one label per row. Got {len(matrix)} rows and {len(y)} labels.")
         else:
             if frame is not None:
                 refuse_missing(frame)
-            elif self.impute:
-                X = _filled(self, X)
-            matrix, y = validate_data(self, X, y, dtype=np.float64, y_numeric=self._numeric, ensure_all_finite=True)
+            matrix, y = validate_data(self, X, _without_na(y), dtype=np.float64, y_numeric=self._numeric, ensure_all_finite=True)
         y = self._learn_labels(y, classes)
         weight = (
             _check_sample_weight(sample_weight, matrix, dtype=np.float64) if sample_weight is not None else np.ones(len(matrix))
@@ -96,13 +95,15 @@ class WithRows(BaseEstimator):  # type: ignore[misc]
     def _matrix(self, X: Any, devices: Any) -> tuple[Array, Any]:
         """Checked numbers of rows to predict or to add."""
         X, devices = self._own_column(X, as_frame(X) if is_table(X) else None, devices)
+        if self.impute and not is_table(X):
+            X = _table(X)
         if self.preparation_ is not None:
             validate_data(self, X, skip_check_array=True, reset=False)
             return self.preparation_(X), devices
         if is_table(X):
-            refuse_missing(as_frame(X))
-        elif self.impute:
-            X = _filled(self, X)
+            frame = as_frame(X)
+            refuse_text(frame)
+            refuse_missing(frame)
         return validate_data(self, X, dtype=np.float64, reset=False), devices
 
 
@@ -117,9 +118,16 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _filled(model: Any, X: Any) -> Array:
-    """An array without names whose missing values become column means, learned at the first call."""
+def _table(X: Any) -> pd.DataFrame:
+    """An array as a table with made-up names, to be prepared as tables are."""
     values = np.asarray(X, dtype=np.float64)
-    if not hasattr(model, "imputer_") or not hasattr(model, "models_"):
-        model.imputer_ = SimpleImputer().fit(values)
-    return np.asarray(model.imputer_.transform(values))
+    if values.ndim != 2:
+        raise InputError(f"X must have rows and columns (2 axes). Got shape {values.shape}.")
+    return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
+
+
+def _without_na(y: Any) -> Any:
+    """Labels without pandas' own missing value, which cannot be compared."""
+    if isinstance(y, pd.Series) and pd.api.types.is_extension_array_dtype(y.dtype) and y.isna().any():
+        raise InputError(f"{int(y.isna().sum())} labels are missing (NaN). Drop those rows.")
+    return y

@@ -142,7 +142,7 @@ def _help(rng: np.random.Generator, ids: list[str], cluster: Any) -> dict[str, A
             if asked[i, j]:
                 reward = 0.02 * liking[i, j] / asked[i, j] - 0.004 + 0.002 * rng.standard_normal()
                 wide = 0.02 / np.sqrt(asked[i, j])
-                code = 0 if reward > wide else 1 if reward < -wide else 2
+                code = 0 if reward > wide else 2 if reward < -wide else 3
                 numbers = [float(x) for x in (share[i, j], reward, reward - wide, reward + wide)]
                 rows.append([j, int(asked[i, j]), float(adopted[i, j]), *numbers, code])
         top.append(rows)
@@ -156,7 +156,7 @@ def _help(rng: np.random.Generator, ids: list[str], cluster: Any) -> dict[str, A
         "chance": 1 / peers,
         "matrix": {"names": names, "devices": groups, "values": values, "blocks": starts},
         "top": top,
-        "verdicts": ["helps more than others", "helps less than others", "too few questions to tell"],
+        "verdicts": ["helps", "chosen, but no gain", "helps less than others", "too few questions to tell"],
         "met": (asked > 0).sum(1).tolist(),
         "answered": asked.sum(0).tolist(),
     }

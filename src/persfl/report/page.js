@@ -56,7 +56,7 @@
     return k ? (sorted[(k - 1) >> 1] + sorted[k >> 1]) / 2 : null;
   }
   const kind = (low, high) => (missing(low) || missing(high) ? "unknown" : low > 0 ? "lower" : high < 0 ? "higher" : "same");
-  const KINDS = { helps: "lower", "helps here": "lower", hurts: "higher", "no clear difference": "same", "helps more than others": "lower", "helps less than others": "same" };
+  const KINDS = { helps: "lower", "helps here": "lower", hurts: "higher", "no clear difference": "same", "chosen, but no gain": "same", "helps less than others": "same" };
   const tag = says => (says ? h("span", { class: "tag " + (KINDS[says] || "unknown") }, says) : NONE);
 
   // ---- axes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,6 +15,8 @@ import pandas as pd
 from persfl.checks import some
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError, need
+
+_MISSING = ["", "#N/A", "N/A", "n/a", "NA", "<NA>", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "#NA"]
 
 
 def from_table(
@@ -79,6 +82,8 @@ def device_codes(devices: Any, rows: int, *, where: str = "devices") -> tuple[An
             raise TypeError
     except TypeError:
         raise InputError(f"{where} must hold plain ids of one kind, such as text or numbers.") from None
+    if len({type(name) for name in plain}) > 1 and len({str(name) for name in plain}) < len(plain):
+        raise InputError(f"{where} has ids that differ in kind only, such as 1 and '1'. Make them all text or all numbers.")
     return codes, plain
 
 
@@ -91,9 +96,17 @@ def read_table(
 
 
 def read_frame(
-    path: str | Path, *, columns: Sequence[str] | None = None, separator: str | None = None, decimal: str = "."
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    separator: str | None = None,
+    decimal: str = ".",
+    text: str | None = None,
 ) -> pd.DataFrame:
-    """A CSV or Parquet file as a DataFrame; `columns` are the only ones needed, `separator` None finds it in the first line."""
+    """A CSV or Parquet file as a DataFrame.
+
+    `columns` are the only ones needed, `separator` None finds it in the first line, `text` is a column to be read as text.
+    """
     path = Path(path)
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder. Name a .csv, .csv.gz or .parquet file.")
@@ -108,29 +121,51 @@ def read_frame(
         except Exception as error:
             raise InputError(f"{path.name!r} could not be read: {error}") from error
         wanted = None if columns is None else [name for name in columns if name in known]
-        return _read(pd.read_parquet, path, columns=wanted)
+        table = _read(pd.read_parquet, path, columns=wanted)
+        if text is not None and text in table.columns:
+            table[text] = table[text].astype(object).map(str, na_action="ignore")
+        return table
     if path.suffix.lower() in (".csv", ".gz", ".txt", ".tsv"):
-        separator = separator or _separator(path)
-        table = _read(pd.read_csv, path, sep=separator, decimal=decimal, low_memory=False)
+        first = _first_line(path)
+        separator = separator or max(",;\t", key=first.count)
+        names = next(csv.reader([first], delimiter=separator), [])
+        twice = [name for name in names if name and names.count(name) > 1]
+        if twice:
+            raise InputError(f"{path.name!r} has the column {twice[0]!r} more than once. Give every column its own name.")
+        # The column that says whose row it is, is text as it stands: 007 and NA are names.
+        options: dict[str, Any] = {"sep": separator, "decimal": decimal, "low_memory": False, "index_col": False}
+        if text is not None and text in names:
+            options |= {"dtype": {text: str}, "keep_default_na": False}
+            options |= {"na_values": {name: [""] if name == text else _MISSING for name in names}}
+        table = _read(pd.read_csv, path, **options)
+        if text is not None and text in table.columns:
+            table[text] = table[text].str.strip()
         unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
         return table.drop(columns=[name for name in unnamed if table[name].isna().all() or name == "Unnamed: 0"])
     raise InputError(f"{path.name!r} must end in .csv, .tsv, .csv.gz or .parquet. Got {path.suffix!r}.")
 
 
-def _separator(path: Path) -> str:
-    """Of comma, semicolon and tab the one the first line has most of."""
+def _first_line(path: Path) -> str:
+    """The line of a CSV that names its columns."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opener(path, "rb") as file:
-            line = file.readline(2**16)
+            return str(file.readline(2**20).decode("utf-8-sig").strip("\r\n"))
+    except UnicodeDecodeError:
+        raise _not_utf8(path) from None
     except OSError as error:
         raise InputError(f"{path.name!r} could not be read: {error}") from error
-    return max(",;\t", key=lambda mark: line.count(mark.encode()))
+
+
+def _not_utf8(path: Path) -> InputError:
+    return InputError(f"{path.name!r} is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8').")
 
 
 def _read(reader: Any, path: Path, **options: Any) -> pd.DataFrame:
     try:
         return pd.DataFrame(reader(path, **options))
+    except UnicodeDecodeError:
+        raise _not_utf8(path) from None
     except Exception as error:
         raise InputError(f"{path.name!r} could not be read: {error}") from error
 
