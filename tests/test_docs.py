@@ -75,6 +75,15 @@ def test_the_benchmark_runs(tmp_path):
     assert done.stdout.count("ratio") == 3
 
 
+@pytest.mark.parametrize("script", ["front", "networks"])
+def test_the_other_benchmarks_run(script, tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / f"{script}.py", "--quick"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) >= 2
+
+
 def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):

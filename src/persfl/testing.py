@@ -64,9 +64,11 @@ def check_learner(learner: Any, data: Data | None = None) -> None:
 
 def _check_vectors(learner: Any, data: Data, fitted: Any) -> None:
     rng = np.random.default_rng(0)
-    model = 0.3 * rng.standard_normal(np.shape(fitted)) + 0.01
+    moves = np.asarray(learner.moves) if hasattr(learner, "moves") else np.ones(np.shape(fitted), dtype=bool)
+    model = np.where(moves, 0.3 * rng.standard_normal(np.shape(fitted)) + 0.01, fitted)
     slope = learner.grad(model, data)
-    for direction in rng.standard_normal((3, *np.shape(model))):
+    _expect(not slope[~moves].any(), "what does not move must have no slope")
+    for direction in rng.standard_normal((3, *np.shape(model))) * moves:
         ahead, behind = (learner.loss(model + sign * 1e-6 * direction, data) for sign in (1, -1))
         _expect(
             np.isclose((ahead - behind) / 2e-6, (slope * direction).sum(), rtol=1e-3, atol=1e-5),

@@ -47,8 +47,12 @@ class ArrayFleet:
         holdout: float = 0.0,
         local: Any = None,
         n_jobs: int | None = 1,
+        device: str | None = None,
+        dtype: str | None = None,
+        compiled: bool = False,
     ) -> None:
         self._loop: LoopFleet | None = None
+        self._tensors: Any = None
         if isinstance(learner, (list, tuple)) or not hasattr(learner, "grad"):
             self._loop = LoopFleet(
                 devices,
@@ -67,7 +71,15 @@ class ArrayFleet:
         self.home = Home(devices, targets=targets, holdout=holdout, seed=seed)
         self.home.serve([learner])
         self.learner, self.proposer, self.local, self.seed = learner, proposer, local, seed
-        self._kernel = pair_kernel(learner, proposer)
+        self._kernel = None
+        if device is not None or hasattr(learner, "slopes"):
+            from persfl.fleets.tensors import tensor_pairs
+
+            self._tensors = tensor_pairs(
+                self.home, learner, proposer, device=device or "cpu", dtype=dtype, seed=seed, compiled=compiled
+            )
+        if self._tensors is None:
+            self._kernel = pair_kernel(learner, proposer)
         self._start = start
         self._models: Array | None = None
         if self.home.source is None:
@@ -84,7 +96,7 @@ class ArrayFleet:
             return self._loop.models
         if self._models is None:
             raise no_models_yet()
-        return self._models
+        return self._models if self._tensors is None else self._tensors.models
 
     @models.setter
     def models(self, models: Any) -> None:
@@ -93,7 +105,12 @@ class ArrayFleet:
             return
         count = len(self.targets)
         given = handed_in(listed(models), learners_of(self.learner, count), self.home.scoring.rows.features)
-        self._models = np.stack(given or [])
+        self._hold(np.stack(given or []))
+
+    def _hold(self, models: Array) -> None:
+        self._models = models
+        if self._tensors is not None:
+            self._tensors.models = models
 
     def observe(self, r: int) -> None:
         """Let data arrive for round `r`."""
@@ -109,6 +126,8 @@ class ArrayFleet:
         if self._loop is not None:
             return self._loop.probe(peers, r)
         self._r = r
+        if self._tensors is not None:
+            return self.home.judge(self._tensors.answers(peers, r), peers, r, self.proposer.advice)
         rows = self.home.peers(peers)
         if self._kernel is not None:
             answers = self._kernel.answers(rows, self.home.scoring, self.models)
@@ -120,6 +139,11 @@ class ArrayFleet:
         """Replace every target's model by the mix it chose, then take its local step."""
         if self._loop is not None:
             self._loop.adopt(choice)
+            return
+        if self._tensors is not None:
+            self._tensors.adopt(choice, self._r)
+            if self.local is not None:
+                self._hold(np.ascontiguousarray(self._local(self.models)))
             return
         models = self.models
         if choice.peers.shape[1]:
@@ -133,6 +157,9 @@ class ArrayFleet:
             else:
                 everything = np.concatenate([models[:, None], proposals], axis=1)
                 models = self.learner.mix(everything, np.concatenate([choice.stay[:, None], choice.weights], axis=1))
+        if getattr(self.learner, "renews", False):
+            own = self.home.training
+            models = np.concatenate([self.learner.settled(models[part], own.batch(part)) for part in self._chunks(own)])
         if self.local is not None:
             models = self._local(models)
         self._models = np.ascontiguousarray(models)
@@ -143,11 +170,11 @@ class ArrayFleet:
             self.proposer.check_features(own.rows.features)
         given = handed_in(self._start, learners_of(self.learner, len(self.targets)), own.rows.features)
         if given is not None:
-            self._models = np.stack(given)
+            self._hold(np.stack(given))
             return
         at = stream(self.seed, "start").at(self.targets)
-        self._models = np.concatenate(
-            [starting_model(self.learner, own.batch(part), at[part], self._start) for part in self._chunks(own)]
+        self._hold(
+            np.concatenate([starting_model(self.learner, own.batch(part), at[part], self._start) for part in self._chunks(own)])
         )
 
     def _chunks(self, rows: Slice) -> list[slice]:

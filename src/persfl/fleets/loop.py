@@ -123,6 +123,10 @@ class LoopFleet:
                     parts.append((weight, self._proposal(t, peer)))
             weights, pieces = [w for w, _ in parts], [p for _, p in parts]
             models.append(pieces[0] if len(parts) == 1 else self._mixed(t, pieces, weights))
+        models = [
+            learner.settled(model, self.home.training[t]) if getattr(learner, "renews", False) else model
+            for t, (learner, model) in enumerate(zip(self.learners, models, strict=True))
+        ]
         if self.local is not None:
             models = [self._local(t, model) for t, model in enumerate(models)]
             for t, model in enumerate(models):

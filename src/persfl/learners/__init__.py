@@ -2,6 +2,7 @@
 
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
+from persfl.learners.network import Network
 from persfl.learners.tree import Tree
 
-__all__ = ["Estimator", "Linear", "Tree"]
+__all__ = ["Estimator", "Linear", "Network", "Tree"]

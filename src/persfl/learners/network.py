@@ -1,0 +1,374 @@
+"""Any `torch.nn.Module` as a learner: neural networks, all (target, peer) pairs of a round in one batched computation.
+
+    L(w) = sum_i weight_i * loss(f_w(x_i), y_i) / sum_i weight_i + l2 * ||w||^2
+
+A model is one vector: the module's parameters, then its floating buffers, in the module's order; `named` shows it as named arrays.
+So steps have lengths, models can be averaged, and nothing but numbers travels.
+
+Modules always run in eval mode. Dropout is therefore off: randomness inside a module cannot be named, and a step is small anyway.
+BatchNorm normalises with the running statistics that travel in the model. They belong to the target: a peer's step uses but does
+not change them, and after each adoption the target renews them from its own rows (`settled`), with the module's own momentum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from persfl.checks import one_of, real, whole
+from persfl.errors import InputError, need
+from persfl.seeds import Stream
+from persfl.types import Array, Data
+
+if TYPE_CHECKING:
+    import torch
+
+KINDS = ("cross_entropy", "logistic", "squared", "absolute")
+_BYTES = 256 * 2**20  # what a batched call on arrays may take at a time
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Network:
+    """A model family given by a function that makes a fresh module.
+
+    `loss` is "cross_entropy" (labels 0 to outputs - 1), "logistic" (one output, labels 0 and 1), "squared" or "absolute" (one
+    output), or a function of (outputs, labels) to a loss per row. `shape` is that of one row, where the module wants more than a
+    vector: `(1, 8, 8)` for images. `dtype` is "float32" or "float64". All devices start from the same weights: those that `make`
+    gives under `seed`. `fit`, which trains a network alone, takes `epochs` steps of Adam at `rate` on all rows.
+
+    >>> from torch import nn
+    >>> learner = Network(lambda: nn.Linear(2, 1), loss="squared", dtype="float64")
+    >>> data = Data(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([1.0, 4.0]))
+    >>> model = np.array([1.0, 2.0, 0.5])
+    >>> float(learner.loss(model, data)), learner.grad(model, data).tolist()
+    (0.25, [0.5, 1.0, 1.0])
+    >>> {name: value.tolist() for name, value in learner.named(model).items()}
+    {'weight': [[1.0, 2.0]], 'bias': [0.5]}
+    """
+
+    make: Callable[[], Any]
+    kind: str
+    l2: float
+    epochs: int
+    rate: float
+    seed: int
+    shape: tuple[int, ...] | None
+    dtype: str
+    _each: Any = field(repr=False)  # the user's loss per row, where it is their own
+    _module: Any = field(repr=False)
+    _places: tuple[tuple[str, tuple[int, ...], int, int], ...] = field(repr=False)  # name, shape, from, to
+    _trained: int = field(repr=False)  # how many of the numbers are parameters; the rest are buffers
+    _norms: bool = field(repr=False)  # whether there are running statistics to renew
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        *,
+        loss: str | Callable[[Any, Any], Any] = "cross_entropy",
+        shape: tuple[int, ...] | None = None,
+        dtype: str = "float32",
+        l2: float = 0.0,
+        epochs: int = 200,
+        rate: float = 0.01,
+        seed: int = 0,
+    ) -> None:
+        torch = need("torch", extra="torch", why="a Network")
+        if isinstance(loss, str):
+            one_of("loss", loss, KINDS)
+        elif not callable(loss):
+            raise InputError(f"loss must be one of {', '.join(KINDS)}, or a function of (outputs, labels). Got {loss!r}.")
+        one_of("dtype", dtype, ("float32", "float64"))
+        if isinstance(make, torch.nn.Module) or not callable(make):
+            raise InputError("make must be a function that makes a fresh module, such as lambda: nn.Linear(4, 1).")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(seed))
+            module = make()
+        if not isinstance(module, torch.nn.Module):
+            raise InputError(f"make must return a torch.nn.Module. Got {type(module).__name__}.")
+        module = module.to(getattr(torch, dtype)).eval()
+        parts = [*module.named_parameters(), *((k, v) for k, v in module.named_buffers() if v.is_floating_point())]
+        places, at = [], 0
+        for name, value in parts:
+            places.append((name, tuple(value.shape), at, at + value.numel()))
+            at += value.numel()
+        trained = sum(value.numel() for value in module.parameters())
+        if not trained:
+            raise InputError("the module has no parameters, so there is nothing to learn.")
+        norms = any(hasattr(part, "running_mean") and part.running_mean is not None for part in module.modules())
+        for name, value in {
+            "make": make, "kind": loss if isinstance(loss, str) else "own", "l2": real("l2", l2, least=0),
+            "epochs": whole("epochs", epochs, least=0), "rate": real("rate", rate, above=0), "seed": int(seed),
+            "shape": None if shape is None else tuple(int(s) for s in shape), "dtype": dtype,
+            "_each": None if isinstance(loss, str) else loss, "_module": module, "_places": tuple(places), "_trained": trained,
+            "_norms": norms,
+        }.items():  # fmt: skip
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"Network({type(self._module).__name__}, {self._trained} parameters, loss={self.kind!r})"
+
+    # Models
+
+    def size(self, features: int = 0) -> int:
+        """How many numbers a model has."""
+        return self._places[-1][3]
+
+    @property
+    def renews(self) -> bool:
+        """Whether there are running statistics, which `settled` renews."""
+        return self._norms
+
+    @property
+    def width(self) -> int:
+        """About how many numbers a row takes on its way through the module and back."""
+        area = int(np.prod(self.shape[1:])) if self.shape is not None else 1
+        return 4 * area * sum(shape[0] for _, shape, _, _ in self._places if len(shape) >= 2)
+
+    @property
+    def moves(self) -> Any:
+        """(size,) which numbers of a model steps change: parameters do, running statistics do not."""
+        return np.arange(self.size()) < self._trained
+
+    def init(self, data: Data, stream: Stream | None) -> Array:
+        """The module as `make` gives it; running statistics from the device's rows."""
+        lead = data.X.shape[:-2]
+        start = np.concatenate([self._value(name).ravel() for name, *_ in self._places])
+        return self.settled(np.broadcast_to(start, (*lead, start.size)).copy(), data, momentum=1.0)
+
+    def _value(self, name: str) -> Array:
+        held = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
+        return np.asarray(held[name].detach().cpu().numpy())
+
+    def named(self, model: Array) -> dict[str, Array]:
+        """A model as named arrays, as a module's `state_dict` has them."""
+        return {name: np.asarray(model[..., a:b]).reshape(*model.shape[:-1], *shape) for name, shape, a, b in self._places}
+
+    def flat(self, named: Any) -> Array:
+        """The inverse of `named`."""
+        known = [name for name, *_ in self._places]
+        if set(known) - set(named):
+            raise InputError(f"named arrays must hold {', '.join(known)}. Got {', '.join(sorted(map(str, named)))}.")
+        return np.concatenate([np.asarray(named[name], dtype=self.dtype).ravel() for name in known])
+
+    def module(self, model: Array) -> Any:
+        """A fresh module that holds this model, for use with plain PyTorch."""
+        torch = need("torch", extra="torch", why="a Network")
+        made = self.make().to(getattr(torch, self.dtype)).eval()
+        held = dict(made.named_parameters()) | dict(made.named_buffers())
+        with torch.no_grad():
+            for name, value in self.named(np.asarray(model)).items():
+                held[name].copy_(torch.as_tensor(value))
+        return made
+
+    def mix(self, models: Array, weights: Array) -> Array:
+        """(..., size) the weighted mean, running statistics included."""
+        weights = np.asarray(weights, dtype=models.dtype)
+        return np.asarray(np.where(weights[..., None] != 0, weights[..., None] * models, 0.0).sum(axis=-2))
+
+    def check(self, model: Any, features: int) -> Array:
+        """A handed-in model as a vector of the right length, also from named arrays."""
+        try:
+            if isinstance(model, dict):
+                model = self.flat(model)
+            array = np.array(model, dtype=self.dtype)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.shape != (self.size(),) or not np.isfinite(array).all():
+            raise InputError(f"a model of {self!r} must be {self.size()} finite numbers. Got {type(model).__name__}.")
+        return array
+
+    # What a model says
+
+    def predict(self, model: Array, X: Array) -> Array:
+        """The response: a value, the chance of label 1, or the chance of every class (one more axis)."""
+        torch = need("torch", extra="torch", why="a Network")
+        z = self._outputs(model, X)
+        if self.kind == "cross_entropy":
+            return np.asarray(torch.softmax(torch.as_tensor(z), dim=-1).numpy(), dtype=np.float64)
+        z = z[..., 0]
+        return np.asarray(1.0 / (1.0 + np.exp(-z)) if self.kind == "logistic" else z, dtype=np.float64)
+
+    def labels(self, model: Array, X: Array) -> Array:
+        """The response as a label: the likelier class."""
+        z = self._outputs(model, X)
+        if self.kind == "cross_entropy":
+            return np.asarray(z.argmax(axis=-1), dtype=np.float64)
+        return np.asarray(z[..., 0] > 0 if self.kind == "logistic" else z[..., 0], dtype=np.float64)
+
+    def chances(self, model: Array, X: Array) -> tuple[Array, Array]:
+        """The chance of every label, and the labels."""
+        found = self.predict(model, X)
+        if self.kind == "cross_entropy":
+            return found, np.arange(float(found.shape[-1]))
+        if self.kind == "logistic":
+            return np.stack([1.0 - found, found], axis=-1), np.array([0.0, 1.0])
+        raise InputError(f"chances of labels exist for loss='cross_entropy' and 'logistic'. Got {self.kind!r}.")
+
+    def _outputs(self, model: Array, X: Array) -> Array:
+        torch = need("torch", extra="torch", why="a Network")
+        lead = np.broadcast_shapes(model.shape[:-1], X.shape[:-2])
+        found = self._batched(lambda w, x: self.outputs(w, x), lead, model, X)
+        with torch.no_grad():
+            return np.asarray(found.numpy())
+
+    def loss(self, model: Array, data: Data) -> Any:
+        """(...) the mean loss over the rows; inf where it overflows or there are no rows."""
+        lead = np.broadcast_shapes(model.shape[:-1], data.y.shape[:-1])
+        found = self._batched(self.losses, lead, model, data.X, data.y, data.weight)
+        value = np.asarray(found.numpy(), dtype=np.float64)
+        return np.where(np.isfinite(value), value, np.inf)[()]
+
+    def grad(self, model: Array, data: Data) -> Array:
+        """(..., size) the gradient of `loss`; 0 for running statistics."""
+        lead = np.broadcast_shapes(model.shape[:-1], data.y.shape[:-1])
+        found = self._batched(self.slopes, lead, model, data.X, data.y, data.weight)
+        return np.asarray(found.numpy())
+
+    def fit(self, data: Data, stream: Stream | None) -> Array:
+        """(..., size) trained alone from the starting weights: `epochs` steps of Adam on all rows.
+
+        Of the weights on the way those with the least loss are kept, so that a fit is never worse than its start.
+        """
+        w = self.init(data, stream)
+        best, least = w, np.asarray(self.loss(w, data))
+        m, v = np.zeros_like(w), np.zeros_like(w)
+        for t in range(1, self.epochs + 1):
+            slope = self.grad(w, data)
+            m, v = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope**2
+            w = (w - self.rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)).astype(w.dtype)
+            now = np.asarray(self.loss(w, data))
+            best, least = np.where((now < least)[..., None], w, best), np.minimum(now, least)
+        return self.settled(np.asarray(best), data) if self._norms else np.asarray(best)
+
+    def settled(self, models: Array, data: Data, momentum: float | None = None) -> Array:
+        """(..., size) the same weights with running statistics renewed from these rows; unchanged without BatchNorm."""
+        if not self._norms:
+            return models
+        from torch.func import functional_call
+
+        torch = need("torch", extra="torch", why="a Network")
+        module = self._module_with(momentum)
+        out = np.array(models)
+        flat, X, weight = out.reshape(-1, out.shape[-1]), data.X.reshape(-1, *data.X.shape[-2:]), data.weight.reshape(-1, data.rows)
+        buffers = [place for place in self._places if place[2] >= self._trained]
+        for i in range(len(flat)):  # row by row, without padding: statistics must see real rows only
+            rows = X[i][weight[i] > 0]
+            if len(rows) < 2:
+                continue
+            held = {name: torch.as_tensor(value.copy()) for name, value in self.named(flat[i]).items()}
+            with torch.no_grad():
+                functional_call(module, held, (self._shaped(torch.as_tensor(rows.astype(self.dtype))),))
+            for name, _, a, b in buffers:
+                flat[i, a:b] = held[name].numpy().ravel()
+        return flat.reshape(out.shape)
+
+    def _module_with(self, momentum: float | None) -> Any:
+        import copy
+
+        module = copy.deepcopy(self._module)
+        for part in module.modules():
+            if hasattr(part, "running_mean") and part.running_mean is not None:
+                part.train()
+                if momentum is not None:
+                    part.momentum = momentum
+        return module
+
+    def check_labels(self, data: Data) -> str | None:
+        """What these labels lack, if this loss cannot take them."""
+        if self.kind == "logistic":
+            good, wants = (data.y == 0) | (data.y == 1), "labels 0 and 1"
+        elif self.kind == "cross_entropy":
+            good, wants = (data.y >= 0) & (data.y == np.floor(data.y)), "whole labels from 0"
+        else:
+            return None
+        return None if good.all() else f"loss={self.kind!r} takes {wants}. Got {data.y[~good][0]:g}."
+
+    # The same on tensors, one model and one device's rows; `torch.func.vmap` adds axes
+
+    def parts(self, w: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Named views of a model's vector."""
+        return {name: w[a:b].view(shape) for name, shape, a, b in self._places}
+
+    def outputs(self, w: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
+        """(rows, outputs) what the module says."""
+        return self._said(self.parts(w), X)
+
+    def losses(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """The weighted mean loss."""
+        return self._loss(self.parts(w), X, y, weight)
+
+    def slopes(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """(size,) the gradient of `losses`; 0 for running statistics, and where there are no rows."""
+        import torch
+        from torch.func import grad
+
+        parts = self.parts(w)
+        moving = {name: parts[name] for name, _, a, _ in self._places if a < self._trained}
+        fixed = {name: value for name, value in parts.items() if name not in moving}
+        # By part and not by the vector: slopes of slices would each be a vector of zeros to add up.
+        found = grad(lambda some: self._loss(some | fixed, X, y, weight))(moving)
+        slope = torch.cat([found[name].reshape(-1) for name in moving] + [torch.zeros_like(w[self._trained :])])
+        return torch.where(weight.sum() > 0, slope, torch.zeros_like(slope))
+
+    def _said(self, parts: dict[str, torch.Tensor], X: torch.Tensor) -> torch.Tensor:
+        from torch.func import functional_call
+
+        out = functional_call(self._module, parts, (self._shaped(X),))
+        return out if out.ndim == 2 else out.reshape(X.shape[0], -1)
+
+    def _loss(self, parts: dict[str, torch.Tensor], X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        import torch
+        from torch.nn import functional as F
+
+        z = self._said(parts, X)
+        if self._each is not None:
+            each = self._each(z, y)
+        elif self.kind == "cross_entropy":
+            each = F.cross_entropy(z, y.long(), reduction="none")
+        elif self.kind == "logistic":
+            each = F.binary_cross_entropy_with_logits(z[:, 0], y, reduction="none")
+        else:
+            away = z[:, 0] - y
+            each = away**2 if self.kind == "squared" else away.abs()
+        value = (torch.where(weight > 0, each, torch.zeros_like(each)) * weight).sum() / weight.sum()
+        if self.l2:
+            value = value + self.l2 * sum((parts[name] ** 2).sum() for name, _, a, _ in self._places if a < self._trained)
+        return value
+
+    def _shaped(self, X: torch.Tensor) -> torch.Tensor:
+        return X if self.shape is None else X.reshape(X.shape[0], *self.shape)
+
+    def _batched(self, function: Any, lead: tuple[int, ...], model: Array, *arrays: Array) -> torch.Tensor:
+        """A function of one model and one device's arrays over all leading axes, a chunk at a time."""
+        torch = need("torch", extra="torch", why="a Network")
+        w = torch.tensor(np.broadcast_to(model, (*lead, model.shape[-1])), dtype=getattr(torch, self.dtype))
+        tensors = []
+        for k, array in enumerate(arrays):
+            own = array.shape[-2:] if k == 0 else array.shape[-1:]
+            tensors.append(torch.tensor(np.broadcast_to(array, (*lead, *own)), dtype=getattr(torch, self.dtype)))
+        if not lead:
+            return function(w, *tensors).detach()
+        flat = [t.reshape(-1, *t.shape[len(lead) :]) for t in (w, *tensors)]
+        many = flat[0].shape[0]
+        if not many:
+            one = function(
+                torch.zeros(w.shape[-1:], dtype=w.dtype), *(torch.zeros(t.shape[len(lead) :], dtype=w.dtype) for t in tensors)
+            )
+            return torch.empty((*lead, *one.shape), dtype=w.dtype)
+        step = max(1, _BYTES // (8 * (4 * flat[0].shape[1] + 4 * flat[1].shape[1] * flat[1].shape[2])))
+        found = torch.cat([self._mapped(function, [t[i : i + step] for t in flat]) for i in range(0, many, step)])
+        return found.reshape(*lead, *found.shape[1:]).detach()
+
+    def _mapped(self, function: Any, tensors: list[Any]) -> torch.Tensor:
+        import torch
+        from torch.func import vmap
+
+        try:
+            return vmap(function)(*tensors)
+        except RuntimeError as error:
+            if "vmap" not in str(error) and "functorch" not in str(error):
+                raise
+            return torch.stack([function(*(t[i] for t in tensors)) for i in range(tensors[0].shape[0])])

@@ -1,0 +1,266 @@
+"""Networks: the contracts, both fleets, tensors on a CPU (and on a GPU where there is one), modules that cannot be mapped."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn
+
+from persfl import ArrayFleet, Best, Data, Devices, GradientStep, Linear, LoopFleet, PersflWarning, TopK, Uniform, personalize
+from persfl.errors import InputError
+from persfl.fleets import tensors
+from persfl.learners import Network
+from persfl.sources import Replay, clustered_regression
+from persfl.testing import check_fleet, check_learner, check_proposer
+
+torch.set_num_threads(1)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(16, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def cnn():
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3))
+
+
+def cnn_norm():
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 3)
+    )  # fmt: skip
+
+
+NETWORKS = {
+    "mlp": Network(mlp, dtype="float64", epochs=20),
+    "cnn": Network(cnn, dtype="float64", shape=(1, 4, 4), epochs=20),
+    "cnn with BatchNorm and dropout": Network(cnn_norm, dtype="float64", shape=(1, 4, 4), epochs=20, l2=0.001),
+}
+
+
+def _run(fleet, *, peers, rounds):
+    return list(personalize(fleet, sampler=Uniform(peers), adopter=TopK(2), rounds=rounds))
+
+
+def images(n=6, seed=0):
+    """Devices of unequal size with 4 x 4 images in three classes."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(n):
+        m = int(rng.integers(4, 9))
+        X = rng.standard_normal((m, 16))
+        rows.append((X, (X[:, 0] > 0) + (X[:, 5] > 0.5) + 0.0))
+    return Devices.of(rows, quiet=True)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_contracts(name):
+    data = images()[0]
+    check_learner(NETWORKS[name], data)
+    for proposer in (GradientStep(0.1), GradientStep(0.1, steps=2, batch=3)):
+        check_proposer(proposer, NETWORKS[name], data)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("batch", [None, 3])
+def test_both_fleets_agree_for_30_rounds(name, batch):
+    devices, parts = images(), {"learner": NETWORKS[name], "proposer": GradientStep(0.1, steps=1 + bool(batch), batch=batch)}
+    loop, array = (make(devices, seed=3, **parts) for make in (LoopFleet, ArrayFleet))
+    assert array._tensors is not None
+    for adopter in (Best(),) if batch else (TopK(2),):
+        pair = [personalize(fleet, sampler=Uniform(3), adopter=adopter, rounds=30, seed=4) for fleet in (loop, array)]
+        for slow, fast in zip(*pair, strict=True):
+            np.testing.assert_array_equal(fast.peers, slow.peers)
+            np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-8)
+            np.testing.assert_allclose(fast.lengths, slow.lengths, atol=1e-8)
+            np.testing.assert_array_equal(fast.choice.peers, slow.choice.peers)
+    np.testing.assert_allclose(array.models, np.stack(loop.models), atol=1e-8)
+
+
+def test_the_fleet_contract():
+    learner = Network(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), loss="squared", dtype="float64")
+    check_fleet(ArrayFleet, learner=learner, proposer=GradientStep(0.05), adopter=Best(), rounds=10)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [Linear(intercept=True, l2=0.1), Linear("absolute"), Linear("huber", delta=0.5), Linear("logistic", intercept=True),
+     Linear("poisson"), Linear("multinomial", classes=3, intercept=True, l2=0.01)],
+    ids=lambda learner: learner.kind,
+)  # fmt: skip
+def test_linear_learners_on_tensors(learner):
+    rows = clustered_regression(n=12, clusters=2, rows=(4, 15), features=3, noise=0.1, seed=1)
+    y = {"logistic": (rows.y > 0) + 0.0, "poisson": np.digitize(rows.y, [-1, 1]) + 0.0}.get(learner.kind, rows.y)
+    y = np.digitize(rows.y, [-1, 1]) + 0.0 if learner.kind == "multinomial" else y
+    devices = Devices(rows.X, y, rows.weight, rows.start, rows.ids)
+    for proposer in (GradientStep(0.05), GradientStep(0.05, steps=2, batch=3)):
+        runs = [
+            _run(make(devices, learner=learner, proposer=proposer, seed=1, **more), peers=4, rounds=20)
+            for make, more in ((LoopFleet, {}), (ArrayFleet, {"device": "cpu"}))
+        ]
+        for slow, fast in zip(*runs, strict=True):
+            np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-10)
+            np.testing.assert_array_equal(fast.choice.peers, slow.choice.peers)
+
+
+def test_it_learns_and_can_be_taken_out():
+    """Two kinds of devices label by opposite rules; a network per device finds out who helps."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(20):
+        X = rng.standard_normal((20, 2))
+        rows.append((X, ((X[:, 0] * X[:, 1] > 0) ^ (i % 2)) + 0.0))
+    learner = Network(lambda: nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2)), seed=1)
+    fleet = ArrayFleet(rows, learner=learner, proposer=GradientStep(1.0, steps=2))
+    known = _run(fleet, peers=8, rounds=150)[-1].trust.table()
+    same = known["target"] % 2 == known["peer"] % 2
+    assert known["adopted"][same].sum() > 4 * known["adopted"][~same].sum()
+    X = rng.standard_normal((500, 2))
+    right = [(learner.labels(fleet.models[i], X) == ((X[:, 0] * X[:, 1] > 0) ^ (i % 2))).mean() for i in range(20)]
+    assert np.mean(right) > 0.85
+    module = learner.module(fleet.models[3])
+    with torch.no_grad():
+        found = module(torch.tensor(X, dtype=torch.float32)).argmax(dim=1).numpy()
+    np.testing.assert_array_equal(found, learner.labels(fleet.models[3], X))
+    named = learner.named(fleet.models[3])
+    assert list(named) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    np.testing.assert_array_equal(learner.check(named, 2), fleet.models[3])
+
+
+def test_running_statistics_belong_to_the_target():
+    learner, devices = NETWORKS["cnn with BatchNorm and dropout"], images()
+    fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1), targets=[2])
+    moves = learner.moves
+    before = fleet.models[0].copy()
+    answer = GradientStep(0.1).answer(learner, before, devices[4], None)
+    np.testing.assert_array_equal(answer[~moves], before[~moves])
+    assert (answer[moves] != before[moves]).any()
+    for _ in personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=1):
+        pass
+    renewed = learner.settled(fleet.models[0], devices[2], momentum=0.0)
+    np.testing.assert_array_equal(renewed[~moves], fleet.models[0][~moves])
+    assert (fleet.models[0][~moves] != before[~moves]).any()
+
+
+def test_streams_and_resuming():
+    devices = images(seed=3)
+    source = Replay(devices, window=4)
+    learner = NETWORKS["mlp"]
+    whole = ArrayFleet(source, learner=learner, proposer=GradientStep(0.1), seed=1)
+    rounds = list(personalize(whole, sampler=Uniform(2), adopter=Best(), rounds=4))
+    begun = ArrayFleet(source, learner=learner, proposer=GradientStep(0.1), seed=1)
+    half = list(personalize(begun, sampler=Uniform(2), adopter=Best(), rounds=2))
+    rest = ArrayFleet(source, learner=learner, proposer=GradientStep(0.1), seed=1, start=list(begun.models))
+    again = list(personalize(rest, sampler=Uniform(2), adopter=Best(), rounds=4, first=2, trust=half[-1].trust))
+    np.testing.assert_array_equal(again[-1].losses, rounds[-1].losses)
+    np.testing.assert_array_equal(rest.models, whole.models)
+
+
+class Stubborn(nn.Module):
+    """Looks at its rows to decide what to do, which no batched computation can."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.inner(x) if float(x.sum()) >= 0 else self.inner(x) * 1.0
+
+
+def test_a_module_that_cannot_be_mapped_is_asked_pair_by_pair():
+    learner = Network(Stubborn, dtype="float64")
+    with pytest.warns(PersflWarning, match="one by one") as said:
+        fleet = ArrayFleet(images(), learner=learner, proposer=GradientStep(0.1), seed=1)
+    assert len(said) == 1
+    loop = LoopFleet(images(), learner=learner, proposer=GradientStep(0.1), seed=1)
+    pair = [list(personalize(f, sampler=Uniform(2), adopter=Best(), rounds=3)) for f in (fleet, loop)]
+    np.testing.assert_allclose(pair[0][-1].losses, pair[1][-1].losses, atol=1e-10)
+
+
+def test_out_of_memory_halves_the_chunk(monkeypatch):
+    devices, learner = images(), NETWORKS["mlp"]
+    plain = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1))
+    expected = list(personalize(plain, sampler=Uniform(3), adopter=TopK(2), rounds=3))
+    true = tensors.TensorPairs._run
+
+    def scarce(self, key, function, *inputs):
+        if inputs[0].shape[0] > 2:
+            raise torch.cuda.OutOfMemoryError("made up")
+        return true(self, key, function, *inputs)
+
+    monkeypatch.setattr(tensors.TensorPairs, "_run", scarce)
+    fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1))
+    with pytest.warns(PersflWarning, match="ran out of memory"):
+        found = list(personalize(fleet, sampler=Uniform(3), adopter=TopK(2), rounds=3))
+    np.testing.assert_allclose(found[-1].losses, expected[-1].losses, atol=1e-12)
+
+
+def test_chunks_change_nothing(monkeypatch):
+    devices, learner = images(n=9), NETWORKS["cnn"]
+    runs = []
+    for limit in (tensors.CPU_BYTES, 1):
+        monkeypatch.setattr(tensors, "CPU_BYTES", limit)
+        fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1))
+        runs.append(list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=5))[-1])
+    np.testing.assert_allclose(runs[0].losses, runs[1].losses, atol=1e-12)
+
+
+def test_own_losses_and_regression():
+    quantile = Network(
+        lambda: nn.Linear(2, 1), loss=lambda z, y: torch.maximum(0.9 * (y - z[:, 0]), 0.1 * (z[:, 0] - y)), dtype="float64"
+    )
+    data = Data(np.random.default_rng(0).standard_normal((50, 2)), np.random.default_rng(1).standard_normal(50))
+    check_learner(quantile, data)
+    for loss in ("squared", "absolute"):
+        check_learner(Network(lambda: nn.Linear(2, 1), loss=loss, dtype="float64", epochs=50), data)
+    yes = Data(data.X, (data.y > 0) + 0.0)
+    binary = Network(lambda: nn.Linear(2, 1), loss="logistic", dtype="float64", epochs=50)
+    check_learner(binary, yes)
+    chances, labels = binary.chances(binary.fit(yes, None), yes.X)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    assert labels.tolist() == [0.0, 1.0]
+
+
+def test_mistakes_get_a_sentence():
+    with pytest.raises(InputError, match="function that makes a fresh module"):
+        Network(nn.Linear(2, 1))
+    with pytest.raises(InputError, match="must return a torch.nn.Module"):
+        Network(lambda: 3)
+    with pytest.raises(InputError, match="no parameters"):
+        Network(nn.Flatten)
+    with pytest.raises(InputError, match="loss"):
+        Network(mlp, loss="hinge")
+    with pytest.raises(InputError, match="dtype"):
+        Network(mlp, dtype="float16")
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match="does not take rows of 2 features"):
+        ArrayFleet([(rng.normal(size=(3, 2)), np.zeros(3))] * 3, learner=Network(mlp), proposer=GradientStep(0.1))
+    with pytest.raises(InputError, match="device 0 do not fit: loss='cross_entropy' takes whole labels"):
+        ArrayFleet([(rng.normal(size=(3, 16)), np.full(3, 0.5))] * 3, learner=Network(mlp), proposer=GradientStep(0.1))
+    with pytest.raises(InputError, match="cannot be used here"):
+        ArrayFleet(images(), learner=Network(mlp), proposer=GradientStep(0.1), device="no such thing")
+    with pytest.raises(InputError, match="named arrays must hold"):
+        NETWORKS["mlp"].flat({"a": 1})
+    with pytest.raises(InputError, match="finite numbers"):
+        NETWORKS["mlp"].check(np.zeros(3), 16)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_gpu_and_cpu_choose_alike():
+    rows = clustered_regression(n=50, clusters=2, rows=10, features=20, noise=0.1, seed=1)
+    runs = [
+        list(personalize(ArrayFleet(rows, learner=Linear(), proposer=GradientStep(0.05), device=device), sampler=Uniform(10),
+                         adopter=Best(), rounds=30))
+        for device in ("cpu", "cuda")
+    ]  # fmt: skip
+    for here, there in zip(*runs, strict=True):
+        np.testing.assert_array_equal(here.choice.peers, there.choice.peers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, learner in NETWORKS.items():
+            pair = [
+                _run(ArrayFleet(images(), learner=learner, proposer=GradientStep(0.1), device=device), peers=3, rounds=10)
+                for device in ("cpu", "cuda")
+            ]
+            np.testing.assert_allclose(pair[0][-1].losses, pair[1][-1].losses, atol=1e-8, err_msg=name)
