@@ -6,9 +6,23 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+from sklearn.base import clone
 from torch import nn
 
-from persfl import ArrayFleet, Best, Data, Devices, GradientStep, Linear, LoopFleet, PersflWarning, TopK, Uniform, personalize
+from persfl import (
+    ArrayFleet,
+    Best,
+    Data,
+    Devices,
+    GradientStep,
+    Linear,
+    LoopFleet,
+    PersflWarning,
+    PersonalizedRegressor,
+    TopK,
+    Uniform,
+    personalize,
+)
 from persfl.errors import InputError
 from persfl.fleets import tensors
 from persfl.learners import Network
@@ -155,6 +169,22 @@ def test_streams_and_resuming():
     again = list(personalize(rest, sampler=Uniform(2), adopter=Best(), rounds=4, first=2, trust=half[-1].trust))
     np.testing.assert_array_equal(again[-1].losses, rounds[-1].losses)
     np.testing.assert_array_equal(rest.models, whole.models)
+
+
+def test_a_module_through_the_front_door():
+    rows = clustered_regression(n=10, clusters=2, rows=12, features=3, noise=0.1, seed=1)
+    who, module = np.repeat(np.arange(10), 12), nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+    before = [value.clone() for value in module.parameters()]
+    model = PersonalizedRegressor(module, step_size=0.1, rounds=60).fit(rows.X, rows.y, devices=who)
+    assert model.score(rows.X, rows.y, devices=who) > 0.8
+    assert model.worth_.error("personal").mean() < model.worth_.error("pooled").mean()
+    assert all(torch.equal(left, right) for left, right in zip(before, module.parameters(), strict=True))
+    again = clone(model).fit(rows.X, rows.y, devices=who)
+    np.testing.assert_array_equal(again.models_, model.models_)
+    online = PersonalizedRegressor(module, step_size=0.1, online_rounds=5)
+    for half in (slice(0, None, 2), slice(1, None, 2)):
+        online.partial_fit(rows.X[half], rows.y[half], devices=who[half])
+    assert np.isfinite(online.predict(rows.X, devices=who)).all()
 
 
 class Stubborn(nn.Module):

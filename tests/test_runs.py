@@ -511,11 +511,11 @@ def test_compare_names_all_rivals(table, tmp_path, capsys):
     assert main(["compare", str(table), *WORDS, "--rounds", "2", "--model", "tree", "--peers", "2"]) == 0
 
 
-def test_the_demo_can_be_run_twice(tmp_path):
+def test_the_demo_can_be_run_twice(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     for _ in range(2):
-        done = persfl("demo", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        assert "persfl-demo/run/report.html" in done.stdout
+        assert main(["demo"]) == 0
+        assert "persfl-demo/run/report.html" in capsys.readouterr().out
     assert (tmp_path / "persfl-demo" / "run" / "report.html").stat().st_size > 1e4
 
 

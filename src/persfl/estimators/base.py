@@ -7,6 +7,7 @@ the rows held back, except, with `fallback=True`, where to keep a device's own m
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any
 
@@ -344,6 +345,10 @@ class Personalized(WithRows):
                 want = "classes" if self._classes else "numbers"
                 raise InputError(f"{type(self).__name__} needs a learner with a loss for {want}. Got {base!r}.")
             return base
+        if any(kind.__module__ == "torch.nn.modules.module" for kind in type(base).__mro__):
+            from persfl.learners import Network
+
+            return Network(lambda: copy.deepcopy(base), loss="cross_entropy" if self._classes else "squared")
         if isinstance(base, BaseEstimator):
             learner = Estimator(base)
             if (learner.kind in ("log", "error")) != bool(self._classes):
@@ -351,7 +356,8 @@ class Personalized(WithRows):
                 raise InputError(f"{type(self).__name__} needs a {want} as its estimator. Got {type(base).__name__}.")
             return learner
         raise InputError(
-            f"estimator must be None (linear), a scikit-learn estimator or a persfl learner such as Linear('huber'). Got {base!r}."
+            "estimator must be None (linear), a scikit-learn estimator, a torch module or a persfl learner such as "
+            f"Linear('huber'). Got {base!r}."
         )
 
     @property

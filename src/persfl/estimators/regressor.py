@@ -20,7 +20,8 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     Parameters
     ----------
     estimator : what a model is. None: linear, by gradient steps (Algorithm 1). A scikit-learn regressor that takes sample weights:
-        by refits on private rows plus public points (Algorithm 2). Or a persfl learner, such as `Linear("huber", intercept=True)`.
+        by refits on private rows plus public points (Algorithm 2). A `torch.nn.Module` for one row of the table, all devices
+        starting from its weights: by gradient steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
     device : the column of X that says whose row it is, instead of `devices=` in every call.
     peers : how many peers a device asks each round; "auto" is 20, or all others where there are fewer.
     rounds : how many rounds; "auto" is 100 of steps (linear), 20 of refits (others), whose answers are complete models.
