@@ -294,3 +294,29 @@ def test_gpu_and_cpu_choose_alike():
                 for device in ("cpu", "cuda")
             ]
             np.testing.assert_allclose(pair[0][-1].losses, pair[1][-1].losses, atol=1e-8, err_msg=name)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_gpu_runs_resume_and_outlive_scarce_memory(monkeypatch):
+    learner, devices = NETWORKS["mlp"], images()
+
+    def fleet(**more):
+        return ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1), device="cuda", **more)
+
+    whole, begun = fleet(), fleet()
+    expected = _run(whole, peers=3, rounds=10)
+    half = list(personalize(begun, sampler=Uniform(3), adopter=TopK(2), rounds=5))
+    rest = fleet(start=list(begun.models))
+    again = list(personalize(rest, sampler=Uniform(3), adopter=TopK(2), rounds=10, first=5, trust=half[-1].trust))
+    np.testing.assert_array_equal(again[-1].losses, expected[-1].losses)
+    true = tensors.TensorPairs._run
+
+    def scarce(self, key, function, *inputs):
+        if inputs[0].shape[0] > 2:
+            raise torch.cuda.OutOfMemoryError("made up")
+        return true(self, key, function, *inputs)
+
+    monkeypatch.setattr(tensors.TensorPairs, "_run", scarce)
+    with pytest.warns(PersflWarning, match="ran out of memory"):
+        found = _run(fleet(), peers=3, rounds=10)
+    np.testing.assert_allclose(found[-1].losses, expected[-1].losses, atol=1e-12)

@@ -180,7 +180,7 @@ class Replayed:
     Its inputs are copied to where the recording reads them; what it returns is overwritten by the next call.
     """
 
-    def __init__(self, function: Any, inputs: tuple[torch.Tensor, ...]) -> None:
+    def __init__(self, function: Any, inputs: tuple[torch.Tensor, ...], pool: Any) -> None:
         import torch
 
         self.inputs = tuple(tensor.clone() for tensor in inputs)
@@ -191,7 +191,7 @@ class Replayed:
                 function(*self.inputs)
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        with torch.cuda.graph(self.graph, pool=pool):
             self.output = function(*self.inputs)
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
@@ -224,6 +224,7 @@ class TensorPairs:
         self._w = None
         self._functions: dict[str, Any] = {}
         self._recorded: dict[Any, Replayed] = {}
+        self._shared: Any = None
         # Rows of a stream lie elsewhere every round, and a minibatch is drawn on this side: those are launched kernel by kernel.
         self.records = self.device.type == "cuda" and home.source is None and proposer.batch is None
 
@@ -396,15 +397,25 @@ class TensorPairs:
 
     def _run(self, key: Any, function: Any, *inputs: torch.Tensor) -> torch.Tensor:
         """The function, recorded where that is possible."""
-        if not self.records:
+        # A recording keeps the memory it used. One for all targets is worth that; one per chunk would add up to all of them, and
+        # chunks are large enough to keep the device busy without.
+        if not self.records or len(inputs[0]) < len(self.home.targets):
             return function(*inputs)
         if key not in self._recorded:
             if len(self._recorded) >= MOST_RECORDED:
                 self._recorded.clear()
             kept = self._w.clone()  # recording runs the function, which may change the models
-            self._recorded[key] = Replayed(function, inputs)
+            self._recorded[key] = Replayed(function, inputs, self._pool())
             self._w.copy_(kept)
         return self._recorded[key](*inputs)
+
+    def _pool(self) -> Any:
+        """Memory that all recordings share: they are replayed one after the other."""
+        import torch
+
+        if self._shared is None:
+            self._shared = torch.cuda.graph_pool_handle()
+        return self._shared
 
     def _tensor(self, values: Any) -> torch.Tensor:
         import torch
