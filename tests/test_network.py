@@ -208,18 +208,24 @@ def test_a_module_that_cannot_be_mapped_is_asked_pair_by_pair():
     np.testing.assert_allclose(pair[0][-1].losses, pair[1][-1].losses, atol=1e-10)
 
 
-def test_out_of_memory_halves_the_chunk(monkeypatch):
-    devices, learner = images(), NETWORKS["mlp"]
-    plain = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1))
-    expected = list(personalize(plain, sampler=Uniform(3), adopter=TopK(2), rounds=3))
+@pytest.fixture
+def scarce(monkeypatch):
+    """A function that lets memory run out from then on wherever more than two targets are taken at a time."""
     true = tensors.TensorPairs._run
 
-    def scarce(self, key, function, *inputs):
+    def run(self, key, function, *inputs):
         if inputs[0].shape[0] > 2:
             raise torch.cuda.OutOfMemoryError("made up")
         return true(self, key, function, *inputs)
 
-    monkeypatch.setattr(tensors.TensorPairs, "_run", scarce)
+    return lambda: monkeypatch.setattr(tensors.TensorPairs, "_run", run)
+
+
+def test_out_of_memory_halves_the_chunk(scarce):
+    devices, learner = images(), NETWORKS["mlp"]
+    plain = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1))
+    expected = list(personalize(plain, sampler=Uniform(3), adopter=TopK(2), rounds=3))
+    scarce()
     fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1))
     with pytest.warns(PersflWarning, match="ran out of memory"):
         found = list(personalize(fleet, sampler=Uniform(3), adopter=TopK(2), rounds=3))
@@ -297,7 +303,7 @@ def test_gpu_and_cpu_choose_alike():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_gpu_runs_resume_and_outlive_scarce_memory(monkeypatch):
+def test_gpu_runs_resume_and_outlive_scarce_memory(scarce):
     learner, devices = NETWORKS["mlp"], images()
 
     def fleet(**more):
@@ -309,14 +315,7 @@ def test_gpu_runs_resume_and_outlive_scarce_memory(monkeypatch):
     rest = fleet(start=list(begun.models))
     again = list(personalize(rest, sampler=Uniform(3), adopter=TopK(2), rounds=10, first=5, trust=half[-1].trust))
     np.testing.assert_array_equal(again[-1].losses, expected[-1].losses)
-    true = tensors.TensorPairs._run
-
-    def scarce(self, key, function, *inputs):
-        if inputs[0].shape[0] > 2:
-            raise torch.cuda.OutOfMemoryError("made up")
-        return true(self, key, function, *inputs)
-
-    monkeypatch.setattr(tensors.TensorPairs, "_run", scarce)
+    scarce()
     with pytest.warns(PersflWarning, match="ran out of memory"):
         found = _run(fleet(), peers=3, rounds=10)
     np.testing.assert_allclose(found[-1].losses, expected[-1].losses, atol=1e-12)

@@ -19,6 +19,7 @@ from persfl.commands.shown import Shown, table
 from persfl.errors import InputError, PersflError, need
 from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame
+from persfl.training import Forget
 
 # Tables
 
@@ -409,7 +410,7 @@ def compare(chosen: argparse.Namespace) -> int:
         _remark(chosen, rows.remark)
     begin = time.perf_counter()
     model = _model(chosen, rows)
-    shown = Shown(_Nothing(), lines=chosen.json)
+    shown = Shown(Forget(), lines=chosen.json)
     worth = compared(model, rows.X, rows.y, rows.devices, sample_weight=rows.weight, keep=shown)
     shown.close()
     per_device = worth.device().rename(columns={"personal": "personalized"})
@@ -436,14 +437,6 @@ def _ending(out: str | None, *endings: str, table: str) -> None:
         raise InputError(f"--out must end in {' or '.join(endings)}. Got {Path(out).name!r}.")
     if out is not None and not Path(out).resolve().parent.is_dir():
         raise InputError(f"there is no folder {str(Path(out).parent)!r} to write {Path(out).name!r} into.")
-
-
-class _Nothing:
-    def last(self, stage: str) -> None:
-        return None
-
-    def after(self, *_: Any) -> None:
-        return None
 
 
 def demo(chosen: argparse.Namespace) -> int:
