@@ -493,6 +493,17 @@ def test_impute_weight_and_json(table, tmp_path, capsys):
     assert Path(lines[-1]["report"]).is_file()
 
 
+def test_a_simpler_way_that_does_better_is_named(tmp_path, capsys):
+    """Devices that are all alike: one model for all wins, and the command line says so."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 6))
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(who=np.repeat(np.arange(40), 10), y=X.sum(axis=1) + rng.normal(size=400))
+    frame.to_csv(tmp_path / "alike.csv", index=False)
+    words = ["--device", "who", "--label", "y", "--rounds", "60", "--no-report", "--out", str(tmp_path / "run")]
+    assert main(["fit", str(tmp_path / "alike.csv"), *words]) == 0
+    assert "a simpler way does better than asking peers: one model for all" in capsys.readouterr().out
+
+
 def test_quiet_when_not_a_terminal(table, tmp_path):
     done = persfl("fit", table, *WORDS, "--rounds", 3, "--out", "run", cwd=tmp_path)
     assert done.returncode == 0

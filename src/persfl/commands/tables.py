@@ -264,7 +264,7 @@ def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
 
 def _said(chosen: argparse.Namespace, shown: Shown, model: Any, rows: Rows, out: Path, where: Path | None, seconds: float) -> None:
     """The result in a few lines."""
-    from persfl.report.info import sentence
+    from persfl.report.info import better_rivals, sentence
 
     verdict = None if model.worth_ is None else model.worth_.fleet()
     if chosen.json:
@@ -276,6 +276,8 @@ def _said(chosen: argparse.Namespace, shown: Shown, model: Any, rows: Rows, out:
         print(note)
     if verdict is not None:
         print(sentence(verdict, int(model.worth_.table["held"].sum())))
+        for note in better_rivals(model.worth_):
+            print(note)
         print()
         _arms(model.worth_)
     print(f"\nModels and rounds are in {out}/.")

@@ -81,7 +81,7 @@ def info(model: Any, *, device: str = "device", label: str = "y", groups: Mappin
         "help": _help(model, ids, layout),
         "loss": _loss(model.losses_),
         "settings": _settings(model),
-        "notes": [*model.notes_, *_rivals(worth)],
+        "notes": [*model.notes_, *better_rivals(worth)],
         "privacy": PRIVACY,
     }
 
@@ -115,7 +115,7 @@ def sentence(verdict: Verdict, rows: int) -> str:
     )
 
 
-def _rivals(worth: Worth | None) -> list[str]:
+def better_rivals(worth: Worth | None) -> list[str]:
     """Whoever does better than asking peers is named."""
     if worth is None:
         return []
