@@ -535,3 +535,13 @@ def test_help_imports_nothing_heavy():
     code += "print([m for m in ('numpy', 'pandas', 'sklearn', 'numba', 'matplotlib') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_force_leaves_a_neighbour_alone(table, tmp_path):
+    """A folder that merely has the name under which a replaced run waits is somebody's own."""
+    words = ["fit", str(table), *WORDS, "--rounds", "3", "--no-report", "--trials", "1", "--out", str(tmp_path / "run")]
+    for name in ("run.replaced", ".run.replaced"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.txt").write_text("precious")
+    assert main(words) == 0
+    assert [(tmp_path / name / "mine.txt").read_text() for name in ("run.replaced", ".run.replaced")] == ["precious"] * 2

@@ -110,26 +110,23 @@ def _made_up(rng, n, rows, own, personal, between=0.0):
     return measured([Tried(held, losses, {})], 0), level * personal
 
 
+def _claims(fleets, n, rows, personal):
+    """What is said of many made-up fleets, and to each of their devices."""
+    rng = np.random.default_rng(0)
+    found = [_made_up(rng, n, rows, 1.0, personal)[0] for _ in range(fleets)]
+    return [worth.fleet().says for worth in found], [said for worth in found for said in worth.device()["verdict"]]
+
+
 def test_where_nothing_changes_little_is_claimed():
     """The fleet's verdict is wrong in about one of twenty fleets, a device's in about one of forty."""
-    rng = np.random.default_rng(0)
-    said, here = [], []
-    for _ in range(200):
-        worth, _ = _made_up(rng, 20, 6, 1.0, 1.0)
-        said.append(worth.fleet().says)
-        here += worth.device()["verdict"].tolist()
+    said, here = _claims(200, 20, 6, 1.0)
     assert said.count("no clear difference") >= 180
     assert set(here) <= {HELPS, TOO_FEW}
     assert here.count(HELPS) <= 0.05 * len(here)
 
 
 def test_a_fleet_sees_what_its_devices_cannot():
-    rng = np.random.default_rng(0)
-    said, here = [], []
-    for _ in range(50):
-        worth, _ = _made_up(rng, 60, 4, 1.0, 0.6)
-        said.append(worth.fleet().says)
-        here += worth.device()["verdict"].tolist()
+    said, here = _claims(50, 60, 4, 0.6)
     assert said.count("helps") >= 45
     assert here.count(HELPS) < 0.3 * len(here)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from persfl.baselines import fedavg, ifca
@@ -16,7 +15,7 @@ from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.fleets import ArrayFleet
 from persfl.proposers import GradientStep
-from persfl.worth import ARMS, Worth, tuned_fits
+from persfl.worth import Worth, tuned_fits
 
 TOLD = (2, 4)
 
@@ -61,14 +60,4 @@ def rivals(inside: Devices, learner: Any, step_size: float, rounds: int, seed: i
 
 def summary(worth: Worth) -> pd.DataFrame:
     """One row per method: mean and median error over devices, and the personalized model's typical gain over it, with interval."""
-    rows = []
-    for arm in worth.arms:
-        errors = worth.error(arm)
-        row: dict[str, Any] = {"method": ARMS.get(arm, arm), "error": np.nanmean(errors), "median": np.nanmedian(errors)}
-        if worth.classes:
-            row["mistakes"] = np.nanmean(worth.mistakes(arm))
-        if arm != "personal":
-            verdict = worth.fleet(arm)
-            row |= {"gain": verdict.gain, "low": verdict.low, "high": verdict.high, "says": verdict.says}
-        rows.append(row)
-    return pd.DataFrame(rows).set_index("method")
+    return pd.DataFrame(worth.summary()).drop(columns="key").rename(columns={"name": "method"}).set_index("method")

@@ -150,8 +150,7 @@ class Devices(Sequence[Data]):
         return number if self.columns is None else self.columns[number]
 
     def _of_rows(self, mask: Any) -> Any:
-        owner = np.repeat(np.arange(len(self)), self.counts)
-        return np.bincount(owner[mask], minlength=len(self)) > 0
+        return np.bincount(self.owner[mask], minlength=len(self)) > 0
 
     def _named(self, mask: Any) -> str:
         return "device " + some([self.ids[i] for i in np.flatnonzero(mask).tolist()])
@@ -162,10 +161,14 @@ class Devices(Sequence[Data]):
         return np.diff(self.start)
 
     @cached_property
+    def owner(self) -> IntArray:
+        """For each row the position of its device."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    @cached_property
     def total(self) -> Array:
         """Sum of weights per device."""
-        owner = np.repeat(np.arange(len(self)), self.counts)
-        return np.asarray(np.bincount(owner, weights=self.weight, minlength=len(self)), dtype=np.float64)
+        return np.asarray(np.bincount(self.owner, weights=self.weight, minlength=len(self)), dtype=np.float64)
 
     @property
     def features(self) -> int:

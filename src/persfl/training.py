@@ -32,6 +32,7 @@ GROWTH = 10.0  # a median loss this many times its start means the steps are too
 RUNAWAY, FEW = 100.0, 0.02  # so does a loss this many times its start on more than this share of the devices
 GIVE_UP = 10  # after so many halvings of which none helped, it is not the steps: peers are unlike
 HALVINGS = 30
+PEERS, STEP_ROUNDS, REFIT_ROUNDS = 20, 100, 20  # an answer to a refit is a complete model, so fewer rounds do
 
 
 @dataclass(frozen=True)
@@ -180,12 +181,17 @@ def runaways(own: Array, begin: Array) -> Any:
     return own - begin > (RUNAWAY - 1) * np.maximum(np.abs(begin), np.median(np.abs(begin))) + 1e-9
 
 
+def peers_asked(peers: Any, n: int) -> int:
+    """How many peers a device asks each round: "auto" is 20, or everybody else where there are fewer."""
+    return min(PEERS, n - 1) if peers == "auto" else int(peers)
+
+
 def peers_of(peers: Any, n: int) -> Sampler:
-    """Whom to ask: "auto" is 20 peers, or everybody else where there are fewer."""
+    """Whom to ask."""
     if n == 1:
         return Nobody()
     if peers == "auto":
-        return Uniform(min(20, n - 1))
+        return Uniform(peers_asked(peers, n))
     return Uniform(whole("peers", peers, least=1, most=n - 1, why=f"{n} devices"))
 
 

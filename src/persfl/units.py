@@ -54,7 +54,7 @@ class Units:
             return plain
         if kind == "centred":
             total = np.maximum(devices.total, np.finfo(float).tiny)
-            owner = np.repeat(np.arange(n), devices.counts)
+            owner = devices.owner
             for j in range(d):
                 centres[:, j] = np.bincount(owner, weights=devices.weight * devices.X[:, j], minlength=n) / total
             if labels:
@@ -69,7 +69,7 @@ class Units:
         """These devices' rows in these units; for centred units they must be the devices these were measured on, in order."""
         if self.kind == "raw":
             return devices
-        owner = np.repeat(np.arange(len(devices)), devices.counts)
+        owner = devices.owner
         y = (devices.y - self._label_level(owner)) / self.label_scale
         return Devices(self.features(devices.X, owner), y, devices.weight, devices.start, devices.ids, columns=devices.columns)
 

@@ -83,6 +83,20 @@ class Worth:
         known = np.isfinite(rival) & np.isfinite(personal)
         return verdict(_relative(rival, personal)[known if which is None else known & np.asarray(which)])
 
+    def summary(self) -> list[dict[str, Any]]:
+        """Per arm: its key and name, mean and median error over devices, and the verdict of the personalized model against it."""
+        found = []
+        for arm in self.arms:
+            errors = self.error(arm)
+            entry: dict[str, Any] = {"key": arm, "name": ARMS.get(arm, arm)}
+            entry |= {"error": float(np.nanmean(errors)), "median": float(np.nanmedian(errors))}
+            verdict = self.fleet(arm)._asdict() if arm != "personal" else {}
+            entry |= {k: verdict.get(k) for k in ("gain", "low", "high", "says")}
+            if self.classes:
+                entry["mistakes"] = float(np.nanmean(self.mistakes(arm)))
+            found.append(entry)
+        return found
+
     def groups(self, groups: Mapping[Any, Any] | Sequence[Any], against: str = "own") -> pd.DataFrame:
         """A verdict for each group of devices: a group per device in the order of the table, or a dict of device id to group."""
         ids = self.table["device"].tolist()
@@ -165,7 +179,7 @@ def split(devices: Devices, share: float, *, seed: int, part: int = 0, classes: 
     if share >= 1:
         raise InputError(f"holdout must be a share below 1. Got {share}.")
     n, counts = len(devices), devices.counts
-    owner = np.repeat(np.arange(n), counts)
+    owner = devices.owner
     row = np.arange(len(owner)) - devices.start[owner]
     mark = stream(seed, "held").at(owner, row).uniform(1)[:, 0]
     rank = np.empty(len(owner), dtype=np.int64)
@@ -254,7 +268,7 @@ def tried(
     `public` are the points, in `units`, that carry a pooled model to a device's own refit (learners without gradients). `more` are
     further rivals: a name and a model per device.
     """
-    owner = np.repeat(np.arange(len(test)), test.counts)
+    owner = test.owner
     inside = units.inside(train)
     centred = Units.of(train, "centred", labels=not classes)
     pooled = pooled_fit(learner, inside, seed)
@@ -281,7 +295,7 @@ def tried(
 def measured(trials: Sequence[Tried], classes: int) -> Worth:
     """The trials together: every row that was kept back once counts once."""
     held = [trial.held for trial in trials]
-    owner = np.concatenate([np.repeat(np.arange(len(part)), part.counts) for part in held])
+    owner = np.concatenate([part.owner for part in held])
     weight, y = np.concatenate([part.weight for part in held]), np.concatenate([part.y for part in held])
     n = len(held[0])
 

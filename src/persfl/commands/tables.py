@@ -19,7 +19,7 @@ from persfl.commands.shown import Shown, table
 from persfl.errors import InputError, PersflError, need
 from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame
-from persfl.training import Forget
+from persfl.training import REFIT_ROUNDS, Forget, peers_asked
 
 # Tables
 
@@ -180,7 +180,7 @@ def fit(chosen: argparse.Namespace) -> int:
     model = _model(chosen, rows)
     shown = Shown(folder, lines=chosen.json)
     _announce(chosen, rows)
-    aside = out.with_name(f"{out.name}.replaced")
+    aside = _aside(out)
     try:
         model._fit(rows.X, rows.y, rows.devices, rows.weight, keep=shown)
         runs.keep_model(folder, model)
@@ -188,7 +188,7 @@ def fit(chosen: argparse.Namespace) -> int:
         shown.close()
         if not folder.index["stages"]:  # nothing is done yet, so nothing is lost: the corrected command finds the place as it was
             shutil.rmtree(out)
-            if aside.exists():
+            if (aside / runs.INDEX).is_file():
                 aside.rename(out)
         raise
     except KeyboardInterrupt:
@@ -197,7 +197,7 @@ def fit(chosen: argparse.Namespace) -> int:
         print(f"\npersfl: stopped; what is done is kept in {out}. Go on with the same command and --resume.", file=sys.stderr)
         return 130
     shown.close()
-    shutil.rmtree(aside, ignore_errors=True)
+    _remove_run(aside)
     where = None if chosen.no_report else _report(folder, model, out / "report.html")
     _said(chosen, shown, model, rows, out, where, time.perf_counter() - begin)
     return 0
@@ -207,8 +207,8 @@ def _announce(chosen: argparse.Namespace, rows: Rows) -> None:
     """Refits take their time: say how many there will be before they start."""
     n = rows.devices.nunique()
     if chosen.model != "linear" and n > 1 and not chosen.json:
-        peers = min(20, n - 1) if chosen.peers == "auto" else chosen.peers
-        rounds = 20 if chosen.rounds == "auto" else chosen.rounds
+        peers = peers_asked(chosen.peers, n)
+        rounds = REFIT_ROUNDS if chosen.rounds == "auto" else chosen.rounds
         runs = 2 if chosen.holdout > 0 else 1
         print(f"{n * peers * rounds * runs:,.0f} fits to come; fewer with --rounds, --peers or --holdout 0.", file=sys.stderr)
 
@@ -243,10 +243,23 @@ def _folder(out: Path, spec: dict[str, Any], chosen: argparse.Namespace) -> Any:
             raise InputError(
                 f"{str(strange[0])!r} does not belong to the run, so --force does not remove it. Choose another --out."
             )
-        aside = out.with_name(f"{out.name}.replaced")
-        shutil.rmtree(aside, ignore_errors=True)
-        out.rename(aside)  # until the new run has begun well
+        aside = _aside(out)
+        _remove_run(aside)
+        out.rename(aside)  # until the new run is there
     return Folder.create(out, spec)
+
+
+def _aside(out: Path) -> Path:
+    """Where a run that --force replaces waits until the new one is there."""
+    return out.with_name(f".{out.name}.replaced")
+
+
+def _remove_run(path: Path) -> None:
+    """Remove a run folder, and nothing else that happens to have its name."""
+    from persfl.runs import INDEX
+
+    if (path / INDEX).is_file():
+        shutil.rmtree(path)
 
 
 def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:

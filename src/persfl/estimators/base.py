@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from persfl.predicting import respond, respond_each
 from persfl.proposers import GradientStep, Refit
 from persfl.public import public_points
 from persfl.sources.table import device_codes
-from persfl.training import Keep, Plan, State, peers_of, runaways, step_of, train
+from persfl.training import REFIT_ROUNDS, STEP_ROUNDS, Keep, Plan, State, peers_asked, peers_of, runaways, step_of, train
 from persfl.trust import Trust
 from persfl.types import Array, IntArray
 from persfl.units import KINDS, Units
@@ -48,8 +49,9 @@ class Personalized(WithRows):
         """How many classes there are; 0 for a regression."""
         return 0
 
+    @abstractmethod
     def _linear(self) -> Linear:
-        raise NotImplementedError
+        """The default model family."""
 
     @property
     def _scaled(self) -> bool:
@@ -161,7 +163,7 @@ class Personalized(WithRows):
                 PersflWarning,
                 stacklevel=4,
             )
-        names = self._column_names(rows.features)
+        names = self._column_names()
         same = [names[j] for j in range(rows.features) if (rows.X[:, j] == rows.X[0, j]).all()]
         if same:
             warnings.warn(
@@ -242,10 +244,12 @@ class Personalized(WithRows):
             return whole("trials", self.trials, least=1, most=most, why=f"holdout={self.holdout:g}")
         if not isinstance(self.learner_, Linear):
             return 1
-        return most if rows.X.size * self.learner_.classes * min(20, len(rows) - 1) * self._rounds() <= CHEAP else 1
+        return most if rows.X.size * self.learner_.classes * peers_asked("auto", len(rows)) * self._rounds() <= CHEAP else 1
 
     def _rounds(self) -> int:
-        return int(self.rounds) if self.rounds != "auto" else 100 if hasattr(self.learner_, "grad") else 20
+        if self.rounds != "auto":
+            return int(self.rounds)
+        return STEP_ROUNDS if hasattr(self.learner_, "grad") else REFIT_ROUNDS
 
     def _settle(self, state: State) -> None:
         self.models_, self.trust_, self.step_size_ = state.models, state.trust, state.pace.step_size
@@ -375,7 +379,7 @@ class Personalized(WithRows):
         W = self.models_[:, :d] * units.label_scale / units.scale
         constant = self.models_[:, d] if self.learner_.intercept else np.zeros(len(W))
         constant = constant * units.label_scale + units.label_mean - W @ units.mean
-        names = self._column_names(d)
+        names = self._column_names()
         return pd.DataFrame(np.column_stack([W, constant]), index=self.devices_, columns=[*names, "intercept"])
 
     @property
@@ -383,10 +387,9 @@ class Personalized(WithRows):
         """How many numbers a row has once categories are encoded."""
         return len(self.units_.mean)
 
-    def _column_names(self, count: int) -> list[str]:
-        if self.preparation_ is not None:
-            return self.preparation_.columns
-        return list(getattr(self, "feature_names_in_", [f"x{i}" for i in range(count)]))
+    def _column_names(self) -> list[str]:
+        """What the numbers of a row are called once categories are encoded."""
+        return self._inputs() if self.preparation_ is None else self.preparation_.columns
 
     def _inputs(self) -> list[str]:
         """What the columns of a table to predict are called."""
@@ -426,12 +429,16 @@ class Personalized(WithRows):
                 return np.zeros(rows, dtype=np.int64)
             raise InputError(f"there are {len(self.devices_)} models. Say whose rows these are: predict(X, devices=...).")
         codes, ids = device_codes(devices, rows)
+        return np.asarray(self._places(ids)[codes])
+
+    def _places(self, ids: Any) -> IntArray:
+        """The positions of these ids in `devices_`, -1 for those that were not there."""
         known = {name: i for i, name in enumerate(self.devices_.tolist())}
         refuse_lookalikes(known, ids)
-        return np.asarray(np.array([known.get(name, -1) for name in ids], dtype=np.int64)[codes])
+        return np.array([known.get(name, -1) for name in ids], dtype=np.int64)
 
 
-def refuse_lookalikes(known: dict[Any, int], ids: list[Any]) -> None:
+def refuse_lookalikes(known: dict[Any, int], ids: Any) -> None:
     """Stop where a device seems new only because its id is of another kind: 7 and '7'."""
     strangers = [name for name in ids if name not in known]
     if strangers:

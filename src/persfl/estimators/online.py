@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 from persfl.checks import whole
 from persfl.devices import Devices
 from persfl.errors import PersflWarning
-from persfl.estimators.base import Personalized, id_array, refuse_lookalikes
+from persfl.estimators.base import Personalized, id_array
 from persfl.fleets import ArrayFleet
 from persfl.training import Pace, Plan, State, step_of, train
 from persfl.trust import Trust
@@ -25,8 +26,9 @@ class Online(Personalized):
 
     _arrived: Devices
 
+    @abstractmethod
     def _first_classes(self, y: Any, classes: Any) -> None:
-        raise NotImplementedError
+        """Remember the classes that a first call names."""
 
     def partial_fit(self, X: Any, y: Any, devices: Any = None, sample_weight: Any = None, classes: Any = None) -> Any:
         """New rows have arrived: every device keeps its last `window` rows (all, if None), and `online_rounds` rounds follow.
@@ -52,7 +54,6 @@ class Online(Personalized):
             rows = self._learn_rows(X, y, devices, sample_weight, classes=getattr(self, "classes_", None))
         else:
             rows = self._more_rows(X, y, devices, sample_weight)
-            refuse_lookalikes({name: i for i, name in enumerate(self._arrived.ids)}, list(rows.ids))
             self.notes_ = list(self.notes_)
         rows.check(quiet=True)
         if first:
@@ -102,9 +103,8 @@ class Online(Personalized):
 
     def _judge_progress(self, rows: Devices) -> None:
         """Test, then train: how the models so far predict rows they have not seen."""
-        known = {name: i for i, name in enumerate(self.devices_.tolist())}
-        place = np.array([known.get(name, -1) for name in rows.ids])
-        owner = place[np.repeat(np.arange(len(rows)), rows.counts)]
+        place = self._places(rows.ids)
+        owner = place[rows.owner]
         seen = owner >= 0
         missed = float("nan")
         if seen.any():

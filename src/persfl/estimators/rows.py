@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from persfl.sources.table import device_codes
 from persfl.types import Array
 
 
-class WithRows(BaseEstimator):  # type: ignore[misc]
+class WithRows(BaseEstimator, ABC):  # type: ignore[misc]
     """What an estimator remembers about columns, labels and devices, and how it reads rows by that."""
 
     device: str | None
@@ -26,11 +27,13 @@ class WithRows(BaseEstimator):  # type: ignore[misc]
     preparation_: Preparation | None
     _numeric: bool
 
+    @abstractmethod
     def _learn_labels(self, y: Any, classes: Any) -> Array:
-        raise NotImplementedError
+        """Labels as numbers; what they may be is remembered."""
 
+    @abstractmethod
     def _labels(self, y: Any) -> Array:
-        raise NotImplementedError
+        """Labels as numbers, by what was remembered."""
 
     def _learn_rows(self, X: Any, y: Any, devices: Any, sample_weight: Any, classes: Any = None) -> Devices:
         """Checked numbers by device; what has to be remembered about columns, classes and seed is remembered."""
@@ -47,30 +50,20 @@ class WithRows(BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, skip_check_array=True)
             self.preparation_ = Preparation(frame, impute=self.impute)
             matrix = self.preparation_(frame)
-            y = column_or_1d(_without_na(y), warn=True)
-            if len(y) != len(matrix):
-                raise InputError(f"there must be one label per row. Got {len(matrix)} rows and {len(y)} labels.")
+            y = _one_each(_without_na(y), matrix)
         else:
             if frame is not None:
                 refuse_missing(frame)
             matrix, y = validate_data(self, X, _without_na(y), dtype=np.float64, y_numeric=self._numeric, ensure_all_finite=True)
         y = self._learn_labels(y, classes)
-        weight = (
-            _check_sample_weight(sample_weight, matrix, dtype=np.float64) if sample_weight is not None else np.ones(len(matrix))
-        )
+        weight = _weights(sample_weight, matrix)
         columns = self.preparation_.columns if self.preparation_ else list(getattr(self, "feature_names_in_", [])) or None
         return self._grouped(matrix, y, weight, devices, columns)
 
     def _more_rows(self, X: Any, y: Any, devices: Any, sample_weight: Any) -> Devices:
         """As `_learn_rows`, by what was remembered."""
         matrix, devices = self._matrix(X, devices)
-        y = column_or_1d(y, warn=True)
-        if len(y) != len(matrix):
-            raise InputError(f"there must be one label per row. Got {len(matrix)} rows and {len(y)} labels.")
-        weight = (
-            _check_sample_weight(sample_weight, matrix, dtype=np.float64) if sample_weight is not None else np.ones(len(matrix))
-        )
-        return self._grouped(matrix, self._labels(y), weight, devices, None)
+        return self._grouped(matrix, self._labels(_one_each(y, matrix)), _weights(sample_weight, matrix), devices, None)
 
     def _grouped(self, matrix: Array, y: Array, weight: Array, devices: Any, columns: Any) -> Devices:
         if devices is None:
@@ -110,6 +103,18 @@ class WithRows(BaseEstimator):  # type: ignore[misc]
 def _plain(values: Array) -> Array:
     """Without gaps and writable, as compiled kernels want it; pandas hands out columns that are neither."""
     return np.require(values, dtype=np.float64, requirements=["C", "W"])
+
+
+def _one_each(y: Any, matrix: Array) -> Any:
+    """Labels, one per row."""
+    y = column_or_1d(y, warn=True)
+    if len(y) != len(matrix):
+        raise InputError(f"there must be one label per row. Got {len(matrix)} rows and {len(y)} labels.")
+    return y
+
+
+def _weights(sample_weight: Any, matrix: Array) -> Any:
+    return np.ones(len(matrix)) if sample_weight is None else _check_sample_weight(sample_weight, matrix, dtype=np.float64)
 
 
 def _seed(random_state: Any) -> int:

@@ -59,6 +59,7 @@ class Network:
     dtype: str
     _each: Any = field(repr=False)  # the user's loss per row, where it is their own
     _module: Any = field(repr=False)
+    _start: Array = field(repr=False)  # the weights that make gave
     _places: tuple[tuple[str, tuple[int, ...], int, int], ...] = field(repr=False)  # name, shape, from, to
     _trained: int = field(repr=False)  # how many of the numbers are parameters; the rest are buffers
     _norms: bool = field(repr=False)  # whether there are running statistics to renew
@@ -102,7 +103,9 @@ class Network:
             "make": make, "kind": loss if isinstance(loss, str) else "own", "l2": real("l2", l2, least=0),
             "epochs": whole("epochs", epochs, least=0), "rate": real("rate", rate, above=0), "seed": int(seed),
             "shape": None if shape is None else tuple(int(s) for s in shape), "dtype": dtype,
-            "_each": None if isinstance(loss, str) else loss, "_module": module, "_places": tuple(places), "_trained": trained,
+            "_each": None if isinstance(loss, str) else loss, "_module": module,
+            "_start": np.concatenate([value.detach().numpy().ravel() for _, value in parts]),
+            "_places": tuple(places), "_trained": trained,
             "_norms": norms,
         }.items():  # fmt: skip
             object.__setattr__(self, name, value)
@@ -135,12 +138,7 @@ class Network:
     def init(self, data: Data, stream: Stream | None) -> Array:
         """The module as `make` gives it; running statistics from the device's rows."""
         lead = data.X.shape[:-2]
-        start = np.concatenate([self._value(name).ravel() for name, *_ in self._places])
-        return self.settled(np.broadcast_to(start, (*lead, start.size)).copy(), data, momentum=1.0)
-
-    def _value(self, name: str) -> Array:
-        held = dict(self._module.named_parameters()) | dict(self._module.named_buffers())
-        return np.asarray(held[name].detach().cpu().numpy())
+        return self.settled(np.broadcast_to(self._start, (*lead, self._start.size)).copy(), data, momentum=1.0)
 
     def named(self, model: Array) -> dict[str, Array]:
         """A model as named arrays, as a module's `state_dict` has them."""
@@ -208,11 +206,8 @@ class Network:
         raise InputError(f"chances of labels exist for loss='cross_entropy' and 'logistic'. Got {self.kind!r}.")
 
     def _outputs(self, model: Array, X: Array) -> Array:
-        torch = need("torch", extra="torch", why="a Network")
         lead = np.broadcast_shapes(model.shape[:-1], X.shape[:-2])
-        found = self._batched(lambda w, x: self.outputs(w, x), lead, model, X)
-        with torch.no_grad():
-            return np.asarray(found.numpy())
+        return np.asarray(self._batched(self.outputs, lead, model, X).numpy())
 
     def loss(self, model: Array, data: Data) -> Any:
         """(...) the mean loss over the rows; inf where it overflows or there are no rows."""

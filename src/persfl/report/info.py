@@ -10,6 +10,7 @@ import numpy as np
 from persfl import __version__
 from persfl.helping import VERDICTS, chance, reward_interval, verdict_codes
 from persfl.report.blocks import Blocks, blocks, shares
+from persfl.training import peers_asked
 from persfl.types import Array
 from persfl.worth import ARMS, Verdict, Worth
 
@@ -127,25 +128,11 @@ def better_rivals(worth: Worth | None) -> list[str]:
 
 def _worth(worth: Worth, rows: Any, layout: Blocks, groups: Mapping[Any, Any] | None) -> dict[str, Any]:
     fleet, held = worth.fleet(), int(worth.table["held"].sum())
-    arms = []
-    for arm, name in ARMS.items():
-        errors = worth.error(arm)
-        verdict = worth.fleet(arm) if arm != "personal" else None
-        entry: dict[str, Any] = {
-            "key": arm,
-            "name": name,
-            "error": float(np.nanmean(errors)),
-            "median": float(np.nanmedian(errors)),
-        }
-        entry |= {k: None if verdict is None else getattr(verdict, k) for k in ("gain", "low", "high", "says")}
-        if worth.classes:
-            entry["mistakes"] = float(np.nanmean(worth.mistakes(arm)))
-        arms.append(entry)
     device = worth.device()
     return {
         "rows": held,
         "verdict": {k: getattr(fleet, k) for k in ("gain", "low", "high", "says")} | {"sentence": sentence(fleet, held)},
-        "arms": arms,
+        "arms": worth.summary(),
         "groups": _groups(worth, rows, layout, groups),
         "device": {
             "own": _plain(device["own"]),
@@ -232,13 +219,11 @@ def _loss(losses: Array) -> dict[str, Any]:
 
 
 def _settings(model: Any) -> list[list[str]]:
-    values = {"estimator": repr(model.learner_), **{k: v for k, v in model.get_params(deep=False).items() if k in MEANINGS}}
-    values["estimator"] = repr(model.learner_)
+    values = model.get_params(deep=False) | {"estimator": repr(model.learner_)}
     values |= {"step_size": f"{model.step_size_:g}", "rounds": model.n_rounds_, "units": model.units_.kind}
-    if values["peers"] == "auto":
-        values["peers"] = min(20, max(len(model.devices_) - 1, 0))
+    values["peers"] = peers_asked(values["peers"], len(model.devices_))
     values["adopter"] = "Best()" if values["adopter"] is None else repr(values["adopter"])
-    return [[name, str(values[name]), meaning] for name, meaning in MEANINGS.items() if name in values]
+    return [[name, str(values[name]), meaning] for name, meaning in MEANINGS.items()]
 
 
 def _plain(values: Any) -> list[Any]:
