@@ -23,6 +23,7 @@ TOLD = (2, 4)
 def compare(model: Any, X: Any, y: Any, devices: Any = None, **fit: Any) -> Worth:
     """Errors of all methods on held-out rows, for an unfitted PersonalizedRegressor or PersonalizedClassifier's settings.
 
+    >>> import numpy as np
     >>> from persfl import PersonalizedRegressor
     >>> from persfl.sources import clustered_regression
     >>> rows = clustered_regression(n=30, clusters=2, rows=10, features=5, noise=0.1, seed=0)
