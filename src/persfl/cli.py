@@ -12,7 +12,7 @@ from typing import Any
 
 from persfl.errors import PersflError, PersflWarning
 
-MODELS = ("linear", "tree", "forest", "boosting")
+MODELS = ("linear", "mlp", "tree", "forest", "boosting")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,7 +124,12 @@ def _table(made: argparse.ArgumentParser) -> None:
     made.add_argument("table", help="a table: .csv, .tsv, .csv.gz or .parquet")
     made.add_argument("--device", required=True, metavar="COLUMN", help="the column that says whose row it is")
     made.add_argument("--label", required=True, metavar="COLUMN", help="the column to predict")
-    made.add_argument("--model", choices=MODELS, default="linear", help="what a model is (default linear)")
+    made.add_argument(
+        "--model",
+        type=_kind,
+        default="linear",
+        help=f"what a model is: {', '.join(MODELS)}, or FILE.py:NAME, a torch module of your own (default linear)",
+    )
     made.add_argument(
         "--task", choices=("auto", "regression", "classification"), default="auto", help="default: as the label looks"
     )
@@ -136,18 +141,19 @@ def _table(made: argparse.ArgumentParser) -> None:
     made.add_argument("--separator", metavar="CHAR", help="between the columns of a CSV (default: found in its first line)")
     made.add_argument("--decimal", default=".", metavar="CHAR", help="decimal mark of a CSV (default .)")
     made.add_argument("--peers", type=_number, default="auto", metavar="N", help="peers asked per round (default 20 or all others)")
-    made.add_argument("--rounds", type=_number, default="auto", metavar="N", help="rounds (default 100; 20 for other than linear)")
+    made.add_argument("--rounds", type=_number, default="auto", metavar="N", help="rounds (default 100; 20 for trees)")
     made.add_argument(
         "--step-size", type=_number, default="auto", metavar="X", help="length of a step (default: chosen, then halved)"
     )
     made.add_argument("--units", choices=("auto", "shared", "centred", "raw"), default="auto", help="scale of features and label")
-    made.add_argument("--public", metavar="FILE", help="public points for other than linear models (default: made up)")
+    made.add_argument("--public", metavar="FILE", help="public points for trees, forests, boosting (default: made up)")
     made.add_argument("--holdout", type=float, default=0.25, metavar="SHARE", help="rows held back to judge by (default 0.25)")
     made.add_argument("--trials", type=_number, default="auto", metavar="N", help="how often to hold back other rows")
     made.add_argument("--seed", type=int, default=0, help="the same seed gives the same result (default 0)")
     made.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="parallel processes for other than linear models (default 1)"
+        "--jobs", type=int, default=1, metavar="N", help="parallel processes for trees, forests, boosting (default 1)"
     )
+    made.add_argument("--compute", metavar="WHERE", help="where steps are computed: cuda for a GPU (default: this processor)")
     made.add_argument("--json", action="store_true", help="progress and result as JSON lines")
 
 
@@ -156,6 +162,14 @@ def _run_folder(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--trust", action="append", default=[], metavar="TYPE", help="accept models of this foreign type from the folder"
     )
+    made.add_argument("--module", metavar="FILE.py:NAME", help="the torch module of a run that was fitted with one of your own")
+
+
+def _kind(text: str) -> str:
+    """A model's name, or a file with one; the file itself is looked at when the command runs."""
+    if text not in MODELS and ".py" not in text:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(MODELS)}, or FILE.py:NAME, not {text!r}")
+    return text
 
 
 def _names(text: str) -> list[str]:

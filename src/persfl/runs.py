@@ -5,12 +5,13 @@
     versions.json      what it ran with
     rounds/*.parquet   every round of every stage: device, own loss, who was asked, each answer's loss, who was adopted
     state-*.npz        where a stage stands: models, trust, losses (with a .skops file beside it for scikit-learn models)
-    model.npz, model.json, model.skops, worth.parquet     the result
+    model.npz, model.json, model.skops, model.safetensors, worth.parquet     the result
 
 Files are written under new names, then the index is replaced in one step: a run that is killed leaves the last index and all it
 names. A file that does not match its SHA-256 is refused by name. Nothing is pickled: scikit-learn models are kept by skops, and
 only what skops trusts and classes of scikit-learn are accepted back unless others are named. That keeps code out, not nonsense (a
-forged tree can crash a process): open run folders of people you trust.
+forged tree can crash a process): open run folders of people you trust. Networks are kept as named tensors (safetensors); the code
+of a module is not kept, see `persfl.learners.kept`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,14 +34,14 @@ import pandas as pd
 
 from persfl.checks import some
 from persfl.errors import InputError, need
-from persfl.learners import Linear, Tree
+from persfl.learners import Linear, Network, Tree, kept
 from persfl.learners.tree import Grown
 from persfl.training import Pace, Plan, State
 from persfl.trust import Trust
 from persfl.types import Round
 
 FORMAT = 1
-PACKAGES = ("persfl", "numpy", "scipy", "scikit-learn", "pandas", "numba", "pyarrow", "skops")
+PACKAGES = ("persfl", "numpy", "scipy", "scikit-learn", "pandas", "numba", "pyarrow", "skops", "torch", "safetensors")
 INDEX = "run.json"
 _ADOPTERS = ("Best", "BestOrStay", "TopK", "Weighted")
 
@@ -305,7 +307,8 @@ def keep_model(folder: Folder, model: Any) -> None:
     arrays: dict[str, Any] = {f"units_{k}": v for k, v in _units(model.units_).items()}
     arrays |= {f"trust_{k}": v for k, v in model.trust_.to_arrays().items()}
     arrays |= {"losses": model.losses_, "rows": model.rows_, "fallback": model.fallback_}
-    models, packed = models_to(model.models_)
+    network = isinstance(model.learner_, Network)
+    models, packed = ({}, None) if network else models_to(model.models_)
     odd = [name for name in model.devices_.tolist() if not isinstance(name, (str, int, float, bool))]
     if odd:
         raise InputError(f"a run folder keeps devices whose ids are text or numbers. Got {odd[0]!r}: use str(...) of it.")
@@ -340,7 +343,9 @@ def keep_model(folder: Folder, model: Any) -> None:
     if model.pooled_ is not None:
         arrays |= {f"pooled_units_{k}": v for k, v in _units(model.pooled_units_).items()}
         about["pooled"] = model.pooled_units_.kind
-        if isinstance(model.pooled_, np.ndarray):
+        if network:
+            pass  # with the other networks
+        elif isinstance(model.pooled_, np.ndarray):
             arrays["pooled"] = model.pooled_
         elif isinstance(model.pooled_, Grown):
             arrays |= {f"pooled_tree_{k}": getattr(model.pooled_, k) for k in Grown._fields}
@@ -349,6 +354,9 @@ def keep_model(folder: Folder, model: Any) -> None:
     if packed is not None:
         objects["models"] = model.models_
     folder.write_arrays("model.npz", arrays | models)
+    if network:
+        held = {"models": model.models_} | ({} if model.pooled_ is None else {"pooled": model.pooled_})
+        folder.write("model.safetensors", kept.packed(model.learner_, held))
     if objects:
         skops = need("skops.io", extra="app", why="keeping scikit-learn models")
         folder.write("model.skops", bytes(skops.dumps(objects)))
@@ -379,12 +387,16 @@ def save_model(model: Any, path: str | Path, *, device: str = "device", label: s
 
 _PLAIN = (
     "device", "peers", "rounds", "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "window",
-    "online_rounds", "n_jobs", "random_state",
+    "online_rounds", "compute", "n_jobs", "random_state",
 )  # fmt: skip
 
 
-def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
-    """The fitted model of a finished run folder."""
+def load_model(path: str | Path, *, trusted: Sequence[str] = (), module: Any = None) -> Any:
+    """The fitted model of a finished run folder.
+
+    `module` is what networks of the user's own were made of (a module, or a function that makes one), whose code is not in the
+    folder. Without it everything can be shown, but nothing predicted.
+    """
     from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
     from persfl.estimators.base import id_array
     from persfl.learners import Estimator
@@ -400,7 +412,14 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
     model._seed = model.random_state
     described = dict(about["learner"])
     kind = described.pop("kind")
-    if kind == "linear":
+    if module is not None and kind != "network":
+        raise InputError(f"module is for networks. This run's models are of the kind {kind!r}: leave it out.")
+    networks: dict[str, Any] = {}
+    if kind == "network":
+        model.learner_ = kept.rebuilt(described, _sized(module, arrays, about))
+        model.estimator = _as_estimator(described, module, model.learner_)
+        networks = kept.unpacked(model.learner_.shapes, folder.read("model.safetensors"))
+    elif kind == "linear":
         model.learner_ = Linear(**described)
         if about["own_learner"]:
             model.estimator = model.learner_
@@ -416,7 +435,12 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
         model.feature_names_in_ = np.array(about["names"], dtype=object)
     model.units_ = _as_units(Units, about["units"], arrays, "units_")
     model.trust_ = Trust.from_arrays({k.removeprefix("trust_"): v for k, v in arrays.items() if k.startswith("trust_")})
-    model.models_ = objects["models"] if "models" in objects else models_from(arrays, None)
+    if networks:
+        model.models_ = networks["models"]
+        if model.models_.shape[0] != len(model.devices_):
+            raise InputError(f"the run's networks are of {len(model.models_)} devices, where there are {len(model.devices_)}.")
+    else:
+        model.models_ = objects["models"] if "models" in objects else models_from(arrays, None)
     model.losses_, model.rows_, model.fallback_ = arrays["losses"], arrays["rows"], arrays["fallback"]
     model.step_size_, model.n_rounds_, model.notes_ = about["step_size"], about["rounds"], about["notes"]
     model.public_, model.pooled_, model.worth_ = None, None, None
@@ -424,7 +448,11 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
         model.pooled_units_ = _as_units(Units, about["pooled"], arrays, "pooled_units_")
         tree = "pooled_tree_feature" in arrays
         model.pooled_ = (
-            Grown(*(arrays[f"pooled_tree_{k}"] for k in Grown._fields)) if tree else arrays.get("pooled", objects.get("pooled"))
+            networks["pooled"]
+            if networks
+            else (
+                Grown(*(arrays[f"pooled_tree_{k}"] for k in Grown._fields)) if tree else arrays.get("pooled", objects.get("pooled"))
+            )
         )
     model.preparation_ = None
     if about["preparation"]:
@@ -472,9 +500,27 @@ def _learner(learner: Any) -> dict[str, Any]:
                 "classes": classes}  # fmt: skip
     if isinstance(learner, Tree):
         return {"kind": "tree", "max_depth": learner.max_depth}
+    if isinstance(learner, Network):
+        return {"kind": "network"} | kept.described(learner)
     if hasattr(learner, "estimator"):
         return {"kind": "estimator", "loss": learner.kind}
-    raise InputError(f"a run folder can keep linear models, trees and scikit-learn estimators. Got {learner!r}.")
+    raise InputError(f"a run folder can keep linear models, trees, networks and scikit-learn estimators. Got {learner!r}.")
+
+
+def _sized(module: Any, arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    """A function of (features, outputs), as the estimators take one, made a function of nothing."""
+    from persfl.estimators.base import takes_sizes
+
+    if not takes_sizes(module):
+        return module
+    return partial(module, len(arrays["units_mean"]), len(about.get("classes", ())) or 1)
+
+
+def _as_estimator(described: Mapping[str, Any], module: Any, learner: Any) -> Any:
+    """What the user would hand in to train the same again."""
+    if module is not None or described["mlp"] is None:
+        return module
+    return learner.make.func
 
 
 def versions() -> dict[str, str | None]:

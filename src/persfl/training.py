@@ -28,6 +28,7 @@ STEP_SIZES = {
     "multinomial": (4.0, 40.0),
     "poisson": (0.1, 1.0),
 }
+NETWORK_STEPS = {"squared": 0.1, "absolute": 0.1, "cross_entropy": 0.5, "logistic": 0.5}
 GROWTH = 10.0  # a median loss this many times its start means the steps are too long, though nothing overflows
 RUNAWAY, FEW = 100.0, 0.02  # so does a loss this many times its start on more than this share of the devices
 GIVE_UP = 10  # after so many halvings of which none helped, it is not the steps: peers are unlike
@@ -47,6 +48,7 @@ class Plan:
     rounds: int
     seed: int
     n_jobs: int | None = 1
+    compute: str | None = None  # where steps are computed, as torch names it
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ def _run(
         start=None if state is None else state.models,
         seed=plan.seed,
         n_jobs=plan.n_jobs,
+        device=plan.compute,
     )
     trust = Trust.blank(fleet) if state is None else state.trust
     state = State(0 if state is None else state.r, fleet.models, trust, pace, () if state is None else state.losses)
@@ -205,5 +208,5 @@ def step_of(step_size: Any, learner: Any, features: int) -> float:
         if isinstance(learner, Linear):
             most, shared = STEP_SIZES[learner.kind]
             return min(most, shared / features)
-        return 0.05 if hasattr(learner, "grad") else 1.0
+        return NETWORK_STEPS.get(getattr(learner, "kind", ""), 0.05) if hasattr(learner, "grad") else 1.0
     return real("step_size", step_size, above=0)

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from persfl.checks import some
+from persfl.commands import modules
 from persfl.commands.shown import Shown, table
 from persfl.errors import InputError, PersflError, need
 from persfl.preparation import refuse_missing, refuse_numbers
@@ -118,8 +119,12 @@ def _base(model: str, task: str) -> Any:
     )
     from sklearn.tree import DecisionTreeClassifier
 
-    from persfl.learners import Tree
+    from persfl.learners import MLP, Tree
 
+    if model == "mlp":
+        return MLP()
+    if _is_network(model):
+        return modules.load(model)
     classify = task == "classification"
     if model == "tree":
         return DecisionTreeClassifier(max_depth=3) if classify else Tree(max_depth=3)
@@ -128,6 +133,10 @@ def _base(model: str, task: str) -> Any:
     if model == "boosting":
         return (GradientBoostingClassifier if classify else GradientBoostingRegressor)(n_estimators=30, max_depth=3)
     return None
+
+
+def _is_network(model: str) -> bool:
+    return model == "mlp" or ".py" in model
 
 
 def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
@@ -152,6 +161,7 @@ def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
         fallback=getattr(chosen, "fallback", False),
         unseen=getattr(chosen, "unseen", "error"),
         impute=chosen.impute,
+        compute=chosen.compute,
         n_jobs=chosen.jobs,
         random_state=chosen.seed,
     )
@@ -171,13 +181,16 @@ def fit(chosen: argparse.Namespace) -> int:
     if out.resolve() in Path(chosen.table).resolve().parents:
         raise InputError(f"the table lies in {str(out)!r}. Choose an --out of its own for the run.")
     rows = Rows(chosen)
+    model = _model(chosen, rows)
+    if _is_network(chosen.model):
+        need("torch", extra="torch", why="a network")
+        need("safetensors", extra="torch", why="keeping networks")
     spec = _spec(chosen, rows)
     folder = _folder(out, spec, chosen)
     if folder is None:
         return 0
     if rows.remark:
         _remark(chosen, rows.remark)
-    model = _model(chosen, rows)
     shown = Shown(folder, lines=chosen.json)
     _announce(chosen, rows)
     aside = _aside(out)
@@ -206,7 +219,7 @@ def fit(chosen: argparse.Namespace) -> int:
 def _announce(chosen: argparse.Namespace, rows: Rows) -> None:
     """Refits take their time: say how many there will be before they start."""
     n = rows.devices.nunique()
-    if chosen.model != "linear" and n > 1 and not chosen.json:
+    if chosen.model in ("tree", "forest", "boosting") and n > 1 and not chosen.json:
         peers = peers_asked(chosen.peers, n)
         rounds = REFIT_ROUNDS if chosen.rounds == "auto" else chosen.rounds
         runs = 2 if chosen.holdout > 0 else 1
@@ -266,9 +279,11 @@ def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
     from persfl.runs import fingerprint
 
     settings = ("device", "label", "weight", "group", "model", "peers", "rounds", "step_size", "units", "holdout", "trials",
-                "fallback", "unseen", "impute", "seed", "separator", "decimal", "public")  # fmt: skip
+                "fallback", "unseen", "impute", "seed", "separator", "decimal", "public", "compute")  # fmt: skip
     asked = {name: getattr(chosen, name) for name in settings}
     about = {"table": str(chosen.table), "table_sha256": fingerprint(rows.path), "features": rows.features, "task": rows.task}
+    if _is_network(chosen.model) and chosen.model != "mlp":
+        about["module_sha256"] = fingerprint(modules.split(chosen.model)[0])
     if chosen.public is not None:
         about["public_sha256"] = fingerprint(Path(chosen.public))
     groups = None if rows.groups is None else [[name, group] for name, group in rows.groups.items()]
@@ -327,21 +342,27 @@ def _report(folder: Any, model: Any, path: Path) -> Path:
 
 def report(chosen: argparse.Namespace) -> int:
     """The page of a finished run."""
-    from persfl.runs import Folder, load_model
+    from persfl.runs import Folder
 
     run = Path(chosen.run)
     folder = Folder.open(run)
-    path = _report(folder, load_model(run, trusted=chosen.trust), Path(chosen.out) if chosen.out else run / "report.html")
+    path = _report(folder, _loaded(chosen), Path(chosen.out) if chosen.out else run / "report.html")
     print(path)
     return 0
+
+
+def _loaded(chosen: argparse.Namespace) -> Any:
+    """A run's model."""
+    from persfl.runs import load_model
+
+    return load_model(chosen.run, trusted=chosen.trust, module=modules.load(chosen.module) if chosen.module else None)
 
 
 def helpers(chosen: argparse.Namespace) -> int:
     """Who helps a device, ranked; or everything, exported."""
     from persfl.report.export import export
-    from persfl.runs import load_model
 
-    found = load_model(chosen.run, trusted=chosen.trust).helpers_
+    found = _loaded(chosen).helpers_
     if chosen.device is not None:
         names = found["device"].astype(str)
         if chosen.device not in set(names):
@@ -374,12 +395,12 @@ def helpers(chosen: argparse.Namespace) -> int:
 
 def predict(chosen: argparse.Namespace) -> int:
     """Predictions for new rows, each by its own device's model."""
-    from persfl.runs import Folder, load_model
+    from persfl.runs import Folder
 
     _ending(chosen.out, ".csv", ".parquet", table=chosen.table)
     folder = Folder.open(Path(chosen.run))
     spec = folder.spec
-    model = load_model(chosen.run, trusted=chosen.trust)
+    model = _loaded(chosen)
     frame = read_frame(chosen.table, separator=spec["separator"], decimal=spec["decimal"], text=spec["device"])
     absent = [name for name in [spec["device"], *spec["features"]] if name not in frame.columns]
     if absent:

@@ -8,8 +8,10 @@ the rows held back, except, with `fallback=True`, where to keep a device's own m
 from __future__ import annotations
 
 import copy
+import inspect
 import warnings
 from abc import abstractmethod
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,6 +78,7 @@ class Personalized(WithRows):
         impute: bool = False,
         window: int | None = None,
         online_rounds: int = 10,
+        compute: str | None = None,
         n_jobs: int | None = 1,
         random_state: Any = 0,
     ) -> None:
@@ -94,6 +97,7 @@ class Personalized(WithRows):
         self.impute = impute
         self.window = window
         self.online_rounds = online_rounds
+        self.compute = compute
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -122,7 +126,7 @@ class Personalized(WithRows):
         if len(rows) > 1:
             self._warn_thin(rows)
         self._check_settings(len(rows))
-        self.learner_ = self._learner()
+        self.learner_ = self._learner(rows.features)
         self.devices_ = id_array(rows.ids)
         self.rows_ = rows.counts.copy()
         kind = self._units()
@@ -308,6 +312,7 @@ class Personalized(WithRows):
             self._rounds() if rounds is None else rounds,
             self._seed,
             self.n_jobs,
+            self.compute,
         )
 
     def _units(self) -> str:
@@ -339,7 +344,7 @@ class Personalized(WithRows):
             return self.preparation_(self.public)
         return np.asarray(validate_data(self, self.public, dtype=np.float64, reset=False))
 
-    def _learner(self) -> Any:
+    def _learner(self, features: int) -> Any:
         base = self.estimator
         if base is None:
             return self._linear()
@@ -349,20 +354,30 @@ class Personalized(WithRows):
                 want = "classes" if self._classes else "numbers"
                 raise InputError(f"{type(self).__name__} needs a learner with a loss for {want}. Got {base!r}.")
             return base
-        if any(kind.__module__ == "torch.nn.modules.module" for kind in type(base).__mro__):
-            from persfl.learners import Network
-
-            return Network(lambda: copy.deepcopy(base), loss="cross_entropy" if self._classes else "squared")
+        if not isinstance(base, type) and any(kind.__module__ == "torch.nn.modules.module" for kind in type(base).__mro__):
+            return self._network(lambda: copy.deepcopy(base), features)
         if isinstance(base, BaseEstimator):
             learner = Estimator(base)
             if (learner.kind in ("log", "error")) != bool(self._classes):
                 want = "classifier" if self._classes else "regressor"
                 raise InputError(f"{type(self).__name__} needs a {want} as its estimator. Got {type(base).__name__}.")
             return learner
+        if callable(base) and not (isinstance(base, type) and issubclass(base, BaseEstimator)):
+            return self._network(partial(base, features, self._classes or 1) if takes_sizes(base) else base, features)
         raise InputError(
-            "estimator must be None (linear), a scikit-learn estimator, a torch module or a persfl learner such as "
-            f"Linear('huber'). Got {base!r}."
+            "estimator must be None (linear), a scikit-learn estimator, a torch module, a function of (features, outputs) that "
+            f"makes one, such as MLP(), or a persfl learner such as Linear('huber'). Got {base!r}."
         )
+
+    def _network(self, make: Any, features: int) -> Any:
+        from persfl.learners import Network
+
+        learner = Network(make, loss="cross_entropy" if self._classes else "squared", seed=self._seed)
+        width, wanted = learner.width_of_output(features), self._classes or 1
+        if width != wanted:
+            what = f"{wanted} classes" if self._classes else "a number"
+            raise InputError(f"the module must give {wanted} output{'s' * (wanted > 1)} a row, for {what}. It gives {width}.")
+        return learner
 
     @property
     def helpers_(self) -> pd.DataFrame:
@@ -436,6 +451,17 @@ class Personalized(WithRows):
         known = {name: i for i, name in enumerate(self.devices_.tolist())}
         refuse_lookalikes(known, ids)
         return np.array([known.get(name, -1) for name in ids], dtype=np.int64)
+
+
+def takes_sizes(make: Any) -> bool:
+    """Whether this makes a module for so many features and outputs, or always the same one."""
+    if not callable(make) or (hasattr(make, "parameters") and not isinstance(make, type)):
+        return False
+    try:
+        wanted = [p for p in inspect.signature(make).parameters.values() if p.default is p.empty and p.kind in (0, 1)]
+    except (TypeError, ValueError):
+        return False
+    return len(wanted) == 2
 
 
 def refuse_lookalikes(known: dict[Any, int], ids: Any) -> None:

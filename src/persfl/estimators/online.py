@@ -58,7 +58,7 @@ class Online(Personalized):
         rows.check(quiet=True)
         if first:
             self._check_settings(len(rows))
-            self.learner_ = self._learner()
+            self.learner_ = self._learner(rows.features)
             self.notes_, self.worth_, self.progress_ = [], None, pd.DataFrame()
             if self.window is not None:
                 rows = _joined(rows, None, self.window)

@@ -21,7 +21,8 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     ----------
     estimator : what a model is. None: linear, by gradient steps (Algorithm 1). A scikit-learn regressor that takes sample weights:
         by refits on private rows plus public points (Algorithm 2). A `torch.nn.Module` for one row of the table, all devices
-        starting from its weights: by gradient steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
+        starting from its weights, or a function of (features, outputs) that makes one, such as `persfl.learners.MLP()`: by gradient
+        steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
     device : the column of X that says whose row it is, instead of `devices=` in every call.
     peers : how many peers a device asks each round; "auto" is 20, or all others where there are fewer.
     rounds : how many rounds; "auto" is 100 of steps (linear), 20 of refits (others), whose answers are complete models.
@@ -38,6 +39,8 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     unseen : "error", or "pooled" to predict devices that were not there when fitting by one model for all.
     impute : fill missing values with each column's mean (texts: most frequent) instead of refusing them.
     window, online_rounds : for `partial_fit`: rows each device keeps (None: all), rounds per call.
+    compute : where gradient steps are computed, as torch names it: "cuda" for a GPU, "cpu"; None is this processor, without torch
+        where the models are linear.
     n_jobs : parallel processes for refits.
     random_state : the same number gives the same result; None draws one.
 

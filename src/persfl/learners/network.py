@@ -91,7 +91,7 @@ class Network:
             module = make()
         if not isinstance(module, torch.nn.Module):
             raise InputError(f"make must return a torch.nn.Module. Got {type(module).__name__}.")
-        module = module.to(getattr(torch, dtype)).eval()
+        module = module.to("cpu", getattr(torch, dtype)).eval()
         parts = [*module.named_parameters(), *((k, v) for k, v in module.named_buffers() if v.is_floating_point())]
         places, at = [], 0
         for name, value in parts:
@@ -142,6 +142,22 @@ class Network:
         """(size,) which numbers of a model steps change: parameters do, running statistics do not."""
         return np.arange(self.size()) < self._trained
 
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The names and shapes of a model's parts."""
+        return {name: shape for name, shape, _, _ in self._places}
+
+    def width_of_output(self, features: int) -> int:
+        """How many numbers the module says about a row."""
+        torch = need("torch", extra="torch", why="a Network")
+        try:
+            with torch.no_grad():
+                z = self._module(self._shaped(torch.zeros((2, features), dtype=getattr(torch, self.dtype))))
+            return int(np.prod(z.shape)) // 2
+        except Exception as error:  # whatever a module of the user's says
+            text = str(error).strip().splitlines()
+            raise InputError(f"the module does not take rows of {features} features: {text[0] if text else error!r}") from error
+
     def init(self, data: Data, stream: Stream | None) -> Array:
         """The module as `make` gives it; running statistics from the device's rows."""
         lead = data.X.shape[:-2]
@@ -161,7 +177,7 @@ class Network:
     def module(self, model: Array) -> Any:
         """A fresh module that holds this model, for use with plain PyTorch."""
         torch = need("torch", extra="torch", why="a Network")
-        made = self.make().to(getattr(torch, self.dtype)).eval()
+        made = self.make().to("cpu", getattr(torch, self.dtype)).eval()
         held = dict(made.named_parameters()) | dict(made.named_buffers())
         with torch.no_grad():
             for name, value in self.named(np.asarray(model)).items():

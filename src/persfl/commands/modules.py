@@ -1,0 +1,41 @@
+"""A module of the user's own, named on the command line: FILE.py or FILE.py:NAME."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from persfl.checks import some
+from persfl.errors import InputError
+
+USUAL = "make"
+
+
+def split(text: str) -> tuple[Path, str]:
+    """The file and the name in it.
+
+    >>> split("nets/mine.py:Wide")[1], split("mine.py")[1]
+    ('Wide', 'make')
+    """
+    path, colon, name = text.rpartition(":")
+    return (Path(path), name) if colon and path.endswith(".py") else (Path(text), USUAL)
+
+
+def load(text: str) -> Any:
+    """What the file calls by that name: a module, a class of modules, or a function that makes one. Runs the file."""
+    path, name = split(text)
+    if path.suffix != ".py" or not path.is_file():
+        raise InputError(f"{str(path)!r} is not a Python file. Name one and what it defines: FILE.py:NAME.")
+    spec = importlib.util.spec_from_file_location(f"persfl_user_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None  # both hold for every .py file
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # it is the user's code, and may do anything
+        raise InputError(f"{str(path)!r} cannot be run: {type(error).__name__}: {error}") from error
+    if not hasattr(module, name):
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise InputError(f"{str(path)!r} has no {name!r}. It defines {some(known, 5) if known else 'nothing'}: use {path}:NAME.")
+    return getattr(module, name)
