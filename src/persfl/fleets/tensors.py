@@ -15,10 +15,10 @@ import numpy as np
 from persfl.checks import one_of
 from persfl.devices import Devices, stranger
 from persfl.errors import InputError, PersflWarning, need
-from persfl.fleets.home import Home
+from persfl.fleets.home import Home, Slice
 from persfl.learners.linear import ROUNDING, Linear
 from persfl.proposers.gradient import GradientStep
-from persfl.seeds import stream
+from persfl.seeds import Stream, stream
 from persfl.types import Answers, Array, Choice, IntArray
 
 if TYPE_CHECKING:
@@ -303,6 +303,34 @@ class TensorPairs:
         if getattr(self.learner, "renews", False):
             own = self.home.training
             self.models = np.stack([self.learner.settled(model, own[t]) for t, model in enumerate(self.models)])
+
+    # Steps and scores of models that are handed in, for baselines
+
+    def stepped(self, models: Array, who: IntArray, place: Stream) -> Array:
+        """(D, size) where their step takes these devices from these models."""
+        rows = self.moved(self.home.static)
+        w, which = self._tensor(models).to(self.dtype), self._tensor(who)
+
+        def work(part: slice) -> Any:
+            at = None if self.proposer.batch is None else place[part, None]
+
+            def moved(their: Any, start: Any) -> Any:
+                return self._proposals(start, rows[their[:, None]], at)[:, 0]
+
+            return self._run(("stepped", part.start, part.stop), moved, which[part], w[part]).cpu().numpy()
+
+        return np.concatenate(self._parts(len(who), 1, work))
+
+    def scored(self, models: Array, judges: Slice) -> Array:
+        """(D, K) the losses of K models on these devices' rows."""
+        rows = self.moved(judges.rows)
+        w, which = self._tensor(models).to(self.dtype), self._tensor(judges.which)
+
+        def work(part: slice) -> Any:
+            return self._function("score")(w.expand(len(which[part]), *w.shape), *rows[which[part]]).cpu().numpy()
+
+        found = np.concatenate(self._parts(len(which), len(models), work)).astype(np.float64)
+        return np.where(np.isfinite(found), found, np.inf)
 
     def _mine(self) -> torch.Tensor:
         """Where the targets' own rows are."""
