@@ -37,7 +37,9 @@ def ditto(fleet: ArrayFleet, *, pull: float, rounds: int, share: float = 0.2, se
     """
     step = fleet.proposer
     if not isinstance(step, GradientStep) or step.steps != 1:
-        raise InputError(f"Ditto takes one gradient step a round: proposer=GradientStep(step_size). Got {step!r}. Give it more rounds.")
+        raise InputError(
+            f"Ditto takes one gradient step a round: proposer=GradientStep(step_size). Got {step!r}. Give it more rounds."
+        )
     if step.step_size * real("pull", pull, least=0) >= 1:
         raise InputError(f"step_size * pull must be below 1, or the pull overshoots. Got {step.step_size:g} * {pull:g}.")
     devices, learner, trust = all_devices(fleet), fleet.learner, Trust.blank(fleet)

@@ -31,7 +31,7 @@ def participants(fleet: ArrayFleet, share: float, r: int, seed: int) -> IntArray
 
 def averaged(fleet: ArrayFleet, model: Model, who: IntArray, place: Stream) -> Model:
     """The mean of these devices' steps from one model, weighted by their rows: what a round of FedAvg makes of it."""
-    answers = fleet.stepped(np.broadcast_to(model, (len(who), *model.shape)), who, place.at(who))
+    answers = fleet.stepped(np.repeat(model[None], len(who), axis=0), who, place.at(who))
     weight = fleet.home.static.total[who]
     return fleet.learner.mix(answers, weight / weight.sum())
 

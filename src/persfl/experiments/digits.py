@@ -26,10 +26,9 @@ def mlp() -> Any:
 
 
 def cnn() -> Any:
-    """Two layers of 3 x 3 filters (8 and 16) with a pooling between them, then 10 digits: 1,898 weights."""
+    """8 filters of 3 x 3 pixels, the largest of each 2 x 2 answers, 10 digits: 810 weights."""
     nn = need("torch", extra="torch", why="networks").nn
-    seen = (nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.ReLU())
-    return nn.Sequential(*seen, nn.Flatten(), nn.Linear(64, 10))
+    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10))
 
 
 LEARNERS = {"mlp": lambda seed: Network(mlp, seed=seed), "cnn": lambda seed: Network(cnn, shape=(1, 8, 8), seed=seed)}

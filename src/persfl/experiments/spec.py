@@ -218,7 +218,21 @@ def _settings(name: str, values: dict[str, Any]) -> Settings:
         raise InputError(
             f"{name}: drift_at must be a round, with a linear learner and 2 or more clusters. Got {settings.drift_at}."
         )
-    for key in ("n", "clusters", "rows", "features", "rounds", "peers", "told", "depth", "trees", "public", "validation", "top", "held"):
+    for key in (
+        "n",
+        "clusters",
+        "rows",
+        "features",
+        "rounds",
+        "peers",
+        "told",
+        "depth",
+        "trees",
+        "public",
+        "validation",
+        "top",
+        "held",
+    ):
         if getattr(settings, key) < 1:
             raise InputError(f"{name}: {key} must be at least 1. Got {getattr(settings, key)}.")
     if not 0 <= settings.alone <= settings.rounds or settings.pull < 0:
