@@ -35,8 +35,8 @@ def clustered_digits(n: int = 120, *, clusters: int = 4, rows: int = 10, held: i
 
     The images are cut once, 1,300 to learn from and 497 to hold out, so that nobody is judged by an image that anybody has learned
     from. Both sides are shuffled and dealt out. While there are enough images no two devices share one: `rows=10` lasts for 130
-    devices. After that the images are shuffled and dealt out again, and again: among 480 devices with 10 rows an image is with three
-    or four devices, turned by the angle of each. Of held-out rows 40 each last for 12 devices. A device never has an image twice.
+    devices. After that the images are shuffled and dealt out again, and again: among 480 devices with 10 rows an image is with
+    three or four of them, turned by the angle of each; 40 held-out rows last for 12 devices. A device never has an image twice.
 
     >>> world = clustered_digits(n=24, clusters=8, rows=5, held=10, seed=0)
     >>> world.training, world.held.counts.tolist()[:3], world.training.clusters.tolist()[:6]
@@ -74,4 +74,4 @@ def _turned(angle: float) -> Array:
     """(images, 64) all images turned by so many degrees, between pixels by linear interpolation."""
     images = _digits()[0]
     turned = rotate(images, angle, axes=(2, 1), reshape=False, order=1)
-    return np.clip(turned, 0.0, 1.0).reshape(len(images), -1)
+    return np.asarray(np.clip(turned, 0.0, 1.0).reshape(len(images), -1))
