@@ -223,10 +223,11 @@ def test_tune_and_run_from_the_command_line(tmp_path, capsys, monkeypatch):
     assert "8 settings, 1 runs each, seed 106." in capsys.readouterr().out
     tuned = load_spec("tuned/few.toml")
     assert [line.name for line in tuned.series] == [line.name for line in few.series]
-    assert main(["run", "tuned/few.toml", "--runs", "2", "--jobs", "1", "--numbers", "--set", "device=cpu"]) == 0
+    assert {line.settings.rounds for line in tuned.series} == {200}  # shorter runs were for trying
+    assert main(["run", "tuned/few.toml", "--quick", "--runs", "2", "--jobs", "1", "--numbers", "--set", "device=cpu"]) == 0
     assert not list(Path("runs").rglob("*.png"))
     kept = json.loads(Path("runs/few/run.json").read_text())
-    result = run_spec(tuned, runs=2, seed=6, out="runs")
+    result = run_spec(tuned.quick(), runs=2, seed=6, out="runs")
     assert kept["ends"] == {name: values[:, -1].tolist() for name, values in result.curves.items()}
     assert kept["settings"]["FedAvg, 1 cluster"]["step_size"] in (0.1, 1.0)
 

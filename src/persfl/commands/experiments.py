@@ -48,7 +48,7 @@ def _change(text: str) -> tuple[str, Any]:
 
 
 def tune(chosen: argparse.Namespace) -> int:
-    """Settings from grids."""
+    """Settings from grids. Changes on the command line are for trying: what is written is the spec as it was, with the choices."""
     from persfl.experiments.runner import collect
     from persfl.experiments.spec import load_spec
     from persfl.experiments.tuning import settled, spread
@@ -56,7 +56,7 @@ def tune(chosen: argparse.Namespace) -> int:
     spec = _shortened(load_spec(chosen.spec, dict(_change(text) for text in chosen.changes)), chosen)
     runs, out, grid = _runs(chosen), Path(chosen.out), spread(spec)
     _work([grid], runs, chosen)
-    tuned, found = settled(spec, collect(grid, runs=runs, seed=chosen.seed, out=out))
+    tuned, found = settled(load_spec(chosen.spec), collect(grid, runs=runs, seed=chosen.seed, out=out))
     path = out / f"{spec.name}.toml"
     path.write_text(tuned.brief, encoding="utf-8")
     said = [(one.series, ", ".join(f"{key}={value}" for key, value in one.values.items()), one.error, one.edge) for one in found]

@@ -323,11 +323,17 @@ class TensorPairs:
 
     def scored(self, models: Array, judges: Slice) -> Array:
         """(D, K) the losses of K models on these devices' rows."""
+        from torch.func import vmap
+
         rows = self.moved(judges.rows)
         w, which = self._tensor(models).to(self.dtype), self._tensor(judges.which)
 
         def work(part: slice) -> Any:
-            return self._function("score")(w.expand(len(which[part]), *w.shape), *rows[which[part]]).cpu().numpy()
+            def score(their: Any, kept: Any) -> Any:
+                each = vmap(self.learner.losses, in_dims=(0, None, None, None))
+                return vmap(each, in_dims=(None, 0, 0, 0))(kept, *rows[their])
+
+            return self._run(("scored", part.start, part.stop, len(models)), score, which[part], w).cpu().numpy()
 
         found = np.concatenate(self._parts(len(which), len(models), work)).astype(np.float64)
         return np.where(np.isfinite(found), found, np.inf)
