@@ -1,7 +1,8 @@
 """Puts results of the digits experiments into docs/digits.md, as tables, and draws docs/digits.png.
 
-python docs/draw_digits.py RUN.json ...   gather the run.json files of `persfl run networks/digits-...` into docs/digits.json first
-python docs/draw_digits.py                from what docs/digits.json holds
+python docs/draw_digits.py results   first put what docs/measure_digits.py left in that folder in its place: the specs with the
+                                     chosen settings among the specs, the errors into docs/digits.json
+python docs/draw_digits.py           from what is there
 
 A cell is the held-out accuracy in per cent: the mean over devices, then over runs, with Student's 95 % interval over runs. Methods
 are compared run by run: the same run gives every method the same devices, rows and starting weights.
@@ -9,6 +10,7 @@ are compared run by run: the same run gives every method the same devices, rows 
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from persfl.experiments import load_spec
+from persfl.experiments.spec import SPECS
 
 HERE = Path(__file__).parent
 KEPT, PAGE = HERE / "digits.json", HERE / "digits.md"
@@ -113,9 +116,13 @@ def blocks(kept: dict[str, Any]) -> dict[str, str]:
         found[f"settings-{network}"] = settings(network)
         mine = {key.split()[1]: errors for key, errors in kept["errors"].items() if key.split()[0] == network}
         parts = [f"**{title}, {n} devices**\n\n{table(errors)}" for n, errors in mine.items()]
-        found[f"table-{network}"] = "\n\n".join(parts)
+        found[f"table-{network}"] = "\n\n".join(parts) or f"{title}: not run yet."
     versions = ", ".join(f"{name} {value}" for name, value in kept["versions"].items() if value and name != "persfl")
-    found["about"] = f"Seed {kept['seed']}, runs 0 to {kept['runs'] - 1}, computed on {kept['computed']!r} ({versions})."
+    tuned = {load_spec(f"networks/digits-{network}").tuned or "nothing yet: they are first guesses" for network in NETWORKS}
+    found["about"] = (
+        f"Seed {kept['seed']}, runs 0 to {kept['runs'] - 1}, device {kept['computed']!r} ({versions}). "
+        f"The settings were chosen by {' and '.join(sorted(tuned))}."
+    )
     return found
 
 
@@ -157,8 +164,11 @@ def draw(kept: dict[str, Any], path: Path) -> None:
 
 def main(arguments: list[str]) -> None:
     """Gather, fill the page, draw."""
-    if arguments:
-        KEPT.write_text(json.dumps(gathered([Path(path) for path in arguments])) + "\n", encoding="utf-8")
+    for folder in map(Path, arguments):
+        for spec in folder.glob("digits-*.toml"):
+            shutil.copy(spec, SPECS / "networks")
+        runs = sorted(folder.glob("*-*.json"), key=lambda path: int(path.stem.split("-")[1]))
+        KEPT.write_text(json.dumps(gathered(runs)) + "\n", encoding="utf-8")
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), blocks(kept)), encoding="utf-8")
     draw(kept, HERE / "digits.png")

@@ -187,11 +187,12 @@ def test_the_best_of_a_grid_is_chosen(tmp_path):
     tuned, chosen = settled(spec, result)
     assert (tuned.series[0].settings.step_size, tuned.series[0].settings.top) == (0.2, 2)
     assert tuned.series[1] == spec.series[1]
+    assert tuned.tuned == "seed 0, 2 runs, 100 devices, 5 rounds"
     assert (chosen[0].values, chosen[0].error, chosen[0].edge) == ({"step_size": 0.2, "top": 2}, 1.0, ())
     again = tmp_path / "again.toml"
     for text in (tuned.brief, tuned.text):
         again.write_text(text)
-        assert load_spec(again).series == tuned.series
+        assert (load_spec(again).series, load_spec(again).tuned) == (tuned.series, tuned.tuned)
     with pytest.raises(InputError, match="there is nothing to choose"):
         spread(replace(spec, series=spec.series[1:]))
 

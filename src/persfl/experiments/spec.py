@@ -13,6 +13,7 @@ from typing import Any
 from persfl.checks import one_of, some
 from persfl.errors import InputError
 
+HEAD = ("title", "ylabel", "about", "tuned")
 SPECS = Path(__file__).parents[1] / "specs"
 METHODS = ("algorithm1", "algorithm2", "oracle", "ifca", "local", "pooled", "fedavg", "finetuned", "ditto")
 SHARING = ("ifca", "pooled", "fedavg", "finetuned", "ditto")  # methods with models that all devices of a run share
@@ -89,6 +90,7 @@ class Spec:
     ylabel: str
     about: str
     series: tuple[Series, ...]
+    tuned: str = ""  # how settings were chosen from the grids, where they were
 
     @property
     def text(self) -> str:
@@ -102,7 +104,7 @@ class Spec:
         return self._toml(lambda settings: {key: value for key, value in asdict(settings).items() if value != usual[key]})
 
     def _toml(self, shown: Callable[[Settings], dict[str, Any]]) -> str:
-        return _as_toml({"title": self.title, "ylabel": self.ylabel, "about": self.about}, self.series, shown)
+        return _as_toml({key: getattr(self, key) for key in HEAD}, self.series, shown)
 
     def quick(self) -> Spec:
         """The same with a tenth of the rounds (a twenty-fifth for trees and networks, and few devices with networks): shows that
@@ -152,7 +154,7 @@ def _spec(name: str, content: dict[str, Any], changes: dict[str, Any]) -> Spec:
     series = content.pop("series", None)
     if not isinstance(series, list) or not series or not all(isinstance(entry, dict) for entry in series):
         raise InputError(f"{name}: a spec needs at least one [[series]].")
-    head = {key: str(content.pop(key, "")) for key in ("title", "ylabel", "about")}
+    head = {key: str(content.pop(key, "")) for key in HEAD}
     lines = []
     for entry in series:
         entry = dict(entry)
@@ -170,7 +172,7 @@ def _spec(name: str, content: dict[str, Any], changes: dict[str, Any]) -> Spec:
         lines.append(Series(words["name"], settings, reference, words["panel"], _grid(name, settings, grid)))
     if len({line.name for line in lines}) < len(lines):
         raise InputError(f"{name}: series names must differ.")
-    return Spec(name, head["title"] or name, head["ylabel"] or "MSE", head["about"], tuple(lines))
+    return Spec(name, head["title"] or name, head["ylabel"] or "MSE", head["about"], tuple(lines), head["tuned"])
 
 
 def _quick(settings: Settings) -> Settings:

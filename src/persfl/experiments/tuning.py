@@ -53,7 +53,9 @@ def settled(spec: Spec, result: Result) -> tuple[Spec, list[Chosen]]:
         lines.append(replace(series, settings=replace(series.settings, **values)))
         edge = tuple(key for key, value in values.items() if len(series.grid[key]) > 2 and value in _ends(series.grid[key]))
         found.append(Chosen(series.name, values, error, edge))
-    return replace(spec, series=tuple(lines)), found
+    example = result.spec.series[0].settings
+    how = f"seed {result.seed}, {result.runs} runs, {example.n} devices, {example.rounds} rounds"
+    return replace(spec, series=tuple(lines), tuned=how), found
 
 
 def _ends(values: Any) -> tuple[Any, Any]:
