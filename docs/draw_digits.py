@@ -72,27 +72,56 @@ def table(errors: dict[str, list[float]]) -> str:
     return "\n".join(lines)
 
 
-def duel(errors: dict[str, Any], one: str, other: str, panels: list[str]) -> str:
-    """In how many cells one method is clearly better than another, in the same runs."""
-    better = worse = total = 0
+def duel(errors: dict[str, Any], one: str, other: str, panels: list[str]) -> tuple[int, int, list[float]]:
+    """In how many cells one method is clearly better and worse than another, in the same runs; and every cell's gain in points."""
+    better = worse = 0
     gains = []
     for series in errors.values():
         for panel in panels:
             middle, half = interval(np.array(series[f"{other}, {panel}"]) - np.array(series[f"{one}, {panel}"]))
-            better, worse, total = better + (middle - half > 0), worse + (middle + half < 0), total + 1
+            better, worse = better + (middle - half > 0), worse + (middle + half < 0)
             gains.append(100 * middle)
-    return f"| {one} | {other} | {', '.join(panels)} | {better} | {worse} | {total} | {min(gains):+.1f} to {max(gains):+.1f} |"
+    return better, worse, gains
+
+
+def columns(kept: dict[str, Any]) -> list[str]:
+    """The numbers of clusters, in words."""
+    return list(dict.fromkeys(split(name)[1] for series in kept["errors"].values() for name in series))
 
 
 def duels(kept: dict[str, Any]) -> str:
-    """The questions that the authors' numbers on rotated CIFAR-10 raise."""
-    errors = kept["errors"]
-    panels = list(dict.fromkeys(split(name)[1] for series in errors.values() for name in series))
-    lines = ["| | against | | better | worse | of | gain in points |", "|---|---|---|---|---|---|---|"]
-    for rival in ("Ditto", "FedAvg", "FedAvg + fine-tuning"):
-        lines += [duel(errors, rival, "paper's rule", [panel]) for panel in panels]
-    lines += [duel(errors, "top k", "paper's rule", [panel]) for panel in panels]
-    lines += [duel(errors, "Ditto", "top k", [panel]) for panel in panels]
+    """Pairs of methods, for every number of clusters."""
+    lines = ["| | against | | better | worse | of | gain |", "|---|---|---|---|---|---|---|"]
+    for one, other in (
+        *((rival, "paper's rule") for rival in ("Ditto", "FedAvg", "top k")),
+        ("Ditto", "top k"),
+        ("local", "top k"),
+    ):
+        for panel in columns(kept):
+            better, worse, gains = duel(kept["errors"], one, other, [panel])
+            lines.append(
+                f"| {one} | {other} | {panel} | {better} | {worse} | {len(gains)} | {min(gains):+.1f} to {max(gains):+.1f} |"
+            )
+    return "\n".join(lines)
+
+
+def said(kept: dict[str, Any]) -> str:
+    """What the authors' numbers on rotated CIFAR-10 say, and what these say."""
+    errors, panels = kept["errors"], columns(kept)
+    tables = len(errors)
+    ditto, against, gains = duel(errors, "Ditto", "paper's rule", panels)
+    average, not_average, points = duel(errors, "FedAvg", "paper's rule", panels[:1])
+    lines = [
+        f"- *Does Ditto beat the paper's rule everywhere?* It is clearly better in {ditto} of {len(gains)} cells of the tables "
+        f"below and clearly worse in {against}; the difference in accuracy goes from {min(gains):+.1f} to {max(gains):+.1f} points.",
+        f"- *Does averaging win when there is only one cluster?* FedAvg is clearly better than the paper's rule in {average} of "
+        f"{tables} tables and clearly worse in {not_average} ({min(points):+.1f} to {max(points):+.1f} points).",
+    ]
+    for panel in panels:
+        means = {n: {split(s)[0]: np.mean(e) for s, e in series.items() if split(s)[1] == panel} for n, series in errors.items()}
+        best = [min(series, key=lambda method: series[method]) for series in means.values()]
+        names = ", ".join(f"{name} ({best.count(name)})" for name in dict.fromkeys(best))
+        lines.append(f"- Most accurate with {panel}, and in how many of {tables} tables: {names}.")
     return "\n".join(lines)
 
 
@@ -111,7 +140,7 @@ def settings(network: str) -> str:
 
 def blocks(kept: dict[str, Any]) -> dict[str, str]:
     """Everything that stands between markers on the page."""
-    found = {"duels": duels(kept)}
+    found = {"said": said(kept), "duels": duels(kept)}
     for network, title in NETWORKS.items():
         found[f"settings-{network}"] = settings(network)
         mine = {key.split()[1]: errors for key, errors in kept["errors"].items() if key.split()[0] == network}
