@@ -14,7 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from persfl.cli import main as persfl
+from persfl.cli import main as main_of_persfl
+
+
+def persfl(words: list[str]) -> None:
+    """A command of persfl, which must succeed."""
+    if main_of_persfl(words):
+        raise SystemExit(f"persfl {' '.join(words)} did not succeed.")
 
 
 def measure(network: str, asked: argparse.Namespace, work: Path) -> None:
