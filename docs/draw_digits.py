@@ -113,7 +113,7 @@ def said(kept: dict[str, Any]) -> str:
     average, not_average, points = duel(errors, "FedAvg", "paper's rule", panels[:1])
     lines = [
         f"- *Does Ditto beat the paper's rule everywhere?* It is clearly better in {ditto} of {len(gains)} cells of the tables "
-        f"below and clearly worse in {against}; the difference goes from {min(gains):+.1f} to {max(gains):+.1f} points of accuracy.",
+        f"below and clearly worse in {against}; the gain goes from {min(gains):+.1f} to {max(gains):+.1f} points of accuracy.",
         f"- *Does averaging win when there is only one cluster?* FedAvg is clearly better than the paper's rule in {average} of "
         f"{tables} tables and clearly worse in {not_average} ({min(points):+.1f} to {max(points):+.1f} points).",
     ]
