@@ -19,7 +19,9 @@ from persfl import (
     LoopFleet,
     PersflWarning,
     PersonalizedRegressor,
+    Refit,
     TopK,
+    Tree,
     Uniform,
     personalize,
 )
@@ -319,3 +321,61 @@ def test_gpu_runs_resume_and_outlive_scarce_memory(scarce):
     with pytest.warns(PersflWarning, match="ran out of memory"):
         found = _run(fleet(), peers=3, rounds=10)
     np.testing.assert_allclose(found[-1].losses, expected[-1].losses, atol=1e-12)
+
+
+PUBLIC = np.random.default_rng(5).standard_normal((6, 16))
+REFITS = {
+    "soft": Refit(PUBLIC, step_size=2.0),
+    "labels": Refit(PUBLIC, steps=2, soft=False),
+    "weights": Refit(PUBLIC, steps=3, rate=0.2, private_weight=0.5, public_weight=0.1),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("refit", REFITS)
+def test_refits_of_networks(name, refit):
+    learner, proposer, devices = NETWORKS[name], REFITS[refit], images()
+    check_proposer(proposer, learner, devices[0])
+    loop, array = (make(devices, learner=learner, proposer=proposer, seed=3) for make in (LoopFleet, ArrayFleet))
+    assert array._tensors is not None
+    for slow, fast in zip(*(_run(fleet, peers=3, rounds=10) for fleet in (loop, array)), strict=True):
+        np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-8)
+        np.testing.assert_allclose(fast.lengths, slow.lengths, atol=1e-8)
+        np.testing.assert_array_equal(fast.choice.peers, slow.choice.peers)
+    np.testing.assert_allclose(array.models, np.stack(loop.models), atol=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_refits_of_one_output(loss):
+    rows = clustered_regression(n=8, clusters=2, rows=(4, 9), features=3, seed=0)
+    devices = Devices(rows.X, (rows.y > 0) + 0.0 if loss == "logistic" else rows.y, rows.weight, rows.start, rows.ids)
+    learner = Network(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), loss=loss, dtype="float64")
+    parts = {"learner": learner, "proposer": Refit(PUBLIC[:, :3]), "seed": 1}
+    runs = [_run(make(devices, **parts), peers=3, rounds=10) for make in (LoopFleet, ArrayFleet)]
+    for slow, fast in zip(*runs, strict=True):
+        np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-10)
+
+
+def test_proximal_steps_near_the_fit_and_stay_where_nothing_pulls():
+    """Many proximal steps of a linear model reach its refit; with chances, private rows of weight ~0 leave a network in place."""
+    rows = clustered_regression(n=2, clusters=1, rows=9, features=3, seed=0)
+    learner, model = Linear(intercept=True), np.array([1.0, -1.0, 0.5, 0.2])
+    fit, near = Refit(PUBLIC[:, :3]), Refit(PUBLIC[:, :3], steps=3000, rate=0.1)
+    exact = fit.answer(learner, fit.ask(learner, model), rows[0], None)
+    np.testing.assert_allclose(near.answer(learner, near.ask(learner, model), rows[0], None), exact, atol=1e-6)
+    network, data = NETWORKS["mlp"], images()[0]
+    start = network.init(data, None)
+    still, pulled = Refit(PUBLIC, steps=5, private_weight=1e-12), Refit(PUBLIC, steps=5)
+    assert still.length(network, start, still.answer(network, start, data, None)) < 1e-9
+    assert pulled.length(network, start, pulled.answer(network, start, data, None)) > 1e-3
+    # Held back: five proximal steps move less than five free ones of the same pull.
+    free = GradientStep(0.1, steps=5).answer(network, start, data, None)
+    held = Refit(PUBLIC, steps=5, public_weight=10.0, private_weight=1.0 / data.rows)
+    assert held.length(network, start, held.answer(network, start, data, None)) < np.sqrt(((free - start) ** 2).sum())
+
+
+def test_refit_with_steps_needs_gradients():
+    with pytest.raises(InputError, match="Refit takes steps with learners that have gradients"):
+        Refit(PUBLIC, steps=2).ask(Tree(2), None)
+    with pytest.raises(InputError, match="device='cuda' needs steps of Linear or Network"):
+        ArrayFleet(images(), learner=NETWORKS["mlp"], proposer=Refit(PUBLIC, steps=0), device="cuda")

@@ -158,18 +158,35 @@ def _mix(x):
 @njit(cache=True)
 def _distinct(place, who, counts, size):
     drawn = np.empty((who.shape[0], size), dtype=np.int64)
+    few = who.shape[0] > 1 and counts.max() <= 2**14  # then it is quicker to note who took a number last than to look back
+    taker = np.full(counts.max() if few else 0, -1, dtype=np.int64)
     for t in range(who.shape[0]):
         key = _mix((place ^ np.uint64(0xD1B54A32D192ED03)) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(who[t] + 1))
         for k in range(size):
             key += np.uint64(0x9E3779B97F4A7C15)
             last = counts[t if counts.shape[0] > 1 else 0] - size + k
             pick = np.int64(np.float64(_mix(key) >> np.uint64(11)) * 2.0**-53 * np.float64(last + 1))
-            for before in range(k):
-                if drawn[t, before] == pick:
-                    pick = last
-                    break
+            if few:
+                pick = last if taker[pick] == t else pick
+                taker[pick] = t
+            else:
+                for before in range(k):
+                    if drawn[t, before] == pick:
+                        pick = last
+                        break
             drawn[t, k] = pick
     return drawn
+
+
+@njit(cache=True)
+def _least(peers, losses):
+    """The first smallest usable loss of every target: whose it is, -1 for nobody's, and how large."""
+    who, least = np.full(peers.shape[0], -1, dtype=np.int64), np.full(peers.shape[0], np.inf)
+    for t in range(peers.shape[0]):
+        for s in range(peers.shape[1]):
+            if losses[t, s + 1] < least[t]:
+                who[t], least[t] = peers[t, s], losses[t, s + 1]
+    return who, least
 
 
 @njit(cache=True)
@@ -309,9 +326,10 @@ _signatures: dict[Any, Any] = {
     _grow: types.int64(_matrix, _vector, _vector, types.int64, _index, _pairs, _matrix),
     _fold: _matrix(_index, _matrix, types.int64[:, :, ::1], _cube, types.int64[:, :, ::1], _cube, types.int64),
     _distinct: _pairs(types.uint64, _index, _index, types.int64),
+    _least: types.Tuple((_index, _vector))(_pairs, _matrix),
 }
 
-linear_pairs, distinct, fold, grow = _linear_pairs, _distinct, _fold, _grow
+linear_pairs, distinct, fold, grow, least = _linear_pairs, _distinct, _fold, _grow, _least
 sound_peers, sound_choice = _sound_peers, _sound_choice
 
 

@@ -3,11 +3,14 @@
 Rows are moved to the device once; models live there from round to round. What crosses back is a loss and a length per pair, from
 which the adopter chooses, so a round costs one wait for the device. Targets are taken in chunks that fit into memory; where memory
 runs out all the same, the chunk is halved and the round goes on.
+
+Inside a chunk a model is a dict of named tensors; it becomes one vector only where it is kept.
 """
 
 from __future__ import annotations
 
 import warnings
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +19,19 @@ from persfl.checks import one_of
 from persfl.devices import Devices, stranger
 from persfl.errors import InputError, PersflWarning, need
 from persfl.fleets.home import Home, Slice
-from persfl.learners.linear import ROUNDING, Linear
+from persfl.fleets.linear_tensors import LinearTensors
+from persfl.fleets.replayed import Replayed
+from persfl.fleets.tensor_rows import Rows
+from persfl.learners.linear import Linear
 from persfl.proposers.gradient import GradientStep
+from persfl.proposers.refit import Refit
 from persfl.seeds import Stream, stream
 from persfl.types import Answers, Array, Choice, IntArray
 
 if TYPE_CHECKING:
     import torch
+
+    Parts = dict[str, torch.Tensor]
 
 SHARE = 0.25  # of the free memory that one chunk may take
 CPU_BYTES = 256 * 2**20
@@ -33,13 +42,13 @@ def tensor_pairs(
     home: Home, learner: Any, proposer: Any, *, device: str, dtype: str | None, seed: int, compiled: bool
 ) -> TensorPairs | None:
     """The way through tensors for these parts; None where there is none and none was asked for."""
-    takes = type(proposer) is GradientStep and (hasattr(learner, "slopes") or type(learner) is Linear)
-    if not takes:
+    network = hasattr(learner, "part_slopes")
+    steps = type(proposer) is GradientStep or (network and type(proposer) is Refit and proposer.near(learner) > 0)
+    if not steps or not (network or type(learner) is Linear):
         if device != "cpu":
-            raise InputError(f"device={device!r} needs gradient steps of Linear or Network. Got {learner!r} with {proposer!r}.")
+            raise InputError(f"device={device!r} needs steps of Linear or Network. Got {learner!r} with {proposer!r}.")
         return None
-    inside = LinearTensors(learner) if type(learner) is Linear else learner
-    trouble = "" if type(learner) is Linear else _cannot_be_mapped(learner, home)
+    trouble = _cannot_be_mapped(learner, home) if network else ""
     if trouble:
         warnings.warn(
             f"this module cannot be computed for many pairs at once, so they are asked one by one: {trouble}",
@@ -47,6 +56,7 @@ def tensor_pairs(
             stacklevel=4,
         )
         return None
+    inside = learner if network else LinearTensors(learner, fused=compiled)
     return TensorPairs(home, inside, proposer, device=device, dtype=dtype, seed=seed, compiled=compiled)
 
 
@@ -69,145 +79,13 @@ def _cannot_be_mapped(learner: Any, home: Home) -> str:
     return ""
 
 
-class LinearTensors:
-    """A linear learner's losses and slopes on tensors, in closed form: what `persfl.learners.linear` says, for one device."""
-
-    dtype = "float64"
-
-    def __init__(self, learner: Linear) -> None:
-        self.learner = learner
-
-    def _scores(self, w: torch.Tensor, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        d = X.shape[-1]
-        W = w.view(self.learner.classes, d + self.learner.intercept)
-        z = X @ W[:, :d].T
-        return (z + W[:, d] if self.learner.intercept else z), W
-
-    def losses(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """The weighted mean loss."""
-        import torch
-
-        z, W = self._scores(w, X)
-        kind, total = self.learner.kind, weight.sum()
-        if kind == "multinomial":
-            each = torch.logsumexp(z, dim=1) - z.gather(1, y.long()[:, None])[:, 0]
-        else:
-            each = self._value(z[:, 0], y)
-        value = (torch.where(weight > 0, each, 0.0) * weight).sum() / total
-        if kind in ("squared", "huber"):
-            value = torch.where(value < ROUNDING * (weight * y**2).sum() / total, 0.0, value)
-        elif kind == "absolute":
-            value = torch.where(value < ROUNDING**0.5 * (weight * y.abs()).sum() / total, 0.0, value)
-        return value + self.learner.l2 * (W[:, : X.shape[-1]] ** 2).sum() if self.learner.l2 else value
-
-    def _value(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        import torch
-        from torch.nn import functional as F
-
-        kind, delta, away = self.learner.kind, self.learner.delta, z - y
-        if kind == "squared":
-            return away**2
-        if kind == "absolute":
-            return away.abs()
-        if kind == "huber":
-            return torch.where(away.abs() <= delta, 0.5 * away**2, delta * (away.abs() - 0.5 * delta))
-        if kind == "logistic":
-            return F.softplus(z) - y * z
-        return z.exp() - y * z
-
-    def slopes(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """(size,) the gradient of `losses`."""
-        import torch
-
-        z, W = self._scores(w, X)
-        kind, total = self.learner.kind, weight.sum()
-        share = (weight / torch.where(total > 0, total, 1.0))[:, None]
-        if kind == "multinomial":
-            slope = torch.softmax(z, dim=1) - (y[:, None] == torch.arange(self.learner.classes, device=y.device)).to(z.dtype)
-        else:
-            slope = self._slope(z[:, 0], y)[:, None]
-        pull = torch.where(share > 0, slope, 0.0) * share
-        G = pull.T @ X
-        if self.learner.l2:
-            G = G + 2.0 * self.learner.l2 * W[:, : X.shape[-1]]
-        if self.learner.intercept:
-            G = torch.cat([G, pull.sum(dim=0)[:, None]], dim=1)
-        return G.reshape(-1)
-
-    def _slope(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        kind, delta, away = self.learner.kind, self.learner.delta, z - y
-        if kind == "squared":
-            return 2.0 * away
-        if kind == "absolute":
-            return away.sign()
-        if kind == "huber":
-            return away.clamp(-delta, delta)
-        return (z.sigmoid() if kind == "logistic" else z.exp()) - y
-
-
-class Rows:
-    """Devices' rows as tensors: a device's are a slice, gathered for the pairs at hand."""
-
-    def __init__(self, rows: Devices, device: Any, dtype: Any) -> None:
-        import torch
-
-        self.devices = rows
-        self.X, self.y, self.weight = (torch.as_tensor(part).to(device, dtype) for part in (rows.X, rows.y, rows.weight))
-        self.start = torch.as_tensor(rows.start[:-1].copy()).to(device)
-        self.counts = torch.as_tensor(rows.counts).to(device)
-        self.longest = max(1, int(rows.counts.max(initial=1)))
-        self.even = len(rows) * self.longest == len(rows.X)
-        self.slots = torch.arange(self.longest, device=device)
-        if self.even:
-            self.X, self.y, self.weight = (t.reshape(len(rows), self.longest, *t.shape[1:]) for t in (self.X, self.y, self.weight))
-
-    def __getitem__(self, which: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Padded rows, leading axes as `which`; weight 0 where there are none."""
-        import torch
-
-        somebody = which >= 0
-        safe = which.clamp_min(0)
-        if self.even:
-            return self.X[safe], self.y[safe], self.weight[safe] * somebody[..., None]
-        real = (self.slots < self.counts[safe][..., None]) & somebody[..., None]
-        at = torch.where(real, self.start[safe][..., None] + self.slots, 0)
-        return self.X[at], self.y[at], self.weight[at] * real
-
-
-class Replayed:
-    """A function of tensors recorded once as a CUDA graph and replayed: launching kernel by kernel takes longer than they run.
-
-    Its inputs are copied to where the recording reads them; what it returns is overwritten by the next call.
-    """
-
-    def __init__(self, function: Any, inputs: tuple[torch.Tensor, ...], pool: Any) -> None:
-        import torch
-
-        self.inputs = tuple(tensor.clone() for tensor in inputs)
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                function(*self.inputs)
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=pool):
-            self.output = function(*self.inputs)
-
-    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
-        for held, new in zip(self.inputs, inputs, strict=True):
-            held.copy_(new, non_blocking=True)
-        self.graph.replay()
-        return self.output
-
-
 class TensorPairs:
     """Steps and scores of all pairs; holds the targets' models."""
 
     _w: Any
 
     def __init__(
-        self, home: Home, learner: Any, proposer: GradientStep, *, device: str, dtype: str | None, seed: int, compiled: bool
+        self, home: Home, learner: Any, proposer: Any, *, device: str, dtype: str | None, seed: int, compiled: bool
     ) -> None:
         torch = need("torch", extra="torch", why=f"device={device!r}")
         try:
@@ -217,16 +95,22 @@ class TensorPairs:
             raise InputError(f"device={device!r} cannot be used here: {str(error).splitlines()[0]}") from None
         self.home, self.learner, self.proposer, self.seed, self.compiled = home, learner, proposer, seed, compiled
         self.dtype = getattr(torch, one_of("dtype", dtype or getattr(learner, "dtype", "float64"), ("float32", "float64")))
+        self.public: Any = None
+        if isinstance(proposer, Refit):
+            self.public = torch.as_tensor(proposer.public).to(self.device, self.dtype)
+            self.steps, self.step_size, self.batch = proposer.near(learner), float(proposer.rate), None
+        else:
+            self.steps, self.step_size, self.batch = proposer.steps, float(proposer.step_size), proposer.batch
         self._rows: dict[int, Rows] = {}
         self._chunk: int | None = None  # where memory ran out
         self._fits: dict[int, int] = {}
         self._own: Any = None  # where the targets' own rows are, here and there
         self._w = None
-        self._functions: dict[str, Any] = {}
+        self._compiled: dict[str, Any] = {}
         self._recorded: dict[Any, Replayed] = {}
         self._shared: Any = None
         # Rows of a stream lie elsewhere every round, and a minibatch is drawn on this side: those are launched kernel by kernel.
-        self.records = self.device.type == "cuda" and home.source is None and proposer.batch is None
+        self.records = self.device.type == "cuda" and home.source is None and self.batch is None
 
     # Models
 
@@ -264,19 +148,18 @@ class TensorPairs:
             raise stranger(int(peers.max()), self.home.n)
         T, S = peers.shape
         asked = self.home.peers(peers)
-        theirs, own = self.moved(asked.rows), self.moved(self.home.scoring.rows)
-        mine, which = self._mine(), self._tensor(asked.which)
+        theirs, own, mine = self.moved(asked.rows), self.moved(self.home.scoring.rows), self._mine()
 
         def work(part: slice) -> Any:
             # Whatever a recording reads must be an input or stay where it is: rows and models do.
-            def answered(their: Any, at: Any) -> Any:
-                return self._whole("_answered")(self._w[part], at, their, theirs, own, self._place(part, peers, r))
+            def answered(their: Any) -> Any:
+                return self._whole("_answered")(self._w[part], mine[part], their, theirs, own, self._place(part, peers, r))
 
-            return self._run(("answers", part.start, part.stop, S), answered, which[part], mine[part]).cpu().numpy()
+            return self._run(("answers", part.start, part.stop, S), answered, asked.which[part])
 
         parts = self._parts(T, S, work)
-        both = np.asarray(parts[0] if len(parts) == 1 else np.concatenate(parts), dtype=np.float64)
-        losses, lengths = np.ascontiguousarray(both[:, : S + 1]), np.ascontiguousarray(both[:, S + 1 :])
+        both = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        losses, lengths = both[:, : S + 1].astype(np.float64), both[:, S + 1 :].astype(np.float64)
         nobody = asked.which < 0
         if nobody.any():
             losses[:, 1:][nobody], lengths[nobody] = np.inf, np.nan
@@ -288,16 +171,16 @@ class TensorPairs:
         if not K:
             return
         asked = self.home.peers(choice.peers)
-        theirs, which = self.moved(asked.rows), self._tensor(asked.which)
+        theirs = self.moved(asked.rows)
         single = K == 1 and bool((choice.weights == 1.0).all())
-        mixing = [] if single else [self._tensor(values).to(self.dtype) for values in (choice.weights, choice.stay)]
+        mixing = [] if single else [np.column_stack([choice.stay, choice.weights])]
 
         def work(part: slice) -> None:
-            def adopted(their: Any, *weights: Any) -> Any:
+            def adopted(their: Any, *weights: Any) -> None:
                 w = self._w[part]
-                return w.copy_(self._whole("_adopted")(w, their, theirs, self._place(part, choice.peers, r), *weights))
+                w.copy_(self._whole("_adopted")(w, their, theirs, self._place(part, choice.peers, r), *weights))
 
-            self._run(("adopt", part.start, part.stop, K, single), adopted, which[part], *(values[part] for values in mixing))
+            self._run(("adopt", part.start, part.stop, K, single), adopted, asked.which[part], *(array[part] for array in mixing))
 
         self._parts(T, K, work)
         if getattr(self.learner, "renews", False):
@@ -308,16 +191,21 @@ class TensorPairs:
 
     def stepped(self, models: Array, who: IntArray, place: Stream) -> Array:
         """(D, size) where their step takes these devices from these models."""
+        import torch
+        from torch.func import vmap
+
         rows = self.moved(self.home.static)
-        w, which = self._tensor(models).to(self.dtype), self._tensor(who)
 
         def work(part: slice) -> Any:
-            at = None if self.proposer.batch is None else place[part, None]
+            at = None if self.batch is None else place[part, None]
 
             def moved(their: Any, start: Any) -> Any:
-                return self._proposals(start, rows[their[:, None]], at)[:, 0]
+                start = start.to(self.dtype)
+                moving, fixed = vmap(self.learner.parts)(start)
+                found = vmap(vmap(self.learner.joined))(self._proposals(moving, fixed, rows[their[:, None]], at))[:, 0]
+                return torch.cat([found, start[:, found.shape[1] :]], dim=1)
 
-            return self._run(("stepped", part.start, part.stop), moved, which[part], w[part]).cpu().numpy()
+            return np.array(self._run(("stepped", part.start, part.stop), moved, who[part], models[part]))
 
         return np.concatenate(self._parts(len(who), 1, work))
 
@@ -326,16 +214,16 @@ class TensorPairs:
         from torch.func import vmap
 
         rows = self.moved(judges.rows)
-        w, which = self._tensor(models).to(self.dtype), self._tensor(judges.which)
 
         def work(part: slice) -> Any:
             def score(their: Any, kept: Any) -> Any:
-                each = vmap(self.learner.losses, in_dims=(0, None, None, None))
-                return vmap(each, in_dims=(None, 0, 0, 0))(kept, *rows[their])
+                moving, fixed = vmap(self.learner.parts)(kept.to(self.dtype))
+                each = vmap(self.learner.part_loss, in_dims=(0, None, None, None))
+                return vmap(each, in_dims=(None, 0, 0, 0))(moving | fixed, *rows[their])
 
-            return self._run(("scored", part.start, part.stop, len(models)), score, which[part], w).cpu().numpy()
+            return np.array(self._run(("scored", part.start, part.stop, len(models)), score, judges.which[part], models))
 
-        found = np.concatenate(self._parts(len(which), len(models), work)).astype(np.float64)
+        found = np.concatenate(self._parts(len(judges.which), len(models), work)).astype(np.float64)
         return np.where(np.isfinite(found), found, np.inf)
 
     def _mine(self) -> torch.Tensor:
@@ -343,6 +231,7 @@ class TensorPairs:
         which = self.home.scoring.which
         if self._own is None or self._own[0] is not which:
             self._own = (which, self._tensor(which))
+            self._recorded.clear()
         return self._own[1]
 
     def _answered(
@@ -350,49 +239,70 @@ class TensorPairs:
     ) -> torch.Tensor:
         """(C, 1 + 2 S): the own loss, the answers' losses, their lengths."""
         import torch
+        from torch.func import vmap
 
         own_rows = own[mine]
-        now = self._function("score")(w[:, None], *own_rows)
+        moving, fixed = vmap(self.learner.parts)(w)
+        now = vmap(self.learner.part_loss)(moving | fixed, *own_rows)[:, None]
         if not their.shape[1]:
             return now
-        proposals = self._proposals(w, theirs[their], place)
-        lengths = ((proposals - w[:, None]) ** 2).sum(dim=-1).sqrt()
-        return torch.cat([now, self._function("score")(proposals, *own_rows), lengths], dim=1)
+        proposals = self._proposals(moving, fixed, theirs[their], place)
 
-    def _adopted(
-        self, w: torch.Tensor, their: torch.Tensor, theirs: Rows, place: Any, weights: Any = None, stay: Any = None
-    ) -> torch.Tensor:
+        def scored(some: Parts, held: Parts, *rows: torch.Tensor) -> torch.Tensor:
+            return self.learner.part_loss(some | held, *rows)
+
+        losses = vmap(vmap(scored, in_dims=(0, None, None, None, None)))(proposals, fixed, *own_rows)
+        squares = [((proposals[k] - moving[k][:, None]) ** 2).flatten(start_dim=2).sum(dim=2) for k in proposals]
+        return torch.cat([now, losses, sum(squares[1:], squares[0]).sqrt()], dim=1)
+
+    def _adopted(self, w: torch.Tensor, their: torch.Tensor, theirs: Rows, place: Any, weights: Any = None) -> torch.Tensor:
         import torch
+        from torch.func import vmap
 
-        proposals = self._proposals(w, theirs[their], place)
+        moving, fixed = vmap(self.learner.parts)(w)
+        found = self._proposals(moving, fixed, theirs[their], place)
+        proposals = vmap(vmap(self.learner.joined))(found)
+        if fixed:
+            proposals = torch.cat([proposals, w[:, None, proposals.shape[2] :].expand(-1, proposals.shape[1], -1)], dim=2)
         if weights is None:
             return proposals[:, 0]
-        mixed = torch.where(weights[..., None] > 0, weights[..., None] * proposals, 0.0).sum(dim=1)
-        return mixed + torch.where(stay[:, None] > 0, stay[:, None] * w, 0.0)
+        shares = weights.to(self.dtype)[..., None]
+        return torch.where(shares > 0, shares * torch.cat([w[:, None], proposals], dim=1), 0.0).sum(dim=1)
 
     def _whole(self, name: str) -> Any:
         """A chunk's whole computation, compiled in one piece where that was asked for."""
         import torch
 
-        if not self.compiled or self.proposer.batch is not None:
+        if not self.compiled or self.batch is not None:
             return getattr(self, name)
-        if name not in self._functions:
-            self._functions[name] = torch.compile(getattr(self, name), dynamic=False)
-        return self._functions[name]
+        if name not in self._compiled:
+            # The compiler counts what it made of a code object and gives up after a few; so every fleet brings its own copy.
+            method = getattr(type(self), name)
+            copy = FunctionType(method.__code__.replace(), method.__globals__, name, method.__defaults__, method.__closure__)
+            self._compiled[name] = torch.compile(MethodType(copy, self), dynamic=False)
+        return self._compiled[name]
 
-    def _proposals(self, w: torch.Tensor, rows: tuple[torch.Tensor, ...], place: Any) -> torch.Tensor:
-        """(C, S, size) what peers answer."""
-        if self.proposer.batch is None:
-            return self._function("steps")(w, *rows)
-        now = self._function("steps")(w, *self._minibatch(rows, place.at("batch", 0)))
-        for step in range(1, self.proposer.steps):
-            now = self._function("more")(now, *self._minibatch(rows, place.at("batch", step)))
+    def _proposals(self, moving: Parts, fixed: Parts, rows: tuple[torch.Tensor, ...], place: Any) -> Parts:
+        """(C, S, ...) each: what peers answer, by part.
+
+        That the first step starts from the target's one model lets its forward pass be one product for all peers.
+        """
+        from torch.func import vmap
+
+        def step(parts: Parts, held: Parts, *rows: torch.Tensor) -> Parts:
+            slopes = self.learner.part_slopes(parts, held, *rows)
+            return {name: value - self.step_size * slopes[name] for name, value in parts.items()}
+
+        if self.public is not None:
+            rows = self._with_public(moving | fixed, rows)
+        now = moving
+        for number in range(self.steps):
+            seen = rows if self.batch is None else self._minibatch(rows, place.at("batch", number))
+            now = vmap(vmap(step, in_dims=(0 if number else None, None, 0, 0, 0)))(now, fixed, *seen)
         return now
 
     def _place(self, part: slice, peers: IntArray, r: int) -> Any:
-        return (
-            None if self.proposer.batch is None else stream(self.seed, "answer", r).at(self.home.targets[part, None], peers[part])
-        )
+        return None if self.batch is None else stream(self.seed, "answer", r).at(self.home.targets[part, None], peers[part])
 
     def _minibatch(self, rows: tuple[torch.Tensor, ...], place: Any) -> tuple[torch.Tensor, ...]:
         """The rows that `persfl.proposers.gradient.minibatch` draws, here."""
@@ -400,46 +310,57 @@ class TensorPairs:
 
         X, y, weight = rows
         marks = torch.as_tensor(place.uniform(X.shape[-2])).to(self.device)
-        order = torch.where(weight > 0, marks, torch.inf).argsort(dim=-1, stable=True)[..., : self.proposer.batch]
+        order = torch.where(weight > 0, marks, torch.inf).argsort(dim=-1, stable=True)[..., : self.batch]
         picked = order[..., None].expand(*order.shape, X.shape[-1])
         return X.gather(-2, picked), y.gather(-1, order), weight.gather(-1, order)
 
-    def _function(self, name: str) -> Any:
-        """What is computed for a chunk.
-
-        "steps" takes a model per target and rows per pair, "more" a model and rows per pair, "score" several models per target and
-        its rows. That the first step starts from the target's one model lets its forward pass be one product for all peers.
-        """
+    def _with_public(self, parts: Parts, rows: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Private rows and the public points that carry the target's model, as `persfl.proposers.refit` puts them together."""
+        import torch
         from torch.func import vmap
 
-        if name not in self._functions:
-            learner, size = self.learner, float(self.proposer.step_size)
-            steps = self.proposer.steps if self.proposer.batch is None else 1
+        X, y, weight = rows
+        C, S = X.shape[:2]
+        points, proposer = self.public, self.proposer
+        z = vmap(self.learner.said, in_dims=(0, None))(parts, points)
+        chances = None
+        if self.learner.classifies:
+            chances = z.softmax(dim=-1) if self.learner.kind == "cross_entropy" else torch.cat([-z, z], dim=-1).sigmoid()
+        if chances is None:
+            labels, mass = z[..., 0], torch.full_like(z[..., 0], proposer.point_weight)
+        elif proposer.softly(self.learner):
+            k = chances.shape[-1]
+            labels = torch.arange(k, device=self.device).to(self.dtype).repeat(C, len(points))
+            points, mass = points.repeat_interleave(k, dim=0), proposer.point_weight * chances.flatten(start_dim=1)
+        else:
+            labels = chances.argmax(dim=-1).to(self.dtype)
+            mass = torch.full_like(labels, proposer.point_weight)
+        if proposer.private_weight is None:
+            total = weight.sum(dim=-1, keepdim=True)
+            weight = proposer.step_size * weight / torch.where(total > 0, total, 1.0)
+        else:
+            weight = proposer.private_weight * weight
+        size = labels.shape[-1]
+        return (
+            torch.cat([X, points.expand(C, S, size, -1)], dim=2),
+            torch.cat([y, labels[:, None].expand(C, S, size)], dim=2),
+            torch.cat([weight, mass[:, None].expand(C, S, size)], dim=2),
+        )
 
-            def step(w: Any, X: Any, y: Any, weight: Any) -> Any:
-                for _ in range(steps):
-                    w = w - size * learner.slopes(w, X, y, weight)
-                return w
+    # Running
 
-            made = {
-                "steps": vmap(vmap(step, in_dims=(None, 0, 0, 0))),
-                "more": vmap(vmap(step)),
-                "score": vmap(vmap(learner.losses, in_dims=(0, None, None, None))),
-            }[name]
-            self._functions[name] = made
-        return self._functions[name]
-
-    def _run(self, key: Any, function: Any, *inputs: torch.Tensor) -> torch.Tensor:
-        """The function, recorded where that is possible."""
+    def _run(self, key: Any, function: Any, *inputs: Any) -> Any:
+        """What the function says of these arrays, as an array; recorded where that is possible."""
         # A recording keeps the memory it used. One for all targets is worth that; one per chunk would add up to all of them, and
         # chunks are large enough to keep the device busy without.
         if not self.records or len(inputs[0]) < len(self.home.targets):
-            return function(*inputs)
+            out = function(*(self._tensor(array) for array in inputs))
+            return None if out is None else out.cpu().numpy()
         if key not in self._recorded:
             if len(self._recorded) >= MOST_RECORDED:
                 self._recorded.clear()
             kept = self._w.clone()  # recording runs the function, which may change the models
-            self._recorded[key] = Replayed(function, inputs, self._pool())
+            self._recorded[key] = Replayed(function, inputs, self.device, self._pool())
             self._w.copy_(kept)
         return self._recorded[key](*inputs)
 
@@ -455,8 +376,6 @@ class TensorPairs:
         import torch
 
         return torch.as_tensor(np.ascontiguousarray(values)).to(self.device)
-
-    # Memory
 
     def _parts(self, targets: int, peers: int, work: Any) -> list[Any]:
         """Do the work for all targets, in chunks; a chunk that does not fit is halved (and done again: work must allow that)."""
@@ -486,13 +405,14 @@ class TensorPairs:
         import torch
 
         rows = self.home.scoring.rows
-        longest = int(rows.counts.max(initial=1))
-        features = rows.features
-        model = self._w.shape[1]
-        pair = self.dtype.itemsize * (6 * model + longest * (3 * features + self._width()))
+        longest = int(rows.counts.max(initial=1)) + (0 if self.public is None else len(self.public) * self._classes())
+        pair = self.dtype.itemsize * (6 * self._w.shape[1] + longest * (3 * rows.features + int(self.learner.width)))
         free = SHARE * torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else CPU_BYTES
         return max(1, int(free // (pair * max(1, peers))))
 
-    def _width(self) -> int:
-        """About how many numbers a row takes inside the model, there and back."""
-        return 4 if isinstance(self.learner, LinearTensors) else int(self.learner.width)
+    def _classes(self) -> int:
+        """How often a public point counts: once per class where it carries chances."""
+        if not self.proposer.softly(self.learner):
+            return 1
+        moving, fixed = self.learner.parts(self._w[0])
+        return max(2, int(self.learner.said(moving | fixed, self.public[:1]).shape[-1]))

@@ -86,6 +86,11 @@ class Linear:
             return np.asarray(z.argmax(axis=-1), dtype=np.float64)
         return (z > 0).astype(np.float64) if self.kind == "logistic" else LOSSES[self.kind].response(z)
 
+    @property
+    def classifies(self) -> bool:
+        """Whether labels are classes, so that there are chances of them."""
+        return self.kind in ("logistic", "multinomial")
+
     def chances(self, model: Array, X: Array) -> tuple[Array, Array]:
         """The chance of every label, and the labels."""
         if self.kind == "multinomial":

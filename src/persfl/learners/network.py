@@ -49,6 +49,8 @@ class Network:
     {'weight': [[1.0, 2.0]], 'bias': [0.5]}
     """
 
+    refit_steps = 5  # how many proximal steps an answer to `Refit` takes: a network is not trained anew for every question
+
     make: Callable[[], Any]
     kind: str
     l2: float
@@ -118,6 +120,11 @@ class Network:
     def size(self, features: int = 0) -> int:
         """How many numbers a model has."""
         return self._places[-1][3]
+
+    @property
+    def classifies(self) -> bool:
+        """Whether labels are classes, so that there are chances of them."""
+        return self.kind in ("cross_entropy", "logistic")
 
     @property
     def renews(self) -> bool:
@@ -288,42 +295,73 @@ class Network:
 
     # The same on tensors, one model and one device's rows; `torch.func.vmap` adds axes
 
-    def parts(self, w: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Named views of a model's vector."""
-        return {name: w[a:b].view(shape) for name, shape, a, b in self._places}
+    def parts(self, w: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Named views of a model's vector: parameters, and buffers, which steps do not change."""
+        views = {name: w[a:b].view(shape) for name, shape, a, b in self._places}
+        moving = {name for name, _, a, _ in self._places if a < self._trained}
+        return {k: v for k, v in views.items() if k in moving}, {k: v for k, v in views.items() if k not in moving}
+
+    def joined(self, parts: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The vector again."""
+        import torch
+
+        return torch.cat([parts[name].reshape(-1) for name, *_ in self._places if name in parts])
 
     def outputs(self, w: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
         """(rows, outputs) what the module says."""
-        return self._said(self.parts(w), X)
+        moving, fixed = self.parts(w)
+        return self.said(moving | fixed, X)
 
     def losses(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """The weighted mean loss."""
-        return self._loss(self.parts(w), X, y, weight)
+        moving, fixed = self.parts(w)
+        return self.part_loss(moving | fixed, X, y, weight)
 
     def slopes(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """(size,) the gradient of `losses`; 0 for running statistics, and where there are no rows."""
         import torch
+
+        moving, fixed = self.parts(w)
+        found = self.part_slopes(moving, fixed, X, y, weight)
+        return torch.cat([self.joined(found), torch.zeros_like(w[self._trained :])])
+
+    def part_slopes(
+        self,
+        parts: dict[str, torch.Tensor],
+        fixed: dict[str, torch.Tensor],
+        X: torch.Tensor,
+        y: torch.Tensor,
+        weight: torch.Tensor,
+    ) -> dict[str, torch.Tensor]:
+        """The gradient by part: slopes of slices of a vector would each be a vector of zeros to add up."""
+        import torch
         from torch.func import grad
 
-        parts = self.parts(w)
-        moving = {name: parts[name] for name, _, a, _ in self._places if a < self._trained}
-        fixed = {name: value for name, value in parts.items() if name not in moving}
-        # By part and not by the vector: slopes of slices would each be a vector of zeros to add up.
-        found = grad(lambda some: self._loss(some | fixed, X, y, weight))(moving)
-        slope = torch.cat([found[name].reshape(-1) for name in moving] + [torch.zeros_like(w[self._trained :])])
-        return torch.where(weight.sum() > 0, slope, torch.zeros_like(slope))
+        total = weight.sum()
+        total = torch.where(total > 0, total, torch.ones_like(total))  # without rows there is no slope
+        return grad(lambda some: self._sum(some | fixed, X, y, weight) / total + self._ridge(some))(parts)
 
-    def _said(self, parts: dict[str, torch.Tensor], X: torch.Tensor) -> torch.Tensor:
+    def said(self, parts: dict[str, torch.Tensor], X: torch.Tensor) -> torch.Tensor:
+        """(rows, outputs) what the module says."""
         from torch.func import functional_call
 
         out = functional_call(self._module, parts, (self._shaped(X),))
         return out if out.ndim == 2 else out.reshape(X.shape[0], -1)
 
-    def _loss(self, parts: dict[str, torch.Tensor], X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def part_loss(self, parts: dict[str, torch.Tensor], X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """The weighted mean loss."""
+        return self._sum(parts, X, y, weight) / weight.sum() + self._ridge(parts)
+
+    def _ridge(self, parts: dict[str, torch.Tensor]) -> Any:
+        if not self.l2:
+            return 0.0
+        return self.l2 * sum((parts[name] ** 2).sum() for name, _, a, _ in self._places if a < self._trained)
+
+    def _sum(self, parts: dict[str, torch.Tensor], X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         import torch
         from torch.nn import functional as F
 
-        z = self._said(parts, X)
+        z = self.said(parts, X)
         if self._each is not None:
             each = self._each(z, y)
         elif self.kind == "cross_entropy":
@@ -333,10 +371,7 @@ class Network:
         else:
             away = z[:, 0] - y
             each = away**2 if self.kind == "squared" else away.abs()
-        value = (torch.where(weight > 0, each, torch.zeros_like(each)) * weight).sum() / weight.sum()
-        if self.l2:
-            value = value + self.l2 * sum((parts[name] ** 2).sum() for name, _, a, _ in self._places if a < self._trained)
-        return value
+        return (torch.where(weight > 0, each, torch.zeros_like(each)) * weight).sum()
 
     def _shaped(self, X: torch.Tensor) -> torch.Tensor:
         return X if self.shape is None else X.reshape(X.shape[0], *self.shape)

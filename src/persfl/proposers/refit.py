@@ -1,6 +1,9 @@
 """Algorithm 2: a peer refits a model to its own rows plus public points labelled by the target's current model.
 
 h~ = argmin_h  step_size * L_peer(h) + (1 / |public|) * sum_x (h(x) - h_now(x))^2
+
+A network is not fitted anew for every question. It comes near that minimum by a few gradient steps of `rate` on the same sum, from
+the target's own model: the first follows the peer's rows, the later ones are held back by the public points (proximal steps).
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from persfl.checks import numbers, real
+from persfl.checks import numbers, real, whole
 from persfl.errors import InputError
+from persfl.proposers.gradient import GradientStep
 from persfl.seeds import Stream
 from persfl.types import Array, Data
 
@@ -26,12 +30,19 @@ class Refit:
     `public_weight` replace these by a weight per row (the authors' notebook uses 1 and 1). `soft=True` sends a classifier's chances
     instead of its labels: each public point then counts once per class, weighted by its chance.
 
-    Step lengths are not measured (NaN): that would cost another prediction per answer.
+    `steps` proximal steps of `rate` take the place of the fit (learners with gradients; `Network` takes 5 unless told otherwise, 0
+    is a fit anew). The target's model itself is sent then, and `soft` is the default where there are classes: chances, unlike
+    labels, leave the target's model where it is as long as no private row pulls.
+
+    Step lengths are those of proximal steps; of fits they are not measured (NaN): that would cost another prediction per answer.
 
     >>> from persfl import Linear
     >>> proposer, learner = Refit([[1.0]]), Linear()
     >>> data = Data(np.array([[1.0]]), np.array([2.0]))
     >>> proposer.answer(learner, proposer.ask(learner, np.zeros(1)), data, None).round(6).tolist()
+    [1.0]
+    >>> near = Refit([[1.0]], steps=5, rate=0.5)
+    >>> near.answer(learner, near.ask(learner, np.zeros(1)), data, None).round(6).tolist()
     [1.0]
     """
 
@@ -39,7 +50,9 @@ class Refit:
     step_size: float
     private_weight: float | None
     public_weight: float | None
-    soft: bool
+    soft: bool | None
+    steps: int | None
+    rate: float
 
     def __init__(
         self,
@@ -48,7 +61,9 @@ class Refit:
         step_size: float = 1.0,
         private_weight: float | None = None,
         public_weight: float | None = None,
-        soft: bool = False,
+        soft: bool | None = None,
+        steps: int | None = None,
+        rate: float = 0.1,
     ) -> None:
         points = numbers(public, where="public", axes=2)
         if not np.isfinite(points).all() or not len(points):
@@ -61,7 +76,9 @@ class Refit:
         object.__setattr__(self, "step_size", real("step_size", step_size, above=0))
         object.__setattr__(self, "private_weight", private_weight)
         object.__setattr__(self, "public_weight", public_weight)
-        object.__setattr__(self, "soft", bool(soft))
+        object.__setattr__(self, "soft", None if soft is None else bool(soft))
+        object.__setattr__(self, "steps", None if steps is None else whole("steps", steps, least=0))
+        object.__setattr__(self, "rate", real("rate", rate, above=0))
 
     def __repr__(self) -> str:
         return f"Refit({len(self.public)} public points, step_size={self.step_size:g})"
@@ -76,42 +93,74 @@ class Refit:
         if self.public.shape[1] != features:
             raise InputError(f"public points must have the devices' {features} features. Got {self.public.shape[1]}.")
 
+    def near(self, learner: Any) -> int:
+        """How many proximal steps an answer takes; 0 where it is a fit."""
+        return int(getattr(learner, "refit_steps", 0) if self.steps is None else self.steps)
+
+    def softly(self, learner: Any) -> bool:
+        """Whether public points carry chances."""
+        return bool(self.near(learner) and getattr(learner, "classifies", False)) if self.soft is None else self.soft
+
     def ask(self, learner: Any, model: Any) -> Any:
-        """The model's labels at the public points: (..., points), or with `soft` (chances (..., points, classes), classes)."""
-        if self.soft:
-            return learner.chances(model, self.public)
-        return learner.labels(model, self.public)
+        """The model's labels at the public points: (..., points), or with `soft` (chances (..., points, classes), classes).
+
+        For proximal steps the model itself.
+        """
+        if not self.near(learner):
+            return self._seen(learner, model)
+        if not hasattr(learner, "grad"):
+            raise InputError(f"Refit takes steps with learners that have gradients. Got {learner!r}: leave steps out.")
+        return model
+
+    def _seen(self, learner: Any, model: Any) -> Any:
+        """What the model says about the public points."""
+        return learner.chances(model, self.public) if self.softly(learner) else learner.labels(model, self.public)
 
     def answer(self, learner: Any, probe: Any, data: Data, stream: Stream | None) -> Any:
         """A model fitted to both."""
-        points, labels, mass = self._public(probe)
+        steps = self.near(learner)
+        rows = self._both(data, self._seen(learner, probe) if steps else probe, softly=self.softly(learner))
+        if not steps:
+            return learner.fit(rows, stream)
+        return GradientStep(self.rate, steps=steps).answer(learner, probe, rows, None)
+
+    def _both(self, data: Data, seen: Any, *, softly: bool) -> Data:
+        """Private rows and public points."""
+        points, labels, mass = self._public(seen, softly=softly)
         lead = data.y.shape[:-1]
         labels, mass = np.broadcast_to(labels, (*lead, labels.shape[-1])), np.broadcast_to(mass, (*lead, mass.shape[-1]))
-        if self.private_weight is None:
-            total = data.weight.sum(axis=-1, keepdims=True)
-            own = self.step_size * data.weight / np.where(total > 0, total, 1.0)
-        else:
-            own = self.private_weight * data.weight
-        rows = Data(
+        return Data(
             np.concatenate([data.X, np.broadcast_to(points, (*lead, *points.shape))], axis=-2),
             np.concatenate([data.y, labels], axis=-1),
-            np.concatenate([own, mass], axis=-1),
+            np.concatenate([self._own(data.weight), mass], axis=-1),
         )
-        return learner.fit(rows, stream)
 
-    def _public(self, probe: Any) -> tuple[Array, Array, Array]:
+    def _own(self, weight: Array) -> Array:
+        """What private rows weigh."""
+        if self.private_weight is not None:
+            return self.private_weight * weight
+        total = weight.sum(axis=-1, keepdims=True)
+        return np.asarray(self.step_size * weight / np.where(total > 0, total, 1.0))
+
+    @property
+    def point_weight(self) -> float:
+        """What a public point weighs."""
+        return 1.0 / len(self.public) if self.public_weight is None else self.public_weight
+
+    def _public(self, seen: Any, *, softly: bool) -> tuple[Array, Array, Array]:
         """Points, labels and weights that carry the target's model."""
-        each = 1.0 / len(self.public) if self.public_weight is None else self.public_weight
-        if not self.soft:
-            return self.public, probe, np.full(probe.shape, each)
-        chances, labels = probe
+        if not softly:
+            return self.public, seen, np.full(seen.shape, self.point_weight)
+        chances, labels = seen
         k = len(labels)
-        flat = chances.reshape(*chances.shape[:-2], -1)
-        return np.repeat(self.public, k, axis=0), np.broadcast_to(np.tile(labels, len(self.public)), flat.shape), each * flat
+        flat = self.point_weight * chances.reshape(*chances.shape[:-2], -1)
+        return np.repeat(self.public, k, axis=0), np.broadcast_to(np.tile(labels, len(self.public)), flat.shape), flat
 
     def length(self, learner: Any, probe: Any, proposal: Any) -> Any:
-        """Not measured."""
+        """The distance moved by proximal steps; of a fit not measured."""
+        if self.near(learner):
+            return GradientStep(self.rate).length(learner, probe, proposal)
         return np.full(np.shape(proposal)[:-1], np.nan) if isinstance(proposal, np.ndarray) else np.nan
 
     def advice(self) -> str:
-        return "the refitted models predict values that overflow: standardize the features and labels"
+        return f"the refitted models overflow: standardize the features and labels, or take smaller steps than rate={self.rate:g}"

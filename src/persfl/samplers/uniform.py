@@ -29,4 +29,5 @@ class Uniform:
         if type(size) is not int or not 0 < size < trust.n:
             size = whole("peers", size, least=1, most=trust.n - 1, why=f"{trust.n} devices")
         picks = distinct(stream(seed, "sample", r), targets, np.array([trust.n - 1]), size)
-        return picks + (picks >= targets[:, None])
+        picks += picks >= targets[:, None]
+        return picks
