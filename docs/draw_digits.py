@@ -147,10 +147,10 @@ def blocks(kept: dict[str, Any]) -> dict[str, str]:
         parts = [f"**{title}, {n} devices**\n\n{table(errors)}" for n, errors in mine.items()]
         found[f"table-{network}"] = "\n\n".join(parts) or f"{title}: not run yet."
     versions = ", ".join(f"{name} {value}" for name, value in kept["versions"].items() if value and name != "persfl")
-    tuned = {load_spec(f"networks/digits-{network}").tuned or "nothing yet: they are first guesses" for network in NETWORKS}
+    tuned = sorted({load_spec(f"networks/digits-{network}").tuned for network in NETWORKS})
+    how = f"chosen in runs with {' and '.join(tuned)}" if all(tuned) else "first guesses: nothing has been tuned yet"
     found["about"] = (
-        f"Seed {kept['seed']}, runs 0 to {kept['runs'] - 1}, device {kept['computed']!r} ({versions}). "
-        f"The settings were chosen by {' and '.join(sorted(tuned))}."
+        f"Seed {kept['seed']}, runs 0 to {kept['runs'] - 1}, device {kept['computed']!r} ({versions}). The settings are {how}."
     )
     return found
 
