@@ -170,9 +170,10 @@ def draw(kept: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
 
     sizes = list(dict.fromkeys(key.split()[1] for key in kept["errors"]))
-    figure = Figure(figsize=(3.6 * len(sizes) + 2.2, 3.1 * len(NETWORKS)), layout="constrained")
-    axes = figure.subplots(len(NETWORKS), len(sizes), squeeze=False, sharex=True, sharey=True)
-    for ax, (network, size) in zip(axes.ravel(), ((w, s) for w in NETWORKS for s in sizes), strict=True):
+    networks = [network for network in NETWORKS if any(key.split()[0] == network for key in kept["errors"])]
+    figure = Figure(figsize=(3.6 * len(sizes) + 2.2, 3.1 * len(networks)), layout="constrained")
+    axes = figure.subplots(len(networks), len(sizes), squeeze=False, sharey=True)
+    for ax, (network, size) in zip(axes.ravel(), ((w, s) for w in networks for s in sizes), strict=True):
         errors = kept["errors"].get(f"{network} {size}", {})
         methods, panels = (list(dict.fromkeys(part)) for part in zip(*map(split, errors), strict=True)) if errors else ([], [])
         for k, (method, colour) in enumerate(zip(methods, COLOURS, strict=True) if methods else ()):
