@@ -212,13 +212,22 @@ def _experiment_commands(commands: Any) -> None:
     _running(run, out="runs")
     run.set_defaults(command=_late("experiments", "run"))
 
+    tune = commands.add_parser("tune", help="choose settings from the grids of a spec, on seeds of their own")
+    tune.add_argument("spec", help="the path of a spec, or the name of a built-in one")
+    tune.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help="change a setting of every series"
+    )
+    _running(tune, out="tuned", seed=106)
+    tune.set_defaults(command=_late("experiments", "tune"))
 
-def _running(made: argparse.ArgumentParser, *, out: str) -> None:
+
+def _running(made: argparse.ArgumentParser, *, out: str, seed: int = 6) -> None:
     made.add_argument("--runs", type=int, help="independent runs per series (default 12; 3 with --quick)")
     made.add_argument("--rounds", type=int, help="rounds per run (default: as the spec says)")
     made.add_argument("--quick", action="store_true", help="few runs and rounds: shows that it works, proves nothing")
     made.add_argument("--out", default=out, metavar="FOLDER", help=f"where results go (default {out})")
-    made.add_argument("--seed", type=int, default=6, help="the same seed gives the same curves (default 6)")
+    made.add_argument("--seed", type=int, default=seed, help=f"the same seed gives the same curves (default {seed})")
+    made.add_argument("--numbers", action="store_true", help="numbers only: no figures, no page, no progress bar")
     made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel processes (default: one per core)")
 
 

@@ -5,9 +5,11 @@ instead of owned nobody is asked by a target, so `peers` is empty. The oracle ne
 `SameCluster(labels, 1)`.
 """
 
+from persfl.baselines.ditto import ditto
 from persfl.baselines.fedavg import fedavg
+from persfl.baselines.finetuned import finetuned
 from persfl.baselines.ifca import ifca
 from persfl.baselines.local import local
 from persfl.baselines.pooled import pooled
 
-__all__ = ["fedavg", "ifca", "local", "pooled"]
+__all__ = ["ditto", "fedavg", "finetuned", "ifca", "local", "pooled"]

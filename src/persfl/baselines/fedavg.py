@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from persfl.baselines.shared import all_devices, participants, quiet_round
+from persfl.baselines.shared import all_devices, averaged, hold, participants, quiet_round
 from persfl.checks import whole
 from persfl.fleets.array import ArrayFleet
 from persfl.seeds import stream
@@ -32,9 +32,6 @@ def fedavg(fleet: ArrayFleet, *, rounds: int, share: float = 0.2, seed: int = 0)
     model = learner.init(devices[0], stream(seed, "shared"))
     for r in range(whole("rounds", rounds, least=0)):
         who = participants(fleet, share, r, seed)
-        data = devices.gather(who)
-        answers = fleet.proposer.answer(learner, fleet.proposer.ask(learner, model[None]), data, stream(seed, "answer", r).at(who))
-        weight = data.weight.sum(axis=-1)
-        model = learner.mix(answers, weight / weight.sum())
-        fleet.models = np.repeat(model[None], len(fleet.targets), axis=0)
+        model = averaged(fleet, model, who, stream(seed, "answer", r))
+        hold(fleet, np.repeat(model[None], len(fleet.targets), axis=0), r)
         yield quiet_round(fleet, r, trust)

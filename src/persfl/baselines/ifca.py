@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from persfl.baselines.shared import all_devices, participants, quiet_round
+from persfl.baselines.shared import all_devices, hold, participants, quiet_round
 from persfl.checks import whole
 from persfl.fleets.array import ArrayFleet
 from persfl.seeds import stream
@@ -18,7 +18,9 @@ from persfl.types import Round
 
 
 def ifca(fleet: ArrayFleet, *, told: int, rounds: int, share: float = 0.2, seed: int = 0) -> Iterator[Round]:
-    """`told` is the number of clusters the method is told; models start from N(0, I). A target's model is the one it would pick.
+    """`told` is the number of clusters the method is told. A target's model is the one it would pick.
+
+    Models must start apart: from N(0, I), or where the learner has other starts of its own (a Network), from those.
 
     >>> from persfl import GradientStep, Linear
     >>> from persfl.sources import clustered_regression
@@ -28,19 +30,18 @@ def ifca(fleet: ArrayFleet, *, told: int, rounds: int, share: float = 0.2, seed:
     >>> bool(round_.loss[0] < 1e-6)
     True
     """
-    devices, learner, proposer, trust = all_devices(fleet), fleet.learner, fleet.proposer, Trust.blank(fleet)
-    blank = learner.init(devices[0], stream(seed, "shared"))
-    models = stream(seed, "ifca").generator().standard_normal((whole("told", told, least=1), *blank.shape))
-    own = fleet.home.scoring.batch(slice(None))
-    own = type(own)(own.X[:, None], own.y[:, None], own.weight[:, None])
+    devices, learner, trust = all_devices(fleet), fleet.learner, Trust.blank(fleet)
+    apart, told = stream(seed, "ifca"), whole("told", told, least=1)
+    if hasattr(learner, "fresh"):
+        models = np.stack([learner.fresh(devices[0], apart.at(j)) for j in range(told)])
+    else:
+        models = apart.generator().standard_normal((told, *learner.init(devices[0], stream(seed, "shared")).shape))
     for r in range(whole("rounds", rounds, least=0)):
         who = participants(fleet, share, r, seed)
-        data = devices.gather(who)
-        each = type(data)(data.X[:, None], data.y[:, None], data.weight[:, None])
-        pick = learner.loss(models[None], each).argmin(axis=1)
-        answers = proposer.answer(learner, proposer.ask(learner, models[pick]), data, stream(seed, "answer", r).at(who))
+        pick = fleet.scored(models, who).argmin(axis=1)
+        answers = fleet.stepped(models[pick], who, stream(seed, "answer", r).at(who))
         for j in np.unique(pick):
             mine = answers[pick == j]
             models[j] = learner.mix(mine, np.full(len(mine), 1.0 / len(mine)))
-        fleet.models = models[learner.loss(models[None], own).argmin(axis=1)]
+        hold(fleet, models[fleet.scored(models).argmin(axis=1)], r)
         yield quiet_round(fleet, r, trust)

@@ -8,9 +8,10 @@ from persfl.checks import real, whole
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.fleets.array import ArrayFleet
-from persfl.seeds import distinct, stream
+from persfl.fleets.home import diverged
+from persfl.seeds import Stream, distinct, stream
 from persfl.trust import Trust
-from persfl.types import Choice, IntArray, Round
+from persfl.types import Array, Choice, IntArray, Model, Round
 
 
 def all_devices(fleet: ArrayFleet) -> Devices:
@@ -26,6 +27,21 @@ def participants(fleet: ArrayFleet, share: float, r: int, seed: int) -> IntArray
     whole("share of devices", size, least=1, most=fleet.n)
     drawn = distinct(stream(seed, "participants", r), np.zeros(1, dtype=np.int64), np.array([fleet.n]), size)
     return np.asarray(drawn[0])
+
+
+def averaged(fleet: ArrayFleet, model: Model, who: IntArray, place: Stream) -> Model:
+    """The mean of these devices' steps from one model, weighted by their rows: what a round of FedAvg makes of it."""
+    answers = fleet.stepped(np.repeat(model[None], len(who), axis=0), who, place.at(who))
+    weight = fleet.home.static.total[who]
+    return fleet.learner.mix(answers, weight / weight.sum())
+
+
+def hold(fleet: ArrayFleet, models: Array, r: int) -> None:
+    """Give every target its model after round `r`, or stop where steps have run away."""
+    lost = ~np.isfinite(models).all(axis=-1)
+    if lost.any():
+        raise diverged(r, fleet.ids[int(fleet.targets[np.argmax(lost)])], fleet.proposer.advice())
+    fleet.models = models
 
 
 def quiet_round(fleet: ArrayFleet, r: int, trust: Trust) -> Round:

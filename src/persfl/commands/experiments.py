@@ -18,7 +18,10 @@ def reproduce(chosen: argparse.Namespace) -> int:
     if not chosen.figures:
         for name in spec_names():
             print(f"{name:14} {load_spec(name).title}")
-        print("\npersfl reproduce fig2a [...], or all; --quick for a first look")
+        print()
+        for name in spec_names("networks"):
+            print(f"{name:20} {load_spec(name).title}")
+        print("\npersfl reproduce fig2a [...], or all (networks take a GPU and are not in it); --quick for a first look")
         return 0
     names = spec_names() if chosen.figures == ["all"] else list(dict.fromkeys(chosen.figures))
     return _experiments([load_spec(name) for name in names], chosen)
@@ -44,57 +47,113 @@ def _change(text: str) -> tuple[str, Any]:
         return key.strip(), value
 
 
-def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
+def tune(chosen: argparse.Namespace) -> int:
+    """Settings from grids. Changes on the command line are for trying: what is written is the spec as it was, with the choices."""
+    from persfl.experiments.runner import collect
+    from persfl.experiments.spec import load_spec
+    from persfl.experiments.tuning import settled, spread
+
+    spec = _shortened(load_spec(chosen.spec, dict(_change(text) for text in chosen.changes)), chosen)
+    runs, out, grid = _runs(chosen), Path(chosen.out), spread(spec)
+    _work([grid], runs, chosen)
+    tuned, found = settled(load_spec(chosen.spec), collect(grid, runs=runs, seed=chosen.seed, out=out))
+    path = out / f"{spec.name}.toml"
+    path.write_text(tuned.brief, encoding="utf-8")
+    said = [(one.series, ", ".join(f"{key}={value}" for key, value in one.values.items()), one.error, one.edge) for one in found]
+    table(
+        ("series", "chosen", "mean error", "at the end of its list"),
+        [(name, values, f"{error:.3g}", ", ".join(edge)) for name, values, error, edge in said],
+    )
+    print(f"\n{len(grid.series)} settings, {runs} runs each, seed {chosen.seed}. The spec with the chosen ones is {path}.")
+    return 0
+
+
+def _runs(chosen: argparse.Namespace) -> int:
     from persfl.checks import whole
 
-    need("matplotlib", extra="report", why="drawing figures")
-    tqdm = need("tqdm", extra="report", why="showing progress").tqdm
-    from persfl.experiments import figures, files
-    from persfl.experiments.agreement import verdicts
-    from persfl.experiments.page import write_page
-    from persfl.experiments.runner import collect, pieces, work
+    return whole("--runs", (3 if chosen.quick else 12) if chosen.runs is None else chosen.runs, least=1)
 
-    runs = whole("--runs", (3 if chosen.quick else 12) if chosen.runs is None else chosen.runs, least=1)
-    jobs = whole("--jobs", chosen.jobs, least=1)
+
+def _shortened(spec: Any, chosen: argparse.Namespace) -> Any:
+    from persfl.checks import whole
+
     if chosen.quick:
-        specs = [spec.quick() for spec in specs]
-    if chosen.rounds is not None:
-        specs = [spec.rounds(whole("--rounds", chosen.rounds, least=1)) for spec in specs]
-    out = Path(chosen.out)
+        spec = spec.quick()
+    return spec if chosen.rounds is None else spec.rounds(whole("--rounds", chosen.rounds, least=1))
+
+
+def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict[str, float], str]:
+    """Run what is not kept yet; returns the seconds of one core per figure, and a sentence about all of it."""
+    from persfl.checks import whole
+    from persfl.experiments.runner import pieces, work
+
+    jobs, out = whole("--jobs", chosen.jobs, least=1), Path(chosen.out)
     out.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
-
     todo = [piece for spec in specs for piece in pieces(spec, runs=runs, seed=chosen.seed, out=out)]
     missing = [piece for piece in todo if not piece.done]
     spent = dict.fromkeys((spec.name for spec in specs), 0.0)
     total = sum(piece.cost for piece in missing) or 1.0
     shape = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} so far, {remaining} left"
     left = len(missing)
-    with tqdm(total=total, disable=None, bar_format=shape, leave=False) as bar:
+    with _bar(chosen, total=total, disable=None, bar_format=shape, leave=False) as bar:
         bar.set_description_str(f"{left} pieces to do")
         for piece, seconds in work(missing, jobs=jobs):
             left -= 1
             spent[piece.figure] += seconds
             bar.set_description_str(f"{piece.figure} {piece.series} done, {left} pieces left")
             bar.update(piece.cost)
+    kept = len(todo) - len(missing)
+    return spent, f"{time.perf_counter() - begin:.0f} s on {jobs} cores; {kept} of {len(todo)} pieces were kept from before."
 
+
+class _NoBar:
+    """Stands in for a progress bar where none is wanted."""
+
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+    def set_description_str(self, text: str) -> None: ...
+    def update(self, by: float) -> None: ...
+
+
+def _bar(chosen: argparse.Namespace, **settings: Any) -> Any:
+    return _NoBar() if chosen.numbers else need("tqdm", extra="report", why="showing progress").tqdm(**settings)
+
+
+def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
+    if not chosen.numbers:
+        need("matplotlib", extra="report", why="drawing figures")
+    from persfl.experiments import figures, files
+    from persfl.experiments.agreement import verdicts
+    from persfl.experiments.page import write_page
+    from persfl.experiments.runner import collect
+
+    runs, out = _runs(chosen), Path(chosen.out)
+    specs = [_shortened(spec, chosen) for spec in specs]
+    spent, about = _work(specs, runs, chosen)
     results, rows = {}, []
     for spec in specs:
         result = collect(spec, runs=runs, seed=chosen.seed, out=out)
         results[spec.name] = result
-        figures.save(result, files.write(result, out))
+        folder = files.write(result, out)
+        if not chosen.numbers:
+            figures.save(result, folder)
         known = {verdict.series: verdict for verdict in verdicts(result)}
         for series in spec.series:
             end = result.curves[series.name][:, -1]
             said = str(known[series.name]) if series.name in known else ""
             rows.append((spec.name, series.name, f"{_median(end):.3g}", said))
-    page = write_page(results, out, short=chosen.quick or chosen.rounds is not None)
     table(("figure", "series", "median", "against the reference"), rows)
     print()
     table(("figure", "runs", "seconds of one core"), [(name, str(runs), f"{seconds:.1f}") for name, seconds in spent.items()])
-    kept = len(todo) - len(missing)
-    print(f"\n{time.perf_counter() - begin:.0f} s on {jobs} cores; {kept} of {len(todo)} pieces were kept from before.")
-    print(f"Figures and tables are in {out}/, the comparison in {page}.")
+    print(f"\n{about}")
+    if chosen.numbers:
+        print(f"Tables are in {out}/.")
+    else:
+        page = write_page(results, out, short=chosen.quick or chosen.rounds is not None)
+        print(f"Figures and tables are in {out}/, the comparison in {page}.")
     return 0
 
 

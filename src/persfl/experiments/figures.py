@@ -27,10 +27,10 @@ def draw(result: Result, *, reference: bool = False) -> Any:
     for ax, panel in zip(axes, panels, strict=True):
         lines = [series for series in result.spec.series if series.panel == panel]
         for colour, series in zip(cycle(COLOURS), lines, strict=False):
-            _line(ax, result.curves[series.name], series.name, colour, trees=not series.settings.vector)
+            _line(ax, result.curves[series.name], series.name, colour, trees=series.settings.tree)
             if reference and series.reference:
                 _band(ax, references()[series.reference], colour, result.curves[series.name].shape[1])
-        trees = not lines[0].settings.vector
+        trees = lines[0].settings.tree
         ax.set_yscale("log")
         if trees:
             ax.set_xscale("log")

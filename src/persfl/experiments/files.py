@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -36,7 +37,11 @@ def write(result: Result, out: Path) -> Path:
         "seed": result.seed,
         "runs": result.runs,
         "rounds": {series.name: series.settings.rounds for series in result.spec.series},
-        "versions": {name: _version(name) for name in ("persfl", "numpy", "scipy", "scikit-learn", "numba")},
+        "panels": {series.name: series.panel for series in result.spec.series},
+        "settings": {series.name: asdict(series.settings) for series in result.spec.series},
+        "grids": {series.name: dict(series.grid) for series in result.spec.series},
+        "ends": {name: values[:, -1].tolist() for name, values in result.curves.items()},
+        "versions": {name: _version(name) for name in ("persfl", "numpy", "scipy", "scikit-learn", "numba", "torch")},
         "python": platform.python_version(),
         "verdicts": {verdict.series: str(verdict) for verdict in verdicts(result)},
     }

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
 from persfl.adopters import Best
-from persfl.baselines import fedavg, ifca, local, pooled
 from persfl.devices import Devices
-from persfl.experiments.spec import Settings
+from persfl.experiments.digits import digit_curve
+from persfl.experiments.rounds import rounds_of
+from persfl.experiments.spec import SHARING, Settings
 from persfl.fleets import ArrayFleet, LoopFleet
 from persfl.learners import Estimator, Linear, Tree
 from persfl.loop import personalize
 from persfl.proposers import GradientStep, Refit
-from persfl.samplers import SameCluster, Uniform
+from persfl.samplers import Uniform
 from persfl.seeds import stream
 from persfl.sources import Switch, clustered_regression, clustered_stream
-from persfl.types import Array, Data, Round
+from persfl.types import Array, Data
 
 TOGETHER = 12  # runs that go through one fleet; fixed, so that a run's result does not depend on how many runs were asked for
 
 
 def curves(settings: Settings, runs: Sequence[int], seed: int) -> Array:
-    """(runs, rounds) the target's error after every round; trees begin with the error of the target's own tree (round 0)."""
+    """(runs, rounds) the error after every round; those of trees and networks begin with the error before the first (round 0)."""
     if not settings.vector:
-        return np.stack([_tree_curve(settings, _seed(seed, run)) for run in runs])
-    if settings.method in ("ifca", "pooled", "fedavg"):
+        curve = _tree_curve if settings.tree else digit_curve
+        return np.stack([curve(settings, _seed(seed, run)) for run in runs])
+    if settings.method in SHARING:
         return np.stack([_vector_curves(settings, [_seed(seed, run)])[0] for run in runs])
     return _vector_curves(settings, [_seed(seed, run) for run in runs])
 
@@ -109,26 +111,8 @@ def _vector_curves(settings: Settings, seeds: Sequence[int]) -> Array:
         seed=seeds[0],
         local=step if settings.method == "local" else None,
     )
-    return np.stack([worlds.errors(fleet.models, round_.r) for round_ in _rounds(settings, fleet, worlds, seeds[0])], axis=1)
-
-
-def _rounds(settings: Settings, fleet: ArrayFleet, worlds: _Worlds, seed: int) -> Iterator[Round]:
-    rounds = settings.rounds
-    match settings.method:
-        case "ifca":
-            return ifca(fleet, told=settings.told, share=settings.share, rounds=rounds, seed=seed)
-        case "fedavg":
-            return fedavg(fleet, share=settings.share, rounds=rounds, seed=seed)
-        case "pooled":
-            return pooled(fleet, rounds=rounds, seed=seed)
-        case "local":
-            return local(fleet, rounds=rounds, seed=seed)
-        case "oracle":
-            sampler = SameCluster(worlds.run * settings.clusters + worlds.clusters, 1)
-        case _:
-            # A uniform draw among the devices of the target's own run.
-            sampler = SameCluster(worlds.run, settings.peers)
-    return personalize(fleet, sampler=sampler, adopter=Best(), rounds=rounds, seed=seed)
+    rounds = rounds_of(settings, fleet, worlds.run, worlds.clusters, seeds[0])
+    return np.stack([worlds.errors(fleet.models, round_.r) for round_ in rounds], axis=1)
 
 
 def _refit(settings: Settings, seed: int) -> Refit:

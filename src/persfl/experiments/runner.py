@@ -37,7 +37,9 @@ class Piece:
     def cost(self) -> float:
         """A rough number of microseconds, to start with the longest."""
         s = self.settings
-        if not s.vector:
+        if s.network:
+            return s.rounds * (2000 + 80 * s.n * (s.peers if s.method == "algorithm1" else 2))
+        if s.tree:
             return s.rounds * s.peers * (500 + 20 * s.features) * (s.trees if s.learner == "forest" else 1)
         if s.online:
             return s.rounds * len(self.runs) * s.n * s.rows * s.features * 0.02

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,13 @@ from typing import Any
 from persfl.checks import one_of, some
 from persfl.errors import InputError
 
+HEAD = ("title", "ylabel", "about", "tuned")
 SPECS = Path(__file__).parents[1] / "specs"
-METHODS = ("algorithm1", "algorithm2", "oracle", "ifca", "local", "pooled", "fedavg")
-LEARNERS = ("linear", "tree", "forest")
+METHODS = ("algorithm1", "algorithm2", "oracle", "ifca", "local", "pooled", "fedavg", "finetuned", "ditto")
+SHARING = ("ifca", "pooled", "fedavg", "finetuned", "ditto")  # methods with models that all devices of a run share
+TREES = ("tree", "forest")
+NETWORKS = ("mlp", "cnn")
+LEARNERS = ("linear", *TREES, *NETWORKS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +36,14 @@ class Settings:
     rounds: int = 1500
     peers: int = 20
     step_size: float = 0.05
+    top: int = 1  # of the best answers that are averaged; 1 is the paper's rule
     online: bool = False  # peers have fresh rows each round
     online_target: bool = False  # and so has the target, which then scores by other rows each round
     drift_at: int = 0  # the target changes its cluster in this round; 0: never
     told: int = 2  # the number of clusters IFCA is told
-    share: float = 0.2  # of the devices that take part in a round of IFCA or FedAvg
+    share: float = 0.2  # of the devices that take part in a round of IFCA, FedAvg or Ditto
+    alone: int = 0  # last rounds in which devices go on alone from the model of FedAvg
+    pull: float = 0.0  # of Ditto's models toward that of FedAvg
     learner: str = "linear"
     depth: int = 3
     trees: int = 5
@@ -44,11 +51,23 @@ class Settings:
     private_weight: float = 1.0
     public_weight: float = 1.0
     validation: int = 100  # fresh rows on which trees are judged
+    held: int = 40  # rows per device on which networks are judged
+    device: str = "cpu"  # where networks are computed
 
     @property
     def vector(self) -> bool:
-        """Whether models are vectors, so that many runs go through one fleet at once."""
+        """Whether models are compared with the true weights, so that many runs go through one fleet at once."""
         return self.learner == "linear"
+
+    @property
+    def tree(self) -> bool:
+        """Whether models are trees, which are judged by fresh rows."""
+        return self.learner in TREES
+
+    @property
+    def network(self) -> bool:
+        """Whether models are networks, which are judged by held-out digits."""
+        return self.learner in NETWORKS
 
 
 @dataclass(frozen=True)
@@ -59,6 +78,7 @@ class Series:
     settings: Settings
     reference: str | None = None
     panel: str | None = None
+    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # what `persfl tune` chooses among
 
 
 @dataclass(frozen=True)
@@ -70,31 +90,43 @@ class Spec:
     ylabel: str
     about: str
     series: tuple[Series, ...]
+    tuned: str = ""  # how settings were chosen from the grids, where they were
 
     @property
     def text(self) -> str:
         """The whole spec as TOML: every setting of every series, nothing left to defaults."""
-        return _as_toml({"title": self.title, "ylabel": self.ylabel, "about": self.about}, self.series)
+        return self._toml(lambda settings: asdict(settings))
+
+    @property
+    def brief(self) -> str:
+        """The same without what is left to defaults."""
+        usual = asdict(Settings())
+        return self._toml(lambda settings: {key: value for key, value in asdict(settings).items() if value != usual[key]})
+
+    def _toml(self, shown: Callable[[Settings], dict[str, Any]]) -> str:
+        return _as_toml({key: getattr(self, key) for key in HEAD}, self.series, shown)
 
     def quick(self) -> Spec:
-        """The same with a tenth of the rounds (a twenty-fifth for trees): shows that everything runs, proves nothing."""
-        return self._with(lambda s: replace(s, rounds=max(10, s.rounds // (10 if s.vector else 25)), drift_at=s.drift_at // 10))
+        """The same with a tenth of the rounds (a twenty-fifth for trees and networks, and few devices with networks): shows that
+        everything runs, proves nothing.
+        """
+        return self._with(_quick)
 
     def rounds(self, rounds: int) -> Spec:
         """The same with another number of rounds."""
-        return self._with(lambda s: replace(s, rounds=rounds))
+        return self._with(lambda s: replace(s, rounds=rounds, alone=min(s.alone, rounds)))
 
     def _with(self, change: Any) -> Spec:
         return replace(self, series=tuple(replace(s, settings=change(s.settings)) for s in self.series))
 
 
-def spec_names() -> list[str]:
-    """The names of the specs that come with persfl, the paper's figures first.
+def spec_names(folder: str = "") -> list[str]:
+    """The names of the specs that come with persfl, the paper's figures first; those in a folder are no part of `all`.
 
     >>> spec_names()[:3]
     ['fig2a', 'fig2b', 'fig2c']
     """
-    names = [path.stem for path in SPECS.glob("*.toml")]
+    names = [path.relative_to(SPECS).with_suffix("").as_posix() for path in (SPECS / folder).glob("*.toml")]
     return sorted(names, key=lambda name: (not name.startswith("fig") or "-" in name, name))
 
 
@@ -122,11 +154,12 @@ def _spec(name: str, content: dict[str, Any], changes: dict[str, Any]) -> Spec:
     series = content.pop("series", None)
     if not isinstance(series, list) or not series or not all(isinstance(entry, dict) for entry in series):
         raise InputError(f"{name}: a spec needs at least one [[series]].")
-    head = {key: str(content.pop(key, "")) for key in ("title", "ylabel", "about")}
+    head = {key: str(content.pop(key, "")) for key in HEAD}
     lines = []
     for entry in series:
         entry = dict(entry)
         words = {key: entry.pop(key, None) for key in ("name", "reference", "panel")}
+        grid = entry.pop("grid", {})
         if not words["name"]:
             raise InputError(f"{name}: every [[series]] needs a name.")
         if not all(value is None or isinstance(value, str) for value in words.values()):
@@ -135,10 +168,30 @@ def _spec(name: str, content: dict[str, Any], changes: dict[str, Any]) -> Spec:
             raise InputError(f"{name}: there is no reference {words['reference']!r}. Known: {some(list(references()), 50)}.")
         # Another setting is another experiment: the authors' curves say nothing about it.
         reference = words["reference"] if set(changes) <= {"rounds"} else None
-        lines.append(Series(words["name"], _settings(name, content | entry | changes), reference, words["panel"]))
+        settings = _settings(name, content | entry | changes)
+        lines.append(Series(words["name"], settings, reference, words["panel"], _grid(name, settings, grid)))
     if len({line.name for line in lines}) < len(lines):
         raise InputError(f"{name}: series names must differ.")
-    return Spec(name, head["title"] or name, head["ylabel"] or "MSE", head["about"], tuple(lines))
+    return Spec(name, head["title"] or name, head["ylabel"] or "MSE", head["about"], tuple(lines), head["tuned"])
+
+
+def _quick(settings: Settings) -> Settings:
+    if settings.vector:
+        return replace(settings, rounds=max(10, settings.rounds // 10), drift_at=settings.drift_at // 10)
+    rounds = max(10, settings.rounds // 25)
+    if settings.tree:
+        return replace(settings, rounds=rounds)
+    return replace(settings, rounds=rounds, n=min(settings.n, 24), peers=min(settings.peers, 5), alone=min(settings.alone, 5))
+
+
+def _grid(name: str, settings: Settings, grid: Any) -> dict[str, list[Any]]:
+    """The values to choose among, every one of which must make good settings."""
+    if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
+        raise InputError(f"{name}: grid must give a list of values for each setting, as in grid = {{step_size = [0.1, 1.0]}}.")
+    for key, values in grid.items():
+        for value in values:
+            _settings(name, asdict(settings) | {key: value})
+    return grid
 
 
 def _settings(name: str, values: dict[str, Any]) -> Settings:
@@ -157,21 +210,39 @@ def _settings(name: str, values: dict[str, Any]) -> Settings:
     settings = Settings(**checked)
     one_of("method", settings.method, METHODS)
     one_of("learner", settings.learner, LEARNERS)
-    if not settings.vector and settings.method != "algorithm2":
+    if settings.tree and settings.method != "algorithm2":
         raise InputError(f"{name}: learner={settings.learner!r} goes with method='algorithm2'. Got {settings.method!r}.")
-    if settings.method in ("ifca", "pooled", "fedavg") and (settings.online or settings.drift_at):
+    if settings.network and (settings.method in ("algorithm2", "pooled") or settings.online):
+        raise InputError(f"{name}: learner={settings.learner!r} goes with steps on rows that stay. Got {settings.method!r}.")
+    if settings.method in SHARING and (settings.online or settings.drift_at):
         raise InputError(f"{name}: method={settings.method!r} needs data that stays: online=false, drift_at=0.")
     if settings.drift_at < 0 or (settings.drift_at and (not settings.vector or settings.clusters < 2)):
         raise InputError(
             f"{name}: drift_at must be a round, with a linear learner and 2 or more clusters. Got {settings.drift_at}."
         )
-    for key in ("n", "clusters", "rows", "features", "rounds", "peers", "told", "depth", "trees", "public", "validation"):
+    for key in (
+        "n",
+        "clusters",
+        "rows",
+        "features",
+        "rounds",
+        "peers",
+        "told",
+        "depth",
+        "trees",
+        "public",
+        "validation",
+        "top",
+        "held",
+    ):
         if getattr(settings, key) < 1:
             raise InputError(f"{name}: {key} must be at least 1. Got {getattr(settings, key)}.")
+    if not 0 <= settings.alone <= settings.rounds or settings.pull < 0:
+        raise InputError(f"{name}: alone must be 0 to rounds and pull at least 0. Got {settings.alone} and {settings.pull:g}.")
     return settings
 
 
-def _as_toml(head: dict[str, str], lines: tuple[Series, ...]) -> str:
+def _as_toml(head: dict[str, str], lines: tuple[Series, ...], shown: Callable[[Settings], dict[str, Any]]) -> str:
     def line_of(key: str, value: Any) -> str:
         return f"{key} = {json.dumps(value, ensure_ascii=False)}"
 
@@ -179,7 +250,9 @@ def _as_toml(head: dict[str, str], lines: tuple[Series, ...]) -> str:
     for line in lines:
         out += ["", "[[series]]", line_of("name", line.name)]
         out += [line_of(key, getattr(line, key)) for key in ("reference", "panel") if getattr(line, key)]
-        out += [line_of(key, value) for key, value in asdict(line.settings).items()]
+        out += [line_of(key, value) for key, value in shown(line.settings).items()]
+        if line.grid:
+            out.append(f"grid = {{{', '.join(line_of(key, list(values)) for key, values in line.grid.items())}}}")
     return "\n".join(out) + "\n"
 
 

@@ -11,7 +11,7 @@ from persfl.fleets.home import Home, Slice, check_parts, diverged, no_models_yet
 from persfl.fleets.loop import LoopFleet, learners_of, listed
 from persfl.fleets.pairs import pair_kernel
 from persfl.fleets.start import handed_in, starting_model
-from persfl.seeds import stream
+from persfl.seeds import Stream, stream
 from persfl.types import Answers, Array, Choice, IntArray
 
 CHUNK = 32 * 2**20  # bytes of gathered rows at a time; small enough to stay in cache
@@ -163,6 +163,27 @@ class ArrayFleet:
         if self.local is not None:
             models = self._local(models)
         self._models = np.ascontiguousarray(models)
+
+    def stepped(self, models: Array, who: IntArray, place: Stream) -> Array:
+        """(D, size) where the proposer's step on their rows takes devices `who` from `models`, one each; they need not be targets.
+
+        What baselines are made of: rows must stay, and randomness is drawn at `place`, one per device.
+        """
+        if self._tensors is not None:
+            return np.asarray(self._tensors.stepped(models, who, place))
+        rows, moved = Slice(self.home.static, who), []
+        for part in self._chunks(rows):
+            probe = self.proposer.ask(self.learner, models[part])
+            moved.append(self.proposer.answer(self.learner, probe, rows.batch(part), place[part]))
+        return np.concatenate(moved)
+
+    def scored(self, models: Array, who: IntArray | None = None) -> Array:
+        """(D, K) the losses of K models on the rows of devices `who`, or on those the targets score by; inf where one overflows."""
+        rows = self.home.scoring if who is None else Slice(self.home.static, who)
+        if self._tensors is not None:
+            return np.asarray(self._tensors.scored(models, rows))
+        losses = [self.learner.loss(models[None], rows.batch((part, None))) for part in self._chunks(rows)]
+        return np.concatenate(losses)
 
     def _begin(self) -> None:
         own = self.home.training

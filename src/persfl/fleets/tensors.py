@@ -18,14 +18,14 @@ import numpy as np
 from persfl.checks import one_of
 from persfl.devices import Devices, stranger
 from persfl.errors import InputError, PersflWarning, need
-from persfl.fleets.home import Home
+from persfl.fleets.home import Home, Slice
 from persfl.fleets.linear_tensors import LinearTensors
 from persfl.fleets.replayed import Replayed
 from persfl.fleets.tensor_rows import Rows
 from persfl.learners.linear import Linear
 from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
-from persfl.seeds import stream
+from persfl.seeds import Stream, stream
 from persfl.types import Answers, Array, Choice, IntArray
 
 if TYPE_CHECKING:
@@ -186,6 +186,45 @@ class TensorPairs:
         if getattr(self.learner, "renews", False):
             own = self.home.training
             self.models = np.stack([self.learner.settled(model, own[t]) for t, model in enumerate(self.models)])
+
+    # Steps and scores of models that are handed in, for baselines
+
+    def stepped(self, models: Array, who: IntArray, place: Stream) -> Array:
+        """(D, size) where their step takes these devices from these models."""
+        import torch
+        from torch.func import vmap
+
+        rows = self.moved(self.home.static)
+
+        def work(part: slice) -> Any:
+            at = None if self.batch is None else place[part, None]
+
+            def moved(their: Any, start: Any) -> Any:
+                start = start.to(self.dtype)
+                moving, fixed = vmap(self.learner.parts)(start)
+                found = vmap(vmap(self.learner.joined))(self._proposals(moving, fixed, rows[their[:, None]], at))[:, 0]
+                return torch.cat([found, start[:, found.shape[1] :]], dim=1)
+
+            return np.array(self._run(("stepped", part.start, part.stop), moved, who[part], models[part]))
+
+        return np.concatenate(self._parts(len(who), 1, work))
+
+    def scored(self, models: Array, judges: Slice) -> Array:
+        """(D, K) the losses of K models on these devices' rows."""
+        from torch.func import vmap
+
+        rows = self.moved(judges.rows)
+
+        def work(part: slice) -> Any:
+            def score(their: Any, kept: Any) -> Any:
+                moving, fixed = vmap(self.learner.parts)(kept.to(self.dtype))
+                each = vmap(self.learner.part_loss, in_dims=(0, None, None, None))
+                return vmap(each, in_dims=(None, 0, 0, 0))(moving | fixed, *rows[their])
+
+            return np.array(self._run(("scored", part.start, part.stop, len(models)), score, judges.which[part], models))
+
+        found = np.concatenate(self._parts(len(judges.which), len(models), work)).astype(np.float64)
+        return np.where(np.isfinite(found), found, np.inf)
 
     def _mine(self) -> torch.Tensor:
         """Where the targets' own rows are."""

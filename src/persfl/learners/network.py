@@ -163,6 +163,11 @@ class Network:
         lead = data.X.shape[:-2]
         return self.settled(np.broadcast_to(self._start, (*lead, self._start.size)).copy(), data, momentum=1.0)
 
+    def fresh(self, data: Data, stream: Stream) -> Array:
+        """Another start: the module as `make` gives it under a seed drawn at this place. What must start apart starts here."""
+        other = Network(self.make, dtype=self.dtype, shape=self.shape, seed=stream.integer())
+        return other.init(data, None)
+
     def named(self, model: Array) -> dict[str, Array]:
         """A model as named arrays, as a module's `state_dict` has them."""
         return {name: np.asarray(model[..., a:b]).reshape(*model.shape[:-1], *shape) for name, shape, a, b in self._places}
