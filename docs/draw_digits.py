@@ -175,8 +175,11 @@ def draw(kept: dict[str, Any], path: Path) -> None:
     axes = figure.subplots(len(networks), len(sizes), squeeze=False, sharey=True)
     for ax, (network, size) in zip(axes.ravel(), ((w, s) for w in networks for s in sizes), strict=True):
         errors = kept["errors"].get(f"{network} {size}", {})
-        methods, panels = (list(dict.fromkeys(part)) for part in zip(*map(split, errors), strict=True)) if errors else ([], [])
-        for k, (method, colour) in enumerate(zip(methods, COLOURS, strict=True) if methods else ()):
+        if not errors:  # not measured
+            ax.set_visible(False)
+            continue
+        methods, panels = (list(dict.fromkeys(part)) for part in zip(*map(split, errors), strict=True))
+        for k, (method, colour) in enumerate(zip(methods, COLOURS, strict=True)):
             middle, half = np.array([interval(100 * (1 - np.array(errors[f"{method}, {p}"]))) for p in panels]).T
             at = np.arange(len(panels)) + 0.06 * (k - len(methods) / 2)
             ax.errorbar(at, middle, yerr=half, color=colour, marker="o", markersize=4, linewidth=1.4, capsize=2, label=method)
@@ -184,10 +187,8 @@ def draw(kept: dict[str, Any], path: Path) -> None:
         ax.set_title(f"{NETWORKS[network]}, {size} devices", fontsize=9.5)
         ax.grid(alpha=0.3, linestyle="--")
         ax.spines[["top", "right"]].set_visible(False)
-    for ax in axes[-1]:
-        ax.set_xlabel("rotation clusters")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("held-out accuracy (%)")
+    figure.supxlabel("rotation clusters", fontsize=10)
+    figure.supylabel("held-out accuracy (%)", fontsize=10)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center", fontsize=9, frameon=False)
     figure.savefig(path, dpi=110)
 

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -25,11 +26,14 @@ from persfl import (
     Uniform,
     personalize,
 )
+from persfl.cli import main
 from persfl.errors import InputError
 from persfl.fleets import tensors
-from persfl.learners import Network
+from persfl.learners import MLP, Network, kept
+from persfl.runs import Folder, load_model, save_model
 from persfl.sources import Replay, clustered_regression
 from persfl.testing import check_fleet, check_learner, check_proposer
+from persfl.worth import pooled_fit, tuned_fits
 
 torch.set_num_threads(1)
 
@@ -187,6 +191,17 @@ def test_a_module_through_the_front_door():
     for half in (slice(0, None, 2), slice(1, None, 2)):
         online.partial_fit(rows.X[half], rows.y[half], devices=who[half])
     assert np.isfinite(online.predict(rows.X, devices=who)).all()
+
+
+class Bent(nn.Module):
+    """A class of the user's own that is made for so many features and outputs."""
+
+    def __init__(self, features, outputs):
+        super().__init__()
+        self.inner, self.last = nn.Linear(features, 4), nn.Linear(4, outputs)
+
+    def forward(self, X):
+        return self.last(self.inner(X).abs())
 
 
 class Stubborn(nn.Module):
@@ -379,3 +394,109 @@ def test_refit_with_steps_needs_gradients():
         Refit(PUBLIC, steps=2).ask(Tree(2), None)
     with pytest.raises(InputError, match="device='cuda' needs steps of Linear or Network"):
         ArrayFleet(images(), learner=NETWORKS["mlp"], proposer=Refit(PUBLIC, steps=0), device="cuda")
+
+
+# The front door
+
+
+def table(n=12, rows=12, seed=0):
+    """Two kinds of devices whose labels bend in opposite directions."""
+    rng = np.random.default_rng(seed)
+    X, who = rng.standard_normal((n * rows, 3)), np.repeat([f"d{i:02d}" for i in range(n)], rows)
+    kind = np.repeat(np.arange(n) % 2, rows)
+    return X, np.where(kind == 1, 1.0, -1.0) * np.abs(X[:, 0]) + 0.1 * X[:, 1], who
+
+
+def test_networks_are_kept_and_loaded(tmp_path):
+    X, y, who = table()
+    for k, (base, given) in enumerate(((MLP((6,), "tanh"), None), (Bent, Bent), (nn.Sequential(nn.Linear(3, 1)),) * 2)):
+        model = PersonalizedRegressor(base, rounds=5, peers=4, unseen="pooled", holdout=0, random_state=3).fit(X, y, devices=who)
+        path = save_model(model, tmp_path / str(k))
+        assert "model.safetensors" in {file.name for file in path.iterdir()}
+        again = load_model(path, module=given)
+        np.testing.assert_array_equal(again.predict(X, devices=who), model.predict(X, devices=who))
+        np.testing.assert_array_equal(again.predict(X[:2], devices=["new", "new"]), model.predict(X[:2], devices=["new", "new"]))
+        if given is None:
+            assert again.estimator == base
+            continue
+        blind = load_model(path)
+        assert blind.helpers_.equals(model.helpers_)
+        with pytest.raises(InputError, match="predicting needs the module these networks were trained with"):
+            blind.predict(X, devices=who)
+        with pytest.raises(InputError, match="the module is not the one these models were trained with: it differs in"):
+            load_model(path, module=lambda: nn.Linear(3, 2))
+
+
+def test_a_forged_file_of_networks_is_refused(tmp_path):
+    learner = Network(mlp)
+    good = {"models": np.zeros((2, learner.size()), dtype=np.float32)}
+    content = kept.packed(learner, good)
+    np.testing.assert_array_equal(kept.unpacked(learner.shapes, content)["models"], good["models"])
+    with pytest.raises(InputError, match="not in the safetensors format"):
+        kept.unpacked(learner.shapes, b"\x80\x04nonsense")
+    with pytest.raises(InputError, match="finite numbers"):
+        kept.unpacked(learner.shapes, kept.packed(learner, {"models": good["models"] + np.nan}))
+    with pytest.raises(InputError, match=r"models/.* is missing or has another shape"):
+        kept.unpacked(Network(lambda: nn.Linear(16, 3)).shapes, content)
+
+
+def test_the_command_line_takes_networks(tmp_path, capsys):
+    X, y, who = table()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y, who=who)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\n"
+        "def make(features, outputs):\n    return nn.Sequential(nn.Linear(features, 4), nn.Tanh(), nn.Linear(4, outputs))\n"
+    )
+    common = ["--device", "who", "--label", "y", "--rounds", "4", "--peers", "3", "--no-report"]
+    for name, model, more in (("mlp", "mlp", []), ("own", f"{tmp_path}/net.py", ["--module", f"{tmp_path}/net.py:make"])):
+        run = str(tmp_path / name)
+        assert main(["fit", str(tmp_path / "t.csv"), *common, "--model", model, "--out", run]) == 0
+        assert main(["predict", run, str(tmp_path / "t.csv"), "--out", str(tmp_path / f"{name}.csv"), *more]) == 0
+        assert len(pd.read_csv(tmp_path / f"{name}.csv")) == len(frame)
+        assert main(["helpers", run]) == 0
+    capsys.readouterr()
+    assert main(["predict", str(tmp_path / "own"), str(tmp_path / "t.csv")]) == 2
+    assert "--module FILE.py:NAME" in capsys.readouterr().err
+    for model, says in (
+        ("net.py:nope", "has no 'nope'. It defines 'make'"),
+        ("absent.py", "is not a Python file"),
+        ("broken.py", "cannot be run: ZeroDivisionError"),
+        ("two.py", "the module must give 1 output a row, for a number. It gives 2."),
+        ("narrow.py", "the module does not take rows of 3 features"),
+    ):
+        (tmp_path / "broken.py").write_text("1 / 0\n")
+        (tmp_path / "two.py").write_text("from torch import nn\nmake = lambda: nn.Linear(3, 2)\n")
+        (tmp_path / "narrow.py").write_text("from torch import nn\nmake = lambda: nn.Linear(2, 1)\n")
+        assert main(["fit", str(tmp_path / "t.csv"), *common, "--model", f"{tmp_path}/{model}", "--out", str(tmp_path / "x")]) == 2
+        assert says in capsys.readouterr().err
+        assert not (tmp_path / "x").exists()
+
+
+def test_an_interrupted_run_of_networks_goes_on_exactly(tmp_path):
+    X, y, who = table()
+    settings = {"rounds": 8, "peers": 3, "holdout": 0, "random_state": 1}
+    whole = PersonalizedRegressor(MLP((5,)), **settings).fit(X, y, devices=who)
+
+    class Cut(Folder):
+        def after(self, stage, plan, state, round_):
+            super().after(stage, plan, state, round_)
+            if state.r == 5:
+                raise KeyboardInterrupt
+
+    folder = Folder.create(tmp_path / "run", {}, every=0)
+    with pytest.raises(KeyboardInterrupt):
+        PersonalizedRegressor(MLP((5,)), **settings)._fit(X, y, who, keep=Cut(folder.path, folder.index, every=0))
+    again = PersonalizedRegressor(MLP((5,)), **settings)._fit(X, y, who, keep=Folder.open(folder.path))
+    np.testing.assert_array_equal(again.models_, whole.models_)
+
+
+def test_fine_tuning_of_networks_is_no_straw_man():
+    """Steps that would run away are shortened: no device ends above its loss under the pooled model."""
+    rows = clustered_regression(n=6, clusters=2, rows=8, features=3, seed=0)
+    learner = Network(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), loss="squared", dtype="float64")
+    pooled = pooled_fit(learner, rows)
+    tuned = tuned_fits(learner, rows, pooled, None, GradientStep(5.0, steps=50))
+    for i in range(len(rows)):
+        assert learner.loss(tuned[i], rows[i]) <= learner.loss(pooled, rows[i])
+    assert (tuned != pooled).any()
