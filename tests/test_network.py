@@ -353,7 +353,7 @@ def test_refits_of_networks(name, refit):
     check_proposer(proposer, learner, devices[0])
     loop, array = (make(devices, learner=learner, proposer=proposer, seed=3) for make in (LoopFleet, ArrayFleet))
     assert array._tensors is not None
-    for slow, fast in zip(*(_run(fleet, peers=3, rounds=10) for fleet in (loop, array)), strict=True):
+    for slow, fast in zip(*(_run(fleet, peers=3, rounds=4) for fleet in (loop, array)), strict=True):
         np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-8)
         np.testing.assert_allclose(fast.lengths, slow.lengths, atol=1e-8)
         np.testing.assert_array_equal(fast.choice.peers, slow.choice.peers)
@@ -366,7 +366,7 @@ def test_refits_of_one_output(loss):
     devices = Devices(rows.X, (rows.y > 0) + 0.0 if loss == "logistic" else rows.y, rows.weight, rows.start, rows.ids)
     learner = Network(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), loss=loss, dtype="float64")
     parts = {"learner": learner, "proposer": Refit(PUBLIC[:, :3]), "seed": 1}
-    runs = [_run(make(devices, **parts), peers=3, rounds=10) for make in (LoopFleet, ArrayFleet)]
+    runs = [_run(make(devices, **parts), peers=3, rounds=5) for make in (LoopFleet, ArrayFleet)]
     for slow, fast in zip(*runs, strict=True):
         np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-10)
 

@@ -255,16 +255,41 @@ class Network:
 
         Of the weights on the way those with the least loss are kept, so that a fit is never worse than its start.
         """
-        w = self.init(data, stream)
-        best, least = w, np.asarray(self.loss(w, data))
-        m, v = np.zeros_like(w), np.zeros_like(w)
-        for t in range(1, self.epochs + 1):
-            slope = self.grad(w, data)
+        start = self.init(data, stream)
+        lead = start.shape[:-1]
+        tensors = self._tensors(lead, start, data.X, data.y, data.weight)
+        if not lead:
+            tensors = [tensor[None] for tensor in tensors]
+        step = self._fitting(tensors)
+        found = [self._fit([t[i : i + step] for t in tensors]) for i in range(0, len(tensors[0]), step)]
+        best = np.concatenate([models.numpy() for models in found]).reshape(start.shape) if found else start
+        return self.settled(best, data) if self._norms else best
+
+    def _fit(self, tensors: list[Any]) -> torch.Tensor:
+        """(D, size) `fit` for D devices at once."""
+        import torch
+
+        w, *rows = tensors
+        best, least = w, torch.full(w.shape[:1], torch.inf, dtype=w.dtype)
+        m, v = torch.zeros_like(w), torch.zeros_like(w)
+        for t in range(1, self.epochs + 2):
+            found = self._mapped(self._slope_and_loss, [w, *rows])
+            slope, now = found[:, :-1], found[:, -1]
+            best, least = torch.where((now < least)[:, None], w, best), torch.minimum(torch.nan_to_num(now, torch.inf), least)
             m, v = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope**2
-            w = (w - self.rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)).astype(w.dtype)
-            now = np.asarray(self.loss(w, data))
-            best, least = np.where((now < least)[..., None], w, best), np.minimum(now, least)
-        return self.settled(np.asarray(best), data) if self._norms else np.asarray(best)
+            w = w - self.rate * (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-8)
+        return best
+
+    def _slope_and_loss(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """(size + 1,) `slopes` and `losses` from one pass; both 0 without rows."""
+        import torch
+        from torch.func import grad_and_value
+
+        moving, fixed = self.parts(w)
+        total = weight.sum()
+        total = torch.where(total > 0, total, torch.ones_like(total))
+        slopes, value = grad_and_value(lambda some: self._sum(some | fixed, X, y, weight) / total + self._ridge(some))(moving)
+        return torch.cat([self.joined(slopes), torch.zeros_like(w[self._trained :]), value.reshape(1)])
 
     def settled(self, models: Array, data: Data, momentum: float | None = None) -> Array:
         """(..., size) the same weights with running statistics renewed from these rows; unchanged without BatchNorm."""
@@ -394,24 +419,33 @@ class Network:
 
     def _batched(self, function: Any, lead: tuple[int, ...], model: Array, *arrays: Array) -> torch.Tensor:
         """A function of one model and one device's arrays over all leading axes, a chunk at a time."""
-        torch = need("torch", extra="torch", why="a Network")
-        w = torch.tensor(np.broadcast_to(model, (*lead, model.shape[-1])), dtype=getattr(torch, self.dtype))
-        tensors = []
-        for k, array in enumerate(arrays):
-            own = array.shape[-2:] if k == 0 else array.shape[-1:]
-            tensors.append(torch.tensor(np.broadcast_to(array, (*lead, *own)), dtype=getattr(torch, self.dtype)))
+        import torch
+
+        tensors = self._tensors(lead, model, *arrays)
         if not lead:
-            return function(w, *tensors).detach()
-        flat = [t.reshape(-1, *t.shape[len(lead) :]) for t in (w, *tensors)]
-        many = flat[0].shape[0]
+            return function(*tensors).detach()
+        many = len(tensors[0])
         if not many:
-            one = function(
-                torch.zeros(w.shape[-1:], dtype=w.dtype), *(torch.zeros(t.shape[len(lead) :], dtype=w.dtype) for t in tensors)
-            )
-            return torch.empty((*lead, *one.shape), dtype=w.dtype)
-        step = max(1, _BYTES // (8 * (4 * flat[0].shape[1] + 4 * flat[1].shape[1] * flat[1].shape[2])))
-        found = torch.cat([self._mapped(function, [t[i : i + step] for t in flat]) for i in range(0, many, step)])
+            one = function(*(torch.zeros(t.shape[1:], dtype=t.dtype) for t in tensors))
+            return torch.empty((*lead, *one.shape), dtype=one.dtype)
+        step = self._fitting(tensors)
+        found = torch.cat([self._mapped(function, [t[i : i + step] for t in tensors]) for i in range(0, many, step)])
         return found.reshape(*lead, *found.shape[1:]).detach()
+
+    def _tensors(self, lead: tuple[int, ...], model: Array, *arrays: Array) -> list[Any]:
+        """Models and arrays as tensors, their leading axes made one (none where there were none)."""
+        torch = need("torch", extra="torch", why="a Network")
+        out = []
+        for k, array in enumerate((model, *arrays)):
+            own = array.shape[-2:] if k == 1 else array.shape[-1:]
+            tensor = torch.tensor(np.broadcast_to(array, (*lead, *own)), dtype=getattr(torch, self.dtype))
+            out.append(tensor.reshape(-1, *own) if lead else tensor)
+        return out
+
+    def _fitting(self, tensors: list[Any]) -> int:
+        """How many models and their rows to take at a time."""
+        w, X = tensors[:2]
+        return max(1, int(_BYTES // (8 * (4 * w.shape[1] + 4 * X.shape[1] * X.shape[2]))))
 
     def _mapped(self, function: Any, tensors: list[Any]) -> torch.Tensor:
         import torch
