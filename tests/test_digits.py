@@ -243,3 +243,15 @@ def test_the_page_holds_what_the_results_say():
     assert script.table(errors).splitlines()[2:] == [
         "| a | **80.0 ± 24.8** |", "| b | 79.0 ± 24.8 |", "| c | **80.0 ± 24.9** |",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_nobody_steps_on_rows_held_out(device):
+    devices = clustered_regression(n=6, clusters=6, rows=6, features=4, noise=1.0, seed=0)
+    made = {"learner": Linear(), "proposer": GradientStep(0.05), "holdout": 0.5, "device": device}
+    alone = ArrayFleet(devices, local=GradientStep(0.05), start="zeros", **made)
+    *_, last = local(alone, rounds=21)  # whose losses are those before the step
+    for method in (lambda fleet: ditto(fleet, pull=0.0, rounds=20), lambda fleet: finetuned(fleet, alone=20, rounds=20)):
+        *_, found = method(ArrayFleet(devices, **made))
+        assert found.loss.max() > 0
+        np.testing.assert_allclose(found.loss, last.loss, rtol=1e-9)

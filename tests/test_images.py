@@ -136,3 +136,31 @@ def test_quarter_turns_are_exact():
         assert any(np.allclose(b, option, atol=1e-9) for option in options)
     with pytest.raises(InputError, match=r"images must be \(images, channels, height, width\)"):
         clustered_images(images[:, 0], np.arange(8), 2, clusters=1, rows=1, held=1, training=4)
+
+
+def test_deep_pixels_are_scaled_not_cut_off(tmp_path):
+    (tmp_path / "ann" / "cat").mkdir(parents=True)
+    where = tmp_path / "ann" / "cat" / "1.png"
+    Image.fromarray(np.array([[0, 13107], [65535, 257]], dtype=np.uint16)).save(where)
+    np.testing.assert_allclose(read_image_folder(tmp_path).devices.X, [[0, 0.2, 1, 1 / 255]])
+    Image.fromarray(np.ones((2, 2), dtype=np.float32)).save(where.with_suffix(".tif"))
+    with pytest.raises(InputError, match="32 bits"):
+        read_image_folder(tmp_path)
+    with pytest.raises(InputError, match="size must be two whole numbers"):
+        read_image_folder(tmp_path, size=8)
+
+
+def test_archives_of_masks_and_of_nothing(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.ones((2, 2, 2), dtype=bool), y=[0, 1], device=[0, 1])
+    assert read_npz(tmp_path / "a.npz").devices.X.max() == 1
+    np.savez(tmp_path / "b.npz", X=np.ones((2, 0, 2), dtype=np.uint8), y=[0, 1], device=[0, 1])
+    with pytest.raises(InputError, match="one entry a row"):
+        read_npz(tmp_path / "b.npz")
+
+
+@pytest.mark.parametrize("images", [np.full((20, 1, 2, 2), 255, dtype=np.uint8), np.full((20, 1, 2, 2), np.nan)])
+def test_images_to_deal_out_are_from_0_to_1(images):
+    with pytest.raises(InputError, match="from 0 to 1"):
+        clustered_images(images, np.zeros(20), 4, clusters=2, rows=2, held=2, training=10)
+    with pytest.raises(InputError, match="labels must be numbers"):
+        clustered_images(np.zeros((20, 1, 2, 2)), ["a"] * 20, 4, clusters=2, rows=2, held=2, training=10)

@@ -1,5 +1,6 @@
 """Networks: the contracts, both fleets, tensors on a CPU (and on a GPU where there is one), modules that cannot be mapped."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from sklearn.base import clone
+from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
 from persfl import (
@@ -18,7 +20,9 @@ from persfl import (
     GradientStep,
     Linear,
     LoopFleet,
+    Nobody,
     PersflWarning,
+    PersonalizedClassifier,
     PersonalizedRegressor,
     Refit,
     TopK,
@@ -500,3 +504,112 @@ def test_fine_tuning_of_networks_is_no_straw_man():
     for i in range(len(rows)):
         assert learner.loss(tuned[i], rows[i]) <= learner.loss(pooled, rows[i])
     assert (tuned != pooled).any()
+
+
+def test_frozen_parameters_stay():
+    def make():
+        module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+        module[0].weight.requires_grad_(False)
+        return module
+
+    devices = clustered_regression(n=6, clusters=2, rows=8, features=3, seed=0)
+    learner, models = Network(make, loss="squared", dtype="float64"), []
+    for kind in (LoopFleet, ArrayFleet):
+        fleet = kind(devices, learner=learner, proposer=GradientStep(0.05, steps=2))
+        start = np.array(fleet.models)
+        for _ in personalize(fleet, sampler=Uniform(3), adopter=TopK(2), rounds=3):
+            pass
+        models.append(np.array(fleet.models))
+        np.testing.assert_array_equal(learner.named(models[-1])["0.weight"], learner.named(start)["0.weight"])
+        assert (learner.named(models[-1])["0.bias"] != learner.named(start)["0.bias"]).any()
+    np.testing.assert_allclose(*models, atol=1e-9)
+
+
+def test_running_statistics_are_renewed_also_where_nobody_is_asked():
+    devices = clustered_regression(n=4, clusters=2, rows=8, features=3, seed=0)
+    learner = Network(lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), loss="squared", dtype="float64")
+    models = []
+    for kind in (LoopFleet, ArrayFleet):
+        fleet = kind(devices, learner=learner, proposer=GradientStep(0.05), local=GradientStep(0.05))
+        for _ in personalize(fleet, sampler=Nobody(), adopter=TopK(2), rounds=3):
+            pass
+        models.append(np.array(fleet.models))
+    np.testing.assert_allclose(*models, atol=1e-9)
+
+
+def test_a_module_handed_in_is_left_alone_and_can_be_pickled(tmp_path):
+    X, devices = np.random.default_rng(0).standard_normal((24, 3)), np.repeat(np.arange(4), 6)
+    mine = nn.Linear(3, 1).double()
+    weight = mine.weight.detach().clone()
+    model = PersonalizedRegressor(mine, rounds=2, holdout=0).fit(X, X[:, 0], devices=devices)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X, devices=devices), model.predict(X, devices=devices))
+    loaded = load_model(save_model(model, tmp_path / "run"), module=mine)
+    first, second = (loaded.learner_.module(loaded.models_[i]) for i in (0, 1))
+    assert first is not second
+    assert mine.training
+    assert torch.equal(mine.weight, weight)
+
+
+def test_outputs_must_fit_classes_and_labels():
+    X, y, devices = np.random.default_rng(0).standard_normal((12, 3)), np.arange(12) % 3, np.repeat(np.arange(2), 6)
+    for outputs in (2, 4):
+        with pytest.raises(InputError, match="must give 3 outputs"):
+            PersonalizedClassifier(Network(lambda n=outputs: nn.Linear(3, n)), holdout=0).fit(X, y, devices=devices)
+    with pytest.raises(InputError, match="no chances of classes"):
+        PersonalizedClassifier(Network(lambda: nn.Linear(3, 3), loss=lambda z, y: z[:, 0]), holdout=0).fit(X, y, devices=devices)
+    rows = [(X[:6], y[:6] + 0.0)] * 3
+    for kind in (LoopFleet, ArrayFleet):
+        for loss, sentence in (("cross_entropy", "from 0 to 1"), ("squared", "one output")):
+            with pytest.raises(InputError, match=sentence):
+                kind(rows, learner=Network(lambda: nn.Linear(3, 2), loss=loss), proposer=GradientStep(0.1))
+        with pytest.raises(InputError, match="does not take rows of 3 features"):
+            kind(rows, learner=Network(lambda: nn.Linear(4, 1), loss="squared"), proposer=GradientStep(0.1))
+        fleet = kind(rows, learner=Network(lambda: nn.Linear(3, 1), loss="squared"), proposer=Refit(X[:2], soft=True))
+        with pytest.raises(InputError, match="soft=True"):
+            next(personalize(fleet, sampler=Uniform(1), adopter=Best(), rounds=1))
+    with pytest.raises(InputError, match="leave it out"):
+        PersonalizedRegressor(DecisionTreeRegressor(), compute="cuda", holdout=0).fit(X, y, devices=devices)
+
+
+FILE = """
+from __future__ import annotations
+from dataclasses import dataclass
+from torch import nn
+from beside import width
+
+@dataclass
+class Sizes:
+    width: int = width
+
+def good(features, outputs): return nn.Linear(features, outputs)
+def wide(features, outputs, width): return nn.Linear(features, outputs)
+def lazy(features, outputs): return nn.LazyLinear(outputs)
+
+class Odd(nn.Linear):
+    def forward(self, x):
+        if len(x) > 2:
+            raise KeyError("rows")
+        return super().forward(x)
+"""
+
+
+def test_a_bad_file_costs_no_run(tmp_path, capsys):
+    X = np.random.default_rng(0).standard_normal((24, 2))
+    frame = pd.DataFrame({"who": np.repeat(list("abcd"), 6), "a": X[:, 0], "b": X[:, 1], "y": X[:, 0]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "net.py").write_text(FILE)
+    (tmp_path / "beside.py").write_text("width = 3")
+    (tmp_path / "ends.py").write_text("raise SystemExit(3)")
+    out = tmp_path / "run"
+    command = ["fit", f"{tmp_path}/t.csv", "--device", "who", "--label", "y", "--rounds", "2", "--holdout", "0", "--no-report"]
+    command += ["--out", str(out), "--model"]
+    assert main([*command, f"{tmp_path}/net.py:good"]) == 0
+    before = (out / "run.json").read_bytes()
+    for name, sentence in (("net.py:wide", "could not be made"), ("net.py:lazy", "lazy"), ("ends.py", "cannot be run")):
+        assert main([*command, f"{tmp_path}/{name}", "--force"]) == 2
+        assert sentence in capsys.readouterr().err
+        assert (out / "run.json").read_bytes() == before
+    with pytest.raises(KeyError):  # the user's own mistake, with its traceback; but nothing is lost
+        main([*command, f"{tmp_path}/net.py:Odd", "--force"])
+    assert (out / "run.json").read_bytes() == before

@@ -46,7 +46,7 @@ def ditto(fleet: ArrayFleet, *, pull: float, rounds: int, share: float = 0.2, se
     model = learner.init(devices[0], stream(seed, "shared"))
     own = np.repeat(model[None], len(fleet.targets), axis=0)
     for r in range(whole("rounds", rounds, least=0)):
-        moved = fleet.stepped(own, fleet.targets, stream(seed, "own", r).at(fleet.targets))
+        moved = fleet.stepped(own, None, stream(seed, "own", r).at(fleet.targets))
         own = moved - step.step_size * pull * (own - model)
         model = averaged(fleet, model, participants(fleet, share, r, seed), stream(seed, "answer", r))
         hold(fleet, own, r)

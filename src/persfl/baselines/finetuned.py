@@ -41,5 +41,5 @@ def finetuned(fleet: ArrayFleet, *, alone: int, rounds: int, share: float = 0.2,
         model = fleet.learner.init(all_devices(fleet)[0], stream(seed, "shared"))
         fleet.models = np.repeat(model[None], len(fleet.targets), axis=0)
     for r in range(rounds - alone, rounds):
-        hold(fleet, fleet.stepped(np.asarray(fleet.models), fleet.targets, stream(seed, "own", r).at(fleet.targets)), r)
+        hold(fleet, fleet.stepped(np.asarray(fleet.models), None, stream(seed, "own", r).at(fleet.targets)), r)
         yield quiet_round(fleet, r, trust)

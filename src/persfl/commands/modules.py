@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,11 @@ def load(text: str) -> Any:
     assert spec is not None
     assert spec.loader is not None  # both hold for every .py file
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and the like look their module up there
+    sys.path.append(str(path.resolve().parent))  # for what lies beside the file
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # it is the user's code, and may do anything
+    except (Exception, SystemExit) as error:  # it is the user's code, and may do anything
         raise InputError(f"{str(path)!r} cannot be run: {type(error).__name__}: {error}") from error
     if not hasattr(module, name):
         known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]

@@ -17,7 +17,7 @@ import pandas as pd
 from persfl.checks import some
 from persfl.commands import modules
 from persfl.commands.shown import Shown, table
-from persfl.errors import InputError, PersflError, need
+from persfl.errors import InputError, need
 from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame
 from persfl.training import REFIT_ROUNDS, Forget, peers_asked
@@ -197,9 +197,11 @@ def fit(chosen: argparse.Namespace) -> int:
     try:
         model._fit(rows.X, rows.y, rows.devices, rows.weight, keep=shown)
         runs.keep_model(folder, model)
-    except PersflError:
+    except Exception as error:  # a module of the user's may raise anything, and what --force set aside must come back all the same
         shown.close()
-        if not folder.index["stages"]:  # nothing is done yet, so nothing is lost: the corrected command finds the place as it was
+        if not (
+            isinstance(error, OSError) or folder.index["stages"] or folder.finished
+        ):  # nothing is done yet, so nothing is lost: the corrected command finds the place as it was
             shutil.rmtree(out)
             if (aside / runs.INDEX).is_file():
                 aside.rename(out)

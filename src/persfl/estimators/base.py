@@ -353,9 +353,11 @@ class Personalized(WithRows):
             if (kind in ("logistic", "multinomial", "cross_entropy", "log", "error")) != bool(self._classes) and kind != "own":
                 want = "classes" if self._classes else "numbers"
                 raise InputError(f"{type(self).__name__} needs a learner with a loss for {want}. Got {base!r}.")
-            return base
+            if kind == "own" and self._classes:
+                raise InputError(f"a loss of your own has no chances of classes: use loss='cross_entropy'. Got {base!r}.")
+            return self._fitting(base, features) if kind == "cross_entropy" else base
         if not isinstance(base, type) and any(kind.__module__ == "torch.nn.modules.module" for kind in type(base).__mro__):
-            return self._network(lambda: copy.deepcopy(base), features)
+            return self._network(partial(copy.deepcopy, base), features)
         if isinstance(base, BaseEstimator):
             learner = Estimator(base)
             if (learner.kind in ("log", "error")) != bool(self._classes):
@@ -373,6 +375,10 @@ class Personalized(WithRows):
         from persfl.learners import Network
 
         learner = Network(make, loss="cross_entropy" if self._classes else "squared", seed=self._seed)
+        return self._fitting(learner, features)
+
+    def _fitting(self, learner: Any, features: int) -> Any:
+        """The network, if it has an output for every class or number."""
         width, wanted = learner.width_of_output(features), self._classes or 1
         if width != wanted:
             what = f"{wanted} classes" if self._classes else "a number"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from persfl.errors import InputError
 from persfl.fleets.home import Home, Slice, check_parts, diverged, no_models_yet
 from persfl.fleets.loop import LoopFleet, learners_of, listed
 from persfl.fleets.pairs import pair_kernel
@@ -54,6 +55,8 @@ class ArrayFleet:
         self._loop: LoopFleet | None = None
         self._tensors: Any = None
         if isinstance(learner, (list, tuple)) or not hasattr(learner, "grad"):
+            if device not in (None, "cpu"):
+                raise InputError(f"device={device!r} needs steps of Linear or Network. Got {learner!r}: leave it out.")
             self._loop = LoopFleet(
                 devices,
                 learner=learner,
@@ -164,14 +167,16 @@ class ArrayFleet:
             models = self._local(models)
         self._models = np.ascontiguousarray(models)
 
-    def stepped(self, models: Array, who: IntArray, place: Stream) -> Array:
+    def stepped(self, models: Array, who: IntArray | None, place: Stream) -> Array:
         """(D, size) where the proposer's step on their rows takes devices `who` from `models`, one each; they need not be targets.
 
-        What baselines are made of: rows must stay, and randomness is drawn at `place`, one per device.
+        With None the targets step, on the rows they do not hold out. What baselines are made of: rows must stay, and randomness is
+        drawn at `place`, one per device.
         """
+        rows = self.home.training if who is None else Slice(self.home.static, who)
         if self._tensors is not None:
-            return np.asarray(self._tensors.stepped(models, who, place))
-        rows, moved = Slice(self.home.static, who), []
+            return np.asarray(self._tensors.stepped(models, rows, place))
+        moved = []
         for part in self._chunks(rows):
             probe = self.proposer.ask(self.learner, models[part])
             moved.append(self.proposer.answer(self.learner, probe, rows.batch(part), place[part]))

@@ -167,9 +167,14 @@ class TensorPairs:
 
     def adopt(self, choice: Choice, r: int) -> None:
         """Every target's model becomes the mix it chose."""
+        if choice.peers.shape[1]:
+            self._mix(choice, r)
+        if getattr(self.learner, "renews", False):
+            own = self.home.training
+            self.models = np.stack([self.learner.settled(model, own[t]) for t, model in enumerate(self.models)])
+
+    def _mix(self, choice: Choice, r: int) -> None:
         T, K = choice.peers.shape
-        if not K:
-            return
         asked = self.home.peers(choice.peers)
         theirs = self.moved(asked.rows)
         single = K == 1 and bool((choice.weights == 1.0).all())
@@ -183,18 +188,15 @@ class TensorPairs:
             self._run(("adopt", part.start, part.stop, K, single), adopted, asked.which[part], *(array[part] for array in mixing))
 
         self._parts(T, K, work)
-        if getattr(self.learner, "renews", False):
-            own = self.home.training
-            self.models = np.stack([self.learner.settled(model, own[t]) for t, model in enumerate(self.models)])
 
     # Steps and scores of models that are handed in, for baselines
 
-    def stepped(self, models: Array, who: IntArray, place: Stream) -> Array:
-        """(D, size) where their step takes these devices from these models."""
+    def stepped(self, models: Array, movers: Slice, place: Stream) -> Array:
+        """(D, size) where a step on these devices' rows takes these models."""
         import torch
         from torch.func import vmap
 
-        rows = self.moved(self.home.static)
+        rows, who, everybody = self.moved(movers.rows), movers.which, movers.rows is self.home.static
 
         def work(part: slice) -> Any:
             at = None if self.batch is None else place[part, None]
@@ -205,7 +207,7 @@ class TensorPairs:
                 found = vmap(vmap(self.learner.joined))(self._proposals(moving, fixed, rows[their[:, None]], at))[:, 0]
                 return torch.cat([found, start[:, found.shape[1] :]], dim=1)
 
-            return np.array(self._run(("stepped", part.start, part.stop), moved, who[part], models[part]))
+            return np.array(self._run(("stepped", part.start, part.stop, everybody), moved, who[part], models[part]))
 
         return np.concatenate(self._parts(len(who), 1, work))
 

@@ -6,6 +6,7 @@ models are loaded, and its names and shapes must be those of the file.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -45,7 +46,7 @@ def rebuilt(words: Mapping[str, Any], module: Any = None) -> Any:
             about = dict(words["mlp"])
             module = partial(MLP(tuple(about["hidden"]), about["activation"]), *about["sizes"])
         made = hasattr(module, "parameters") and not isinstance(module, type)
-        make = (lambda: module) if made else module
+        make = partial(copy.deepcopy, module) if made else module
         settings = {name: words[name] for name in _SETTINGS}
         shape = None if words["shape"] is None else tuple(words["shape"])
         learner = Network(make, loss=words["loss"], shape=shape, **settings)

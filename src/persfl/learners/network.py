@@ -2,7 +2,8 @@
 
     L(w) = sum_i weight_i * loss(f_w(x_i), y_i) / sum_i weight_i + l2 * ||w||^2
 
-A model is one vector: the module's parameters, then its floating buffers, in the module's order; `named` shows it as named arrays.
+A model is one vector: the module's parameters, then what steps leave alone (frozen parameters, floating buffers), each in the
+module's order; `named` shows it as named arrays.
 So steps have lengths, models can be averaged, and nothing but numbers travels.
 
 Modules always run in eval mode. Dropout is therefore off: randomness inside a module cannot be named, and a step is small anyway.
@@ -88,18 +89,21 @@ class Network:
             raise InputError("make must be a function that makes a fresh module, such as lambda: nn.Linear(4, 1).")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(seed))
-            module = make()
+            module = _made(make)
         if not isinstance(module, torch.nn.Module):
             raise InputError(f"make must return a torch.nn.Module. Got {type(module).__name__}.")
         module = module.to("cpu", getattr(torch, dtype)).eval()
-        parts = [*module.named_parameters(), *((k, v) for k, v in module.named_buffers() if v.is_floating_point())]
+        if any(torch.nn.parameter.is_lazy(value) for value in (*module.parameters(), *module.buffers())):
+            raise InputError("the module has lazy parts, which have no shape yet. Name the number of features instead.")
+        held = [(k, v) for k, v in (*module.named_parameters(), *module.named_buffers()) if v.is_floating_point()]
+        parts = sorted(held, key=lambda part: not part[1].requires_grad)  # those that steps change come first
         places, at = [], 0
         for name, value in parts:
             places.append((name, tuple(value.shape), at, at + value.numel()))
             at += value.numel()
-        trained = sum(value.numel() for value in module.parameters())
+        trained = sum(value.numel() for _, value in parts if value.requires_grad)
         if not trained:
-            raise InputError("the module has no parameters, so there is nothing to learn.")
+            raise InputError("the module has no parameters that require a gradient, so there is nothing to learn.")
         norms = any(hasattr(part, "running_mean") and part.running_mean is not None for part in module.modules())
         for name, value in {
             "make": make, "kind": loss if isinstance(loss, str) else "own", "l2": real("l2", l2, least=0),
@@ -325,11 +329,15 @@ class Network:
         return module
 
     def check_labels(self, data: Data) -> str | None:
-        """What these labels lack, if this loss cannot take them."""
+        """What these labels lack, if this loss cannot take them; rows that the module cannot take are an error."""
+        outputs = self.width_of_output(data.X.shape[-1])
+        if self.kind in ("logistic", "squared", "absolute") and outputs != 1:
+            return f"loss={self.kind!r} takes a module with one output a row. It gives {outputs}."
         if self.kind == "logistic":
             good, wants = (data.y == 0) | (data.y == 1), "labels 0 and 1"
         elif self.kind == "cross_entropy":
-            good, wants = (data.y >= 0) & (data.y == np.floor(data.y)), "whole labels from 0"
+            good = (data.y >= 0) & (data.y < outputs) & (data.y == np.floor(data.y))
+            wants = f"whole labels from 0 to {outputs - 1}, as many as the module has outputs"
         else:
             return None
         return None if good.all() else f"loss={self.kind!r} takes {wants}. Got {data.y[~good][0]:g}."
@@ -457,3 +465,16 @@ class Network:
             if "vmap" not in str(error) and "functorch" not in str(error):
                 raise
             return torch.stack([function(*(t[i] for t in tensors)) for i in range(tensors[0].shape[0])])
+
+
+def _made(make: Callable[[], Any]) -> Any:
+    """A fresh module; the function is the user's, and may raise anything."""
+    try:
+        return make()
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the module could not be made: {type(error).__name__}: {error}. "
+            "What makes it must take the arguments (features, outputs) or none."
+        ) from error

@@ -99,6 +99,8 @@ class Refit:
 
     def softly(self, learner: Any) -> bool:
         """Whether public points carry chances."""
+        if self.soft and not getattr(learner, "classifies", True):
+            raise InputError(f"soft=True sends chances of classes, which {learner!r} does not have. Leave it out.")
         return bool(self.near(learner) and getattr(learner, "classifies", False)) if self.soft is None else self.soft
 
     def ask(self, learner: Any, model: Any) -> Any:
@@ -108,6 +110,7 @@ class Refit:
         """
         if not self.near(learner):
             return self._seen(learner, model)
+        self.softly(learner)
         if not hasattr(learner, "grad"):
             raise InputError(f"Refit takes steps with learners that have gradients. Got {learner!r}: leave steps out.")
         return model

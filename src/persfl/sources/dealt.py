@@ -29,21 +29,26 @@ def clustered_images(
 ) -> Dealt:
     """`n` devices in `clusters` of equal size, in order, each with `rows` images to learn from and `held` others.
 
-    `images` is (images, channels, height, width). They are cut once, `training` of them to learn from and the rest to hold out, so
-    that nobody is judged by an image that anybody has learned from. Both sides are shuffled and dealt out, each device's turned by
-    the angle of its cluster; when the pile cannot serve another device it is shuffled and dealt again. A device never has an image
-    twice.
+    `images` is (images, channels, height, width), from 0 to 1. They are cut once, `training` of them to learn from and the rest to
+    hold out, so that nobody is judged by an image that anybody has learned from. Both sides are shuffled and dealt out, each
+    device's turned by the angle of its cluster; when the pile cannot serve another device it is shuffled and dealt again. A device
+    never has an image twice.
 
     >>> images, labels = np.random.default_rng(0).random((50, 3, 4, 4)), np.arange(50) % 2
     >>> world = clustered_images(images, labels, 6, clusters=2, rows=5, held=4, training=30)
     >>> world.training, world.held.counts.tolist(), world.training.clusters.tolist()
     (Devices(6 devices, 30 rows, 48 features), [4, 4, 4, 4, 4, 4], [0, 0, 0, 1, 1, 1])
     """
-    images, labels = np.asarray(images), np.asarray(labels, dtype=np.float64)
+    images, labels = np.asarray(images), np.asarray(labels)
+    if labels.dtype.kind not in "uifb":
+        raise InputError(f"labels must be numbers, 0 for the first class. Got {labels.dtype}.")
+    labels = labels.astype(np.float64)
     if images.ndim != 4 or labels.shape != images.shape[:1]:
         raise InputError(
             f"images must be (images, channels, height, width), with a label each. Got {images.shape}, {labels.shape}."
         )
+    if images.dtype.kind not in "uifb" or not (images.min(initial=0) >= 0 and images.max(initial=0) <= 1):  # NaN is neither
+        raise InputError("images must hold numbers from 0 to 1. Divide whole numbers by 255.")
     whole("n", n, least=1)
     whole("clusters", clusters, least=1, most=n, why=f"{n} devices")
     whole("training", training, least=1, most=len(images) - 1, why=f"{len(images)} images")

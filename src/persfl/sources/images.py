@@ -47,6 +47,8 @@ def read_image_folder(folder: str | Path, *, size: tuple[int, int] | None = None
     (['ann', 'bob'], (1, 2, 3), ('cat', 'dog'), [0.0, 1.0])
     """
     root = Path(folder)
+    if size is not None and (np.shape(size) != (2,) or not all(isinstance(side, (int, np.integer)) and side > 0 for side in size)):
+        raise InputError(f"size must be two whole numbers of at least 1, (width, height). Got {size!r}.")
     if not root.is_dir():
         raise InputError(f"{str(folder)!r} is not a folder. Images lie in FOLDER/DEVICE/CLASS/FILE.")
     owners = _folders(root)
@@ -90,9 +92,14 @@ def _image(file: Path, size: tuple[int, int] | None, grey: bool) -> Array:
     pillow: Any = need("PIL.Image", extra="images", why="reading images")
     try:
         with pillow.open(file) as opened:
-            image = opened.convert("L" if grey or opened.mode in ("1", "L", "LA", "I;16") else "RGB")
+            deep = opened.mode.startswith("I;16")  # which Pillow would cut off at 255 instead of scaling
+            if opened.mode in ("I", "F"):
+                raise InputError(f"{str(file)!r} has pixels of 32 bits, whose range is not known. Save it with 8 or 16 bits.")
+            image = opened if deep else opened.convert("L" if grey or opened.mode in ("1", "L", "LA") else "RGB")
             image = image if size is None else image.resize(size)
-            pixels = np.asarray(image, dtype=np.float64) / 255.0
+            pixels = np.asarray(image, dtype=np.float64) / (65535.0 if deep else 255.0)
+    except InputError:
+        raise
     except Exception as error:  # Pillow raises many kinds for a broken or an oversized file
         raise InputError(f"{str(file)!r} cannot be read as an image ({type(error).__name__}). Mend or remove it.") from error
     return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, 2, 0)
@@ -124,13 +131,13 @@ def read_npz(path: str | Path, *, X: str = "X", y: str = "y", device: str = "dev
     if absent:
         raise InputError(f"{str(path)!r} has no array {some(absent)}. Its arrays: {some(known, 10)}. Name them: X=, y=, device=.")
     pixels, labels, who = held[X], held[y], held[device]
-    if pixels.ndim < 2 or labels.shape != pixels.shape[:1] or who.shape != labels.shape or not len(labels):
+    if pixels.ndim < 2 or labels.shape != pixels.shape[:1] or who.shape != labels.shape or not pixels.size:
         raise InputError(
             f"{X} must be (rows, ...) and {y} and {device} one entry a row. Got {pixels.shape}, {labels.shape} and {who.shape}."
         )
     if pixels.dtype.kind not in "uifb":
         raise InputError(f"{X} must hold numbers. Got {pixels.dtype}.")
-    whole = pixels.dtype.kind in "uib"
+    whole = pixels.dtype.kind in "ui"
     pixels = pixels.astype(np.float64)
     if whole and pixels.ndim >= 3 and pixels.min() >= 0 and pixels.max() <= 255:
         pixels /= 255.0
@@ -191,6 +198,8 @@ def read_femnist(folder: str | Path, *, most: int | None = None) -> Images:
                     continue
                 if X.ndim != 2 or X.shape[1] != 784 or y.shape != X.shape[:1]:
                     raise ValueError("rows must be 784 numbers with a label each")
+                if not np.isin(y, np.arange(62)).all():
+                    raise ValueError("labels must be whole numbers from 0 to 61")
                 found[str(name)] = (X, y)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{str(file)!r} is not FEMNIST as LEAF writes it: {type(error).__name__}: {error}.") from error
