@@ -41,6 +41,9 @@ def hold(fleet: ArrayFleet, models: Array, r: int) -> None:
     lost = ~np.isfinite(models).all(axis=-1)
     if lost.any():
         raise diverged(r, fleet.ids[int(fleet.targets[np.argmax(lost)])], fleet.proposer.advice())
+    if getattr(fleet.learner, "renews", False):  # running statistics belong to the target here too
+        own = fleet.home.training
+        models = np.stack([fleet.learner.settled(model, own[t]) for t, model in enumerate(models)])
     fleet.models = models
 
 

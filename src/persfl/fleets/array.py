@@ -75,7 +75,7 @@ class ArrayFleet:
         self.home.serve([learner])
         self.learner, self.proposer, self.local, self.seed = learner, proposer, local, seed
         self._kernel = None
-        if device is not None or hasattr(learner, "part_slopes"):
+        if device is not None or dtype is not None or compiled or hasattr(learner, "part_slopes"):
             from persfl.fleets.tensors import tensor_pairs
 
             self._tensors = tensor_pairs(

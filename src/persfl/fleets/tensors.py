@@ -51,7 +51,7 @@ def tensor_pairs(
     trouble = _cannot_be_mapped(learner, home) if network else ""
     if trouble:
         warnings.warn(
-            f"this module cannot be computed for many pairs at once, so they are asked one by one: {trouble}",
+            f"this module cannot be computed for many pairs at once, so they are asked one by one, on this processor: {trouble}",
             PersflWarning,
             stacklevel=4,
         )

@@ -157,10 +157,14 @@ class Network:
         try:
             with torch.no_grad():
                 z = self._module(self._shaped(torch.zeros((2, features), dtype=getattr(torch, self.dtype))))
-            return int(np.prod(z.shape)) // 2
         except Exception as error:  # whatever a module of the user's says
             text = str(error).strip().splitlines()
-            raise InputError(f"the module does not take rows of {features} features: {text[0] if text else error!r}") from error
+            raise InputError(
+                f"the module does not take rows of {features} features in {self.dtype}: {text[0] if text else repr(error)}"
+            ) from error
+        if not hasattr(z, "shape") or not len(z.shape) or z.shape[0] != 2:
+            raise InputError("the module must give one entry per row along its first axis. Got something else.")
+        return int(np.prod(z.shape)) // 2
 
     def init(self, data: Data, stream: Stream | None) -> Array:
         """The module as `make` gives it; running statistics from the device's rows."""

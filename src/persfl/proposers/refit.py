@@ -2,8 +2,9 @@
 
 h~ = argmin_h  step_size * L_peer(h) + (1 / |public|) * sum_x (h(x) - h_now(x))^2
 
-A network is not fitted anew for every question. It comes near that minimum by a few gradient steps of `rate` on the same sum, from
-the target's own model: the first follows the peer's rows, the later ones are held back by the public points (proximal steps).
+A network is not fitted anew for every question. It comes near that minimum by a few gradient steps of `rate` on the same sum
+(divided by its weights), from the target's own model: the first follows the peer's rows, the later ones are held back by the
+public points (proximal steps).
 """
 
 from __future__ import annotations
