@@ -15,7 +15,7 @@ import numpy as np
 from persfl.checks import one_of
 from persfl.devices import Devices, stranger
 from persfl.errors import InputError, PersflWarning, need
-from persfl.fleets.home import Home
+from persfl.fleets.home import Home, Slice
 from persfl.learners.linear import ROUNDING, Linear
 from persfl.proposers.gradient import GradientStep
 from persfl.seeds import stream
@@ -300,6 +300,24 @@ class TensorPairs:
             self._run(("adopt", part.start, part.stop, K, single), adopted, which[part], *(values[part] for values in mixing))
 
         self._parts(T, K, work)
+        self._renew()
+
+    def proposals(self, peers: IntArray, asked: Slice, r: int) -> Array:
+        """(T, S, size) what these peers answer from these rows, on this side."""
+        theirs, which = self.moved(asked.rows), self._tensor(asked.which)
+
+        def work(part: slice) -> Any:
+            answered = self._proposals(self._w[part], theirs[which[part]], self._place(part, peers, r))
+            return answered.detach().cpu().numpy()
+
+        return np.asarray(np.concatenate(self._parts(peers.shape[0], peers.shape[1], work)), dtype=np.float64)
+
+    def hold(self, models: Array) -> None:
+        """These models from now on, with running statistics renewed."""
+        self.models = models
+        self._renew()
+
+    def _renew(self) -> None:
         if getattr(self.learner, "renews", False):
             own = self.home.training
             self.models = np.stack([self.learner.settled(model, own[t]) for t, model in enumerate(self.models)])
