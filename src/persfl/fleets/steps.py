@@ -65,14 +65,15 @@ class Steps:
             usable = (peers >= 0) & np.isfinite((steps**2).sum(axis=2))
         slots, new = self._slots(np.where(usable, peers, -1))
         row = np.arange(len(peers))[:, None]
-        if new.any():
-            t, s = np.nonzero(new)
-            self.first[t, slots[t, s]] = steps[t, s]
+        # New arrays every time: those handed out by `to_arrays` are a checkpoint and must stay as they were.
+        self.last = self.last.copy()
         t, s = np.nonzero(usable)
         self.last[t, slots[t, s]] = steps[t, s]
-        if not self.own[0].any():
-            self.own[0] = mine
-        self.own[1] = mine
+        if new.any():
+            self.first = self.first.copy()
+            t, s = np.nonzero(new)
+            self.first[t, slots[t, s]] = steps[t, s]
+        self.own = np.stack([self.own[0] if self.own[0].any() else mine, mine])
         shrink = np.where(new, 0.0, np.nan)
         again = usable & ~new
         away = models - self.start

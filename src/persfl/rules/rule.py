@@ -39,7 +39,7 @@ def kin(peers: int = 20, *, among: int = 200, steps: bool = True) -> Rule:
     >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0], seed=0)
     >>> rule = kin(peers=20)
     >>> for round_ in personalize(fleet, sampler=rule.sampler, adopter=rule.adopter, rounds=400):
-    ...     if members(round_.trust).done.all(): break
+    ...     if finished(round_.trust): break
     >>> group = members(round_.trust)
     >>> set(devices.clusters[group.panel[group.member]].tolist()) == {int(devices.clusters[0])}
     True
@@ -57,6 +57,11 @@ def members(trust: Trust) -> Memory:
     if "member" not in trust.notes:
         raise InputError("this trust has no notes of kin. Run rounds with the adopter of persfl.kin(...) first.")
     return Memory.of(trust.notes, len(trust.targets))
+
+
+def finished(trust: Trust) -> bool:
+    """Whether every target has found its kin and settled, so that further rounds would change nothing."""
+    return "mark" in trust.notes and bool(members(trust).done.all())
 
 
 def doubts(trust: Trust, rows: Any, size: int, ids: Any = None) -> list[str]:
