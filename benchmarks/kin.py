@@ -44,7 +44,7 @@ class Lying:
 
     how: str
     liars: Any
-    step: GradientStep = GradientStep(STEP)
+    step: GradientStep
 
     def ask(self, learner: Any, model: Any) -> Any:
         return self.step.ask(learner, model)
@@ -90,7 +90,7 @@ def run(k: int, d: int, noise: float, seed: int, rule: Rule, *, liars: str = "",
     truth = devices.true_weights[0]
     best = np.linalg.lstsq(devices.X[rows], devices.y[rows], rcond=None)[0]
     limit = float(((best - truth) ** 2).sum())
-    proposer = Lying(liars, devices.X[devices.start[:-1][bad], 0]) if liars else GradientStep(step)
+    proposer = Lying(liars, devices.X[devices.start[:-1][bad], 0], GradientStep(step)) if liars else GradientStep(step)
     fleet = ArrayFleet(devices, learner=Linear(), proposer=proposer, targets=[0], seed=seed)
     asked, until, error = 0, 0.0, np.inf
     for round_ in personalize(fleet, sampler=rule.sampler, adopter=rule.adopter, rounds=rounds, seed=seed):

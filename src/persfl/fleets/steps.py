@@ -85,7 +85,8 @@ class Steps:
                 turned = _turned(steps - before, away)
                 shrink = np.where(again & ~turned, self._log_length(np.where(again[:, :, None], steps, 0.0)) - measured, shrink)
             lengths = self._log_length(self.own.transpose(1, 0, 2))
-            return Kept(shrink, lengths[:, 1] - lengths[:, 0], self.moved.copy())
+            # A target that starts at its own fit has no first step to compare with: then the median one of others stands for it.
+            return Kept(shrink, lengths[:, 1] - np.maximum(lengths[:, 0], self._usual() - LONGEST), self.moved.copy())
         return Kept(shrink, np.zeros(len(peers)), self.moved.copy())
 
     def moved_by(self, models: Array, choice: Choice) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from persfl import __version__
-from persfl.helping import VERDICTS, chance, reward_interval, verdict_codes
+from persfl.helping import VERDICTS, reward_interval, verdict_codes
 from persfl.report.blocks import Blocks, blocks, shares
 from persfl.training import peers_asked
 from persfl.types import Array

@@ -102,10 +102,12 @@ class Kin:
         alone = m.alone & (meeting | ((own > -self.tenth) & (r - begun < self.cycle)))
         begun = np.where(m.alone & ~alone, r, begun)
 
-        level, shrink = self._level(m)
+        usual = np.median(m.shrink, axis=1) if m.shrink.shape[1] else np.zeros(len(own))
+        usual = np.where(usual > self.tenth, usual, 0.0)
+        level, shrink = self._level(m, usual)
         member = (shrink < self.half * level[:, None]) & ~alone[:, None]
         member = np.where(done[:, None], m.member, member)
-        right = (level < -self.tenth) & (own < self.half * level) & ~alone
+        right = (level < -self.tenth) & (own - usual < self.half * level) & ~alone
         begun = np.where(right, r, begun)
         same = np.where((member == m.member).all(axis=1) & right, m.same + 1, 0)
         stable = same >= self.cycle
@@ -134,9 +136,13 @@ class Kin:
             anew=wrong,
         )
 
-    def _level(self, m: Memory) -> tuple[Array, Array]:
-        """By how much kin's steps have shrunk, and everybody's; strangers count only once a group is found."""
-        shrink, level = m.shrink, self._best(m.shrink)
+    def _level(self, m: Memory, usual: Array) -> tuple[Array, Array]:
+        """By how much kin's steps have shrunk, and everybody's; strangers count only once a group is found.
+
+        Where a model bends (a network), everybody's steps grow as it learns, tenfold and more; then to grow less counts.
+        """
+        shrink = np.where(m.panel >= 0, m.shrink - usual[:, None], 0.0)
+        level = self._best(shrink)
         shrink = np.where((level > -self.tenth)[:, None] & m.stranger, 0.0, shrink)
         level = self._best(shrink)
         many = m.member.sum(axis=1)
