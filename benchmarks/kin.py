@@ -174,7 +174,7 @@ def rivals(seeds: Any, problems: Any) -> None:
 class Unrested(Kin):
     """Everybody is judged in every round, also while followed."""
 
-    cycle = property(lambda self: 32)  # type: ignore[assignment]
+    cycle = property(lambda self: 24)  # type: ignore[assignment]
 
 
 def ablate(seeds: Any) -> None:
@@ -183,7 +183,7 @@ def ablate(seeds: Any) -> None:
     base = Kin(peers=PEERS)
     changes: dict[str, Kin] = {"as it is": base}
     for name, values in {
-        "few": (2, 8), "half": (0.35, 0.65), "tenth": (np.log(3.0), np.log(30.0)), "rest": (4, 16), "parts": (2, 8),
+        "few": (2, 8), "half": (0.35, 0.65), "tenth": (np.log(3.0), np.log(30.0)), "rest": (3, 12), "parts": (2, 8),
         "patience": (1, 4), "settled": (0.1, 0.001),
     }.items():  # fmt: skip
         changes |= {f"{name} = {value:.3g}": replace(base, **{name: value}) for value in values}

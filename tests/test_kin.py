@@ -208,19 +208,21 @@ def test_liars_cost_their_own_answers_only(lie):
     assert ((fleet.models[0] - devices.true_weights[0]) ** 2).sum() < 1.1 * limit(devices, without=liars)
 
 
-def test_a_false_first_step_does_not_look_like_shrinking():
-    devices = world(n=50)
-    liars = np.arange(3, 50, 3)
-
-    def lie(probe, honest):
-        away = np.abs(probe).sum(axis=-1, keepdims=True) > 0  # once asked anywhere but at the start, they push a little one way
-        return np.where(away, probe - 0.05, probe + 1000 * (honest - probe))
-
-    proposer = Lying(lie, devices.X[devices.start[:-1][liars], 0], GradientStep(0.05))
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=proposer, targets=[0])
-    last = ran(fleet, kin(15))
-    assert not group(last.trust) & set(liars.tolist())
-    assert ((fleet.models[0] - devices.true_weights[0]) ** 2).sum() < 1.1 * limit(devices, without=liars)
+def test_a_false_first_step_counts_as_twice_the_median():
+    rng = np.random.default_rng(0)
+    who, start, own = np.arange(1, 61)[None], np.zeros((1, 5)), np.ones((1, 5))
+    first, later = rng.standard_normal((2, 1, 60, 5))
+    first, later = (part / np.sqrt((part**2).sum(axis=2, keepdims=True)) for part in (first, later))
+    shrinks = []
+    for boast in (1.0, 1e6):
+        steps = Steps(targets=np.array([0]), start=start)
+        said = first.copy()
+        said[0, 7] *= boast
+        steps.keep(who, start, said, own)
+        shrinks.append(steps.keep(who, start, later, own).shrink[0])
+    assert -np.log(4.0) - 0.7 < shrinks[1][7] - shrinks[0][7] < -np.log(4.0) + 0.7
+    others = np.arange(60) != 7
+    assert np.abs(shrinks[1] - shrinks[0])[others].max() < 0.7  # and nobody else's lengths are bent by it
 
 
 @pytest.mark.parametrize("kind", ["badly scaled", "correlated", "turned"])
@@ -239,11 +241,12 @@ def test_features_of_any_scale(kind):
 
 def test_shrinking_is_the_same_in_any_units(monkeypatch):
     """But for the ridge, which keeps directions that nobody took from counting without end."""
-    monkeypatch.setattr("persfl.fleets.steps.RIDGE", 1e-12)
+    monkeypatch.setattr("persfl.fleets.steps.RIDGE", 1e-9)
+    monkeypatch.setattr("persfl.fleets.steps.LONGEST", 50.0)
     rng = np.random.default_rng(1)
     first, later, own = rng.standard_normal((1, 40, 4)), rng.standard_normal((1, 40, 4)), rng.standard_normal((1, 4))
     who, start, shrinks = np.arange(1, 41)[None], np.zeros((1, 4)), []
-    for units in (np.eye(4), np.diag([1.0, 1.0, 10.0, 1e3]), rng.standard_normal((4, 4))):
+    for units in (np.eye(4), np.diag([1.0, 2.0, 10.0, 100.0]), rng.standard_normal((4, 4))):
         steps = Steps(targets=np.array([0]), start=start)
         steps.keep(who, start, first @ units, own @ units)
         shrinks.append(steps.keep(who, start, later @ units, own @ units).shrink)

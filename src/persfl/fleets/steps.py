@@ -7,7 +7,7 @@ steps change while its model moves away from where it started:
 
 Lengths are taken in the metric of all first steps, `|s|^2 = s' (F'F / P + ridge)^-1 s` with the P first steps as rows of F: a
 direction in which everybody steps far (a feature on a large scale, or one that many others follow) counts for less, so that it
-cannot drown the rest. A first step counts as at most twice the median one, so that nobody looks good by a false start.
+cannot drown the rest. A first step counts as at most twice the median one, here and in F, so that nobody gains by a false start.
 
 A step that has turned *with* the model's move instead of against it comes from no loss that curves upwards, a step with its sign
 flipped for one: its shrink is NaN.
@@ -85,8 +85,8 @@ class Steps:
                 turned = _turned(steps - before, away)
                 shrink = np.where(again & ~turned, self._log_length(np.where(again[:, :, None], steps, 0.0)) - measured, shrink)
             lengths = self._log_length(self.own.transpose(1, 0, 2))
-            # A target that starts at its own fit has no first step to compare with: then the median one of others stands for it.
-            return Kept(shrink, lengths[:, 1] - np.maximum(lengths[:, 0], self._usual() - LONGEST), self.moved.copy())
+            # A target that starts at its own fit has no first step to speak of: it counts as at least half the median one.
+            return Kept(shrink, lengths[:, 1] - np.maximum(lengths[:, 0], self._usual() - 2 * LONGEST), self.moved.copy())
         return Kept(shrink, np.zeros(len(peers)), self.moved.copy())
 
     def moved_by(self, models: Array, choice: Choice) -> Array:
@@ -148,31 +148,41 @@ class Steps:
             return
         size, rank = self.start.shape[1], min(self.peers.shape[1], self.start.shape[1])
         if self._metric is None or self._metric[0].shape[1] != rank:
-            self._metric = (np.zeros((len(count), rank, size)), np.zeros((len(count), rank)), np.ones(len(count)))
+            self._metric = (np.zeros((len(count), rank, size)), np.ones((len(count), rank)), np.ones(len(count)))
             stale = np.arange(len(count))
         axes, spread, ridge = self._metric
+        with np.errstate(divide="ignore"):
+            far = np.log((self.first**2).sum(axis=2))
+        clip = np.exp(np.minimum(0.0, _median(far, self.peers >= 0)[:, None] + LONGEST - np.maximum(far, -700.0)) / 2)
         for t in stale.tolist():
-            _, s, V = np.linalg.svd(self.first[t], full_matrices=False)
+            _, s, V = np.linalg.svd(self.first[t] * clip[t, :, None], full_matrices=False)
             variance = s**2 / max(1, count[t])
             ridge[t] = max(RIDGE * float(variance.sum()) / size, _NONE)
-            axes[t], spread[t] = V, 1.0 / (variance + ridge[t]) - 1.0 / ridge[t]
+            axes[t], spread[t] = V, variance + ridge[t]
         self._counted = count
 
     def _log_length(self, steps: Array) -> Array:
         """(T, S) the log of squared lengths, in every target's metric."""
         axes, spread, ridge = self._metric
         along = np.matmul(steps, axes.transpose(0, 2, 1)) ** 2
-        square = (steps**2).sum(axis=2) / ridge[:, None] + (along * spread[:, None]).sum(axis=2)
-        # What rounding leaves of the difference must not count as shrinking to nothing.
-        floor = 1e-12 * (steps**2).sum(axis=2) / ridge[:, None] + _NONE
-        return np.asarray(np.log(np.maximum(square, floor)))
+        square = (along / spread[:, None]).sum(axis=2)
+        if axes.shape[1] < axes.shape[2]:  # there are directions that no first step took
+            square = square + np.maximum((steps**2).sum(axis=2) - along.sum(axis=2), 0.0) / ridge[:, None]
+        return np.asarray(np.log(np.maximum(square, _NONE)))
 
     def _usual(self) -> Array:
         """(T,) the longest a first step may count as."""
-        many = np.maximum((self.peers >= 0).sum(axis=1), 1)
-        ordered = np.sort(np.where(self.peers >= 0, self._log_length(self.first), np.inf), axis=1)
-        row = np.arange(len(many))
-        return np.asarray((ordered[row, (many - 1) // 2] + ordered[row, many // 2]) / 2 + LONGEST)
+        return np.asarray(_median(self._log_length(self.first), self.peers >= 0) + LONGEST)
+
+
+def _median(values: Array, known: Any) -> Array:
+    """(T,) the median of the known among (T, P) values; 0 where there are none."""
+    many = known.sum(axis=1)
+    ordered = np.sort(np.where(known, values, np.inf), axis=1)
+    row, many = np.flatnonzero(many > 0), many[many > 0]
+    out = np.zeros(len(values))
+    out[row] = (ordered[row, (many - 1) // 2] + ordered[row, many // 2]) / 2
+    return out
 
 
 def _turned(change: Array, away: Array) -> Any:

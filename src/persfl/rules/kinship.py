@@ -24,6 +24,9 @@ from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray, Kept
 
 
+ROUNDING = 1e-6  # a level nearer to 0 than this is none
+
+
 @dataclass(frozen=True)
 class Kin:
     """The adopter of `persfl.kin`: moves by the mean of the remembered steps of kin and the target's own.
@@ -37,7 +40,7 @@ class Kin:
     few: int = 4  # how many best peers set the level of a search
     half: float = 0.5  # how much of the level, in logs, makes a peer kin
     tenth: float = float(np.log(10.0))  # how far steps must shrink to mean something (log of squares)
-    rest: int = 8  # rounds that a part of the group rests
+    rest: int = 6  # rounds that a part of the group rests
     parts: int = 4  # the parts that rest in turn; one question in as many goes to others
     patience: int = 2  # cycles (rest * parts rounds) that a search may take
     settled: float = 0.01  # how nearly the steps must cancel
@@ -96,7 +99,7 @@ class Kin:
 
     def _decided(self, m: Memory, r: int, kept: Kept, meeting: Any) -> Memory:
         own = kept.own
-        mark = np.where(np.abs(own - m.mark) < 1e-6, m.mark, np.nan)  # rows that have changed reopen the question
+        mark = np.where(np.abs(own - m.mark) < ROUNDING, m.mark, np.nan)  # rows that have changed reopen the question
         done = ~np.isnan(mark)
         begun = np.where(meeting, r, m.begun)
         alone = m.alone & (meeting | ((own > -self.tenth) & (r - begun < self.cycle)))
@@ -105,7 +108,7 @@ class Kin:
         usual = np.median(m.shrink, axis=1) if m.shrink.shape[1] else np.zeros(len(own))
         usual = np.where(usual > self.tenth, usual, 0.0)
         level, shrink = self._level(m, usual)
-        member = (shrink < self.half * level[:, None]) & ~alone[:, None]
+        member = (shrink < self.half * level[:, None]) & (level < -ROUNDING)[:, None] & ~alone[:, None]
         member = np.where(done[:, None], m.member, member)
         right = (level < -self.tenth) & (own - usual < self.half * level) & ~alone
         begun = np.where(right, r, begun)
