@@ -34,7 +34,7 @@ from persfl.rules.rule import Rule, members
 from persfl.sources import clustered_regression
 
 STEP, PEERS, ROWS, ROUNDS = 0.05, 20, 10, 400
-SEEDS = range(100, 120)
+SEEDS = range(300, 320)
 PROBLEMS = [(k, d, noise) for d in (20, 50) for k in (1, 2, 5, 10) for noise in (0.1, 1.0) if (k, d) != (10, 50)]
 
 

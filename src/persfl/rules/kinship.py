@@ -23,7 +23,6 @@ from persfl.rules.memory import NEVER, Memory
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray, Kept
 
-
 ROUNDING = 1e-6  # a level nearer to 0 than this is none
 
 
