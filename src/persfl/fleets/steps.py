@@ -53,6 +53,7 @@ class Steps:
         self.moved = np.full(T, np.inf)
         self._counted = np.full(T, -1)  # how many first steps a target's metric was made of
         self._metric: Any = None
+        self._longest = np.zeros(T)  # what a first step may count as, at most
 
     def keep(self, peers: IntArray, models: Array, proposals: Array, own: Array) -> Kept:
         """Remember the answers (T, S, size) of `peers` to these models, and the targets' `own` (T, size); measure all of them.
@@ -81,12 +82,12 @@ class Steps:
             self._measure()
             if again.any():
                 before = self.first[row, slots]
-                measured = np.minimum(self._log_length(before), self._usual()[:, None])
+                measured = np.minimum(self._log_length(before), self._longest[:, None])
                 turned = _turned(steps - before, away)
                 shrink = np.where(again & ~turned, self._log_length(np.where(again[:, :, None], steps, 0.0)) - measured, shrink)
             lengths = self._log_length(self.own.transpose(1, 0, 2))
             # A target that starts at its own fit has no first step to speak of: it counts as at least half the median one.
-            return Kept(shrink, lengths[:, 1] - np.maximum(lengths[:, 0], self._usual() - 2 * LONGEST), self.moved.copy())
+            return Kept(shrink, lengths[:, 1] - np.maximum(lengths[:, 0], self._longest - 2 * LONGEST), self.moved.copy())
         return Kept(shrink, np.zeros(len(peers)), self.moved.copy())
 
     def moved_by(self, models: Array, choice: Choice) -> Array:
@@ -97,7 +98,7 @@ class Steps:
         mine = choice.peers == self.targets[:, None]
         own = np.where(mine, choice.weights, 0.0).sum(axis=1)
         given = ~mine & (choice.weights > 0)
-        at, known = places(self.peers, np.where(given, choice.peers, -1))
+        at, known = self._known(np.where(given, choice.peers, -1))
         if (given & ~known).any():
             t = int(np.nonzero((given & ~known).any(axis=1))[0][0])
             raise InputError(
@@ -132,6 +133,14 @@ class Steps:
         made.peers, made.first, made.last, made.own, made.moved = peers, given["first"], given["last"], given["own"], given["moved"]
         return made
 
+    def _known(self, peers: IntArray) -> tuple[IntArray, Any]:
+        """Where these peers are kept, and whether they are; at once where they stand as they are kept."""
+        P = self.peers.shape[1]
+        if peers.shape[1] == P + 1 and ((peers[:, :P] == self.peers) | (peers[:, :P] < 0)).all() and (peers[:, P] < 0).all():
+            at = np.broadcast_to(np.minimum(np.arange(P + 1), max(P - 1, 0)), peers.shape)
+            return at, peers >= 0
+        return places(self.peers, peers)
+
     def _slots(self, peers: IntArray) -> tuple[IntArray, Any]:
         """Where these peers are kept, new ones behind those that were there, and which are new."""
         self.peers, at, new = joined(self.peers, peers)
@@ -160,6 +169,7 @@ class Steps:
             ridge[t] = max(RIDGE * float(variance.sum()) / size, _NONE)
             axes[t], spread[t] = V, variance + ridge[t]
         self._counted = count
+        self._longest = np.asarray(_median(self._log_length(self.first), self.peers >= 0) + LONGEST)
 
     def _log_length(self, steps: Array) -> Array:
         """(T, S) the log of squared lengths, in every target's metric."""
@@ -169,10 +179,6 @@ class Steps:
         if axes.shape[1] < axes.shape[2]:  # there are directions that no first step took
             square = square + np.maximum((steps**2).sum(axis=2) - along.sum(axis=2), 0.0) / ridge[:, None]
         return np.asarray(np.log(np.maximum(square, _NONE)))
-
-    def _usual(self) -> Array:
-        """(T,) the longest a first step may count as."""
-        return np.asarray(_median(self._log_length(self.first), self.peers >= 0) + LONGEST)
 
 
 def _median(values: Array, known: Any) -> Array:

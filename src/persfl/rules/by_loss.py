@@ -16,8 +16,8 @@ import numpy as np
 from persfl.checks import whole
 from persfl.errors import InputError
 from persfl.panels import joined, places
+from persfl.rules.asking import to_meet
 from persfl.rules.memory import NEVER
-from persfl.seeds import distinct, stream
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray
 
@@ -134,8 +134,7 @@ class AskLikely:
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
         S = whole("peers", self.rule.peers, least=1, most=trust.n - 1, why=f"{trust.n} devices")
         targets, met = trust.targets, self.rule.met(trust.n)
-        order = distinct(stream(seed, "kin"), targets, np.array([trust.n - 1]), met)
-        order = order + (order >= targets[:, None])
+        order = to_meet(targets, trust.n, met, seed)
         if not trust.notes:
             return np.ascontiguousarray(order[:, :S])
         memory = Scores.of(trust.notes, len(targets))

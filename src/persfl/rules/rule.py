@@ -16,7 +16,7 @@ from persfl.rules.memory import Memory
 from persfl.trust import Trust
 from persfl.types import Adopter, Sampler
 
-ENOUGH = 3  # rows of a group per coefficient below which a wrong group can pass for a right one (docs/kin.md)
+ENOUGH = 4  # rows of a group per coefficient below which a wrong group can pass for a right one (docs/kin.md)
 
 
 @dataclass(frozen=True)
