@@ -64,16 +64,21 @@ def finished(trust: Trust) -> bool:
     return "mark" in trust.notes and bool(members(trust).done.all())
 
 
+def doubtful(trust: Trust, rows: Any, size: int) -> tuple[Any, Any]:
+    """(T,) which targets found no group, and which found one with too few rows to be sure of it."""
+    known = members(trust)
+    group = (1 + known.member.sum(axis=1)) * np.asarray(rows)
+    return ~known.right, known.right & (group < ENOUGH * size)
+
+
 def doubts(trust: Trust, rows: Any, size: int, ids: Any = None) -> list[str]:
     """Why a result of kin should not be trusted, in sentences; `rows` (T,) of each target, `size` numbers in a model.
 
     >>> doubts(Trust(2, np.array([0])).noted(Memory.blank(1).notes()), [10], 20)
     ['device 0 found no group that it fits into: too few of its kind, or rows too few or too noisy to tell. Its model is a guess.']
     """
-    known = members(trust)
+    lost, thin = doubtful(trust, rows, size)
     names = np.asarray(trust.targets if ids is None else np.array(ids, dtype=object)[trust.targets], dtype=object)
-    many = known.member.sum(axis=1)
-    lost, thin = ~known.right, known.right & ((1 + many) * np.asarray(rows) < ENOUGH * size)
     found = []
     if lost.any():
         found.append(
