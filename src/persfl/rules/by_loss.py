@@ -134,24 +134,17 @@ class AskLikely:
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
         S = whole("peers", self.rule.peers, least=1, most=trust.n - 1, why=f"{trust.n} devices")
         targets, met = trust.targets, self.rule.met(trust.n)
-        order = to_meet(targets, trust.n, met, seed)
-        if not trust.notes:
-            return np.ascontiguousarray(order[:, :S])
         memory = Scores.of(trust.notes, len(targets))
-        peers = np.full((len(targets), S), -1)
         known = (memory.panel >= 0).sum(axis=1)
-        for t in range(len(targets)):
-            if known[t] < met:
-                next_ = order[t, known[t] : known[t] + S]
-                peers[t, S - len(next_) :] = next_
-                continue
-            score = np.where(np.isnan(memory.score[t]), np.inf, memory.score[t])
-            best = np.argsort(score, kind="stable")[: S - self.rule.others]
-            age = memory.asked[t].astype(np.float64)
-            age[best] = np.inf
-            rest = np.argsort(age, kind="stable")[: S - len(best)]
-            peers[t] = memory.panel[t][np.concatenate([best, rest])]
-        return peers
+        if (known < met).any():  # everybody meets others at the same pace
+            order = np.pad(to_meet(targets, trust.n, met, seed), ((0, 0), (0, S)), constant_values=-1)
+            return np.ascontiguousarray(np.take_along_axis(order, known[:, None] + np.arange(S), axis=1))
+        score = np.where(np.isnan(memory.score), np.inf, memory.score)
+        best = np.argsort(score, axis=1, kind="stable")[:, : S - self.rule.others]
+        age = memory.asked.astype(np.float64)
+        np.put_along_axis(age, best, np.inf, axis=1)
+        rest = np.argsort(age, axis=1, kind="stable")[:, : S - best.shape[1]]
+        return np.take_along_axis(memory.panel, np.concatenate([best, rest], axis=1), axis=1)
 
 
 def _upper(values: Array) -> Array:
