@@ -335,6 +335,21 @@ def test_a_checkpoint_does_not_change_under_the_next_round():
             assert np.array_equal(value, was[name], equal_nan=True), name
 
 
+def test_a_fleet_can_be_used_with_one_rule_after_another():
+    from persfl import Best, Uniform
+
+    devices, rule = world(n=20), kin(8)
+    parts = {"learner": Linear(), "proposer": GradientStep(0.05), "targets": [0]}
+    for fleet in (ArrayFleet, LoopFleet):
+        used = fleet(devices, **parts)
+        list(personalize(used, sampler=rule.sampler, adopter=rule.adopter, rounds=12))
+        fresh = fleet(devices, start=[np.array(model) for model in used.models], **parts)
+        for each in (used, fresh):
+            list(personalize(each, sampler=Uniform(5), adopter=Best(), rounds=3))
+            list(personalize(each, sampler=rule.sampler, adopter=rule.adopter, rounds=12))
+        assert np.array_equal(used.models, fresh.models)
+
+
 def test_training_that_is_cut_goes_on_exactly():
     class Cut(Exception):
         pass

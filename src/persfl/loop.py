@@ -56,14 +56,16 @@ def personalize(
             f"trust must be about this fleet's {fleet.n} devices and {len(fleet.targets)} targets. "
             f"Got one about {known.n} devices and {len(known.targets)} targets, or about other targets."
         )
-    if getattr(adopter, "keeps", False):
-        keeper: Any = fleet
-        if not hasattr(keeper, "keep"):
-            raise InputError(
-                f"{adopter!r} needs a fleet that keeps steps, such as LoopFleet or ArrayFleet. Got {type(fleet).__name__}."
-            )
-        if known.notes and keeper.kept is None:
+    keeper: Any = fleet
+    if getattr(adopter, "keeps", False) and not hasattr(keeper, "keep"):
+        raise InputError(
+            f"{adopter!r} needs a fleet that keeps steps, such as LoopFleet or ArrayFleet. Got {type(fleet).__name__}."
+        )
+    if getattr(adopter, "keeps", False) and known.notes:
+        if keeper.kept is None:
             raise InputError("to go on with remembered steps, set fleet.kept to what it was after the last round.")
+    elif getattr(keeper, "kept", None) is not None:
+        keeper.kept = None  # of an earlier run, with another rule or from another start
     return _rounds(fleet, sampler, adopter, range(first, rounds), seed, known)
 
 
