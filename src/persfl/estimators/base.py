@@ -309,8 +309,7 @@ class Personalized(WithRows):
         found = members(state.trust).right
         return state.models if found.all() else np.where(found[:, None], state.models, own_fits(self.learner_, inside, self._seed))
 
-    @property
-    def made_of_(self) -> pd.DataFrame:
+    def made_of(self) -> pd.DataFrame:
         """What each device's model is made of (method="kin" with steps): how many kin, own share and theirs, whether it is sure."""
         check_is_fitted(self, "models_")
         if "member" not in self.trust_.notes:

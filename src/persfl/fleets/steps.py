@@ -164,10 +164,11 @@ class Steps:
             far = np.log((self.first**2).sum(axis=2))
         clip = np.exp(np.minimum(0.0, _median(far, self.peers >= 0)[:, None] + LONGEST - np.maximum(far, -700.0)) / 2)
         for t in stale.tolist():
-            _, s, V = np.linalg.svd(self.first[t] * clip[t, :, None], full_matrices=False)
+            rows = slice(0, int(count[t]))  # no more: a row of zeros may change the last bit, and others may have met more peers
+            _, s, V = np.linalg.svd(self.first[t, rows] * clip[t, rows, None], full_matrices=False)
             variance = s**2 / max(1, count[t])
             ridge[t] = max(RIDGE * float(variance.sum()) / size, _NONE)
-            axes[t], spread[t] = V, variance + ridge[t]
+            axes[t, : len(s)], spread[t, : len(s)] = V, variance + ridge[t]
         self._counted = count
         self._longest = np.asarray(_median(self._log_length(self.first), self.peers >= 0) + LONGEST)
 
@@ -176,8 +177,10 @@ class Steps:
         axes, spread, ridge = self._metric
         along = np.matmul(steps, axes.transpose(0, 2, 1)) ** 2
         square = (along / spread[:, None]).sum(axis=2)
-        if axes.shape[1] < axes.shape[2]:  # there are directions that no first step took
-            square = square + np.maximum((steps**2).sum(axis=2) - along.sum(axis=2), 0.0) / ridge[:, None]
+        few = self._counted < axes.shape[2]  # then there are directions that no first step took
+        if few.any():
+            rest = np.maximum((steps**2).sum(axis=2) - along.sum(axis=2), 0.0) / ridge[:, None]
+            square = square + np.where(few[:, None], rest, 0.0)
         return np.asarray(np.log(np.maximum(square, _NONE)))
 
 
