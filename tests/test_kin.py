@@ -552,3 +552,11 @@ def test_a_run_folder_killed_and_resumed_is_the_same(tmp_path):
 def test_the_rule_is_a_value():
     assert kin(20) == kin(20)
     assert replace(kin(20).adopter, few=3) != kin(20).adopter
+
+
+def test_from_its_own_fit_a_target_finds_nobody_and_says_so():
+    devices = world(rows=5)
+    fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0], start="own")
+    last = ran(fleet, kin(10), rounds=80)
+    assert not group(last.trust)
+    assert "found no group" in doubts(last.trust, [5], 8)[0]
