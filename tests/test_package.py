@@ -8,7 +8,7 @@ def test_public_names_are_pinned():
     assert persfl.__all__ == [
         "ArrayFleet", "Best", "BestOrStay", "Choice", "Data", "Devices", "Estimator", "GradientStep", "Linear", "LoopFleet",
         "Nobody", "PersflError", "PersflWarning", "PersonalizedClassifier", "PersonalizedRegressor", "Refit", "Round",
-        "SameCluster", "TopK", "Tree", "Trust", "Uniform", "Weighted", "personalize",
+        "SameCluster", "TopK", "Tree", "Trust", "Uniform", "Weighted", "kin", "personalize",
     ]  # fmt: skip
     assert all(hasattr(persfl, name) for name in persfl.__all__)
 

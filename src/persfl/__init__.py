@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from persfl.learners import Estimator, Linear, Tree
     from persfl.loop import personalize
     from persfl.proposers import GradientStep, Refit
+    from persfl.rules import kin
     from persfl.samplers import Nobody, SameCluster, Uniform
     from persfl.trust import Trust
     from persfl.types import Choice, Data, Round
@@ -48,6 +49,7 @@ __all__ = [
     "Trust",
     "Uniform",
     "Weighted",
+    "kin",
     "personalize",
 ]
 
@@ -76,6 +78,7 @@ _HOME = {
     "Trust": "trust",
     "Uniform": "samplers",
     "Weighted": "adopters",
+    "kin": "rules",
     "personalize": "loop",
 }
 

@@ -145,6 +145,7 @@ def _table(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--step-size", type=_number, default="auto", metavar="X", help="length of a step (default: chosen, then halved)"
     )
+    made.add_argument("--method", choices=("paper", "kin"), default="paper", help="how to learn from peers (default paper)")
     made.add_argument("--units", choices=("auto", "shared", "centred", "raw"), default="auto", help="scale of features and label")
     made.add_argument("--public", metavar="FILE", help="public points for trees, forests, boosting (default: made up)")
     made.add_argument("--holdout", type=float, default=0.25, metavar="SHARE", help="rows held back to judge by (default 0.25)")

@@ -6,6 +6,8 @@ answer would be adopted once in S questions. A pair's verdict compares its own r
 that chance: "helps" if it is above and the mean reward positive, "chosen, but no gain" if it is above all the same (the best of
 answers that all raised the loss, as happens once a target has settled), "helps less than others" if it is below.
 
+After `persfl.kin` with steps there is no such comparison: kin "helps", and the others help less.
+
 It is a statement about the rows these devices have in this run. Rounds ask about the same rows again and again, so the interval
 covers the luck of the draw of peers, not that of the draw of rows: with other rows of the same devices others may come out on top.
 """
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtrit
 
+from persfl.panels import places
 from persfl.trust import Trust
 from persfl.types import Array
 
@@ -62,7 +65,7 @@ def helpers(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
             "reward_mean": known["reward_mean"].to_numpy(),
             "reward_low": low,
             "reward_high": high,
-            "verdict": np.array(VERDICTS, dtype=object)[verdict_codes(known, chance(trust))],
+            "verdict": np.array(VERDICTS, dtype=object)[verdict_codes(known, trust)],
         }
     )
 
@@ -88,8 +91,22 @@ def reward_interval(known: pd.DataFrame) -> tuple[Array, Array]:
     return mean - half, mean + half
 
 
-def verdict_codes(known: pd.DataFrame, rate: Array) -> Any:
+def verdict_codes(known: pd.DataFrame, trust: Trust) -> Any:
     """Positions in VERDICTS."""
+    return _by_kin(known, trust) if "member" in trust.notes else _by_choice(known, chance(trust))
+
+
+def _by_kin(known: pd.DataFrame, trust: Trust) -> Any:
+    """Where kin was looked for: those it was found in help, others less, and nothing can be said where there is no group."""
+    place = np.full(trust.n, -1)
+    place[trust.targets] = np.arange(len(trust.targets))
+    row = place[known["target"].to_numpy()]
+    at, met = places(trust.notes["panel"][row], known["peer"].to_numpy()[:, None])
+    member = trust.notes["member"][row, at[:, 0]] & met[:, 0]
+    return np.where(~trust.notes["right"][row], 3, np.where(member, 0, 2))
+
+
+def _by_choice(known: pd.DataFrame, rate: Array) -> Any:
     asked, adopted = known["asked"].to_numpy(dtype=np.float64), known["adopted"].to_numpy()
     expected = rate[known["target"].to_numpy()]
     share = adopted / asked

@@ -32,7 +32,8 @@ def personalize(
     """Run rounds `first` to `rounds - 1` and yield a record of each.
 
     To go on after an interruption, hand the saved models to the fleet (`start=`), the last round's trust to `trust` and the number
-    of the next round to `first`: the result is the same to the last bit.
+    of the next round to `first`: the result is the same to the last bit. An adopter that keeps steps (`persfl.kin`) also needs
+    `fleet.kept` set to what it was.
 
     >>> from persfl import ArrayFleet, Best, GradientStep, Linear, Uniform
     >>> from persfl.sources import clustered_regression
@@ -55,17 +56,30 @@ def personalize(
             f"trust must be about this fleet's {fleet.n} devices and {len(fleet.targets)} targets. "
             f"Got one about {known.n} devices and {len(known.targets)} targets, or about other targets."
         )
+    keeper: Any = fleet
+    if getattr(adopter, "keeps", False) and not hasattr(keeper, "keep"):
+        raise InputError(
+            f"{adopter!r} needs a fleet that keeps steps, such as LoopFleet or ArrayFleet. Got {type(fleet).__name__}."
+        )
+    if getattr(adopter, "keeps", False) and known.notes:
+        if keeper.kept is None:
+            raise InputError("to go on with remembered steps, set fleet.kept to what it was after the last round.")
+    elif getattr(keeper, "kept", None) is not None:
+        keeper.kept = None  # of an earlier run, with another rule or from another start
     return _rounds(fleet, sampler, adopter, range(first, rounds), seed, known)
 
 
-def _rounds(fleet: Fleet, sampler: Sampler, adopter: Adopter, numbers: range, seed: int, trust: Trust) -> Iterator[Round]:
+def _rounds(fleet: Any, sampler: Sampler, adopter: Adopter, numbers: range, seed: int, trust: Trust) -> Iterator[Round]:
+    note, keeps = getattr(adopter, "note", None), bool(getattr(adopter, "keeps", False))
     for r in numbers:
         fleet.observe(r)
         peers = _checked_peers(sampler(trust, r, seed), fleet)
         losses, lengths = fleet.probe(peers, r)
-        choice = _checked_choice(adopter(trust, peers, losses), peers)
+        if note is not None:
+            trust = trust.noted(note(trust, r, peers, losses, fleet.keep(peers, r) if keeps else None))
+        choice = _checked_choice(adopter(trust, peers, losses), peers, keeps)
         fleet.adopt(choice)
-        trust = trust.updated(peers, losses, lengths, choice)
+        trust = trust.updated(peers, losses, lengths, _shares(choice, trust.targets) if keeps else choice)
         yield Round(r, peers, losses, lengths, choice, trust)
 
 
@@ -91,13 +105,22 @@ def _plain(array: Any, kind: Any, axes: int) -> bool:
     return type(array) is np.ndarray and array.dtype == kind and array.ndim == axes and array.flags.c_contiguous
 
 
-def _checked_choice(choice: Any, peers: IntArray) -> Choice:
-    """What an adopter returned, made regular: only peers that were asked, weights that are shares."""
+def _shares(choice: Choice, targets: IntArray) -> Choice:
+    """What Trust remembers of a choice among kept steps: each peer's share of the move; the own step is nobody's."""
+    total = np.maximum(choice.weights.sum(axis=1, keepdims=True), 1.0)
+    return Choice(np.where(choice.peers == targets[:, None], -1, choice.peers), choice.weights / total, choice.stay)
+
+
+def _checked_choice(choice: Any, peers: IntArray, keeps: bool = False) -> Choice:
+    """What an adopter returned, made regular: only peers that were asked, weights that are shares.
+
+    Where steps are kept, peers may have been asked earlier (the fleet knows who was), and moves may be longer than the answers.
+    """
     try:
-        who, weights, stay = choice
+        who, weights, stay, *anew = choice
     except (TypeError, ValueError):
         raise InputError(f"an adopter must return a Choice(peers, weights, stay). Got {choice!r}.") from None
-    fast = kernels()
+    fast = None if keeps else kernels()
     if (
         fast is not None
         and _plain(who, np.int64, 2)
@@ -114,8 +137,10 @@ def _checked_choice(choice: Any, peers: IntArray) -> Choice:
             f"Got {who.shape}, {weights.shape} and {stay.shape}."
         )
     total = weights.sum(axis=1) + stay
-    if not (np.abs(total - 1.0) <= 1e-6).all() or not ((weights >= 0).all() and (stay >= 0).all()):  # also where they are NaN
+    if not (np.abs(total - 1.0) <= 1e-6).all() or not ((weights >= 0).all() and (keeps or (stay >= 0).all())):  # or NaN
         raise InputError("an adopter's weights and stay must be at least 0 and sum to 1 for every target.")
+    if keeps:
+        return Choice(np.where(weights > 0, who, -1), weights, stay, *anew)
     known = (who[:, :, None] == peers[:, None, :]).any(axis=2) & (who >= 0)
     if (~known & (weights > 0)).any():
         raise InputError("an adopter may give weight only to peers that were asked this round.")

@@ -4,7 +4,7 @@
     spec.json          what was asked: table, columns, settings
     versions.json      what it ran with
     rounds/*.parquet   every round of every stage: device, own loss, who was asked, each answer's loss, who was adopted
-    state-*.npz        where a stage stands: models, trust, losses (with a .skops file beside it for scikit-learn models)
+    state-*.npz        where a stage stands: models, trust, losses, kept steps (a .skops file beside it has scikit-learn models)
     model.npz, model.json, model.skops, model.safetensors, worth.parquet     the result
 
 Files are written under new names, then the index is replaced in one step: a run that is killed leaves the last index and all it
@@ -38,7 +38,7 @@ from persfl.learners import Linear, Network, Tree, kept
 from persfl.learners.tree import Grown
 from persfl.training import Pace, Plan, State
 from persfl.trust import Trust
-from persfl.types import Round
+from persfl.types import Choice, Round
 
 FORMAT = 1
 PACKAGES = ("persfl", "numpy", "scipy", "scikit-learn", "pandas", "numba", "pyarrow", "skops", "torch", "safetensors")
@@ -173,7 +173,8 @@ class Folder:
         models = models_from(arrays, self.read(place["skops"]) if place.get("skops") else None)
         losses = tuple(arrays["losses"])
         pace = Pace(float(arrays["step_size"]), tuple(arrays["halved"].tolist()), bool(arrays["safe"]), bool(arrays["unlike"]))
-        return State(int(arrays["r"]), models, trust, pace, losses)
+        kept = {k.removeprefix("kept_"): v for k, v in arrays.items() if k.startswith("kept_")}
+        return State(int(arrays["r"]), models, trust, pace, losses, kept or None)
 
     def after(self, stage: str, plan: Plan, state: State, round_: Round | None) -> None:
         """Remember a round; write when it is time."""
@@ -209,6 +210,7 @@ class Folder:
         }
         arrays = {"r": state.r, "losses": np.array(state.losses)} | pace
         arrays |= {f"trust_{k}": v for k, v in state.trust.to_arrays().items()}
+        arrays |= {f"kept_{k}": v for k, v in (state.kept or {}).items()}
         models, packed = models_to(state.models)
         self.write_arrays(f"{name}.npz", arrays | models)
         if packed is not None:
@@ -246,12 +248,19 @@ def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:
                     "stay": round_.choice.stay,
                     "asked": list(round_.peers.astype(np.int32)),
                     "losses": list(round_.losses[:, 1:].astype(np.float32)),
-                    "adopted": list(round_.choice.peers.astype(np.int32)),
-                    "shares": list(round_.choice.weights),
+                    "adopted": _taken(round_.choice, round_.choice.peers.astype(np.int32)),
+                    "shares": _taken(round_.choice, round_.choice.weights),
                 }
             )
         )
     return pd.concat(parts, ignore_index=True)
+
+
+def _taken(choice: Choice, values: Any) -> list[Any]:
+    """A list per target; of remembered steps only those that were taken, since a choice among them is as wide as everyone met."""
+    if choice.anew is None:
+        return list(values)
+    return [row[weights > 0] for row, weights in zip(values, choice.weights, strict=True)]
 
 
 def models_to(models: Any) -> tuple[dict[str, Any], bytes | None]:
@@ -386,7 +395,7 @@ def save_model(model: Any, path: str | Path, *, device: str = "device", label: s
 
 
 _PLAIN = (
-    "device", "peers", "rounds", "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "window",
+    "device", "method", "peers", "rounds", "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "window",
     "online_rounds", "compute", "n_jobs", "random_state",
 )  # fmt: skip
 

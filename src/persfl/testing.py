@@ -162,14 +162,18 @@ def check_fleet(
     devices: Devices | None = None,
     rounds: int = 30,
     peers: int = 5,
+    sampler: Any = None,
     **options: Any,
 ) -> None:
-    """A fleet: LoopFleet's rounds, to 1e-9; probing changes no model; a run cut in two equals a whole one."""
+    """A fleet: LoopFleet's rounds, to 1e-9; probing changes no model; a run cut in two equals a whole one.
+
+    `sampler` is `Uniform(peers)` unless the adopter belongs to another.
+    """
     devices = clustered_regression(n=12, clusters=2, rows=(4, 15), features=3, noise=0.1, seed=1) if devices is None else devices
     parts = {"learner": learner, "proposer": proposer, "seed": 5, **options}
 
     def run(fleet: Any, **more: Any) -> list[Round]:
-        return list(personalize(fleet, sampler=Uniform(peers), adopter=adopter, seed=9, **({"rounds": rounds} | more)))
+        return list(personalize(fleet, sampler=sampler or Uniform(peers), adopter=adopter, seed=9, **({"rounds": rounds} | more)))
 
     fleet, reference = make(devices, **parts), LoopFleet(devices, **parts)
     _expect(fleet.n == len(devices) and _same(fleet.targets, reference.targets), "a fleet must know its devices and targets")
@@ -195,6 +199,8 @@ def check_fleet(
     half = run(begun, rounds=cut)
     trust = Trust.from_arrays(half[-1].trust.to_arrays())
     resumed = make(devices, **(parts | {"start": list(begun.models)}))
+    if getattr(begun, "kept", None) is not None:
+        resumed.kept = {name: np.array(value) for name, value in begun.kept.items()}  # type: ignore[attr-defined]
     rest = run(resumed, first=cut, trust=trust)
     whole = run(make(devices, **parts))
     _expect(

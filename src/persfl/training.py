@@ -14,6 +14,7 @@ from persfl.errors import Diverged
 from persfl.fleets import ArrayFleet
 from persfl.learners import Linear
 from persfl.loop import personalize
+from persfl.rules.rule import finished
 from persfl.samplers import Nobody, Uniform
 from persfl.trust import Trust
 from persfl.types import Adopter, Array, Round, Sampler
@@ -34,6 +35,7 @@ RUNAWAY, FEW = 100.0, 0.02  # so does a loss this many times its start on more t
 GIVE_UP = 10  # after so many halvings of which none helped, it is not the steps: peers are unlike
 HALVINGS = 30
 PEERS, STEP_ROUNDS, REFIT_ROUNDS = 20, 100, 20  # an answer to a refit is a complete model, so fewer rounds do
+KIN_ROUNDS = 400  # at most: kin stops asking when it is done
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class State:
     trust: Trust
     pace: Pace
     losses: tuple[Array, ...] = field(default=())  # (targets,) each: own losses at the start of every round so far
+    kept: Any = None  # remembered steps, where the adopter keeps them
 
 
 class Keep(Protocol):
@@ -146,9 +149,15 @@ def _run(
         device=plan.compute,
     )
     trust = Trust.blank(fleet) if state is None else state.trust
-    state = State(0 if state is None else state.r, fleet.models, trust, pace, () if state is None else state.losses)
+    if state is not None and finished(trust):
+        return state
+    kept = None if state is None else state.kept
+    if kept is not None:
+        fleet.kept = kept
+    state = State(0 if state is None else state.r, fleet.models, trust, pace, () if state is None else state.losses, kept)
     if not state.losses:
         keep.after(stage, plan, state, None)
+    searching = getattr(plan.adopter, "keeps", False)
     losses = list(state.losses)
     begin = losses[0] if losses and resumed else None  # online, the rows of this call set the level
     for round_ in personalize(
@@ -156,16 +165,20 @@ def _run(
     ):
         own = round_.loss.copy()
         begin = own if begin is None else begin
-        # Refitted models start at their own fit, whose loss may be 0; only descent can run away.
-        if hasattr(plan.learner, "grad") and not pace.unlike and _too_long(own, begin):
+        # Refitted models start at their own fit, whose loss may be 0; only descent can run away. A search for kin that leads far
+        # away is ended by the rule itself.
+        if hasattr(plan.learner, "grad") and not pace.unlike and not searching and _too_long(own, begin):
             raise _Grew(
                 f"round {round_.r}: losses grow instead of falling; {plan.proposer(pace.step_size).advice()}.",
                 round=round_.r,
                 device=None,
             )
         losses.append(own)
-        state = State(round_.r + 1, fleet.models, round_.trust, pace, tuple(losses))
-        keep.after(stage, plan, state, round_)
+        state = State(round_.r + 1, fleet.models, round_.trust, pace, tuple(losses), fleet.kept)
+        ended = finished(round_.trust)
+        keep.after(stage, replace(plan, rounds=state.r) if ended else plan, state, round_)
+        if ended:
+            break
     return state
 
 

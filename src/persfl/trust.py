@@ -16,7 +16,7 @@ therefore the same to the last bit whenever the folding happens, and a resumed r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _COLUMNS = ("asked", "answered", "reward", "reward_squared", "adopted")
+_NOTE = "note_"  # how saved notes begin
 _QUEUE = 2**17  # fold at least this many entries at a time: folding costs a sort
 _Queue = tuple[tuple[IntArray, Array, IntArray, Array], Any] | None  # the newest round and the queue before it
 
@@ -59,6 +60,7 @@ class Trust:
     _folded: Pairs = field(default_factory=Pairs.none, repr=False)
     _queue: _Queue = field(default=None, repr=False)
     _queued: int = field(default=0, repr=False)
+    notes: Mapping[str, Any] = field(default_factory=dict, repr=False)  # what an adopter remembers beyond these sums: plain arrays
 
     @staticmethod
     def blank(fleet: Fleet) -> Trust:
@@ -73,10 +75,20 @@ class Trust:
         if queue is not None and (queue[0][0].shape != peers.shape or queue[0][2].shape != choice.peers.shape):
             folded, queue, queued = self.pairs, None, 0  # a queue holds rounds of one shape
         size = peers.size + choice.peers.size
-        longer = Trust(self.n, self.targets, folded, ((peers, losses, choice.peers, choice.weights), queue), queued + size)
+        entry = ((peers, losses, choice.peers, choice.weights), queue)
+        longer = Trust(self.n, self.targets, folded, entry, queued + size, self.notes)
         if longer._queued > max(_QUEUE, 4 * len(folded.key), min(96 * size, 16 * _QUEUE)):
-            return Trust(self.n, self.targets, longer.pairs)
+            return Trust(self.n, self.targets, longer.pairs, notes=self.notes)
         return longer
+
+    def noted(self, notes: Mapping[str, Any]) -> Trust:
+        """The same trust with these notes: arrays by name, whatever an adopter needs to remember to choose as it does.
+
+        >>> trust = Trust(3, np.array([0])).noted({"level": np.array([0.5])})
+        >>> Trust.from_arrays(trust.to_arrays()).notes["level"].tolist()
+        [0.5]
+        """
+        return replace(self, notes=dict(notes))
 
     @cached_property
     def pairs(self) -> Pairs:
@@ -110,6 +122,8 @@ class Trust:
 
     def widened(self, n: int) -> Trust:
         """The same knowledge about a fleet in which every device is a target, after others have joined behind them.
+
+        Notes are about the fleet as it was, and are left behind.
 
         >>> once = {column: np.ones(1) for column in _COLUMNS}
         >>> trust = Trust.from_arrays(Trust(2, np.arange(2)).to_arrays() | {"key": np.array([2])} | once)
@@ -155,7 +169,8 @@ class Trust:
     def to_arrays(self) -> dict[str, Any]:
         """Plain arrays, ready for `numpy.savez`; `from_arrays` takes them back, exactly."""
         pairs = self.pairs
-        return {"n": np.array(self.n), "targets": self.targets, "key": pairs.key} | {c: getattr(pairs, c) for c in _COLUMNS}
+        notes = {f"{_NOTE}{name}": value for name, value in self.notes.items()}
+        return {"n": np.array(self.n), "targets": self.targets, "key": pairs.key} | {c: getattr(pairs, c) for c in _COLUMNS} | notes
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, Any]) -> Trust:
@@ -166,7 +181,8 @@ class Trust:
         (3, 0)
         """
         wanted = {"n", "targets", "key", *_COLUMNS}
-        if set(arrays) != wanted:
+        notes = {name.removeprefix(_NOTE): np.asarray(value) for name, value in arrays.items() if name.startswith(_NOTE)}
+        if {name for name in arrays if not name.startswith(_NOTE)} != wanted:
             raise InputError(f"saved trust must hold the arrays {', '.join(sorted(wanted))}. Got {', '.join(sorted(arrays))}.")
         n, targets, key = int(arrays["n"]), np.asarray(arrays["targets"], dtype=np.int64), np.asarray(arrays["key"], dtype=np.int64)
         columns = [np.asarray(arrays[name], dtype=np.float64) for name in _COLUMNS]
@@ -174,7 +190,7 @@ class Trust:
             raise InputError("saved trust is damaged: its columns differ in length.")
         if len(key) and (key[0] < 0 or key[-1] >= n * len(targets) or (np.diff(key) <= 0).any()):
             raise InputError("saved trust is damaged: its pairs are out of order or out of range.")
-        return Trust(n, targets, Pairs(key, *columns))
+        return Trust(n, targets, Pairs(key, *columns), notes=notes)
 
 
 def _fold(key: IntArray, columns: Mapping[str, Array], chosen: IntArray, adopted: Array) -> Pairs:

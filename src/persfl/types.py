@@ -68,12 +68,30 @@ class Answers(NamedTuple):
     lengths: Array
 
 
+class Kept(NamedTuple):
+    """What keeping steps brought.
+
+    `shrink` (T, S): how much shorter each asked peer's step is than its first was (log of squares; NaN is no honest answer). `own`
+    (T,): the same of the target's own step. `moved` (T,): the length of its last move over that of independent steps; near 0, the
+    steps it follows cancel each other.
+    """
+
+    shrink: Array
+    own: Array
+    moved: Array
+
+
 class Choice(NamedTuple):
-    """What targets adopt: `peers` (T, K), -1 for none; their `weights` (T, K); `stay` (T,). Each row of weights plus stay is 1."""
+    """What targets adopt: `peers` (T, K), -1 for none; their `weights` (T, K); `stay` (T,). Each row of weights plus stay is 1.
+
+    An adopter that `keeps` steps may also name peers asked earlier, whose last step it takes, and the target itself: its own step.
+    Its weights may exceed 1 (stay is then below 0: further than the answers), and `anew` (T,) sends targets back to their start.
+    """
 
     peers: IntArray
     weights: Array
     stay: Array
+    anew: Any = None
 
 
 class Round(NamedTuple):
@@ -135,6 +153,8 @@ class Proposer(Protocol):
 
 Sampler = Callable[["Trust", int, int], IntArray]
 Adopter = Callable[["Trust", IntArray, Array], Choice]
+# An adopter may remember more than Trust's sums: `note(trust, r, peers, losses, kept)` then returns its notes, before it chooses.
+# With `keeps = True` the fleet keeps each peer's last step (`fleet.keep`, `fleet.kept`) and `kept` says how those have changed.
 Source = Callable[[int], Sequence[Data]]
 
 
@@ -150,3 +170,13 @@ class Fleet(Protocol):
     def observe(self, r: int) -> None: ...
     def probe(self, peers: IntArray, r: int) -> Answers: ...
     def adopt(self, choice: Choice) -> None: ...
+
+
+class KeepingFleet(Fleet, Protocol):
+    """A fleet that can remember each peer's last step, for adopters that say `keeps = True`."""
+
+    kept: Any
+    """The kept steps as plain arrays; with trust and models they are a checkpoint. None before the first round."""
+
+    def keep(self, peers: IntArray, r: int) -> Kept:
+        """Remember the steps of the peers just probed, and the targets' own; `adopt` then takes kept steps."""

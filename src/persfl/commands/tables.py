@@ -151,6 +151,7 @@ def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
         public = public[rows.features]
     return kind(
         _base(chosen.model, rows.task),
+        method=chosen.method,
         peers=chosen.peers,
         rounds=chosen.rounds,
         step_size=chosen.step_size,
@@ -280,8 +281,8 @@ def _remove_run(path: Path) -> None:
 def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
     from persfl.runs import fingerprint
 
-    settings = ("device", "label", "weight", "group", "model", "peers", "rounds", "step_size", "units", "holdout", "trials",
-                "fallback", "unseen", "impute", "seed", "separator", "decimal", "public", "compute")  # fmt: skip
+    settings = ("device", "label", "weight", "group", "model", "method", "peers", "rounds", "step_size", "units", "holdout",
+                "trials", "fallback", "unseen", "impute", "seed", "separator", "decimal", "public", "compute")  # fmt: skip
     asked = {name: getattr(chosen, name) for name in settings}
     about = {"table": str(chosen.table), "table_sha256": fingerprint(rows.path), "features": rows.features, "task": rows.task}
     if _is_network(chosen.model) and chosen.model != "mlp":

@@ -29,14 +29,28 @@ from persfl.learners import Estimator, Linear
 from persfl.predicting import respond, respond_each
 from persfl.proposers import GradientStep, Refit
 from persfl.public import public_points
+from persfl.rules import doubts, kin, members
 from persfl.sources.table import device_codes
-from persfl.training import REFIT_ROUNDS, STEP_ROUNDS, Keep, Plan, State, peers_asked, peers_of, runaways, step_of, train
+from persfl.training import (
+    KIN_ROUNDS,
+    REFIT_ROUNDS,
+    STEP_ROUNDS,
+    Keep,
+    Plan,
+    State,
+    peers_asked,
+    peers_of,
+    runaways,
+    step_of,
+    train,
+)
 from persfl.trust import Trust
 from persfl.types import Array, IntArray
 from persfl.units import KINDS, Units
 from persfl.worth import Worth, measured, own_fits, pooled_fit, split, tried
 
 CHEAP = 3e7  # numbers touched by a run that may be repeated without being noticed
+METHODS = ("paper", "kin")
 POINTS = 100  # made-up public points, where a base estimator needs some and none are handed in
 
 
@@ -65,6 +79,7 @@ class Personalized(WithRows):
         estimator: Any = None,
         *,
         device: str | None = None,
+        method: str = "paper",
         peers: int | str = "auto",
         rounds: int | str = "auto",
         step_size: float | str = "auto",
@@ -84,6 +99,7 @@ class Personalized(WithRows):
     ) -> None:
         self.estimator = estimator
         self.device = device
+        self.method = method
         self.peers = peers
         self.rounds = rounds
         self.step_size = step_size
@@ -148,6 +164,8 @@ class Personalized(WithRows):
         self.public_ = self._public(rows, kind)
         state = train(inside, self._plan(rows), stage="final", keep=keep)
         self._settle(state)
+        self._doubt()
+        self.models_ = self._sure(state, inside)
         if self.fallback_.any():
             own = own_fits(self.learner_, inside, self._seed)
             if isinstance(self.models_, np.ndarray):
@@ -206,12 +224,14 @@ class Personalized(WithRows):
                     held,
                     learner=self.learner_,
                     units=units,
-                    models=state.models,
+                    models=self._sure(state, inside),
                     classes=self._classes,
                     public=self.public_,
-                    steps=GradientStep(state.pace.step_size, steps=self._rounds()) if hasattr(self.learner_, "grad") else None,
+                    steps=GradientStep(state.pace.step_size, steps=self._rounds("paper"))
+                    if hasattr(self.learner_, "grad")
+                    else None,
                     seed=self._seed,
-                    more=rivals(inside, self.learner_, state.pace.step_size, self._rounds(), self._seed) if rivals else None,
+                    more=rivals(inside, self.learner_, state.pace.step_size, self._rounds("paper"), self._seed) if rivals else None,
                 )
             )
         if not done:
@@ -250,10 +270,12 @@ class Personalized(WithRows):
             return 1
         return most if rows.X.size * self.learner_.classes * peers_asked("auto", len(rows)) * self._rounds() <= CHEAP else 1
 
-    def _rounds(self) -> int:
+    def _rounds(self, method: str | None = None) -> int:
         if self.rounds != "auto":
             return int(self.rounds)
-        return STEP_ROUNDS if hasattr(self.learner_, "grad") else REFIT_ROUNDS
+        if not hasattr(self.learner_, "grad"):
+            return REFIT_ROUNDS
+        return KIN_ROUNDS if (method or self.method) == "kin" else STEP_ROUNDS
 
     def _settle(self, state: State) -> None:
         self.models_, self.trust_, self.step_size_ = state.models, state.trust, state.pace.step_size
@@ -264,6 +286,44 @@ class Personalized(WithRows):
             lost = self.devices_[runaways(self.losses_[-1], self.losses_[0])].tolist()
             if lost:
                 self.notes_.append(f"The loss of device {some(lost)} has grown many times over: its rows are unlike all others'.")
+
+    def _doubt(self) -> None:
+        """Say how models came about, where kin was looked for, and which of them are guesses."""
+        if "member" not in self.trust_.notes:
+            return
+        known = members(self.trust_)
+        many = known.member.sum(axis=1)[known.right]
+        if len(many):
+            self.notes_.append(
+                f"{len(many)} of {len(self.devices_)} devices found kin: {many.min()} to {many.max()} others, in the middle "
+                f"{np.median(many):g}. Such a device's model is made of its own rows and theirs, every device counting as much."
+            )
+        size = self.models_.shape[1]
+        for doubt in doubts(self.trust_, self.rows_, size, self.devices_.tolist()):
+            said = doubt[0].upper() + doubt[1:]
+            said = said.replace("Its model is a guess", "It keeps the model of its own rows")
+            said = said.replace("Their models are guesses", "They keep the models of their own rows")
+            self.notes_.append(said)
+            warnings.warn(said, PersflWarning, stacklevel=5)
+
+    def _sure(self, state: State, inside: Devices) -> Any:
+        """The models of a run; where kin was looked for and not found, those of own rows."""
+        if "member" not in state.trust.notes:
+            return state.models
+        found = members(state.trust).right
+        return state.models if found.all() else np.where(found[:, None], state.models, own_fits(self.learner_, inside, self._seed))
+
+    def made_of(self) -> pd.DataFrame:
+        """What each device's model is made of (method="kin" with steps): how many kin, own share and theirs, whether it is sure."""
+        check_is_fitted(self, "models_")
+        if "member" not in self.trust_.notes:
+            raise InputError(
+                "what a model is made of is known after method='kin' with models that take steps. See helpers_ instead."
+            )
+        known = members(self.trust_)
+        many = known.member.sum(axis=1)
+        own = 1.0 / (1 + many)
+        return pd.DataFrame({"device": self.devices_, "kin": many, "own": own, "others": 1 - own, "found": known.right})
 
     def _note_halving(self, state: State, where: str) -> None:
         if state.pace.unlike:
@@ -284,6 +344,9 @@ class Personalized(WithRows):
             whole("rounds", self.rounds, least=1)
         one_of("units", self.units, ["auto", *KINDS])
         one_of("unseen", self.unseen, ["error", "pooled"])
+        one_of("method", self.method, METHODS)
+        if self.method != "paper" and self.adopter is not None:
+            raise InputError(f"adopter belongs to method='paper'; method={self.method!r} brings its own. Leave one of them out.")
         if real("holdout", self.holdout, least=0.0) >= 1:
             raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
         if self.window is not None:
@@ -303,12 +366,16 @@ class Personalized(WithRows):
             assert public is not None  # made above for every learner without gradients
             return Refit(public, step_size=step, soft=bool(classes) and getattr(learner, "kind", "") == "log")
 
+        sampler, adopter = peers_of(self.peers, n), Best() if self.adopter is None else self.adopter
+        if self.method == "kin":
+            rule = kin(peers_asked(self.peers, n), steps=hasattr(learner, "grad"))
+            sampler, adopter = rule.sampler, rule.adopter
         return Plan(
             learner,
             proposer,
             step_of(self.step_size, learner, features),
-            peers_of(self.peers, n),
-            Best() if self.adopter is None else self.adopter,
+            sampler,
+            adopter,
             self._rounds() if rounds is None else rounds,
             self._seed,
             self.n_jobs,

@@ -12,7 +12,7 @@ import pandas as pd
 
 from persfl.checks import whole
 from persfl.devices import Devices
-from persfl.errors import PersflWarning
+from persfl.errors import InputError, PersflWarning
 from persfl.estimators.base import Personalized, id_array
 from persfl.fleets import ArrayFleet
 from persfl.training import Pace, Plan, State, step_of, train
@@ -36,6 +36,10 @@ class Online(Personalized):
         Devices may join at any time. Units, categories and classes are those of the first call. Each call first predicts the new
         rows with the models as they are: `progress_` has the errors on rows not learned from yet.
         """
+        if self.method != "paper":
+            raise InputError(
+                f"partial_fit goes by method='paper'. Got {self.method!r}, which remembers steps on rows that stay: use fit."
+            )
         if hasattr(self, "models_") and not hasattr(self, "_arrived"):
             warnings.warn(
                 "partial_fit starts anew: this model was fitted at once (or loaded), and the rows it was fitted to are not kept.",

@@ -24,6 +24,8 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
         starting from its weights, or a function of (features, outputs) that makes one, such as `persfl.learners.MLP()`: by gradient
         steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
     device : the column of X that says whose row it is, instead of `devices=` in every call.
+    method : "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the same truth, learn from all of those, then
+        stop asking (docs/kin.md); for models that take steps `made_of()` says what each device's model is made of.
     peers : how many peers a device asks each round; "auto" is 20, or all others where there are fewer.
     rounds : how many rounds; "auto" is 100 of steps (linear), 20 of refits (others), whose answers are complete models.
     step_size : length of a step (linear) or weight of private rows against public points (others). "auto" chooses by the loss;

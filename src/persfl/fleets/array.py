@@ -12,8 +12,9 @@ from persfl.fleets.home import Home, Slice, check_parts, diverged, no_models_yet
 from persfl.fleets.loop import LoopFleet, learners_of, listed
 from persfl.fleets.pairs import pair_kernel
 from persfl.fleets.start import handed_in, starting_model
+from persfl.fleets.steps import Steps
 from persfl.seeds import Stream, stream
-from persfl.types import Answers, Array, Choice, IntArray
+from persfl.types import Answers, Array, Choice, IntArray, Kept
 
 CHUNK = 32 * 2**20  # bytes of gathered rows at a time; small enough to stay in cache
 
@@ -54,6 +55,7 @@ class ArrayFleet:
     ) -> None:
         self._loop: LoopFleet | None = None
         self._tensors: Any = None
+        self._steps: Steps | None = None
         if isinstance(learner, (list, tuple)) or not hasattr(learner, "grad"):
             if device not in (None, "cpu"):
                 raise InputError(f"device={device!r} needs steps of Linear or Network. Got {learner!r}: leave it out.")
@@ -138,18 +140,61 @@ class ArrayFleet:
             answers = self._answers(rows, peers)
         return self.home.judge(answers, peers, r, self.proposer.advice)
 
+    def keep(self, peers: IntArray, r: int) -> Kept:
+        """Remember the steps of the peers just asked, and every target's own; from now on choices are made among those."""
+        if self._loop is not None:
+            return self._loop.keep(peers, r)
+        models = self.models
+        if self._steps is None:
+            self._steps = Steps(targets=self.targets, start=models)
+        own = self._asked(self.targets[:, None], self.home.training)[:, 0]
+        return self._steps.keep(peers, models, self._asked(peers, self.home.peers(peers)), own)
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """The kept steps as plain arrays, for going on later; None where nothing was kept."""
+        if self._loop is not None:
+            return self._loop.kept
+        return None if self._steps is None else self._steps.to_arrays()
+
+    @kept.setter
+    def kept(self, arrays: dict[str, Any] | None) -> None:
+        if self._loop is not None:
+            self._loop.kept = arrays
+            return
+        self._steps = None if arrays is None else Steps.from_arrays(arrays, self.targets, self.models.shape[1])
+
+    def _asked(self, peers: IntArray, rows: Slice) -> Array:
+        """(T, S, size) what peers answer from these rows; NaN where there is nobody."""
+        rows = Slice(rows.rows, rows.which.reshape(peers.shape))
+        nobody = (rows.which < 0)[:, :, None]
+        if not peers.shape[1] or nobody.all():
+            return np.full((*peers.shape, self.models.shape[1]), np.nan)
+        if self._tensors is not None:
+            found = self._tensors.proposals(peers, rows, self._r)
+        elif self._kernel is not None:
+            found = self._kernel.proposals(rows, self.home.scoring, self.models)
+        else:
+            found = np.concatenate([self._proposals(part, rows, peers) for part in self._chunks(rows)])
+        return np.where(nobody, np.nan, found)
+
     def adopt(self, choice: Choice) -> None:
         """Replace every target's model by the mix it chose, then take its local step."""
         if self._loop is not None:
             self._loop.adopt(choice)
             return
         if self._tensors is not None:
-            self._tensors.adopt(choice, self._r)
+            if self._steps is not None:
+                self._tensors.hold(self._steps.moved_by(self.models, choice))
+            else:
+                self._tensors.adopt(choice, self._r)
             if self.local is not None:
                 self._hold(np.ascontiguousarray(self._local(self.models)))
             return
         models = self.models
-        if choice.peers.shape[1]:
+        if self._steps is not None:
+            models = self._steps.moved_by(models, choice)
+        elif choice.peers.shape[1]:
             rows = self.home.peers(choice.peers)
             if self._kernel is not None:
                 proposals = self._kernel.proposals(rows, self.home.scoring, models)

@@ -14,8 +14,9 @@ from persfl.devices import stranger
 from persfl.errors import InputError, PersflWarning
 from persfl.fleets.home import Home, check_parts, diverged, no_models_yet
 from persfl.fleets.start import handed_in, starting_model
+from persfl.fleets.steps import Steps, as_vector, vectors
 from persfl.seeds import Stream, stream
-from persfl.types import Answers, Choice, Data, IntArray
+from persfl.types import Answers, Choice, Data, IntArray, Kept
 
 
 class LoopFleet:
@@ -61,6 +62,7 @@ class LoopFleet:
         self._models: list[Any] | None = None
         self._proposals: dict[tuple[int, int], Any] = {}
         self._failed: set[int] = set()
+        self._steps: Steps | None = None
         if self.home.source is None:
             self._begin()
 
@@ -113,10 +115,35 @@ class LoopFleet:
             losses[t, 0] = learner.loss(model, self.home.scoring[t])
         return self.home.judge(Answers(losses, lengths), peers, r, lambda: reason or self.proposer.advice())
 
+    def keep(self, peers: IntArray, r: int) -> Kept:
+        """Remember the steps of the peers just asked, and every target's own; from now on choices are made among those."""
+        models = vectors(self.models)
+        if self._steps is None:
+            self._steps = Steps(targets=self.targets, start=models)
+        answers = [[self._proposals.get((t, int(peer))) for peer in row] for t, row in enumerate(peers)]
+        nothing = np.full(models.shape[1], np.nan)
+        proposals = [np.stack([*(as_vector(answer, nothing) for answer in row), nothing])[:-1] for row in answers]
+        own = [
+            self.proposer.answer(learner, self.proposer.ask(learner, model), self.home.training[t], self._stream(r, t, target))
+            for t, (learner, model, target) in enumerate(zip(self.learners, self.models, self.targets.tolist(), strict=True))
+        ]
+        return self._steps.keep(peers, models, np.stack(proposals), np.stack(own))
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """The kept steps as plain arrays, for going on later; None where nothing was kept."""
+        return None if self._steps is None else self._steps.to_arrays()
+
+    @kept.setter
+    def kept(self, arrays: dict[str, Any] | None) -> None:
+        self._steps = None if arrays is None else Steps.from_arrays(arrays, self.targets, vectors(self.models).shape[1])
+
     def adopt(self, choice: Choice) -> None:
         """Replace every target's model by the mix it chose, then take its local step."""
-        models = []
-        for t, model in enumerate(self.models):
+        models: list[Any] = []
+        if self._steps is not None:
+            models = list(self._steps.moved_by(vectors(self.models), choice).astype(self.models[0].dtype))
+        for t, model in enumerate(self.models if self._steps is None else ()):
             parts = [(float(choice.stay[t]), model)] if choice.stay[t] > 0 else []
             for peer, weight in zip(choice.peers[t].tolist(), choice.weights[t].tolist(), strict=True):
                 if weight > 0:

@@ -169,6 +169,27 @@ class TensorPairs:
         """Every target's model becomes the mix it chose."""
         if choice.peers.shape[1]:
             self._mix(choice, r)
+        self._renew()
+
+    def proposals(self, peers: IntArray, asked: Slice, r: int) -> Array:
+        """(T, S, size) what these peers answer from these rows, on this side."""
+        theirs, S = self.moved(asked.rows), peers.shape[1]
+        same = asked.rows is self.home.static
+
+        def work(part: slice) -> Any:
+            def answered(their: Any) -> Any:
+                return self._whole("_answers_of")(self._w[part], their, theirs, self._place(part, peers, r))
+
+            return np.array(self._run(("proposals", part.start, part.stop, S, same), answered, asked.which[part]))
+
+        return np.asarray(np.concatenate(self._parts(peers.shape[0], S, work)), dtype=np.float64)
+
+    def hold(self, models: Array) -> None:
+        """These models from now on, with running statistics renewed."""
+        self.models = models
+        self._renew()
+
+    def _renew(self) -> None:
         if getattr(self.learner, "renews", False):
             own = self.home.training
             self.models = np.stack([self.learner.settled(model, own[t]) for t, model in enumerate(self.models)])
@@ -259,17 +280,23 @@ class TensorPairs:
 
     def _adopted(self, w: torch.Tensor, their: torch.Tensor, theirs: Rows, place: Any, weights: Any = None) -> torch.Tensor:
         import torch
-        from torch.func import vmap
 
-        moving, fixed = vmap(self.learner.parts)(w)
-        found = self._proposals(moving, fixed, theirs[their], place)
-        proposals = vmap(vmap(self.learner.joined))(found)
-        if fixed:
-            proposals = torch.cat([proposals, w[:, None, proposals.shape[2] :].expand(-1, proposals.shape[1], -1)], dim=2)
+        proposals = self._answers_of(w, their, theirs, place)
         if weights is None:
             return proposals[:, 0]
         shares = weights.to(self.dtype)[..., None]
         return torch.where(shares > 0, shares * torch.cat([w[:, None], proposals], dim=1), 0.0).sum(dim=1)
+
+    def _answers_of(self, w: torch.Tensor, their: torch.Tensor, theirs: Rows, place: Any) -> torch.Tensor:
+        """(C, S, size) what peers answer, each a vector again."""
+        import torch
+        from torch.func import vmap
+
+        moving, fixed = vmap(self.learner.parts)(w)
+        proposals = vmap(vmap(self.learner.joined))(self._proposals(moving, fixed, theirs[their], place))
+        if not fixed:
+            return proposals
+        return torch.cat([proposals, w[:, None, proposals.shape[2] :].expand(-1, proposals.shape[1], -1)], dim=2)
 
     def _whole(self, name: str) -> Any:
         """A chunk's whole computation, compiled in one piece where that was asked for."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from persfl import __version__
-from persfl.helping import VERDICTS, chance, reward_interval, verdict_codes
+from persfl.helping import VERDICTS, reward_interval, verdict_codes
 from persfl.report.blocks import Blocks, blocks, shares
 from persfl.training import peers_asked
 from persfl.types import Array
@@ -27,6 +27,7 @@ PRIVACY = [
 ]
 MEANINGS = {
     "estimator": "what a model is",
+    "method": "paper: the printed algorithms; kin: learn from all devices that answer from the same truth",
     "peers": "how many peers a device asks each round",
     "rounds": "how many rounds",
     "step_size": "length of a step, or weight of a peer's own rows against public points",
@@ -176,13 +177,12 @@ def _groups(worth: Worth, rows: Any, layout: Blocks, groups: Mapping[Any, Any] |
 def _help(model: Any, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
     trust, n = model.trust_, len(ids)
     known = trust.table()
-    rate = chance(trust)
     target = known["target"].to_numpy()  # sorted, as trust keeps its pairs
     order = np.lexsort((known["peer"], -known["share"], target))
     first = np.searchsorted(target, np.arange(n))
     shown = known.iloc[order[np.arange(len(known)) - first[target] < min(TOP, max(2, MOST_HELPERS // n))]]
     low, high = reward_interval(shown)
-    codes = verdict_codes(shown, rate) if len(shown) else []
+    codes = verdict_codes(shown, trust) if len(shown) else []
     top: list[list[list[Any]]] = [[] for _ in range(n)]
     columns = [shown[name].tolist() for name in ("target", "peer", "asked", "adopted", "share", "reward_mean")]
     for owner, *facts, lo, hi, code in zip(*columns, _plain(low), _plain(high), list(codes), strict=True):
@@ -222,7 +222,8 @@ def _settings(model: Any) -> list[list[str]]:
     values = model.get_params(deep=False) | {"estimator": repr(model.learner_)}
     values |= {"step_size": f"{model.step_size_:g}", "rounds": model.n_rounds_, "units": model.units_.kind}
     values["peers"] = peers_asked(values["peers"], len(model.devices_))
-    values["adopter"] = "Best()" if values["adopter"] is None else repr(values["adopter"])
+    if values["adopter"] is None:
+        values["adopter"] = "Best()" if values["method"] == "paper" else f"that of {values['method']}"
     return [[name, str(values[name]), meaning] for name, meaning in MEANINGS.items()]
 
 

@@ -1,0 +1,47 @@
+"""Panels: (T, P) who each target has met, in the order in which it met them, -1 behind the last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from persfl.types import IntArray
+
+
+def places(panel: IntArray, peers: IntArray) -> tuple[IntArray, Any]:
+    """Where each target's panel has these peers (T, S), and whether it has them at all.
+
+    >>> at, known = places(np.array([[7, 3, -1]]), np.array([[3, 9, -1]]))
+    >>> at.tolist(), known.tolist()
+    ([[1, 0, 0]], [[True, False, False]])
+    """
+    if not panel.shape[1]:
+        return np.zeros(peers.shape, dtype=np.int64), np.zeros(peers.shape, dtype=bool)
+    wide = max(int(panel.max(initial=0)), int(peers.max(initial=0))) + 2
+    base = np.arange(len(peers))[:, None] * wide + 1
+    keys, wanted = (base + panel).ravel(), base + peers
+    order = np.argsort(keys, kind="stable")
+    at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+    known = (keys[at] == wanted) & (peers >= 0)
+    return np.where(known, at % panel.shape[1], 0), known
+
+
+def joined(panel: IntArray, peers: IntArray) -> tuple[IntArray, IntArray, Any]:
+    """The panel with these peers in it, where they are, and which of them are new; a target's peers must differ.
+
+    >>> panel, at, new = joined(np.array([[7]]), np.array([[3, 7]]))
+    >>> panel.tolist(), at.tolist(), new.tolist()
+    ([[7, 3]], [[1, 0]], [[True, False]])
+    """
+    at, known = places(panel, peers)
+    new = (peers >= 0) & ~known
+    if not new.any():
+        return panel, at, new
+    held = (panel >= 0).sum(axis=1)
+    need = int((held + new.sum(axis=1)).max()) - panel.shape[1]
+    longer = np.pad(panel, ((0, 0), (0, max(0, need))), constant_values=-1)
+    at = np.where(new, held[:, None] + np.cumsum(new, axis=1) - 1, at)
+    t, s = np.nonzero(new)
+    longer[t, at[t, s]] = peers[t, s]
+    return longer, at, new

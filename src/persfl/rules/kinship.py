@@ -1,0 +1,164 @@
+"""Kin: who answers from the same truth as I do, found by whose steps shrink as my model moves.
+
+meet      ask everyone once from the start model; remember each step
+alone     follow only the own step, asking nobody, until it has shrunk to a tenth (of its square)
+search    follow, along with the own step, the last steps of the peers whose steps have shrunk at least half as much, in logs,
+          as those of the few best
+right     the group's steps have shrunk to a tenth, and the own step at least half as much as theirs, in logs
+wrong     not right within two cycles, or the own step has grown tenfold: the group are strangers. Back to the start
+rest      a quarter of the group rests at a time. A peer is judged only while it rests (or is not in the group): one whose steps
+          are followed is fitted, and seems kin whoever it is
+done      the group has not changed for a cycle and its steps cancel: ask nobody any more
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from persfl.panels import joined
+from persfl.rules.memory import NEVER, Memory
+from persfl.trust import Trust
+from persfl.types import Array, Choice, IntArray, Kept
+
+ROUNDING = 1e-6  # a level nearer to 0 than this is none
+
+
+@dataclass(frozen=True)
+class Kin:
+    """The adopter of `persfl.kin`: moves by the mean of the remembered steps of kin and the target's own.
+
+    `peers` and `others` are how many peers the sampler asks each round, and how many of those are not kin; `among` how many
+    devices a target gets to know. The rest is what benchmarks/kin.py --ablate varies, with the reasons in docs/kin.md.
+    """
+
+    peers: int = 20
+    among: int = 200
+    few: int = 4  # how many best peers set the level of a search
+    half: float = 0.5  # how much of the level, in logs, makes a peer kin
+    tenth: float = float(np.log(10.0))  # how far steps must shrink to mean something (log of squares)
+    rest: int = 6  # rounds that a part of the group rests
+    parts: int = 4  # the parts that rest in turn; one question in as many goes to others
+    patience: int = 2  # cycles (rest * parts rounds) that a search may take
+    settled: float = 0.01  # how nearly the steps must cancel
+
+    keeps: ClassVar[bool] = True
+
+    @property
+    def cycle(self) -> int:
+        return self.rest * self.parts
+
+    @property
+    def others(self) -> int:
+        """How many of the peers asked each round are not kin."""
+        return max(1, self.peers // self.parts)
+
+    def met(self, n: int) -> int:
+        """How many devices a target gets to know."""
+        return min(n - 1, max(self.among, self.peers))
+
+    def note(self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Kept) -> dict[str, Any]:
+        """What is known after these answers, and what follows from it."""
+        memory = self._answered(Memory.of(trust.notes, len(peers)), r, peers, kept.shrink)
+        meeting = (memory.panel >= 0).sum(axis=1) < self.met(trust.n)
+        return self._decided(memory, r, kept, meeting).notes()
+
+    def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice:
+        T = len(peers)
+        if not trust.notes:
+            return Choice(np.full((T, 1), -1), np.zeros((T, 1)), np.ones(T))
+        memory = Memory.of(trust.notes, T)
+        acts = ~((memory.panel >= 0).sum(axis=1) < self.met(trust.n)) & ~memory.done & ~memory.anew
+        follows = memory.moving & acts[:, None]
+        many = follows.sum(axis=1)
+        # A mean of many steps wobbles less than one and may be longer, unless the steps are old: only so many are renewed a round.
+        renewed = np.minimum(1.0, (self.peers - self.others) / np.maximum(many, 1))
+        stride = np.maximum(1.0, np.sqrt(1.0 + many) * renewed * 0.5**memory.careful)
+        each = np.where(acts, stride / (1 + many), 0.0)
+        who = np.concatenate([np.where(follows, memory.panel, -1), trust.targets[:, None]], axis=1)
+        weights = np.concatenate([follows, np.ones((T, 1), dtype=bool)], axis=1) * each[:, None]
+        return Choice(who, weights, 1.0 - weights.sum(axis=1), memory.anew)
+
+    def _answered(self, memory: Memory, r: int, peers: IntArray, shrink: Array) -> Memory:
+        """Remember who was asked and what the answers of those who were not followed say."""
+        panel, at, new = joined(memory.panel, peers)
+        known = memory.wider(panel)
+        t, s = np.nonzero(peers >= 0)
+        slot, said = at[t, s], shrink[t, s]
+        useless = np.isnan(said)
+        said = np.where(useless, 0.0, said)
+        fair = (r - known["used"][t, slot] >= self.rest // 2) & ~new[t, s]
+        known["asked"][t, slot] = r
+        known["shrink"][t, slot] = np.where(fair | useless, said, known["shrink"][t, slot])
+        first = fair & np.isnan(known["near"][t, slot])
+        known["near"][t, slot] = np.where(first, said, known["near"][t, slot])
+        return replace(memory, panel=panel, **known)
+
+    def _decided(self, m: Memory, r: int, kept: Kept, meeting: Any) -> Memory:
+        own = kept.own
+        mark = np.where(np.abs(own - m.mark) < ROUNDING, m.mark, np.nan)  # rows that have changed reopen the question
+        done = ~np.isnan(mark)
+        begun = np.where(meeting, r, m.begun)
+        alone = m.alone & (meeting | ((own > -self.tenth) & (r - begun < self.cycle)))
+        begun = np.where(m.alone & ~alone, r, begun)
+
+        usual = np.median(m.shrink, axis=1) if m.shrink.shape[1] else np.zeros(len(own))
+        usual = np.where(usual > self.tenth, usual, 0.0)
+        level, shrink = self._level(m, usual)
+        member = (shrink < self.half * level[:, None]) & (level < -ROUNDING)[:, None] & ~alone[:, None]
+        member = np.where(done[:, None], m.member, member)
+        right = (level < -self.tenth) & (own - usual < self.half * level) & ~alone
+        begun = np.where(right, r, begun)
+        same = np.where((member == m.member).all(axis=1) & right, m.same + 1, 0)
+        stable = same >= self.cycle
+        resting = (np.arange(m.panel.shape[1]) % self.parts == r // self.rest % self.parts) & ~stable[:, None]
+        mark = np.where(done | ((same > self.cycle) & (kept.moved < self.settled)), np.where(done, mark, own), np.nan)
+
+        lost = own > self.tenth
+        wrong = ~alone & ~done & ((r - begun >= self.patience * self.cycle) | lost)
+        mine = wrong[:, None]
+        moving = member & ~resting & ~mine
+        return replace(
+            m,
+            used=np.where(mine, NEVER, np.where(moving & ~done[:, None], r, m.used)),
+            shrink=np.where(mine, np.nan_to_num(m.near), m.shrink),
+            stranger=m.stranger | (member & mine),
+            member=member & ~mine,
+            moving=moving,
+            level=level,
+            alone=alone | wrong,
+            right=right & ~wrong,
+            begun=np.where(wrong, r, begun),
+            same=np.where(wrong, 0, same),
+            searches=m.searches + wrong,
+            careful=m.careful + (wrong & (own > 0)),
+            mark=mark,
+            anew=wrong,
+        )
+
+    def _level(self, m: Memory, usual: Array) -> tuple[Array, Array]:
+        """By how much kin's steps have shrunk, and everybody's; strangers count only once a group is found.
+
+        Where a model bends (a network), everybody's steps grow as it learns, tenfold and more; then to grow less counts.
+        """
+        shrink = np.where(m.panel >= 0, m.shrink - usual[:, None], 0.0)
+        level = self._best(shrink)
+        shrink = np.where((level > -self.tenth)[:, None] & m.stranger, 0.0, shrink)
+        level = self._best(shrink)
+        many = m.member.sum(axis=1)
+        if not many.any():
+            return level, shrink
+        ordered = np.sort(np.where(m.member, shrink, np.inf), axis=1)
+        row, half = np.arange(len(many)), np.maximum(many, 1)
+        low, high = ordered[row, (half - 1) // 2], ordered[row, half // 2]
+        with np.errstate(invalid="ignore"):
+            middle = (low + high) / 2
+        return np.where(m.right & (many >= self.few), middle, level), shrink
+
+    def _best(self, shrink: Array) -> Array:
+        if not shrink.shape[1]:
+            return np.zeros(len(shrink))
+        few = min(self.few, shrink.shape[1])
+        return np.asarray(np.partition(shrink, few - 1, axis=1)[:, :few].mean(axis=1))

@@ -1,0 +1,76 @@
+"""What kin remembers, between rounds, as the notes of a Trust: plain arrays, so that a checkpoint of trust is one of kin too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from persfl.errors import InputError
+from persfl.types import Array, IntArray
+
+NEVER = -(10**9)
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Per target and peer met (T, P), then per target (T,).
+
+    >>> Memory.blank(2).asked.shape, Memory.of(Memory.blank(2).notes(), 2).alone.tolist()
+    ((2, 0), [True, True])
+    """
+
+    panel: IntArray  # who, in the order first asked
+    asked: IntArray  # the round it was last asked in
+    used: IntArray  # the round its step was last followed in
+    shrink: Array  # by how much its step has shrunk (log of squares), when it last answered unfollowed
+    near: Array  # the same, when it first answered away from the start; NaN before
+    stranger: Any  # was in a group that proved wrong
+    member: Any  # is kin now
+    moving: Any  # is kin, and does not rest now
+
+    level: Array  # by how much kin's steps have shrunk
+    alone: Any  # goes its own way, asking nobody
+    right: Any  # has a group, and is part of it
+    begun: IntArray  # the round the present search began in
+    same: IntArray  # rounds since the group last changed
+    searches: IntArray  # that have failed
+    careful: IntArray  # of those, the ones that led far away
+    mark: Array  # the own shrink when it was done; NaN while it is not
+    anew: Any  # goes back to the start
+
+    @property
+    def done(self) -> Any:
+        return ~np.isnan(self.mark)
+
+    def notes(self) -> dict[str, Any]:
+        """Ready for `Trust.noted`."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @staticmethod
+    def blank(targets: int) -> Memory:
+        """Nobody met."""
+        none, zeros, no = np.empty((targets, 0)), np.zeros(targets, dtype=np.int64), np.zeros(targets, dtype=bool)
+        who = none.astype(np.int64)
+        return Memory(
+            who, who, who, none, none, none.astype(bool), none.astype(bool), none.astype(bool), np.zeros(targets), ~no, no, zeros,
+            zeros, zeros, zeros, np.full(targets, np.nan), no,
+        )  # fmt: skip
+
+    @staticmethod
+    def of(notes: Mapping[str, Any], targets: int) -> Memory:
+        """From the notes of a Trust; blank where there are none."""
+        if not notes:
+            return Memory.blank(targets)
+        names = [field.name for field in fields(Memory)]
+        if set(notes) != set(names) or any(len(notes[name]) != targets for name in names):
+            raise InputError(f"kin goes on from notes of its own about {targets} targets. Got notes of another rule or fleet.")
+        return Memory(**{name: notes[name] for name in names})
+
+    def wider(self, panel: IntArray) -> dict[str, Any]:
+        """The arrays per pair, with room for a longer panel."""
+        more = ((0, 0), (0, panel.shape[1] - self.panel.shape[1]))
+        fill = {"asked": NEVER, "used": NEVER, "shrink": 0.0, "near": np.nan, "stranger": False, "member": False, "moving": False}
+        return {name: np.pad(getattr(self, name), more, constant_values=value) for name, value in fill.items()}
