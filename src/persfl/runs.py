@@ -107,7 +107,7 @@ class Folder:
 
     def write(self, name: str, content: bytes | Callable[[Any], Any]) -> None:
         """Write a file (`content` may be a function that writes to it); it belongs to the run once `commit` has named it."""
-        _write(self.path / name, content)
+        write_whole(self.path / name, content)
         self.index["files"][name] = fingerprint(self.path / name)
 
     def write_json(self, name: str, value: Any) -> None:
@@ -150,7 +150,7 @@ class Folder:
         """Make what was written part of the run, in one step, and remove what no longer is."""
         content = {**self.index}
         content["sha256"] = _digest(_dumps(self.index))
-        _write(self.path / INDEX, _dumps(content))
+        write_whole(self.path / INDEX, _dumps(content))
         for old in [*self.path.glob("state-*"), *(self.path / "rounds").glob("*.parquet"), *self.path.rglob("*.part")]:
             if old.relative_to(self.path).as_posix() not in self.index["files"]:
                 old.unlink(missing_ok=True)
@@ -517,7 +517,7 @@ def _dumps(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _write(path: Path, content: bytes | Callable[[Any], Any]) -> None:
+def write_whole(path: Path, content: bytes | Callable[[Any], Any]) -> None:
     """All or nothing, also when the power goes: write beside it, flush, rename, flush the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".part")

@@ -17,6 +17,7 @@ import pandas as pd
 from persfl.checks import some
 from persfl.commands.shown import Shown, table
 from persfl.errors import InputError, PersflError, need
+from persfl.learners.named import base
 from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame
 from persfl.training import REFIT_ROUNDS, Forget, peers_asked
@@ -108,28 +109,6 @@ def _weights(values: pd.Series, name: str) -> Any:
     return values.to_numpy(dtype=np.float64)
 
 
-def _base(model: str, task: str) -> Any:
-    """The base estimator of a model's name."""
-    from sklearn.ensemble import (
-        GradientBoostingClassifier,
-        GradientBoostingRegressor,
-        RandomForestClassifier,
-        RandomForestRegressor,
-    )
-    from sklearn.tree import DecisionTreeClassifier
-
-    from persfl.learners import Tree
-
-    classify = task == "classification"
-    if model == "tree":
-        return DecisionTreeClassifier(max_depth=3) if classify else Tree(max_depth=3)
-    if model == "forest":
-        return (RandomForestClassifier if classify else RandomForestRegressor)(n_estimators=30, max_depth=6)
-    if model == "boosting":
-        return (GradientBoostingClassifier if classify else GradientBoostingRegressor)(n_estimators=30, max_depth=3)
-    return None
-
-
 def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
     from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 
@@ -141,7 +120,7 @@ def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
             raise InputError(f"{chosen.public!r} must have the table's features. It has no column {some(absent)}.")
         public = public[rows.features]
     return kind(
-        _base(chosen.model, rows.task),
+        base(chosen.model, classes=rows.task == "classification"),
         peers=chosen.peers,
         rounds=chosen.rounds,
         step_size=chosen.step_size,

@@ -1,0 +1,310 @@
+"""A device at home: its rows, its policy, its ledger, its model. It answers questions that come as bytes, with bytes.
+
+    describe   who it is, how many rows, which columns; with leave, sums over its rows for shared units
+    answer     as a peer: from each target's probe, a proposal
+    score      as a target: the own loss of its model and of every proposal
+    adopt      as a target: take what was chosen; its new probe
+
+Whatever goes wrong inside becomes a short code: the text of an error may hold private values and stays here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import sklearn
+
+from persfl.devices import Devices
+from persfl.fleets.flower.judging import judged
+from persfl.fleets.flower.ledger import Entry, Ledger
+from persfl.fleets.flower.policy import Policy
+from persfl.fleets.flower.shelf import Kept, Shelf
+from persfl.fleets.home import check_labels
+from persfl.fleets.start import starting_model
+from persfl.seeds import stream
+from persfl.types import Array, Data
+from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, probe_from, probe_to, unpack, within
+from persfl.worth import split
+
+KINDS = ("describe", "answer", "score", "adopt")
+MOST = 10_000  # questions in one message
+
+
+class Rows(NamedTuple):
+    """A device's rows now, and what its columns are called."""
+
+    columns: Sequence[str]
+    data: Data
+
+
+class Refused(Exception):
+    """A polite no: a code, and nothing else."""
+
+
+class Device:
+    """`rows` is a `Rows`, or a function of the round to one (rows that keep arriving).
+
+    >>> device = Device("ann", Rows(["x"], Data(np.ones((9, 1)), np.ones(9))))
+    >>> head, _ = unpack(device.reply("describe", pack({"run": "r", "round": 0, "ask": 7})))
+    >>> head["code"], head["device"], head["rows"], head["columns"]
+    ('ok', 'ann', 9, ['x'])
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: Rows | Callable[[int], Rows],
+        *,
+        policy: Policy | None = None,
+        ledger: Ledger | None = None,
+        shelf: Shelf | None = None,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self.name, self.policy = name, policy or Policy()
+        self.ledger, self.shelf = ledger or Ledger(), shelf or Shelf()
+        self._rows = rows if callable(rows) else lambda _: rows
+        self._log = log or (lambda _: None)
+
+    def reply(self, kind: str, body: Any) -> bytes:
+        """The answer to a message; never raises."""
+        head: dict[str, Any] = {}
+        try:
+            head, arrays = unpack(body)
+            about = {"run": str(head.get("run", ""))[:200], "round": _whole(head, "round"), "ask": _whole(head, "ask"), "kind": kind}
+        except WireError:
+            return pack({"code": "format", "device": self.name})
+        try:
+            if kind not in KINDS:
+                raise Refused("kind")
+            found, out = getattr(self, f"_{kind}")(head, arrays, about)
+            return pack({"code": "ok", "device": self.name} | about | found, out)
+        except Refused as no:
+            code = str(no)
+        except WireError:
+            code = "format"
+        except Exception:
+            self._log(f"{kind} in round {about['round']} failed\n{traceback.format_exc()}")
+            code = "failed"
+        try:
+            self.ledger.write([Entry(about["run"], about["round"], kind, "", "", code=code)])
+        except Exception:
+            self._log(f"the ledger could not be written\n{traceback.format_exc()}")
+        return pack({"code": code, "device": self.name} | about)
+
+    def _describe(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        now = self._rows(about["round"])
+        found: dict[str, Any] = {"rows": now.data.rows, "columns": [str(name) for name in now.columns]}
+        out: dict[str, Any] = {}
+        if head.get("sums"):
+            if not self.policy.sums:
+                raise Refused("sums")
+            if now.data.rows < self.policy.rows:
+                raise Refused("rows")
+            terms = Terms.from_wire(head, arrays)
+            data = self._learning(terms, _whole(head, "me"), about["round"])[0]
+            out = _sums(data, arrays.get("about"))
+        self.ledger.write([Entry(about["run"], about["round"], "sums" if out else "describe", "", "", now.data.rows, _size(out))])
+        return found, out
+
+    def _answer(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        terms, me = Terms.from_wire(head, arrays), _whole(head, "me")
+        names, targets = head.get("names"), arrays.get("targets")
+        if not isinstance(names, list) or targets is None or targets.dtype != np.int64 or targets.shape != (len(names),):
+            raise WireError("a question must say on whose behalf it is asked.")
+        if len(names) > MOST or not all(isinstance(name, str) and len(name) <= 200 for name in names):
+            raise WireError("a question must say on whose behalf it is asked.")
+        data = self._rows(about["round"]).data
+        self._allow(terms, data.rows)
+        new = data.rows - self.ledger.rows(about["run"])
+        learn = self._learning(terms, me, about["round"])[0]
+        learner, proposer = terms.learner(), terms.proposer()
+        check_labels([learner], _alone(learn))
+        codes, out, entries = [], {}, []
+        spent: dict[str, int] = {}
+        for i, (name, target) in enumerate(zip(names, targets.tolist(), strict=True)):
+            asked = within(f"q{i}", arrays)
+            digest = _digest(head["terms"], about["round"], name, asked, within("terms", arrays))
+            code = self._limit(name, digest, spent)
+            if code == "ok":
+                try:
+                    probe = probe_from(proposer, learner, asked, terms.features, terms.classes)
+                    place = stream(terms.seed, "answer", about["round"], target, me)
+                    with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+                        proposal = proposer.answer(learner, probe, learn, place)
+                    out |= nested(f"p{i}", model_to(learner, proposal))
+                except WireError:
+                    code = "format"
+                except Exception:
+                    self._log(f"answer in round {about['round']} failed\n{traceback.format_exc()}")
+                    code = "failed"
+            codes.append(code)
+            size = _size(within(f"p{i}", out)) if code == "ok" else 0
+            entries.append(Entry(about["run"], about["round"], "answer", name, digest, data.rows, size, code))
+        self.ledger.write(entries)
+        return {"codes": codes, "rows": data.rows, "new": max(new, 0)}, out
+
+    def _score(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        terms, me, kept, learn, held = self._target(head, arrays, about)
+        learner, proposer = terms.learner(), terms.proposer()
+        probe = proposer.ask(learner, kept.model)
+        count = _whole(head, "count", most=MOST)
+        losses, lengths = np.full(count, np.inf), np.full(count, np.nan)
+        for i in range(count):
+            try:
+                proposal = model_from(learner, within(f"p{i}", arrays), terms.features, terms.classes)
+                losses[i], lengths[i] = learner.loss(proposal, learn), proposer.length(learner, probe, proposal)
+            except WireError:
+                continue
+        found = {"rows": learn.rows + held.rows, "new": max(learn.rows + held.rows - self.ledger.rows(about["run"]), 0)}
+        out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
+        if head.get("judge"):
+            out |= judged(terms, me, kept.model, learn, held)
+        self.ledger.write([Entry(about["run"], about["round"], "score", self.name, "", found["rows"], _size(out))])
+        return found, out
+
+    def _adopt(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        terms, _, kept, learn, held = self._target(head, arrays, about)
+        learner, proposer = terms.learner(), terms.proposer()
+        out = nested("probe", probe_to(proposer, proposer.ask(learner, kept.model))) if head.get("probe") else {}
+        rows = learn.rows + held.rows
+        self.ledger.write([Entry(about["run"], about["round"], "adopt", self.name, "", rows, _size(out))])
+        return {"rows": rows, "after": kept.round}, out
+
+    def _target(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        """This device as a target: its model after everything it was told to adopt."""
+        if not self.policy.target:
+            raise Refused("target")
+        terms, me = Terms.from_wire(head, arrays), _whole(head, "me")
+        self._allow(terms, self._rows(about["round"]).data.rows)
+        learn, held = self._learning(terms, me, about["round"])
+        learner = terms.learner()
+        check_labels([learner], _alone(learn))
+        kept = self.shelf.get(about["run"])
+        before = kept
+        if kept is None:
+            kept = Kept(0, starting_model(learner, learn, stream(terms.seed, "start", me), terms.start), terms)
+        for i, told in enumerate(_adoptions(head)):
+            if told["round"] < kept.round and not told["set"]:
+                continue  # it was adopted before an interruption
+            if told["round"] > kept.round and not told["set"]:
+                raise Refused("state")
+            pieces = [model_from(learner, within(f"a{i}.{k}", arrays), terms.features, terms.classes) for k in range(len(told["weights"]))]
+            model = adopted(learner, kept.model, pieces, told["weights"], told["stay"])
+            if not told["set"]:
+                model = self._after(terms, learner, model, learn, told["round"], me)
+            kept = Kept(told["round"] + 1, model, terms)
+        if kept is not before:
+            self.shelf.put(about["run"], kept)
+        return terms, me, kept, learn, held
+
+    @staticmethod
+    def _after(terms: Terms, learner: Any, model: Any, data: Data, r: int, me: int) -> Any:
+        """What follows an adoption: running statistics, the own step."""
+        if getattr(learner, "renews", False):
+            model = learner.settled(model, data)
+        own = terms.own_step()
+        return model if own is None else own.answer(learner, own.ask(learner, model), data, stream(terms.seed, "local", r, me))
+
+    def _allow(self, terms: Terms, rows: int) -> None:
+        no = self.policy.refuses(terms, rows)
+        if no is not None:
+            raise Refused(no)
+
+    def _limit(self, name: str, digest: str, spent: dict[str, int]) -> str:
+        """Whether one more question of this target is within the limits; `spent` counts those of this message."""
+        if self.ledger.known(digest):
+            return "ok"
+        own, total = self.ledger.counts(name)
+        if own + spent.get(name, 0) >= self.policy.questions_per_target:
+            return "questions_per_target"
+        if total + sum(spent.values()) >= self.policy.questions:
+            return "questions"
+        spent[name] = spent.get(name, 0) + 1
+        return "ok"
+
+    def _learning(self, terms: Terms, me: int, r: int) -> tuple[Data, Data]:
+        """Rows to learn from and rows held back, in the units of the run."""
+        now = self._rows(r)
+        place = {str(name): i for i, name in enumerate(now.columns)}
+        if any(name not in place for name in terms.columns):
+            raise Refused("columns")
+        X = np.ascontiguousarray(now.data.X[:, [place[name] for name in terms.columns]])
+        mine = _alone(Data(X, now.data.y, now.data.weight))
+        learn, held = split(mine, terms.holdout, seed=terms.seed, classes=terms.classes, first=me) if terms.holdout else (mine, None)
+        empty = Data(np.empty((0, terms.features)), np.empty(0))
+        return terms.inside(learn[0]), empty if held is None or not len(held.X) else terms.inside(held[0])
+
+
+def adopted(learner: Any, model: Any, pieces: Sequence[Any], weights: Sequence[float], stay: float) -> Any:
+    """The mix that was chosen, as `LoopFleet` makes it."""
+    parts = [(stay, model)] if stay > 0 else []
+    parts += [(weight, piece) for weight, piece in zip(weights, pieces, strict=True) if weight > 0]
+    if len(parts) == 1:
+        return parts[0][1]
+    models = [piece for _, piece in parts]
+    stacked = np.stack(models) if all(isinstance(piece, np.ndarray) for piece in models) else models
+    return learner.mix(stacked, np.array([weight for weight, _ in parts]))
+
+
+def _adoptions(head: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a target is told to adopt, oldest first."""
+    told = head.get("adoptions", [])
+    if not isinstance(told, list) or len(told) > MOST:
+        raise WireError("adoptions must be a list.")
+    for entry in told:
+        if not isinstance(entry, dict) or set(entry) != {"round", "stay", "weights", "set"} or not isinstance(entry["set"], bool):
+            raise WireError("an adoption must say its round and weights.")
+        weights = entry["weights"]
+        if not isinstance(entry["round"], int) or isinstance(entry["round"], bool) or not isinstance(weights, list):
+            raise WireError("an adoption must say its round and weights.")
+        shares = [entry["stay"], *weights]
+        if not all(isinstance(w, (int, float)) and 0 <= w <= 1 for w in shares) or not abs(sum(shares) - 1) <= 1e-6:
+            raise WireError("an adoption's weights must sum to 1.")
+    return told
+
+
+def _alone(data: Data) -> Devices:
+    return Devices(data.X, data.y, data.weight, np.array([0, len(data.y)]), [0])
+
+
+def _sums(data: Data, about: Any) -> dict[str, Any]:
+    """Weights, values and squared deviations summed per column (the label last): what shared units are made of."""
+    values = np.column_stack([data.X, data.y])
+    middle = np.zeros(values.shape[1]) if about is None else _finite(about, (values.shape[1],))
+    away = values - middle
+    return {
+        "weight": np.array([data.weight.sum()]),
+        "sums": data.weight @ away,
+        "squares": data.weight @ away**2,
+        "binary": ((values == 0) | (values == 1)).all(axis=0).astype(np.int64),
+    }
+
+
+def _finite(array: Any, shape: tuple[int, ...]) -> Array:
+    from persfl.wire.models import finite
+
+    return finite(array, shape)
+
+
+def _whole(head: Mapping[str, Any], name: str, most: int = 2**53) -> int:
+    value = head.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise WireError(f"{name} must be a whole number of at least 0.")
+    return value
+
+
+def _size(arrays: Mapping[str, Any]) -> int:
+    return sum(array.nbytes for array in arrays.values())
+
+
+def _digest(terms: Any, r: int, name: str, *parts: Mapping[str, Any]) -> str:
+    """The same for the same question, whenever it is put."""
+    found = hashlib.sha256(repr((sorted(terms.items()), r, name)).encode())
+    for arrays in parts:
+        for key in sorted(arrays):
+            found.update(key.encode() + arrays[key].tobytes())
+    return found.hexdigest()
