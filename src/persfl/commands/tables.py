@@ -305,14 +305,25 @@ def _report(folder: Any, model: Any, path: Path) -> Path:
 
 
 def report(chosen: argparse.Namespace) -> int:
-    """The page of a finished run."""
+    """The page of a finished run, and the federation's own where it was one."""
+    for path in write_reports(Path(chosen.run), Path(chosen.out) if chosen.out else None, trusted=chosen.trust):
+        print(path)
+    return 0
+
+
+def write_reports(run: Path, out: Path | None = None, trusted: Any = ()) -> list[Path]:
+    """Write the pages of a run folder and return where they are."""
     from persfl.runs import Folder, load_model
 
-    run = Path(chosen.run)
-    folder = Folder.open(run)
-    path = _report(folder, load_model(run, trusted=chosen.trust), Path(chosen.out) if chosen.out else run / "report.html")
-    print(path)
-    return 0
+    folder, pages = Folder.open(run), []
+    where = out or run / "report.html"
+    if "federation.json" in folder.index["files"]:
+        from persfl.report.federation import write_federation
+
+        pages.append(write_federation(folder.read_json("federation.json"), where.with_name("federation.html")))
+    if not pages or "model.json" in folder.index["files"]:
+        pages.insert(0, _report(folder, load_model(run, trusted=trusted), where))
+    return pages
 
 
 def helpers(chosen: argparse.Namespace) -> int:

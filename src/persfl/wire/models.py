@@ -39,7 +39,11 @@ def model_to(learner: Any, model: Any) -> dict[str, Any]:
         return {"vector": np.asarray(model)}
     if isinstance(learner, Tree):
         return {name: np.asarray(getattr(model, name)) for name in Grown._fields}
-    sent = as_plain(model)
+    return plain_to(as_plain(model))
+
+
+def plain_to(sent: Plain) -> dict[str, Any]:
+    """A plain model as arrays."""
     arrays: dict[str, Any] = {
         "link": np.array([LINKS.index(sent.link)]), "rate": np.array([sent.rate]), "stride": np.array([sent.stride]),
         "base": sent.base,
@@ -72,14 +76,15 @@ def model_from(learner: Any, arrays: Mapping[str, Any], features: int, classes: 
             if _depth(tree) > learner.max_depth:
                 raise _odd()
             return tree
-        return _plain_from(arrays, features, classes)
+        return plain_from(arrays, features, classes)
     except (InputError, KeyError, ValueError, TypeError, IndexError) as error:
         if isinstance(error, WireError):
             raise
         raise _odd() from None
 
 
-def _plain_from(arrays: Mapping[str, Any], features: int, classes: int) -> Plain:
+def plain_from(arrays: Mapping[str, Any], features: int, classes: int) -> Plain:
+    """The inverse of `plain_to`."""
     kinds = {"slopes"} if "slopes" in arrays else {"nodes", *Grown._fields}
     _named(arrays, _PLAIN | kinds | ({"labels"} if classes else set()))
     link, stride, rate = (arrays[name] for name in ("link", "stride", "rate"))

@@ -17,6 +17,7 @@ from persfl.checks import real
 from persfl.devices import position, stranger
 from persfl.errors import InputError, NotReady
 from persfl.fleets.flower.device import Device, adopted
+from persfl.fleets.flower.judging import FIELDS
 from persfl.fleets.flower.post import Failed, Post
 from persfl.fleets.flower.roster import Roster
 from persfl.fleets.home import diverged
@@ -147,6 +148,26 @@ class FlowerFleet:
         """Tell every target its last adoption; the ids of those that could not be told (they keep an older model)."""
         self._start([t for t in range(len(self.targets)) if self._pending[t]], self._r, probe=False)
         return [self._name(t) for t in range(len(self.targets)) if self._pending[t]]
+
+    def judged(self) -> dict[int, dict[str, Any]]:
+        """What targets tell of the rows that they held back, by position among the devices (see `judging`)."""
+        found = {}
+        r = self._r
+        letters = {
+            self._name(t): ("score", self._letter(r, int(self.targets[t]), {"count": 0, "judge": True}, {}, t))
+            for t in range(len(self.targets))
+        }
+        replies = self._exchange(letters)
+        for t in range(len(self.targets)):
+            try:
+                _, arrays = self._opened(self._name(t), replies[self._name(t)], "score", r)
+            except _Lost:
+                continue
+            told = {name: arrays.get(name) for name in ("judged", "errors", "mistakes")}
+            sizes = {"judged": FIELDS, "errors": 2, "mistakes": 2}
+            if all(_are(told[name], size) and np.isfinite(told[name]).all() for name, size in sizes.items()):
+                found[int(self.targets[t])] = told
+        return found
 
     # Asking
 
