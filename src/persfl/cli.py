@@ -226,7 +226,7 @@ def _federation_commands(commands: Any) -> None:
     demo = kinds.add_parser("demo", help="all of it on this machine: nodes as processes, TLS, a run, its report; then cleans up")
     demo.add_argument("--out", required=True, metavar="FOLDER", help="the run folder to make")
     demo.add_argument("--nodes", type=_whole, default=5, metavar="N", help="how many nodes (default 5)")
-    demo.add_argument("--rounds", type=_whole, default=10, metavar="N", help="rounds (default 10)")
+    demo.add_argument("--rounds", type=_whole, default=8, metavar="N", help="rounds (default 8)")
     demo.add_argument("--json", action="store_true", help="progress as JSON lines")
     demo.set_defaults(command=_late("federation", "demo"))
 

@@ -81,7 +81,7 @@ class Hands:
             heart.stop()
             client.close()
 
-    def serve(self, going: Callable[[], bool], pause: float = 0.1) -> None:
+    def serve(self, going: Callable[[], bool], pause: float = 0.2) -> None:
         """Answer until `going` says no; trouble with one question, or a SuperNode that is away, does not end it."""
         import httpx
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -60,6 +61,11 @@ class Process:
             return self._child.wait(seconds)
         except subprocess.TimeoutExpired:
             return None
+
+    def ask_to_stop(self) -> None:
+        """Without waiting."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGTERM)
 
     def stop(self, seconds: float = 5.0) -> None:
         """End it and whatever it started: politely first."""

@@ -66,7 +66,7 @@ def proxy_server(app: Any, *, host: str, port: int, certificate: Path, key: Path
     import uvicorn
 
     config = uvicorn.Config(
-        app, host=host, port=port, ssl_certfile=str(certificate), ssl_keyfile=str(key), log_level="error", lifespan="off",
+        app, host=host, port=port, ssl_certfile=str(certificate), ssl_keyfile=str(key), log_level="critical", lifespan="off",
         server_header=False, date_header=False, limit_concurrency=2_000, timeout_keep_alive=30, proxy_headers=False,
         timeout_graceful_shutdown=2, ws="none",
     )  # fmt: skip

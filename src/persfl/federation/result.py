@@ -20,10 +20,11 @@ from persfl.wire import Terms
 
 
 def keep_result(
-    folder: Folder, fleet: FlowerFleet, terms: Terms, asked: Mapping[str, Any], state: State, untold: list[str], say: Callable[..., None]
+    folder: Folder, fleet: FlowerFleet, terms: Terms, asked: Mapping[str, Any], state: State, say: Callable[..., None]
 ) -> None:
-    """Write everything a finished run has."""
+    """Tell every target its last adoption, have it judged, and write everything a finished run has."""
     told = fleet.judged() if terms.holdout else {}
+    untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
     notes = _notes(fleet, asked, untold)
     folder.write_json("federation.json", federation_info(fleet, asked, state, notes))

@@ -105,8 +105,7 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
         state = State(round_.r + 1, np.empty((len(fleet.targets), 0)), round_.trust, Pace(terms.step_size), tuple(losses))
         _keep(folder, fleet, whole, state, round_)
         clock = _said(diary, fleet, guarded, round_, clock)
-    untold = fleet.finish()
-    keep_result(folder, fleet, terms, asked, state, untold, diary.say)
+    keep_result(folder, fleet, terms, asked, state, diary.say)
     diary.say("done", rounds=state.r)
 
 

@@ -11,6 +11,7 @@ Whatever goes wrong inside becomes a short code: the text of an error may hold p
 from __future__ import annotations
 
 import hashlib
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -71,6 +72,7 @@ class Device:
 
     def reply(self, kind: str, body: Any) -> bytes:
         """The answer to a message; never raises."""
+        begin = time.perf_counter()
         head: dict[str, Any] = {}
         try:
             head, arrays = unpack(body)
@@ -81,7 +83,8 @@ class Device:
             if kind not in KINDS:
                 raise Refused("kind")
             found, out = getattr(self, f"_{kind}")(head, arrays, about)
-            return pack({"code": "ok", "device": self.name} | about | found, out)
+            spent = round(time.perf_counter() - begin, 6)
+            return pack({"code": "ok", "device": self.name, "seconds": spent} | about | found, out)
         except Refused as no:
             code = str(no)
         except WireError:

@@ -7,6 +7,7 @@ the answers to score. What a target adopts travels with its next message. The co
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -82,7 +83,7 @@ class FlowerFleet:
         self.new: dict[str, int] = {}
         self._say = say or (lambda _: None)
         self._eager = terms.local is not None or getattr(self.learner, "renews", False)
-        self._ask = 0
+        self._ask = secrets.randbelow(2**40)  # not a number that an earlier run used
         T = len(self.targets)
         self._probes: list[Any] = [None] * T
         self._models: list[Any] = [None] * T
@@ -91,7 +92,8 @@ class FlowerFleet:
         self._proposals: dict[tuple[int, int], Any] = {}
         self._r, self._quiet = 0, 0
         self._counted_rows = -1
-        self.own_seconds = 0.0
+        self.own_seconds = 0.0  # spent by persfl here, and at the slowest device of each exchange
+        self._slowest = 0.0
         if state is not None:
             self._restore(state)
         elif start is not None:
@@ -153,6 +155,7 @@ class FlowerFleet:
         """What targets tell of the rows that they held back, by position among the devices (see `judging`)."""
         found = {}
         r = self._r
+        self._number()
         letters = {
             self._name(t): ("score", self._letter(r, int(self.targets[t]), {"count": 0, "judge": True}, {}, t))
             for t in range(len(self.targets))
@@ -163,6 +166,7 @@ class FlowerFleet:
                 _, arrays = self._opened(self._name(t), replies[self._name(t)], "score", r)
             except _Lost:
                 continue
+            self._pending[t] = []
             told = {name: arrays.get(name) for name in ("judged", "errors", "mistakes")}
             sizes = {"judged": FIELDS, "errors": 2, "mistakes": 2}
             if all(_are(told[name], size) and np.isfinite(told[name]).all() for name, size in sizes.items()):
@@ -201,6 +205,7 @@ class FlowerFleet:
     def _answers(self, asked: Mapping[int, Sequence[int]], r: int) -> set[int]:
         """One go: who answered all that was asked of it."""
         begin = time.monotonic()
+        self._number()
         letters = {}
         for peer, who in asked.items():
             arrays = {"targets": self.targets[list(who)]}
@@ -247,6 +252,7 @@ class FlowerFleet:
 
     def _score(self, peers: IntArray, r: int, losses: Array, lengths: Array) -> None:
         begin, letters, shown = time.monotonic(), {}, {}
+        self._number()
         for t in range(len(self.targets)):
             if self._probes[t] is None:
                 continue
@@ -291,6 +297,7 @@ class FlowerFleet:
         begin, quorum = time.monotonic(), math.ceil(self.quorum * len(self.targets))
         left = list(which)
         while True:
+            self._number()
             letters = {self._name(t): ("adopt", self._letter(r, int(self.targets[t]), {"probe": probe}, {}, t)) for t in left}
             found = self._exchange(letters)
             for t in list(left):
@@ -336,6 +343,7 @@ class FlowerFleet:
         names = list(self.ids)
         before = dict(self.rows)
         while True:
+            self._number()
             found = self._exchange({name: ("describe", self._letter(r, 0, {}, {})) for name in names})
             ready = 0
             for name in names:
@@ -367,6 +375,8 @@ class FlowerFleet:
         return pack({"run": self.run, "round": r, "ask": self._ask, "me": me} | told | dict(head), {**more, **arrays})
 
     def _exchange(self, letters: Mapping[str, tuple[str, bytes]]) -> dict[str, bytes | Failed]:
+        """Send letters, all with the same number, which a reply must repeat: one to an earlier question is stale."""
+        self.own_seconds, self._slowest = self.own_seconds + self._slowest, 0.0
         found: dict[str, bytes | Failed] = {}
         begin = time.monotonic()
         for name, (kind, body) in letters.items():
@@ -374,6 +384,10 @@ class FlowerFleet:
                 found[name] = self.home[name].reply(kind, body)
         self.own_seconds += time.monotonic() - begin
         return found | self.post.exchange({n: letter for n, letter in letters.items() if n not in self.home}, self.deadline)
+
+    def _number(self) -> None:
+        """A new number for the letters to come."""
+        self._ask += 1
 
     def _opened(self, name: str, reply: bytes | Failed, kind: str, r: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """A reply that is what it should be: from this device, to this question, of this round of this run."""
@@ -391,6 +405,9 @@ class FlowerFleet:
         return head, arrays
 
     def _note(self, name: str, head: Mapping[str, Any]) -> None:
+        seconds = head.get("seconds")
+        if isinstance(seconds, float) and 0 <= seconds < 1e6:
+            self._slowest = max(self._slowest, seconds)
         for kept, key in ((self.rows, "rows"), (self.new, "new")):
             if isinstance(head.get(key), int) and 0 <= head[key] < 2**53:
                 kept[name] = head[key]

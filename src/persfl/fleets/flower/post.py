@@ -28,7 +28,7 @@ class Post:
     `pause` is how long to wait between two looks for answers; Flower itself would wait 3 seconds.
     """
 
-    def __init__(self, grid: Any, names: Mapping[bytes, str] | None = None, *, pause: float = 0.1) -> None:
+    def __init__(self, grid: Any, names: Mapping[bytes, str] | None = None, *, pause: float = 0.2) -> None:
         need("flwr.app", extra="flower", why="a federation")
         self.grid, self.names, self.pause = grid, None if names is None else dict(names), pause
         self.doubled: set[str] = set()
