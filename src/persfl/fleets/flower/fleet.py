@@ -90,7 +90,7 @@ class FlowerFleet:
         self._pending: list[list[Adoption]] = [[] for _ in range(T)]
         self._own = np.full(T, np.inf)
         self._proposals: dict[tuple[int, int], Any] = {}
-        self._r, self._quiet = 0, 0
+        self._r, self._quiet, self._odd = 0, 0, 0
         self._counted_rows = -1
         self.own_seconds = 0.0  # spent by persfl here, and at the slowest device of each exchange
         self._slowest = 0.0
@@ -124,7 +124,7 @@ class FlowerFleet:
             if waiting and waiting[0].anew and waiting[0].round < 0:
                 waiting[0] = waiting[0]._replace(round=r - 1)
         self._begin(r)
-        self._proposals = {}
+        self._proposals, self._odd = {}, 0
         self._collect(peers, r)
         losses, lengths = np.full((len(peers), peers.shape[1] + 1), np.inf), np.full(peers.shape, np.nan)
         self._score(peers, r, losses, lengths)
@@ -241,6 +241,7 @@ class FlowerFleet:
                     self.roster.count(self.ids[peer], lost.how)
                 except WireError:
                     self.roster.count(self.ids[peer], "format")
+                    self._odd += 1
             self.roster.count(self.ids[peer], "answered", usable)
             if usable:
                 self.roster.answered(self.ids[peer], r)
@@ -416,7 +417,10 @@ class FlowerFleet:
         losses = np.where(np.isnan(answers.losses), np.inf, answers.losses)
         lost = ~np.isfinite(losses[:, 0]) & np.array([model is not None for model in self._models]) & ~np.isinf(self._own)
         usable = np.isfinite(losses[:, 1:]).any()
-        self._quiet = self._quiet + 1 if self._proposals and not usable else 0
+        if usable:
+            self._quiet = 0
+        elif self._proposals or self._odd:  # answers came, and none of all could be used
+            self._quiet += 1
         if lost.any() or self._quiet >= 5:
             raise diverged(r, self._name(int(np.argmax(lost))), self.proposer.advice())
         return Answers(losses, answers.lengths)
