@@ -2,6 +2,9 @@
 
     usable if  loss <= growth * own loss   and   length <= reach * median length of the target's answers of this round
 
+An answer to a refit is a complete model, not a step from the target's own, and a model that was fitted to the target's rows alone may
+have a loss near 0 there. For these, `about="answers"` compares with the median of the round's answers where that is larger.
+
 One honest helpful peer among those asked is enough for the loop, so refusing what looks absurd costs little; without it a few lying
 peers can throw a model far away, because the best of bad answers is adopted.
 """
@@ -12,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from persfl.checks import real
+from persfl.checks import one_of, real
 from persfl.types import Answers, Choice, Fleet, IntArray
 
 
@@ -39,8 +42,8 @@ class Guarded:
     (True, {2})
     """
 
-    def __init__(self, fleet: Fleet, *, growth: float = 2.0, reach: float = 10.0) -> None:
-        self.fleet = fleet
+    def __init__(self, fleet: Fleet, *, growth: float = 2.0, reach: float = 10.0, about: str = "own") -> None:
+        self.fleet, self.about = fleet, one_of("about", about, ("own", "answers"))
         self.growth, self.reach = real("growth", growth, least=1), real("reach", reach, above=0)
         self.jumps: list[Jump] = []
 
@@ -58,7 +61,10 @@ class Guarded:
         """The fleet's answers without the jumps."""
         losses, lengths = self.fleet.probe(peers, r)
         usable = np.isfinite(losses[:, 1:])
-        rose = usable & (losses[:, 1:] > self.growth * losses[:, :1])
+        old = losses[:, 0]
+        if self.about == "answers":
+            old = np.maximum(old, [np.median(row[which]) if which.any() else 0.0 for row, which in zip(losses[:, 1:], usable, strict=True)])
+        rose = usable & (losses[:, 1:] > self.growth * old[:, None])
         known = np.isfinite(lengths) & usable
         few = known.sum(axis=1) < 3
         with np.errstate(invalid="ignore"):
