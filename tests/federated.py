@@ -43,7 +43,13 @@ def loop(devices, terms, **options):
     """The same devices in one process, under the same terms."""
     inside = Devices.of([terms.inside(devices[i]) for i in range(len(devices))], ids=names(len(devices)), quiet=True)
     return LoopFleet(
-        inside, learner=terms.learner(), proposer=terms.proposer(), seed=terms.seed, local=terms.own_step(), start=terms.start, **options
+        inside,
+        learner=terms.learner(),
+        proposer=terms.proposer(),
+        seed=terms.seed,
+        local=terms.own_step(),
+        start=terms.start,
+        **options,
     )
 
 

@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from federated import at_home, columns, plan
+
 from persfl import ArrayFleet, Best, Devices, PersonalizedRegressor, Uniform, personalize
 from persfl.cli import main
 from persfl.errors import InputError
@@ -27,7 +29,6 @@ from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
 from persfl.units import Units
 from persfl.worth import split, tried
-from tests.federated import at_home, columns, plan
 
 DEVICES = clustered_regression(n=6, clusters=2, rows=16, features=3, noise=0.2, seed=4)
 
@@ -222,14 +223,17 @@ def test_classes_from_a_plan(tmp_path):
         out = conducted(tmp_path, model, at_home(classes), model=model, classes=2, rounds=3,
                         settings={"n_estimators": 3} if model == "forest" else {})  # fmt: skip
         loaded = load_model(out)
-        assert loaded.predict_proba(pd.DataFrame(classes[0].X, columns=columns(classes)), devices=np.full(16, "d00")).shape == (16, 2)
+        assert loaded.predict_proba(pd.DataFrame(classes[0].X, columns=columns(classes)), devices=np.full(16, "d00")).shape == (
+            16,
+            2,
+        )
         assert main(["report", str(out)]) == 0
 
 
 def test_networks_from_a_plan(tmp_path, capsys):
     pytest.importorskip("torch")
     classes = Devices.of([(d.X, np.digitize(d.y, [-1.0, 1.0]) + 0.0) for d in DEVICES], quiet=True)
-    make = "tests.modules:small"
+    make = "federated_modules:small"
     out = conducted(tmp_path, "run", at_home(classes, Policy(rows=0, networks=(make,))), model="network", classes=3, rounds=2,
                     settings={"make": make})  # fmt: skip
     assert Folder.open(out).read_arrays("model.npz")["models"].shape[0] == 6

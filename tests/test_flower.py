@@ -5,6 +5,22 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from federated import (
+    OPEN,
+    Device,
+    Ledger,
+    Policy,
+    Rows,
+    Shelf,
+    Terms,
+    at_home,
+    columns,
+    fleet,
+    loop,
+    names,
+    post,
+    same_rounds,
+)  # fmt: skip
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from persfl import ArrayFleet, Best, Devices, TopK, Uniform, personalize
@@ -14,9 +30,6 @@ from persfl.fleets.flower.fleet import Away
 from persfl.sources import clustered_regression
 from persfl.testing import check_fleet
 from persfl.wire import pack, unpack
-from tests.federated import (
-    OPEN, Device, Ledger, Policy, Rows, Shelf, Terms, at_home, columns, fleet, loop, names, post, same_rounds,
-)  # fmt: skip
 
 DEVICES = clustered_regression(n=8, clusters=2, rows=(6, 12), features=3, noise=0.1, seed=1)
 PUBLIC = np.random.default_rng(0).standard_normal((20, 3))
@@ -58,7 +71,9 @@ def test_rounds_are_those_of_one_process(family):
 @pytest.mark.parametrize("norm", [False, True])
 def test_networks_by_name(norm):
     pytest.importorskip("torch")
-    asked = terms(model="network", classes=3, step_size=0.1, settings={"make": f"tests.modules:{'normed' if norm else 'small'}"})
+    asked = terms(
+        model="network", classes=3, step_size=0.1, settings={"make": f"federated_modules:{'normed' if norm else 'small'}"}
+    )
     homes = at_home(CLASSES, Policy(rows=0, networks=(asked.settings["make"],)))
     ours = run(fleet(CLASSES, asked, homes=homes), 3)
     for a, b in zip(ours, run(loop(CLASSES, asked), 3), strict=True):
@@ -113,7 +128,8 @@ def test_rows_that_keep_arriving():
         return DEVICES[i].take(np.arange(3 + r))
 
     homes = {
-        name: Device(name, lambda r, i=i: Rows(columns(DEVICES), upto(i, r)), policy=OPEN) for i, name in enumerate(names(len(DEVICES)))
+        name: Device(name, lambda r, i=i: Rows(columns(DEVICES), upto(i, r)), policy=OPEN)
+        for i, name in enumerate(names(len(DEVICES)))
     }
 
     class Source:

@@ -243,7 +243,9 @@ def _federation_commands(commands: Any) -> None:
     federate.add_argument("folder", help="a federation's folder")
     federate.add_argument("--out", required=True, metavar="FOLDER", help="the run folder to make")
     federate.add_argument("--resume", action="store_true", help="go on with an interrupted run: the result is the same")
-    federate.add_argument("--model", choices=(*MODELS, "ridge", "network"), default="linear", help="what a model is (default linear)")
+    federate.add_argument(
+        "--model", choices=(*MODELS, "ridge", "network"), default="linear", help="what a model is (default linear)"
+    )
     federate.add_argument("--rounds", type=_whole, default=60, metavar="N", help="rounds (default 60)")
     federate.add_argument("--peers", type=_whole, default=10, metavar="N", help="peers asked per round, or all others (default 10)")
     federate.add_argument("--classes", type=int, default=0, metavar="N", help="labels 0 to N - 1 (default 0: a regression)")
@@ -254,16 +256,28 @@ def _federation_commands(commands: Any) -> None:
     federate.add_argument("--step-size", type=_number, default="auto", metavar="X", help="length of a step (default: chosen)")
     federate.add_argument("--steps", type=_whole, default=1, metavar="N", help="gradient steps per answer (default 1)")
     federate.add_argument("--batch", type=_whole, metavar="N", help="rows per gradient step (default all)")
-    federate.add_argument("--points", type=int, default=0, metavar="N", help="public points: Algorithm 2 (default 100 unless linear)")
+    federate.add_argument(
+        "--points", type=int, default=0, metavar="N", help="public points: Algorithm 2 (default 100 unless linear)"
+    )
     federate.add_argument("--units", choices=("auto", "shared", "raw"), default="auto", help="scale of features and label")
     federate.add_argument("--holdout", type=float, default=0.25, metavar="SHARE", help="rows held back to judge by (default 0.25)")
-    federate.add_argument("--deadline", type=float, default=60.0, metavar="S", help="seconds a round waits for answers (default 60)")
-    federate.add_argument("--quorum", type=float, default=0.5, metavar="SHARE", help="of those asked, who must answer (default 0.5)")
+    federate.add_argument(
+        "--deadline", type=float, default=60.0, metavar="S", help="seconds a round waits for answers (default 60)"
+    )
+    federate.add_argument(
+        "--quorum", type=float, default=0.5, metavar="SHARE", help="of those asked, who must answer (default 0.5)"
+    )
     federate.add_argument("--patience", type=float, default=600.0, metavar="S", help="seconds without a quorum (default 600)")
-    federate.add_argument("--gather", type=float, default=30.0, metavar="S", help="seconds to wait for all at the start (default 30)")
+    federate.add_argument(
+        "--gather", type=float, default=30.0, metavar="S", help="seconds to wait for all at the start (default 30)"
+    )
     federate.add_argument("--need", type=int, default=0, metavar="N", help="new rows per device before a round (default 0)")
-    federate.add_argument("--growth", type=float, default=2.0, metavar="X", help="guard: new loss at most X times the old (default 2)")
-    federate.add_argument("--reach", type=float, default=10.0, metavar="X", help="guard: step at most X times the usual (default 10)")
+    federate.add_argument(
+        "--growth", type=float, default=2.0, metavar="X", help="guard: new loss at most X times the old (default 2)"
+    )
+    federate.add_argument(
+        "--reach", type=float, default=10.0, metavar="X", help="guard: step at most X times the usual (default 10)"
+    )
     federate.add_argument("--seed", type=int, default=0, help="the same seed gives the same result (default 0)")
     federate.add_argument("--json", action="store_true", help="progress as JSON lines")
     federate.set_defaults(command=_late("federation", "federate"))

@@ -33,9 +33,7 @@ def public_points(devices: Devices, count: int, *, seed: int, categories: Sequen
     return made_up(mean, scale, binary, count, seed=seed, categories=categories)
 
 
-def made_up(
-    mean: Array, scale: Array, binary: Any, count: int, *, seed: int, categories: Sequence[Sequence[int]] = ()
-) -> Array:
+def made_up(mean: Array, scale: Array, binary: Any, count: int, *, seed: int, categories: Sequence[Sequence[int]] = ()) -> Array:
     """(count, features) points from each column's mean and spread (0: always the same); `binary` columns hold zeros and ones.
 
     >>> made_up(np.array([5.0]), np.zeros(1), np.zeros(1, dtype=bool), 2, seed=0).tolist()

@@ -283,8 +283,8 @@ def models_from(arrays: Mapping[str, Any], packed: bytes | None, trusted: Sequen
     if "models" in arrays:
         return arrays["models"]
     if "plain" in arrays:
-        parts = [within(f"plain_{i}", arrays) for i in range(int(arrays["plain"]))]
-        return [plain_from(part, _width(part), 1000 if "labels" in part else 0) if part else None for part in parts]
+        plain = [within(f"plain_{i}", arrays) for i in range(int(arrays["plain"]))]
+        return [plain_from(part, _width(part), 1000 if "labels" in part else 0) if part else None for part in plain]
     ends = np.cumsum(arrays["tree_nodes"])[:-1]
     parts = [np.split(arrays[f"tree_{k}"], ends) for k in Grown._fields]
     return [Grown(*tree) for tree in zip(*parts, strict=True)]

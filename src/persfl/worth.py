@@ -164,9 +164,7 @@ def verdict(d: Array) -> Verdict:
     return Verdict(float(_removed(mean)), float(_removed(low)), float(_removed(high)), says, n)
 
 
-def split(
-    devices: Devices, share: float, *, seed: int, part: int = 0, classes: int = 0, first: int = 0
-) -> tuple[Devices, Devices]:
+def split(devices: Devices, share: float, *, seed: int, part: int = 0, classes: int = 0, first: int = 0) -> tuple[Devices, Devices]:
     """Rows to learn from and rows kept back: about `share` of each device with at least four rows, drawn at random.
 
     Parts 0, 1, ... keep back different rows, as long as there are any left. With `classes`, each part takes its share of
@@ -190,9 +188,9 @@ def split(
     if classes:
         group = owner * classes + devices.y.astype(np.int64)
         order = np.lexsort((mark, group))
-        first = np.searchsorted(group[order], group[order])
+        lowest = np.searchsorted(group[order], group[order])
         many = np.bincount(group, minlength=n * classes)[group[order]]
-        turn[order] = np.where(many > 1, (np.arange(len(order)) - first + 0.5) / many, 1.0)
+        turn[order] = np.where(many > 1, (np.arange(len(order)) - lowest + 0.5) / many, 1.0)
     order = np.lexsort((mark, turn, owner))
     rank[order] = row
     many = np.where(counts >= 4, np.clip(np.round(share * counts), 1, np.maximum(counts - 2, 1)), 0) * (share > 0)

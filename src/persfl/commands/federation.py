@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -76,18 +75,19 @@ def _leaving(told: dict[str, Any], policy: Any, rows: Any, folder: Path) -> str:
     few = ""
     if rows.data.rows < 2 * (len(rows.columns) + 1):
         few = (
-            "\n  Careful: fewer than two rows per coefficient. Answers of so few rows give much of them away, and they cannot tell\n"
-            "  a good answer from a planted one in every direction."
+            "\nCareful: fewer than two rows per coefficient. Answers of so few rows give much of them away, and they cannot\n"
+            "tell a good answer from a planted one in every direction."
         )
     return (
         f"Device {told['device']!r} with {rows.data.rows} rows and {len(rows.columns)} features joins {told['superlink']}.\n"
         "What will leave this machine:\n"
         f"  The names of its columns and how many rows it has{sums}.\n"
-        f"  As a peer: models computed from its rows, for the families {families}; at most {policy.questions_per_target} different\n"
-        f"  answers per target and {policy.questions} in all, {policy.steps} steps each, and only with at least {policy.rows} rows.\n"
+        f"  As a peer: models computed from its rows, of the families {families};\n"
+        f"  at most {policy.questions_per_target} different answers per target and {policy.questions} in all, of at most\n"
+        f"  {policy.steps} steps each, and only with at least {policy.rows} rows.\n"
         f"  {target}\n"
-        "Rows do not leave. But unprotected answers can determine rows: about as many answers as there are features are enough for a\n"
-        f"linear model. The policy is in {folder / 'node.toml'}; what left is in: persfl ledger {folder}{few}\n"
+        "Rows do not leave. But unprotected answers can determine rows: about as many answers as there are features are enough\n"
+        f"for a linear model. The policy is in {folder / 'node.toml'}; what left is in: persfl ledger {folder}{few}\n"
     )
 
 
@@ -108,8 +108,8 @@ def ledger(chosen: argparse.Namespace) -> int:
         return 0
     head = ("asked for", "kind", "questions", "different", "answered", "not", "bytes out", "first", "last")
     shown = [
-        (e["asker"] or "the coordinator", e["kind"], str(e["questions"]), str(e["different"]), str(e["answered"]), str(e["refused"]),
-         str(e["bytes"]), _moment(e["first"]), _moment(e["last"]))
+        (e["asker"] or "the coordinator", e["kind"], str(e["questions"]), str(e["different"]), str(e["answered"]),
+         str(e["refused"]), str(e["bytes"]), _moment(e["first"]), _moment(e["last"]))
         for e in entries
     ]  # fmt: skip
     print(f"What was asked of {name}:\n")
@@ -139,13 +139,19 @@ def plan_of(chosen: argparse.Namespace, federation: Any) -> dict[str, Any]:
     if chosen.target:
         if not chosen.label:
             raise InputError("--target needs --label: the column of the target's own table to predict.")
-        home = {"device": chosen.name, "data": str(Path(chosen.target).resolve()), "label": chosen.label, "drop": [], "weight": None}
+        home = {
+            "device": chosen.name,
+            "data": str(Path(chosen.target).resolve()),
+            "label": chosen.label,
+            "drop": [],
+            "weight": None,
+        }
     return {
         "out": str(Path(chosen.out).resolve()), "members": federation.members, "devices": sorted(federation.members), "home": home,
         "label": chosen.label or "y", "model": chosen.model, "classes": chosen.classes, "settings": dict(chosen.set),
         "rounds": chosen.rounds, "peers": chosen.peers, "step_size": chosen.step_size, "steps": chosen.steps, "batch": chosen.batch,
-        "units": chosen.units, "holdout": chosen.holdout, "points": chosen.points, "seed": chosen.seed, "start": None, "local": None,
-        "deadline": chosen.deadline, "quorum": chosen.quorum, "patience": chosen.patience, "gather": chosen.gather,
+        "units": chosen.units, "holdout": chosen.holdout, "points": chosen.points, "seed": chosen.seed, "start": None,
+        "local": None, "deadline": chosen.deadline, "quorum": chosen.quorum, "patience": chosen.patience, "gather": chosen.gather,
         "need": chosen.need, "growth": chosen.growth, "reach": chosen.reach,
     }  # fmt: skip
 
@@ -176,7 +182,8 @@ class Lines:
                 f"median loss {loss}{jumps}{new}; {facts['seconds']:.1f} s, of these our own {facts['own']:.2f} s"
             )
         elif event == "devices":
-            text = f"{len(facts['ids'])} devices, {len(facts['targets'])} of them targets; rounds {facts['first'] + 1} to {facts['rounds']}"
+            last = facts["rounds"]
+            text = f"{len(facts['ids'])} devices, {len(facts['targets'])} of them targets; rounds {facts['first'] + 1} to {last}"
         elif event == "stopped":
             text = f"stopped: {facts['why']}"
         else:

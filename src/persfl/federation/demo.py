@@ -58,7 +58,9 @@ def demonstrate(out: Path, *, nodes: int, rounds: int, show: Callable[[str, dict
         def say(text: str) -> None:
             show("note", {"text": text})
 
-        say(f"{nodes} clinics of {KINDS} kinds, {ROWS} rows and {FEATURES} features each, a process for every clinic; keys are made")
+        say(
+            f"{nodes} clinics of {KINDS} kinds, {ROWS} rows and {FEATURES} features each, a process for every clinic; keys are made"
+        )
         with Up(federation, say=say):
             say(f"the SuperLink is up behind its proxy on port {port}, TLS on")
             started += [start_node(federation, name, data, "y") for name, data in rows.items()]

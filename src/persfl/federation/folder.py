@@ -87,7 +87,9 @@ def opened(path: Path) -> Federation:
         members = {str(one["device"]): str(one["key"]).strip() + "\n" for one in told["member"]}
         return Federation(path, str(told["host"]), int(told["port"]), int(told["inner_port"]), members)
     except (KeyError, TypeError, ValueError):
-        raise InputError(f"{str(path / CONFIG)!r} must have host, port, inner_port and members. Make it again, or mend it.") from None
+        raise InputError(
+            f"{str(path / CONFIG)!r} must have host, port, inner_port and members. Make it again, or mend it."
+        ) from None
 
 
 def node_told(path: Path) -> dict[str, Any]:
@@ -166,10 +168,8 @@ def _certificates(host: str) -> tuple[bytes, bytes, bytes]:
 
     authority, server = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
     known = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
-    usage = {
-        name: False
-        for name in ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only")
-    }
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only")
+    usage = dict.fromkeys(unused, False)
     ca = (
         begun(named("persfl federation"), named("persfl federation"), authority.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

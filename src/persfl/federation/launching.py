@@ -23,9 +23,7 @@ PROGRESS, LOCK = "progress.jsonl", "lock"
 _FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")  # may differ when a run goes on
 
 
-def launch(
-    federation: Federation, plan: dict[str, Any], *, resume: bool, show: Callable[[str, dict[str, Any]], None]
-) -> int:
+def launch(federation: Federation, plan: dict[str, Any], *, resume: bool, show: Callable[[str, dict[str, Any]], None]) -> int:
     """Run a plan over a federation that is up; 0 when it is finished, 3 when it stopped early and can go on."""
     out = Path(plan["out"])
     if not listening(federation.inner):

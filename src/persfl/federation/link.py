@@ -18,9 +18,11 @@ def superlink(federation: Federation) -> Process:
     """Flower's SuperLink, on this machine only."""
     here = federation.coordinator
     words = [
-        command("flower-superlink"), "--host", "127.0.0.1", "--port", str(federation.inner), "--ssl-ca-certfile", str(federation.ca),
-        "--ssl-certfile", str(here / "server.pem"), "--ssl-keyfile", str(here / "server.key"), "--enable-supernode-auth",
-        "--disable-runtime-dependency-installation", "--database", str((here / "superlink.db").resolve()),
+        command("flower-superlink"), "--host", "127.0.0.1", "--port", str(federation.inner),
+        "--ssl-ca-certfile", str(federation.ca), "--ssl-certfile", str(here / "server.pem"),
+        "--ssl-keyfile", str(here / "server.key"),
+        "--enable-supernode-auth",
+        "--disable-runtime-dependency-installation",
     ]  # fmt: skip
     env = quiet(here / "flwr") | {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
     return Process(words, env=env, log=here / "superlink.log")

@@ -71,5 +71,6 @@ def proxy_server(app: Any, *, host: str, port: int, certificate: Path, key: Path
         timeout_graceful_shutdown=2, ws="none",
     )  # fmt: skip
     config.load()
-    config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
+    if config.ssl is not None:
+        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
     return uvicorn.Server(config)

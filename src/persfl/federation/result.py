@@ -1,4 +1,4 @@
-"""The result of a federated run, in the form a run in one process has: models, trust, worth, report; and the federation's own page."""
+"""The result of a federated run, in the form a run in one process has, and what the federation's own page shows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,13 @@ def fitted(fleet: FlowerFleet, terms: Terms, asked: Mapping[str, Any], state: St
     model.units_ = Units(
         "raw" if terms.mean is None else "shared", mean, scale, terms.label_mean, terms.label_scale, np.zeros((n, d)), np.zeros(n)
     )
-    model._seed, model.learner_, model.preparation_, model.pooled_, model.public_ = terms.seed, fleet.learner, None, None, terms.public
+    model._seed, model.learner_, model.preparation_, model.pooled_, model.public_ = (
+        terms.seed,
+        fleet.learner,
+        None,
+        None,
+        terms.public,
+    )
     model.devices_, model.rows_ = id_array(fleet.ids), np.array([fleet.rows.get(name, 0) for name in fleet.ids])
     model.n_features_in_, model.feature_names_in_ = d, np.array(terms.columns, dtype=object)
     model.fallback_, model.notes_, model.worth_ = np.zeros(n, dtype=bool), notes, worth
@@ -86,7 +92,9 @@ def _models(fleet: FlowerFleet) -> Any:
 
 
 def _notes(fleet: FlowerFleet, asked: Mapping[str, Any], untold: list[str]) -> list[str]:
-    notes = ["This was a federation: every device's rows stayed where they are. federation.html says who was asked and who saw what."]
+    notes = [
+        "This was a federation: every device's rows stayed where they are. federation.html says who was asked and who saw what."
+    ]
     guarded = sum(counts["guarded"] for counts in fleet.roster.counts.values())
     if guarded:
         notes.append(

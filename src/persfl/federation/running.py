@@ -1,4 +1,4 @@
-"""A federated run from its plan: who is there, which units, the rounds, the result; kept so that it can go on after any interruption."""
+"""A federated run from its plan: units, rounds, result; kept so that it can go on after any interruption."""
 
 from __future__ import annotations
 
@@ -89,9 +89,7 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
         patience=asked["patience"], need=asked["need"], say=lambda text: diary.say("waiting", text=text),
         state=None if last is None else folder.read(folder.index["fleet"]),
     )  # fmt: skip
-    guarded = Guarded(
-        fleet, growth=asked["growth"], reach=asked["reach"], about="own" if terms.public is None else "answers"
-    )
+    guarded = Guarded(fleet, growth=asked["growth"], reach=asked["reach"], about="own" if terms.public is None else "answers")
     state = last or State(0, np.empty((len(fleet.targets), 0)), Trust.blank(fleet), Pace(terms.step_size))
     diary.say("devices", ids=ids, targets=[ids[t] for t in fleet.targets.tolist()], first=state.r, rounds=asked["rounds"])
     sampler = peers_of(min(asked["peers"], len(ids) - 1), len(ids))

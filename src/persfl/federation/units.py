@@ -27,7 +27,8 @@ def agreed(post: Post, asked: Mapping[str, Any], ids: Sequence[str], home: Mappi
     me = {name: i for i, name in enumerate(ids)}
     raw = Terms(
         model=asked["model"], columns=tuple(columns), classes=asked["classes"], settings=asked["settings"], seed=asked["seed"],
-        step_size=1.0, steps=asked["steps"], batch=asked["batch"], holdout=asked["holdout"], start=asked["start"], local=asked["local"],
+        step_size=1.0, steps=asked["steps"], batch=asked["batch"], holdout=asked["holdout"], start=asked["start"],
+        local=asked["local"],
     )  # fmt: skip
     learner = raw.learner()
     steps = hasattr(learner, "grad") and not asked["points"]
@@ -99,7 +100,9 @@ class _Asking:
             if enough and (len(found) == len(ids) or patience > self.asked["gather"]):
                 return found
             if patience > max(self.asked["patience"], self.asked["gather"]):
-                raise InputError(f"{len(found)} of {len(ids)} devices are there, which is too few to begin. Start the others first.")
+                raise InputError(
+                    f"{len(found)} of {len(ids)} devices are there, which is too few to begin. Start the others first."
+                )
             say("waiting", text=f"{len(found)} of {len(ids)} devices are there; waiting for more")
             time.sleep(1.0)
 

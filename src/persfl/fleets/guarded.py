@@ -2,8 +2,8 @@
 
     usable if  loss <= growth * own loss   and   length <= reach * median length of the target's answers of this round
 
-An answer to a refit is a complete model, not a step from the target's own, and a model that was fitted to the target's rows alone may
-have a loss near 0 there. For these, `about="answers"` compares with the median of the round's answers where that is larger.
+An answer to a refit is a complete model, not a step from the target's own, and a model that was fitted to the target's rows alone
+may have a loss near 0 there. For these, `about="answers"` compares with the median of the round's answers where that is larger.
 
 One honest helpful peer among those asked is enough for the loop, so refusing what looks absurd costs little; without it a few lying
 peers can throw a model far away, because the best of bad answers is adopted.
@@ -63,7 +63,9 @@ class Guarded:
         usable = np.isfinite(losses[:, 1:])
         old = losses[:, 0]
         if self.about == "answers":
-            old = np.maximum(old, [np.median(row[which]) if which.any() else 0.0 for row, which in zip(losses[:, 1:], usable, strict=True)])
+            old = np.maximum(
+                old, [np.median(row[which]) if which.any() else 0.0 for row, which in zip(losses[:, 1:], usable, strict=True)]
+            )
         rose = usable & (losses[:, 1:] > self.growth * old[:, None])
         known = np.isfinite(lengths) & usable
         few = known.sum(axis=1) < 3

@@ -62,7 +62,8 @@ def learner_named(model: str, *, classes: int = 0, settings: Mapping[str, Any] |
 
             loss = "cross_entropy" if classes else "squared"
             shape = given.pop("shape", None)
-            return Network(factory(str(given.pop("make", ""))), **{"loss": loss, "shape": shape and tuple(shape)} | given)
+            options: dict[str, Any] = {"loss": loss, "shape": shape and tuple(shape)} | given
+            return Network(factory(str(options.pop("make", ""))), **options)
         found = base(model, classes=bool(classes), **given)
         return found if isinstance(found, Tree) else Estimator(found)
     except TypeError as error:

@@ -56,7 +56,7 @@ def unpack(body: Any, *, most: int = LARGEST) -> tuple[dict[str, Any], dict[str,
         raise WireError("the message is not in the wire format.")
     safetensors = need("safetensors", extra="flower", why="the wire format")
     try:
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for name, part in safetensors.deserialize(body):
             if part["dtype"] not in _KINDS or len(part["shape"]) > _AXES or len(arrays) > _ARRAYS:
                 raise ValueError

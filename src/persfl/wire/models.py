@@ -88,7 +88,9 @@ def plain_from(arrays: Mapping[str, Any], features: int, classes: int) -> Plain:
     kinds = {"slopes"} if "slopes" in arrays else {"nodes", *Grown._fields}
     _named(arrays, _PLAIN | kinds | ({"labels"} if classes else set()))
     link, stride, rate = (arrays[name] for name in ("link", "stride", "rate"))
-    if not (link.shape == stride.shape == rate.shape == (1,) and link.dtype == stride.dtype == np.int64 and rate.dtype == np.float64):
+    if not (
+        link.shape == stride.shape == rate.shape == (1,) and link.dtype == stride.dtype == np.int64 and rate.dtype == np.float64
+    ):
         raise _odd()
     base, labels = arrays["base"], arrays.get("labels")
     if base.dtype != np.float64 or base.ndim != 1 or not 0 <= int(link[0]) < len(LINKS) or not 1 <= int(stride[0]) <= len(base):
@@ -97,7 +99,9 @@ def plain_from(arrays: Mapping[str, Any], features: int, classes: int) -> Plain:
     if labels is None:
         fits = name == "value" and scores == 1
     else:
-        known = labels.dtype == np.float64 and labels.ndim == 1 and len(labels) >= 1 and bool(np.isin(labels, np.arange(classes)).all())
+        known = (
+            labels.dtype == np.float64 and labels.ndim == 1 and len(labels) >= 1 and bool(np.isin(labels, np.arange(classes)).all())
+        )
         fits = known and bool((np.diff(labels) > 0).all())
         fits = fits and (scores == 1 and len(labels) == 2 if name == "sigmoid" else name != "value" and scores == len(labels))
     if not fits:

@@ -1,7 +1,7 @@
 """A real federation: the same loop between machines, over Flower (extra `flower`).
 
-`FlowerFleet` is the fleet that `personalize` drives; `persfl.fleets.flower.server:app` and `persfl.fleets.flower.client:app` are the
-ServerApp and the ClientApp of a Flower federation; `Device` is what answers at home.
+`FlowerFleet` is the fleet that `personalize` drives; `persfl.fleets.flower.server:app` and `persfl.fleets.flower.client:app` are
+the ServerApp and the ClientApp of a Flower federation; `Device` is what answers at home.
 """
 
 from persfl.fleets.flower.device import Device, Rows

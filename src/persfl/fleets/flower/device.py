@@ -76,7 +76,12 @@ class Device:
         head: dict[str, Any] = {}
         try:
             head, arrays = unpack(body)
-            about = {"run": str(head.get("run", ""))[:200], "round": _whole(head, "round"), "ask": _whole(head, "ask"), "kind": kind}
+            about: dict[str, Any] = {
+                "run": str(head.get("run", ""))[:200],
+                "round": _whole(head, "round"),
+                "ask": _whole(head, "ask"),
+                "kind": kind,
+            }
         except WireError:
             return pack({"code": "format", "device": self.name})
         try:
@@ -126,7 +131,9 @@ class Device:
         learn = self._learning(terms, me, about["round"])[0]
         learner, proposer = terms.learner(), terms.proposer()
         check_labels([learner], _alone(learn))
-        codes, out, entries = [], {}, []
+        codes: list[str] = []
+        out: dict[str, Any] = {}
+        entries: list[Entry] = []
         spent: dict[str, int] = {}
         for i, (name, target) in enumerate(zip(names, targets.tolist(), strict=True)):
             asked = within(f"q{i}", arrays)
@@ -195,7 +202,9 @@ class Device:
                 continue  # it was adopted before an interruption
             if told["round"] > kept.round and not told["set"]:
                 raise Refused("state")
-            pieces = [model_from(learner, within(f"a{i}.{k}", arrays), terms.features, terms.classes) for k in range(len(told["weights"]))]
+            pieces = [
+                model_from(learner, within(f"a{i}.{k}", arrays), terms.features, terms.classes) for k in range(len(told["weights"]))
+            ]
             model = adopted(learner, kept.model, pieces, told["weights"], told["stay"])
             if not told["set"]:
                 model = self._after(terms, learner, model, learn, told["round"], me)
@@ -237,7 +246,9 @@ class Device:
             raise Refused("columns")
         X = np.ascontiguousarray(now.data.X[:, [place[name] for name in terms.columns]])
         mine = _alone(Data(X, now.data.y, now.data.weight))
-        learn, held = split(mine, terms.holdout, seed=terms.seed, classes=terms.classes, first=me) if terms.holdout else (mine, None)
+        learn, held = (
+            split(mine, terms.holdout, seed=terms.seed, classes=terms.classes, first=me) if terms.holdout else (mine, None)
+        )
         empty = Data(np.empty((0, terms.features)), np.empty(0))
         return terms.inside(learn[0]), empty if held is None or not len(held.X) else terms.inside(held[0])
 

@@ -169,7 +169,7 @@ class FlowerFleet:
             self._pending[t] = []
             told = {name: arrays.get(name) for name in ("judged", "errors", "mistakes")}
             sizes = {"judged": FIELDS, "errors": 2, "mistakes": 2}
-            if all(_are(told[name], size) and np.isfinite(told[name]).all() for name, size in sizes.items()):
+            if all(_are(told[name], size) and np.isfinite(np.asarray(told[name])).all() for name, size in sizes.items()):
                 found[int(self.targets[t])] = told
         return found
 
@@ -370,9 +370,7 @@ class FlowerFleet:
         for i, one in enumerate(adoptions):
             for k, piece in enumerate(one.pieces):
                 more |= nested(f"a{i}.{k}", model_to(self.learner, piece))
-        told["adoptions"] = [
-            {"round": a.round, "stay": a.stay, "weights": list(a.weights), "set": a.anew} for a in adoptions
-        ]
+        told["adoptions"] = [{"round": a.round, "stay": a.stay, "weights": list(a.weights), "set": a.anew} for a in adoptions]
         return pack({"run": self.run, "round": r, "ask": self._ask, "me": me} | told | dict(head), {**more, **arrays})
 
     def _exchange(self, letters: Mapping[str, tuple[str, bytes]]) -> dict[str, bytes | Failed]:

@@ -1,6 +1,6 @@
 """Was it worth it, judged at home: errors on rows the run never saw, of the personalized model and of the device's own.
 
-Only a few sums leave: squared errors of the two models, the spread of their differences, and the sums that give the label's variance.
+Only a few sums leave: squared errors of the two models, the spread of their differences, and what gives the label's variance.
 """
 
 from __future__ import annotations

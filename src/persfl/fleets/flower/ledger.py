@@ -44,7 +44,9 @@ class Ledger:
     """A ledger in a file, or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._base = sqlite3.connect(":memory:" if path is None else path, timeout=30, isolation_level=None)
+        self._base = sqlite3.connect(
+            ":memory:" if path is None else path, timeout=30, isolation_level=None, check_same_thread=False
+        )
         self._base.execute("PRAGMA synchronous = FULL")
         self._base.executescript(_SHAPE)
 
@@ -75,14 +77,16 @@ class Ledger:
 
     def rows(self, run: str) -> int:
         """How many rows this device had when it was last asked in a run."""
-        found = self._base.execute("SELECT rows FROM entries WHERE run = ? AND rows > 0 ORDER BY id DESC LIMIT 1", (run,)).fetchone()
+        found = self._base.execute(
+            "SELECT rows FROM entries WHERE run = ? AND rows > 0 ORDER BY id DESC LIMIT 1", (run,)
+        ).fetchone()
         return 0 if found is None else int(found[0])
 
     def table(self) -> list[dict[str, Any]]:
         """Per asker and kind: questions, answered, refused or failed, bytes that left, first and last time."""
         found = self._base.execute(
-            "SELECT target, kind, COUNT(*), COUNT(DISTINCT digest), SUM(code = 'ok'), SUM(code != 'ok'), SUM(bytes), MIN(at), MAX(at) "
-            "FROM entries GROUP BY target, kind ORDER BY target, kind"
+            "SELECT target, kind, COUNT(*), COUNT(DISTINCT digest), SUM(code = 'ok'), SUM(code != 'ok'), SUM(bytes), MIN(at), "
+            "MAX(at) FROM entries GROUP BY target, kind ORDER BY target, kind"
         )
         names = ("asker", "kind", "questions", "different", "answered", "refused", "bytes", "first", "last")
         return [dict(zip(names, row, strict=True)) for row in found]

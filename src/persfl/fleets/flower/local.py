@@ -1,4 +1,4 @@
-"""A Grid inside one process, for tests and for trying things out: real Flower messages, really serialised, to the real ClientApp."""
+"""A Grid inside one process, for tests and for trying things out: real messages, really serialised, to the real ClientApp."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ class Policy:
             }.get(str(kinds[name]), isinstance(value, list) and all(isinstance(v, str) for v in value))
             if not good:
                 raise InputError(f"{name} of the policy must be {_WANT.get(str(kinds[name]), 'a list of names')}. Got {value!r}.")
-        return Policy(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items()})
+        plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+        return Policy(**plain)
 
     def refuses(self, terms: Terms, rows: int) -> str | None:
         """The name of the limit that these terms break, if any."""

@@ -85,8 +85,9 @@ class Post:
         found: dict[str, bytes | Failed] = {name: Failed("gone") for name in to if name not in waiting.values()}
         while waiting:
             for reply in self.grid.pull_messages(list(waiting)):
-                name = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if name is not None:
+                key = reply.metadata.reply_to_message_id
+                if key in waiting:
+                    name = waiting.pop(key)
                     found[name] = _read(reply, letters[name][0])
             if not waiting or time.monotonic() - begin > deadline:
                 break

@@ -47,10 +47,8 @@ class Shelf:
     def get(self, run: str) -> Kept | None:
         """The model of a run, if there is one."""
         if self.folder is None:
-            body = self._held.get(run)
-        else:
-            body = self._path(run).read_bytes() if self._path(run).is_file() else None
-        return None if body is None else _read(body)
+            return _read(self._held[run]) if run in self._held else None
+        return _read(self._path(run).read_bytes()) if self._path(run).is_file() else None
 
     def latest(self) -> Kept:
         """The model that changed last."""
