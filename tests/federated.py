@@ -4,11 +4,10 @@ import json
 
 import numpy as np
 
-from persfl import Data, LoopFleet
+from persfl import LoopFleet
 from persfl.devices import Devices
-from persfl.fleets.flower import Device, FlowerFleet, Ledger, Policy, Post, Rows, Shelf
+from persfl.fleets.flower import Device, FlowerFleet, Policy, Post, Rows
 from persfl.fleets.flower.local import LocalGrid
-from persfl.wire import Terms
 
 OPEN = Policy(rows=0)
 
@@ -64,15 +63,12 @@ def same_rounds(ours, theirs):
 def plan(out, homes, **changes):
     """What `persfl federate` would ask for."""
     asked = {
-        "out": str(out), "members": {name: name for name in homes}, "devices": sorted(homes), "home": None, "label": "y", "model": "linear",
-        "classes": 0, "settings": {}, "rounds": 6, "peers": 3, "step_size": "auto", "steps": 1, "batch": None, "units": "auto",
+        "out": str(out), "members": {name: name for name in homes}, "devices": sorted(homes), "home": None, "label": "y",
+        "model": "linear", "classes": 0, "settings": {}, "rounds": 6,
+        "peers": 3, "step_size": "auto", "steps": 1, "batch": None, "units": "auto",
         "holdout": 0.25, "points": 0, "seed": 0, "start": None, "local": None, "deadline": 0.05, "quorum": 0.5, "patience": 0.0,
         "gather": 0.0, "need": 0, "growth": 2.0, "reach": 10.0, "run": "r1",
     } | changes  # fmt: skip
     path = out.parent / f"{out.name}.plan.json"
     path.write_text(json.dumps(asked))
     return path
-
-
-__all__ = ["OPEN", "Data", "Device", "Ledger", "LocalGrid", "Policy", "Post", "Rows", "Shelf", "Terms", "at_home", "columns", "fleet",
-           "loop", "names", "plan", "post", "same_rounds"]  # fmt: skip

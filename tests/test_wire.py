@@ -30,10 +30,12 @@ TWO, THREE = (Y > 0) + 0.0, np.digitize(Y, [-1.0, 1.0]) + 0.0
 NEW = RNG.standard_normal((500, 4))
 
 REGRESSORS = [
-    Ridge(), DecisionTreeRegressor(max_depth=5), RandomForestRegressor(7), ExtraTreesRegressor(5), GradientBoostingRegressor(n_estimators=20),
+    Ridge(), DecisionTreeRegressor(max_depth=5), RandomForestRegressor(7), ExtraTreesRegressor(5),
+    GradientBoostingRegressor(n_estimators=20),
 ]  # fmt: skip
 CLASSIFIERS = [
-    LogisticRegression(), DecisionTreeClassifier(max_depth=4), RandomForestClassifier(7), GradientBoostingClassifier(n_estimators=10),
+    LogisticRegression(), DecisionTreeClassifier(max_depth=4), RandomForestClassifier(7),
+    GradientBoostingClassifier(n_estimators=10),
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from persfl.federation.folder import node_told
-from persfl.federation.processes import Process, free_ports, quiet, until
+from persfl.federation.processes import Process, command, free_ports, quiet, until
 
 JOINING = 600.0  # seconds to wait for a coordinator that is not up yet
 REFUSED = 240.0  # seconds of refusals after which a node gives up; a killed connection is held to be alive for about 70
@@ -25,10 +25,14 @@ _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 
 
 def supernode(folder: Path, port: int, *, node_config: str = "", isolation: str = "process") -> Process:
-    """Flower's SuperNode of a node's folder; its own little API listens on `port` of this machine and wants a secret."""
+    """Flower's SuperNode of a node's folder; its own little API listens on `port` of this machine and wants a secret.
+
+    With `isolation="subprocess"` it is Flower's as it comes: a new process for every message, told its device by `node_config`.
+    """
     told = node_told(folder)
+    ours = [sys.executable, "-m", "persfl.federation.supernode"]
     words = [
-        sys.executable, "-m", "persfl.federation.supernode", "--superlink", told["superlink"],
+        *(ours if isolation == "process" else [command("flower-supernode")]), "--superlink", told["superlink"],
         "--root-certificates", str(folder / "ca.pem"), "--auth-supernode-private-key", str(folder / "key"),
         "--host", "127.0.0.1", "--port", str(port), "--isolation", isolation,
     ]  # fmt: skip

@@ -29,7 +29,6 @@ from persfl.types import Round
 from persfl.wire import Terms, pack, unpack
 
 STAGE = "final"
-_NOBODY = Policy(rows=0, models=("linear", "ridge", "tree", "forest", "boosting"), questions=0)
 
 
 class Diary:
@@ -145,4 +144,6 @@ def _home(asked: dict[str, Any]) -> dict[str, Device]:
         return {}
     if told["device"] in asked["devices"]:
         raise InputError(f"the target at home must have an id of its own. {told['device']!r} is a device of the federation.")
-    return {told["device"]: Device(told["device"], lambda r: read_rows(told), policy=_NOBODY)}
+    make = asked["settings"].get("make")
+    policy = Policy(rows=0, questions=0, networks=(make,) if make else ())  # it asks; nobody asks it
+    return {told["device"]: Device(told["device"], lambda r: read_rows(told), policy=policy)}

@@ -78,7 +78,7 @@ class FlowerFleet:
         if len(set(self.targets.tolist())) < len(self.targets):
             raise InputError("targets must differ. Got a device twice.")
         self.learner, self.proposer = terms.learner(), terms.proposer()
-        self.roster = Roster()
+        self.roster, self._scoring = Roster(), Roster()  # as peers, and as targets
         self.rows: dict[str, int] = {}
         self.new: dict[str, int] = {}
         self._say = say or (lambda _: None)
@@ -255,7 +255,7 @@ class FlowerFleet:
         begin, letters, shown = time.monotonic(), {}, {}
         self._number()
         for t in range(len(self.targets)):
-            if self._probes[t] is None:
+            if self._probes[t] is None or not self._scoring.due(self._name(t), r):
                 continue
             columns = [s for s in range(peers.shape[1]) if (t, int(peers[t, s])) in self._proposals]
             arrays: dict[str, Any] = {}
@@ -275,11 +275,10 @@ class FlowerFleet:
                 if not (_are(own, 1) and _are(others, len(columns)) and _are(far, len(columns))):
                     raise _Lost("format")
             except _Lost as lost:
-                self.roster.count(name, lost.how)
-                if lost.code == "state":
-                    self._recover(t, r)
+                self._missed(t, r, lost)
                 continue
             self._note(name, head)
+            self._scoring.answered(name, r)
             self._pending[t] = []
             self._own[t] = losses[t, 0] = float(own[0])  # type: ignore[index]
             for i, s in enumerate(columns):
@@ -288,7 +287,8 @@ class FlowerFleet:
 
     def _begin(self, r: int) -> None:
         """Probes of the targets whose probe is not known here."""
-        self._start([t for t in range(len(self.targets)) if self._probes[t] is None], r, probe=True)
+        unknown = [t for t in range(len(self.targets)) if self._probes[t] is None]
+        self._start([t for t in unknown if self._scoring.due(self._name(t), r)], r, probe=True)
         if all(probe is None for probe in self._probes):
             raise Away(f"round {r}: no target is there to ask anybody. Everything is kept: go on when one is back.")
 
@@ -311,11 +311,12 @@ class FlowerFleet:
                         if isinstance(self._probes[t], np.ndarray) and hasattr(self.learner, "grad") and self.terms.public is None:
                             self._models[t] = self._probes[t]
                 except (_Lost, WireError) as lost:
-                    self.roster.count(name, getattr(lost, "how", "format"))
-                    if getattr(lost, "code", "") == "state":
-                        self._recover(t, r)
+                    self._missed(t, r, lost if isinstance(lost, _Lost) else _Lost("format"))
+                    if getattr(lost, "code", "") in REFUSALS:
+                        left.remove(t)
                     continue
                 self._note(name, head)
+                self._scoring.answered(name, r)
                 self._pending[t] = []
                 left.remove(t)
             known = len(self.targets) - sum(probe is None for probe in self._probes) if probe else len(self.targets) - len(left)
@@ -323,6 +324,15 @@ class FlowerFleet:
                 return
             self._say(f"round {r}: {known} of {len(self.targets)} targets are there; waiting for more")
             time.sleep(min(1.0, self.patience))
+
+    def _missed(self, t: int, r: int, lost: _Lost) -> None:
+        """A target did not do its part: it is counted, and approached less often if that goes on."""
+        name = self._name(t)
+        self.roster.count(name, lost.how)
+        if lost.code == "state":
+            self._recover(t, r)
+        else:
+            self._scoring.failed(name, r, lost.how)
 
     def _recover(self, t: int, r: int) -> None:
         """A target that has lost its model gets back the one that was seen here last, if any."""
@@ -444,7 +454,13 @@ class FlowerFleet:
                     "pending": [[a.round, a.stay, list(a.weights), a.anew] for a in self._pending[t]],
                 }
             )
-        told = {"targets": heads, "roster": self.roster.to_plain(), "rows": self.rows, "quiet": self._quiet}
+        told = {
+            "targets": heads,
+            "roster": self.roster.to_plain(),
+            "scoring": self._scoring.to_plain(),
+            "rows": self.rows,
+            "quiet": self._quiet,
+        }
         return pack(told, arrays)
 
     def _restore(self, body: bytes) -> None:
@@ -464,7 +480,7 @@ class FlowerFleet:
             for i, (r, stay, weights, anew) in enumerate(told["pending"]):
                 pieces = tuple(model(within(f"a{i}.{k}", inner)) for k in range(len(weights)))
                 self._pending[t].append(Adoption(r, stay, tuple(weights), pieces, anew))
-        self.roster = Roster.from_plain(head["roster"])
+        self.roster, self._scoring = Roster.from_plain(head["roster"]), Roster.from_plain(head["scoring"])
         self.rows = {str(k): int(v) for k, v in head["rows"].items()}
         self._quiet = int(head["quiet"])
 

@@ -38,9 +38,9 @@ class Roster:
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {}
-        self.seconds: dict[str, float] = {}
         self._streak: dict[str, int] = {}
         self._due: dict[str, int] = {}
+        self._when: dict[str, int] = {}
 
     def count(self, name: str, what: str, times: int = 1) -> None:
         self.counts.setdefault(name, Counter())[what] += times
@@ -53,6 +53,9 @@ class Roster:
     def failed(self, name: str, r: int, how: str, times: int = 1) -> None:
         """It did not, in this way."""
         self.count(name, how, times)
+        if self._when.get(name) == r:  # asked again in the same round: one failure
+            return
+        self._when[name] = r
         self._streak[name] = self._streak.get(name, 0) + 1
         if self._streak[name] > 1:
             self._due[name] = r + min(2 ** (self._streak[name] - 1), LONGEST)
