@@ -125,14 +125,15 @@ def _said(diary: Diary, fleet: FlowerFleet, guarded: Guarded, round_: Round, clo
     now = time.monotonic()
     asked = round_.peers >= 0
     answered = np.isfinite(round_.losses[:, 1:]) & asked
-    seconds, own = now - clock, fleet.own_seconds
+    seconds, own = now - clock, fleet.letters.own_seconds
     known = round_.loss[np.isfinite(round_.loss)]
     diary.say(
         "round", round=round_.r + 1, asked=int(asked.sum()), answered=int(answered.sum()), guarded=len(guarded.jumps),
         refused=sum(c["refused"] for c in fleet.roster.counts.values()), loss=float(np.median(known)) if len(known) else None,
         seconds=round(seconds, 3), own=round(own, 4), new=sum(fleet.new.values()), messages=fleet.post.messages,
     )  # fmt: skip
-    fleet.own_seconds, fleet.new = 0.0, {}
+    fleet.letters.own_seconds = 0.0
+    fleet.new.clear()
     guarded.jumps.clear()
     return time.monotonic()
 
