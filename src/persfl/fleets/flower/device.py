@@ -10,7 +10,6 @@ Whatever goes wrong inside becomes a short code: the text of an error may hold p
 
 from __future__ import annotations
 
-import hashlib
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -19,20 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import sklearn
 
-from persfl.devices import Devices
 from persfl.fleets.flower.judging import judged
 from persfl.fleets.flower.ledger import Entry, Ledger
 from persfl.fleets.flower.policy import Policy
+from persfl.fleets.flower.questions import MOST, adopted, adoptions_of, alone, digest_of, size_of, sums_of, whole_of
 from persfl.fleets.flower.shelf import Kept, Shelf
 from persfl.fleets.home import check_labels
 from persfl.fleets.start import starting_model
 from persfl.seeds import stream
-from persfl.types import Array, Data
+from persfl.types import Data
 from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, probe_from, probe_to, unpack, within
 from persfl.worth import split
 
 KINDS = ("describe", "answer", "score", "adopt")
-MOST = 10_000  # questions in one message
 
 
 class Rows(NamedTuple):
@@ -78,8 +76,8 @@ class Device:
             head, arrays = unpack(body)
             about: dict[str, Any] = {
                 "run": str(head.get("run", ""))[:200],
-                "round": _whole(head, "round"),
-                "ask": _whole(head, "ask"),
+                "round": whole_of(head, "round"),
+                "ask": whole_of(head, "ask"),
                 "kind": kind,
             }
         except WireError:
@@ -113,13 +111,13 @@ class Device:
             if now.data.rows < self.policy.rows:
                 raise Refused("rows")
             terms = Terms.from_wire(head, arrays)
-            data = self._learning(terms, _whole(head, "me"), about["round"])[0]
-            out = _sums(data, arrays.get("about"))
-        self.ledger.write([Entry(about["run"], about["round"], "sums" if out else "describe", "", "", now.data.rows, _size(out))])
+            data = self._learning(terms, whole_of(head, "me"), about["round"])[0]
+            out = sums_of(data, arrays.get("about"))
+        self.ledger.write([Entry(about["run"], about["round"], "sums" if out else "describe", "", "", now.data.rows, size_of(out))])
         return found, out
 
     def _answer(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
-        terms, me = Terms.from_wire(head, arrays), _whole(head, "me")
+        terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
         names, targets = head.get("names"), arrays.get("targets")
         if not isinstance(names, list) or targets is None or targets.dtype != np.int64 or targets.shape != (len(names),):
             raise WireError("a question must say on whose behalf it is asked.")
@@ -130,14 +128,14 @@ class Device:
         new = data.rows - self.ledger.rows(about["run"])
         learn = self._learning(terms, me, about["round"])[0]
         learner, proposer = terms.learner(), terms.proposer()
-        check_labels([learner], _alone(learn))
+        check_labels([learner], alone(learn))
         codes: list[str] = []
         out: dict[str, Any] = {}
         entries: list[Entry] = []
         spent: dict[str, int] = {}
         for i, (name, target) in enumerate(zip(names, targets.tolist(), strict=True)):
             asked = within(f"q{i}", arrays)
-            digest = _digest(head["terms"], about["round"], name, asked, within("terms", arrays))
+            digest = digest_of(head["terms"], about["round"], name, asked, within("terms", arrays))
             code = self._limit(name, digest, spent)
             if code == "ok":
                 try:
@@ -152,7 +150,7 @@ class Device:
                     self._log(f"answer in round {about['round']} failed\n{traceback.format_exc()}")
                     code = "failed"
             codes.append(code)
-            size = _size(within(f"p{i}", out)) if code == "ok" else 0
+            size = size_of(within(f"p{i}", out)) if code == "ok" else 0
             entries.append(Entry(about["run"], about["round"], "answer", name, digest, data.rows, size, code))
         self.ledger.write(entries)
         return {"codes": codes, "rows": data.rows, "new": max(new, 0)}, out
@@ -161,7 +159,7 @@ class Device:
         terms, me, kept, learn, held = self._target(head, arrays, about)
         learner, proposer = terms.learner(), terms.proposer()
         probe = proposer.ask(learner, kept.model)
-        count = _whole(head, "count", most=MOST)
+        count = whole_of(head, "count", most=MOST)
         losses, lengths = np.full(count, np.inf), np.full(count, np.nan)
         for i in range(count):
             try:
@@ -173,7 +171,7 @@ class Device:
         out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
         if head.get("judge"):
             out |= judged(terms, me, kept.model, learn, held)
-        self.ledger.write([Entry(about["run"], about["round"], "score", self.name, "", found["rows"], _size(out))])
+        self.ledger.write([Entry(about["run"], about["round"], "score", self.name, "", found["rows"], size_of(out))])
         return found, out
 
     def _adopt(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
@@ -181,23 +179,23 @@ class Device:
         learner, proposer = terms.learner(), terms.proposer()
         out = nested("probe", probe_to(proposer, proposer.ask(learner, kept.model))) if head.get("probe") else {}
         rows = learn.rows + held.rows
-        self.ledger.write([Entry(about["run"], about["round"], "adopt", self.name, "", rows, _size(out))])
+        self.ledger.write([Entry(about["run"], about["round"], "adopt", self.name, "", rows, size_of(out))])
         return {"rows": rows, "after": kept.round}, out
 
     def _target(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
         """This device as a target: its model after everything it was told to adopt."""
         if not self.policy.target:
             raise Refused("target")
-        terms, me = Terms.from_wire(head, arrays), _whole(head, "me")
+        terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
         self._allow(terms, self._rows(about["round"]).data.rows)
         learn, held = self._learning(terms, me, about["round"])
         learner = terms.learner()
-        check_labels([learner], _alone(learn))
+        check_labels([learner], alone(learn))
         kept = self.shelf.get(about["run"])
         before = kept
         if kept is None:
             kept = Kept(0, starting_model(learner, learn, stream(terms.seed, "start", me), terms.start), terms)
-        for i, told in enumerate(_adoptions(head)):
+        for i, told in enumerate(adoptions_of(head)):
             if told["round"] < kept.round and not told["set"]:
                 continue  # it was adopted before an interruption
             if told["round"] > kept.round and not told["set"]:
@@ -245,80 +243,9 @@ class Device:
         if any(name not in place for name in terms.columns):
             raise Refused("columns")
         X = np.ascontiguousarray(now.data.X[:, [place[name] for name in terms.columns]])
-        mine = _alone(Data(X, now.data.y, now.data.weight))
+        mine = alone(Data(X, now.data.y, now.data.weight))
         learn, held = (
             split(mine, terms.holdout, seed=terms.seed, classes=terms.classes, first=me) if terms.holdout else (mine, None)
         )
         empty = Data(np.empty((0, terms.features)), np.empty(0))
         return terms.inside(learn[0]), empty if held is None or not len(held.X) else terms.inside(held[0])
-
-
-def adopted(learner: Any, model: Any, pieces: Sequence[Any], weights: Sequence[float], stay: float) -> Any:
-    """The mix that was chosen, as `LoopFleet` makes it."""
-    parts = [(stay, model)] if stay > 0 else []
-    parts += [(weight, piece) for weight, piece in zip(weights, pieces, strict=True) if weight > 0]
-    if len(parts) == 1:
-        return parts[0][1]
-    models = [piece for _, piece in parts]
-    stacked = np.stack(models) if all(isinstance(piece, np.ndarray) for piece in models) else models
-    return learner.mix(stacked, np.array([weight for weight, _ in parts]))
-
-
-def _adoptions(head: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What a target is told to adopt, oldest first."""
-    told = head.get("adoptions", [])
-    if not isinstance(told, list) or len(told) > MOST:
-        raise WireError("adoptions must be a list.")
-    for entry in told:
-        if not isinstance(entry, dict) or set(entry) != {"round", "stay", "weights", "set"} or not isinstance(entry["set"], bool):
-            raise WireError("an adoption must say its round and weights.")
-        weights = entry["weights"]
-        if not isinstance(entry["round"], int) or isinstance(entry["round"], bool) or not isinstance(weights, list):
-            raise WireError("an adoption must say its round and weights.")
-        shares = [entry["stay"], *weights]
-        if not all(isinstance(w, (int, float)) and 0 <= w <= 1 for w in shares) or not abs(sum(shares) - 1) <= 1e-6:
-            raise WireError("an adoption's weights must sum to 1.")
-    return told
-
-
-def _alone(data: Data) -> Devices:
-    return Devices(data.X, data.y, data.weight, np.array([0, len(data.y)]), [0])
-
-
-def _sums(data: Data, about: Any) -> dict[str, Any]:
-    """Weights, values and squared deviations summed per column (the label last): what shared units are made of."""
-    values = np.column_stack([data.X, data.y])
-    middle = np.zeros(values.shape[1]) if about is None else _finite(about, (values.shape[1],))
-    away = values - middle
-    return {
-        "weight": np.array([data.weight.sum()]),
-        "sums": data.weight @ away,
-        "squares": data.weight @ away**2,
-        "binary": ((values == 0) | (values == 1)).all(axis=0).astype(np.int64),
-    }
-
-
-def _finite(array: Any, shape: tuple[int, ...]) -> Array:
-    from persfl.wire.models import finite
-
-    return finite(array, shape)
-
-
-def _whole(head: Mapping[str, Any], name: str, most: int = 2**53) -> int:
-    value = head.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-        raise WireError(f"{name} must be a whole number of at least 0.")
-    return value
-
-
-def _size(arrays: Mapping[str, Any]) -> int:
-    return sum(array.nbytes for array in arrays.values())
-
-
-def _digest(terms: Any, r: int, name: str, *parts: Mapping[str, Any]) -> str:
-    """The same for the same question, whenever it is put."""
-    found = hashlib.sha256(repr((sorted(terms.items()), r, name)).encode())
-    for arrays in parts:
-        for key in sorted(arrays):
-            found.update(key.encode() + arrays[key].tobytes())
-    return found.hexdigest()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.errors import InputError
-from persfl.fleets.flower.device import adopted
+from persfl.fleets.flower.questions import adopted
 from persfl.wire import Terms, model_from, model_to, nested, probe_from, probe_to, within
 
 
