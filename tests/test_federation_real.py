@@ -217,11 +217,26 @@ def strangers_are_refused(world):
         "--label",
         "y",
     ]
-    child = world.child(words, "unknown.log")
-    log = world.place / "unknown.log"
-    assert until(lambda: "does not let this node in" in log.read_text(), 60), log.read_text()
-    assert "in the federation" not in log.read_text()
-    child.stop()
+    double = world.place / "double"  # the key of a node that is connected
+    shutil.copytree(fed.path / "node-1", double)
+    again = [
+        sys.executable,
+        "-m",
+        "persfl",
+        "node",
+        "--config",
+        str(double),
+        "--data",
+        str(world.place / "rows.csv"),
+        "--label",
+        "y",
+    ]
+    refused = {name: world.child(line, f"{name}.log") for name, line in (("unknown", words), ("double", again))}
+    for name, child in refused.items():
+        log = world.place / f"{name}.log"
+        assert until(lambda log=log: "does not let this node in" in log.read_text(), 90), log.read_text()
+        assert "in the federation" not in log.read_text()
+        child.stop()
 
 
 def failing_nodes_cost_their_answers_only(world):

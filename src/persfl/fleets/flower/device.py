@@ -125,7 +125,7 @@ class Device:
             raise WireError("a question must say on whose behalf it is asked.")
         data = self._rows(about["round"]).data
         self._allow(terms, data.rows)
-        new = data.rows - self.ledger.rows(about["run"])
+        new = self._new(data.rows, about)
         learn = self._learning(terms, me, about["round"])[0]
         learner, proposer = terms.learner(), terms.proposer()
         check_labels([learner], alone(learn))
@@ -153,7 +153,7 @@ class Device:
             size = size_of(within(f"p{i}", out)) if code == "ok" else 0
             entries.append(Entry(about["run"], about["round"], "answer", name, digest, data.rows, size, code))
         self.ledger.write(entries)
-        return {"codes": codes, "rows": data.rows, "new": max(new, 0)}, out
+        return {"codes": codes, "rows": data.rows, "new": new}, out
 
     def _score(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
         terms, me, kept, learn, held = self._target(head, arrays, about)
@@ -167,7 +167,8 @@ class Device:
                 losses[i], lengths[i] = learner.loss(proposal, learn), proposer.length(learner, probe, proposal)
             except WireError:
                 continue
-        found = {"rows": learn.rows + held.rows, "new": max(learn.rows + held.rows - self.ledger.rows(about["run"]), 0)}
+        rows = learn.rows + held.rows
+        found = {"rows": rows, "new": self._new(rows, about)}
         out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
         if head.get("judge"):
             out |= judged(terms, me, kept.model, learn, held)
@@ -218,6 +219,11 @@ class Device:
             model = learner.settled(model, data)
         own = terms.own_step()
         return model if own is None else own.answer(learner, own.ask(learner, model), data, stream(terms.seed, "local", r, me))
+
+    def _new(self, rows: int, about: Mapping[str, Any]) -> int:
+        """How many rows came since the round before."""
+        before = self.ledger.rows(about["run"], about["round"])
+        return 0 if before is None else max(rows - before, 0)
 
     def _allow(self, terms: Terms, rows: int) -> None:
         no = self.policy.refuses(terms, rows)

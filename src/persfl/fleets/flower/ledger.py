@@ -75,12 +75,12 @@ class Ledger:
         found = self._base.execute("SELECT 1 FROM entries WHERE digest = ? AND code = 'ok' LIMIT 1", (digest,))
         return found.fetchone() is not None
 
-    def rows(self, run: str) -> int:
-        """How many rows this device had when it was last asked in a run."""
+    def rows(self, run: str, r: int) -> int | None:
+        """How many rows this device had in the last round of a run before round `r`; None if it was not asked then."""
         found = self._base.execute(
-            "SELECT rows FROM entries WHERE run = ? AND rows > 0 ORDER BY id DESC LIMIT 1", (run,)
+            "SELECT rows FROM entries WHERE run = ? AND round < ? AND rows > 0 ORDER BY id DESC LIMIT 1", (run, r)
         ).fetchone()
-        return 0 if found is None else int(found[0])
+        return None if found is None else int(found[0])
 
     def table(self) -> list[dict[str, Any]]:
         """Per asker and kind: questions, answered, refused or failed, bytes that left, first and last time."""

@@ -33,8 +33,8 @@ class Letters:
     def __init__(self, post: Post, terms: Terms, *, run: str, home: Mapping[str, Device], deadline: float) -> None:
         self.post, self.terms, self.run, self.home, self.deadline = post, terms, run, dict(home), deadline
         self.learner = terms.learner()
-        self.rows: dict[str, int] = {}  # what devices said of themselves last
-        self.new: dict[str, int] = {}
+        self.rows: dict[str, int] = {}  # how many each device said it has
+        self.new: dict[str, int] = {}  # and how many of them are new since the round before
         self.own_seconds = 0.0  # spent by persfl here, and at the slowest device of each exchange
         self._slowest = 0.0
         self._number = secrets.randbelow(2**40)  # not a number that an earlier run used
@@ -76,9 +76,11 @@ class Letters:
         about = (head.get("device"), head.get("run"), head.get("round"), head.get("kind"), head.get("ask"))
         if about != (name, self.run, r, kind, self._number):
             raise Lost("stale")
-        for kept, key in ((self.rows, "rows"), (self.new, "new")):
-            if isinstance(head.get(key), int) and 0 <= head[key] < 2**53:
-                kept[name] = head[key]
+        rows, new = head.get("rows"), head.get("new")
+        if isinstance(rows, int) and 0 <= rows < 2**53:
+            self.rows[name] = rows
+        if isinstance(new, int) and 0 <= new < 2**53:
+            self.new[name] = new
         seconds = head.get("seconds")
         if isinstance(seconds, float) and 0 <= seconds < 1e6:
             self._slowest = max(self._slowest, seconds)
