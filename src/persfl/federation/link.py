@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 from persfl.errors import InputError
 from persfl.federation.folder import Federation
 from persfl.federation.processes import Process, command, listening, quiet, until
-from persfl.federation.proxy import proxy_app, proxy_server
 
 
 def superlink(federation: Federation) -> Process:
@@ -56,64 +55,68 @@ def register(federation: Federation) -> int:
 
 
 class Up:
-    """A federation that is up: `with Up(federation): ...`; the SuperLink is started again if it dies."""
+    """A federation that is up: `with Up(federation): ...`; the SuperLink and the proxy are started again if they die."""
 
-    def __init__(self, federation: Federation, *, say: Callable[[str], None], host: str | None = None) -> None:
+    def __init__(self, federation: Federation, *, say: Callable[[str], None]) -> None:
         self.federation, self.say = federation, say
-        self.host = host or ("127.0.0.1" if federation.host in ("127.0.0.1", "localhost") else "0.0.0.0")
         self.link: Process | None = None
-        self._server: Any = None
+        self.proxy: Process | None = None
         self._over = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Up:
         try:
             for port in (self.federation.inner, self.federation.port):
                 if listening(port):
                     raise InputError(f"port {port} is in use already. End what uses it, or change federation.toml.")
-            self._start()
-            here = self.federation.coordinator
-            app = proxy_app(f"127.0.0.1:{self.federation.inner}", self.federation.ca)
-            self._server = proxy_server(
-                app, host=self.host, port=self.federation.port, certificate=here / "server.pem", key=here / "server.key"
-            )
-            for work in (self._server.run, self._watch):
-                thread = threading.Thread(target=work, daemon=True)
-                thread.start()
-                self._threads.append(thread)
-            if not until(lambda: listening(self.federation.port), 20.0):
-                raise InputError(f"the proxy could not listen on port {self.federation.port}.")
+            self._start_link()
+            self._start_proxy()
         except BaseException:
             self.__exit__()
             raise
+        self._watcher.start()
         return self
 
-    def _start(self) -> None:
+    def _start_link(self) -> None:
         self.link = superlink(self.federation)
-        link = self.link
-        if not until(lambda: listening(self.federation.inner) or link.code is not None, 60.0) or link.code is not None:
-            raise InputError(f"the SuperLink did not start. See {link.log}.")
+        _await(self.link, self.federation.inner, "the SuperLink")
         register(self.federation)
+
+    def _start_proxy(self) -> None:
+        here = "127.0.0.1" if self.federation.host in ("127.0.0.1", "localhost") else "0.0.0.0"
+        words = [sys.executable, "-m", "persfl.federation.proxy", str(self.federation.path), here]
+        place = self.federation.coordinator
+        self.proxy = Process(words, env=quiet(place / "flwr"), log=place / "proxy.log")
+        _await(self.proxy, self.federation.port, "the proxy")
 
     def _watch(self) -> None:
         while not self._over.wait(0.5):
-            if self.link is not None and self.link.code is not None:
-                self.say("the SuperLink stopped; starting it again (a run that was going on can be resumed)")
-                self.link.stop()
+            for what, child, start in (
+                ("the SuperLink", self.link, self._start_link),
+                ("the proxy", self.proxy, self._start_proxy),
+            ):
+                if child is None or child.code is None:
+                    continue
+                self.say(f"{what} stopped; starting it again (a run that was going on can be resumed)")
+                child.stop()
                 try:
-                    self._start()
+                    start()
                 except Exception as error:  # it is tried again
                     self.say(str(error))
-                    time.sleep(2.0)
+                    self._over.wait(2.0)
 
     def __exit__(self, *_: Any) -> None:
         self._over.set()
-        if self._server is not None:
-            self._server.should_exit = True
-        for thread in self._threads:
-            thread.join(10.0)
-        if self.link is not None:
-            self.link.stop()
+        if self._watcher.is_alive():
+            self._watcher.join(90.0)
+        for child in (self.proxy, self.link):
+            if child is not None:
+                child.stop()
+
+
+def _await(child: Process, port: int, what: str) -> None:
+    if not until(lambda: listening(port) or child.code is not None, 90.0) or child.code is not None:
+        raise InputError(f"{what} did not start. See {child.log}.")
 
 
 def app_folder(path: Path) -> Path:

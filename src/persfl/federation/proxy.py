@@ -7,12 +7,15 @@ and refuses everything else.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from persfl.federation.folder import opened
 from persfl.wire import LARGEST
 
 FLEET = re.compile(r"/v1/fleet/[a-z]+(-[a-z]+)*")
@@ -48,7 +51,13 @@ def proxy_app(upstream: str, ca: Path) -> Any:
         kept = {k: v for k, v in reply.headers.items() if k.lower() not in _HOP | {"content-encoding"}}
         return Response(reply.content, status_code=reply.status_code, headers=kept)
 
-    return Starlette(routes=[Route("/{path:path}", passed, methods=["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])])
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        async with link:
+            yield
+
+    every = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"]
+    return Starlette(routes=[Route("/{path:path}", passed, methods=every)], lifespan=lifespan)
 
 
 async def _body(stream: AsyncIterator[bytes]) -> bytes:
@@ -61,16 +70,23 @@ async def _body(stream: AsyncIterator[bytes]) -> bytes:
     return b"".join(parts)
 
 
-def proxy_server(app: Any, *, host: str, port: int, certificate: Path, key: Path) -> Any:
-    """A server for the proxy; `run()` runs it, `should_exit = True` ends it."""
+def main(folder: str, host: str) -> None:
+    """Serve the proxy of a federation's folder until it is ended."""
     import uvicorn
 
+    federation = opened(Path(folder))
+    here = federation.coordinator
     config = uvicorn.Config(
-        app, host=host, port=port, ssl_certfile=str(certificate), ssl_keyfile=str(key), log_level="critical", lifespan="off",
-        server_header=False, date_header=False, limit_concurrency=2_000, timeout_keep_alive=30, proxy_headers=False,
-        timeout_graceful_shutdown=2, ws="none",
+        proxy_app(f"127.0.0.1:{federation.inner}", federation.ca), host=host, port=federation.port,
+        ssl_certfile=str(here / "server.pem"), ssl_keyfile=str(here / "server.key"), log_level="critical", server_header=False,
+        date_header=False, limit_concurrency=2_000, timeout_keep_alive=30, timeout_graceful_shutdown=1,
+        proxy_headers=False, ws="none",
     )  # fmt: skip
     config.load()
     if config.ssl is not None:
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
-    return uvicorn.Server(config)
+    uvicorn.Server(config).run()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
