@@ -25,6 +25,7 @@ from faulty_node import SECRET
 from persfl import ArrayFleet, Best, Devices, GradientStep, Linear, Uniform, personalize
 from persfl.federation.demo import end, start_node
 from persfl.federation.folder import init
+from persfl.federation.hands import supernode
 from persfl.federation.processes import Process, free_ports, listening, quiet, until
 from persfl.fleets import Guarded
 from persfl.runs import Folder, load_model
@@ -217,26 +218,17 @@ def strangers_are_refused(world):
         "--label",
         "y",
     ]
+    child = world.child(words, "unknown.log")
     double = world.place / "double"  # the key of a node that is connected
     shutil.copytree(fed.path / "node-1", double)
-    again = [
-        sys.executable,
-        "-m",
-        "persfl",
-        "node",
-        "--config",
-        str(double),
-        "--data",
-        str(world.place / "rows.csv"),
-        "--label",
-        "y",
-    ]
-    refused = {name: world.child(line, f"{name}.log") for name, line in (("unknown", words), ("double", again))}
-    for name, child in refused.items():
-        log = world.place / f"{name}.log"
-        assert until(lambda log=log: "does not let this node in" in log.read_text(), 90), log.read_text()
-        assert "in the federation" not in log.read_text()
-        child.stop()
+    twin = supernode(double, free_ports(1)[0])
+    world.children.append(twin)
+    assert until(lambda: twin.code is not None, 90)
+    assert b"Failed to activate SuperNode" in (double / "supernode.log").read_bytes()
+    log = world.place / "unknown.log"
+    assert until(lambda: "does not let this node in" in log.read_text(), 90), log.read_text()
+    assert "in the federation" not in log.read_text()
+    child.stop()
 
 
 def failing_nodes_cost_their_answers_only(world):
