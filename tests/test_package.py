@@ -19,7 +19,7 @@ def test_importing_needs_no_extra():
 import importlib.util, sys
 class Absent:
     def find_spec(self, name, *rest):
-        if name.split(".")[0] in ("numba", "matplotlib", "pyarrow", "torch", "flwr", "skops", "networkx", "tqdm"):
+        if name.split(".")[0] in ("numba", "matplotlib", "pyarrow", "torch", "flwr", "skops", "networkx", "tqdm", "safetensors"):
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Absent())
 find = importlib.util.find_spec

@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(title="commands", metavar="COMMAND")
     _table_commands(commands)
     _experiment_commands(commands)
+    _federation_commands(commands)
     return made
 
 
@@ -230,6 +231,98 @@ def _running(made: argparse.ArgumentParser, *, out: str, seed: int = 6) -> None:
     made.add_argument("--seed", type=int, default=seed, help=f"the same seed gives the same curves (default {seed})")
     made.add_argument("--numbers", action="store_true", help="numbers only: no figures, no page, no progress bar")
     made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel processes (default: one per core)")
+
+
+def _federation_commands(commands: Any) -> None:
+    federation = commands.add_parser("federation", help="a real federation between machines, over Flower: init, up, demo")
+    kinds = federation.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    init = kinds.add_parser("init", help="make a federation's folder: certificates, node keys, configuration")
+    init.add_argument("folder", help="the folder to make")
+    init.add_argument("--nodes", type=_whole, default=5, metavar="N", help="how many devices (default 5)")
+    init.add_argument("--names", type=_names, default=[], metavar="A,B", help="their ids (default node-1, node-2, ...)")
+    init.add_argument("--host", default="127.0.0.1", help="name or address by which nodes reach this machine (default 127.0.0.1)")
+    init.add_argument("--port", type=_whole, default=9443, help="the port nodes come in by (default 9443)")
+    init.add_argument("--inner-port", type=_whole, default=9444, help="the SuperLink's own port on this machine (default 9444)")
+    init.set_defaults(command=_late("federation", "init"))
+    up = kinds.add_parser("up", help="the SuperLink behind a proxy that lets only nodes through")
+    up.add_argument("folder", help="a federation's folder")
+    up.set_defaults(command=_late("federation", "up"))
+    demo = kinds.add_parser("demo", help="all of it on this machine: nodes as processes, TLS, a run, its report; then cleans up")
+    demo.add_argument("--out", required=True, metavar="FOLDER", help="the run folder to make")
+    demo.add_argument("--nodes", type=_whole, default=5, metavar="N", help="how many nodes (default 5)")
+    demo.add_argument("--rounds", type=_whole, default=8, metavar="N", help="rounds (default 8)")
+    demo.add_argument("--json", action="store_true", help="progress as JSON lines")
+    demo.set_defaults(command=_late("federation", "demo"))
+
+    node = commands.add_parser("node", help="take part in a federation with the rows of a table")
+    node.add_argument("--config", required=True, metavar="FOLDER", help="this device's folder, from `persfl federation init`")
+    node.add_argument("--data", required=True, metavar="TABLE", help="its rows: .csv, .tsv, .csv.gz or .parquet, numbers only")
+    node.add_argument("--label", required=True, metavar="COLUMN", help="the column to predict")
+    node.add_argument("--drop", type=_names, default=[], metavar="A,B", help="columns to leave out")
+    node.add_argument("--weight", metavar="COLUMN", help="how much each row counts")
+    node.add_argument("--check", action="store_true", help="say what will leave this machine, and stop there")
+    node.set_defaults(command=_late("federation", "node"))
+
+    federate = commands.add_parser("federate", help="a run over a federation that is up")
+    federate.add_argument("folder", help="a federation's folder")
+    federate.add_argument("--out", required=True, metavar="FOLDER", help="the run folder to make")
+    federate.add_argument("--resume", action="store_true", help="go on with an interrupted run: the result is the same")
+    federate.add_argument(
+        "--model", choices=(*MODELS, "ridge", "network"), default="linear", help="what a model is (default linear)"
+    )
+    federate.add_argument("--rounds", type=_whole, default=60, metavar="N", help="rounds (default 60)")
+    federate.add_argument("--peers", type=_whole, default=10, metavar="N", help="peers asked per round, or all others (default 10)")
+    federate.add_argument("--classes", type=int, default=0, metavar="N", help="labels 0 to N - 1 (default 0: a regression)")
+    federate.add_argument("--set", type=_setting, action="append", default=[], metavar="KEY=VALUE", help="a setting of the model")
+    federate.add_argument("--target", metavar="TABLE", help="target at home: this table stays here, only probes go out")
+    federate.add_argument("--name", default="home", metavar="ID", help="what the target at home is called (default home)")
+    federate.add_argument("--label", metavar="COLUMN", help="the label's name; with --target, its column")
+    federate.add_argument("--step-size", type=_number, default="auto", metavar="X", help="length of a step (default: chosen)")
+    federate.add_argument("--steps", type=_whole, default=1, metavar="N", help="gradient steps per answer (default 1)")
+    federate.add_argument("--batch", type=_whole, metavar="N", help="rows per gradient step (default all)")
+    federate.add_argument(
+        "--points", type=int, default=0, metavar="N", help="public points: Algorithm 2 (default 100 unless linear)"
+    )
+    federate.add_argument("--units", choices=("auto", "shared", "raw"), default="auto", help="scale of features and label")
+    federate.add_argument("--holdout", type=float, default=0.25, metavar="SHARE", help="rows held back to judge by (default 0.25)")
+    federate.add_argument(
+        "--deadline", type=float, default=60.0, metavar="S", help="seconds a round waits for answers (default 60)"
+    )
+    federate.add_argument(
+        "--quorum", type=float, default=0.5, metavar="SHARE", help="of those asked, who must answer (default 0.5)"
+    )
+    federate.add_argument("--patience", type=float, default=600.0, metavar="S", help="seconds without a quorum (default 600)")
+    federate.add_argument(
+        "--gather", type=float, default=30.0, metavar="S", help="seconds to wait for all at the start (default 30)"
+    )
+    federate.add_argument("--need", type=int, default=0, metavar="N", help="new rows per device before a round (default 0)")
+    federate.add_argument(
+        "--growth", type=float, default=2.0, metavar="X", help="guard: new loss at most X times the old (default 2)"
+    )
+    federate.add_argument(
+        "--reach", type=float, default=10.0, metavar="X", help="guard: step at most X times the usual (default 10)"
+    )
+    federate.add_argument("--seed", type=int, default=0, help="the same seed gives the same result (default 0)")
+    federate.add_argument("--json", action="store_true", help="progress as JSON lines")
+    federate.set_defaults(command=_late("federation", "federate"))
+
+    ledger = commands.add_parser("ledger", help="what was asked of a device, by whom, when, and how much was answered")
+    ledger.add_argument("folder", help="this device's folder")
+    ledger.add_argument("--json", action="store_true", help="as JSON")
+    ledger.set_defaults(command=_late("federation", "ledger"))
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """KEY=VALUE, the value as TOML has it; a bare word is text."""
+    import tomllib
+
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"must be KEY=VALUE, not {text!r}")
+    try:
+        return key.strip(), tomllib.loads(f"x = {value}")["x"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), value
 
 
 if __name__ == "__main__":

@@ -54,5 +54,16 @@ def respond_each(learner: Any, models: Any, X: Array, owner: IntArray, classes: 
     return out
 
 
+def unknown(models: Any) -> Any:
+    """(devices,) whose model is not here: those of a federation may have stayed at home.
+
+    >>> unknown(np.array([[1.0, np.nan], [np.nan, np.nan]])).tolist(), unknown([None]).tolist()
+    ([False, True], [True])
+    """
+    if isinstance(models, np.ndarray):
+        return np.isnan(models).all(axis=1)
+    return np.array([model is None or bool(np.isnan(getattr(model, "value", np.zeros(1))).all()) for model in models])
+
+
 def _has_chances(learner: Any, model: Any) -> bool:
     return hasattr(learner, "chances") and (isinstance(model, np.ndarray) or hasattr(model, "predict_proba"))

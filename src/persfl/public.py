@@ -8,6 +8,7 @@ exactly one is 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,16 +27,27 @@ def public_points(devices: Devices, count: int, *, seed: int, categories: Sequen
     ([0.0, 1.0], True)
     """
     units = Units.of(devices, "shared", labels=False)
+    binary = np.array([((devices.X[:, j] == 0) | (devices.X[:, j] == 1)).all() for j in range(devices.features)])
+    same = np.array([(devices.X[:, j] == devices.X[0, j]).all() for j in range(devices.features)])
+    mean, scale = np.where(same, devices.X[0], units.mean), np.where(same, 0.0, units.scale)
+    return made_up(mean, scale, binary, count, seed=seed, categories=categories)
+
+
+def made_up(mean: Array, scale: Array, binary: Any, count: int, *, seed: int, categories: Sequence[Sequence[int]] = ()) -> Array:
+    """(count, features) points from each column's mean and spread (0: always the same); `binary` columns hold zeros and ones.
+
+    >>> made_up(np.array([5.0]), np.zeros(1), np.zeros(1, dtype=bool), 2, seed=0).tolist()
+    [[5.0], [5.0]]
+    """
     generator = stream(seed, "public").generator()
-    points = units.mean + units.scale * generator.standard_normal((count, devices.features))
-    for j in range(devices.features):
-        column = devices.X[:, j]
-        if ((column == 0) | (column == 1)).all():
-            points[:, j] = generator.random(count) < units.mean[j]
-        elif (column == column[0]).all():
-            points[:, j] = column[0]
+    points = mean + np.where(scale > 0, scale, 1.0) * generator.standard_normal((count, len(mean)))
+    for j in range(len(mean)):
+        if binary[j]:
+            points[:, j] = generator.random(count) < mean[j]
+        elif scale[j] == 0:
+            points[:, j] = mean[j]
     for group in categories:
-        chosen = generator.choice(len(group), size=count, p=_shares(units.mean[list(group)]))
+        chosen = generator.choice(len(group), size=count, p=_shares(mean[list(group)]))
         points[:, list(group)] = chosen[:, None] == np.arange(len(group))
     return np.asarray(points, dtype=np.float64)
 

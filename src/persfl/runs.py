@@ -39,6 +39,9 @@ from persfl.learners.tree import Grown
 from persfl.training import Pace, Plan, State
 from persfl.trust import Trust
 from persfl.types import Choice, Round
+from persfl.wire.models import plain_from, plain_to
+from persfl.wire.plain import Plain
+from persfl.wire.probes import within
 
 FORMAT = 1
 PACKAGES = ("persfl", "numpy", "scipy", "scikit-learn", "pandas", "numba", "pyarrow", "skops", "torch", "safetensors")
@@ -72,6 +75,11 @@ class Folder:
         """A new run in an empty or absent folder."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InputError(f"{str(path)!r} is not empty. Choose another --out, go on with --resume, or replace it with --force.")
+        return Folder.begin(path, spec, every=every)
+
+    @staticmethod
+    def begin(path: Path, spec: Mapping[str, Any], *, every: float | None = None) -> Folder:
+        """A new run in a folder that may hold other files already."""
         (path / "rounds").mkdir(parents=True, exist_ok=True)
         folder = Folder(path, {"format": FORMAT, "finished": False, "stages": {}, "files": {}}, every=every)
         folder.write_json("spec.json", spec)
@@ -109,7 +117,7 @@ class Folder:
 
     def write(self, name: str, content: bytes | Callable[[Any], Any]) -> None:
         """Write a file (`content` may be a function that writes to it); it belongs to the run once `commit` has named it."""
-        _write(self.path / name, content)
+        write_whole(self.path / name, content)
         self.index["files"][name] = fingerprint(self.path / name)
 
     def write_json(self, name: str, value: Any) -> None:
@@ -152,7 +160,7 @@ class Folder:
         """Make what was written part of the run, in one step, and remove what no longer is."""
         content = {**self.index}
         content["sha256"] = _digest(_dumps(self.index))
-        _write(self.path / INDEX, _dumps(content))
+        write_whole(self.path / INDEX, _dumps(content))
         for old in [*self.path.glob("state-*"), *(self.path / "rounds").glob("*.parquet"), *self.path.rglob("*.part")]:
             if old.relative_to(self.path).as_posix() not in self.index["files"]:
                 old.unlink(missing_ok=True)
@@ -270,6 +278,11 @@ def models_to(models: Any) -> tuple[dict[str, Any], bytes | None]:
     if all(isinstance(model, Grown) for model in models):
         nodes = np.array([len(model.feature) for model in models])
         return {"tree_nodes": nodes} | {f"tree_{k}": np.concatenate([getattr(m, k) for m in models]) for k in Grown._fields}, None
+    if any(isinstance(model, Plain) for model in models):  # of a federation: arrays, and nothing where a model stayed at home
+        kept = {f"plain_{i}": model for i, model in enumerate(models) if model is not None}
+        return {"plain": np.array(len(models))} | {
+            f"{name}.{part}": array for name, model in kept.items() for part, array in plain_to(model).items()
+        }, None
     skops = need("skops.io", extra="app", why="keeping scikit-learn models")
     return {}, bytes(skops.dumps(list(models)))
 
@@ -280,9 +293,17 @@ def models_from(arrays: Mapping[str, Any], packed: bytes | None, trusted: Sequen
         return unpacked(packed, trusted)
     if "models" in arrays:
         return arrays["models"]
+    if "plain" in arrays:
+        plain = [within(f"plain_{i}", arrays) for i in range(int(arrays["plain"]))]
+        return [plain_from(part, _width(part), 1000 if "labels" in part else 0) if part else None for part in plain]
     ends = np.cumsum(arrays["tree_nodes"])[:-1]
     parts = [np.split(arrays[f"tree_{k}"], ends) for k in Grown._fields]
     return [Grown(*tree) for tree in zip(*parts, strict=True)]
+
+
+def _width(part: Mapping[str, Any]) -> int:
+    """How many features a plain model was made for, at least."""
+    return int(part["slopes"].shape[1]) if "slopes" in part else int(part["feature"].max(initial=0)) + 1
 
 
 def unpacked(content: bytes, trusted: Sequence[str] = ()) -> Any:
@@ -572,7 +593,7 @@ def _dumps(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _write(path: Path, content: bytes | Callable[[Any], Any]) -> None:
+def write_whole(path: Path, content: bytes | Callable[[Any], Any]) -> None:
     """All or nothing, also when the power goes: write beside it, flush, rename, flush the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".part")

@@ -166,11 +166,12 @@ def verdict(d: Array) -> Verdict:
     return Verdict(float(_removed(mean)), float(_removed(low)), float(_removed(high)), says, n)
 
 
-def split(devices: Devices, share: float, *, seed: int, part: int = 0, classes: int = 0) -> tuple[Devices, Devices]:
+def split(devices: Devices, share: float, *, seed: int, part: int = 0, classes: int = 0, first: int = 0) -> tuple[Devices, Devices]:
     """Rows to learn from and rows kept back: about `share` of each device with at least four rows, drawn at random.
 
     Parts 0, 1, ... keep back different rows, as long as there are any left. With `classes`, each part takes its share of
     every class a device has; a class with a single row there comes last, since without it the device would not know the class.
+    `first` is the position of the first of these devices in the fleet: between machines each holds back its own rows.
 
     >>> from persfl.sources import clustered_regression
     >>> train, test = split(clustered_regression(n=3, rows=10, features=2), 0.3, seed=0)
@@ -183,20 +184,20 @@ def split(devices: Devices, share: float, *, seed: int, part: int = 0, classes: 
     n, counts = len(devices), devices.counts
     owner = devices.owner
     row = np.arange(len(owner)) - devices.start[owner]
-    mark = stream(seed, "held").at(owner, row).uniform(1)[:, 0]
+    mark = stream(seed, "held").at(owner + first, row).uniform(1)[:, 0]
     rank = np.empty(len(owner), dtype=np.int64)
     turn = np.zeros(len(owner))  # with classes: how far through the rows of its class, on its device, a row comes
     if classes:
         group = owner * classes + devices.y.astype(np.int64)
         order = np.lexsort((mark, group))
-        first = np.searchsorted(group[order], group[order])
+        lowest = np.searchsorted(group[order], group[order])
         many = np.bincount(group, minlength=n * classes)[group[order]]
-        turn[order] = np.where(many > 1, (np.arange(len(order)) - first + 0.5) / many, 1.0)
+        turn[order] = np.where(many > 1, (np.arange(len(order)) - lowest + 0.5) / many, 1.0)
     order = np.lexsort((mark, turn, owner))
     rank[order] = row
     many = np.where(counts >= 4, np.clip(np.round(share * counts), 1, np.maximum(counts - 2, 1)), 0) * (share > 0)
-    first = (part * many)[owner]
-    held = (rank >= first) & (rank < first + many[owner]) & (devices.weight > 0)
+    begin = (part * many)[owner]
+    held = (rank >= begin) & (rank < begin + many[owner]) & (devices.weight > 0)
     left = np.bincount(owner[~held], weights=devices.weight[~held], minlength=n)
     held &= left[owner] > 0  # a device keeps back nothing if that would leave it only rows of weight 0
     return _rows(devices, ~held, owner), _rows(devices, held, owner)

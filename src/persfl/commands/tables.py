@@ -18,6 +18,7 @@ from persfl.checks import some
 from persfl.commands import modules
 from persfl.commands.shown import Shown, table
 from persfl.errors import InputError, need
+from persfl.learners.named import base
 from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame
 from persfl.training import REFIT_ROUNDS, Forget, peers_asked
@@ -111,28 +112,9 @@ def _weights(values: pd.Series, name: str) -> Any:
 
 def _base(model: str, task: str) -> Any:
     """The base estimator of a model's name."""
-    from sklearn.ensemble import (
-        GradientBoostingClassifier,
-        GradientBoostingRegressor,
-        RandomForestClassifier,
-        RandomForestRegressor,
-    )
-    from sklearn.tree import DecisionTreeClassifier
-
-    from persfl.learners import MLP, Tree
-
-    if model == "mlp":
-        return MLP()
-    if _is_network(model):
+    if _is_network(model) and model != "mlp":
         return modules.load(model)
-    classify = task == "classification"
-    if model == "tree":
-        return DecisionTreeClassifier(max_depth=3) if classify else Tree(max_depth=3)
-    if model == "forest":
-        return (RandomForestClassifier if classify else RandomForestRegressor)(n_estimators=30, max_depth=6)
-    if model == "boosting":
-        return (GradientBoostingClassifier if classify else GradientBoostingRegressor)(n_estimators=30, max_depth=3)
-    return None
+    return base(model, classes=task == "classification")
 
 
 def _is_network(model: str) -> bool:
@@ -344,14 +326,25 @@ def _report(folder: Any, model: Any, path: Path) -> Path:
 
 
 def report(chosen: argparse.Namespace) -> int:
-    """The page of a finished run."""
-    from persfl.runs import Folder
-
-    run = Path(chosen.run)
-    folder = Folder.open(run)
-    path = _report(folder, _loaded(chosen), Path(chosen.out) if chosen.out else run / "report.html")
-    print(path)
+    """The page of a finished run, and the federation's own where it was one."""
+    for path in write_reports(Path(chosen.run), Path(chosen.out) if chosen.out else None, chosen=chosen):
+        print(path)
     return 0
+
+
+def write_reports(run: Path, out: Path | None = None, chosen: argparse.Namespace | None = None) -> list[Path]:
+    """Write the pages of a run folder and return where they are."""
+    from persfl.runs import Folder, load_model
+
+    folder, pages = Folder.open(run), []
+    where = out or run / "report.html"
+    if "federation.json" in folder.index["files"]:
+        from persfl.report.federation import write_federation
+
+        pages.append(write_federation(folder.read_json("federation.json"), where.with_name("federation.html")))
+    if not pages or "model.json" in folder.index["files"]:
+        pages.insert(0, _report(folder, load_model(run) if chosen is None else _loaded(chosen), where))
+    return pages
 
 
 def _loaded(chosen: argparse.Namespace) -> Any:

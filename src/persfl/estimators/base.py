@@ -26,7 +26,7 @@ from persfl.errors import InputError, PersflWarning
 from persfl.estimators.rows import WithRows
 from persfl.helping import helpers
 from persfl.learners import Estimator, Linear
-from persfl.predicting import respond, respond_each
+from persfl.predicting import respond, respond_each, unknown
 from persfl.proposers import GradientStep, Refit
 from persfl.public import public_points
 from persfl.rules import doubts, kin, members
@@ -507,6 +507,11 @@ class Personalized(WithRows):
         return out
 
     def _responses(self, matrix: Array, owner: IntArray) -> Array:
+        away = unknown(self.models_)
+        if away[owner].any():
+            raise InputError(
+                f"the model of device {some(self.devices_[np.unique(owner[away[owner]])].tolist())} stayed at home. Predict there."
+            )
         found = respond_each(self.learner_, self.models_, self.units_.features(matrix, owner), owner, self._classes)
         return found if self._classes else self.units_.outside(found, owner)
 

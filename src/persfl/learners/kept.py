@@ -71,7 +71,7 @@ def packed(learner: Network, models: Mapping[str, Array]) -> bytes:
 
 
 def unpacked(shapes: Mapping[str, tuple[int, ...]], content: bytes) -> dict[str, Array]:
-    """The inverse of `packed`; every part must be there, in its shape, with finite numbers."""
+    """The inverse of `packed`; every part must be there, in its shape, with finite numbers (all NaN: a device without a model)."""
     load = need("safetensors.numpy", extra="torch", why="reading networks").load
     try:
         tensors = load(content)
@@ -85,12 +85,14 @@ def unpacked(shapes: Mapping[str, tuple[int, ...]], content: bytes) -> dict[str,
             lead = None if tensor is None else tensor.shape[: tensor.ndim - len(shape)]
             if tensor is None or lead is None or tensor.shape != (*lead, *shape) or len(lead) > 1:
                 raise InputError(f"the file of networks is damaged: {name}/{part} is missing or has another shape.")
-            if tensor.dtype not in (np.float32, np.float64) or not np.isfinite(tensor).all():
-                raise InputError(f"the file of networks is damaged: {name}/{part} must hold finite numbers.")
+            if tensor.dtype not in (np.float32, np.float64):
+                raise InputError(f"the file of networks is damaged: {name}/{part} must hold numbers.")
             parts.append(tensor.reshape(*lead, -1))
         if len({part.shape[:-1] for part in parts}) > 1:
             raise InputError(f"the file of networks is damaged: the parts of {name} are of different numbers of models.")
         found[name] = np.concatenate(parts, axis=-1)
+        if not (np.isfinite(found[name]).all(axis=-1) | np.isnan(found[name]).all(axis=-1)).all():
+            raise InputError(f"the file of networks is damaged: {name} must hold finite numbers.")
     return found
 
 

@@ -121,7 +121,7 @@ def better_rivals(worth: Worth | None) -> list[str]:
     """Whoever does better than asking peers is named."""
     if worth is None:
         return []
-    better = [ARMS[arm] for arm in ("pooled", "centred", "tuned") if worth.fleet(arm).says == "hurts"]
+    better = [ARMS[arm] for arm in ("pooled", "centred", "tuned") if arm in worth.arms and worth.fleet(arm).says == "hurts"]
     if not better:
         return []
     return [f"On these rows a simpler way does better than asking peers: {'; '.join(better)}."]

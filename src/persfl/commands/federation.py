@@ -1,0 +1,221 @@
+"""`persfl federation init | up | demo`, `node`, `federate`, `ledger`: a real federation over Flower."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from persfl.commands.shown import table
+from persfl.errors import InputError, need
+
+
+def init(chosen: argparse.Namespace) -> int:
+    """A federation's folder."""
+    from persfl.federation.folder import init as made
+
+    names = chosen.names or [f"node-{i + 1}" for i in range(chosen.nodes)]
+    federation = made(Path(chosen.folder), names, host=chosen.host, port=chosen.port, inner=chosen.inner_port)
+    print(f"{federation.path} is a federation of {len(names)} devices: {', '.join(names)}.")
+    print(f"Nodes reach it at {federation.host}:{federation.port}. Hand each owner the folder of their device, and nobody else's:")
+    print("it holds the key that proves who they are. Each owner checks the policy in node.toml.\n")
+    print(f"  persfl federation up {chosen.folder}                                        # here")
+    print(f"  persfl node --config {chosen.folder}/{names[0]} --data rows.csv --label y      # at each device")
+    return 0
+
+
+def up(chosen: argparse.Namespace) -> int:
+    """The SuperLink behind its proxy, until it is stopped."""
+    need("flwr", extra="flower", why="a federation")
+    from persfl.federation.folder import opened
+    from persfl.federation.link import Up
+
+    federation = opened(Path(chosen.folder))
+    going = _until_stopped()
+    with Up(federation, say=_say):
+        _say(f"up: nodes come in at {federation.host}:{federation.port} (TLS, known keys only); stop with Ctrl-C")
+        while going():
+            time.sleep(0.2)
+    _say("down")
+    return 0
+
+
+def node(chosen: argparse.Namespace) -> int:
+    """One device, until it is stopped."""
+    need("flwr", extra="flower", why="a federation")
+    from persfl.federation.folder import NODE, node_told
+    from persfl.federation.hands import run_node
+    from persfl.federation.member import use_table
+    from persfl.fleets.flower.policy import Policy
+
+    folder = Path(chosen.config)
+    told, policy = node_told(folder), Policy.read(folder / NODE)
+    rows = use_table(folder, Path(chosen.data), label=chosen.label, drop=chosen.drop, weight=chosen.weight)
+    print(_leaving(told, policy, rows, folder), flush=True)
+    if chosen.check:
+        return 0
+    return run_node(folder, say=_say, going=_until_stopped())
+
+
+def _leaving(told: dict[str, Any], policy: Any, rows: Any, folder: Path) -> str:
+    """What will leave this machine, before anything does."""
+    sums = "; and sums over its rows, per column (weights, values, squares), for shared units" if policy.sums else ""
+    target = (
+        "As a target: its model or what it says at public points, losses of the models it is shown, and at the end of a run its "
+        "errors on rows held back."
+        if policy.target
+        else "It has no model of its own: it answers as a peer only."
+    )
+    families = ", ".join([*policy.models, *policy.networks]) or "none"
+    few = ""
+    if rows.data.rows < 2 * (len(rows.columns) + 1):
+        few = (
+            "\nCareful: fewer than two rows per coefficient. Answers of so few rows give much of them away, and they cannot\n"
+            "tell a good answer from a planted one in every direction."
+        )
+    return (
+        f"Device {told['device']!r} with {rows.data.rows} rows and {len(rows.columns)} features joins {told['superlink']}.\n"
+        "What will leave this machine:\n"
+        f"  The names of its columns and how many rows it has{sums}.\n"
+        f"  As a peer: models computed from its rows, of the families {families};\n"
+        f"  at most {policy.questions_per_target} different answers per target and {policy.questions} in all, of at most\n"
+        f"  {policy.steps} steps each, and only with at least {policy.rows} rows.\n"
+        f"  {target}\n"
+        "Rows do not leave. But unprotected answers can determine rows: about as many answers as there are features are enough\n"
+        f"for a linear model. The policy is in {folder / 'node.toml'}; what left is in: persfl ledger {folder}{few}\n"
+    )
+
+
+def ledger(chosen: argparse.Namespace) -> int:
+    """What was asked of a device, by whom, when, and how much was answered."""
+    from persfl.federation.folder import node_told
+    from persfl.fleets.flower.ledger import Ledger
+
+    folder = Path(chosen.folder)
+    name = node_told(folder)["device"]
+    if not (folder / "ledger.sqlite").is_file():
+        print(f"Nothing has been asked of {name} yet.")
+        return 0
+    book = Ledger(folder / "ledger.sqlite")
+    entries, refusals = book.table(), book.refusals()
+    if chosen.json:
+        print(json.dumps({"device": name, "asked": entries, "refused": refusals}))
+        return 0
+    head = ("asked for", "kind", "questions", "different", "answered", "not", "bytes out", "first", "last")
+    shown = [
+        (e["asker"] or "the coordinator", e["kind"], str(e["questions"]), str(e["different"]), str(e["answered"]),
+         str(e["refused"]), str(e["bytes"]), _moment(e["first"]), _moment(e["last"]))
+        for e in entries
+    ]  # fmt: skip
+    print(f"What was asked of {name}:\n")
+    table(head, shown)
+    if refusals:
+        print("\nNot answered: " + ", ".join(f"{r['times']} times because of {r['code']!r}" for r in refusals) + ".")
+    return 0
+
+
+def federate(chosen: argparse.Namespace) -> int:
+    """A run over a federation that is up."""
+    need("flwr", extra="flower", why="a federation")
+    from persfl.federation.folder import opened
+    from persfl.federation.launching import launch
+
+    federation = opened(Path(chosen.folder))
+    shown = Lines(chosen.json)
+    code = launch(federation, plan_of(chosen, federation), resume=chosen.resume, show=shown)
+    if code == 0:
+        _reports(Path(chosen.out), shown)
+    return code
+
+
+def plan_of(chosen: argparse.Namespace, federation: Any) -> dict[str, Any]:
+    """What a run is asked to do, as plain values."""
+    home = None
+    if chosen.target:
+        if not chosen.label:
+            raise InputError("--target needs --label: the column of the target's own table to predict.")
+        home = {
+            "device": chosen.name,
+            "data": str(Path(chosen.target).resolve()),
+            "label": chosen.label,
+            "drop": [],
+            "weight": None,
+        }
+    return {
+        "out": str(Path(chosen.out).resolve()), "members": federation.members, "devices": sorted(federation.members), "home": home,
+        "label": chosen.label or "y", "model": chosen.model, "classes": chosen.classes, "settings": dict(chosen.set),
+        "rounds": chosen.rounds, "peers": chosen.peers, "step_size": chosen.step_size, "steps": chosen.steps, "batch": chosen.batch,
+        "units": chosen.units, "holdout": chosen.holdout, "points": chosen.points, "seed": chosen.seed, "start": None,
+        "local": None, "deadline": chosen.deadline, "quorum": chosen.quorum, "patience": chosen.patience, "gather": chosen.gather,
+        "need": chosen.need, "growth": chosen.growth, "reach": chosen.reach,
+    }  # fmt: skip
+
+
+def _reports(out: Path, shown: Lines) -> None:
+    from persfl.commands.tables import write_reports
+
+    for path in write_reports(out):
+        shown("report", {"path": str(path), "text": f"Open {path}."})
+
+
+class Lines:
+    """Events for a person, or as JSON lines."""
+
+    def __init__(self, plain: bool) -> None:
+        self.plain = plain
+
+    def __call__(self, event: str, facts: dict[str, Any]) -> None:
+        if self.plain:
+            print(json.dumps({"event": event} | facts), flush=True)
+            return
+        if event == "round":
+            loss = "unknown" if facts["loss"] is None else f"{facts['loss']:.4g}"
+            jumps = f", {facts['guarded']} jumps put aside" if facts["guarded"] else ""
+            new = f", {facts['new']} new rows" if facts["new"] else ""
+            text = (
+                f"round {facts['round']}: asked {facts['asked']}, answered {facts['answered']}, refused so far {facts['refused']}, "
+                f"median loss {loss}{jumps}{new}; {facts['seconds']:.1f} s, of these our own {facts['own']:.2f} s"
+            )
+        elif event == "devices":
+            last = facts["rounds"]
+            text = f"{len(facts['ids'])} devices, {len(facts['targets'])} of them targets; rounds {facts['first'] + 1} to {last}"
+        elif event == "stopped":
+            text = f"stopped: {facts['why']}"
+        else:
+            text = facts.get("text", "")
+        if text:
+            print(text, flush=True)
+
+
+def demo(chosen: argparse.Namespace) -> int:
+    """All of it on this machine."""
+    need("flwr", extra="flower", why="a federation")
+    from persfl.federation.demo import demonstrate
+
+    return demonstrate(Path(chosen.out), nodes=chosen.nodes, rounds=chosen.rounds, show=Lines(chosen.json))
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+
+
+def _until_stopped() -> Callable[[], bool]:
+    """A function that says whether to go on: until Ctrl-C or a polite end."""
+    over = threading.Event()
+
+    def stop(*_: Any) -> None:
+        over.set()
+
+    if threading.current_thread() is threading.main_thread():
+        for sign in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(sign, stop)
+    return lambda: not over.is_set()

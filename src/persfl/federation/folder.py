@@ -1,0 +1,197 @@
+"""A federation's folder: who is in it, certificates, keys, addresses.
+
+    federation.toml      name, public address, the devices and their public keys: nothing secret
+    coordinator/         stays with the coordinator: server certificate and key, Flower's own files, logs
+    node-1/ ...          one for each device, to be handed to its owner: node.toml (the owner's policy), ca.pem, private key
+
+The certificate authority signs one server certificate and is then forgotten: its key is never written, so that nobody can sign
+another. Private keys can be read by their owner alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from persfl.checks import whole
+from persfl.errors import InputError, need
+from persfl.fleets.flower.policy import Policy
+
+CONFIG, NODE = "federation.toml", "node.toml"
+_DAYS = 825
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Federation:
+    """What `federation.toml` says."""
+
+    path: Path
+    host: str  # how nodes reach the proxy
+    port: int
+    inner: int  # the SuperLink's own port, on this machine only
+    members: dict[str, str]  # device id -> public key as PEM
+
+    @property
+    def coordinator(self) -> Path:
+        return self.path / "coordinator"
+
+    @property
+    def ca(self) -> Path:
+        return self.coordinator / "ca.pem"
+
+
+def init(path: Path, devices: Sequence[str], *, host: str = "127.0.0.1", port: int = 9443, inner: int = 9444) -> Federation:
+    """Make a federation's folder; an existing one is never touched."""
+    need("cryptography", extra="flower", why="making certificates")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{str(path)!r} is not empty. Choose another folder for the federation.")
+    names = list(devices)
+    odd = [name for name in names if not _NAME.fullmatch(name)]
+    if odd or len(set(names)) < len(names) or not names:
+        raise InputError(f"device ids must be different names of letters, digits, '.', '_' and '-'. Got {odd or names!r}.")
+    for name, value in (("port", port), ("inner port", inner)):
+        whole(name, value, least=1, most=65535)
+    path.mkdir(parents=True, exist_ok=True)
+    coordinator = path / "coordinator"
+    _secret_folder(coordinator)
+    ca, certificate, key = _certificates(host)
+    (coordinator / "ca.pem").write_bytes(ca)
+    (coordinator / "server.pem").write_bytes(certificate)
+    _secret(coordinator / "server.key", key)
+    members = {}
+    for name in names:
+        folder = path / name
+        _secret_folder(folder)
+        private, public, pem = _node_key()
+        _secret(folder / "key", private)
+        (folder / "key.pub").write_bytes(public)
+        (folder / "ca.pem").write_bytes(ca)
+        (folder / NODE).write_text(_node_text(name, host, port))
+        members[name] = pem
+    (path / CONFIG).write_text(_federation_text(host, port, inner, members))
+    return opened(path)
+
+
+def opened(path: Path) -> Federation:
+    """The federation of a folder."""
+    told = _read(path / CONFIG, "a federation's folder", "persfl federation init")
+    try:
+        members = {str(one["device"]): str(one["key"]).strip() + "\n" for one in told["member"]}
+        return Federation(path, str(told["host"]), int(told["port"]), int(told["inner_port"]), members)
+    except (KeyError, TypeError, ValueError):
+        raise InputError(
+            f"{str(path / CONFIG)!r} must have host, port, inner_port and members. Make it again, or mend it."
+        ) from None
+
+
+def node_told(path: Path) -> dict[str, Any]:
+    """What a node's folder says, apart from its policy."""
+    told = _read(path / NODE, "a node's folder", "persfl federation init")
+    for name, kind in (("device", str), ("superlink", str)):
+        if not isinstance(told.get(name), kind):
+            raise InputError(f"{str(path / NODE)!r} must have the text {name!r}.")
+    return told
+
+
+def _read(path: Path, what: str, how: str) -> dict[str, Any]:
+    if not path.is_file():
+        raise InputError(f"{str(path.parent)!r} is not {what}: it has no {path.name}. Make one with: {how}")
+    try:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{str(path)!r} could not be read: {error}.") from None
+
+
+def _federation_text(host: str, port: int, inner: int, members: dict[str, str]) -> str:
+    text = f'# Who is in this federation. Nothing here is secret.\nhost = "{host}"\nport = {port}\ninner_port = {inner}\n'
+    for name, key in members.items():
+        text += f'\n[[member]]\ndevice = "{name}"\nkey = """\n{key}"""\n'
+    return text
+
+
+def _node_text(name: str, host: str, port: int) -> str:
+    return (
+        "# This device in its federation. The owner of the rows owns this file: the policy below is what may leave.\n"
+        f'device = "{name}"\nsuperlink = "{host}:{port}"\n\n{Policy().text()}'
+    )
+
+
+def _secret_folder(path: Path) -> None:
+    path.mkdir(mode=0o700)
+
+
+def _secret(path: Path, content: bytes) -> None:
+    """A file that only its owner can read, from its first moment on."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+
+
+def _node_key() -> tuple[bytes, bytes, str]:
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP384R1())
+    public = key.public_key()
+    return (
+        key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()),
+        public.public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH) + b"\n",
+        public.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo).decode(),
+    )
+
+
+def _certificates(host: str) -> tuple[bytes, bytes, bytes]:
+    """The authority's certificate, and the server's certificate and key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import serialization as form
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    now = datetime.datetime.now(datetime.UTC)
+    until = now + datetime.timedelta(days=_DAYS)
+
+    def named(text: str) -> Any:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    def begun(subject: Any, issuer: Any, public: Any) -> Any:
+        made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+        made = made.serial_number(x509.random_serial_number())
+        return made.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(until)
+
+    authority, server = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
+    known = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only")
+    usage = dict.fromkeys(unused, False)
+    ca = (
+        begun(named("persfl federation"), named("persfl federation"), authority.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **usage), critical=True)
+        .add_extension(known, critical=False)
+        .sign(authority, hashes.SHA384())
+    )
+    names: list[Any] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    try:
+        names.append(x509.IPAddress(ipaddress.ip_address(host)))
+    except ValueError:
+        names.append(x509.DNSName(host))
+    certificate = (
+        begun(named("persfl coordinator"), ca.subject, server.public_key())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName(list(dict.fromkeys(names))), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known), critical=False)
+        .sign(authority, hashes.SHA384())
+    )
+    return (
+        ca.public_bytes(form.Encoding.PEM),
+        certificate.public_bytes(form.Encoding.PEM),
+        server.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()),
+    )

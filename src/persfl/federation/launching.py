@@ -1,0 +1,159 @@
+"""Starting a run, or going on with one, and watching it to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from persfl.errors import InputError
+from persfl.federation.folder import Federation
+from persfl.federation.link import start_run
+from persfl.federation.processes import listening
+from persfl.runs import INDEX, Folder
+
+PROGRESS, LOCK = "progress.jsonl", "lock"
+_FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")  # may differ when a run goes on
+
+
+def launch(federation: Federation, plan: dict[str, Any], *, resume: bool, show: Callable[[str, dict[str, Any]], None]) -> int:
+    """Run a plan over a federation that is up; 0 when it is finished, 3 when it stopped early and can go on."""
+    out = Path(plan["out"])
+    if not listening(federation.inner):
+        raise InputError(f"the federation is not up. Start it with: persfl federation up {federation.path}")
+    plan = plan | {"run": _run_name(out, plan, resume)}
+    if resume and (out / INDEX).is_file() and Folder.open(out).finished:
+        show("done", {"text": f"{out} is finished already."})
+        return 0
+    out.mkdir(parents=True, exist_ok=True)
+    place = federation.coordinator / "plans"
+    place.mkdir(exist_ok=True)
+    told = place / f"{plan['run']}.json"
+    told.write_text(json.dumps(plan, indent=1) + "\n")
+    progress = out / PROGRESS
+    begin = progress.stat().st_size if progress.is_file() else 0
+    child = None if held(out) else start_run(federation, told)
+    try:
+        return _watch(progress, begin, child, show)
+    except KeyboardInterrupt:
+        _stop(progress)
+        show("stopped", {"why": "stopped by hand; everything is kept. Go on with the same command and --resume.", "kind": "hand"})
+        return 130
+    finally:
+        if child is not None:
+            child.stop()
+
+
+def _run_name(out: Path, plan: dict[str, Any], resume: bool) -> str:
+    """A new name, or that of the run to go on with: devices know their models by it."""
+    if not (out / INDEX).is_file():
+        strange = [path.name for path in out.iterdir() if path.name not in (PROGRESS, LOCK)] if out.is_dir() else []
+        if strange:
+            raise InputError(f"{str(out)!r} is not empty. Choose another --out.")
+        return secrets.token_hex(8)
+    if not resume:
+        raise InputError(f"{str(out)!r} holds a run already. Choose another --out, or go on with --resume.")
+    before = Folder.open(out).spec.get("asked", {})
+    changed = [key for key in plan if key not in _FREE and before.get(key) != plan[key]]
+    if changed:
+        raise InputError(
+            f"{str(out)!r} holds another run: {changed[0]} was {before.get(changed[0])!r} and is {plan[changed[0]]!r} now. "
+            "Use the same command to resume, or another --out."
+        )
+    return str(before["run"])
+
+
+def held(out: Path) -> bool:
+    """Whether a run is writing into this folder now."""
+    try:
+        with (out / LOCK).open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+
+
+@contextlib.contextmanager
+def holding(out: Path) -> Iterator[None]:
+    """The right to write into a run folder; it ends with the process, however that ends."""
+    with (out / LOCK).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"another run is writing into {str(out)!r}.") from None
+        yield
+
+
+def _watch(progress: Path, begin: int, child: Any, show: Callable[[str, dict[str, Any]], None]) -> int:
+    pid, position, patience = None, begin, time.monotonic()
+    while True:
+        gone = pid is not None and not _alive(pid)
+        over = child is not None and child.code is not None
+        for event in _events(progress, position):
+            position = event.pop("_end")
+            name = str(event.pop("event"))
+            if name == "begun":
+                pid = int(event["pid"])
+            show(name, event)
+            if name == "done":
+                return 0
+            if name == "stopped":
+                return 3
+        if gone or (over and pid is None):
+            why = "the run was ended from outside" if gone else f"the run did not start (see {child.log})"
+            show("stopped", {"why": f"{why}. Everything is kept: go on with the same command and --resume.", "kind": "gone"})
+            return 3
+        if pid is None and child is None and time.monotonic() - patience > 5:
+            pid = _last_pid(progress)
+        time.sleep(0.1)
+
+
+def _events(progress: Path, position: int) -> list[dict[str, Any]]:
+    """Whole lines that came after a position."""
+    if not progress.is_file():
+        return []
+    found = []
+    with progress.open("rb") as file:
+        file.seek(position)
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            position += len(line)
+            try:
+                found.append(json.loads(line) | {"_end": position})
+            except ValueError:
+                continue
+    return found
+
+
+def _last_pid(progress: Path) -> int | None:
+    pids = [int(event["pid"]) for event in _events(progress, 0) if event["event"] == "begun"]
+    return pids[-1] if pids else None
+
+
+def _stop(progress: Path) -> None:
+    pid = _last_pid(progress)
+    if pid is not None and _alive(pid) and held(progress.parent):
+        os.kill(pid, signal.SIGTERM)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (OSError, IndexError):
+        return True

@@ -1,0 +1,128 @@
+"""The result of a federated run, in the form a run in one process has, and what the federation's own page shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
+from persfl.estimators.base import id_array
+from persfl.fleets.flower.fleet import FlowerFleet
+from persfl.fleets.flower.judging import worth_of
+from persfl.fleets.flower.roster import WAYS
+from persfl.runs import Folder, keep_model
+from persfl.training import State
+from persfl.types import Array
+from persfl.units import Units
+from persfl.wire import Terms
+
+
+def keep_result(folder: Folder, fleet: FlowerFleet, terms: Terms, asked: Mapping[str, Any], state: State) -> None:
+    """Tell every target its last adoption, have it judged, and write everything a finished run has."""
+    told = fleet.judged() if terms.holdout else {}
+    untold = fleet.finish()
+    worth = worth_of(fleet.ids, told, terms.classes) if told else None
+    notes = _notes(fleet, asked, untold)
+    folder.write_json("federation.json", federation_info(fleet, asked, state, notes))
+    keep_model(folder, fitted(fleet, terms, asked, state, worth, notes))
+
+
+def fitted(fleet: FlowerFleet, terms: Terms, asked: Mapping[str, Any], state: State, worth: Any, notes: list[str]) -> Any:
+    """The estimator that a run in one process would have given, as far as it is known here."""
+    n, d = fleet.n, terms.features
+    kind = PersonalizedClassifier if terms.classes else PersonalizedRegressor
+    own = None if terms.model == "linear" else fleet.learner if not hasattr(fleet.learner, "estimator") else fleet.learner.estimator
+    model: Any = kind(
+        own, peers=min(asked["peers"], n - 1), rounds=asked["rounds"], step_size=terms.step_size,
+        units="raw" if terms.mean is None else "shared", holdout=terms.holdout, random_state=terms.seed,
+    )  # fmt: skip
+    mean, scale = (np.zeros(d), np.ones(d)) if terms.mean is None or terms.scale is None else (terms.mean, terms.scale)
+    model.units_ = Units(
+        "raw" if terms.mean is None else "shared", mean, scale, terms.label_mean, terms.label_scale, np.zeros((n, d)), np.zeros(n)
+    )
+    model._seed, model.learner_, model.preparation_, model.pooled_, model.public_ = (
+        terms.seed,
+        fleet.learner,
+        None,
+        None,
+        terms.public,
+    )
+    model.devices_, model.rows_ = id_array(fleet.ids), np.array([fleet.rows.get(name, 0) for name in fleet.ids])
+    model.n_features_in_, model.feature_names_in_ = d, np.array(terms.columns, dtype=object)
+    model.fallback_, model.notes_, model.worth_ = np.zeros(n, dtype=bool), notes, worth
+    model.trust_, model.step_size_, model.n_rounds_ = state.trust, terms.step_size, state.r
+    model.losses_ = spread(np.array(state.losses), fleet.targets, n)
+    model.models_ = _models(fleet)
+    if terms.classes:
+        model.classes_ = np.arange(terms.classes)
+    return model
+
+
+def spread(losses: Array, targets: Any, n: int) -> Array:
+    """(rounds, n) losses, NaN for devices that are no targets and where a loss is not known."""
+    wide = np.full((len(losses), n), np.nan)
+    if len(losses):
+        wide[:, targets] = np.where(np.isfinite(losses), losses, np.nan)
+    return wide
+
+
+def _models(fleet: FlowerFleet) -> Any:
+    known = dict(zip(fleet.targets.tolist(), list(fleet.models), strict=True))
+    if hasattr(fleet.learner, "grad"):
+        size = fleet.learner.size(fleet.terms.features)
+        nothing = np.full(size, np.nan)
+        return np.stack([nothing if known.get(i) is None else known[i] for i in range(fleet.n)])
+    if fleet.terms.model == "tree" and not fleet.terms.classes:
+        from persfl.learners.tree import Grown
+
+        leaf = np.array([-1])
+        nothing_grown = Grown(leaf, np.zeros(1), leaf, leaf, np.full(1, np.nan))
+        return [nothing_grown if known.get(i) is None else known[i] for i in range(fleet.n)]
+    return [known.get(i) for i in range(fleet.n)]
+
+
+def _notes(fleet: FlowerFleet, asked: Mapping[str, Any], untold: list[str]) -> list[str]:
+    notes = [
+        "This was a federation: every device's rows stayed where they are. federation.html says who was asked and who saw what."
+    ]
+    guarded = sum(counts["guarded"] for counts in fleet.roster.counts.values())
+    if guarded:
+        notes.append(
+            f"The guard against jumps put {guarded} answers aside: they would have raised a target's own loss more than "
+            f"{asked['growth']:g} times, or lay more than {asked['reach']:g} times as far away as is usual."
+        )
+    if untold:
+        notes.append(f"{', '.join(untold)} could not be told the last adoption and keeps the model of an earlier round.")
+    coefficients = fleet.learner.size(fleet.terms.features) if hasattr(fleet.learner, "size") else 0
+    few = [fleet.ids[int(t)] for t in fleet.targets if fleet.rows.get(fleet.ids[int(t)], 0) < 2 * coefficients]
+    if few:
+        notes.append(
+            f"{len(few)} of {len(fleet.targets)} targets have fewer than two rows per coefficient: their rows cannot see every "
+            "direction in which an answer moves their model. Ask only peers that you trust."
+        )
+    return notes
+
+
+def federation_info(fleet: FlowerFleet, asked: Mapping[str, Any], state: State, notes: list[str]) -> dict[str, Any]:
+    """The plain numbers of the federation's page."""
+    return {
+        "devices": fleet.ids,
+        "targets": [fleet.ids[int(t)] for t in fleet.targets],
+        "home": sorted(fleet.home),
+        "rows": {name: fleet.rows.get(name, 0) for name in fleet.ids},
+        "rounds": state.r,
+        "messages": fleet.post.messages,
+        "model": fleet.terms.model,
+        "algorithm": 1 if fleet.terms.public is None else 2,
+        "sums": fleet.terms.mean is not None or fleet.terms.public is not None,
+        "holdout": fleet.terms.holdout,
+        "deadline": asked["deadline"],
+        "quorum": asked["quorum"],
+        "growth": asked["growth"],
+        "reach": asked["reach"],
+        "ways": WAYS,
+        "counts": fleet.roster.table(),
+        "notes": notes,
+    }

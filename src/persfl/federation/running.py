@@ -1,0 +1,150 @@
+"""A federated run from its plan: units, rounds, result; kept so that it can go on after any interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from persfl.adopters import Best
+from persfl.errors import InputError, PersflError
+from persfl.federation.launching import PROGRESS, holding
+from persfl.federation.member import read_rows
+from persfl.federation.result import keep_result
+from persfl.federation.units import agreed
+from persfl.fleets.flower.device import Device
+from persfl.fleets.flower.fleet import FlowerFleet
+from persfl.fleets.flower.policy import Policy
+from persfl.fleets.flower.post import Post
+from persfl.fleets.guarded import Guarded
+from persfl.loop import personalize
+from persfl.runs import INDEX, Folder
+from persfl.training import Pace, Plan, State, peers_of
+from persfl.trust import Trust
+from persfl.types import Round
+from persfl.wire import Terms, pack, unpack
+
+STAGE = "final"
+
+
+class Diary:
+    """One JSON line per event in the run folder, for whoever watches."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._begin = time.monotonic()
+
+    def say(self, event: str, **facts: Any) -> None:
+        line = json.dumps({"event": event, "at": round(time.time(), 3)} | facts)
+        with self._path.open("a") as file:
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def conduct(grid: Any, plan: Path) -> None:
+    """Run, or go on with, the run of a plan; what goes wrong is said in the diary, and everything done is kept."""
+    asked = json.loads(plan.read_text())
+    out = Path(asked["out"])
+    out.mkdir(parents=True, exist_ok=True)
+    diary = Diary(out / PROGRESS)
+    diary.say("begun", pid=os.getpid())
+    try:
+        with holding(out):
+            _conduct(grid, asked, out, diary)
+    except PersflError as error:
+        diary.say("stopped", why=str(error), kind=type(error).__name__)
+        raise
+    except BaseException as error:
+        diary.say("stopped", why=f"{type(error).__name__} (see the coordinator's log)", kind=type(error).__name__)
+        raise
+
+
+def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
+    post = Post(grid, {key.encode(): name for name, key in asked["members"].items()} if asked["members"] else None)
+    home = _home(asked)
+    ids = sorted({*asked["devices"], *home})
+    folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
+    if folder is None or "terms.wire" not in folder.index["files"]:
+        terms = agreed(post, asked, ids, home, diary.say)
+        kept = {k: v for k, v in asked.items() if k not in ("out", "members")}
+        spec = {"device": "device", "label": asked["label"], "features": list(terms.columns), "groups": None, "separator": None,
+                "decimal": ".", "federated": True, "asked": kept}  # fmt: skip
+        folder = Folder.begin(out, spec, every=0)
+        head, arrays = terms.to_wire()
+        folder.write("terms.wire", pack(head, arrays))
+        folder.commit()
+    if folder.finished:
+        diary.say("done", already=True)
+        return
+    terms = Terms.from_wire(*unpack(folder.read("terms.wire")))
+    last = folder.last(STAGE)
+    fleet = FlowerFleet(
+        post, terms, ids=ids, home=home, run=asked["run"], deadline=asked["deadline"], quorum=asked["quorum"],
+        patience=asked["patience"], need=asked["need"], say=lambda text: diary.say("waiting", text=text),
+        state=None if last is None else folder.read(folder.index["fleet"]),
+    )  # fmt: skip
+    guarded = Guarded(fleet, growth=asked["growth"], reach=asked["reach"], about="own" if terms.public is None else "answers")
+    state = last or State(0, np.empty((len(fleet.targets), 0)), Trust.blank(fleet), Pace(terms.step_size))
+    diary.say("devices", ids=ids, targets=[ids[t] for t in fleet.targets.tolist()], first=state.r, rounds=asked["rounds"])
+    sampler = peers_of(min(asked["peers"], len(ids) - 1), len(ids))
+    whole = Plan(fleet.learner, lambda _: fleet.proposer, terms.step_size, sampler, Best(), asked["rounds"], asked["seed"])
+    losses, clock = list(state.losses), time.monotonic()
+    rounds = personalize(
+        guarded, sampler=sampler, adopter=Best(), rounds=asked["rounds"], seed=asked["seed"], trust=state.trust, first=state.r
+    )
+    for round_ in rounds:
+        for jump in guarded.jumps:
+            fleet.roster.count(ids[jump.peer], "guarded")
+        losses.append(round_.loss)
+        state = State(round_.r + 1, np.empty((len(fleet.targets), 0)), round_.trust, Pace(terms.step_size), tuple(losses))
+        _keep(folder, fleet, whole, state, round_)
+        clock = _said(diary, fleet, guarded, round_, clock)
+    keep_result(folder, fleet, terms, asked, state)
+    diary.say("done", rounds=state.r)
+
+
+def _keep(folder: Folder, fleet: FlowerFleet, plan: Plan, state: State, round_: Round) -> None:
+    """The state of the fleet and of the loop, in one step."""
+    before = folder.index.get("fleet")
+    name = f"fleet-{state.r:06d}.wire"
+    folder.write(name, fleet.state())
+    folder.index["fleet"] = name
+    if before not in (None, name):
+        folder.index["files"].pop(before, None)
+    folder.after(STAGE, plan, state, round_)
+    if before not in (None, name):
+        (folder.path / str(before)).unlink(missing_ok=True)
+
+
+def _said(diary: Diary, fleet: FlowerFleet, guarded: Guarded, round_: Round, clock: float) -> float:
+    now = time.monotonic()
+    asked = round_.peers >= 0
+    answered = np.isfinite(round_.losses[:, 1:]) & asked
+    seconds, own = now - clock, fleet.letters.own_seconds
+    known = round_.loss[np.isfinite(round_.loss)]
+    diary.say(
+        "round", round=round_.r + 1, asked=int(asked.sum()), answered=int(answered.sum()), guarded=len(guarded.jumps),
+        refused=sum(c["refused"] for c in fleet.roster.counts.values()), loss=float(np.median(known)) if len(known) else None,
+        seconds=round(seconds, 3), own=round(own, 4), new=sum(fleet.new.values()), messages=fleet.post.messages,
+    )  # fmt: skip
+    fleet.letters.own_seconds = 0.0
+    fleet.new.clear()
+    guarded.jumps.clear()
+    return time.monotonic()
+
+
+def _home(asked: dict[str, Any]) -> dict[str, Device]:
+    """The target at home, where there is one."""
+    told = asked.get("home")
+    if not told:
+        return {}
+    if told["device"] in asked["devices"]:
+        raise InputError(f"the target at home must have an id of its own. {told['device']!r} is a device of the federation.")
+    make = asked["settings"].get("make")
+    policy = Policy(rows=0, questions=0, networks=(make,) if make else ())  # it asks; nobody asks it
+    return {told["device"]: Device(told["device"], lambda r: read_rows(told), policy=policy)}

@@ -1,0 +1,148 @@
+"""What all devices must agree on before a run: columns, units, public points."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from persfl.checks import some
+from persfl.errors import InputError
+from persfl.fleets.flower.device import Device
+from persfl.fleets.flower.post import Post
+from persfl.public import made_up
+from persfl.training import step_of
+from persfl.types import Array
+from persfl.wire import Terms, WireError, pack, unpack
+from persfl.wire.models import finite
+
+
+def agreed(post: Post, asked: Mapping[str, Any], ids: Sequence[str], home: Mapping[str, Device], say: Callable[..., None]) -> Terms:
+    """The terms of a run, from what the devices that are there tell of themselves."""
+    ask = _Asking(post, asked, home)
+    there = ask.described(ids, say)
+    columns = _columns(there)
+    me = {name: i for i, name in enumerate(ids)}
+    raw = Terms(
+        model=asked["model"], columns=tuple(columns), classes=asked["classes"], settings=asked["settings"], seed=asked["seed"],
+        step_size=1.0, steps=asked["steps"], batch=asked["batch"], holdout=asked["holdout"], start=asked["start"],
+        local=asked["local"],
+    )  # fmt: skip
+    learner = raw.learner()
+    steps = hasattr(learner, "grad") and not asked["points"]
+    units = asked["units"] if asked["units"] != "auto" else "shared" if steps else "raw"
+    changes: dict[str, Any] = {"step_size": step_of(asked["step_size"], learner, len(columns)) if steps else _refit_step(asked)}
+    if units == "shared" or not steps:
+        mean, scale, binary = ask.sums(raw, there, me)
+        if units == "shared":
+            changes |= {"mean": mean[:-1], "scale": np.where(scale[:-1] > 0, scale[:-1], 1.0)}
+            if not asked["classes"] and getattr(learner, "kind", "") != "poisson":
+                changes |= {"label_mean": float(mean[-1]), "label_scale": float(scale[-1] or 1.0)}
+        if not steps:
+            points = made_up(mean[:-1], scale[:-1], binary[:-1].astype(bool), asked["points"] or 100, seed=asked["seed"])
+            if units == "shared":
+                points = (points - changes["mean"]) / changes["scale"]
+            changes |= {"public": points, "soft": bool(asked["classes"]) and getattr(learner, "kind", "") == "log"}
+    head, arrays = raw.to_wire()
+    head["terms"] |= {k: v for k, v in changes.items() if not isinstance(v, np.ndarray)}
+    return Terms.from_wire(head, arrays | {f"terms.{k}": v for k, v in changes.items() if isinstance(v, np.ndarray)})
+
+
+def _refit_step(asked: Mapping[str, Any]) -> float:
+    return 1.0 if asked["step_size"] == "auto" else float(asked["step_size"])
+
+
+def _columns(there: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The columns that everybody has, in the order of the first device."""
+    first = there[sorted(there)[0]]["columns"]
+    for name in sorted(there):
+        if set(there[name]["columns"]) != set(first):
+            odd = sorted(set(there[name]["columns"]) ^ set(first))
+            raise InputError(f"every device must have the same columns: device {name!r} differs in {some(odd)}.")
+    return list(first)
+
+
+class _Asking:
+    """Questions before the first round."""
+
+    def __init__(self, post: Post, asked: Mapping[str, Any], home: Mapping[str, Device]) -> None:
+        self.post, self.asked, self.home = post, asked, home
+
+    def _all(self, names: Sequence[str], body: Callable[[str], bytes]) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+        letters = {name: ("describe", body(name)) for name in names}
+        replies: dict[str, Any] = {name: self.home[name].reply(*letters[name]) for name in names if name in self.home}
+        far = {name: letter for name, letter in letters.items() if name not in self.home}
+        replies |= self.post.exchange(far, float(self.asked["deadline"]))
+        found = {}
+        for name, reply in replies.items():
+            try:
+                head, arrays = unpack(reply) if isinstance(reply, bytes) else ({}, {})
+            except WireError:
+                continue
+            if head.get("code") == "ok" and head.get("device") == name:
+                found[name] = (head, arrays)
+        return found
+
+    def described(self, ids: Sequence[str], say: Callable[..., None]) -> dict[str, dict[str, Any]]:
+        """Who is there and which columns they have; waits for a quorum."""
+        begin = time.monotonic()
+        found: dict[str, dict[str, Any]] = {}
+        while True:
+            for name, (head, _) in self._all([n for n in ids if n not in found], lambda _: self._body({})).items():
+                columns = head.get("columns")
+                if isinstance(columns, list) and 0 < len(columns) <= 10_000 and all(isinstance(c, str) for c in columns):
+                    found[name] = head
+            others = [name for name in found if name not in self.home]
+            enough = len(found) >= max(2, self.asked["quorum"] * len(ids)) and len(others) >= 1
+            patience = time.monotonic() - begin
+            if enough and (len(found) == len(ids) or patience > self.asked["gather"]):
+                return found
+            if patience > max(self.asked["patience"], self.asked["gather"]):
+                raise InputError(
+                    f"{len(found)} of {len(ids)} devices are there, which is too few to begin. Start the others first."
+                )
+            say("waiting", text=f"{len(found)} of {len(ids)} devices are there; waiting for more")
+            time.sleep(1.0)
+
+    def sums(self, terms: Terms, there: Mapping[str, Any], me: Mapping[str, int]) -> tuple[Array, Array, Array]:
+        """Mean, root mean square deviation and whether all are 0 or 1, per column and the label; from totals, in two steps."""
+        width = terms.features + 1
+        told, arrays = terms.to_wire()
+
+        def body(about: Array | None) -> Callable[[str], bytes]:
+            more = {} if about is None else {"about": about}
+            return lambda name: self._body({"sums": True, "me": me[name], **told}, {**arrays, **more})
+
+        first = self._totals(self._all(sorted(there), body(None)), width)
+        mean = first["sums"] / first["weight"]
+        second = self._totals(self._all(sorted(there), body(mean)), width)
+        scale = np.sqrt(np.maximum(second["squares"] / second["weight"], 0.0))
+        steady = scale <= 1e-12 * np.abs(mean)
+        return mean, np.where(steady, 0.0, scale), first["binary"]
+
+    def _totals(self, replies: Mapping[str, tuple[dict[str, Any], dict[str, Any]]], width: int) -> dict[str, Any]:
+        weight, sums, squares, binary = 0.0, np.zeros(width), np.zeros(width), np.ones(width, dtype=np.int64)
+        for _, arrays in (replies[name] for name in sorted(replies)):
+            try:
+                one = float(finite(arrays["weight"], (1,))[0])
+                told, squared = finite(arrays["sums"], (width,)), _squares(arrays["squares"], width)
+                if arrays["binary"].shape != (width,) or not one > 0:
+                    continue
+            except (WireError, KeyError):
+                continue
+            weight, sums, squares, binary = weight + one, sums + told, squares + squared, binary & (arrays["binary"] != 0)
+        if not weight:
+            raise InputError("no device tells the sums that shared units need. Use --units raw, or allow sums in a node's policy.")
+        return {"weight": weight, "sums": sums, "squares": squares, "binary": binary}
+
+    def _body(self, head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> bytes:
+        return pack({"run": self.asked["run"], "round": 0, "ask": 0} | dict(head), arrays)
+
+
+def _squares(array: Any, width: int) -> Array:
+    """Sums of squares may be larger than other numbers."""
+    if array.dtype != np.float64 or array.shape != (width,) or not np.isfinite(array).all() or (array < 0).any():
+        raise WireError("squares must be finite.")
+    return np.asarray(array)

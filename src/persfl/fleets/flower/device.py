@@ -1,0 +1,257 @@
+"""A device at home: its rows, its policy, its ledger, its model. It answers questions that come as bytes, with bytes.
+
+    describe   who it is, how many rows, which columns; with leave, sums over its rows for shared units
+    answer     as a peer: from each target's probe, a proposal
+    score      as a target: the own loss of its model and of every proposal
+    adopt      as a target: take what was chosen; its new probe
+
+Whatever goes wrong inside becomes a short code: the text of an error may hold private values and stays here.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import sklearn
+
+from persfl.fleets.flower.judging import judged
+from persfl.fleets.flower.ledger import Entry, Ledger
+from persfl.fleets.flower.policy import Policy
+from persfl.fleets.flower.questions import MOST, adopted, adoptions_of, alone, digest_of, size_of, sums_of, whole_of
+from persfl.fleets.flower.shelf import Kept, Shelf
+from persfl.fleets.home import check_labels
+from persfl.fleets.start import starting_model
+from persfl.seeds import stream
+from persfl.types import Data
+from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, probe_from, probe_to, unpack, within
+from persfl.worth import split
+
+KINDS = ("describe", "answer", "score", "adopt")
+
+
+class Rows(NamedTuple):
+    """A device's rows now, and what its columns are called."""
+
+    columns: Sequence[str]
+    data: Data
+
+
+class Refused(Exception):
+    """A polite no: a code, and nothing else."""
+
+
+class Device:
+    """`rows` is a `Rows`, or a function of the round to one (rows that keep arriving).
+
+    >>> device = Device("ann", Rows(["x"], Data(np.ones((9, 1)), np.ones(9))))
+    >>> head, _ = unpack(device.reply("describe", pack({"run": "r", "round": 0, "ask": 7})))
+    >>> head["code"], head["device"], head["rows"], head["columns"]
+    ('ok', 'ann', 9, ['x'])
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: Rows | Callable[[int], Rows],
+        *,
+        policy: Policy | None = None,
+        ledger: Ledger | None = None,
+        shelf: Shelf | None = None,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self.name, self.policy = name, policy or Policy()
+        self.ledger, self.shelf = ledger or Ledger(), shelf or Shelf()
+        self._rows = rows if callable(rows) else lambda _: rows
+        self._log = log or (lambda _: None)
+
+    def reply(self, kind: str, body: Any) -> bytes:
+        """The answer to a message; never raises."""
+        begin = time.perf_counter()
+        head: dict[str, Any] = {}
+        try:
+            head, arrays = unpack(body)
+            about: dict[str, Any] = {
+                "run": str(head.get("run", ""))[:200],
+                "round": whole_of(head, "round"),
+                "ask": whole_of(head, "ask"),
+                "kind": kind,
+            }
+        except WireError:
+            return pack({"code": "format", "device": self.name})
+        try:
+            if kind not in KINDS:
+                raise Refused("kind")
+            found, out = getattr(self, f"_{kind}")(head, arrays, about)
+            spent = round(time.perf_counter() - begin, 6)
+            return pack({"code": "ok", "device": self.name, "seconds": spent} | about | found, out)
+        except Refused as no:
+            code = str(no)
+        except WireError:
+            code = "format"
+        except Exception:
+            self._log(f"{kind} in round {about['round']} failed\n{traceback.format_exc()}")
+            code = "failed"
+        try:
+            self.ledger.write([Entry(about["run"], about["round"], kind, "", "", code=code)])
+        except Exception:
+            self._log(f"the ledger could not be written\n{traceback.format_exc()}")
+        return pack({"code": code, "device": self.name} | about)
+
+    def _describe(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        now = self._rows(about["round"])
+        found: dict[str, Any] = {"rows": now.data.rows, "columns": [str(name) for name in now.columns]}
+        out: dict[str, Any] = {}
+        if head.get("sums"):
+            if not self.policy.sums:
+                raise Refused("sums")
+            if now.data.rows < self.policy.rows:
+                raise Refused("rows")
+            terms = Terms.from_wire(head, arrays)
+            data = self._learning(terms, whole_of(head, "me"), about["round"])[0]
+            out = sums_of(data, arrays.get("about"))
+        self.ledger.write([Entry(about["run"], about["round"], "sums" if out else "describe", "", "", now.data.rows, size_of(out))])
+        return found, out
+
+    def _answer(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
+        names, targets = head.get("names"), arrays.get("targets")
+        if not isinstance(names, list) or targets is None or targets.dtype != np.int64 or targets.shape != (len(names),):
+            raise WireError("a question must say on whose behalf it is asked.")
+        if len(names) > MOST or not all(isinstance(name, str) and len(name) <= 200 for name in names):
+            raise WireError("a question must say on whose behalf it is asked.")
+        data = self._rows(about["round"]).data
+        self._allow(terms, data.rows)
+        new = self._new(data.rows, about)
+        learn = self._learning(terms, me, about["round"])[0]
+        learner, proposer = terms.learner(), terms.proposer()
+        check_labels([learner], alone(learn))
+        codes: list[str] = []
+        out: dict[str, Any] = {}
+        entries: list[Entry] = []
+        spent: dict[str, int] = {}
+        for i, (name, target) in enumerate(zip(names, targets.tolist(), strict=True)):
+            asked = within(f"q{i}", arrays)
+            digest = digest_of(head["terms"], about["round"], name, asked, within("terms", arrays))
+            code = self._limit(name, digest, spent)
+            if code == "ok":
+                try:
+                    probe = probe_from(proposer, learner, asked, terms.features, terms.classes)
+                    place = stream(terms.seed, "answer", about["round"], target, me)
+                    with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+                        proposal = proposer.answer(learner, probe, learn, place)
+                    out |= nested(f"p{i}", model_to(learner, proposal))
+                except WireError:
+                    code = "format"
+                except Exception:
+                    self._log(f"answer in round {about['round']} failed\n{traceback.format_exc()}")
+                    code = "failed"
+            codes.append(code)
+            size = size_of(within(f"p{i}", out)) if code == "ok" else 0
+            entries.append(Entry(about["run"], about["round"], "answer", name, digest, data.rows, size, code))
+        self.ledger.write(entries)
+        return {"codes": codes, "rows": data.rows, "new": new}, out
+
+    def _score(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        terms, me, kept, learn, held = self._target(head, arrays, about)
+        learner, proposer = terms.learner(), terms.proposer()
+        probe = proposer.ask(learner, kept.model)
+        count = whole_of(head, "count", most=MOST)
+        losses, lengths = np.full(count, np.inf), np.full(count, np.nan)
+        for i in range(count):
+            try:
+                proposal = model_from(learner, within(f"p{i}", arrays), terms.features, terms.classes)
+                losses[i], lengths[i] = learner.loss(proposal, learn), proposer.length(learner, probe, proposal)
+            except WireError:
+                continue
+        rows = learn.rows + held.rows
+        found = {"rows": rows, "new": self._new(rows, about)}
+        out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
+        if head.get("judge"):
+            out |= judged(terms, me, kept.model, learn, held)
+        self.ledger.write([Entry(about["run"], about["round"], "score", self.name, "", found["rows"], size_of(out))])
+        return found, out
+
+    def _adopt(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        terms, _, kept, learn, held = self._target(head, arrays, about)
+        learner, proposer = terms.learner(), terms.proposer()
+        out = nested("probe", probe_to(proposer, learner, proposer.ask(learner, kept.model))) if head.get("probe") else {}
+        rows = learn.rows + held.rows
+        self.ledger.write([Entry(about["run"], about["round"], "adopt", self.name, "", rows, size_of(out))])
+        return {"rows": rows, "after": kept.round}, out
+
+    def _target(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        """This device as a target: its model after everything it was told to adopt."""
+        if not self.policy.target:
+            raise Refused("target")
+        terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
+        self._allow(terms, self._rows(about["round"]).data.rows)
+        learn, held = self._learning(terms, me, about["round"])
+        learner = terms.learner()
+        check_labels([learner], alone(learn))
+        kept = self.shelf.get(about["run"])
+        before = kept
+        if kept is None:
+            kept = Kept(0, starting_model(learner, learn, stream(terms.seed, "start", me), terms.start), terms)
+        for i, told in enumerate(adoptions_of(head)):
+            if told["round"] < kept.round and not told["set"]:
+                continue  # it was adopted before an interruption
+            if told["round"] > kept.round and not told["set"]:
+                raise Refused("state")
+            pieces = [
+                model_from(learner, within(f"a{i}.{k}", arrays), terms.features, terms.classes) for k in range(len(told["weights"]))
+            ]
+            model = adopted(learner, kept.model, pieces, told["weights"], told["stay"])
+            if not told["set"]:
+                model = self._after(terms, learner, model, learn, told["round"], me)
+            kept = Kept(told["round"] + 1, model, terms)
+        if kept is not before:
+            self.shelf.put(about["run"], kept)
+        return terms, me, kept, learn, held
+
+    @staticmethod
+    def _after(terms: Terms, learner: Any, model: Any, data: Data, r: int, me: int) -> Any:
+        """What follows an adoption: running statistics, the own step."""
+        if getattr(learner, "renews", False):
+            model = learner.settled(model, data)
+        own = terms.own_step()
+        return model if own is None else own.answer(learner, own.ask(learner, model), data, stream(terms.seed, "local", r, me))
+
+    def _new(self, rows: int, about: Mapping[str, Any]) -> int:
+        """How many rows came since the round before."""
+        before = self.ledger.rows(about["run"], about["round"])
+        return 0 if before is None else max(rows - before, 0)
+
+    def _allow(self, terms: Terms, rows: int) -> None:
+        no = self.policy.refuses(terms, rows)
+        if no is not None:
+            raise Refused(no)
+
+    def _limit(self, name: str, digest: str, spent: dict[str, int]) -> str:
+        """Whether one more question of this target is within the limits; `spent` counts those of this message."""
+        if self.ledger.known(digest):
+            return "ok"
+        own, total = self.ledger.counts(name)
+        if own + spent.get(name, 0) >= self.policy.questions_per_target:
+            return "questions_per_target"
+        if total + sum(spent.values()) >= self.policy.questions:
+            return "questions"
+        spent[name] = spent.get(name, 0) + 1
+        return "ok"
+
+    def _learning(self, terms: Terms, me: int, r: int) -> tuple[Data, Data]:
+        """Rows to learn from and rows held back, in the units of the run."""
+        now = self._rows(r)
+        place = {str(name): i for i, name in enumerate(now.columns)}
+        if any(name not in place for name in terms.columns):
+            raise Refused("columns")
+        X = np.ascontiguousarray(now.data.X[:, [place[name] for name in terms.columns]])
+        mine = alone(Data(X, now.data.y, now.data.weight))
+        learn, held = (
+            split(mine, terms.holdout, seed=terms.seed, classes=terms.classes, first=me) if terms.holdout else (mine, None)
+        )
+        empty = Data(np.empty((0, terms.features)), np.empty(0))
+        return terms.inside(learn[0]), empty if held is None or not len(held.X) else terms.inside(held[0])

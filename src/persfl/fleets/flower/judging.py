@@ -1,0 +1,70 @@
+"""Was it worth it, judged at home: errors on rows the run never saw, of the personalized model and of the device's own.
+
+Only a few sums leave: squared errors of the two models, the spread of their differences, and what gives the label's variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from persfl.devices import Devices
+from persfl.predicting import respond
+from persfl.types import Array, Data
+from persfl.wire import Terms
+from persfl.worth import Worth, own_fits
+
+ARMS = ("own", "personal")
+FIELDS = 7  # held, weight, weight squared, label sum, label squares, squared differences about their mean, weighted difference
+
+
+def judged(terms: Terms, me: int, model: Any, learn: Data, held: Data) -> dict[str, Array]:
+    """Sums over the rows held back, in the label's own units; all 0 where there are none."""
+    if not held.rows:
+        return {"judged": np.zeros(FIELDS), "errors": np.zeros(2), "mistakes": np.zeros(2)}
+    learner, alone = terms.learner(), Devices(learn.X, learn.y, learn.weight, np.array([0, learn.rows]), [0])
+    own = own_fits(learner, alone, terms.seed)[0]
+    weight, losses, mistakes = held.weight, [], []
+    for judged_one in (own, model):
+        found = respond(learner, judged_one, held.X, terms.classes)
+        if terms.classes:
+            code = held.y.astype(np.int64)
+            losses.append(((found - (code[:, None] == np.arange(terms.classes))) ** 2).sum(axis=1))
+            mistakes.append(float(weight @ (found.argmax(axis=1) != code)))
+        else:
+            losses.append(((found - held.y) * terms.label_scale) ** 2)
+            mistakes.append(0.0)
+    y = held.y * terms.label_scale + terms.label_mean
+    difference = losses[0] - losses[1]
+    middle = float(weight @ difference) / float(weight.sum())
+    sums = [held.rows, weight.sum(), (weight**2).sum(), weight @ y, weight @ y**2, weight @ (difference - middle) ** 2, middle]
+    return {
+        "judged": np.array(sums, dtype=np.float64),
+        "errors": np.array([weight @ loss for loss in losses]),
+        "mistakes": np.array(mistakes),
+    }
+
+
+def worth_of(ids: Sequence[Any], told: Mapping[int, Mapping[str, Array]], classes: int) -> Worth | None:
+    """What all devices told, as the `Worth` of a run in one process; None where nobody kept rows back."""
+    n = len(ids)
+    sums, errors, mistakes = np.zeros((n, FIELDS)), np.zeros((n, 2)), np.zeros((n, 2))
+    for i, found in told.items():
+        sums[i], errors[i], mistakes[i] = found["judged"], found["errors"], found["mistakes"]
+    total = sums[:, 1]
+    if not total.sum() > 0:
+        return None
+    with np.errstate(invalid="ignore", divide="ignore"):
+        evidence = np.nan_to_num(total**2 / sums[:, 2])
+        table: dict[str, Any] = {"device": list(ids), "held": sums[:, 0].astype(np.int64), "evidence": evidence}
+        for k, arm in enumerate(ARMS):
+            table[f"error_{arm}"] = errors[:, k] / total
+            if classes:
+                table[f"mistakes_{arm}"] = mistakes[:, k] / total
+        table["spread"] = np.sqrt(sums[:, 5] / total * evidence / np.maximum(evidence - 1, 1e-9))
+    level = sums[:, 3].sum() / total.sum()
+    variance = 1.0 if classes else float(sums[:, 4].sum() / total.sum() - level**2)
+    return Worth(pd.DataFrame(table), variance if variance > 0 else 1.0, classes)

@@ -1,0 +1,96 @@
+"""Letters of a run: what is asked of a device, and replies that are what they should be.
+
+A reply is read only if it comes from the device that was asked, answers this very question (its number), and belongs to this
+round of this run. Anything else is `Lost`, in one of the ways of the roster.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from persfl.fleets.flower.device import Device
+from persfl.fleets.flower.post import Failed, Post
+from persfl.fleets.flower.standing import Adoption
+from persfl.wire import Terms, WireError, model_to, nested, pack, unpack
+
+REFUSALS = ("models", "steps", "trees", "rows", "questions", "questions_per_target", "target", "sums")
+
+
+class Lost(Exception):
+    """A reply that cannot be used, and in which way."""
+
+    def __init__(self, how: str, code: str = "") -> None:
+        super().__init__(how)
+        self.how, self.code = how, code
+
+
+class Letters:
+    """Writes letters, sends them, opens replies; devices in `home` are asked without a network."""
+
+    def __init__(self, post: Post, terms: Terms, *, run: str, home: Mapping[str, Device], deadline: float) -> None:
+        self.post, self.terms, self.run, self.home, self.deadline = post, terms, run, dict(home), deadline
+        self.learner = terms.learner()
+        self.rows: dict[str, int] = {}  # how many each device said it has
+        self.new: dict[str, int] = {}  # and how many of them are new since the round before
+        self.own_seconds = 0.0  # spent by persfl here, and at the slowest device of each exchange
+        self._slowest = 0.0
+        self._number = secrets.randbelow(2**40)  # not a number that an earlier run used
+
+    def next(self) -> None:
+        """A new number for the letters to come: replies to earlier ones are stale from now on."""
+        self._number += 1
+
+    def letter(
+        self, r: int, me: int, head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, adoptions: Sequence[Adoption] = ()
+    ) -> bytes:
+        """A letter to the device at position `me`, with what it has to adopt first."""
+        told, more = self.terms.to_wire()
+        for i, one in enumerate(adoptions):
+            for k, piece in enumerate(one.pieces):
+                more |= nested(f"a{i}.{k}", model_to(self.learner, piece))
+        told["adoptions"] = [{"round": a.round, "stay": a.stay, "weights": list(a.weights), "set": a.anew} for a in adoptions]
+        about = {"run": self.run, "round": r, "ask": self._number, "me": me}
+        return pack(about | told | dict(head), {**more, **(arrays or {})})
+
+    def exchange(self, letters: Mapping[str, tuple[str, bytes]]) -> dict[str, bytes | Failed]:
+        """Send (kind, letter) to devices by name; a reply or a failure for each."""
+        self.own_seconds, self._slowest = self.own_seconds + self._slowest, 0.0
+        begin = time.monotonic()
+        found: dict[str, bytes | Failed] = {n: self.home[n].reply(*letter) for n, letter in letters.items() if n in self.home}
+        self.own_seconds += time.monotonic() - begin
+        return found | self.post.exchange({n: letter for n, letter in letters.items() if n not in self.home}, self.deadline)
+
+    def opened(self, name: str, reply: bytes | Failed, kind: str, r: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Head and arrays of a reply that is what it should be."""
+        if isinstance(reply, Failed):
+            raise Lost(reply.how)
+        try:
+            head, arrays = unpack(reply)
+        except WireError:
+            raise Lost("format") from None
+        if head.get("code") != "ok":
+            raise Lost(way(head.get("code")), str(head.get("code"))[:40])
+        about = (head.get("device"), head.get("run"), head.get("round"), head.get("kind"), head.get("ask"))
+        if about != (name, self.run, r, kind, self._number):
+            raise Lost("stale")
+        rows, new = head.get("rows"), head.get("new")
+        if isinstance(rows, int) and 0 <= rows < 2**53:
+            self.rows[name] = rows
+        if isinstance(new, int) and 0 <= new < 2**53:
+            self.new[name] = new
+        seconds = head.get("seconds")
+        if isinstance(seconds, float) and 0 <= seconds < 1e6:
+            self._slowest = max(self._slowest, seconds)
+        return head, arrays
+
+
+def way(code: Any) -> str:
+    """In which way of the roster a device said no.
+
+    >>> way("rows"), way("format"), way("what?")
+    ('refused', 'format', 'failed')
+    """
+    return "refused" if code in REFUSALS else "format" if code == "format" else "failed"

@@ -1,0 +1,90 @@
+"""What a device reads out of a question, and the small sums it answers some with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from persfl.devices import Devices
+from persfl.types import Data
+from persfl.wire import WireError
+from persfl.wire.models import finite
+
+MOST = 10_000  # questions in one message
+
+
+def adopted(learner: Any, model: Any, pieces: Sequence[Any], weights: Sequence[float], stay: float) -> Any:
+    """The mix that was chosen, as `LoopFleet` makes it."""
+    parts = [(stay, model)] if stay > 0 else []
+    parts += [(weight, piece) for weight, piece in zip(weights, pieces, strict=True) if weight > 0]
+    if len(parts) == 1:
+        return parts[0][1]
+    models = [piece for _, piece in parts]
+    stacked = np.stack(models) if all(isinstance(piece, np.ndarray) for piece in models) else models
+    return learner.mix(stacked, np.array([weight for weight, _ in parts]))
+
+
+def adoptions_of(head: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a target is told to adopt, oldest first."""
+    told = head.get("adoptions", [])
+    if not isinstance(told, list) or len(told) > MOST:
+        raise WireError("adoptions must be a list.")
+    for entry in told:
+        if not isinstance(entry, dict) or set(entry) != {"round", "stay", "weights", "set"} or not isinstance(entry["set"], bool):
+            raise WireError("an adoption must say its round and weights.")
+        weights = entry["weights"]
+        if not isinstance(entry["round"], int) or isinstance(entry["round"], bool) or not isinstance(weights, list):
+            raise WireError("an adoption must say its round and weights.")
+        shares = [entry["stay"], *weights]
+        if not all(isinstance(w, (int, float)) and 0 <= w <= 1 for w in shares) or not abs(sum(shares) - 1) <= 1e-6:
+            raise WireError("an adoption's weights must sum to 1.")
+    return told
+
+
+def alone(data: Data) -> Devices:
+    """One device's rows as devices."""
+    return Devices(data.X, data.y, data.weight, np.array([0, len(data.y)]), [0])
+
+
+def sums_of(data: Data, about: Any) -> dict[str, Any]:
+    """Weights, values and squared deviations summed per column (the label last): what shared units are made of."""
+    values = np.column_stack([data.X, data.y])
+    middle = np.zeros(values.shape[1]) if about is None else finite(about, (values.shape[1],))
+    away = values - middle
+    return {
+        "weight": np.array([data.weight.sum()]),
+        "sums": data.weight @ away,
+        "squares": data.weight @ away**2,
+        "binary": ((values == 0) | (values == 1)).all(axis=0).astype(np.int64),
+    }
+
+
+def whole_of(head: Mapping[str, Any], name: str, most: int = 2**53) -> int:
+    """A whole number of a message.
+
+    >>> whole_of({"round": -1}, "round")
+    Traceback (most recent call last):
+    ...
+    persfl.wire.codec.WireError: round must be a whole number of at least 0.
+    """
+    value = head.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+        raise WireError(f"{name} must be a whole number of at least 0.")
+    return value
+
+
+def size_of(arrays: Mapping[str, Any]) -> int:
+    """Bytes of arrays."""
+    return sum(array.nbytes for array in arrays.values())
+
+
+def digest_of(terms: Any, r: int, name: str, *parts: Mapping[str, Any]) -> str:
+    """The same for the same question, whenever it is put."""
+    found = hashlib.sha256(repr((sorted(terms.items()), r, name)).encode())
+    for arrays in parts:
+        for key in sorted(arrays):
+            found.update(key.encode() + arrays[key].tobytes())
+    return found.hexdigest()

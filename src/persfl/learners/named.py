@@ -1,0 +1,107 @@
+"""Learners by name: what `--model` means on the command line and between machines."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.tree import DecisionTreeClassifier
+
+from persfl.checks import one_of
+from persfl.errors import InputError
+from persfl.learners.estimator import Estimator
+from persfl.learners.linear import Linear
+from persfl.learners.mlp import MLP
+from persfl.learners.tree import Tree
+
+NAMES = ("linear", "mlp", "ridge", "tree", "forest", "boosting", "network")
+WIDEST, DEEPEST = 4096, 8  # of a network that somebody else asks for
+
+
+def base(model: str, *, classes: bool, **settings: Any) -> Any:
+    """The base estimator of a model's name (for "mlp" what makes the module); None for linear models, learners of their own.
+
+    >>> base("tree", classes=False)
+    Tree(max_depth=3)
+    """
+    if model == "tree":
+        return DecisionTreeClassifier(**{"max_depth": 3} | settings) if classes else Tree(**{"max_depth": 3} | settings)
+    if model == "forest":
+        forest = RandomForestClassifier if classes else RandomForestRegressor
+        return forest(**{"n_estimators": 30, "max_depth": 6} | settings)
+    if model == "boosting":
+        boosting = GradientBoostingClassifier if classes else GradientBoostingRegressor
+        return boosting(**{"n_estimators": 30, "max_depth": 3} | settings)
+    if model == "mlp":
+        return mlp(settings)
+    if model == "ridge":
+        return LogisticRegression(**settings) if classes else Ridge(**settings)
+    return None
+
+
+def learner_named(model: str, *, features: int = 0, classes: int = 0, settings: Mapping[str, Any] | None = None) -> Any:
+    """A learner from its name, the numbers of features and classes (0: a regression) and its settings.
+
+    >>> learner_named("linear")
+    Linear(kind='squared', intercept=True, l2=0.0, delta=1.0, classes=1)
+    """
+    one_of("model", model, NAMES)
+    given = dict(settings or {})
+    try:
+        if model == "linear":
+            loss = "squared" if not classes else "logistic" if classes == 2 else "multinomial"
+            loss = given.pop("loss", loss)
+            kinds = {"classes": classes} if loss == "multinomial" else {}
+            return Linear(loss, **{"intercept": True} | given | kinds)
+        if model == "mlp":
+            from persfl.learners.network import Network
+
+            made = partial(mlp(given), features, classes or 1)
+            more: dict[str, Any] = {"loss": "cross_entropy" if classes else "squared"}
+            return Network(made, **more | {name: value for name, value in given.items() if name not in _WIDTHS})
+        if model == "network":
+            from persfl.learners.network import Network
+
+            loss = "cross_entropy" if classes else "squared"
+            shape = given.pop("shape", None)
+            options: dict[str, Any] = {"loss": loss, "shape": shape and tuple(shape)} | given
+            return Network(factory(str(options.pop("make", ""))), **options)
+        found = base(model, classes=bool(classes), **given)
+        return found if isinstance(found, Tree) else Estimator(found)
+    except TypeError as error:
+        raise InputError(f"these settings do not fit model {model!r}: {error}.") from None
+
+
+_WIDTHS = ("hidden", "activation")
+
+
+def mlp(settings: Mapping[str, Any]) -> MLP:
+    """Persfl's own network; bounded, since the widths may be somebody else's wish.
+
+    >>> mlp({"hidden": [16], "activation": "tanh"})
+    MLP(hidden=(16,), activation='tanh')
+    """
+    made = MLP(**{name: settings[name] for name in _WIDTHS if name in settings})
+    if len(made.hidden) > DEEPEST or any(width > WIDEST for width in made.hidden):
+        raise InputError(f"a network between machines has at most {DEEPEST} layers of {WIDEST} units. Got {made.hidden}.")
+    return made
+
+
+def factory(name: str) -> Callable[[], Any]:
+    """The function `module:function` of an installed package that makes a fresh torch module."""
+    module, _, what = name.partition(":")
+    if not module or not what.isidentifier():
+        raise InputError(f"a network is named as 'module:function'. Got {name!r}.")
+    try:
+        return getattr(importlib.import_module(module), what)  # type: ignore[no-any-return]
+    except (ImportError, AttributeError):
+        raise InputError(f"there is no network {name!r} here. Install the package that has it.") from None

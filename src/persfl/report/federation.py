@@ -1,0 +1,86 @@
+"""The federation's own page: who was asked, who answered, and who saw what. Plain HTML without a script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from persfl.runs import write_whole
+
+
+def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Who saw what in a run, in plain sentences.
+
+    >>> [who for who, _ in sight({"algorithm": 1, "home": [], "sums": True, "holdout": 0.25})]
+    ['A peer', 'A target', 'The coordinator', 'Nobody']
+    """
+    probe = "the models" if info["algorithm"] == 1 else "what the models say at the public points"
+    home = bool(info["home"])
+    sums = " It also saw each device's column sums, from which the shared units are made." if info["sums"] else ""
+    held = " and, at the end, its errors on the rows it held back" if info["holdout"] else ""
+    seen = (
+        f"saw {probe} of the target at home go out, every answer come in, who was asked and who was adopted."
+        if home
+        else f"relays, and so saw {probe} of all targets, every answer, every loss{held}, who was asked and who was adopted."
+    )
+    return [
+        ("A peer", f"saw {probe} of the targets that asked it, and their names. It did not learn whether its answer was adopted."),
+        ("A target", "saw the answers of the peers it asked, each a model computed from that peer's rows, but not whose they were."
+         if not home else "at home saw every answer and whose it was."),
+        ("The coordinator", f"{seen}{sums}"),
+        ("Nobody", "saw a row of another device. But an unprotected answer can determine rows: about as many answers as there are "
+         "features give away a linear device's second moments, and leaves of a small tree carry private labels."),
+    ]  # fmt: skip
+
+
+def federation_page(info: Mapping[str, Any]) -> str:
+    """The page as text."""
+    style = files("persfl.report").joinpath("page.css").read_text(encoding="utf-8")
+    mark = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    ways = list(info["ways"])
+    rows = [[row["device"], info["rows"].get(row["device"], 0), *(row[way] for way in ways)] for row in info["counts"]]
+    total = ["all", sum(info["rows"].values()), *(sum(row[way] for row in info["counts"]) for way in ways)]
+    settings = [
+        ("rounds", info["rounds"]), ("messages", info["messages"]), ("model", info["model"]), ("algorithm", info["algorithm"]),
+        ("deadline of a round, s", info["deadline"]), ("quorum", info["quorum"]),
+        ("guard: new loss at most this many times the old", info["growth"]),
+        ("guard: step at most this many times the usual", info["reach"]),
+    ]  # fmt: skip
+    parts = [
+        "<section><h2>Who was asked, and what came of it</h2>",
+        _table(["device", "rows", *ways], [*rows, total]),
+        "<dl>" + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in info["ways"].items()) + "</dl></section>",
+        "<section><h2>Who saw what</h2><dl>",
+        "".join(f"<dt>{escape(who)}</dt><dd>{escape(what)}</dd>" for who, what in sight(info)),
+        "</dl></section><section><h2>Settings</h2>",
+        _table(["setting", "value"], settings),
+        "</section>",
+    ]
+    notes = "".join(f"<p>{escape(note)}</p>" for note in info["notes"])
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'sha256-{mark}'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
+        f'<link rel="icon" href="data:,">\n<title>The federation</title>\n<style>{style}</style>\n</head>\n<body>\n'
+        '<header class="top"><p class="kicker">persfl report</p><h1>The federation</h1>'
+        f'<p class="asked">{len(info["devices"])} devices, {len(info["targets"])} of them targets, {info["rounds"]} rounds. '
+        '<a href="report.html">The report of the run</a></p></header>\n'
+        f'<main id="main">{notes}{"".join(parts)}</main>\n</body>\n</html>\n'
+    )
+
+
+def write_federation(info: Mapping[str, Any], path: Path) -> Path:
+    """Write the page and return where it is."""
+    write_whole(path, federation_page(info).encode())
+    return path
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    top = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -1,0 +1,172 @@
+"""Models as named arrays, checked by family when they come back.
+
+    vector learners (linear, networks)      vector
+    Tree                                    feature, threshold, left, right, value
+    Estimator                               base, labels, slopes, or the nodes of many trees one after the other
+
+>>> from persfl import Linear
+>>> sent = model_to(Linear(), np.array([1.0, 2.0]))
+>>> model_from(Linear(), sent, features=2).tolist()
+[1.0, 2.0]
+>>> model_from(Linear(), {"vector": np.array([1.0, np.nan])}, features=2)
+Traceback (most recent call last):
+...
+persfl.wire.codec.WireError: a model must hold finite numbers of a sensible size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from persfl.errors import InputError
+from persfl.learners import Tree
+from persfl.learners.tree import Grown
+from persfl.types import Array
+from persfl.wire.codec import WireError
+from persfl.wire.plain import LINKS, Plain, as_plain
+
+LARGE = 1e15  # a number beyond this is absurd in any units
+TREES, NODES = 5_000, 2_000_000
+_PLAIN = {"link", "rate", "stride", "base"}
+
+
+def model_to(learner: Any, model: Any) -> dict[str, Any]:
+    """A model of this learner as arrays."""
+    if hasattr(learner, "grad"):
+        return {"vector": np.asarray(model)}
+    if isinstance(learner, Tree):
+        return {name: np.asarray(getattr(model, name)) for name in Grown._fields}
+    return plain_to(as_plain(model))
+
+
+def plain_to(sent: Plain) -> dict[str, Any]:
+    """A plain model as arrays."""
+    arrays: dict[str, Any] = {
+        "link": np.array([LINKS.index(sent.link)]), "rate": np.array([sent.rate]), "stride": np.array([sent.stride]),
+        "base": sent.base,
+    }  # fmt: skip
+    if sent.labels is not None:
+        arrays["labels"] = sent.labels
+    if sent.slopes is not None:
+        arrays["slopes"] = sent.slopes
+    if sent.trees:
+        arrays["nodes"] = np.array([tree.feature.size for tree in sent.trees])
+        arrays |= {name: np.concatenate([getattr(tree, name) for tree in sent.trees]) for name in Grown._fields}
+    return arrays
+
+
+def model_from(learner: Any, arrays: Mapping[str, Any], features: int, classes: int = 0) -> Any:
+    """The inverse of `model_to`, for arrays that somebody else sent."""
+    for array in arrays.values():
+        if array.dtype.kind == "f" and not (np.abs(array) <= LARGE).all():  # also where they are NaN
+            raise WireError("a model must hold finite numbers of a sensible size.")
+    try:
+        if hasattr(learner, "grad"):
+            _named(arrays, {"vector"})
+            vector = arrays["vector"]
+            if vector.dtype != np.dtype(getattr(learner, "dtype", "float64")):
+                raise _odd()
+            return learner.check(vector, features)
+        if isinstance(learner, Tree):
+            _named(arrays, set(Grown._fields))
+            tree = learner.check(_grown(arrays), features)
+            if _depth(tree) > learner.max_depth:
+                raise _odd()
+            return tree
+        return plain_from(arrays, features, classes)
+    except (InputError, KeyError, ValueError, TypeError, IndexError) as error:
+        if isinstance(error, WireError):
+            raise
+        raise _odd() from None
+
+
+def plain_from(arrays: Mapping[str, Any], features: int, classes: int) -> Plain:
+    """The inverse of `plain_to`."""
+    kinds = {"slopes"} if "slopes" in arrays else {"nodes", *Grown._fields}
+    _named(arrays, _PLAIN | kinds | ({"labels"} if classes else set()))
+    link, stride, rate = (arrays[name] for name in ("link", "stride", "rate"))
+    if not (
+        link.shape == stride.shape == rate.shape == (1,) and link.dtype == stride.dtype == np.int64 and rate.dtype == np.float64
+    ):
+        raise _odd()
+    base, labels = arrays["base"], arrays.get("labels")
+    if base.dtype != np.float64 or base.ndim != 1 or not 0 <= int(link[0]) < len(LINKS) or not 1 <= int(stride[0]) <= len(base):
+        raise _odd()
+    name, scores = LINKS[int(link[0])], len(base)
+    if labels is None:
+        fits = name == "value" and scores == 1
+    else:
+        known = (
+            labels.dtype == np.float64 and labels.ndim == 1 and len(labels) >= 1 and bool(np.isin(labels, np.arange(classes)).all())
+        )
+        fits = known and bool((np.diff(labels) > 0).all())
+        fits = fits and (scores == 1 and len(labels) == 2 if name == "sigmoid" else name != "value" and scores == len(labels))
+    if not fits:
+        raise _odd()
+    if "slopes" in arrays:
+        slopes = arrays["slopes"]
+        if slopes.dtype != np.float64 or slopes.shape != (scores, features):
+            raise _odd()
+        return Plain(name, base, labels, slopes)
+    trees = _trees(arrays, features)
+    wide = trees[0].value.ndim == 2
+    if wide and (trees[0].value.shape[1] != scores or name not in ("value", "chances")):
+        raise _odd()
+    if not wide and (int(stride[0]) != scores or len(trees) % scores or name == "chances"):
+        raise _odd()
+    return Plain(name, base, labels, None, float(rate[0]), trees, int(stride[0]))
+
+
+def _trees(arrays: Mapping[str, Any], features: int) -> tuple[Grown, ...]:
+    nodes, whole = arrays["nodes"], _grown(arrays)
+    count = len(whole.feature)
+    if nodes.dtype != np.int64 or nodes.ndim != 1 or not 1 <= len(nodes) <= TREES or count > NODES:
+        raise _odd()
+    if (nodes < 1).any() or (nodes > count).any() or nodes.sum() != count or any(len(part) != count for part in whole):
+        raise _odd()
+    if whole.value.ndim not in (1, 2):
+        raise _odd()
+    ends = np.cumsum(nodes)[:-1]
+    judge, found = Tree(), []
+    for parts in zip(*(np.split(part, ends) for part in whole), strict=True):
+        tree = Grown(*parts)
+        judge.check(tree._replace(value=np.zeros(len(tree.feature))), features)  # values may have several columns
+        found.append(tree)
+    return tuple(found)
+
+
+def _grown(arrays: Mapping[str, Any]) -> Grown:
+    tree = Grown(*(arrays[name] for name in Grown._fields))
+    wanted = {"threshold": np.float64, "value": np.float64}
+    if any(part.dtype != wanted.get(name, np.int64) for name, part in tree._asdict().items()):
+        raise _odd()
+    if any(part.ndim != 1 for name, part in tree._asdict().items() if name != "value"):
+        raise _odd()
+    return tree
+
+
+def _depth(tree: Grown) -> int:
+    """How many questions the longest way down has; parents come before children."""
+    depth = np.zeros(len(tree.feature), dtype=np.int64)
+    for i in np.flatnonzero(tree.feature >= 0).tolist():
+        depth[tree.left[i]] = depth[tree.right[i]] = depth[i] + 1
+    return int(depth.max())
+
+
+def _named(arrays: Mapping[str, Any], wanted: set[str]) -> None:
+    if set(arrays) != wanted:
+        raise _odd()
+
+
+def _odd() -> WireError:
+    return WireError("a model does not have the form of its family.")
+
+
+def finite(array: Any, shape: tuple[int, ...]) -> Array:
+    """An array of finite float64 numbers of this shape, or a WireError."""
+    if array.dtype != np.float64 or array.shape != shape or not (np.abs(array) <= LARGE).all():
+        raise WireError("numbers must be finite, of a sensible size, and as many as were asked for.")
+    return np.asarray(array)

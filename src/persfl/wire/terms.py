@@ -1,0 +1,148 @@
+"""The terms of a run: everything a device must know to answer, as plain numbers and names.
+
+Every message carries them, so that a device needs no memory to answer. They name a model family; they never carry code.
+
+>>> terms = Terms(model="linear", columns=("age", "dose"), step_size=0.05)
+>>> again = Terms.from_wire(*terms.to_wire())
+>>> again.learner() == terms.learner(), again.features
+(True, 2)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from persfl.checks import one_of, real, whole
+from persfl.errors import InputError
+from persfl.learners.named import NAMES, learner_named
+from persfl.proposers import GradientStep, Refit
+from persfl.types import Array, Data
+from persfl.wire.codec import WireError
+from persfl.wire.models import finite
+
+COLUMNS, POINTS = 10_000, 100_000
+_SETTINGS = {
+    "linear": {"loss", "intercept", "l2", "delta"},
+    "mlp": {"hidden", "activation", "loss", "dtype", "l2", "seed"},
+    "ridge": {"alpha", "C"},
+    "tree": {"max_depth"},
+    "forest": {"n_estimators", "max_depth"},
+    "boosting": {"n_estimators", "max_depth", "learning_rate"},
+    "network": {"make", "loss", "shape", "dtype", "l2", "seed"},
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Terms:
+    """`columns` are the features in their order. `public` points make it Algorithm 2, in the units of the run; None is Algorithm 1.
+
+    A row enters as `(x - mean) / scale`, its label as `(y - label_mean) / label_scale`. `holdout` is the share of each device's
+    rows that the run never sees, to judge by at its end.
+    """
+
+    model: str = "linear"
+    columns: tuple[str, ...]
+    classes: int = 0
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    step_size: float = 0.05
+    steps: int = 1
+    batch: int | None = None
+    soft: bool = False
+    seed: int = 0
+    start: str | None = None
+    local: float | None = None
+    holdout: float = 0.0
+    mean: Array | None = None
+    scale: Array | None = None
+    label_mean: float = 0.0
+    label_scale: float = 1.0
+    public: Array | None = None
+
+    def __post_init__(self) -> None:
+        one_of("model", self.model, NAMES)
+        odd = sorted(set(self.settings) - _SETTINGS[self.model])
+        if odd:
+            known = ", ".join(sorted(_SETTINGS[self.model]))
+            raise InputError(f"settings of model {self.model!r} are {known}. Got {odd[0]!r}.")
+        names = self.columns
+        if not 1 <= len(names) <= COLUMNS or len(set(names)) < len(names) or not all(isinstance(c, str) for c in names):
+            raise InputError("columns must be at least one name, each once.")
+        whole("classes", self.classes, least=0, most=1000)
+        real("step_size", self.step_size, above=0)
+        whole("steps", self.steps, least=1, most=10_000)
+        if self.batch is not None:
+            whole("batch", self.batch, least=1)
+        whole("seed", self.seed, least=0, most=2**63 - 1)
+        if self.start not in (None, "zeros", "own"):
+            raise InputError(f"start must be None, 'zeros' or 'own'. Got {self.start!r}.")
+        if self.local is not None:
+            real("local", self.local, above=0)
+        if real("holdout", self.holdout, least=0.0) >= 1:
+            raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
+        real("label_mean", self.label_mean)
+        real("label_scale", self.label_scale, above=0)
+
+    @property
+    def features(self) -> int:
+        return len(self.columns)
+
+    def learner(self) -> Any:
+        """The model family."""
+        return learner_named(self.model, features=self.features, classes=self.classes, settings=self.settings)
+
+    def proposer(self) -> Any:
+        """What peers do when asked."""
+        if self.public is None:
+            return GradientStep(self.step_size, self.steps, self.batch)
+        return Refit(self.public, step_size=self.step_size, soft=self.soft or None)
+
+    def own_step(self) -> Any:
+        """What a target does once a round on its own rows, if anything."""
+        return None if self.local is None else GradientStep(self.local)
+
+    def inside(self, data: Data) -> Data:
+        """Rows in the units of the run."""
+        X = data.X if self.mean is None or self.scale is None else np.ascontiguousarray((data.X - self.mean) / self.scale)
+        y = data.y if self.label_scale == 1 and self.label_mean == 0 else (data.y - self.label_mean) / self.label_scale
+        return Data(X, y, data.weight)
+
+    def to_wire(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A head and arrays for `pack`."""
+        arrays = {name: getattr(self, name) for name in ("mean", "scale", "public") if getattr(self, name) is not None}
+        head = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("mean", "scale", "public")}
+        return {"terms": head | {"columns": list(self.columns), "settings": dict(self.settings)}}, {
+            f"terms.{name}": array for name, array in arrays.items()
+        }
+
+    @staticmethod
+    def from_wire(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Terms:
+        """The inverse of `to_wire`, for what somebody else sent."""
+        told = head.get("terms")
+        known = {f.name for f in dataclasses.fields(Terms)} - {"mean", "scale", "public"}
+        if not isinstance(told, dict) or set(told) != known or not isinstance(told["columns"], list):
+            raise WireError("the terms of the run are not in the wire format.")
+        settings = told["settings"]
+        plain = (bool, int, float, str, type(None), list)
+        if not isinstance(settings, dict) or not all(isinstance(value, plain) for value in settings.values()):
+            raise WireError("the terms of the run are not in the wire format.")
+        features = len(told["columns"])
+        more: dict[str, Any] = {}
+        for name in ("mean", "scale"):
+            if f"terms.{name}" in arrays:
+                more[name] = finite(arrays[f"terms.{name}"], (features,))
+        if "scale" in more and not (more["scale"] > 0).all():
+            raise WireError("scales must be above 0.")
+        if "terms.public" in arrays:
+            public = arrays["terms.public"]
+            more["public"] = finite(public, (min(len(public) if public.ndim else 0, POINTS), features))
+        try:
+            return Terms(**told | {"columns": tuple(told["columns"])} | more)
+        except (InputError, TypeError, ValueError) as error:
+            if isinstance(error, WireError):
+                raise
+            raise WireError("the terms of the run are outside what persfl knows.") from None

@@ -1,0 +1,74 @@
+"""A federation inside the test process: real messages, the real ClientApp, no network."""
+
+import json
+
+import numpy as np
+
+from persfl import LoopFleet
+from persfl.devices import Devices
+from persfl.fleets.flower import Device, FlowerFleet, Policy, Post, Rows
+from persfl.fleets.flower.local import LocalGrid
+
+OPEN = Policy(rows=0)
+
+
+def names(n):
+    return [f"d{i:02d}" for i in range(n)]
+
+
+def columns(devices):
+    return tuple(f"x{i}" for i in range(devices.features))
+
+
+def at_home(devices, policy=OPEN, **more):
+    """A Device for each of these."""
+    return {
+        name: Device(name, Rows(columns(devices), devices[i]), policy=policy, **more) for i, name in enumerate(names(len(devices)))
+    }
+
+
+def post(homes, tamper=None):
+    grid = LocalGrid(homes, tamper)
+    return Post(grid, {name.encode(): name for name in homes}, pause=0.001)
+
+
+def fleet(devices, terms, *, homes=None, tamper=None, **options):
+    homes = homes if homes is not None else at_home(devices)
+    options = {"deadline": 0.05, "patience": 0.0} | options
+    return FlowerFleet(post(homes, tamper), terms, ids=names(len(devices)), **options)
+
+
+def loop(devices, terms, **options):
+    """The same devices in one process, under the same terms."""
+    inside = Devices.of([terms.inside(devices[i]) for i in range(len(devices))], ids=names(len(devices)), quiet=True)
+    return LoopFleet(
+        inside,
+        learner=terms.learner(),
+        proposer=terms.proposer(),
+        seed=terms.seed,
+        local=terms.own_step(),
+        start=terms.start,
+        **options,
+    )
+
+
+def same_rounds(ours, theirs):
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(a.peers, b.peers)
+        np.testing.assert_allclose(a.losses, b.losses, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(a.lengths, b.lengths, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(a.choice.peers, b.choice.peers)
+
+
+def plan(out, homes, **changes):
+    """What `persfl federate` would ask for."""
+    asked = {
+        "out": str(out), "members": {name: name for name in homes}, "devices": sorted(homes), "home": None, "label": "y",
+        "model": "linear", "classes": 0, "settings": {}, "rounds": 6,
+        "peers": 3, "step_size": "auto", "steps": 1, "batch": None, "units": "auto",
+        "holdout": 0.25, "points": 0, "seed": 0, "start": None, "local": None, "deadline": 0.05, "quorum": 0.5, "patience": 0.0,
+        "gather": 0.0, "need": 0, "growth": 2.0, "reach": 10.0, "run": "r1",
+    } | changes  # fmt: skip
+    path = out.parent / f"{out.name}.plan.json"
+    path.write_text(json.dumps(asked))
+    return path

@@ -1,0 +1,350 @@
+"""Federations as people run them: folders, commands, runs from a plan, reports; in one process."""
+
+import json
+import os
+import stat
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytest.importorskip("flwr")
+
+from federated import at_home, columns, plan
+
+from persfl import ArrayFleet, Best, Devices, PersonalizedRegressor, Uniform, personalize
+from persfl.cli import main
+from persfl.errors import InputError
+from persfl.federation.demo import tables
+from persfl.federation.folder import init, node_told, opened
+from persfl.federation.launching import held, holding, launch
+from persfl.federation.member import device_of, use_table
+from persfl.federation.running import conduct
+from persfl.fleets import Guarded
+from persfl.fleets.flower import Policy
+from persfl.fleets.flower.ledger import Entry, Ledger
+from persfl.fleets.flower.local import LocalGrid
+from persfl.predicting import unknown
+from persfl.runs import Folder, load_model
+from persfl.sources import clustered_regression
+from persfl.units import Units
+from persfl.worth import split, tried
+
+DEVICES = clustered_regression(n=6, clusters=2, rows=16, features=3, noise=0.2, seed=4)
+
+
+@pytest.fixture
+def fed(tmp_path):
+    return init(tmp_path / "fed", ["ann", "bob", "eve"], port=19443, inner=19444)
+
+
+def test_init_makes_what_is_needed_and_nothing_readable_by_others(fed, capsys, tmp_path):
+    for secret in (fed.coordinator / "server.key", fed.path / "ann" / "key"):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert stat.S_IMODE((fed.path / "ann").stat().st_mode) == 0o700
+    assert not list(fed.path.rglob("*ca*.key"))
+    assert opened(fed.path).members.keys() == {"ann", "bob", "eve"}
+    assert node_told(fed.path / "bob")["superlink"] == "127.0.0.1:19443"
+    assert Policy.read(fed.path / "bob" / "node.toml") == Policy()
+    assert main(["federation", "init", str(tmp_path / "other"), "--nodes", "2", "--host", "fed.example.org"]) == 0
+    said = capsys.readouterr().out
+    assert "node-1, node-2" in said
+    assert "PRIVATE" not in said
+    key = (tmp_path / "other" / "node-1" / "key").read_text().splitlines()[1]
+    assert key not in said
+
+
+def test_certificates_hold(fed):
+    import ssl
+
+    from cryptography import x509
+
+    ca = x509.load_pem_x509_certificate(fed.ca.read_bytes())
+    server = x509.load_pem_x509_certificate((fed.coordinator / "server.pem").read_bytes())
+    server.verify_directly_issued_by(ca)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(fed.coordinator / "server.pem", fed.coordinator / "server.key")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["federation", "init", "FED"], "is not empty"),
+        (["federation", "init", "new", "--names", "a,a"], "different names"),
+        (["federation", "init", "new", "--names", "../x"], "different names"),
+        (["federation", "up", "nowhere"], "is not a federation's folder"),
+        (["node", "--config", "nowhere", "--data", "x.csv", "--label", "y"], "is not a node's folder"),
+        (["node", "--config", "FED/ann", "--data", "x.csv", "--label", "y"], "there is no file"),
+        (["federate", "FED", "--out", "run"], "the federation is not up"),
+        (["ledger", "FED"], "is not a node's folder"),
+    ],
+)
+def test_mistakes_get_one_sentence(words, says, fed, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([word.replace("FED", str(fed.path)) for word in words]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("rwos = 3", "no setting 'rwos'"), ("rows = -1", "whole number"), ("sums = 1", "true or false"), ('models = "x"', "a list"),
+     ("rows = = 3", "could not be read")],
+)  # fmt: skip
+def test_a_policy_with_a_mistake_protects_nobody_so_it_stops(text, says, fed):
+    where = fed.path / "ann" / "node.toml"
+    where.write_text(f'device = "ann"\nsuperlink = "x:1"\n[policy]\n{text}\n')
+    with pytest.raises(InputError, match=says):
+        Policy.read(where)
+
+
+def test_a_node_says_first_what_will_leave(fed, tmp_path, capsys):
+    table = tmp_path / "rows.csv"
+    pd.DataFrame(DEVICES[0].X, columns=["a", "b", "c"]).assign(y=DEVICES[0].y).to_csv(table, index=False)
+    assert main(["node", "--config", str(fed.path / "ann"), "--data", str(table), "--label", "y", "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "What will leave this machine" in said
+    assert "16 rows and 3 features" in said
+    assert "can determine rows" in said
+    for cell in DEVICES[0].X.ravel()[:5]:
+        assert str(cell)[:8] not in said
+    device = device_of(fed.path / "ann")
+    assert device.name == "ann"
+
+
+def test_rows_of_a_node_are_read_again_when_they_grow(fed, tmp_path):
+    table = tmp_path / "rows.csv"
+    frame = pd.DataFrame(DEVICES[0].X, columns=["a", "b", "c"]).assign(y=DEVICES[0].y)
+    frame[:10].to_csv(table, index=False)
+    use_table(fed.path / "ann", table, label="y", drop=["b"], weight=None)
+    device = device_of(fed.path / "ann")
+    assert device._rows(0).data.X.shape == (10, 2)
+    frame.to_csv(table, index=False)
+    assert device._rows(1).data.X.shape == (16, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"y": ["a", "b"]}, "must hold numbers"), ({"x": [1.0, np.nan]}, "missing"), ({"z": ["u", "v"]}, "Encode it")],
+)
+def test_tables_that_cannot_be_used(change, says, fed, tmp_path):
+    table = tmp_path / "rows.csv"
+    pd.DataFrame({"x": [1.0, 2.0], "y": [0.0, 1.0]} | change).to_csv(table, index=False)
+    with pytest.raises(InputError, match=says):
+        use_table(fed.path / "ann", table, label="y", drop=[], weight=None)
+    assert not (fed.path / "ann" / "table.json").exists()
+
+
+def test_the_ledger_is_shown(fed, capsys):
+    folder = fed.path / "ann"
+    assert main(["ledger", str(folder)]) == 0
+    assert "Nothing has been asked" in capsys.readouterr().out
+    book = Ledger(folder / "ledger.sqlite")
+    book.write([Entry("r", 0, "answer", "bob", "d1", 10, 160), Entry("r", 1, "answer", "bob", "d2", 10, 0, "questions")])
+    assert main(["ledger", str(folder)]) == 0
+    said = capsys.readouterr().out
+    assert "bob" in said
+    assert "1 times because of 'questions'" in said
+    assert main(["ledger", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["asked"][0]["bytes"] == 160
+
+
+# Runs from a plan
+
+
+def conducted(tmp_path, name="run", homes=None, **changes):
+    homes = homes or at_home(DEVICES)
+    out = tmp_path / name
+    conduct(LocalGrid(homes), plan(out, homes, **changes))
+    return out
+
+
+def in_one_process(rounds=6, peers=3):
+    """The same run with everybody's rows in one place."""
+    learn, held_back = split(DEVICES, 0.25, seed=0)
+    units = Units.of(learn, "shared", labels=True)
+    from persfl import GradientStep, Linear
+
+    learner = Linear(intercept=True)
+    fleet = ArrayFleet(units.inside(learn), learner=learner, proposer=GradientStep(0.1), seed=0)
+    done = list(personalize(Guarded(fleet), sampler=Uniform(peers), adopter=Best(), rounds=rounds, seed=0))
+    found = tried(learn, held_back, learner=learner, units=units, models=fleet.models, steps=GradientStep(0.1), seed=0)
+    return fleet, done, found
+
+
+def test_a_run_equals_the_one_in_one_process(tmp_path):
+    out = conducted(tmp_path)
+    model = load_model(out)
+    fleet, done, found = in_one_process()
+    np.testing.assert_allclose(model.models_, fleet.models, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(model.losses_, [round_.loss for round_ in done], rtol=1e-8)
+    kept = Folder.open(out).rounds()
+    np.testing.assert_array_equal(np.stack(kept["asked"]), np.concatenate([round_.peers for round_ in done]))
+    np.testing.assert_array_equal(np.stack(kept["adopted"]), np.concatenate([round_.choice.peers for round_ in done]))
+    for arm in ("own", "personal"):
+        errors = [float(np.mean(found.losses[arm][found.held.owner == i])) for i in range(6)]
+        np.testing.assert_allclose(model.worth_.table[f"error_{arm}"], errors, rtol=1e-6)
+
+
+def test_a_run_has_the_same_report_and_the_federations_own_page(tmp_path, capsys):
+    out = conducted(tmp_path)
+    assert main(["report", str(out)]) == 0
+    assert capsys.readouterr().out.split() == [str(out / "report.html"), str(out / "federation.html")]
+    page = (out / "federation.html").read_text()
+    assert "Who saw what" in page
+    assert "d05" in page
+    assert "<script" not in page
+    assert main(["helpers", str(out), "--device", "d00"]) == 0
+    new = tmp_path / "new.csv"
+    pd.DataFrame(DEVICES[0].X, columns=columns(DEVICES)).assign(device="d00").to_csv(new, index=False)
+    assert main(["predict", str(out), str(new)]) == 0
+
+
+@pytest.mark.parametrize("model", ["tree", "forest", "boosting", "ridge"])
+def test_refits_from_a_plan(model, tmp_path):
+    settings = {"n_estimators": 3} if model in ("forest", "boosting") else {}
+    out = conducted(tmp_path, model=model, rounds=3, settings=settings)
+    loaded = load_model(out)
+    assert loaded.worth_ is not None
+    here = loaded.devices_[~unknown(loaded.models_)]
+    assert len(here) >= 4
+    frame = pd.DataFrame(DEVICES[1].X, columns=columns(DEVICES))
+    assert np.isfinite(loaded.predict(frame, devices=np.full(len(frame), here[0]))).all()
+    for name in loaded.devices_[unknown(loaded.models_)]:
+        with pytest.raises(InputError, match="stayed at home"):
+            loaded.predict(frame, devices=np.full(len(frame), name))
+    assert main(["report", str(out)]) == 0
+
+
+def test_classes_from_a_plan(tmp_path):
+    classes = Devices.of([(d.X, (d.y > 0) + 0.0) for d in DEVICES], quiet=True)
+    for model in ("linear", "forest"):
+        out = conducted(tmp_path, model, at_home(classes), model=model, classes=2, rounds=3,
+                        settings={"n_estimators": 3} if model == "forest" else {})  # fmt: skip
+        loaded = load_model(out)
+        assert loaded.predict_proba(pd.DataFrame(classes[0].X, columns=columns(classes)), devices=np.full(16, "d00")).shape == (
+            16,
+            2,
+        )
+        assert main(["report", str(out)]) == 0
+
+
+def test_networks_from_a_plan(tmp_path, capsys):
+    pytest.importorskip("torch")
+    classes = Devices.of([(d.X, np.digitize(d.y, [-1.0, 1.0]) + 0.0) for d in DEVICES], quiet=True)
+    make = "federated_modules:small"
+    out = conducted(tmp_path, "run", at_home(classes, Policy(rows=0, networks=(make,))), model="network", classes=3, rounds=2,
+                    settings={"make": make})  # fmt: skip
+    assert Folder.open(out).read_arrays("model.npz")["models"].shape[0] == 6
+    assert main(["report", str(out)]) == 0
+    assert capsys.readouterr().out.strip() == str(out / "federation.html")
+
+
+def test_target_at_home_from_a_plan(tmp_path):
+    table = tmp_path / "mine.csv"
+    pd.DataFrame(DEVICES[0].X, columns=columns(DEVICES)).assign(y=DEVICES[0].y).to_csv(table, index=False)
+    home = {"device": "me", "data": str(table), "label": "y", "drop": [], "weight": None}
+    homes = at_home(DEVICES)
+    out = conducted(tmp_path, "run", homes, home=home, rounds=4)
+    loaded = load_model(out)
+    assert loaded.trust_.targets.tolist() == [6]
+    assert np.isfinite(loaded.models_[6]).all()
+    assert np.isnan(loaded.models_[:6]).all()
+    assert main(["report", str(out)]) == 0
+    kinds = {entry["kind"] for home in homes.values() for entry in home.ledger.table()}
+    assert kinds == {"answer", "describe", "sums"}  # nobody else scored or adopted
+
+
+class Killed(BaseException):
+    """As abrupt as a signal, but inside one process."""
+
+
+@pytest.mark.parametrize("where", ["push", "keep"])
+@pytest.mark.parametrize("when", [1, 5, 14, 23])
+def test_a_run_killed_anywhere_goes_on_to_the_same_result(where, when, tmp_path, monkeypatch):
+    whole = conducted(tmp_path, "whole")
+    homes = at_home(DEVICES)
+    out = tmp_path / "cut"
+    asked = plan(out, homes, run="r1")
+    grid, left = LocalGrid(homes), [when]
+
+    def dying(original):
+        def call(*words, **more):
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+            return original(*words, **more)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        if where == "push":
+            grid.push_messages = dying(grid.push_messages)
+        else:
+            from persfl import runs
+
+            patch.setattr(runs.os, "replace", dying(os.replace))
+        try:
+            conduct(grid, asked)
+        except Killed:
+            pass
+        else:
+            assert left[0] > 0  # it was over before
+    for device in homes.values():  # and the nodes start anew, with what they keep at home
+        device.policy = Policy(rows=0)
+    conduct(LocalGrid(homes), asked)
+    a, b = load_model(whole), load_model(out)
+    np.testing.assert_array_equal(a.models_, b.models_)
+    np.testing.assert_array_equal(a.losses_, b.losses_)
+    pd.testing.assert_frame_equal(a.helpers_, b.helpers_, check_exact=True)
+    pd.testing.assert_frame_equal(a.worth_.table, b.worth_.table, check_exact=True)
+
+
+def test_a_folder_has_one_run_at_a_time(tmp_path):
+    with holding(tmp_path):
+        assert held(tmp_path)
+        with pytest.raises(InputError, match="another run"), holding(tmp_path):
+            pass
+    assert not held(tmp_path)
+
+
+def test_resuming_wants_the_same_settings(tmp_path, fed, monkeypatch):
+    out = conducted(tmp_path)
+    asked = json.loads((tmp_path / "run.plan.json").read_text())
+    monkeypatch.setattr("persfl.federation.launching.listening", lambda port: True)
+    said = []
+    with pytest.raises(InputError, match="holds a run already"):
+        launch(fed, asked, resume=False, show=lambda *facts: said.append(facts))
+    with pytest.raises(InputError, match="rounds was 6 and is 7"):
+        launch(fed, asked | {"rounds": 7}, resume=True, show=lambda *facts: said.append(facts))
+    assert launch(fed, asked, resume=True, show=lambda *facts: said.append(facts)) == 0
+    assert "finished already" in said[-1][1]["text"]
+    assert out.is_dir()
+
+
+def test_too_few_devices_to_begin(tmp_path):
+    homes = at_home(DEVICES)
+    grid = LocalGrid(homes)
+    grid.away = set(list(homes)[1:])
+    with pytest.raises(InputError, match="1 of 6 devices are there"):
+        conduct(grid, plan(tmp_path / "run", homes))
+    said = [json.loads(line) for line in (tmp_path / "run" / "progress.jsonl").read_text().splitlines()]
+    assert said[-1]["event"] == "stopped"
+
+
+def test_columns_must_be_the_same(tmp_path):
+    from persfl.fleets.flower import Device, Rows
+
+    homes = at_home(DEVICES) | {"d03": Device("d03", Rows(["x0", "x1", "other"], DEVICES[3]), policy=Policy(rows=0))}
+    with pytest.raises(InputError, match="device 'd03' differs in 'other', 'x2'"):
+        conduct(LocalGrid(homes), plan(tmp_path / "run", homes))
+
+
+def test_the_estimator_of_a_run_is_an_ordinary_one(tmp_path):
+    assert isinstance(load_model(conducted(tmp_path)), PersonalizedRegressor)
+
+
+def test_the_demos_tables(tmp_path):
+    found = tables(tmp_path, 3)
+    assert [pd.read_csv(path).shape for path in found.values()] == [(12, 13)] * 3
