@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
+import federated_modules
 from federated import at_home, columns, plan
 
 from persfl import ArrayFleet, Best, Devices, PersonalizedRegressor, Uniform, personalize
@@ -236,9 +237,23 @@ def test_networks_from_a_plan(tmp_path, capsys):
     make = "federated_modules:small"
     out = conducted(tmp_path, "run", at_home(classes, Policy(rows=0, networks=(make,))), model="network", classes=3, rounds=2,
                     settings={"make": make})  # fmt: skip
-    assert Folder.open(out).read_arrays("model.npz")["models"].shape[0] == 6
+    assert load_model(out).models_.shape[0] == 6
     assert main(["report", str(out)]) == 0
-    assert capsys.readouterr().out.strip() == str(out / "federation.html")
+    assert capsys.readouterr().out.split() == [str(out / "report.html"), str(out / "federation.html")]
+    again = load_model(out, module=federated_modules.small)
+    X = pd.DataFrame(classes[0].X, columns=columns(classes))
+    assert np.isfinite(again.predict_proba(X, devices=["d00"] * len(X))).all()
+
+
+@pytest.mark.parametrize("points", [0, 20])
+def test_persfl_own_networks_need_no_package(tmp_path, points):
+    """An MLP travels by its widths; with public points it is refitted by proximal steps."""
+    pytest.importorskip("torch")
+    out = conducted(tmp_path, "run", at_home(DEVICES), model="mlp", rounds=3, settings={"hidden": [5]}, points=points)
+    model = load_model(out)
+    assert model.learner_.shapes["0.weight"] == (5, DEVICES.features)
+    X = pd.DataFrame(DEVICES[2].X, columns=columns(DEVICES))
+    assert np.isfinite(model.predict(X, devices=["d02"] * len(X))).all()
 
 
 def test_target_at_home_from_a_plan(tmp_path):

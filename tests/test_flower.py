@@ -54,6 +54,25 @@ def test_rounds_are_those_of_one_process(family):
     same_rounds(run(fleet(devices, asked), 4), run(loop(devices, asked), 4))
 
 
+@pytest.mark.parametrize("classes", [0, 3])
+def test_refits_of_networks_by_proximal_steps(classes):
+    pytest.importorskip("torch")
+    devices = CLASSES if classes else DEVICES
+    public = np.random.default_rng(0).standard_normal((7, devices.features))
+    asked = terms(model="mlp", classes=classes, settings={"hidden": [4], "dtype": "float64"}, public=public, step_size=1.0)
+    ours, theirs = fleet(devices, asked), loop(devices, asked)
+    same_rounds(*(personalize(one, sampler=Uniform(3), adopter=Best(), rounds=4, seed=2) for one in (ours, theirs)))
+
+
+def test_a_network_as_wide_as_somebody_wishes_is_refused():
+    pytest.importorskip("torch")
+    home = at_home(DEVICES)["d00"]
+    wide = terms(model="mlp", settings={"hidden": [10**9]})
+    head, arrays = wide.to_wire()
+    asked = {"run": "r", "round": 0, "ask": 1, "me": 0, "probe": True} | head
+    assert unpack(home.reply("adopt", pack(asked, arrays)))[0]["code"] in ("failed", "format")
+
+
 @pytest.mark.parametrize("norm", [False, True])
 def test_networks_by_name(norm):
     pytest.importorskip("torch")

@@ -438,8 +438,12 @@ def test_a_forged_file_of_networks_is_refused(tmp_path):
     np.testing.assert_array_equal(kept.unpacked(learner.shapes, content)["models"], good["models"])
     with pytest.raises(InputError, match="not in the safetensors format"):
         kept.unpacked(learner.shapes, b"\x80\x04nonsense")
+    odd = good["models"].copy()
+    odd[1] = np.nan  # a device without a model
+    assert np.isnan(kept.unpacked(learner.shapes, kept.packed(learner, {"models": odd}))["models"][1]).all()
+    odd[1, 3:] = 0.0
     with pytest.raises(InputError, match="finite numbers"):
-        kept.unpacked(learner.shapes, kept.packed(learner, {"models": good["models"] + np.nan}))
+        kept.unpacked(learner.shapes, kept.packed(learner, {"models": odd}))
     with pytest.raises(InputError, match=r"models/.* is missing or has another shape"):
         kept.unpacked(Network(lambda: nn.Linear(16, 3)).shapes, content)
 
