@@ -245,6 +245,13 @@ def test_networks_from_a_plan(tmp_path, capsys):
     assert np.isfinite(again.predict_proba(X, devices=["d00"] * len(X))).all()
 
 
+def test_kin_from_a_plan(tmp_path):
+    out = conducted(tmp_path, "run", at_home(DEVICES), method="kin", rounds=30)
+    model = load_model(out)
+    assert "member" in model.trust_.notes
+    assert main(["report", str(out)]) == 0
+
+
 @pytest.mark.parametrize("points", [0, 20])
 def test_persfl_own_networks_need_no_package(tmp_path, points):
     """An MLP travels by its widths; with public points it is refitted by proximal steps."""

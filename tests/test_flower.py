@@ -8,7 +8,7 @@ pytest.importorskip("flwr")
 from federated import OPEN, at_home, columns, fleet, loop, names, post, same_rounds
 from flwr.app import ConfigRecord, Message, RecordDict
 
-from persfl import ArrayFleet, Best, Devices, TopK, Uniform, personalize
+from persfl import ArrayFleet, Best, Devices, TopK, Uniform, kin, personalize
 from persfl.errors import Diverged, NotReady
 from persfl.fleets import Guarded, LoopFleet
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
@@ -85,6 +85,35 @@ def test_networks_by_name(norm):
         np.testing.assert_allclose(a.losses, b.losses, rtol=1e-5)
     with pytest.raises(Away):  # an owner who has not named the module in the policy gets no code run
         run(fleet(CLASSES, asked), 1)
+
+
+@pytest.mark.parametrize("guard", [False, True])
+def test_kin_over_flower(guard):
+    """Remembered steps live with the coordinator; a target tells its own with its scores."""
+    devices = clustered_regression(n=10, clusters=2, rows=12, features=3, noise=0.1, seed=4)
+    asked = terms(step_size=0.05, settings={"intercept": False})
+    rule = kin(4)
+    ours, theirs = fleet(devices, asked), loop(devices, asked)
+    wrapped = [Guarded(one, reach=1e9, growth=1e9) if guard else one for one in (ours, theirs)]
+    same_rounds(*(personalize(one, sampler=rule.sampler, adopter=rule.adopter, rounds=40, seed=1) for one in wrapped))
+    np.testing.assert_allclose(ours.models, np.stack(theirs.models), atol=1e-9)
+    assert ours.kept is not None
+
+
+def test_kin_over_flower_goes_on_exactly():
+    asked, rule = terms(step_size=0.05), kin(3)
+    parts = {"sampler": rule.sampler, "adopter": rule.adopter, "rounds": 20, "seed": 1}
+    homes = at_home(DEVICES)
+    whole = fleet(DEVICES, asked)
+    list(personalize(whole, **parts))
+    first = fleet(DEVICES, asked, homes=homes)
+    for round_ in personalize(first, **parts):
+        if round_.r == 11:
+            break
+    again = fleet(DEVICES, asked, homes=homes, state=first.state())
+    again.kept = first.kept
+    list(personalize(again, **parts, trust=round_.trust, first=12))
+    np.testing.assert_array_equal(again.models, whole.models)
 
 
 def test_the_contract_of_fleets():

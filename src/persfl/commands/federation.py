@@ -149,6 +149,7 @@ def plan_of(chosen: argparse.Namespace, federation: Any) -> dict[str, Any]:
     return {
         "out": str(Path(chosen.out).resolve()), "members": federation.members, "devices": sorted(federation.members), "home": home,
         "label": chosen.label or "y", "model": chosen.model, "classes": chosen.classes, "settings": dict(chosen.set),
+        "method": chosen.method,
         "rounds": chosen.rounds, "peers": chosen.peers, "step_size": chosen.step_size, "steps": chosen.steps, "batch": chosen.batch,
         "units": chosen.units, "holdout": chosen.holdout, "points": chosen.points, "seed": chosen.seed, "start": None,
         "local": None, "deadline": chosen.deadline, "quorum": chosen.quorum, "patience": chosen.patience, "gather": chosen.gather,

@@ -12,6 +12,7 @@ from persfl.estimators.base import id_array
 from persfl.fleets.flower.fleet import FlowerFleet
 from persfl.fleets.flower.judging import worth_of
 from persfl.fleets.flower.roster import WAYS
+from persfl.rules import doubts
 from persfl.runs import Folder, keep_model
 from persfl.training import State
 from persfl.types import Array
@@ -25,6 +26,9 @@ def keep_result(folder: Folder, fleet: FlowerFleet, terms: Terms, asked: Mapping
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
     notes = _notes(fleet, asked, untold)
+    if "member" in state.trust.notes:
+        rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
+        notes += doubts(state.trust, rows, fleet.learner.size(terms.features), fleet.ids)
     folder.write_json("federation.json", federation_info(fleet, asked, state, notes))
     keep_model(folder, fitted(fleet, terms, asked, state, worth, notes))
 

@@ -22,6 +22,7 @@ from persfl.fleets.flower.policy import Policy
 from persfl.fleets.flower.post import Post
 from persfl.fleets.guarded import Guarded
 from persfl.loop import personalize
+from persfl.rules import finished, kin
 from persfl.runs import INDEX, Folder
 from persfl.training import Pace, Plan, State, peers_of
 from persfl.trust import Trust
@@ -91,21 +92,35 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
     guarded = Guarded(fleet, growth=asked["growth"], reach=asked["reach"], about="own" if terms.public is None else "answers")
     state = last or State(0, np.empty((len(fleet.targets), 0)), Trust.blank(fleet), Pace(terms.step_size))
     diary.say("devices", ids=ids, targets=[ids[t] for t in fleet.targets.tolist()], first=state.r, rounds=asked["rounds"])
-    sampler = peers_of(min(asked["peers"], len(ids) - 1), len(ids))
-    whole = Plan(fleet.learner, lambda _: fleet.proposer, terms.step_size, sampler, Best(), asked["rounds"], asked["seed"])
+    sampler, adopter = _rule(asked, fleet)
+    if state.kept is not None:
+        fleet.kept = state.kept
+    whole = Plan(fleet.learner, lambda _: fleet.proposer, terms.step_size, sampler, adopter, asked["rounds"], asked["seed"])
     losses, clock = list(state.losses), time.monotonic()
     rounds = personalize(
-        guarded, sampler=sampler, adopter=Best(), rounds=asked["rounds"], seed=asked["seed"], trust=state.trust, first=state.r
+        guarded, sampler=sampler, adopter=adopter, rounds=asked["rounds"], seed=asked["seed"], trust=state.trust, first=state.r
     )
     for round_ in rounds:
         for jump in guarded.jumps:
             fleet.roster.count(ids[jump.peer], "guarded")
         losses.append(round_.loss)
-        state = State(round_.r + 1, np.empty((len(fleet.targets), 0)), round_.trust, Pace(terms.step_size), tuple(losses))
+        nowhere = np.empty((len(fleet.targets), 0))  # the models are the fleet's own state
+        state = State(round_.r + 1, nowhere, round_.trust, Pace(terms.step_size), tuple(losses), fleet.kept)
         _keep(folder, fleet, whole, state, round_)
         clock = _said(diary, fleet, guarded, round_, clock)
+        if finished(round_.trust):
+            break
     keep_result(folder, fleet, terms, asked, state)
     diary.say("done", rounds=state.r)
+
+
+def _rule(asked: dict[str, Any], fleet: FlowerFleet) -> tuple[Any, Any]:
+    """Whom to ask, and what to adopt."""
+    peers = min(asked["peers"], fleet.n - 1)
+    if asked.get("method", "paper") == "kin":
+        rule = kin(peers, steps=hasattr(fleet.learner, "grad"))
+        return rule.sampler, rule.adopter
+    return peers_of(peers, fleet.n), Best()
 
 
 def _keep(folder: Folder, fleet: FlowerFleet, plan: Plan, state: State, round_: Round) -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.checks import one_of, real
-from persfl.types import Answers, Choice, Fleet, IntArray
+from persfl.types import Answers, Choice, Fleet, IntArray, Kept
 
 
 class Jump(NamedTuple):
@@ -46,6 +46,7 @@ class Guarded:
         self.fleet, self.about = fleet, one_of("about", about, ("own", "answers"))
         self.growth, self.reach = real("growth", growth, least=1), real("reach", reach, above=0)
         self.jumps: list[Jump] = []
+        self._far: Any = None
 
     n = property(lambda self: self.fleet.n)
     targets = property(lambda self: self.fleet.targets)
@@ -72,12 +73,28 @@ class Guarded:
         with np.errstate(invalid="ignore"):
             middle = np.array([np.median(row[which]) if which.any() else np.inf for row, which in zip(lengths, known, strict=True)])
             far = known & ~few[:, None] & (lengths > self.reach * middle[:, None])
+        self._far = far
         for t, s in np.argwhere(rose | far).tolist():
             self.jumps.append(Jump(r, int(self.targets[t]), int(peers[t, s]), "loss" if rose[t, s] else "length"))
         if (rose | far).any():
             losses = losses.copy()
             losses[:, 1:][rose | far] = np.inf
         return Answers(losses, lengths)
+
+    def keep(self, peers: IntArray, r: int) -> Kept:
+        """Steps that go too far are not remembered. A loss says nothing here: a stranger's step is remembered, not adopted."""
+        keeper: Any = self.fleet
+        return keeper.keep(np.where(self._far, -1, peers), r)  # type: ignore[no-any-return]
+
+    @property
+    def kept(self) -> Any:
+        """The kept steps of the fleet."""
+        return getattr(self.fleet, "kept", None)
+
+    @kept.setter
+    def kept(self, arrays: Any) -> None:
+        keeper: Any = self.fleet
+        keeper.kept = arrays
 
     def adopt(self, choice: Choice) -> None:
         self.fleet.adopt(choice)

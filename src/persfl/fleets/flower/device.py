@@ -170,6 +170,9 @@ class Device:
         rows = learn.rows + held.rows
         found = {"rows": rows, "new": self._new(rows, about)}
         out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
+        if head.get("step") and hasattr(learner, "grad"):
+            place = stream(terms.seed, "answer", about["round"], me, me)
+            out |= nested("step", model_to(learner, proposer.answer(learner, probe, learn, place)))
         if head.get("judge"):
             out |= judged(terms, me, kept.model, learn, held)
         self.ledger.write([Entry(about["run"], about["round"], "score", self.name, "", found["rows"], size_of(out))])

@@ -6,6 +6,7 @@ the answers to score. What a target adopts travels with its next message. The co
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -23,7 +24,8 @@ from persfl.fleets.flower.post import Post
 from persfl.fleets.flower.roster import Roster
 from persfl.fleets.flower.standing import Adoption, Standing
 from persfl.fleets.home import diverged
-from persfl.types import Answers, Array, Choice, IntArray
+from persfl.fleets.steps import Steps, as_vector, vectors
+from persfl.types import Answers, Array, Choice, IntArray, Kept
 from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, probe_to, unpack, within
 
 
@@ -71,6 +73,8 @@ class FlowerFleet:
         self.standing = Standing(terms, len(self.targets))
         self._say = say or (lambda _: None)
         self._proposals: dict[tuple[int, int], Any] = {}
+        self._steps: Steps | None = None  # where an adopter remembers them
+        self._stepped: dict[int, Any] = {}  # where targets' own steps would take them
         self._r, self._quiet, self._odd, self._waited_for = 0, 0, 0, -1
         if state is not None:
             self._restore(state)
@@ -104,14 +108,44 @@ class FlowerFleet:
         self._r = r
         self.standing.before(r)
         self._begin(r)
-        self._proposals, self._odd = {}, 0
+        self._proposals, self._stepped, self._odd = {}, {}, 0
         self._collect(peers, r)
         losses, lengths = np.full((len(peers), peers.shape[1] + 1), np.inf), np.full(peers.shape, np.nan)
         self._score(peers, r, losses, lengths)
         return self._judge(Answers(losses, lengths), peers, r)
 
+    def keep(self, peers: IntArray, r: int) -> Kept:
+        """Remember the steps of the peers just asked, and every target's own, which it tells with its scores."""
+        models = vectors(self.models)
+        if self._steps is None:
+            self._steps = Steps(targets=self.targets, start=models)
+            self._score(np.full((len(self.targets), 0), -1), r, np.empty((len(self.targets), 1)), np.empty((len(self.targets), 0)))
+        nothing = np.full(models.shape[1], np.nan)
+        answers = [[as_vector(self._proposals.get((t, int(p))), nothing) for p in row] for t, row in enumerate(peers)]
+        # A target that is away keeps the step it would have taken last.
+        own = [self._stepped.get(t, models[t] + self._steps.own[1][t]) for t in range(len(models))]
+        return self._steps.keep(peers, models, np.array(answers).reshape(*peers.shape, -1), np.stack(own))
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """The kept steps as plain arrays, for going on later; None where nothing was kept."""
+        return None if self._steps is None else self._steps.to_arrays()
+
+    @kept.setter
+    def kept(self, arrays: dict[str, Any] | None) -> None:
+        size = self.learner.size(self.terms.features)
+        self._steps = None if arrays is None else Steps.from_arrays(arrays, self.targets, size)
+
     def adopt(self, choice: Choice) -> None:
         """Tell every target what it adopts: with its next message, or now where only the target can know what follows."""
+        if self._steps is not None:
+            models = vectors(self.models)
+            moved = self._steps.moved_by(models, choice).astype(models.dtype)
+            for t, model in enumerate(moved):
+                self.standing.adopt(t, Adoption(self._r, 0.0, (1.0,), (model,)))
+            if self.standing.eager:
+                self._begin(self._r)
+            return
         for t in range(len(self.targets)):
             taken = [(w, p) for w, p in zip(choice.weights[t].tolist(), choice.peers[t].tolist(), strict=True) if w > 0]
             pieces = tuple(self._proposals[t, peer] for _, peer in taken)
@@ -230,7 +264,7 @@ class FlowerFleet:
             arrays: dict[str, Any] = {}
             for i, s in enumerate(columns):
                 arrays |= nested(f"p{i}", model_to(self.learner, self._proposals[t, int(peers[t, s])]))
-            letters[self._name(t)] = ("score", self._to(t, r, {"count": len(columns)}, arrays))
+            letters[self._name(t)] = ("score", self._to(t, r, {"count": len(columns), "step": self._steps is not None}, arrays))
             shown[t] = columns
         self.letters.own_seconds += time.monotonic() - begin
         found = self.letters.exchange(letters)
@@ -248,6 +282,9 @@ class FlowerFleet:
                 continue
             self._scoring.answered(name, r)
             self.standing.pending[t] = []
+            if "step.vector" in arrays:
+                with contextlib.suppress(WireError):
+                    self._stepped[t] = model_from(self.learner, within("step", arrays), self.terms.features, self.terms.classes)
             self.standing.own[t] = losses[t, 0] = float(own[0])  # type: ignore[index]
             for i, s in enumerate(columns):
                 losses[t, s + 1], lengths[t, s] = others[i], far[i]  # type: ignore[index]
