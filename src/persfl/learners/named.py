@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from sklearn.ensemble import (
@@ -25,6 +26,8 @@ from persfl.learners.tree import Tree
 
 NAMES = ("linear", "mlp", "ridge", "tree", "forest", "boosting", "network")
 WIDEST, DEEPEST = 4096, 8  # of a network that somebody else asks for
+WEIGHTS = 2**23  # in all: a message holds no more
+ESTIMATORS = 30  # trees of a forest or of boosting, where nothing is said
 
 
 def base(model: str, *, classes: bool, **settings: Any) -> Any:
@@ -37,10 +40,10 @@ def base(model: str, *, classes: bool, **settings: Any) -> Any:
         return DecisionTreeClassifier(**{"max_depth": 3} | settings) if classes else Tree(**{"max_depth": 3} | settings)
     if model == "forest":
         forest = RandomForestClassifier if classes else RandomForestRegressor
-        return forest(**{"n_estimators": 30, "max_depth": 6} | settings)
+        return forest(**{"n_estimators": ESTIMATORS, "max_depth": 6} | settings)
     if model == "boosting":
         boosting = GradientBoostingClassifier if classes else GradientBoostingRegressor
-        return boosting(**{"n_estimators": 30, "max_depth": 3} | settings)
+        return boosting(**{"n_estimators": ESTIMATORS, "max_depth": 3} | settings)
     if model == "mlp":
         return mlp(settings)
     if model == "ridge":
@@ -65,7 +68,11 @@ def learner_named(model: str, *, features: int = 0, classes: int = 0, settings: 
         if model == "mlp":
             from persfl.learners.network import Network
 
-            made = partial(mlp(given), features, classes or 1)
+            net = mlp(given)
+            count = sum((here + 1) * there for here, there in pairwise([features, *net.hidden, classes or 1]))
+            if count > WEIGHTS:
+                raise InputError(f"a network between machines has at most {WEIGHTS} weights. Got {count}.")
+            made = partial(net, features, classes or 1)
             more: dict[str, Any] = {"loss": "cross_entropy" if classes else "squared"}
             return Network(made, **more | {name: value for name, value in given.items() if name not in _WIDTHS})
         if model == "network":

@@ -22,7 +22,7 @@ from persfl.errors import InputError
 from persfl.learners.named import NAMES, learner_named
 from persfl.proposers import GradientStep, Refit
 from persfl.types import Array, Data
-from persfl.wire.codec import WireError
+from persfl.wire.codec import LARGEST, WireError
 from persfl.wire.models import finite
 
 COLUMNS, POINTS = 10_000, 100_000
@@ -140,6 +140,9 @@ class Terms:
         if "terms.public" in arrays:
             public = arrays["terms.public"]
             more["public"] = finite(public, (min(len(public) if public.ndim else 0, POINTS), features))
+            classes = told["classes"]
+            if isinstance(classes, int) and more["public"].nbytes * classes > LARGEST:  # chances count a point once per class
+                raise WireError("public points, once per class, must fit into a message.")
         try:
             return Terms(**told | {"columns": tuple(told["columns"])} | more)
         except (InputError, TypeError, ValueError) as error:

@@ -108,12 +108,16 @@ class Device:
         if head.get("sums"):
             if not self.policy.sums:
                 raise Refused("sums")
-            if now.data.rows < self.policy.rows:
+            terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
+            data = self._learning(terms, me, about["round"])[0]
+            if data.rows < self.policy.rows:
                 raise Refused("rows")
-            terms = Terms.from_wire(head, arrays)
-            data = self._learning(terms, whole_of(head, "me"), about["round"])[0]
+            digest = self._counted("sums", head["terms"], about, me, now.data.rows, arrays)
             out = sums_of(data, arrays.get("about"))
-        self.ledger.write([Entry(about["run"], about["round"], "sums" if out else "describe", "", "", now.data.rows, size_of(out))])
+            entry = Entry(about["run"], about["round"], "sums", "", digest, now.data.rows, size_of(out))
+        else:
+            entry = Entry(about["run"], about["round"], "describe", "", "", now.data.rows)
+        self.ledger.write([entry])
         return found, out
 
     def _answer(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
@@ -124,9 +128,9 @@ class Device:
         if len(names) > MOST or not all(isinstance(name, str) and len(name) <= 200 for name in names):
             raise WireError("a question must say on whose behalf it is asked.")
         data = self._rows(about["round"]).data
-        self._allow(terms, data.rows)
-        new = self._new(data.rows, about)
         learn = self._learning(terms, me, about["round"])[0]
+        self._allow(terms, learn.rows)
+        new = self._new(data.rows, about)
         learner, proposer = terms.learner(), terms.proposer()
         check_labels([learner], alone(learn))
         codes: list[str] = []
@@ -135,7 +139,8 @@ class Device:
         spent: dict[str, int] = {}
         for i, (name, target) in enumerate(zip(names, targets.tolist(), strict=True)):
             asked = within(f"q{i}", arrays)
-            digest = digest_of(head["terms"], about["round"], name, asked, within("terms", arrays))
+            which = (sorted(head["terms"].items()), about["round"], name, target, me, data.rows)
+            digest = digest_of(which, asked, within("terms", arrays))
             code = self._limit(name, digest, spent)
             if code == "ok":
                 try:
@@ -168,6 +173,8 @@ class Device:
             except WireError:
                 continue
         rows = learn.rows + held.rows
+        told = {name: head.get(name) for name in ("count", "step", "judge", "adoptions")}
+        digest = self._counted("score", (sorted(head["terms"].items()), told), about, me, rows, arrays)
         found = {"rows": rows, "new": self._new(rows, about)}
         out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
         if head.get("step") and hasattr(learner, "grad"):
@@ -175,15 +182,18 @@ class Device:
             out |= nested("step", model_to(learner, proposer.answer(learner, probe, learn, place)))
         if head.get("judge"):
             out |= judged(terms, me, kept.model, learn, held)
-        self.ledger.write([Entry(about["run"], about["round"], "score", self.name, "", found["rows"], size_of(out))])
+        self.ledger.write([Entry(about["run"], about["round"], "score", self.name, digest, rows, size_of(out))])
         return found, out
 
     def _adopt(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
-        terms, _, kept, learn, held = self._target(head, arrays, about)
+        terms, me, kept, learn, held = self._target(head, arrays, about)
         learner, proposer = terms.learner(), terms.proposer()
-        out = nested("probe", probe_to(proposer, learner, proposer.ask(learner, kept.model))) if head.get("probe") else {}
-        rows = learn.rows + held.rows
-        self.ledger.write([Entry(about["run"], about["round"], "adopt", self.name, "", rows, size_of(out))])
+        rows, digest, out = learn.rows + held.rows, "", {}
+        if head.get("probe"):
+            told = (sorted(head["terms"].items()), head.get("adoptions"))
+            digest = self._counted("adopt", told, about, me, rows, arrays)
+            out = nested("probe", probe_to(proposer, learner, proposer.ask(learner, kept.model)))
+        self.ledger.write([Entry(about["run"], about["round"], "adopt", self.name, digest, rows, size_of(out))])
         return {"rows": rows, "after": kept.round}, out
 
     def _target(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
@@ -191,8 +201,8 @@ class Device:
         if not self.policy.target:
             raise Refused("target")
         terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
-        self._allow(terms, self._rows(about["round"]).data.rows)
         learn, held = self._learning(terms, me, about["round"])
+        self._allow(terms, learn.rows)
         learner = terms.learner()
         check_labels([learner], alone(learn))
         kept = self.shelf.get(about["run"])
@@ -232,6 +242,14 @@ class Device:
         no = self.policy.refuses(terms, rows)
         if no is not None:
             raise Refused(no)
+
+    def _counted(self, kind: str, told: Any, about: Mapping[str, Any], me: int, rows: int, arrays: Mapping[str, Any]) -> str:
+        """The digest of a question about this device itself, if it is within the limits: what it tells of its rows counts, too."""
+        digest = digest_of((kind, told, about["run"], about["round"], me, rows), arrays)
+        code = self._limit("" if kind == "sums" else self.name, digest, {})
+        if code != "ok":
+            raise Refused(code)
+        return digest
 
     def _limit(self, name: str, digest: str, spent: dict[str, int]) -> str:
         """Whether one more question of this target is within the limits; `spent` counts those of this message."""

@@ -66,7 +66,7 @@ class Ledger:
 
     def counts(self, target: str) -> tuple[int, int]:
         """How many different questions were answered: for this target, and in all."""
-        ask = "SELECT COUNT(DISTINCT digest) FROM entries WHERE kind = 'answer' AND code = 'ok'"
+        ask = "SELECT COUNT(DISTINCT digest) FROM entries WHERE digest != '' AND code = 'ok'"
         own = self._base.execute(f"{ask} AND target = ?", (target,)).fetchone()[0]
         return int(own), int(self._base.execute(ask).fetchone()[0])
 

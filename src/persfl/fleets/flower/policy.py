@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from persfl.errors import InputError
+from persfl.learners.named import ESTIMATORS
+from persfl.learners.network import Network
 from persfl.wire import Terms
 
 MODELS = ("linear", "mlp", "ridge", "tree", "forest", "boosting")
@@ -20,8 +22,9 @@ class Policy:
     """What a device answers.
 
     `models`: families; `networks`: torch modules of installed packages, as "module:function". `questions_per_target` and
-    `questions`: the most different questions that are answered, ever, by this ledger. `steps`: the most gradient steps per answer;
-    `trees`: the most trees. `rows`: the fewest rows to answer with. `sums`: whether column sums may leave, which shared units
+    `questions`: the most different questions that are answered, ever, by this ledger; sums and what the device tells as a target
+    count as well. `steps`: the most gradient steps per answer; `trees`: the most trees. `rows`: the fewest rows that anything is
+    computed from (after holding some back, and in one batch). `sums`: whether column sums may leave, which shared units
     need. `target`: whether this device has a model of its own.
 
     >>> Policy(rows=20).refuses(Terms(columns=("a",)), rows=10)
@@ -70,11 +73,12 @@ class Policy:
                 return "models"
         elif terms.model not in self.models:
             return "models"
-        if terms.steps > self.steps:
+        refits = terms.public is not None and terms.model in ("mlp", "network")
+        if max(terms.steps, Network.refit_steps if refits else 0) > self.steps:
             return "steps"
-        if int(terms.settings.get("n_estimators") or 0) > self.trees or int(terms.settings.get("max_depth") or 0) > 30:
+        if _trees(terms) > self.trees or int(terms.settings.get("max_depth") or 0) > 30:
             return "trees"
-        return "rows" if rows < self.rows else None
+        return "rows" if min(rows, terms.batch or rows) < self.rows else None
 
     def text(self) -> str:
         """As it stands in a file."""
@@ -84,6 +88,14 @@ class Policy:
             shown = str(value).lower() if isinstance(value, bool) else str(list(value)) if isinstance(value, tuple) else str(value)
             lines.append(f"{f.name} = {shown}".replace("'", '"'))
         return "\n".join(lines) + "\n"
+
+
+def _trees(terms: Terms) -> int:
+    """How many trees an answer has: boosting grows one for each of several classes in every step."""
+    if terms.model not in ("tree", "forest", "boosting"):
+        return 0
+    steps = 1 if terms.model == "tree" else int(terms.settings.get("n_estimators", ESTIMATORS))
+    return steps * (terms.classes if terms.model == "boosting" and terms.classes > 2 else 1)
 
 
 _WANT = {"int": "a whole number of at least 0", "bool": "true or false"}

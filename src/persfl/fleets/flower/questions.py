@@ -81,10 +81,10 @@ def size_of(arrays: Mapping[str, Any]) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-def digest_of(terms: Any, r: int, name: str, *parts: Mapping[str, Any]) -> str:
-    """The same for the same question, whenever it is put."""
-    found = hashlib.sha256(repr((sorted(terms.items()), r, name)).encode())
+def digest_of(about: Any, *parts: Mapping[str, Any]) -> str:
+    """The same for the same question, whenever it is put; `about` holds everything else that its answer depends on."""
+    found = hashlib.sha256(repr(about).encode())
     for arrays in parts:
         for key in sorted(arrays):
-            found.update(key.encode() + arrays[key].tobytes())
+            found.update(repr((key, arrays[key].dtype.str, arrays[key].shape)).encode() + arrays[key].tobytes())
     return found.hexdigest()
