@@ -27,7 +27,7 @@ from persfl.runs import INDEX, Folder
 from persfl.training import Pace, Plan, State, peers_of
 from persfl.trust import Trust
 from persfl.types import Round
-from persfl.wire import Terms, pack, unpack
+from persfl.wire import Terms, pack, sends_model, unpack
 
 STAGE = "final"
 
@@ -118,7 +118,8 @@ def _rule(asked: dict[str, Any], fleet: FlowerFleet) -> tuple[Any, Any]:
     """Whom to ask, and what to adopt."""
     peers = min(asked["peers"], fleet.n - 1)
     if asked.get("method", "paper") == "kin":
-        rule = kin(peers, steps=hasattr(fleet.learner, "grad"))
+        # Steps are from a target's model to an answer: the coordinator must know both.
+        rule = kin(peers, steps=hasattr(fleet.learner, "grad") and sends_model(fleet.proposer, fleet.learner))
         return rule.sampler, rule.adopter
     return peers_of(peers, fleet.n), Best()
 

@@ -1,6 +1,6 @@
 """A guard against jumps around any fleet: an answer that would change a target's model absurdly is not used.
 
-    usable if  loss <= growth * own loss   and   length <= reach * median length of the target's answers of this round
+    usable if  loss <= own loss + (growth - 1) * |own loss|   and   length <= reach * median length of the target's answers of this round
 
 An answer to a refit is a complete model, not a step from the target's own, and a model that was fitted to the target's rows alone
 may have a loss near 0 there. For these, `about="answers"` compares with the median of the round's answers where that is larger.
@@ -67,7 +67,9 @@ class Guarded:
             old = np.maximum(
                 old, [np.median(row[which]) if which.any() else 0.0 for row, which in zip(losses[:, 1:], usable, strict=True)]
             )
-        rose = usable & (losses[:, 1:] > self.growth * old[:, None])
+        # A loss may be below 0 (poisson): there, too, it may rise by `growth - 1` times its size.
+        most = np.where(old < 0, old + (self.growth - 1) * np.abs(old), self.growth * old)
+        rose = usable & (losses[:, 1:] > most[:, None])
         known = np.isfinite(lengths) & usable
         few = known.sum(axis=1) < 3
         with np.errstate(invalid="ignore"):

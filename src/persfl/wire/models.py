@@ -29,7 +29,7 @@ from persfl.wire.codec import WireError
 from persfl.wire.plain import LINKS, Plain, as_plain
 
 LARGE = 1e15  # a number beyond this is absurd in any units
-TREES, NODES = 5_000, 2_000_000
+TREES, NODES, DEEPEST = 5_000, 2_000_000, 1_000
 _PLAIN = {"link", "rate", "stride", "base"}
 
 
@@ -76,15 +76,16 @@ def model_from(learner: Any, arrays: Mapping[str, Any], features: int, classes: 
             if _depth(tree) > learner.max_depth:
                 raise _odd()
             return tree
-        return plain_from(arrays, features, classes)
+        deepest = getattr(getattr(learner, "estimator", None), "max_depth", None)
+        return plain_from(arrays, features, classes, DEEPEST if deepest is None else int(deepest))
     except (InputError, KeyError, ValueError, TypeError, IndexError) as error:
         if isinstance(error, WireError):
             raise
         raise _odd() from None
 
 
-def plain_from(arrays: Mapping[str, Any], features: int, classes: int) -> Plain:
-    """The inverse of `plain_to`."""
+def plain_from(arrays: Mapping[str, Any], features: int, classes: int, deepest: int = DEEPEST) -> Plain:
+    """The inverse of `plain_to`, for trees of at most this depth: one that is a long chain would take minutes to walk."""
     kinds = {"slopes"} if "slopes" in arrays else {"nodes", *Grown._fields}
     _named(arrays, _PLAIN | kinds | ({"labels"} if classes else set()))
     link, stride, rate = (arrays[name] for name in ("link", "stride", "rate"))
@@ -111,7 +112,7 @@ def plain_from(arrays: Mapping[str, Any], features: int, classes: int) -> Plain:
         if slopes.dtype != np.float64 or slopes.shape != (scores, features):
             raise _odd()
         return Plain(name, base, labels, slopes)
-    trees = _trees(arrays, features)
+    trees = _trees(arrays, features, deepest)
     wide = trees[0].value.ndim == 2
     if wide and (trees[0].value.shape[1] != scores or name not in ("value", "chances")):
         raise _odd()
@@ -120,7 +121,7 @@ def plain_from(arrays: Mapping[str, Any], features: int, classes: int) -> Plain:
     return Plain(name, base, labels, None, float(rate[0]), trees, int(stride[0]))
 
 
-def _trees(arrays: Mapping[str, Any], features: int) -> tuple[Grown, ...]:
+def _trees(arrays: Mapping[str, Any], features: int, deepest: int) -> tuple[Grown, ...]:
     nodes, whole = arrays["nodes"], _grown(arrays)
     count = len(whole.feature)
     if nodes.dtype != np.int64 or nodes.ndim != 1 or not 1 <= len(nodes) <= TREES or count > NODES:
@@ -134,6 +135,8 @@ def _trees(arrays: Mapping[str, Any], features: int) -> tuple[Grown, ...]:
     for parts in zip(*(np.split(part, ends) for part in whole), strict=True):
         tree = Grown(*parts)
         judge.check(tree._replace(value=np.zeros(len(tree.feature))), features)  # values may have several columns
+        if len(tree.feature) > 2 * deepest + 1 and _depth(tree) > deepest:
+            raise _odd()
         found.append(tree)
     return tuple(found)
 

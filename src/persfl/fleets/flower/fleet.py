@@ -26,7 +26,8 @@ from persfl.fleets.flower.standing import Adoption, Standing
 from persfl.fleets.home import diverged
 from persfl.fleets.steps import Steps, as_vector, vectors
 from persfl.types import Answers, Array, Choice, IntArray, Kept
-from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, probe_to, unpack, within
+from persfl.wire import LARGEST, Terms, WireError, model_from, model_to, nested, pack, probe_to, unpack, within
+from persfl.wire.models import LARGE
 
 
 class Away(NotReady):
@@ -74,6 +75,7 @@ class FlowerFleet:
         self._say = say or (lambda _: None)
         self._proposals: dict[tuple[int, int], Any] = {}
         self._steps: Steps | None = None  # where an adopter remembers them
+        self._unseen: list[int] = []  # targets whose model was not known when steps were kept last
         self._stepped: dict[int, Any] = {}  # where targets' own steps would take them
         self._r, self._quiet, self._odd, self._waited_for = 0, 0, 0, -1
         if state is not None:
@@ -116,7 +118,7 @@ class FlowerFleet:
 
     def keep(self, peers: IntArray, r: int) -> Kept:
         """Remember the steps of the peers just asked, and every target's own, which it tells with its scores."""
-        models = vectors(self.models)
+        models = self._vectors()
         if self._steps is None:
             self._steps = Steps(targets=self.targets, start=models)
             self._score(np.full((len(self.targets), 0), -1), r, np.empty((len(self.targets), 1)), np.empty((len(self.targets), 0)))
@@ -125,6 +127,19 @@ class FlowerFleet:
         # A target that is away keeps the step it would have taken last.
         own = [self._stepped.get(t, models[t] + self._steps.own[1][t]) for t in range(len(models))]
         return self._steps.keep(peers, models, np.array(answers).reshape(*peers.shape, -1), np.stack(own))
+
+    def _vectors(self) -> Array:
+        """(T, size) models for remembered steps; a target that has not been seen yet has none, and starts when it comes."""
+        absent = [t for t, model in enumerate(self.standing.models) if model is None]
+        if len(absent) == len(self.targets):
+            return vectors(self.models)  # says what is wrong
+        nothing = np.zeros(self.learner.size(self.terms.features), dtype=getattr(self.learner, "dtype", "float64"))
+        models = vectors([nothing if model is None else model for model in self.standing.models])
+        if self._steps is not None and self._unseen:
+            come = [t for t in self._unseen if t not in absent]
+            self._steps.start[come] = models[come]
+        self._unseen = absent
+        return models
 
     @property
     def kept(self) -> dict[str, Any] | None:
@@ -135,13 +150,16 @@ class FlowerFleet:
     def kept(self, arrays: dict[str, Any] | None) -> None:
         size = self.learner.size(self.terms.features)
         self._steps = None if arrays is None else Steps.from_arrays(arrays, self.targets, size)
+        self._unseen = [t for t, model in enumerate(self.standing.models) if model is None]
 
     def adopt(self, choice: Choice) -> None:
         """Tell every target what it adopts: with its next message, or now where only the target can know what follows."""
         if self._steps is not None:
-            models = vectors(self.models)
+            models = self._vectors()
             moved = self._steps.moved_by(models, choice).astype(models.dtype)
             for t, model in enumerate(moved):
+                if t in self._unseen:
+                    continue
                 self.standing.adopt(t, Adoption(self._r, 0.0, (1.0,), (model,)))
             if self.standing.eager:
                 self._begin(self._r)
@@ -173,7 +191,7 @@ class FlowerFleet:
             self.standing.pending[t] = []
             told = {name: arrays.get(name) for name in ("judged", "errors", "mistakes")}
             sizes = {"judged": FIELDS, "errors": 2, "mistakes": 2}
-            if all(_are(told[name], size) and np.isfinite(np.asarray(told[name])).all() for name, size in sizes.items()):
+            if all(_are(told[name], size) and np.isfinite(np.asarray(told[name])).all() for name, size in sizes.items()) and _sensible(told):
                 found[int(self.targets[t])] = told
         return found
 
@@ -227,6 +245,8 @@ class FlowerFleet:
                 head, arrays = self.letters.opened(self.ids[peer], found[self.ids[peer]], "answer", r)
             except Lost as lost:
                 self.roster.failed(self.ids[peer], r, lost.how, len(who))
+                if lost.how == "refused":  # it is there, and asking again would not help
+                    good.add(peer)
                 continue
             codes = head.get("codes")
             if not isinstance(codes, list) or len(codes) != len(who):
@@ -277,6 +297,8 @@ class FlowerFleet:
                 own, others, far = arrays.get("own"), arrays.get("losses"), arrays.get("lengths")
                 if not (_are(own, 1) and _are(others, len(columns)) and _are(far, len(columns))):
                     raise Lost("format")
+                if np.isnan(own).any() or np.isneginf(own).any():  # type: ignore[arg-type]
+                    raise Lost("format")  # no loss: it costs this target its round, not everybody the run
             except Lost as lost:
                 self._missed(t, r, lost)
                 continue
@@ -366,19 +388,14 @@ class FlowerFleet:
         return self.letters.letter(r, int(self.targets[t]), head, arrays, self.standing.pending[t])
 
     def _judge(self, answers: Answers, peers: IntArray, r: int) -> Answers:
-        losses = np.where(np.isnan(answers.losses), np.inf, answers.losses)
-        lost = (
-            ~np.isfinite(losses[:, 0])
-            & np.array([model is not None for model in self.standing.models])
-            & ~np.isinf(self.standing.own)
-        )
+        losses = np.where(np.isfinite(answers.losses), answers.losses, np.inf)
         usable = np.isfinite(losses[:, 1:]).any()
         if usable:
             self._quiet = 0
         elif self._proposals or self._odd:  # answers came, and none of all could be used
             self._quiet += 1
-        if lost.any() or self._quiet >= 5:
-            raise diverged(r, self._name(int(np.argmax(lost))), self.proposer.advice())
+        if self._quiet >= 5:
+            raise diverged(r, self._name(0), self.proposer.advice())
         return Answers(losses, answers.lengths)
 
     # Going on after an interruption
@@ -390,11 +407,18 @@ class FlowerFleet:
         return pack({"targets": heads} | counts, arrays)
 
     def _restore(self, body: bytes) -> None:
-        head, arrays = unpack(body)
+        head, arrays = unpack(body, most=max(len(body), LARGEST))  # a file of our own: all targets' models
         self.standing.restore(head["targets"], arrays)
         self.roster, self._scoring = Roster.from_plain(head["roster"]), Roster.from_plain(head["scoring"])
         self.rows.update({str(name): int(count) for name, count in head["rows"].items()})
         self._quiet = int(head["quiet"])
+
+
+def _sensible(told: Mapping[str, Any]) -> bool:
+    """Whether sums over rows can be sums over rows: one target's nonsense must not spoil what is said of all."""
+    sums = np.concatenate([told["judged"], told["errors"], told["mistakes"]])
+    plain = np.concatenate([told["judged"][[0, 1, 2, 4, 5]], told["errors"], told["mistakes"]])
+    return bool((np.abs(sums) <= LARGE**2).all() and (plain >= 0).all() and told["judged"][0] <= LARGE)
 
 
 def _are(array: Any, count: int) -> bool:

@@ -11,10 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from persfl.errors import InputError
 from persfl.fleets.flower.device import Device
 from persfl.fleets.flower.post import Failed, Post
 from persfl.fleets.flower.standing import Adoption
-from persfl.wire import Terms, WireError, model_to, nested, pack, unpack
+from persfl.wire import LARGEST, Terms, WireError, model_to, nested, pack, unpack
 
 REFUSALS = ("models", "steps", "trees", "rows", "questions", "questions_per_target", "target", "sums")
 
@@ -53,7 +54,13 @@ class Letters:
                 more |= nested(f"a{i}.{k}", model_to(self.learner, piece))
         told["adoptions"] = [{"round": a.round, "stay": a.stay, "weights": list(a.weights), "set": a.anew} for a in adoptions]
         about = {"run": self.run, "round": r, "ask": self._number, "me": me}
-        return pack(about | told | dict(head), {**more, **(arrays or {})})
+        body = pack(about | told | dict(head), {**more, **(arrays or {})})
+        if len(body) > LARGEST:
+            raise InputError(
+                f"a message has at most {LARGEST // 2**20} MiB, and one of round {r} takes {len(body) // 2**20}. "
+                "Use a smaller model, fewer targets or fewer peers."
+            )
+        return body
 
     def exchange(self, letters: Mapping[str, tuple[str, bytes]]) -> dict[str, bytes | Failed]:
         """Send (kind, letter) to devices by name; a reply or a failure for each."""

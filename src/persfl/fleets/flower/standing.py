@@ -42,6 +42,9 @@ class Standing:
         self.pending[t].append(told)
         if self.models[t] is not None or told.stay == 0:
             self.models[t] = adopted(self.learner, self.models[t], told.pieces, told.weights, told.stay)
+        if not self.eager and len(self.pending[t]) > 1 and self.models[t] is not None:
+            # It missed a round: the model it comes to says all, and a message does not grow with every round it is away.
+            self.pending[t] = [Adoption(told.round, 0.0, (1.0,), (self.models[t],), anew=True)]
         if self.eager:
             self.probes[t] = None
         elif told.pieces:
