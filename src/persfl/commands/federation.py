@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from persfl.checks import real, whole
 from persfl.commands.shown import table
 from persfl.errors import InputError, need
 
@@ -66,8 +67,8 @@ def _leaving(told: dict[str, Any], policy: Any, rows: Any, folder: Path) -> str:
     """What will leave this machine, before anything does."""
     sums = "; and sums over its rows, per column (weights, values, squares), for shared units" if policy.sums else ""
     target = (
-        "As a target: its model or what it says at public points, losses of the models it is shown, and at the end of a run its "
-        "errors on rows held back."
+        "As a target: its model or what it says at public points, losses of the models it is shown, with kin its own step, and at "
+        "the end of a run its errors on rows held back and the sums of their labels."
         if policy.target
         else "It has no model of its own: it answers as a peer only."
     )
@@ -108,7 +109,7 @@ def ledger(chosen: argparse.Namespace) -> int:
         return 0
     head = ("asked for", "kind", "questions", "different", "answered", "not", "bytes out", "first", "last")
     shown = [
-        (e["asker"] or "the coordinator", e["kind"], str(e["questions"]), str(e["different"]), str(e["answered"]),
+        (_printed(e["asker"]) or "the coordinator", e["kind"], str(e["questions"]), str(e["different"]), str(e["answered"]),
          str(e["refused"]), str(e["bytes"]), _moment(e["first"]), _moment(e["last"]))
         for e in entries
     ]  # fmt: skip
@@ -135,6 +136,16 @@ def federate(chosen: argparse.Namespace) -> int:
 
 def plan_of(chosen: argparse.Namespace, federation: Any) -> dict[str, Any]:
     """What a run is asked to do, as plain values."""
+    real("quorum", chosen.quorum, least=0, most=1)
+    real("deadline", chosen.deadline, above=0)
+    for name in ("patience", "gather"):
+        real(name, getattr(chosen, name), least=0)
+    real("growth", chosen.growth, least=1)
+    real("reach", chosen.reach, above=0)
+    if real("holdout", chosen.holdout, least=0) >= 1:
+        raise InputError(f"holdout must be a share below 1. Got {chosen.holdout}.")
+    for name in ("points", "need", "classes", "seed"):
+        whole(name, getattr(chosen, name), least=0)
     home = None
     if chosen.target:
         if not chosen.label:
@@ -203,6 +214,11 @@ def demo(chosen: argparse.Namespace) -> int:
 
 def _say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+def _printed(name: str) -> str:
+    """A name that somebody else chose: without what would move the cursor or colour the screen."""
+    return name if name.isprintable() else ascii(name)
 
 
 def _moment(seconds: float) -> str:

@@ -26,6 +26,7 @@ from persfl.fleets.flower.policy import Policy
 
 CONFIG, NODE = "federation.toml", "node.toml"
 _DAYS = 825
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -57,6 +58,13 @@ def init(path: Path, devices: Sequence[str], *, host: str = "127.0.0.1", port: i
     odd = [name for name in names if not _NAME.fullmatch(name)]
     if odd or len(set(names)) < len(names) or not names:
         raise InputError(f"device ids must be different names of letters, digits, '.', '_' and '-'. Got {odd or names!r}.")
+    taken = sorted({"coordinator", CONFIG} & {name.lower() for name in names})
+    if taken:
+        raise InputError(f"a device cannot be called {taken[0]!r}: the federation's folder has its own of that name.")
+    if not _HOST.fullmatch(host):
+        raise InputError(f"host must be the name or the IPv4 address by which nodes reach this machine. Got {host!r}.")
+    if port == inner:
+        raise InputError(f"port and inner port must differ: the proxy has one, the SuperLink the other. Got {port} twice.")
     for name, value in (("port", port), ("inner port", inner)):
         whole(name, value, least=1, most=65535)
     path.mkdir(parents=True, exist_ok=True)

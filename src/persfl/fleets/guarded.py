@@ -1,6 +1,7 @@
 """A guard against jumps around any fleet: an answer that would change a target's model absurdly is not used.
 
-    usable if  loss <= own loss + (growth - 1) * |own loss|   and   length <= reach * median length of the target's answers of this round
+    usable if  loss <= own loss + (growth - 1) * |own loss|
+    and        length <= reach * median length of the target's answers of this round
 
 An answer to a refit is a complete model, not a step from the target's own, and a model that was fitted to the target's rows alone
 may have a loss near 0 there. For these, `about="answers"` compares with the median of the round's answers where that is larger.

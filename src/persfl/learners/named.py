@@ -16,6 +16,7 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils._param_validation import InvalidParameterError
 
 from persfl.checks import one_of
 from persfl.errors import InputError
@@ -83,8 +84,11 @@ def learner_named(model: str, *, features: int = 0, classes: int = 0, settings: 
             options: dict[str, Any] = {"loss": loss, "shape": shape and tuple(shape)} | given
             return Network(factory(str(options.pop("make", ""))), **options)
         found = base(model, classes=bool(classes), **given)
-        return found if isinstance(found, Tree) else Estimator(found)
-    except TypeError as error:
+        if isinstance(found, Tree):
+            return found
+        found._validate_params()  # fits between machines skip it
+        return Estimator(found)
+    except (TypeError, InvalidParameterError) as error:
         raise InputError(f"these settings do not fit model {model!r}: {error}.") from None
 
 

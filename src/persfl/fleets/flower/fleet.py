@@ -191,7 +191,9 @@ class FlowerFleet:
             self.standing.pending[t] = []
             told = {name: arrays.get(name) for name in ("judged", "errors", "mistakes")}
             sizes = {"judged": FIELDS, "errors": 2, "mistakes": 2}
-            if all(_are(told[name], size) and np.isfinite(np.asarray(told[name])).all() for name, size in sizes.items()) and _sensible(told):
+            if all(
+                _are(told[name], size) and np.isfinite(np.asarray(told[name])).all() for name, size in sizes.items()
+            ) and _sensible(told):
                 found[int(self.targets[t])] = told
         return found
 

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from persfl.errors import InputError
+
 _SHAPE = """
 CREATE TABLE IF NOT EXISTS entries (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, kind TEXT NOT NULL,
@@ -47,8 +49,11 @@ class Ledger:
         self._base = sqlite3.connect(
             ":memory:" if path is None else path, timeout=30, isolation_level=None, check_same_thread=False
         )
-        self._base.execute("PRAGMA synchronous = FULL")
-        self._base.executescript(_SHAPE)
+        try:
+            self._base.execute("PRAGMA synchronous = FULL")
+            self._base.executescript(_SHAPE)
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"the ledger {str(path)!r} could not be opened: {error}.") from None
 
     def write(self, entries: Sequence[Entry]) -> None:
         """All of these, or none; on the disk when this returns."""

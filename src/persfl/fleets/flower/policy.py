@@ -53,6 +53,8 @@ class Policy:
     @staticmethod
     def of(told: Mapping[str, Any]) -> Policy:
         """A policy from plain values; an unknown key is an error, because a limit with a typing mistake protects nobody."""
+        if not isinstance(told, Mapping):
+            raise InputError(f"the policy must be a table of settings. Got {told!r}.")
         kinds = {f.name: f.type for f in dataclasses.fields(Policy)}
         for name, value in told.items():
             if name not in kinds:
