@@ -22,11 +22,12 @@ def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     probe = "the models" if info["algorithm"] == 1 else "what the models say at the public points"
     home = bool(info["home"])
     sums = " It also saw each device's column sums, from which the shared units are made." if info["sums"] else ""
-    held = " and, at the end, its errors on the rows it held back" if info["holdout"] else ""
+    held = " and, at the end, its errors on the rows it held back and sums of their labels" if info["holdout"] else ""
+    own = ", every target's own step" if info.get("method") == "kin" else ""
     seen = (
         f"saw {probe} of the target at home go out, every answer come in, who was asked and who was adopted."
         if home
-        else f"relays, and so saw {probe} of all targets, every answer, every loss{held}, who was asked and who was adopted."
+        else f"relays, and so saw {probe} of all targets, every answer{own}, every loss{held}, who was asked and who was adopted."
     )
     return [
         ("A peer", f"saw {probe} of the targets that asked it, and their names. It did not learn whether its answer was adopted."),
@@ -47,6 +48,7 @@ def federation_page(info: Mapping[str, Any]) -> str:
     total = ["all", sum(info["rows"].values()), *(sum(row[way] for row in info["counts"]) for way in ways)]
     settings = [
         ("rounds", info["rounds"]), ("messages", info["messages"]), ("model", info["model"]), ("algorithm", info["algorithm"]),
+        ("method", info.get("method", "paper")),
         ("deadline of a round, s", info["deadline"]), ("quorum", info["quorum"]),
         ("guard: new loss at most this many times the old", info["growth"]),
         ("guard: step at most this many times the usual", info["reach"]),

@@ -22,8 +22,8 @@ FIELDS = 7  # held, weight, weight squared, label sum, label squares, squared di
 
 
 def judged(terms: Terms, me: int, model: Any, learn: Data, held: Data) -> dict[str, Array]:
-    """Sums over the rows held back, in the label's own units; all 0 where there are none."""
-    if not held.rows:
+    """Sums over the rows held back, in the label's own units; all 0 where there are fewer than two: a sum over one is the row's."""
+    if held.rows < 2:
         return {"judged": np.zeros(FIELDS), "errors": np.zeros(2), "mistakes": np.zeros(2)}
     learner, alone = terms.learner(), Devices(learn.X, learn.y, learn.weight, np.array([0, learn.rows]), [0])
     own = own_fits(learner, alone, terms.seed)[0]
