@@ -1,0 +1,158 @@
+"""Blend: a device's model as a mix of what its own rows, the whole fleet and its neighbours offer.
+
+Devices are dealt into at most eight groups. What a device is offered comes from devices of the other groups, so its own folds can judge
+it honestly. Every candidate is a linear model; so is their mix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from persfl.blending import squared, steps
+from persfl.blending.evidence import shares
+from persfl.blending.folds import copies, fold_numbers, judged
+from persfl.blending.part import Part
+from persfl.blending.views import VIEWS, Usual, View
+from persfl.devices import Devices, offsets
+from persfl.errors import InputError
+from persfl.learners import Linear
+from persfl.predicting import respond_each
+from persfl.seeds import stream
+from persfl.trust import Trust
+from persfl.types import Array, Choice, IntArray, Round
+
+GROUPS, FOLDS, BLOCKS = 8, 5, 2
+SHORTER = 4  # short questions (a few steps) that cost as much as one refit
+SORTS = ("own", "fleet", "neighbours")
+_SORT = {"own": "own", "pooled": "fleet", "pooled-seen": "fleet", "mean": "fleet", "neighbours": "neighbours",
+         "neighbours-seen": "neighbours"}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Blended:
+    """`models` (devices, size) in the rows' units; `shares` (devices, candidates) of what `names` say; `trust` knows the neighbours."""
+
+    models: Array
+    names: tuple[str, ...]
+    shares: Array
+    trust: Trust
+    losses: tuple[Array, ...]
+
+
+def blend(
+    rows: Devices, learner: Any, *, seed: int = 0, budget: int = 640, ordered: bool = False, classes: int = 0
+) -> Blended:
+    """A model for every device; `budget` is how many refits, or four times as many short steps, each device asks for.
+
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=40, clusters=2, rows=12, features=5, noise=0.5, seed=0)
+    >>> found = blend(devices, Linear(intercept=True))
+    >>> own = blend(devices, Linear(intercept=True), budget=1)
+    >>> away = lambda models: float(((models[:, :5] - devices.true_weights) ** 2).sum(axis=1).mean())
+    >>> away(found.models) < away(own.models), bool(found.shares.sum(axis=1).round(6).max() == 1)
+    (True, True)
+    """
+    if not isinstance(learner, Linear):
+        raise InputError(f"blend mixes linear models into one. Got {learner!r}: use method='paper' or 'kin'.")
+    n, labels = len(rows), learner.kind == "squared"
+    count = BLOCKS if ordered else FOLDS
+    fold = fold_numbers(rows, count, classes=0 if ordered else classes, seed=seed)
+    route = squared.candidates if labels else steps.candidates
+    views = VIEWS if learner.intercept else VIEWS[:1]
+    asks = max(1, budget * (1 if labels else SHORTER) // (len(views) * (count + 1)))
+    group = _groups(n, seed)
+    usable = judged(rows, fold, count)
+    heard = _Heard(n, learner)
+    final: dict[str, Array] = {}
+    missed: dict[str, Array] = {}
+    for h in range(group.max() + 1):
+        mine, rest = np.flatnonzero(group == h), np.flatnonzero(group != h)
+        others, own = _some(rows, rest), copies(rows, fold, mine, count)
+        usual = Usual.of(others, labels)
+        held = _some(rows, mine)
+        for name in views:
+            theirs, ours = View.of(name, others, usual, labels), View.of(name, own, usual, labels)
+            part = Part(learner, theirs.inside(others), ours.inside(own), stream(seed, "blend", name, h).integer(), asks)
+            found, asked = route(part)
+            heard.add(name, asked.rounds, mine, rest, count + 1, ours.label_scale)
+            for (kind, how), models in found.items():
+                outside = ours.outside(models, learner)
+                key = f"{name} {kind} {how:g}"
+                final.setdefault(key, np.empty((n, outside.shape[1])))[mine] = outside[:: count + 1]
+                at = held.owner * (count + 1) + 1 + fold[np.isin(rows.owner, mine)]
+                missed.setdefault(key, np.empty(len(rows.X)))[np.isin(rows.owner, mine)] = _missed(learner, outside, held, at, classes)
+    weight = np.bincount(rows.owner, weights=usable, minlength=n)
+    means = np.stack([np.bincount(rows.owner, weights=usable * each, minlength=n) for each in missed.values()], axis=1)
+    mix = shares(means / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
+    models = np.zeros((n, learner.size(rows.features)))
+    for column, one in enumerate(final.values()):
+        models += mix[:, column, None] * one
+    names = tuple(final)
+    trust, losses = heard.told(mix, names)
+    return Blended(models, names, mix, trust, losses)
+
+
+def sorts(names: Any, mix: Array) -> Array:
+    """(devices, 3) the shares of models that started from own rows, from the fleet and from neighbours."""
+    sort = np.array([SORTS.index(_SORT[str(name).split()[1]]) for name in names])
+    return np.stack([mix[:, sort == k].sum(axis=1) for k in range(len(SORTS))], axis=1)
+
+
+def _groups(n: int, seed: int) -> IntArray:
+    """Which group each device is in; all groups are equally large, or nearly."""
+    order = np.argsort(stream(seed, "groups").at(np.arange(n)).uniform(1)[:, 0], kind="stable")
+    found = np.empty(n, dtype=np.int64)
+    found[order] = np.arange(n) % min(GROUPS, n)
+    return found
+
+
+def _some(rows: Devices, which: IntArray) -> Devices:
+    at = np.isin(rows.owner, which)
+    return Devices(rows.X[at], rows.y[at], rows.weight[at], offsets(rows.counts[which]), range(len(which)))
+
+
+def _missed(learner: Any, models: Array, held: Devices, at: IntArray, classes: int) -> Array:
+    """(rows,) loss of each row by the model that has not seen its fold: squared error, Brier score, or the learner's own loss."""
+    if classes:
+        response = respond_each(learner, models, held.X, at, classes)
+        return np.asarray(((response - (held.y[:, None] == np.arange(classes))) ** 2).sum(axis=1))
+    return np.asarray((respond_each(learner, models, held.X, at) - held.y) ** 2)
+
+
+class _Heard:
+    """Puts the rounds of all groups and views together, as if the devices had asked side by side."""
+
+    def __init__(self, n: int, learner: Any) -> None:
+        self.n, self.squared = n, learner.kind == "squared"
+        self.rounds: dict[tuple[str, int], list[Any]] = {}
+
+    def add(self, view: str, rounds: list[Round], mine: IntArray, rest: IntArray, each: int, scale: float) -> None:
+        unit = scale**2 if self.squared else 1.0
+        for round_ in rounds:
+            peers, choice = round_.peers[::each], round_.choice
+            named = np.where(peers >= 0, rest[peers], -1)
+            chosen = np.where(choice.peers[::each] >= 0, rest[choice.peers[::each]], -1)
+            entry = (mine, named, round_.losses[::each] * unit, chosen, choice.weights[::each])
+            self.rounds.setdefault((view, round_.r), []).append(entry)
+
+    def told(self, mix: Array, names: tuple[str, ...]) -> tuple[Trust, tuple[Array, ...]]:
+        """What is known of all pairs; what was adopted counts by how much of the mix came by neighbours of that view."""
+        trust, losses = Trust(self.n, np.arange(self.n)), []
+        for (view, _), entries in self.rounds.items():
+            wide = max(entry[1].shape[1] for entry in entries)
+            peers, loss = np.full((self.n, wide), -1), np.full((self.n, wide + 1), np.inf)
+            chosen, weights = np.full((self.n, wide), -1), np.zeros((self.n, wide))
+            for mine, who, said, took, share in entries:
+                k = who.shape[1]
+                peers[mine, :k], loss[mine, : k + 1], chosen[mine, :k], weights[mine, :k] = who, said, took, share
+            part = [i for i, name in enumerate(names) if name.startswith(f"{view} neighbours")]
+            weights = weights * mix[:, part].sum(axis=1, keepdims=True)
+            chosen = np.where(weights > 0, chosen, -1)
+            trust = trust.updated(
+                peers, loss, np.full(peers.shape, np.nan), Choice(chosen, weights, 1.0 - weights.sum(axis=1))
+            )
+            losses.append(loss[:, 0].copy())
+        return trust.noted({"mix": mix, "mix_names": np.array(names)}), tuple(losses)
