@@ -388,7 +388,7 @@ def save_model(model: Any, path: str | Path, *, device: str = "device", label: s
 
 _PLAIN = (
     "device", "method", "peers", "rounds", "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "window",
-    "online_rounds", "n_jobs", "random_state",
+    "online_rounds", "budget", "ordered", "n_jobs", "random_state",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from persfl.blending import squared, steps
 from persfl.blending.evidence import shares
 from persfl.blending.folds import copies, fold_numbers, judged
+from persfl.blending.heard import Heard
 from persfl.blending.part import Part
 from persfl.blending.views import VIEWS, Usual, View
 from persfl.devices import Devices, offsets
@@ -22,7 +23,7 @@ from persfl.learners import Linear
 from persfl.predicting import respond_each
 from persfl.seeds import stream
 from persfl.trust import Trust
-from persfl.types import Array, Choice, IntArray, Round
+from persfl.types import Array, IntArray, Round
 
 GROUPS, FOLDS, BLOCKS = 8, 5, 2
 SHORTER = 4  # short questions (a few steps) that cost as much as one refit
@@ -33,13 +34,17 @@ _SORT = {"own": "own", "pooled": "fleet", "pooled-seen": "fleet", "mean": "fleet
 
 @dataclass(frozen=True, eq=False)
 class Blended:
-    """`models` (devices, size) in the rows' units; `shares` (devices, candidates) of what `names` say; `trust` knows the neighbours."""
+    """`models` (devices, size) in the rows' units; `shares` (devices, candidates) of what `names` say; `rounds` of asking."""
 
     models: Array
     names: tuple[str, ...]
     shares: Array
-    trust: Trust
-    losses: tuple[Array, ...]
+    rounds: tuple[Round, ...]
+
+    @property
+    def trust(self) -> Trust:
+        """What is known of all pairs, and in its notes of what the models are made."""
+        return self.rounds[-1].trust
 
 
 def blend(
@@ -65,14 +70,15 @@ def blend(
     asks = max(1, budget * (1 if labels else SHORTER) // (len(views) * (count + 1)))
     group = _groups(n, seed)
     usable = judged(rows, fold, count)
-    heard = _Heard(n, learner)
+    heard = Heard(n, labels)
     final: dict[str, Array] = {}
     missed: dict[str, Array] = {}
     for h in range(group.max() + 1):
         mine, rest = np.flatnonzero(group == h), np.flatnonzero(group != h)
         others, own = _some(rows, rest), copies(rows, fold, mine, count)
         usual = Usual.of(others, labels)
-        held = _some(rows, mine)
+        held, here = _some(rows, mine), np.isin(rows.owner, mine)
+        at = held.owner * (count + 1) + 1 + fold[here]
         for name in views:
             theirs, ours = View.of(name, others, usual, labels), View.of(name, own, usual, labels)
             part = Part(learner, theirs.inside(others), ours.inside(own), stream(seed, "blend", name, h).integer(), asks)
@@ -82,8 +88,7 @@ def blend(
                 outside = ours.outside(models, learner)
                 key = f"{name} {kind} {how:g}"
                 final.setdefault(key, np.empty((n, outside.shape[1])))[mine] = outside[:: count + 1]
-                at = held.owner * (count + 1) + 1 + fold[np.isin(rows.owner, mine)]
-                missed.setdefault(key, np.empty(len(rows.X)))[np.isin(rows.owner, mine)] = _missed(learner, outside, held, at, classes)
+                missed.setdefault(key, np.empty(len(rows.X)))[here] = _missed(learner, outside, held, at, classes)
     weight = np.bincount(rows.owner, weights=usable, minlength=n)
     means = np.stack([np.bincount(rows.owner, weights=usable * each, minlength=n) for each in missed.values()], axis=1)
     mix = shares(means / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
@@ -91,8 +96,7 @@ def blend(
     for column, one in enumerate(final.values()):
         models += mix[:, column, None] * one
     names = tuple(final)
-    trust, losses = heard.told(mix, names)
-    return Blended(models, names, mix, trust, losses)
+    return Blended(models, names, mix, heard.rounds(mix, names))
 
 
 def sorts(names: Any, mix: Array) -> Array:
@@ -120,39 +124,3 @@ def _missed(learner: Any, models: Array, held: Devices, at: IntArray, classes: i
         response = respond_each(learner, models, held.X, at, classes)
         return np.asarray(((response - (held.y[:, None] == np.arange(classes))) ** 2).sum(axis=1))
     return np.asarray((respond_each(learner, models, held.X, at) - held.y) ** 2)
-
-
-class _Heard:
-    """Puts the rounds of all groups and views together, as if the devices had asked side by side."""
-
-    def __init__(self, n: int, learner: Any) -> None:
-        self.n, self.squared = n, learner.kind == "squared"
-        self.rounds: dict[tuple[str, int], list[Any]] = {}
-
-    def add(self, view: str, rounds: list[Round], mine: IntArray, rest: IntArray, each: int, scale: float) -> None:
-        unit = scale**2 if self.squared else 1.0
-        for round_ in rounds:
-            peers, choice = round_.peers[::each], round_.choice
-            named = np.where(peers >= 0, rest[peers], -1)
-            chosen = np.where(choice.peers[::each] >= 0, rest[choice.peers[::each]], -1)
-            entry = (mine, named, round_.losses[::each] * unit, chosen, choice.weights[::each])
-            self.rounds.setdefault((view, round_.r), []).append(entry)
-
-    def told(self, mix: Array, names: tuple[str, ...]) -> tuple[Trust, tuple[Array, ...]]:
-        """What is known of all pairs; what was adopted counts by how much of the mix came by neighbours of that view."""
-        trust, losses = Trust(self.n, np.arange(self.n)), []
-        for (view, _), entries in self.rounds.items():
-            wide = max(entry[1].shape[1] for entry in entries)
-            peers, loss = np.full((self.n, wide), -1), np.full((self.n, wide + 1), np.inf)
-            chosen, weights = np.full((self.n, wide), -1), np.zeros((self.n, wide))
-            for mine, who, said, took, share in entries:
-                k = who.shape[1]
-                peers[mine, :k], loss[mine, : k + 1], chosen[mine, :k], weights[mine, :k] = who, said, took, share
-            part = [i for i, name in enumerate(names) if name.startswith(f"{view} neighbours")]
-            weights = weights * mix[:, part].sum(axis=1, keepdims=True)
-            chosen = np.where(weights > 0, chosen, -1)
-            trust = trust.updated(
-                peers, loss, np.full(peers.shape, np.nan), Choice(chosen, weights, 1.0 - weights.sum(axis=1))
-            )
-            losses.append(loss[:, 0].copy())
-        return trust.noted({"mix": mix, "mix_names": np.array(names)}), tuple(losses)

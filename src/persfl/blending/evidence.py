@@ -13,7 +13,7 @@ import numpy as np
 
 from persfl.types import Array
 
-OTHERS = 300.0  # rows that the fleet's evidence counts as
+OTHERS = 300.0  # rows that the fleet's evidence counts as, at most
 WARMTH = 3.0
 MOST = 10.0  # a candidate this many times above the level is as bad as any
 LEAST = 1e-3  # a smaller share is nothing
@@ -33,7 +33,8 @@ def shares(losses: Array, rows: Array, *, relative: bool) -> Array:
         own = np.minimum(own / np.maximum(best, 1e-12), MOST) * known[:, None]
     total, many = own.sum(axis=0), known.sum()
     others = (total - own) / np.maximum(many - known, 1)[:, None]
-    score = ((rows * known)[:, None] * own + OTHERS * others) * (0.5 if relative else 1.0) / WARMTH
+    told = np.minimum(OTHERS, (rows * known).sum() - rows * known)  # few devices with few rows do not know as much
+    score = ((rows * known)[:, None] * own + told[:, None] * others) * (0.5 if relative else 1.0) / WARMTH
     weight = np.exp(-(score - score.min(axis=1, keepdims=True)))
     weight /= weight.sum(axis=1, keepdims=True)
     weight = np.where(weight >= LEAST, weight, 0.0)

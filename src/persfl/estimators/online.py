@@ -38,7 +38,7 @@ class Online(Personalized):
         """
         if self.method != "paper":
             raise InputError(
-                f"partial_fit goes by method='paper'. Got {self.method!r}, which remembers steps on rows that stay: use fit."
+                f"partial_fit goes by method='paper'. Got {self.method!r}, which needs rows that stay: use fit."
             )
         if hasattr(self, "models_") and not hasattr(self, "_arrived"):
             warnings.warn(
