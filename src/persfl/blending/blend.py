@@ -1,7 +1,7 @@
 """Blend: a device's model as a mix of what its own rows, the whole fleet and its neighbours offer.
 
-Devices are dealt into at most eight groups. What a device is offered comes from devices of the other groups, so its own folds can judge
-it honestly. Every candidate is a linear model; so is their mix.
+Devices are dealt into at most eight groups. What a device is offered comes from devices of the other groups, so its own folds can
+judge it honestly. Every candidate is a linear model; so is their mix.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from persfl.seeds import stream
 from persfl.trust import Trust
 from persfl.types import Array, IntArray, Round
 
-GROUPS, FOLDS, BLOCKS = 8, 5, 2
+GROUPS, FOLDS, CLASS_FOLDS, BLOCKS = 8, 5, 3, 2
 SHORTER = 4  # short questions (a few steps) that cost as much as one refit
 SORTS = ("own", "fleet", "neighbours")
-_SORT = {"own": "own", "pooled": "fleet", "pooled-seen": "fleet", "mean": "fleet", "neighbours": "neighbours",
-         "neighbours-seen": "neighbours"}  # fmt: skip
+_SORT = {"own": "own", "pooled": "fleet", "mean": "fleet", "alike": "neighbours", "neighbours": "neighbours"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +46,7 @@ class Blended:
         return self.rounds[-1].trust
 
 
-def blend(
-    rows: Devices, learner: Any, *, seed: int = 0, budget: int = 640, ordered: bool = False, classes: int = 0
-) -> Blended:
+def blend(rows: Devices, learner: Any, *, seed: int = 0, budget: int = 640, ordered: bool = False, classes: int = 0) -> Blended:
     """A model for every device; `budget` is how many refits, or four times as many short steps, each device asks for.
 
     >>> from persfl.sources import clustered_regression
@@ -63,7 +60,7 @@ def blend(
     if not isinstance(learner, Linear):
         raise InputError(f"blend mixes linear models into one. Got {learner!r}: use method='paper' or 'kin'.")
     n, labels = len(rows), learner.kind == "squared"
-    count = BLOCKS if ordered else FOLDS
+    count = BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS
     fold = fold_numbers(rows, count, classes=0 if ordered else classes, seed=seed)
     route = squared.candidates if labels else steps.candidates
     views = VIEWS if learner.intercept else VIEWS[:1]
@@ -88,20 +85,21 @@ def blend(
                 outside = ours.outside(models, learner)
                 key = f"{name} {kind} {how:g}"
                 final.setdefault(key, np.empty((n, outside.shape[1])))[mine] = outside[:: count + 1]
-                missed.setdefault(key, np.empty(len(rows.X)))[here] = _missed(learner, outside, held, at, classes)
-    weight = np.bincount(rows.owner, weights=usable, minlength=n)
-    means = np.stack([np.bincount(rows.owner, weights=usable * each, minlength=n) for each in missed.values()], axis=1)
-    mix = shares(means / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
+                each = usable[here] * _missed(learner, outside, held, at, classes)
+                missed.setdefault(key, np.empty(n))[mine] = np.bincount(held.owner, weights=each, minlength=len(mine))
+    weight = np.bincount(rows.owner, weights=usable, minlength=n).astype(np.float64)
+    losses = np.stack(list(missed.values()), axis=1) / np.maximum(weight, 1e-12)[:, None]
+    mix = shares(losses, weight, relative=not classes)
     models = np.zeros((n, learner.size(rows.features)))
     for column, one in enumerate(final.values()):
-        models += mix[:, column, None] * one
+        models += np.where(mix[:, column, None] > 0, mix[:, column, None] * one, 0.0)
     names = tuple(final)
     return Blended(models, names, mix, heard.rounds(mix, names))
 
 
 def sorts(names: Any, mix: Array) -> Array:
     """(devices, 3) the shares of models that started from own rows, from the fleet and from neighbours."""
-    sort = np.array([SORTS.index(_SORT[str(name).split()[1]]) for name in names])
+    sort = np.array([SORTS.index(_SORT[str(name).split()[1].removesuffix("-seen")]) for name in names])
     return np.stack([mix[:, sort == k].sum(axis=1) for k in range(len(SORTS))], axis=1)
 
 
@@ -119,8 +117,9 @@ def _some(rows: Devices, which: IntArray) -> Devices:
 
 
 def _missed(learner: Any, models: Array, held: Devices, at: IntArray, classes: int) -> Array:
-    """(rows,) loss of each row by the model that has not seen its fold: squared error, Brier score, or the learner's own loss."""
+    """(rows,) loss of each row by the model that has not seen its fold: squared error, or Brier score."""
     if classes:
         response = respond_each(learner, models, held.X, at, classes)
         return np.asarray(((response - (held.y[:, None] == np.arange(classes))) ** 2).sum(axis=1))
-    return np.asarray((respond_each(learner, models, held.X, at) - held.y) ** 2)
+    with np.errstate(all="ignore"):
+        return np.asarray((respond_each(learner, models, held.X, at) - held.y) ** 2)

@@ -2,9 +2,9 @@
 
     share ~ exp(-(n * own fold loss + 300 * mean fold loss of the others) * c / 3)        c = 1/2 for squared error, 1 for Brier
 
-`n` is the weight of the own rows that were judged. Squared errors are measured by the device's own level, the mean over its best third of
-candidates, so that one loud device does not decide for the fleet. The fold losses are the one message beyond probes and proposals: a
-number per candidate and device.
+`n` is the weight of the own rows that were judged. Squared errors are measured by the device's own level, the mean over its best
+third of candidates, so that one loud device does not decide for the fleet. The fold losses are the one message beyond probes and
+proposals: a number per candidate and device.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def shares(losses: Array, rows: Array, *, relative: bool) -> Array:
     >>> shares(losses, np.array([10.0, 10.0, 0.0]), relative=False).round(3).tolist()
     [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
     """
-    known = (rows > 0) & np.isfinite(losses).all(axis=1)
-    own = np.where(known[:, None], losses, 0.0)
+    known = rows > 0
+    own = np.where(known[:, None], np.where(np.isfinite(losses), np.minimum(losses, 1e100), 1e100), 0.0)
     if relative:
         best = np.sort(own, axis=1)[:, : max(3, losses.shape[1] // 3)].mean(axis=1, keepdims=True)
         own = np.minimum(own / np.maximum(best, 1e-12), MOST) * known[:, None]

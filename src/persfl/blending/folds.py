@@ -1,7 +1,7 @@
 """Folds of a device's own rows: models fitted without a fold can be judged on it honestly.
 
-Rows keep their order, so the folds of a regression are blocks: of time, where rows come in the order of time. Classes are dealt out over
-the folds, so that each fold leaves as many classes as possible on the other side.
+Rows keep their order, so the folds of a regression are blocks: of time, where rows come in the order of time. Classes are dealt
+out over the folds, so that each fold leaves as many classes as possible on the other side.
 """
 
 from __future__ import annotations

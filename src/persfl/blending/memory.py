@@ -65,7 +65,7 @@ class Neighbours:
     def note(self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Any) -> dict[str, Any]:
         """What is remembered after these answers."""
         T = len(peers)
-        blank = {"panel": np.empty((T, 0), dtype=np.int64), "excess": np.empty((T, 0)), "times": np.empty((T, 0))}
+        blank: dict[str, Any] = {"panel": np.empty((T, 0), dtype=np.int64), "excess": np.empty((T, 0)), "times": np.empty((T, 0))}
         old = trust.notes or blank
         panel, at, _ = joined(old["panel"], peers)
         more = ((0, 0), (0, panel.shape[1] - old["panel"].shape[1]))
@@ -85,7 +85,7 @@ class Neighbours:
         return {"panel": panel, "excess": excess, "times": times}
 
     def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice:
-        panel, at, _ = joined(trust.notes["panel"], peers)
+        _, at, _ = joined(trust.notes["panel"], peers)
         excess = np.take_along_axis(_mean(trust.notes), at, axis=1)
         usable = (peers >= 0) & np.isfinite(losses[:, 1:])
         low = np.where(usable, excess, np.inf).min(axis=1, initial=np.inf, keepdims=True)

@@ -1,7 +1,8 @@
 """What the fleet is like: the mean of the devices' coefficients, how much each of them differs, and how noisy labels are.
 
-Devices are asked to refit, drawn toward the current mean (see `Toward`), and asked again with the mean shifted by a known `u`. How much
-of the shift comes back tells how much of an answer is the prior and not the device's rows, so the spread of the answers can be corrected:
+Devices are asked to refit, drawn toward the current mean (see `Toward`), and asked again with the mean shifted by a known `u`.
+How much of the shift comes back tells how much of an answer is the prior and not the device's rows, so the spread of the answers
+can be corrected:
 
     back = mean of (b' - b) / u;   v = variance of b;   mean = mean of b;   spread = sqrt((v + back * spread) * v / (1 - back))
 
@@ -88,7 +89,7 @@ def noise_of(learner: Any, data: Data, model: Array, strength: Array) -> Array:
 
 
 def own_strength(learner: Any, rows: Devices, prior: Prior) -> tuple[Array, Array]:
-    """(devices, size) how strongly each device's own refit is drawn, by its own noise and the fleet's; and that noise (devices,)."""
+    """(devices, size) how strongly each device's own refit is drawn, by its own noise and the fleet's; (devices,) that noise."""
     found = np.empty(len(rows))
     for lo, hi in _parts(rows, np.arange(len(rows))):
         data = rows.gather(np.arange(lo, hi))

@@ -1,7 +1,8 @@
 """Candidates for squared loss: refits, each by the closed form of Algorithm 2's question.
 
-Starting points are nothing, one model for the other devices, the mean of the other devices' coefficients (`Prior`), and what neighbours
-answer from there (`Neighbours`). From each, the device refits to its own rows, more or less strongly drawn toward the starting point.
+Starting points are nothing, one model for the other devices, the mean of the other devices' coefficients (`Prior`), and what
+neighbours answer from there (`Neighbours`). From each, the device refits to its own rows, more or less strongly drawn toward the
+starting point.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     b = argmin_w  sum over own rows of (y - x'w)^2  +  sum_j strength_j (w_j - mean_j)^2
 
-For a linear model the public points +a_j e_j and -a_j e_j, labelled by the target's model, have a diagonal Gram matrix, so fitting rows
-and points together is ridge regression toward that model, with a strength of its own for every coefficient.
+For a linear model the public points +a_j e_j and -a_j e_j, labelled by the target's model, have a diagonal Gram matrix, so
+fitting rows and points together is ridge regression toward that model, with a strength of its own for every coefficient.
 """
 
 from __future__ import annotations

@@ -268,8 +268,9 @@ def _remove_run(path: Path) -> None:
 def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
     from persfl.runs import fingerprint
 
-    settings = ("device", "label", "weight", "group", "model", "method", "budget", "ordered", "peers", "rounds", "step_size", "units", "holdout",
-                "trials", "fallback", "unseen", "impute", "seed", "separator", "decimal", "public")  # fmt: skip
+    settings = ("device", "label", "weight", "group", "model", "method", "budget", "ordered", "peers", "rounds",
+                "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "seed", "separator", "decimal",
+                "public")  # fmt: skip
     asked = {name: getattr(chosen, name) for name in settings}
     about = {"table": str(chosen.table), "table_sha256": fingerprint(rows.path), "features": rows.features, "task": rows.task}
     if chosen.public is not None:

@@ -268,9 +268,7 @@ class Personalized(WithRows):
         plan = self._plan(inside)
         if self.method != "blend":
             return train(inside, plan, stage=stage, keep=keep)
-        return blended(
-            inside, plan, budget=self.budget, ordered=self.ordered, classes=self._classes, stage=stage, keep=keep
-        )
+        return blended(inside, plan, budget=self.budget, ordered=self.ordered, classes=self._classes, stage=stage, keep=keep)
 
     def _trials(self, rows: Devices) -> int:
         """How many trial runs: as many as hold back every row once, where that is cheap."""
@@ -335,8 +333,8 @@ class Personalized(WithRows):
     def made_of_(self) -> pd.DataFrame:
         """What each device's model is made of, in shares.
 
-        After method="blend": models that started from own rows alone, from the fleet, from neighbours (`helpers_` names them). After
-        method="kin" with steps: how many kin, own share and theirs, whether it is sure.
+        After method="blend": models that started from own rows alone, from the fleet, from neighbours (`helpers_` names them).
+        After method="kin" with steps: how many kin, own share and theirs, whether it is sure.
         """
         check_is_fitted(self, "models_")
         if "mix" in self.trust_.notes:

@@ -27,8 +27,8 @@ PRIVACY = [
 ]
 MEANINGS = {
     "estimator": "what a model is",
-    "method": "paper: the printed algorithms; kin: learn from all devices that answer from the same truth; blend: mix own rows, fleet "
-    "and neighbours",
+    "method": "paper: the printed algorithms; kin: learn from all devices that answer from the same truth; "
+    "blend: mix own rows, fleet and neighbours",
     "budget": "questions per device, where the method is blend",
     "peers": "how many peers a device asks each round",
     "rounds": "how many rounds",
