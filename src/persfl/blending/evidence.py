@@ -24,7 +24,7 @@ def shares(losses: Array, rows: Array, *, relative: bool) -> Array:
 
     >>> losses = np.array([[1.0, 2.0], [1.0, 1.5], [1.0, 1.2]])
     >>> shares(losses, np.array([10.0, 10.0, 0.0]), relative=False).round(3).tolist()
-    [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]
+    [[0.993, 0.007], [0.993, 0.007], [0.993, 0.007]]
     """
     known = rows > 0
     own = np.where(known[:, None], np.where(np.isfinite(losses), np.minimum(losses, 1e100), 1e100), 0.0)

@@ -20,10 +20,11 @@ from persfl.devices import Devices
 from persfl.learners.shrunk import pulled
 from persfl.proposers import GradientStep
 from persfl.seeds import distinct, stream
+from persfl.training import STEP_SIZES
 from persfl.types import Array, Data, IntArray
 
 STEPS = (0, 3, 10, 30, 100, 300)
-OWN_STEP, THEIR_STEP = 0.3, 0.5  # in units of features of spread 1, for up to 64 of them
+STEP, OWN = 0.5, 0.6  # the longest step, for up to 64 features of spread 1; own steps are shorter
 AVERAGED, SHRINK = 400, 0.5  # devices at most, and the weight of squared slopes against the sum of their losses
 NEAREST, NEAR_ROUNDS, EACH = 10, 20, 10
 SEARCH_ROUNDS, SHORT = 8, 5
@@ -31,19 +32,20 @@ SHARP = 4.0  # one clear likeness out of three is enough
 _CHUNK = 16 * 2**20
 
 
-def step_for(features: int, most: float) -> float:
-    """Shorter where there are many features."""
-    return most * min(1.0, 64.0 / max(features, 1))
+def step_for(learner: Any, features: int) -> float:
+    """Shorter where there are many features, or where the loss is steep."""
+    return min(STEP, STEP_SIZES[learner.kind][0]) * min(1.0, 64.0 / max(features, 1))
 
 
 def candidates(part: Part) -> tuple[dict[tuple[str, float], Array], Asked]:
     """(copies, size) per starting point and number of own steps."""
     learner, own, others = part.learner, part.own, part.others
-    pace = step_for(own.features, THEIR_STEP)
+    pace = step_for(learner, own.features)
     pooled = pooled_model(learner, others, part.seed)
     near = nearest(learner, others, own, pooled, part.seed)
     rounds = max(1, min(NEAR_ROUNDS, part.asks // (2 * near.shape[1])))
     alike = averaged(learner, others, near, GradientStep(pace, steps=EACH), rounds)
+    alike = np.where(np.isfinite(alike).all(axis=1, keepdims=True), alike, pooled)
     many = max(1, min((part.asks - rounds * near.shape[1]) // (SEARCH_ROUNDS + 1), len(others) // 2 or 1))
     search = Neighbours(many, len(others), own.total, None)
     asked = part.neighbours(GradientStep(pace, steps=SHORT), search, alike, SEARCH_ROUNDS)
@@ -57,7 +59,7 @@ def candidates(part: Part) -> tuple[dict[tuple[str, float], Array], Asked]:
     found: dict[tuple[str, float], Array] = {}
     for name, start in starts.items():
         for unseen in ("down", "out") if _classes(learner) and name != "own" else ("free",):
-            for steps, models in tuned(learner, own, start, step_for(own.features, OWN_STEP), unseen):
+            for steps, models in tuned(learner, own, start, OWN * pace, unseen):
                 if steps > 0 or (unseen != "out" and name != "own"):
                     found[name + ("-seen" if unseen == "out" else ""), float(steps)] = models
     return found, asked

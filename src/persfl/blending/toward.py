@@ -47,9 +47,11 @@ class Toward:
         return Refit(np.concatenate([points, -points]), private_weight=1.0, public_weight=float(constant / (2 * d)))
 
     def ask(self, learner: Any, model: Array) -> Array:
-        """The model: for points in general position its labels there are no less."""
+        """The model: its labels at the points would tell as much."""
         if getattr(learner, "kind", "") != "squared" or learner.size(1) > 2:
             raise InputError(f"Toward asks linear models under squared loss. Got {learner!r}: use Refit(public).")
+        if model.shape[-1] != len(self.strength):
+            raise InputError(f"there must be one strength per coefficient. Got {len(self.strength)} for {model.shape[-1]}.")
         return model
 
     def answer(self, learner: Any, probe: Array, data: Data, stream: Stream | None) -> Array:
