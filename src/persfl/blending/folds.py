@@ -1,7 +1,7 @@
 """Folds of a device's own rows: models fitted without a fold can be judged on it honestly.
 
-Rows keep their order, so the folds of a regression are blocks: of time, where rows come in the order of time. Classes are dealt
-out over the folds, so that each fold leaves as many classes as possible on the other side.
+Rows are dealt out at random, classes so that each fold leaves as many of them as possible on the other side. Where rows come in the
+order of time and later ones are to be predicted, folds are blocks of time instead.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from persfl.seeds import stream
 from persfl.types import Array, IntArray
 
 
-def fold_numbers(rows: Devices, count: int, *, classes: int = 0, seed: int = 0) -> IntArray:
+def fold_numbers(rows: Devices, count: int, *, classes: int = 0, ordered: bool = False, seed: int = 0) -> IntArray:
     """(rows,) which fold each row is in, from 0; a device with fewer rows than `count` has as many folds as rows.
 
     >>> devices = Devices.of([(np.zeros((5, 1)), np.zeros(5)), (np.zeros((2, 1)), np.zeros(2))], quiet=True)
-    >>> fold_numbers(devices, 3).tolist()
+    >>> fold_numbers(devices, 3, ordered=True).tolist()
     [0, 0, 1, 1, 2, 0, 1]
     """
     owner = rows.owner
     place = np.arange(len(owner)) - rows.start[owner]
     many = np.minimum(count, rows.counts)[owner]
-    if not classes:
+    if ordered:
         return np.asarray(place * many // rows.counts[owner])
     mark = stream(seed, "folds").at(owner, place).uniform(1)[:, 0]
-    order = np.lexsort((mark, rows.y, owner))
+    order = np.lexsort((mark, rows.y, owner) if classes else (mark, owner))
     dealt = np.empty(len(owner), dtype=np.int64)
     dealt[order] = place
     return np.asarray(dealt % many)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from persfl.devices import Devices
 from persfl.fleets import ArrayFleet
 from persfl.loop import personalize
-from persfl.types import Array, Round
+from persfl.types import Round
 
 
 class Asked(NamedTuple):
     """The rounds in which neighbours were asked, and the models they led to (targets, size)."""
 
-    models: Array
+    models: Any
     rounds: list[Round]
 
 
@@ -32,13 +30,21 @@ class Part:
     own: Devices
     seed: int
     asks: int  # questions per copy that neighbours are asked
-    offered: dict[tuple[str, float], Array] = field(default_factory=dict)  # (kind, how far refitted): (copies, size)
+    n_jobs: int | None = 1
 
-    def neighbours(self, proposer: Any, rule: Any, start: Array, rounds: int) -> Asked:
+    def neighbours(self, proposer: Any, rule: Any, start: Any, rounds: int) -> Asked:
         """The ordinary loop: every copy is a target, the other groups' devices are its peers."""
         everybody = Devices.joined([self.others, self.own])
         m = len(self.others)
         targets = list(range(m, len(everybody)))
-        fleet = ArrayFleet(everybody, learner=self.learner, proposer=proposer, targets=targets, start=list(start), seed=self.seed)
+        fleet = ArrayFleet(
+            everybody,
+            learner=self.learner,
+            proposer=proposer,
+            targets=targets,
+            start=list(start),
+            seed=self.seed,
+            n_jobs=self.n_jobs,
+        )
         done = list(personalize(fleet, sampler=rule.sampler, adopter=rule, rounds=rounds, seed=self.seed))
-        return Asked(np.asarray(fleet.models), done)
+        return Asked(fleet.models, done)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from persfl.blending.blend import blend
+from persfl.blending.refits import blend_refits
 from persfl.devices import Devices
 from persfl.training import Forget, Keep, Pace, Plan, State
 from persfl.trust import Trust
 
 
-def run(devices: Devices, plan: Plan, *, budget: int, ordered: bool, classes: int, stage: str, keep: Keep | None) -> State:
+def run(
+    devices: Devices,
+    plan: Plan,
+    *,
+    budget: int,
+    ordered: bool,
+    classes: int,
+    public: Any = None,
+    stage: str = "final",
+    keep: Keep | None = None,
+) -> State:
     """As `persfl.training.train`. A stage that was cut begins anew and ends the same, since nothing is drawn but by the seed."""
     keep = keep or Forget()
     state = keep.last(stage)
@@ -18,7 +30,11 @@ def run(devices: Devices, plan: Plan, *, budget: int, ordered: bool, classes: in
         return state
     pace = Pace(plan.step_size)
     keep.after(stage, plan, State(0, None, Trust(len(devices), devices.start[:0]), pace), None)
-    found = blend(devices, plan.learner, seed=plan.seed, budget=budget, ordered=ordered, classes=classes)
+    settings: dict[str, Any] = {"seed": plan.seed, "budget": budget, "ordered": ordered, "classes": classes}
+    if public is None:
+        found = blend(devices, plan.learner, **settings)
+    else:
+        found = blend_refits(devices, plan.learner, public, n_jobs=plan.n_jobs, **settings)
     losses = tuple(round_.loss for round_ in found.rounds)
     ends = replace(plan, rounds=len(found.rounds))
     for round_ in found.rounds:

@@ -268,7 +268,16 @@ class Personalized(WithRows):
         plan = self._plan(inside)
         if self.method != "blend":
             return train(inside, plan, stage=stage, keep=keep)
-        return blended(inside, plan, budget=self.budget, ordered=self.ordered, classes=self._classes, stage=stage, keep=keep)
+        return blended(
+            inside,
+            plan,
+            budget=self.budget,
+            ordered=self.ordered,
+            classes=self._classes,
+            public=self.public_,
+            stage=stage,
+            keep=keep,
+        )
 
     def _trials(self, rows: Devices) -> int:
         """How many trial runs: as many as hold back every row once, where that is cheap."""
