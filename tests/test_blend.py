@@ -186,10 +186,10 @@ def test_classes(speakers, tmp_path):
     first = np.arange(len(y)) % 2 == 0
     model = PersonalizedClassifier(method="blend", holdout=0).fit(X[first], y[first], devices=who[first])
     assert model.score(X[~first], y[~first], devices=who[~first]) > 0.85
-    np.testing.assert_allclose(model.made_of_[["own", "fleet", "neighbours"]].sum(axis=1), 1.0)
+    np.testing.assert_allclose(model.made_of()[["own", "fleet", "neighbours"]].sum(axis=1), 1.0)
     again = load_model(save_model(model, tmp_path / "run"))
     np.testing.assert_array_equal(again.predict(X, devices=who), model.predict(X, devices=who))
-    pd.testing.assert_frame_equal(again.made_of_, model.made_of_)
+    pd.testing.assert_frame_equal(again.made_of(), model.made_of())
 
 
 @pytest.mark.parametrize("loss", ["huber", "absolute", "poisson"])
@@ -261,7 +261,7 @@ def test_a_run_is_kept_resumed_and_reported(tmp_path, capsys, monkeypatch):
     assert cli.main([*command, "--out", str(tmp_path / "cut"), "--resume"]) == 0
     resumed = load_model(tmp_path / "cut")
     np.testing.assert_array_equal(resumed.models_, whole.models_)
-    pd.testing.assert_frame_equal(resumed.made_of_, whole.made_of_)
+    pd.testing.assert_frame_equal(resumed.made_of(), whole.made_of())
     shown = info(resumed)
     assert len(shown["made_of"]["shares"]) == 12
     assert abs(sum(shown["made_of"]["shares"][0]) - 1.0) < 1e-9
@@ -310,7 +310,7 @@ def test_trees_are_kept_as_mixes(base, tmp_path):
     said = model.predict(test[housing.feature_names], devices=test["city"])
     again = load_model(save_model(model, tmp_path / "run"))
     np.testing.assert_array_equal(again.predict(test[housing.feature_names], devices=test["city"]), said)
-    pd.testing.assert_frame_equal(again.made_of_, model.made_of_)
+    pd.testing.assert_frame_equal(again.made_of(), model.made_of())
 
 
 def test_trees_of_46_cities_help_each_other():

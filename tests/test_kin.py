@@ -444,7 +444,7 @@ def test_estimators_take_it(tmp_path):
     helps = model.helpers_[model.helpers_["verdict"] == "helps"]
     assert (devices.clusters[helps["device"]] == devices.clusters[helps["peer"]]).all()
     assert len(helps) > 400
-    made = model.made_of_
+    made = model.made_of()
     assert np.allclose(made["own"] + made["others"], 1)
     assert (made["kin"][made["found"]] == 14).all()
     assert any("devices found kin: 14 to 14 others" in note for note in model.notes_)
@@ -452,7 +452,7 @@ def test_estimators_take_it(tmp_path):
     again = load_model(save_model(model, tmp_path / "run"))
     assert np.array_equal(again.predict(X, devices=owner), model.predict(X, devices=owner))
     assert again.method == "kin"
-    assert again.made_of_.equals(made)
+    assert again.made_of().equals(made)
     assert again.helpers_.equals(model.helpers_)
 
 
@@ -463,7 +463,7 @@ def test_devices_without_kin_keep_their_own_model_and_it_is_said():
     y = (X * rng.standard_normal((12, 5))[owner]).sum(axis=1) + 0.5 * rng.standard_normal(72)  # everyone is different
     with pytest.warns(PersflWarning, match="found no group that it fits into.*own rows"):
         model = PersonalizedRegressor(method="kin", holdout=0, rounds=100).fit(X, y, devices=owner)
-    lost = ~model.made_of_["found"].to_numpy()
+    lost = ~model.made_of()["found"].to_numpy()
     assert lost.any()
     from persfl.worth import own_fits
 
@@ -479,7 +479,7 @@ def test_classes_and_trees():
     trees = PersonalizedRegressor(Tree(3), method="kin", holdout=0, rounds=6).fit(X, y, devices=owner)
     assert np.isfinite(trees.predict(X, devices=owner)).all()
     with pytest.raises(PersflError, match="See helpers_ instead"):
-        _ = trees.made_of_
+        trees.made_of()
     assert len(trees.helpers_)
 
 

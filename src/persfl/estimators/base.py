@@ -309,7 +309,7 @@ class Personalized(WithRows):
     def _doubt(self) -> None:
         """Say how models came about, where kin was looked for, and which of them are guesses."""
         if "mix" in self.trust_.notes:
-            own, fleet, near = self.made_of_[list(SORTS)].mean().round(2).tolist()
+            own, fleet, near = self.made_of()[list(SORTS)].mean().round(2).tolist()
             self.notes_.append(
                 f"In the mean over devices a model is a mix of {own:.0%} own rows, {fleet:.0%} fleet and {near:.0%} neighbours: "
                 "by what the parts started from, before own rows refined them."
@@ -338,8 +338,7 @@ class Personalized(WithRows):
         found = members(state.trust).right
         return state.models if found.all() else np.where(found[:, None], state.models, own_fits(self.learner_, inside, self._seed))
 
-    @property
-    def made_of_(self) -> pd.DataFrame:
+    def made_of(self) -> pd.DataFrame:
         """What each device's model is made of, in shares.
 
         After method="blend": models that started from own rows alone, from the fleet, from neighbours (`helpers_` names them).

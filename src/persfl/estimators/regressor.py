@@ -24,9 +24,9 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
         starting from its weights: by gradient steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
     device : the column of X that says whose row it is, instead of `devices=` in every call.
     method : "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the same truth, learn from all of those, then
-        stop asking (docs/kin.md); for models that take steps `made_of_` says what each device's model is made of.
+        stop asking (docs/kin.md); for models that take steps `made_of()` says what each device's model is made of.
         "blend": mix what own rows, the fleet and neighbours offer, by the evidence of own folds and of the fleet (docs/blend.md);
-        `made_of_` has the shares. It goes by `budget` instead of peers, rounds, step_size and units.
+        `made_of()` has the shares. It goes by `budget` instead of peers, rounds, step_size and units.
     peers : how many peers a device asks each round; "auto" is 20, or all others where there are fewer.
     rounds : how many rounds; "auto" is 100 of steps (linear), 20 of refits (others), whose answers are complete models.
     step_size : length of a step (linear) or weight of private rows against public points (others). "auto" chooses by the loss;
