@@ -15,6 +15,7 @@ Housing and vowels come with the package; with --data a folder that has chickwei
 from __future__ import annotations
 
 import argparse
+import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,11 +26,12 @@ import pandas as pd
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits
 
-from persfl import Best, GradientStep, Linear, Uniform
+from persfl import Best, GradientStep, Linear, PersonalizedRegressor, Uniform
 from persfl.blending import blend
 from persfl.datasets import load_housing, load_vowels
 from persfl.devices import Devices, offsets
 from persfl.predicting import respond_each
+from persfl.sources import clustered_regression
 from persfl.training import Plan, step_of, train
 from persfl.units import Units
 from persfl.worth import own_fits, pooled_fit, tuned_fits, verdict
@@ -233,6 +235,15 @@ def sets(folder: Path | None) -> dict[str, tuple[Callable[[int], Rows], int]]:
     return found | {"linear": (linear, 20), "label-shifted": (label_shifted, 20)} | {k: (digits(f), 20) for k, f in changed.items()}
 
 
+def large() -> None:
+    """Time a whole fit: trial run and final run."""
+    rows = clustered_regression(n=1000, clusters=5, rows=30, features=10, noise=0.5, seed=0)
+    begin = time.perf_counter()
+    PersonalizedRegressor(method="blend").fit(rows.X, rows.y, devices=rows.owner)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"1,000 devices x 30 rows x 10 features: {time.perf_counter() - begin:.0f} s, at most {peak:.1f} GiB")
+
+
 def main() -> None:
     """Print the table."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -240,7 +251,11 @@ def main() -> None:
     made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--first", type=int, default=1000, help="the first seed")
     made.add_argument("--only", default="")
+    made.add_argument("--large", action="store_true", help="only time a fit of 1,000 devices with 30 rows and 10 features")
     chosen = made.parse_args()
+    if chosen.large:
+        large()
+        return
     regrets = []
     names = ("local", "pooled", "clustered", "fine-tuned", "paper")
     print(
