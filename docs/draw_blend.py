@@ -15,7 +15,7 @@ from persfl import Linear
 from persfl.blending import SORTS, blend, sorts
 from persfl.blending.folds import copies
 from persfl.blending.part import Part
-from persfl.blending.squared import candidates
+from persfl.blending.squared import offers
 from persfl.datasets import load_housing
 from persfl.devices import Devices, offsets
 from persfl.sources import clustered_regression
@@ -35,12 +35,12 @@ def kinds(n: int = 40, rows: int = 4) -> Devices:
     return Devices.of(parts, quiet=True)
 
 
-def offers(ax: plt.Axes) -> None:
+def lines(ax: plt.Axes) -> None:
     """One device's rows and lines."""
     devices, learner = kinds(), Linear(intercept=True)
     others = Devices.of([devices[i] for i in range(1, len(devices))], quiet=True)
     own = copies(Devices.of([devices[0]], quiet=True), np.arange(4), np.arange(1), 4)
-    found, _ = candidates(Part(learner, others, own, seed=0, asks=40))
+    found, _ = offers(Part(learner, others, own, seed=0, asks=40))
     mixed = blend(devices, learner).models[0]
     x = np.array([-2.0, 2.0])
     shown = {
@@ -106,7 +106,7 @@ def shares(ax: plt.Axes) -> None:
 def main() -> None:
     """Draw."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), gridspec_kw={"width_ratios": [1, 1.1], "wspace": 0.55})
-    offers(left)
+    lines(left)
     shares(right)
     figure.savefig(Path(__file__).with_name("blend.png"), dpi=130, bbox_inches="tight")
 

@@ -102,7 +102,7 @@ def test_folds_hide_rows_and_every_row_once():
 def test_what_judges_a_fold_has_not_seen_it(loss):
     devices = clustered_regression(n=12, clusters=2, rows=10, features=3, noise=0.3, seed=0)
     y = devices.y if loss == "squared" else (devices.y > 0) + 0.0
-    route = (squared if loss == "squared" else steps).candidates
+    route = (squared if loss == "squared" else steps).offers
     first, later = Devices.of([(devices[i].X, y[10 * i : 10 * i + 10]) for i in range(10)]), devices[10:]
     learner, fold = Linear(loss, intercept=True), np.arange(20) * 5 // 10 % 5
     offered = []

@@ -1,7 +1,7 @@
 """Blend: a device's model as a mix of what its own rows, the whole fleet and its neighbours offer.
 
 Devices are dealt into at most eight groups. What a device is offered comes from devices of the other groups, so its own folds can
-judge it honestly. Every candidate is a linear model; so is their mix.
+judge it honestly. Every offer is a linear model; so is their mix.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def blend(rows: Devices, learner: Any, *, seed: int = 0, budget: int = 640, orde
     n, labels = len(rows), learner.kind == "squared"
     count = BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS
     fold = fold_numbers(rows, count, classes=classes, ordered=ordered, seed=seed)
-    route = squared.candidates if labels else steps.candidates
+    route = squared.offers if labels else steps.offers
     views = VIEWS if learner.intercept else VIEWS[:1]
     asks = max(1, budget * (1 if labels else SHORTER) // (len(views) * (count + 1)))
     group = dealt(n, seed)

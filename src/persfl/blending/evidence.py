@@ -1,10 +1,10 @@
-"""How much of each candidate: by a device's own folds, and by what the folds of all others say.
+"""How much of each offer: by a device's own folds, and by what the folds of all others say.
 
     share ~ exp(-(n * own fold loss + 300 * mean fold loss of the others) * c / 3)        c = 1/2 for squared error, 1 for Brier
 
 `n` is the weight of the own rows that were judged. Squared errors are measured by the device's own level, the mean over its best
-third of candidates, so that one loud device does not decide for the fleet. The fold losses are the one message beyond probes and
-proposals: a number per candidate and device.
+third of offers, so that one loud device does not decide for the fleet. The fold losses are the one message beyond probes and
+proposals: a number per offer and device.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from persfl.types import Array
 
 OTHERS = 300.0  # rows that the fleet's evidence counts as, at most
 WARMTH = 3.0
-MOST = 10.0  # a candidate this many times above the level is as bad as any
+MOST = 10.0  # an offer this many times above the level is as bad as any
 LEAST = 1e-3  # a smaller share is nothing
 
 
 def shares(losses: Array, rows: Array, *, relative: bool) -> Array:
-    """(devices, candidates) from mean fold losses of that shape and the rows behind them; devices without any follow the others.
+    """(devices, offers) from mean fold losses of that shape and the rows behind them; devices without any follow the others.
 
     >>> losses = np.array([[1.0, 2.0], [1.0, 1.5], [1.0, 1.2]])
     >>> shares(losses, np.array([10.0, 10.0, 0.0]), relative=False).round(3).tolist()

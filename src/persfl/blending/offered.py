@@ -19,7 +19,7 @@ _SORT = {"own": "own", "pooled": "fleet", "mean": "fleet", "alike": "neighbours"
 
 @dataclass(frozen=True, eq=False)
 class Blended:
-    """`models` (devices, size) in the rows' units; `shares` (devices, candidates) of what `names` say; `rounds` of asking."""
+    """`models` (devices, size) in the rows' units; `shares` (devices, offers) of what `names` say; `rounds` of asking."""
 
     models: Any
     names: tuple[str, ...]

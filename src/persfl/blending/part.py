@@ -1,4 +1,4 @@
-"""What a route hands back: every candidate's models, and what happened while asking neighbours."""
+"""What a route hands back: every offer's models, and what happened while asking neighbours."""
 
 from __future__ import annotations
 

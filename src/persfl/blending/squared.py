@@ -1,4 +1,4 @@
-"""Candidates for squared loss: refits, each by the closed form of Algorithm 2's question.
+"""Offers for squared loss: refits, each by the closed form of Algorithm 2's question.
 
 Starting points are nothing, one model for the other devices, the mean of the other devices' coefficients (`Prior`), and what
 neighbours answer from there (`Neighbours`). From each, the device refits to its own rows, more or less strongly drawn toward the
@@ -28,7 +28,7 @@ def peers_for(asks: int, known: int) -> int:
     return max(1, min(asks // (ROUNDS + 1), known // 2 or 1))
 
 
-def candidates(part: Part) -> tuple[dict[tuple[str, float], Array], Asked]:
+def offers(part: Part) -> tuple[dict[tuple[str, float], Array], Asked]:
     """(copies, size) per starting point and pull; `inf` is the starting point itself."""
     learner, own = part.learner, part.own
     prior = learned(learner, part.others, seed=part.seed)

@@ -1,4 +1,4 @@
-"""Candidates for other losses: gradient steps.
+"""Offers for other losses: gradient steps.
 
 Starting points are nothing, one model for the other devices (their steps averaged), and what the likest of them answer: the
 average over the nearest ("alike"), by the angle between their gradients and the device's at three models, and from there
@@ -37,7 +37,7 @@ def step_for(learner: Any, features: int) -> float:
     return min(STEP, STEP_SIZES[learner.kind][0]) * min(1.0, 64.0 / max(features, 1))
 
 
-def candidates(part: Part) -> tuple[dict[tuple[str, float], Array], Asked]:
+def offers(part: Part) -> tuple[dict[tuple[str, float], Array], Asked]:
     """(copies, size) per starting point and number of own steps."""
     learner, own, others = part.learner, part.own, part.others
     pace = step_for(learner, own.features)

@@ -3,7 +3,7 @@
     centred   z = (x - own mean) / spread,   spread^2 = (own sum of squares + 5 * usual variance within devices) / (own weight + 5)
 
 Labels of a regression are centred likewise, and divided by their usual spread within devices. A linear model of either view is a
-linear model of the other, device by device, so candidates from both can be mixed into one vector.
+linear model of the other, device by device, so offers from both can be mixed into one vector.
 """
 
 from __future__ import annotations
