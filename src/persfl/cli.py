@@ -146,7 +146,9 @@ def _table(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--step-size", type=_number, default="auto", metavar="X", help="length of a step (default: chosen, then halved)"
     )
-    made.add_argument("--method", choices=("paper", "kin"), default="paper", help="how to learn from peers (default paper)")
+    made.add_argument("--method", choices=("paper", "kin", "blend"), default="paper", help="how to learn (default paper)")
+    made.add_argument("--budget", type=_whole, default=640, metavar="N", help="questions per device, with blend (default 640)")
+    made.add_argument("--ordered", action="store_true", help="rows come in the order of time (for blend)")
     made.add_argument("--units", choices=("auto", "shared", "centred", "raw"), default="auto", help="scale of features and label")
     made.add_argument("--public", metavar="FILE", help="public points for trees, forests, boosting (default: made up)")
     made.add_argument("--holdout", type=float, default=0.25, metavar="SHARE", help="rows held back to judge by (default 0.25)")

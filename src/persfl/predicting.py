@@ -18,6 +18,8 @@ def respond(learner: Any, model: Any, X: Array, classes: int = 0) -> Array:
     >>> respond(Linear("logistic"), np.array([0.0]), np.ones((1, 1)), classes=2).tolist()
     [[0.5, 0.5]]
     """
+    if isinstance(model, list):  # a mix: of shares and models
+        return np.asarray(sum(share * respond(learner, part, X, classes) for share, part in model))
     if not classes:
         return np.asarray(learner.predict(model, X), dtype=np.float64)
     if not _has_chances(learner, model):

@@ -275,6 +275,10 @@ def models_to(models: Any) -> tuple[dict[str, Any], bytes | None]:
     """Models as plain arrays, or as a skops file where they are scikit-learn estimators."""
     if isinstance(models, np.ndarray):
         return {"models": models}, None
+    if all(isinstance(model, list) for model in models):  # mixes of shares and models
+        arrays, packed = models_to([part for model in models for _, part in model])
+        shares = np.array([share for model in models for share, _ in model])
+        return arrays | {"mix_sizes": np.array([len(model) for model in models]), "mix_shares": shares}, packed
     if all(isinstance(model, Grown) for model in models):
         nodes = np.array([len(model.feature) for model in models])
         return {"tree_nodes": nodes} | {f"tree_{k}": np.concatenate([getattr(m, k) for m in models]) for k in Grown._fields}, None
@@ -289,6 +293,8 @@ def models_to(models: Any) -> tuple[dict[str, Any], bytes | None]:
 
 def models_from(arrays: Mapping[str, Any], packed: bytes | None, trusted: Sequence[str] = ()) -> Any:
     """The inverse of `models_to`."""
+    if "mix_sizes" in arrays:
+        return mixed(models_from({k: v for k, v in arrays.items() if k != "mix_sizes"}, packed, trusted), arrays)
     if packed is not None:
         return unpacked(packed, trusted)
     if "models" in arrays:
@@ -304,6 +310,12 @@ def models_from(arrays: Mapping[str, Any], packed: bytes | None, trusted: Sequen
 def _width(part: Mapping[str, Any]) -> int:
     """How many features a plain model was made for, at least."""
     return int(part["slopes"].shape[1]) if "slopes" in part else int(part["feature"].max(initial=0)) + 1
+
+
+def mixed(parts: Any, arrays: Mapping[str, Any]) -> list[Any]:
+    """Mixes of shares and models from the models of all of them."""
+    sizes, pairs = arrays["mix_sizes"].tolist(), list(zip(arrays["mix_shares"].tolist(), parts, strict=True))
+    return [pairs[end - size : end] for end, size in zip(np.cumsum(sizes).tolist(), sizes, strict=True)]
 
 
 def unpacked(content: bytes, trusted: Sequence[str] = ()) -> Any:
@@ -382,7 +394,9 @@ def keep_model(folder: Folder, model: Any) -> None:
         else:
             objects["pooled"] = model.pooled_
     if packed is not None:
-        objects["models"] = model.models_
+        objects["models"] = [
+            part for each in model.models_ for part in ([m for _, m in each] if isinstance(each, list) else [each])
+        ]
     folder.write_arrays("model.npz", arrays | models)
     if network:
         held = {"models": model.models_} | ({} if model.pooled_ is None else {"pooled": model.pooled_})
@@ -417,7 +431,7 @@ def save_model(model: Any, path: str | Path, *, device: str = "device", label: s
 
 _PLAIN = (
     "device", "method", "peers", "rounds", "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "window",
-    "online_rounds", "compute", "n_jobs", "random_state",
+    "online_rounds", "budget", "ordered", "compute", "n_jobs", "random_state",
 )  # fmt: skip
 
 
@@ -471,6 +485,8 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = (), module: Any = N
             raise InputError(f"the run's networks are of {len(model.models_)} devices, where there are {len(model.devices_)}.")
     else:
         model.models_ = objects["models"] if "models" in objects else models_from(arrays, None)
+    if "models" in objects and "mix_sizes" in arrays:
+        model.models_ = mixed(model.models_, arrays)
     model.losses_, model.rows_, model.fallback_ = arrays["losses"], arrays["rows"], arrays["fallback"]
     model.step_size_, model.n_rounds_, model.notes_ = about["step_size"], about["rounds"], about["notes"]
     model.public_, model.pooled_, model.worth_ = None, None, None

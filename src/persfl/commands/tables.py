@@ -134,6 +134,8 @@ def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
     return kind(
         _base(chosen.model, rows.task),
         method=chosen.method,
+        budget=chosen.budget,
+        ordered=chosen.ordered,
         peers=chosen.peers,
         rounds=chosen.rounds,
         step_size=chosen.step_size,
@@ -263,8 +265,9 @@ def _remove_run(path: Path) -> None:
 def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
     from persfl.runs import fingerprint
 
-    settings = ("device", "label", "weight", "group", "model", "method", "peers", "rounds", "step_size", "units", "holdout",
-                "trials", "fallback", "unseen", "impute", "seed", "separator", "decimal", "public", "compute")  # fmt: skip
+    settings = ("device", "label", "weight", "group", "model", "method", "budget", "ordered", "peers", "rounds",
+                "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "seed", "separator", "decimal",
+                "public", "compute")  # fmt: skip
     asked = {name: getattr(chosen, name) for name in settings}
     about = {"table": str(chosen.table), "table_sha256": fingerprint(rows.path), "features": rows.features, "task": rows.task}
     if _is_network(chosen.model) and chosen.model != "mlp":

@@ -20,6 +20,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from persfl.adopters import Best
+from persfl.blending import SORTS, sorts
+from persfl.blending import run as blended
 from persfl.checks import one_of, real, some, whole
 from persfl.devices import Devices
 from persfl.errors import InputError, PersflWarning
@@ -50,7 +52,7 @@ from persfl.units import KINDS, Units
 from persfl.worth import Worth, measured, own_fits, pooled_fit, split, tried
 
 CHEAP = 3e7  # numbers touched by a run that may be repeated without being noticed
-METHODS = ("paper", "kin")
+METHODS = ("paper", "kin", "blend")
 POINTS = 100  # made-up public points, where a base estimator needs some and none are handed in
 
 
@@ -94,6 +96,8 @@ class Personalized(WithRows):
         window: int | None = None,
         online_rounds: int = 10,
         compute: str | None = None,
+        budget: int = 640,
+        ordered: bool = False,
         n_jobs: int | None = 1,
         random_state: Any = 0,
     ) -> None:
@@ -114,6 +118,8 @@ class Personalized(WithRows):
         self.window = window
         self.online_rounds = online_rounds
         self.compute = compute
+        self.budget = budget
+        self.ordered = ordered
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -162,7 +168,7 @@ class Personalized(WithRows):
         self.units_ = Units.of(rows, kind, labels=self._scaled)
         inside = self.units_.inside(rows)
         self.public_ = self._public(rows, kind)
-        state = train(inside, self._plan(rows), stage="final", keep=keep)
+        state = self._learned(inside, "final", keep)
         self._settle(state)
         self._doubt()
         self.models_ = self._sure(state, inside)
@@ -215,7 +221,7 @@ class Personalized(WithRows):
             units = Units.of(learn, kind, labels=self._scaled)
             self.public_ = self._public(learn, kind)
             inside = units.inside(learn)
-            state = train(inside, self._plan(rows), stage=f"trial-{part}", keep=keep)
+            state = self._learned(inside, f"trial-{part}", keep)
             if part == 0:
                 self._note_halving(state, "the trial run")
             done.append(
@@ -261,6 +267,22 @@ class Personalized(WithRows):
             self.notes_.append(advice)
             warnings.warn(advice, PersflWarning, stacklevel=4)
 
+    def _learned(self, inside: Devices, stage: str, keep: Keep | None) -> State:
+        """The run that the method asks for."""
+        plan = self._plan(inside)
+        if self.method != "blend":
+            return train(inside, plan, stage=stage, keep=keep)
+        return blended(
+            inside,
+            plan,
+            budget=self.budget,
+            ordered=self.ordered,
+            classes=self._classes,
+            public=self.public_,
+            stage=stage,
+            keep=keep,
+        )
+
     def _trials(self, rows: Devices) -> int:
         """How many trial runs: as many as hold back every row once, where that is cheap."""
         most = max(1, round(1 / self.holdout))
@@ -268,7 +290,8 @@ class Personalized(WithRows):
             return whole("trials", self.trials, least=1, most=most, why=f"holdout={self.holdout:g}")
         if not isinstance(self.learner_, Linear):
             return 1
-        return most if rows.X.size * self.learner_.classes * peers_asked("auto", len(rows)) * self._rounds() <= CHEAP else 1
+        asked = self.budget if self.method == "blend" else peers_asked("auto", len(rows)) * self._rounds()
+        return most if rows.X.size * self.learner_.classes * asked <= CHEAP else 1
 
     def _rounds(self, method: str | None = None) -> int:
         if self.rounds != "auto":
@@ -289,6 +312,12 @@ class Personalized(WithRows):
 
     def _doubt(self) -> None:
         """Say how models came about, where kin was looked for, and which of them are guesses."""
+        if "mix" in self.trust_.notes:
+            own, fleet, near = self.made_of()[list(SORTS)].mean().round(2).tolist()
+            self.notes_.append(
+                f"In the mean over devices a model is a mix of {own:.0%} own rows, {fleet:.0%} fleet and {near:.0%} neighbours: "
+                "by what the parts started from, before own rows refined them."
+            )
         if "member" not in self.trust_.notes:
             return
         known = members(self.trust_)
@@ -314,11 +343,19 @@ class Personalized(WithRows):
         return state.models if found.all() else np.where(found[:, None], state.models, own_fits(self.learner_, inside, self._seed))
 
     def made_of(self) -> pd.DataFrame:
-        """What each device's model is made of (method="kin" with steps): how many kin, own share and theirs, whether it is sure."""
+        """What each device's model is made of, in shares.
+
+        After method="blend": models that started from own rows alone, from the fleet, from neighbours (`helpers_` names them).
+        After method="kin" with steps: how many kin, own share and theirs, whether it is sure.
+        """
         check_is_fitted(self, "models_")
+        if "mix" in self.trust_.notes:
+            parts = sorts(self.trust_.notes["mix_names"], self.trust_.notes["mix"])
+            return pd.DataFrame({"device": self.devices_} | {name: parts[:, k] for k, name in enumerate(SORTS)})
         if "member" not in self.trust_.notes:
             raise InputError(
-                "what a model is made of is known after method='kin' with models that take steps. See helpers_ instead."
+                "what a model is made of is known after method='blend', and after method='kin' with models that take steps. "
+                "See helpers_ instead."
             )
         known = members(self.trust_)
         many = known.member.sum(axis=1)
@@ -347,6 +384,8 @@ class Personalized(WithRows):
         one_of("method", self.method, METHODS)
         if self.method != "paper" and self.adopter is not None:
             raise InputError(f"adopter belongs to method='paper'; method={self.method!r} brings its own. Leave one of them out.")
+        if self.method == "blend":
+            self._check_blend()
         if real("holdout", self.holdout, least=0.0) >= 1:
             raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
         if self.window is not None:
@@ -355,6 +394,12 @@ class Personalized(WithRows):
             peers_of(self.peers, n)
         if self.adopter is not None and (isinstance(self.adopter, type) or not callable(self.adopter)):
             raise InputError(f"adopter must be a part such as TopK(4), or a function. Got {self.adopter!r}.")
+
+    def _check_blend(self) -> None:
+        whole("budget", self.budget, least=1)
+        for name in ("peers", "rounds", "step_size", "units"):
+            if getattr(self, name) != "auto":
+                raise InputError(f"{name} belongs to method='paper' and 'kin'; method='blend' goes by budget. Leave it out.")
 
     def _plan(self, rows: Devices, rounds: int | None = None) -> Plan:
         learner, public, classes = self.learner_, self.public_, self._classes

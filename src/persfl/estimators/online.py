@@ -37,9 +37,7 @@ class Online(Personalized):
         rows with the models as they are: `progress_` has the errors on rows not learned from yet.
         """
         if self.method != "paper":
-            raise InputError(
-                f"partial_fit goes by method='paper'. Got {self.method!r}, which remembers steps on rows that stay: use fit."
-            )
+            raise InputError(f"partial_fit goes by method='paper'. Got {self.method!r}, which needs rows that stay: use fit.")
         if hasattr(self, "models_") and not hasattr(self, "_arrived"):
             warnings.warn(
                 "partial_fit starts anew: this model was fitted at once (or loaded), and the rows it was fitted to are not kept.",

@@ -26,6 +26,8 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     device : the column of X that says whose row it is, instead of `devices=` in every call.
     method : "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the same truth, learn from all of those, then
         stop asking (docs/kin.md); for models that take steps `made_of()` says what each device's model is made of.
+        "blend": mix what own rows, the fleet and neighbours offer, by the evidence of own folds and of the fleet (docs/blend.md);
+        `made_of()` has the shares. It goes by `budget` instead of peers, rounds, step_size and units.
     peers : how many peers a device asks each round; "auto" is 20, or all others where there are fewer.
     rounds : how many rounds; "auto" is 100 of steps (linear), 20 of refits (others), whose answers are complete models.
     step_size : length of a step (linear) or weight of private rows against public points (others). "auto" chooses by the loss;
@@ -40,6 +42,7 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     fallback : keep a device's own model where the evidence of the whole fleet says that it is the better one.
     unseen : "error", or "pooled" to predict devices that were not there when fitting by one model for all.
     impute : fill missing values with each column's mean (texts: most frequent) instead of refusing them.
+    budget, ordered : for "blend": how many questions a device may ask; whether its rows come in the order of time.
     window, online_rounds : for `partial_fit`: rows each device keeps (None: all), rounds per call.
     compute : where gradient steps are computed, as torch names it: "cuda" for a GPU, "cpu"; None is this processor, without torch
         where the models are linear.

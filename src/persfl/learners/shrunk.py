@@ -37,7 +37,7 @@ def shrunk(learner: Linear, devices: Devices, anchor: Array | None = None) -> Ar
     if learner.kind == "squared":
         return np.concatenate([_ridges(learner, devices.gather(part), anchor) for part in _chunks(devices)])
     strength = _strength(learner, devices, anchor)
-    pieces = [_pulled(learner, devices.gather(part), anchor, np.full(len(part), strength)) for part in _chunks(devices)]
+    pieces = [pulled(learner, devices.gather(part), anchor, np.full(len(part), strength)) for part in _chunks(devices)]
     return np.concatenate(pieces)
 
 
@@ -84,7 +84,7 @@ def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     return models
 
 
-def _pulled(learner: Linear, data: Data, anchor: Array, strength: Any) -> Array:
+def pulled(learner: Linear, data: Data, anchor: Array, strength: Any) -> Array:
     """(..., size) any other loss, any leading axes (`strength` has them too)."""
     pull = np.asarray(strength) / data.weight.sum(axis=-1)
     slopes = np.ones(anchor.shape)
@@ -148,6 +148,6 @@ def _strength(learner: Linear, devices: Devices, anchor: Array) -> float:
     shape = (len(halves), 2, len(OTHERS))
     X, y = np.broadcast_to(X, (*shape, *X.shape[-2:])), np.broadcast_to(y, (*shape, y.shape[-1]))
     learn = Data(X, y, np.broadcast_to(halves[:, :, None], y.shape))
-    models = _pulled(learner, learn, anchor, np.broadcast_to(np.array(OTHERS), shape))
+    models = pulled(learner, learn, anchor, np.broadcast_to(np.array(OTHERS), shape))
     missed = learner.loss(models, Data(X, y, np.broadcast_to(halves[:, ::-1, None], y.shape)))
     return OTHERS[int(np.argmin(np.minimum(missed, 1e6).sum(axis=(0, 1))))]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from persfl import __version__
+from persfl.blending import SORTS, sorts
 from persfl.helping import VERDICTS, reward_interval, verdict_codes
 from persfl.report.blocks import Blocks, blocks, shares
 from persfl.training import peers_asked
@@ -27,7 +28,9 @@ PRIVACY = [
 ]
 MEANINGS = {
     "estimator": "what a model is",
-    "method": "paper: the printed algorithms; kin: learn from all devices that answer from the same truth",
+    "method": "paper: the printed algorithms; kin: learn from all devices that answer from the same truth; "
+    "blend: mix own rows, fleet and neighbours",
+    "budget": "questions per device, where the method is blend",
     "peers": "how many peers a device asks each round",
     "rounds": "how many rounds",
     "step_size": "length of a step, or weight of a peer's own rows against public points",
@@ -79,6 +82,7 @@ def info(model: Any, *, device: str = "device", label: str = "y", groups: Mappin
             "held": worth.table["held"].tolist() if worth is not None else [0] * n,
             "cluster": layout.block.tolist(),
         },
+        "made_of": _made_of(model.trust_),
         "worth": None if worth is None else _worth(worth, model.rows_, layout, groups),
         "help": _help(model, ids, layout),
         "loss": _loss(model.losses_),
@@ -172,6 +176,13 @@ def _groups(worth: Worth, rows: Any, layout: Blocks, groups: Mapping[Any, Any] |
                     | {k: getattr(row, k) for k in ("devices", "gain", "low", "high", "says")}
                 )
     return found
+
+
+def _made_of(trust: Any) -> dict[str, Any] | None:
+    """What each device's model is made of, where it is a mix."""
+    if "mix" not in trust.notes:
+        return None
+    return {"names": list(SORTS), "shares": sorts(trust.notes["mix_names"], trust.notes["mix"]).tolist()}
 
 
 def _help(model: Any, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:

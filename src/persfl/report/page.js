@@ -577,6 +577,15 @@
           { key: "says", name: "verdict", cls: "", of: i => measured.says[i], cell: i => tag(measured.says[i]) },
         ]
       : []),
+    ...(info.made_of
+      ? info.made_of.names.map((name, k) => ({
+          key: "made-" + name,
+          name: "of " + name,
+          cls: "n",
+          of: i => info.made_of.shares[i][k],
+          cell: i => percent(info.made_of.shares[i][k]),
+        }))
+      : []),
     { key: "answered", name: "questions answered", cls: "n", of: i => help.answered[i], cell: i => count(help.answered[i]) },
   ];
   function sortDevices() {

@@ -1,0 +1,41 @@
+"""How much of each offer: by a device's own folds, and by what the folds of all others say.
+
+    share ~ exp(-(n * own fold loss + 300 * mean fold loss of the others) * c / 3)        c = 1/2 for squared error, 1 for Brier
+
+`n` is the weight of the own rows that were judged. Squared errors are measured by the device's own level, the mean over its best
+third of offers, so that one loud device does not decide for the fleet. The fold losses are the one message beyond probes and
+proposals: a number per offer and device.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from persfl.types import Array
+
+OTHERS = 300.0  # rows that the fleet's evidence counts as, at most
+WARMTH = 3.0
+MOST = 10.0  # an offer this many times above the level is as bad as any
+LEAST = 1e-3  # a smaller share is nothing
+
+
+def shares(losses: Array, rows: Array, *, relative: bool) -> Array:
+    """(devices, offers) from mean fold losses of that shape and the rows behind them; devices without any follow the others.
+
+    >>> losses = np.array([[1.0, 2.0], [1.0, 1.5], [1.0, 1.2]])
+    >>> shares(losses, np.array([10.0, 10.0, 0.0]), relative=False).round(3).tolist()
+    [[0.993, 0.007], [0.993, 0.007], [0.993, 0.007]]
+    """
+    known = rows > 0
+    own = np.where(known[:, None], np.where(np.isfinite(losses), np.minimum(losses, 1e100), 1e100), 0.0)
+    if relative:
+        best = np.sort(own, axis=1)[:, : max(3, losses.shape[1] // 3)].mean(axis=1, keepdims=True)
+        own = np.minimum(own / np.maximum(best, 1e-12), MOST) * known[:, None]
+    total, many = own.sum(axis=0), known.sum()
+    others = (total - own) / np.maximum(many - known, 1)[:, None]
+    told = np.minimum(OTHERS, (rows * known).sum() - rows * known)  # few devices with few rows do not know as much
+    score = ((rows * known)[:, None] * own + told[:, None] * others) * (0.5 if relative else 1.0) / WARMTH
+    weight = np.exp(-(score - score.min(axis=1, keepdims=True)))
+    weight /= weight.sum(axis=1, keepdims=True)
+    weight = np.where(weight >= LEAST, weight, 0.0)
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))

@@ -1,0 +1,50 @@
+"""What a route hands back: every offer's models, and what happened while asking neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from persfl.devices import Devices
+from persfl.fleets import ArrayFleet
+from persfl.loop import personalize
+from persfl.types import Round
+
+
+class Asked(NamedTuple):
+    """The rounds in which neighbours were asked, and the models they led to (targets, size)."""
+
+    models: Any
+    rounds: list[Round]
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One view of one group of devices: what the rest of the fleet can offer them.
+
+    `others` are devices of other groups, `own` the group's own in copies: with all rows, then without each fold.
+    """
+
+    learner: Any
+    others: Devices
+    own: Devices
+    seed: int
+    asks: int  # questions per copy that neighbours are asked
+    n_jobs: int | None = 1
+
+    def neighbours(self, proposer: Any, rule: Any, start: Any, rounds: int) -> Asked:
+        """The ordinary loop: every copy is a target, the other groups' devices are its peers."""
+        everybody = Devices.joined([self.others, self.own])
+        m = len(self.others)
+        targets = list(range(m, len(everybody)))
+        fleet = ArrayFleet(
+            everybody,
+            learner=self.learner,
+            proposer=proposer,
+            targets=targets,
+            start=list(start),
+            seed=self.seed,
+            n_jobs=self.n_jobs,
+        )
+        done = list(personalize(fleet, sampler=rule.sampler, adopter=rule, rounds=rounds, seed=self.seed))
+        return Asked(fleet.models, done)

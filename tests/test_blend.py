@@ -1,0 +1,340 @@
+"""Blend: as good as the best of its parts, honest folds, exact again, kept and loaded; says what models are made of."""
+
+import importlib
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+from persfl import Linear, PersflError, PersonalizedClassifier, PersonalizedRegressor, Refit, Tree, Trust, cli
+from persfl.blending import blend, sorts, squared, steps
+from persfl.blending.evidence import shares
+from persfl.blending.folds import copies, fold_numbers, judged
+from persfl.blending.memory import Neighbours
+from persfl.blending.part import Part
+from persfl.blending.prior import learned
+from persfl.blending.steps import tuned
+from persfl.blending.toward import Toward
+from persfl.blending.views import Usual, View
+from persfl.datasets import load_housing, load_vowels
+from persfl.devices import Devices
+from persfl.report import info
+from persfl.runs import load_model, save_model
+from persfl.sources import clustered_regression
+from persfl.testing import check_proposer
+from persfl.types import Data
+
+
+def split(frame, device, few, seed):
+    """A few random rows of each device to learn from, and the others."""
+    mark = np.random.default_rng(seed).permutation(len(frame))
+    place = pd.Series(mark, index=frame.index).groupby(frame[device]).rank()
+    return frame[place <= few], frame[place > few]
+
+
+def housing_error(method, seed):
+    housing = load_housing()
+    learn, test = split(housing.frame, "city", 10, seed)
+    model = PersonalizedRegressor(method=method, holdout=0).fit(
+        learn[housing.feature_names], learn["log_price"], devices=learn["city"]
+    )
+    missed = (model.predict(test[housing.feature_names], devices=test["city"]) - test["log_price"]) ** 2
+    return missed.groupby(test["city"]).mean().mean() / housing.target.var(), model
+
+
+def test_better_than_the_printed_rule_on_house_prices():
+    theirs, ours = (np.mean([housing_error(method, seed)[0] for seed in (1, 2)]) for method in ("paper", "blend"))
+    assert ours < 0.95 * theirs
+    assert ours < 0.13
+
+
+def test_a_refit_question_is_its_public_points():
+    rng = np.random.default_rng(0)
+    learner, data = Linear(intercept=True), Data(rng.normal(size=(4, 7, 3)), rng.normal(size=(4, 7)), rng.uniform(0, 2, (4, 7)))
+    asked = Toward(np.array([0.5, 2.0, 9.0, 0.3]))
+    model = rng.normal(size=(4, 4))
+    points = asked.refit()
+    assert isinstance(points, Refit)
+    np.testing.assert_allclose(
+        asked.answer(learner, asked.ask(learner, model), data, None),
+        points.answer(learner, points.ask(learner, model), data, None),
+        atol=1e-9,
+    )
+    check_proposer(Toward(np.array([0.5, 2.0, 9.0])), learner=Linear())
+    with pytest.raises(PersflError, match="one strength per coefficient"):
+        asked.ask(learner, model[:, :3])
+    with pytest.raises(PersflError, match="squared loss"):
+        asked.ask(Linear("logistic"), model)
+    with pytest.raises(PersflError, match="positive"):
+        Toward(np.array([1.0, -1.0]))
+
+
+def test_the_fleet_is_learned_from_answers_alone():
+    rng = np.random.default_rng(0)
+    n, rows = 400, 8
+    truth = np.array([1.0, -2.0, 0.5]) + rng.normal(size=(n, 3)) * np.sqrt([0.04, 0.5, 1.0])
+    X = rng.normal(size=(n, rows, 3))
+    y = np.einsum("nrd,nd->nr", X, truth) + 0.5 * rng.normal(size=(n, rows))
+    found = learned(Linear(), Devices.of(list(zip(X, y, strict=True))), seed=0)
+    np.testing.assert_allclose(found.mean, [1.0, -2.0, 0.5], atol=0.15)
+    np.testing.assert_allclose(np.log(found.spread), np.log([0.04, 0.5, 1.0]), atol=0.2)
+    assert 0.15 < found.noise < 0.25  # a geometric mean: below the variance of 0.25 where rows are few
+    assert found.answers == 6 * 2 * n
+
+
+def test_folds_hide_rows_and_every_row_once():
+    devices = Devices.of([(np.arange(n)[:, None] + 0.0, np.arange(n) % 3 + 0.0) for n in (7, 2, 1)], quiet=True)
+    assert np.bincount(fold_numbers(devices, 3)[:7]).tolist() == [3, 2, 2]
+    fold = fold_numbers(devices, 3, ordered=True)
+    assert fold.tolist() == [0, 0, 0, 1, 1, 2, 2, 0, 1, 0]
+    own = copies(devices, fold, np.arange(3), 3)
+    assert own.counts.tolist() == [7] * 4 + [2] * 4 + [1] * 4
+    hidden = [7 * 4 - own.weight[:28].sum(), 2 * 4 - own.weight[28:36].sum(), 4 - own.weight[36:].sum()]
+    assert hidden == [7, 2, 0]  # a single row cannot be hidden, and is no evidence
+    assert judged(devices, fold, 3).tolist() == [1.0] * 9 + [0.0]
+    dealt = fold_numbers(devices, 2, classes=3, seed=0)
+    assert all(len(set(dealt[:7][devices.y[:7] == k])) == 2 for k in range(3))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_what_judges_a_fold_has_not_seen_it(loss):
+    devices = clustered_regression(n=12, clusters=2, rows=10, features=3, noise=0.3, seed=0)
+    y = devices.y if loss == "squared" else (devices.y > 0) + 0.0
+    route = (squared if loss == "squared" else steps).offers
+    first, later = Devices.of([(devices[i].X, y[10 * i : 10 * i + 10]) for i in range(10)]), devices[10:]
+    learner, fold = Linear(loss, intercept=True), np.arange(20) * 5 // 10 % 5
+    offered = []
+    for change in (0.0, 1.0):
+        labels = [y[100:110].copy(), y[110:120].copy()]
+        labels[0][:2] = labels[0][:2] + 50.0 * change if loss == "squared" else np.abs(labels[0][:2] - change)
+        own = copies(Devices.of([(data.X, each) for data, each in zip(later, labels, strict=True)]), fold, np.arange(2), 5)
+        offered.append(route(Part(learner, first, own, seed=0, asks=40))[0])
+    for key, before in offered[0].items():
+        np.testing.assert_array_equal(before[1], offered[1][key][1])  # without the first fold, whose labels have changed
+        np.testing.assert_array_equal(before[6:], offered[1][key][6:])  # the other device
+    assert any(not np.array_equal(before[0], offered[1][key][0]) for key, before in offered[0].items())
+
+
+def test_views_are_the_same_models():
+    rng = np.random.default_rng(0)
+    devices = Devices.of([(rng.normal(3.0, 2.0, (6, 2)), rng.normal(9.0, 1.0, 6)) for _ in range(4)])
+    view = View.of("centred", devices, Usual.of(devices, True), True)
+    inside, learner = view.inside(devices), Linear(intercept=True)
+    models = rng.normal(size=(4, 3))
+    outside = view.outside(models, learner)
+    for i in range(4):
+        again = learner.predict(models[i], inside[i].X) * view.label_scale + view.level[i]
+        np.testing.assert_allclose(learner.predict(outside[i], devices[i].X), again)
+
+
+def test_shares_follow_own_rows_and_the_fleet():
+    losses = np.tile([0.2, 0.8], (30, 1))
+    losses[0] = [0.8, 0.2]
+    assert shares(losses, np.full(30, 10.0), relative=False)[0, 0] > 0.99  # ten rows against the fleet's three hundred
+    assert shares(losses, np.r_[2000.0, np.full(29, 10.0)], relative=False)[0, 1] > 0.99
+    broken = losses.copy()
+    broken[:, 1] = [np.nan, np.inf] * 15
+    np.testing.assert_array_equal(shares(broken, np.full(30, 10.0), relative=True), np.tile([1.0, 0.0], (30, 1)))
+    np.testing.assert_allclose(shares(np.ones((3, 4)), np.zeros(3), relative=True), 0.25)
+
+
+def test_neighbours_remember_who_fitted():
+    rule = Neighbours(peers=4, known=20, rows=np.array([10.0, 10.0]), noise=np.array([1.0, 1.0]))
+    trust = Trust(22, np.array([20, 21]))
+    asked = np.zeros((2, 20))
+    for r in range(30):
+        peers = rule.sampler(trust, r, 0)
+        assert all(len(set(row[row >= 0])) == (row >= 0).sum() and row.max() < 20 for row in peers)
+        losses = np.concatenate([np.full((2, 1), 9.0), np.where(peers % 5 == 0, 1.0, 4.0)], axis=1)
+        losses[:, 1:][peers == 7] = np.inf
+        trust = trust.noted(rule.note(trust, r, peers, losses, None))
+        choice = rule(trust, peers, losses)
+        np.testing.assert_allclose(choice.weights.sum(axis=1) + choice.stay, 1.0)
+        assert (choice.weights[peers == 7] == 0).all()
+        for t in range(2):
+            asked[t, peers[t][peers[t] >= 0]] += 1
+    assert asked[:, ::5].mean() > 3 * np.delete(asked, np.s_[::5], axis=1).mean()
+    assert choice.weights[peers % 5 == 0].sum() > 0.9 * choice.weights.sum()
+
+
+def test_classes_never_seen_are_not_forgotten():
+    rng = np.random.default_rng(0)
+    own = Devices.of([(rng.normal(size=(8, 2)), np.r_[np.zeros(4), np.ones(4)])])
+    learner, start = Linear("multinomial", classes=3, intercept=True), rng.normal(size=(1, 9))
+    for unseen in ("down", "out"):
+        models = dict(tuned(learner, own, start, 0.3, unseen))
+        np.testing.assert_array_equal(models[300][0, 6:], start[0, 6:])
+        assert not np.allclose(models[300][0, :6], start[0, :6])
+    chance = {
+        unseen: learner.predict(dict(tuned(learner, own, start, 0.3, unseen))[300], own.X)[..., 2].mean()
+        for unseen in ("down", "out")
+    }
+    assert chance["down"] < chance["out"]
+
+
+@pytest.fixture(scope="module")
+def speakers():
+    vowels = load_vowels()
+    few = vowels.frame[vowels.frame.speaker <= 24]
+    return few[vowels.feature_names], few["vowel"], few["speaker"]
+
+
+def test_classes(speakers, tmp_path):
+    X, y, who = speakers
+    first = np.arange(len(y)) % 2 == 0
+    model = PersonalizedClassifier(method="blend", holdout=0).fit(X[first], y[first], devices=who[first])
+    assert model.score(X[~first], y[~first], devices=who[~first]) > 0.85
+    np.testing.assert_allclose(model.made_of()[["own", "fleet", "neighbours"]].sum(axis=1), 1.0)
+    again = load_model(save_model(model, tmp_path / "run"))
+    np.testing.assert_array_equal(again.predict(X, devices=who), model.predict(X, devices=who))
+    pd.testing.assert_frame_equal(again.made_of(), model.made_of())
+
+
+@pytest.mark.parametrize("loss", ["huber", "absolute", "poisson"])
+def test_other_losses(loss):
+    devices = clustered_regression(n=10, clusters=2, rows=8, features=2, noise=0.1, seed=0)
+    y = np.random.default_rng(0).poisson(np.exp(0.3 * devices.y)) + 0.0 if loss == "poisson" else devices.y
+    model = PersonalizedRegressor(Linear(loss, intercept=True), method="blend", holdout=0).fit(devices.X, y, devices=devices.owner)
+    missed = ((model.predict(devices.X, devices=devices.owner) - y) ** 2).mean()
+    assert missed < 0.7 * y.var()
+
+
+@pytest.mark.parametrize("n", [2, 3, 9])
+def test_few_devices_and_single_rows(n):
+    devices = clustered_regression(n=n, clusters=1, rows=6, features=2, noise=0.1, seed=0)
+    keep = np.ones(len(devices.X), dtype=bool)
+    keep[1:6] = n < 9  # of nine devices, the first has one row
+    found = blend(
+        Devices(devices.X[keep], devices.y[keep], devices.weight[keep],
+                np.concatenate([[0], np.cumsum(np.bincount(devices.owner[keep]))]), range(n)),
+        Linear(intercept=True),
+    )  # fmt: skip
+    assert np.isfinite(found.models).all()
+    np.testing.assert_allclose(found.shares.sum(axis=1), 1.0)
+    assert np.abs(found.models[:, :2] - devices.true_weights[0]).max() < 0.6
+
+
+def test_same_seed_same_result_and_weights_count_copies():
+    devices = clustered_regression(n=16, clusters=2, rows=8, features=3, noise=0.3, seed=0)
+    one, two, other = (blend(devices, Linear(intercept=True), seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one.models, two.models)
+    assert not np.array_equal(one.models, other.models)
+    assert one.trust.table()["asked"].sum() > 0
+    assert sorts(one.names, one.shares).shape == (16, 3)
+
+
+def test_a_run_is_kept_resumed_and_reported(tmp_path, capsys, monkeypatch):
+    devices = clustered_regression(n=12, clusters=2, rows=8, features=3, noise=0.3, seed=0)
+    table = pd.DataFrame(devices.X, columns=list("abc")).assign(who=devices.owner, y=devices.y)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    command = [
+        "fit",
+        str(tmp_path / "t.csv"),
+        "--device",
+        "who",
+        "--label",
+        "y",
+        "--method",
+        "blend",
+        "--trials",
+        "1",
+        "--no-report",
+    ]
+    assert cli.main([*command, "--out", str(tmp_path / "whole")]) == 0
+    whole = load_model(tmp_path / "whole")
+    assert "neighbours" in capsys.readouterr().out
+    module = importlib.import_module("persfl.blending.run")
+    real, calls = module.blend, []
+
+    def cut(*given, **more):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*given, **more)
+
+    monkeypatch.setattr(module, "blend", cut)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        raise SystemExit(cli.main([*command, "--out", str(tmp_path / "cut")]))
+    monkeypatch.setattr(module, "blend", real)
+    assert cli.main([*command, "--out", str(tmp_path / "cut"), "--resume"]) == 0
+    resumed = load_model(tmp_path / "cut")
+    np.testing.assert_array_equal(resumed.models_, whole.models_)
+    pd.testing.assert_frame_equal(resumed.made_of(), whole.made_of())
+    shown = info(resumed)
+    assert len(shown["made_of"]["shares"]) == 12
+    assert abs(sum(shown["made_of"]["shares"][0]) - 1.0) < 1e-9
+    json.dumps(shown)
+
+
+def test_settings_that_do_not_fit():
+    X, y, who = np.random.default_rng(0).normal(size=(12, 2)), np.arange(12.0), np.repeat([0, 1, 2], 4)
+    for wrong, says in (
+        ({"rounds": 5}, "rounds belongs to method='paper'"),
+        ({"units": "raw"}, "units belongs to method='paper'"),
+        ({"budget": 0}, "budget must be at least 1"),
+    ):
+        with pytest.raises(PersflError, match=says):
+            PersonalizedRegressor(method="blend", **wrong).fit(X, y, devices=who)
+    with pytest.raises(PersflError, match="needs rows that stay"):
+        PersonalizedRegressor(method="blend").partial_fit(X, y, devices=who)
+
+
+def test_rows_in_the_order_of_time():
+    devices = clustered_regression(n=10, clusters=1, rows=8, features=2, noise=0.2, seed=0)
+    blocks = blend(devices, Linear(intercept=True), ordered=True)
+    assert np.isfinite(blocks.models).all()
+    assert not np.array_equal(blocks.models, blend(devices, Linear(intercept=True)).models)
+
+
+def test_adopter_and_sampler_keep_the_promises():
+    rule = Neighbours(peers=3, known=6, rows=np.full(1, 5.0), noise=None)
+    peers, losses = np.array([[0, 3, -1]]), np.array([[1.0, 0.5, np.inf, np.inf]])
+    trust = Trust(7, np.array([6]))
+    choice = rule(trust.noted(rule.note(trust, 0, peers, losses, None)), peers, losses)
+    assert choice.peers.tolist() == [[0, -1, -1]]
+    assert choice.weights.tolist() == [[1.0, 0.0, 0.0]]
+    nothing = np.array([[1.0, np.inf, np.inf, np.inf]])
+    assert rule(trust.noted(rule.note(trust, 0, peers, nothing, None)), peers, nothing).stay.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("base", [DecisionTreeRegressor(max_depth=3, random_state=0), Tree(3)])
+def test_trees_are_kept_as_mixes(base, tmp_path):
+    housing = load_housing()
+    learn, test = split(housing.frame[housing.frame.city < "C"], "city", 10, 0)
+    model = PersonalizedRegressor(base, method="blend", holdout=0)
+    model.fit(learn[housing.feature_names], learn["log_price"], devices=learn["city"])
+    for mix in model.models_:
+        assert abs(sum(share for share, _ in mix) - 1.0) < 1e-9
+    said = model.predict(test[housing.feature_names], devices=test["city"])
+    again = load_model(save_model(model, tmp_path / "run"))
+    np.testing.assert_array_equal(again.predict(test[housing.feature_names], devices=test["city"]), said)
+    pd.testing.assert_frame_equal(again.made_of(), model.made_of())
+
+
+def test_trees_of_46_cities_help_each_other():
+    housing = load_housing()
+    learn, test = split(housing.frame, "city", 10, 0)
+    X, y, who = test[housing.feature_names], test["log_price"], test["city"]
+    missed = {}
+    model = PersonalizedRegressor(Tree(3), method="blend", holdout=0)
+    model.fit(learn[housing.feature_names], learn["log_price"], devices=learn["city"])
+    missed["blend"] = ((model.predict(X, devices=who) - y) ** 2).groupby(who).mean().mean()
+    own = []
+    for city, rows in learn.groupby("city"):
+        tree = DecisionTreeRegressor(max_depth=3, random_state=0).fit(rows[housing.feature_names], rows["log_price"])
+        own.append(((tree.predict(X[who == city]) - y[who == city]) ** 2).mean())
+    assert missed["blend"] < 0.9 * np.mean(own)
+
+
+def test_forests_of_classes(speakers):
+    X, y, who = speakers
+    few = who <= 6
+    model = PersonalizedClassifier(DecisionTreeClassifier(max_depth=4, random_state=0), method="blend", trials=1)
+    model.fit(X[few], y[few], devices=who[few])
+    assert model.worth_ is not None
+    chances = model.predict_proba(X[few], devices=who[few])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    again = PersonalizedClassifier(DecisionTreeClassifier(max_depth=4, random_state=0), method="blend", trials=1)
+    np.testing.assert_array_equal(again.fit(X[few], y[few], devices=who[few]).predict_proba(X[few], devices=who[few]), chances)
