@@ -20,3 +20,13 @@ def uncompiled(monkeypatch):
     yield switch
     monkeypatch.undo()
     compiled.kernels.cache_clear()
+
+
+def pytest_xdist_auto_num_workers(config):
+    """One more than there are cores: the federation of real processes mostly waits for them."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items):
+    """The longest test first, so that nothing waits for it at the end."""
+    items.sort(key=lambda item: "test_federation_real" not in item.nodeid)
