@@ -57,11 +57,12 @@ def personalize(
             f"Got one about {known.n} devices and {len(known.targets)} targets, or about other targets."
         )
     keeper: Any = fleet
-    if getattr(adopter, "keeps", False) and not hasattr(keeper, "keep"):
+    keeps = bool(getattr(adopter, "keeps", False))
+    if keeps and not hasattr(keeper, "keep"):
         raise InputError(
             f"{adopter!r} needs a fleet that keeps steps, such as LoopFleet or ArrayFleet. Got {type(fleet).__name__}."
         )
-    if getattr(adopter, "keeps", False) and known.notes:
+    if keeps and known.notes:
         if keeper.kept is None:
             raise InputError("to go on with remembered steps, set fleet.kept to what it was after the last round.")
     elif getattr(keeper, "kept", None) is not None:

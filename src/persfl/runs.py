@@ -178,7 +178,7 @@ class Folder:
             return None
         arrays = self.read_arrays(place["state"])
         trust = Trust.from_arrays({k.removeprefix("trust_"): v for k, v in arrays.items() if k.startswith("trust_")})
-        models = models_from(arrays, self.read(place["skops"]) if place.get("skops") else None)
+        models = models_from(arrays, unpacked(self.read(place["skops"])) if place.get("skops") else None)
         losses = tuple(arrays["losses"])
         pace = Pace(float(arrays["step_size"]), tuple(arrays["halved"].tolist()), bool(arrays["safe"]), bool(arrays["unlike"]))
         kept = {k.removeprefix("kept_"): v for k, v in arrays.items() if k.startswith("kept_")}
@@ -219,11 +219,15 @@ class Folder:
         arrays = {"r": state.r, "losses": np.array(state.losses)} | pace
         arrays |= {f"trust_{k}": v for k, v in state.trust.to_arrays().items()}
         arrays |= {f"kept_{k}": v for k, v in (state.kept or {}).items()}
-        models, packed = models_to(state.models)
+        models, objects = models_to(state.models)
         self.write_arrays(f"{name}.npz", arrays | models)
-        if packed is not None:
-            self.write(f"{name}.skops", packed)
-        self.index["stages"][stage] = {"round": state.r, "state": f"{name}.npz", "skops": f"{name}.skops" if packed else None}
+        if objects is not None:
+            self.write(f"{name}.skops", _packed(objects))
+        self.index["stages"][stage] = {
+            "round": state.r,
+            "state": f"{name}.npz",
+            "skops": f"{name}.skops" if objects is not None else None,
+        }
         self.commit()
         self._waiting, self._saved = [], time.monotonic()
         self._cost = self._saved - begin
@@ -271,14 +275,14 @@ def _taken(choice: Choice, values: Any) -> list[Any]:
     return [row[weights > 0] for row, weights in zip(values, choice.weights, strict=True)]
 
 
-def models_to(models: Any) -> tuple[dict[str, Any], bytes | None]:
-    """Models as plain arrays, or as a skops file where they are scikit-learn estimators."""
+def models_to(models: Any) -> tuple[dict[str, Any], list[Any] | None]:
+    """Models as plain arrays, and where they are scikit-learn estimators a list of those, for skops."""
     if isinstance(models, np.ndarray):
         return {"models": models}, None
     if all(isinstance(model, list) for model in models):  # mixes of shares and models
-        arrays, packed = models_to([part for model in models for _, part in model])
+        arrays, objects = models_to([part for model in models for _, part in model])
         shares = np.array([share for model in models for share, _ in model])
-        return arrays | {"mix_sizes": np.array([len(model) for model in models]), "mix_shares": shares}, packed
+        return arrays | {"mix_sizes": np.array([len(model) for model in models]), "mix_shares": shares}, objects
     if all(isinstance(model, Grown) for model in models):
         nodes = np.array([len(model.feature) for model in models])
         return {"tree_nodes": nodes} | {f"tree_{k}": np.concatenate([getattr(m, k) for m in models]) for k in Grown._fields}, None
@@ -287,16 +291,15 @@ def models_to(models: Any) -> tuple[dict[str, Any], bytes | None]:
         return {"plain": np.array(len(models))} | {
             f"{name}.{part}": array for name, model in kept.items() for part, array in plain_to(model).items()
         }, None
-    skops = need("skops.io", extra="app", why="keeping scikit-learn models")
-    return {}, bytes(skops.dumps(list(models)))
+    return {}, list(models)
 
 
-def models_from(arrays: Mapping[str, Any], packed: bytes | None, trusted: Sequence[str] = ()) -> Any:
+def models_from(arrays: Mapping[str, Any], objects: Any = None) -> Any:
     """The inverse of `models_to`."""
     if "mix_sizes" in arrays:
-        return mixed(models_from({k: v for k, v in arrays.items() if k != "mix_sizes"}, packed, trusted), arrays)
-    if packed is not None:
-        return unpacked(packed, trusted)
+        return _mixed(models_from({k: v for k, v in arrays.items() if k != "mix_sizes"}, objects), arrays)
+    if objects is not None:
+        return objects
     if "models" in arrays:
         return arrays["models"]
     if "plain" in arrays:
@@ -312,10 +315,15 @@ def _width(part: Mapping[str, Any]) -> int:
     return int(part["slopes"].shape[1]) if "slopes" in part else int(part["feature"].max(initial=0)) + 1
 
 
-def mixed(parts: Any, arrays: Mapping[str, Any]) -> list[Any]:
+def _mixed(parts: Any, arrays: Mapping[str, Any]) -> list[Any]:
     """Mixes of shares and models from the models of all of them."""
     sizes, pairs = arrays["mix_sizes"].tolist(), list(zip(arrays["mix_shares"].tolist(), parts, strict=True))
     return [pairs[end - size : end] for end, size in zip(np.cumsum(sizes).tolist(), sizes, strict=True)]
+
+
+def _packed(objects: Any) -> bytes:
+    skops = need("skops.io", extra="app", why="keeping scikit-learn models")
+    return bytes(skops.dumps(objects))
 
 
 def unpacked(content: bytes, trusted: Sequence[str] = ()) -> Any:
@@ -350,7 +358,7 @@ def keep_model(folder: Folder, model: Any) -> None:
     arrays |= {f"trust_{k}": v for k, v in model.trust_.to_arrays().items()}
     arrays |= {"losses": model.losses_, "rows": model.rows_, "fallback": model.fallback_}
     network = isinstance(model.learner_, Network)
-    models, packed = ({}, None) if network else models_to(model.models_)
+    models, estimators = ({}, None) if network else models_to(model.models_)
     odd = [name for name in model.devices_.tolist() if not isinstance(name, (str, int, float, bool))]
     if odd:
         raise InputError(f"a run folder keeps devices whose ids are text or numbers. Got {odd[0]!r}: use str(...) of it.")
@@ -393,17 +401,14 @@ def keep_model(folder: Folder, model: Any) -> None:
             arrays |= {f"pooled_tree_{k}": getattr(model.pooled_, k) for k in Grown._fields}
         else:
             objects["pooled"] = model.pooled_
-    if packed is not None:
-        objects["models"] = [
-            part for each in model.models_ for part in ([m for _, m in each] if isinstance(each, list) else [each])
-        ]
+    if estimators is not None:
+        objects["models"] = estimators
     folder.write_arrays("model.npz", arrays | models)
     if network:
         held = {"models": model.models_} | ({} if model.pooled_ is None else {"pooled": model.pooled_})
         folder.write("model.safetensors", kept.packed(model.learner_, held))
     if objects:
-        skops = need("skops.io", extra="app", why="keeping scikit-learn models")
-        folder.write("model.skops", bytes(skops.dumps(objects)))
+        folder.write("model.skops", _packed(objects))
     if model.worth_ is not None:
         folder.write_table("worth.parquet", model.worth_.table.drop(columns="device"))
         about["worth"] = {"scale": model.worth_.scale, "classes": model.worth_.classes}
@@ -484,9 +489,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = (), module: Any = N
         if model.models_.shape[0] != len(model.devices_):
             raise InputError(f"the run's networks are of {len(model.models_)} devices, where there are {len(model.devices_)}.")
     else:
-        model.models_ = objects["models"] if "models" in objects else models_from(arrays, None)
-    if "models" in objects and "mix_sizes" in arrays:
-        model.models_ = mixed(model.models_, arrays)
+        model.models_ = models_from(arrays, objects.get("models"))
     model.losses_, model.rows_, model.fallback_ = arrays["losses"], arrays["rows"], arrays["fallback"]
     model.step_size_, model.n_rounds_, model.notes_ = about["step_size"], about["rounds"], about["notes"]
     model.public_, model.pooled_, model.worth_ = None, None, None

@@ -15,6 +15,7 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.proposers import Refit
+from persfl.proposers.gradient import distance
 from persfl.seeds import Stream
 from persfl.types import Array, Data
 
@@ -61,8 +62,7 @@ class Toward:
 
     def length(self, learner: Any, probe: Array, proposal: Array) -> Any:
         """The Euclidean distance moved."""
-        with np.errstate(all="ignore"):
-            return np.sqrt(((proposal - probe) ** 2).sum(axis=-1))
+        return distance(probe, proposal)
 
     def advice(self) -> str:
         return "the refitted models overflow: standardize the features and labels"

@@ -112,13 +112,11 @@ def _weights(values: pd.Series, name: str) -> Any:
 
 def _base(model: str, task: str) -> Any:
     """The base estimator of a model's name."""
-    if _is_network(model) and model != "mlp":
-        return modules.load(model)
-    return base(model, classes=task == "classification")
+    return modules.load(model) if _in_a_file(model) else base(model, classes=task == "classification")
 
 
-def _is_network(model: str) -> bool:
-    return model == "mlp" or ".py" in model
+def _in_a_file(model: str) -> bool:
+    return ".py" in model
 
 
 def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
@@ -167,7 +165,7 @@ def fit(chosen: argparse.Namespace) -> int:
         raise InputError(f"the table lies in {str(out)!r}. Choose an --out of its own for the run.")
     rows = Rows(chosen)
     model = _model(chosen, rows)
-    if _is_network(chosen.model):
+    if chosen.model == "mlp" or _in_a_file(chosen.model):
         need("torch", extra="torch", why="a network")
         need("safetensors", extra="torch", why="keeping networks")
     spec = _spec(chosen, rows)
@@ -270,7 +268,7 @@ def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
                 "public", "compute")  # fmt: skip
     asked = {name: getattr(chosen, name) for name in settings}
     about = {"table": str(chosen.table), "table_sha256": fingerprint(rows.path), "features": rows.features, "task": rows.task}
-    if _is_network(chosen.model) and chosen.model != "mlp":
+    if _in_a_file(chosen.model):
         about["module_sha256"] = fingerprint(modules.split(chosen.model)[0])
     if chosen.public is not None:
         about["public_sha256"] = fingerprint(Path(chosen.public))

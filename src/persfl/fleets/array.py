@@ -170,13 +170,14 @@ class ArrayFleet:
         nobody = (rows.which < 0)[:, :, None]
         if not peers.shape[1] or nobody.all():
             return np.full((*peers.shape, self.models.shape[1]), np.nan)
-        if self._tensors is not None:
-            found = self._tensors.proposals(peers, rows, self._r)
-        elif self._kernel is not None:
-            found = self._kernel.proposals(rows, self.home.scoring, self.models)
-        else:
-            found = np.concatenate([self._proposals(part, rows, peers) for part in self._chunks(rows)])
+        found = self._answered(rows, peers) if self._tensors is None else self._tensors.proposals(peers, rows, self._r)
         return np.where(nobody, np.nan, found)
+
+    def _answered(self, rows: Slice, peers: IntArray) -> Array:
+        """(T, S, size) what peers answer, on arrays."""
+        if self._kernel is not None:
+            return np.asarray(self._kernel.proposals(rows, self.home.scoring, self.models))
+        return np.concatenate([self._proposals(part, rows, peers) for part in self._chunks(rows)])
 
     def adopt(self, choice: Choice) -> None:
         """Replace every target's model by the mix it chose, then take its local step."""
@@ -195,11 +196,7 @@ class ArrayFleet:
         if self._steps is not None:
             models = self._steps.moved_by(models, choice)
         elif choice.peers.shape[1]:
-            rows = self.home.peers(choice.peers)
-            if self._kernel is not None:
-                proposals = self._kernel.proposals(rows, self.home.scoring, models)
-            else:
-                proposals = np.concatenate([self._proposals(part, rows, choice.peers) for part in self._chunks(rows)])
+            proposals = self._answered(self.home.peers(choice.peers), choice.peers)
             if choice.peers.shape[1] == 1 and (choice.weights == 1.0).all():
                 models = np.ascontiguousarray(proposals[:, 0])
             else:

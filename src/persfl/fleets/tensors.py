@@ -214,19 +214,13 @@ class TensorPairs:
 
     def stepped(self, models: Array, movers: Slice, place: Stream) -> Array:
         """(D, size) where a step on these devices' rows takes these models."""
-        import torch
-        from torch.func import vmap
-
         rows, who, everybody = self.moved(movers.rows), movers.which, movers.rows is self.home.static
 
         def work(part: slice) -> Any:
             at = None if self.batch is None else place[part, None]
 
             def moved(their: Any, start: Any) -> Any:
-                start = start.to(self.dtype)
-                moving, fixed = vmap(self.learner.parts)(start)
-                found = vmap(vmap(self.learner.joined))(self._proposals(moving, fixed, rows[their[:, None]], at))[:, 0]
-                return torch.cat([found, start[:, found.shape[1] :]], dim=1)
+                return self._answers_of(start.to(self.dtype), their[:, None], rows, at)[:, 0]
 
             return np.array(self._run(("stepped", part.start, part.stop, everybody), moved, who[part], models[part]))
 

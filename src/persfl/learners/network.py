@@ -66,6 +66,7 @@ class Network:
     _places: tuple[tuple[str, tuple[int, ...], int, int], ...] = field(repr=False)  # name, shape, from, to
     _trained: int = field(repr=False)  # how many of the numbers are parameters; the rest are buffers
     _norms: bool = field(repr=False)  # whether there are running statistics to renew
+    _widths: dict[int, int] = field(repr=False)  # outputs by features, once found: rows of a stream are checked every round
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class Network:
             "_each": None if isinstance(loss, str) else loss, "_module": module,
             "_start": np.concatenate([value.detach().numpy().ravel() for _, value in parts]),
             "_places": tuple(places), "_trained": trained,
-            "_norms": norms,
+            "_norms": norms, "_widths": {},
         }.items():  # fmt: skip
             object.__setattr__(self, name, value)
 
@@ -153,6 +154,11 @@ class Network:
 
     def width_of_output(self, features: int) -> int:
         """How many numbers the module says about a row."""
+        if features not in self._widths:
+            self._widths[features] = self._width_of_output(features)
+        return self._widths[features]
+
+    def _width_of_output(self, features: int) -> int:
         torch = need("torch", extra="torch", why="a Network")
         try:
             with torch.no_grad():
@@ -294,9 +300,7 @@ class Network:
         from torch.func import grad_and_value
 
         moving, fixed = self.parts(w)
-        total = weight.sum()
-        total = torch.where(total > 0, total, torch.ones_like(total))
-        slopes, value = grad_and_value(lambda some: self._sum(some | fixed, X, y, weight) / total + self._ridge(some))(moving)
+        slopes, value = grad_and_value(self._aim(fixed, X, y, weight))(moving)
         return torch.cat([self.joined(slopes), torch.zeros_like(w[self._trained :]), value.reshape(1)])
 
     def settled(self, models: Array, data: Data, momentum: float | None = None) -> Array:
@@ -387,12 +391,17 @@ class Network:
         weight: torch.Tensor,
     ) -> dict[str, torch.Tensor]:
         """The gradient by part: slopes of slices of a vector would each be a vector of zeros to add up."""
-        import torch
         from torch.func import grad
 
+        return grad(self._aim(fixed, X, y, weight))(parts)
+
+    def _aim(self, fixed: dict[str, torch.Tensor], X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> Any:
+        """What steps descend: `part_loss` of the parts that move, but without rows only the ridge, so that there is no slope."""
+        import torch
+
         total = weight.sum()
-        total = torch.where(total > 0, total, torch.ones_like(total))  # without rows there is no slope
-        return grad(lambda some: self._sum(some | fixed, X, y, weight) / total + self._ridge(some))(parts)
+        total = torch.where(total > 0, total, torch.ones_like(total))
+        return lambda some: self._sum(some | fixed, X, y, weight) / total + self._ridge(some)
 
     def said(self, parts: dict[str, torch.Tensor], X: torch.Tensor) -> torch.Tensor:
         """(rows, outputs) what the module says."""

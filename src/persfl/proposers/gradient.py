@@ -54,11 +54,16 @@ class GradientStep:
 
     def length(self, learner: Any, probe: Array, proposal: Array) -> Any:
         """The Euclidean distance moved."""
-        with np.errstate(all="ignore"):
-            return np.sqrt(((proposal - probe) ** 2).sum(axis=-1))
+        return distance(probe, proposal)
 
     def advice(self) -> str:
         return f"step_size={self.step_size:g} is too large: try {self.step_size / 2:g} or less, or standardize the features"
+
+
+def distance(probe: Array, proposal: Array) -> Any:
+    """(...) how far vectors lie apart; inf or NaN where they overflow."""
+    with np.errstate(all="ignore"):
+        return np.sqrt(((proposal - probe) ** 2).sum(axis=-1))
 
 
 def minibatch(data: Data, size: int, stream: Stream) -> Data:

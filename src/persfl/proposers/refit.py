@@ -17,7 +17,7 @@ import numpy as np
 
 from persfl.checks import numbers, real, whole
 from persfl.errors import InputError
-from persfl.proposers.gradient import GradientStep
+from persfl.proposers.gradient import GradientStep, distance
 from persfl.seeds import Stream
 from persfl.types import Array, Data
 
@@ -163,7 +163,7 @@ class Refit:
     def length(self, learner: Any, probe: Any, proposal: Any) -> Any:
         """The distance moved by proximal steps; of a fit not measured."""
         if self.near(learner):
-            return GradientStep(self.rate).length(learner, probe, proposal)
+            return distance(probe, proposal)
         return np.full(np.shape(proposal)[:-1], np.nan) if isinstance(proposal, np.ndarray) else np.nan
 
     def advice(self) -> str:
