@@ -13,8 +13,10 @@ from persfl.seeds import stream
 from persfl.types import Array, IntArray
 
 
-def fold_numbers(rows: Devices, count: int, *, classes: int = 0, ordered: bool = False, seed: int = 0) -> IntArray:
+def fold_numbers(rows: Devices, count: int, *, classes: int = 0, ordered: bool = False, seed: int = 0, numbers: IntArray | None = None) -> IntArray:
     """(rows,) which fold each row is in, from 0; a device with fewer rows than `count` has as many folds as rows.
+
+    `numbers` are these devices' own in the fleet: alone, a device deals its rows as it would among all.
 
     >>> devices = Devices.of([(np.zeros((5, 1)), np.zeros(5)), (np.zeros((2, 1)), np.zeros(2))], quiet=True)
     >>> fold_numbers(devices, 3, ordered=True).tolist()
@@ -25,7 +27,7 @@ def fold_numbers(rows: Devices, count: int, *, classes: int = 0, ordered: bool =
     many = np.minimum(count, rows.counts)[owner]
     if ordered:
         return np.asarray(place * many // rows.counts[owner])
-    mark = stream(seed, "folds").at(owner, place).uniform(1)[:, 0]
+    mark = stream(seed, "folds").at(owner if numbers is None else numbers[owner], place).uniform(1)[:, 0]
     order = np.lexsort((mark, rows.y, owner) if classes else (mark, owner))
     dealt = np.empty(len(owner), dtype=np.int64)
     dealt[order] = place

@@ -16,15 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from persfl.blending.toward import Toward, design, drawn, moments
-from persfl.devices import Devices
+from persfl.blending.average import tamed
+from persfl.blending.homes import Part
+from persfl.blending.toward import Toward, design, moments
 from persfl.seeds import stream
-from persfl.types import Array, Data
-from persfl.worth import pooled_fit
+from persfl.types import Array, Data, IntArray
 
 ROUNDS = 6
-ASKED = 400  # devices a round at most: their mean is known well enough
-_CHUNK = 16 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +33,6 @@ class Prior:
     mean: Array
     spread: Array
     noise: float
-    answers: int  # how many were needed
 
     @property
     def strength(self) -> Array:
@@ -43,38 +40,34 @@ class Prior:
         return self.noise / self.spread
 
 
-def learned(learner: Any, rows: Devices, *, seed: int, rounds: int = ROUNDS) -> Prior:
-    """Learned from refit answers of these devices.
+def learned(part: Part, pooled: Array, who: IntArray, *, rounds: int = ROUNDS) -> Prior:
+    """Learned from refit answers of these peers, from their common model on.
 
     >>> from persfl import Linear
+    >>> from persfl.blending.here import Here
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(n=200, clusters=1, rows=12, features=2, noise=0.5, seed=0)
-    >>> found = learned(Linear(), devices, seed=0)
+    >>> part = Here(devices, Linear()).alone(np.arange(199))
+    >>> found = learned(part, np.zeros(2), np.arange(199))
     >>> bool(np.abs(found.mean - devices.true_weights[0]).max() < 0.1), bool(0.2 < found.noise < 0.3)
     (True, True)
     """
-    pooled = pooled_fit(learner, rows, seed)
-    mean, spread, noise, answers = pooled, np.full(len(pooled), 0.1), 0.3, 0
-    order = np.argsort(stream(seed, "prior").at(np.arange(len(rows))).uniform(1)[:, 0], kind="stable")
+    mean, spread, noise, size = pooled, np.full(len(pooled), 0.1), 0.3, len(pooled)
     for r in range(rounds):
-        who = np.roll(order, -r * ASKED)[:ASKED]
         toward = Toward(noise / spread)
-        sign = np.where(stream(seed, "shift", r).at(who).uniform(len(mean)) < 0.5, -1.0, 1.0) * np.sqrt(spread)
-        said, back, rough = [], [], []
-        for lo, hi in _parts(rows, who):
-            data, shift = rows.gather(who[lo:hi]), sign[lo:hi]
-            plain = toward.answer(learner, toward.ask(learner, mean), data, None)
-            shifted = toward.answer(learner, toward.ask(learner, mean + shift), data, None)
-            said.append(plain)
-            back.append((shifted - plain) / shift)
-            rough.append(noise_of(learner, data, plain, toward.strength))
-        b = np.concatenate(said)
+        shift = np.where(stream(part.seed, "shift", r).at(who).uniform(size) < 0.5, -1.0, 1.0) * np.sqrt(spread)
+        plain, shifted = part.answers(toward, np.tile(who, 2), np.concatenate([mean + 0.0 * shift, mean + shift])).reshape(2, -1, size)
+        good = np.isfinite(plain).all(axis=1) & np.isfinite(shifted).all(axis=1)
+        if good.sum() < 2:
+            break
+        rough = part.rough(who[good], mean, toward.strength)
+        b = mean + tamed((plain - mean)[good])
+        kept = np.clip(((shifted - plain) / shift)[good].mean(axis=0), 0.0, 0.97)
         mean, v = b.mean(axis=0), b.var(axis=0)
-        kept = np.clip(np.concatenate(back).mean(axis=0), 0.0, 0.97)
         spread = np.maximum(np.sqrt((v + kept * spread) * v / (1.0 - kept)), 1e-4)
-        noise = float(np.exp(np.log(np.concatenate(rough)).mean()))
-        answers += 2 * len(who)
-    return Prior(pooled, mean, spread, noise, answers)
+        rough = rough[np.isfinite(rough) & (rough > 0)]
+        noise = float(np.exp(np.log(rough).mean())) if len(rough) else noise
+    return Prior(pooled, mean, spread, noise)
 
 
 def noise_of(learner: Any, data: Data, model: Array, strength: Array) -> Array:
@@ -86,21 +79,3 @@ def noise_of(learner: Any, data: Data, model: Array, strength: Array) -> Array:
     left = data.y - (X * model[..., None, :]).sum(axis=-1)
     each = data.weight * left**2 / np.maximum(1.0 - leverage, 0.05)
     return np.asarray(np.maximum(each.sum(axis=-1) / data.weight.sum(axis=-1), 1e-5))
-
-
-def own_strength(learner: Any, rows: Devices, prior: Prior) -> tuple[Array, Array]:
-    """(devices, size) how strongly each device's own refit is drawn, by its own noise and the fleet's; (devices,) that noise."""
-    found = np.empty(len(rows))
-    for lo, hi in _parts(rows, np.arange(len(rows))):
-        data = rows.gather(np.arange(lo, hi))
-        model = drawn(*moments(learner, data), prior.mean, prior.strength)
-        found[lo:hi] = noise_of(learner, data, model, prior.strength)
-    noise = np.sqrt(found * prior.noise)
-    return noise[:, None] / prior.spread, noise
-
-
-def _parts(rows: Devices, who: Any) -> list[tuple[int, int]]:
-    """Positions in parts whose gathered rows stay small."""
-    each = 16 * (rows.features + 3) * int(rows.counts[who].max(initial=1))
-    size = max(1, _CHUNK // each)
-    return [(i, min(i + size, len(who))) for i in range(0, len(who), size)]

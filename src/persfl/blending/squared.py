@@ -1,4 +1,4 @@
-"""Offers for squared loss: refits, each by the closed form of Algorithm 2's question.
+"""Squared loss: refits, each by the closed form of Algorithm 2's question.
 
 Starting points are nothing, one model for the other devices, the mean of the other devices' coefficients (`Prior`), and what
 neighbours answer from there (`Neighbours`). From each, the device refits to its own rows, more or less strongly drawn toward the
@@ -11,47 +11,78 @@ from typing import Any
 
 import numpy as np
 
+from persfl.blending.average import mean_of, settled
+from persfl.blending.budget import SHORTER, asked_of
+from persfl.blending.homes import Part, Starts
 from persfl.blending.memory import Neighbours
-from persfl.blending.part import Asked, Part
-from persfl.blending.prior import _parts, learned, own_strength
+from persfl.blending.prior import ROUNDS as PRIOR_ROUNDS
+from persfl.blending.prior import learned, noise_of
+from persfl.blending.search import Asked, neighbours
+from persfl.blending.spans import spans
 from persfl.blending.toward import Toward, drawn, moments
-from persfl.types import Array
+from persfl.devices import Devices
+from persfl.proposers import GradientStep
+from persfl.types import Array, Data
 
 PULLS = {"own": (10.0, 1.0, 0.1), "pooled": (np.inf, 10.0, 1.0, 0.1), "mean": (np.inf, 3.0, 1.0, 0.3),
          "neighbours": (np.inf, 3.0, 1.0, 0.3)}  # fmt: skip
-ROUNDS = 4
+POOL_ROUNDS, ROUNDS = 10, 4
 FREE = 0.01  # how strongly an intercept is drawn, where slopes are drawn with 1
+QUESTIONS = 1  # a refit counts as one
 
 
-def peers_for(asks: int, known: int) -> int:
-    """How many peers a round, when the first round asks twice as many."""
-    return max(1, min(asks // (ROUNDS + 1), known // 2 or 1))
+def names(learner: Any) -> list[str]:
+    """What offers are called."""
+    return [f"{name} {pull:g}" for name, pulls in PULLS.items() for pull in pulls]
 
 
-def offers(part: Part) -> tuple[dict[tuple[str, float], Array], Asked]:
+def starts(part: Part) -> tuple[dict[str, Array], Asked]:
+    """What offers are made from, asked of the peers."""
+    learner, size = part.learner, part.learner.size(part.features)
+    who, left = asked_of(part, POOL_ROUNDS / SHORTER + 2 * PRIOR_ROUNDS)
+    step = GradientStep(0.5 / (part.features + 1))  # not too long in units where features have spread 1
+    pooled = settled(
+        lambda model: mean_of(part.answers(step, who, np.tile(model, (len(who), 1))), model, part.weight[who]),
+        np.zeros(size),
+        POOL_ROUNDS,
+    )
+    prior = learned(part, pooled, who)
+    noise = np.sqrt(part.own_rough(prior.mean, prior.strength) * prior.noise)
+    many = max(1, min(int(left) // (ROUNDS + 1), part.peers // 2 or 1))  # the first round asks twice as many
+    rule = Neighbours(many, part.peers, part.own_rows(), noise)
+    asked = neighbours(part, Toward(prior.strength), rule, np.tile(prior.mean, (len(noise), 1)), ROUNDS)
+    told = {"pooled": pooled, "mean": prior.mean, "spread": prior.spread, "noise": np.array([prior.noise])}
+    return told | {"neighbours": asked.models}, asked
+
+
+def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
     """(copies, size) per starting point and pull; `inf` is the starting point itself."""
-    learner, own = part.learner, part.own
-    prior = learned(learner, part.others, seed=part.seed)
-    strength, noise = own_strength(learner, own, prior)
-    size = len(prior.mean)
-    start = np.broadcast_to(prior.mean, (len(own), size))
-    rule = Neighbours(peers_for(part.asks, len(part.others)), len(part.others), own.total, noise)
-    asked = part.neighbours(Toward(prior.strength), rule, start, ROUNDS)
+    size = learner.size(own.features)
     plain = np.ones(size)
     if learner.intercept:
         plain[-1] = FREE
-    alike = np.broadcast_to(plain, (len(own), size))
-    starts: dict[str, tuple[Array, Array]] = {
-        "own": (np.zeros((len(own), size)), alike),
-        "pooled": (np.broadcast_to(prior.pooled, (len(own), size)), alike),
-        "mean": (start, strength),
-        "neighbours": (asked.models, strength),
-    }
-    found: dict[tuple[str, float], Any] = {(name, pull): np.empty((len(own), size)) for name in starts for pull in PULLS[name]}
-    for lo, hi in _parts(own, np.arange(len(own))):
-        gram, pulled = moments(learner, own.gather(np.arange(lo, hi)))
-        for name, (toward, how) in starts.items():
+    nothing, strength = np.zeros(size), told["noise"][0] / told["spread"]
+    found = {name: np.empty((len(own), size)) for name in names(learner)}
+    for lo, hi in spans(learner, own):
+        data = own.gather(np.arange(lo, hi))
+        gram, pulled = moments(learner, data)
+        rough = noise_of(learner, data, drawn(gram, pulled, told["mean"], strength), strength)
+        learned_pull = np.sqrt(rough * told["noise"][0])[:, None] / told["spread"]
+        near: dict[str, tuple[Array, Array]] = {
+            "own": (nothing, plain),
+            "pooled": (told["pooled"], plain),
+            "mean": (told["mean"], learned_pull),
+            "neighbours": (told["neighbours"][lo:hi], learned_pull),
+        }
+        for name, (toward, how) in near.items():
             for pull in PULLS[name]:
-                near = toward[lo:hi]
-                found[name, pull][lo:hi] = near if pull == np.inf else drawn(gram, pulled, near, pull * how[lo:hi] + 1e-8)
-    return found, asked
+                found[f"{name} {pull:g}"][lo:hi] = (
+                    toward if pull == np.inf else drawn(gram, pulled, toward, pull * how + 1e-8)
+                )
+    return found
+
+
+def shapes(learner: Any, features: int, copies: int) -> dict[str, tuple[int, ...]]:
+    """What `starts` holds, for whoever gets it from elsewhere."""
+    size = learner.size(features)
+    return {"pooled": (size,), "mean": (size,), "spread": (size,), "noise": (1,), "neighbours": (copies, size)}

@@ -14,22 +14,25 @@ from typing import Any
 
 import numpy as np
 
+from persfl.blending.average import mean_of, settled
+from persfl.blending.budget import SHORTER, asked_of
+from persfl.blending.homes import Part, Starts
 from persfl.blending.memory import Neighbours
-from persfl.blending.part import Asked, Part
+from persfl.blending.search import Asked, neighbours
+from persfl.blending.spans import spans
 from persfl.devices import Devices
-from persfl.learners.shrunk import pulled
 from persfl.proposers import GradientStep
-from persfl.seeds import distinct, stream
 from persfl.training import STEP_SIZES
 from persfl.types import Array, Data, IntArray
 
+STARTS = ("own", "pooled", "alike", "neighbours")
 STEPS = (0, 3, 10, 30, 100, 300)
 STEP, OWN = 0.5, 0.6  # the longest step, for up to 64 features of spread 1; own steps are shorter
-AVERAGED, SHRINK = 400, 0.5  # devices at most, and the weight of squared slopes against the sum of their losses
+POOL_ROUNDS, BOLD, SHRINK = 30, 2.0, 0.5  # steps together are longer; the weight of squared slopes against the sum of the losses
 NEAREST, NEAR_ROUNDS, EACH = 10, 20, 10
 SEARCH_ROUNDS, SHORT = 8, 5
 SHARP = 4.0  # one clear likeness out of three is enough
-_CHUNK = 16 * 2**20
+QUESTIONS = SHORTER
 
 
 def step_for(learner: Any, features: int) -> float:
@@ -37,72 +40,107 @@ def step_for(learner: Any, features: int) -> float:
     return min(STEP, STEP_SIZES[learner.kind][0]) * min(1.0, 64.0 / max(features, 1))
 
 
-def offers(part: Part) -> tuple[dict[tuple[str, float], Array], Asked]:
-    """(copies, size) per starting point and number of own steps."""
-    learner, own, others = part.learner, part.own, part.others
-    pace = step_for(learner, own.features)
-    pooled = pooled_model(learner, others, part.seed)
-    near = nearest(learner, others, own, pooled, part.seed)
-    rounds = max(1, min(NEAR_ROUNDS, part.asks // (2 * near.shape[1])))
-    alike = averaged(learner, others, near, GradientStep(pace, steps=EACH), rounds)
+def names(learner: Any) -> list[str]:
+    """What offers are called."""
+    found = []
+    for name in STARTS:
+        for unseen in _ways(learner, name):
+            for steps in STEPS:
+                if steps > 0 or (unseen != "out" and name != "own"):
+                    found.append(f"{name}{'-seen' if unseen == 'out' else ''} {steps}")
+    return found
+
+
+def starts(part: Part) -> tuple[dict[str, Array], Asked]:
+    """What offers are made from, asked of the peers."""
+    learner = part.learner
+    pace = step_for(learner, part.features)
+    who, left = asked_of(part, POOL_ROUNDS + 3)
+    pooled = pooled_model(part, who, BOLD * pace)
+    near = nearest(part, who, pooled, pace)
+    rounds = max(1, min(NEAR_ROUNDS, int(left) // (2 * near.shape[1])))
+    alike = averaged(part, near, GradientStep(pace, steps=EACH), rounds)
     alike = np.where(np.isfinite(alike).all(axis=1, keepdims=True), alike, pooled)
-    many = max(1, min((part.asks - rounds * near.shape[1]) // (SEARCH_ROUNDS + 1), len(others) // 2 or 1))
-    search = Neighbours(many, len(others), own.total, None)
-    asked = part.neighbours(GradientStep(pace, steps=SHORT), search, alike, SEARCH_ROUNDS)
-    size = len(pooled)
-    starts = {
-        "own": np.zeros((len(own), size)),
-        "pooled": np.broadcast_to(pooled, (len(own), size)),
-        "alike": alike,
-        "neighbours": asked.models,
-    }
-    found: dict[tuple[str, float], Array] = {}
-    for name, start in starts.items():
-        for unseen in ("down", "out") if _classes(learner) and name != "own" else ("free",):
+    many = max(1, min((int(left) - rounds * near.shape[1]) // (SEARCH_ROUNDS + 1), part.peers // 2 or 1))
+    rule = Neighbours(many, part.peers, part.own_rows(), None)
+    asked = neighbours(part, GradientStep(pace, steps=SHORT), rule, alike, SEARCH_ROUNDS)
+    return {"pooled": pooled, "alike": alike, "neighbours": asked.models}, asked
+
+
+def shapes(learner: Any, features: int, copies: int) -> dict[str, tuple[int, ...]]:
+    """What `starts` holds, for whoever gets it from elsewhere."""
+    size = learner.size(features)
+    return {"pooled": (size,), "alike": (copies, size), "neighbours": (copies, size)}
+
+
+def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
+    """(copies, size) per starting point and number of own steps."""
+    pace, size = step_for(learner, own.features), learner.size(own.features)
+    found: dict[str, Array] = {}
+    for name in STARTS:
+        start = np.broadcast_to(np.zeros(size) if name == "own" else told[name], (len(own), size))
+        for unseen in _ways(learner, name):
             for steps, models in tuned(learner, own, start, OWN * pace, unseen):
                 if steps > 0 or (unseen != "out" and name != "own"):
-                    found[name + ("-seen" if unseen == "out" else ""), float(steps)] = models
-    return found, asked
+                    found[f"{name}{'-seen' if unseen == 'out' else ''} {steps}"] = models
+    return found
 
 
-def pooled_model(learner: Any, rows: Devices, seed: int) -> Array:
-    """One model for these devices, shrunk a little: their gradients averaged, step by step with momentum."""
-    n = len(rows)
-    who = distinct(stream(seed, "together"), np.zeros(1, dtype=np.int64), np.array([n]), min(n, AVERAGED))[0]
-    at = np.isin(rows.owner, who)
-    data = Data(rows.X[at][None], rows.y[at][None], rows.weight[at][None])
-    return np.asarray(pulled(learner, data, np.zeros(learner.size(rows.features)), np.array([SHRINK]))[0])
+def _ways(learner: Any, name: str) -> tuple[str, ...]:
+    return ("down", "out") if _classes(learner) and name != "own" else ("free",)
 
 
-def nearest(learner: Any, others: Devices, own: Devices, pooled: Array, seed: int) -> IntArray:
-    """(copies, peers) whose gradients point most like one's own: at zero, where one class is favoured, and at the pooled model."""
-    who = np.arange(len(others))
-    if len(others) > AVERAGED:
-        who = np.sort(distinct(stream(seed, "alike"), np.zeros(1, dtype=np.int64), np.array([len(others)]), AVERAGED)[0])
-    favour = np.zeros_like(pooled)
+def pooled_model(part: Part, who: IntArray, step: float) -> Array:
+    """One model for these peers, shrunk a little: where their averaged steps no longer move it."""
+    learner, weight = part.learner, part.weight[who]
+    slopes = np.ones(learner.size(part.features))
+    if learner.intercept:
+        slopes.reshape(learner.classes, -1)[:, -1] = 0.0
+    proposer = GradientStep(step)
+    shrink = 2.0 * step * SHRINK / weight.sum()
+
+    def answer(model: Array) -> Array:
+        said = part.answers(proposer, who, np.tile(model, (len(who), 1)))
+        return mean_of(said, model, weight) - shrink * slopes * model
+
+    return settled(answer, np.zeros(len(slopes)), POOL_ROUNDS)
+
+
+def nearest(part: Part, who: IntArray, pooled: Array, pace: float) -> IntArray:
+    """(copies, peers) whose steps point most like one's own: at zero, where one class is favoured, and at the pooled model."""
+    learner, size = part.learner, len(pooled)
+    favour = np.zeros(size)
     if learner.intercept:
         favour.reshape(learner.classes, -1)[0, -1] = 5.0
-    likeness = np.zeros((len(own), len(who)))
-    for model in (np.zeros_like(pooled), favour, pooled):
-        theirs, mine = _slopes(learner, others, model, who), _slopes(learner, own, model, np.arange(len(own)))
-        if model is favour and learner.classes > 1:
-            theirs, mine = (part.reshape(len(part), learner.classes, -1)[:, 0] for part in (theirs, mine))
-        centre, scale = theirs.mean(axis=0), theirs.std(axis=0) + 1e-6
-        theirs, mine = ((part - centre) / scale for part in (theirs, mine))
-        theirs, mine = (part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12) for part in (theirs, mine))
+    models, proposer = np.stack([np.zeros(size), favour, pooled]), GradientStep(pace)
+    asked = np.repeat(models, len(who), axis=0)
+    all_theirs = (part.answers(proposer, np.tile(who, 3), asked) - asked).reshape(3, len(who), size)
+    all_mine = part.own_answers(proposer, models) - models[:, None]
+    heard = np.isfinite(all_theirs).all(axis=(0, 2))
+    likeness = np.where(heard, 0.0, -np.inf) + np.zeros((all_mine.shape[1], 1))
+    for k in range(3):
+        theirs, mine = all_theirs[k], all_mine[k]
+        if k == 1 and learner.classes > 1:
+            theirs, mine = (moves.reshape(len(moves), learner.classes, -1)[:, 0] for moves in (theirs, mine))
+        if not heard.any():
+            break
+        centre, scale = theirs[heard].mean(axis=0), theirs[heard].std(axis=0) + 1e-6 * pace
+        theirs, mine = ((np.nan_to_num(moves) - centre) / scale for moves in (theirs, mine))
+        theirs, mine = (moves / np.maximum(np.linalg.norm(moves, axis=1, keepdims=True), 1e-12) for moves in (theirs, mine))
         likeness += np.exp(SHARP * mine @ theirs.T)
     count = min(len(who), max(5, min(NEAREST, len(who) // 4)))
     return np.asarray(who[np.argsort(-likeness, axis=1, kind="stable")[:, :count]])
 
 
-def averaged(learner: Any, others: Devices, near: IntArray, proposer: GradientStep, rounds: int) -> Array:
+def averaged(part: Part, near: IntArray, proposer: GradientStep, rounds: int) -> Array:
     """(copies, size) from zero, round by round the mean of the steps of the nearest."""
-    models = np.zeros((len(near), learner.size(others.features)))
-    for lo, hi in _parts(learner, others, near.ravel(), near.shape[1]):
-        data = others.gather(near[lo:hi])
-        for _ in range(rounds):
-            probe = proposer.ask(learner, models[lo:hi, None])
-            models[lo:hi] = proposer.answer(learner, probe, data, None).mean(axis=1)
+    many, size = near.shape[1], part.learner.size(part.features)
+    models, whose = np.zeros((len(near), size)), np.repeat(np.arange(len(near)), many)
+    for _ in range(rounds):
+        said = part.answers(proposer, near.ravel(), models[whose], whose).reshape(len(near), many, size)
+        good = np.isfinite(said).all(axis=2, keepdims=True)
+        total = np.where(good, said, 0.0).sum(axis=1) / np.maximum(good.sum(axis=1), 1)
+        models = np.where(good.any(axis=1), total, models)
     return models
 
 
@@ -110,7 +148,7 @@ def tuned(learner: Any, own: Devices, start: Array, step: float, unseen: str) ->
     """Models after so many own steps. Weights of classes that the rows do not have stay, and these classes are pushed "down" by the
     others, or left "out" of the comparison; "free" steps move everything."""
     marks = {steps: np.empty(start.shape) for steps in STEPS}
-    for lo, hi in _parts(learner, own, np.arange(len(own))):
+    for lo, hi in spans(learner, own):
         data, model, done = own.gather(np.arange(lo, hi)), np.array(start[lo:hi]), 0
         seen = None if unseen == "free" else _seen(learner, data)
         for steps in STEPS:
@@ -138,15 +176,3 @@ def _seen(learner: Any, data: Data) -> Any:
 
 def _classes(learner: Any) -> bool:
     return bool(getattr(learner, "classes", 1) > 1 and learner.intercept)
-
-
-def _slopes(learner: Any, rows: Devices, model: Array, who: IntArray) -> Array:
-    """(devices, size) these devices' gradients at a model, as a step from it shows them."""
-    return np.concatenate([learner.grad(model[None], rows.gather(who[lo:hi])) for lo, hi in _parts(learner, rows, who)])
-
-
-def _parts(learner: Any, rows: Devices, who: Any, wide: int = 1) -> list[tuple[int, int]]:
-    longest = int(rows.counts[who].max(initial=1))
-    each = 8 * (longest * (rows.features + 3 * learner.classes) + 4 * learner.size(rows.features))
-    size, many = max(1, _CHUNK // (each * wide)), len(who) // wide
-    return [(i, min(i + size, many)) for i in range(0, many, size)]

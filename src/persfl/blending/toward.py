@@ -40,9 +40,9 @@ class Toward:
         if self.strength.ndim != 1 or not (np.isfinite(self.strength).all() and (self.strength > 0).all()):
             raise InputError(f"strength must be a positive number per coefficient. Got {self.strength!r}.")
 
-    def refit(self) -> Refit:
-        """The same question as public points: two per feature, as far out as its strength asks for (needs an intercept)."""
-        slopes, constant = self.strength[:-1], self.strength[-1]
+    def refit(self, intercept: bool = True) -> Refit:
+        """The same question as public points: two per feature, as far out as its strength asks for."""
+        slopes, constant = (self.strength[:-1], self.strength[-1]) if intercept else (self.strength, float(len(self.strength)))
         d = len(slopes)
         points = np.diag(np.sqrt(slopes * d / constant))
         return Refit(np.concatenate([points, -points]), private_weight=1.0, public_weight=float(constant / (2 * d)))

@@ -20,21 +20,26 @@ VIEWS = ("shared", "centred")
 USUAL = 5.0  # rows that the usual spread counts as, where a device has few of its own
 
 
-@dataclass(frozen=True)
-class Usual:
-    """What is usual within the devices of a fleet: the variance of every feature, and of the label (1 for classes)."""
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A view by its name, with what is usual within devices: the variance of every feature, and of the label (1 for classes)."""
 
+    name: str
     variance: Array
     label: float
 
     @staticmethod
-    def of(rows: Devices, labels: bool) -> Usual:
-        """Measured on these devices."""
-        centre, level = _means(rows, labels)
-        total = float(rows.weight.sum())
-        variance = (rows.weight[:, None] * (rows.X - centre[rows.owner]) ** 2).sum(axis=0) / total
-        label = float((rows.weight * (rows.y - level[rows.owner]) ** 2).sum() / total) if labels else 1.0
-        return Usual(variance, label if label > 1e-18 else 1.0)
+    def of(name: str, told: Any) -> Look:
+        """From what these devices tell of their spreads."""
+        good = np.isfinite(told.weight) & np.isfinite(told.squares).all(axis=1) & np.isfinite(told.label)
+        total = float(told.weight[good].sum()) or 1.0
+        label = float(told.label[good].sum()) / total
+        return Look(name, told.squares[good].sum(axis=0) / total, label if label > 1e-18 else 1.0)
+
+    @property
+    def label_scale(self) -> float:
+        """What labels are divided by."""
+        return 1.0 if self.name == "shared" else float(np.sqrt(self.label))
 
 
 @dataclass(frozen=True)
@@ -47,24 +52,24 @@ class View:
     label_scale: float
 
     @staticmethod
-    def of(name: str, rows: Devices, usual: Usual, labels: bool) -> View:
-        """The view of these devices by this name.
+    def of(look: Look, rows: Devices, labels: bool) -> View:
+        """The view of these devices.
 
         >>> devices = Devices.of([([[1.0], [3.0]], [10.0, 30.0])], quiet=True)
-        >>> view = View.of("centred", devices, Usual.of(devices, True), True)
+        >>> view = View.of(Look("centred", np.ones(1), 100.0), devices, True)
         >>> view.inside(devices).X.ravel().tolist(), view.inside(devices).y.tolist()
         ([-1.0, 1.0], [-1.0, 1.0])
         """
         n, d = len(rows), rows.features
-        if name == "shared":
+        if look.name == "shared":
             return View(np.zeros((n, d)), np.ones((n, d)), np.zeros(n), 1.0)
-        centre, level = _means(rows, labels)
+        centre, level = means(rows, labels)
         squares = np.zeros((n, d))
         for j in range(d):
             away = rows.weight * (rows.X[:, j] - centre[rows.owner, j]) ** 2
             squares[:, j] = np.bincount(rows.owner, weights=away, minlength=n)
-        scale = np.sqrt((squares + USUAL * usual.variance) / (rows.total[:, None] + USUAL))
-        return View(centre, np.where(scale > 1e-9, scale, 1.0), level, float(np.sqrt(usual.label)))
+        scale = np.sqrt((squares + USUAL * look.variance) / (rows.total[:, None] + USUAL))
+        return View(centre, np.where(scale > 1e-9, scale, 1.0), level, look.label_scale)
 
     def inside(self, rows: Devices) -> Devices:
         """The devices' rows in this view."""
@@ -82,7 +87,8 @@ class View:
         return W.reshape(models.shape)
 
 
-def _means(rows: Devices, labels: bool) -> tuple[Array, Array]:
+def means(rows: Devices, labels: bool) -> tuple[Array, Array]:
+    """Every device's mean of each feature, and of its labels."""
     n, total = len(rows), rows.total
     centre = np.stack(
         [np.bincount(rows.owner, weights=rows.weight * rows.X[:, j], minlength=n) / total for j in range(rows.features)], axis=1

@@ -170,6 +170,6 @@ def _odd() -> WireError:
 
 def finite(array: Any, shape: tuple[int, ...]) -> Array:
     """An array of finite float64 numbers of this shape, or a WireError."""
-    if array.dtype != np.float64 or array.shape != shape or not (np.abs(array) <= LARGE).all():
+    if array is None or array.dtype != np.float64 or array.shape != shape or not (np.abs(array) <= LARGE).all():
         raise WireError("numbers must be finite, of a sensible size, and as many as were asked for.")
     return np.asarray(array)

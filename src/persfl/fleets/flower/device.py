@@ -4,6 +4,7 @@
     answer     as a peer: from each target's probe, a proposal
     score      as a target: the own loss of its model and of every proposal
     adopt      as a target: take what was chosen; its new probe
+    blend      as both: many small questions at once (see `persfl.fleets.flower.blending`)
 
 Whatever goes wrong inside becomes a short code: the text of an error may hold private values and stays here.
 """
@@ -18,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import sklearn
 
+from persfl.fleets.flower.blending import AS_TARGET, Home, digest_of_one, names_of
 from persfl.fleets.flower.judging import judged
 from persfl.fleets.flower.ledger import Entry, Ledger
 from persfl.fleets.flower.policy import Policy
-from persfl.fleets.flower.questions import MOST, adopted, adoptions_of, alone, digest_of, size_of, sums_of, whole_of
+from persfl.fleets.flower.questions import MOST, Refused, adopted, adoptions_of, alone, digest_of, size_of, sums_of, whole_of
 from persfl.fleets.flower.shelf import Kept, Shelf
 from persfl.fleets.home import check_labels
 from persfl.fleets.start import starting_model
@@ -30,7 +32,7 @@ from persfl.types import Data
 from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, probe_from, probe_to, unpack, within
 from persfl.worth import split
 
-KINDS = ("describe", "answer", "score", "adopt")
+KINDS = ("describe", "answer", "score", "adopt", "blend")
 
 
 class Rows(NamedTuple):
@@ -38,10 +40,6 @@ class Rows(NamedTuple):
 
     columns: Sequence[str]
     data: Data
-
-
-class Refused(Exception):
-    """A polite no: a code, and nothing else."""
 
 
 class Device:
@@ -195,6 +193,48 @@ class Device:
             out = nested("probe", probe_to(proposer, learner, proposer.ask(learner, kept.model)))
         self.ledger.write([Entry(about["run"], about["round"], "adopt", self.name, digest, rows, size_of(out))])
         return {"rows": rows, "after": kept.round}, out
+
+    def _blend(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+        terms, me, asks = Terms.from_wire(head, arrays), whole_of(head, "me"), head.get("asks")
+        if not isinstance(asks, list) or len(asks) > MOST:
+            raise WireError("questions must be a list.")
+        learn, held = self._learning(terms, me, about["round"])
+        self._allow(terms, learn.rows)
+        check_labels([terms.learner()], alone(learn))
+        home = Home(terms, me, learn, held, lambda more: self._allow(more, learn.rows), self.policy.sums, self.policy.target)
+        rows, codes, spent = learn.rows + held.rows, [], dict[str, int]()
+        out: dict[str, Any] = {}
+        entries: list[Entry] = []
+        for i, asked in enumerate(asks):
+            inner, found, code = within(f"k{i}", arrays), dict[str, Any](), "ok"
+            names, digests, granted = list[str](), list[str](), list[bool]()
+            try:
+                names = [self.name] if isinstance(asked, dict) and asked.get("what") in AS_TARGET else names_of(asked)
+                digests = [digest_of_one(head["terms"], asked, inner, j, name, me, rows) for j, name in enumerate(names)]
+                limits = [self._limit(name, digest, spent) for name, digest in zip(names, digests, strict=True)]
+                granted = [limit == "ok" for limit in limits]
+                if not any(granted):
+                    raise Refused(limits[0])
+                found = home.reply(asked, inner, granted)
+                if "model" in found:
+                    self.shelf.put(about["run"], Kept(about["round"] + 1, found["model"], terms))
+            except Refused as no:
+                code = str(no)
+            except WireError:
+                code = "format"
+            except Exception:
+                self._log(f"a question in round {about['round']} failed\n{traceback.format_exc()}")
+                code = "failed"
+            codes.append(code)
+            out |= nested(f"k{i}", found)
+            what = str(asked.get("what"))[:20] if isinstance(asked, dict) else "blend"
+            each = size_of(found) // max(sum(granted), 1)
+            entries += [
+                Entry(about["run"], about["round"], what, name, digest, rows, each if good and code == "ok" else 0, code)
+                for name, digest, good in zip(names, digests, granted, strict=False)
+            ]
+        self.ledger.write(entries or [Entry(about["run"], about["round"], "blend", "", "", code="format")])
+        return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
 
     def _target(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
         """This device as a target: its model after everything it was told to adopt."""

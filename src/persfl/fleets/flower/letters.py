@@ -40,9 +40,9 @@ class Letters:
         self._slowest = 0.0
         self._number = secrets.randbelow(2**40)  # not a number that an earlier run used
 
-    def next(self) -> None:
+    def next(self, number: int | None = None) -> None:
         """A new number for the letters to come: replies to earlier ones are stale from now on."""
-        self._number += 1
+        self._number = self._number + 1 if number is None else number
 
     def letter(
         self, r: int, me: int, head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, adoptions: Sequence[Adoption] = ()

@@ -16,6 +16,10 @@ from persfl.wire.models import finite
 MOST = 10_000  # questions in one message
 
 
+class Refused(Exception):
+    """A polite no: a code, and nothing else."""
+
+
 def adopted(learner: Any, model: Any, pieces: Sequence[Any], weights: Sequence[float], stay: float) -> Any:
     """The mix that was chosen, as `LoopFleet` makes it."""
     parts = [(stay, model)] if stay > 0 else []

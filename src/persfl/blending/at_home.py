@@ -1,0 +1,158 @@
+"""What a device computes for blend, on its own rows; here for many devices at once, at home for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from persfl.blending import squared, steps
+from persfl.blending.folds import copies, fold_numbers, judged
+from persfl.blending.homes import Spreads, Starts
+from persfl.blending.offered import BLOCKS, CLASS_FOLDS, FOLDS
+from persfl.blending.prior import noise_of
+from persfl.blending.spans import spans
+from persfl.blending.toward import Toward, drawn, moments
+from persfl.blending.views import Look, View, means
+from persfl.devices import Devices
+from persfl.predicting import respond_each
+from persfl.types import Array, Data, IntArray
+
+
+@dataclass(frozen=True)
+class Folding:
+    """How own rows are dealt into folds."""
+
+    classes: int = 0
+    ordered: bool = False
+    seed: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many folds."""
+        return BLOCKS if self.ordered else CLASS_FOLDS if self.classes else FOLDS
+
+    def of(self, rows: Devices, numbers: IntArray) -> IntArray:
+        """(rows,) which fold each row is in; `numbers` are the devices' own in the fleet."""
+        return fold_numbers(rows, self.count, classes=self.classes, ordered=self.ordered, seed=self.seed, numbers=numbers)
+
+
+def route(learner: Any) -> Any:
+    """How offers come about: by refits in closed form, or by steps."""
+    return squared if learner.kind == "squared" else steps
+
+
+def spreads(rows: Devices, labels: bool) -> Spreads:
+    """Sums of squares about the devices' own means.
+
+    >>> found = spreads(Devices.of([([[1.0], [3.0]], [10.0, 30.0])], quiet=True), True)
+    >>> found.weight.tolist(), found.squares.tolist(), found.label.tolist()
+    ([2.0], [[2.0]], [200.0])
+    """
+    centre, level = means(rows, labels)
+    n, owner = len(rows), rows.owner
+    away = [rows.weight * (rows.X[:, j] - centre[owner, j]) ** 2 for j in range(rows.features)]
+    squares = np.stack([np.bincount(owner, weights=one, minlength=n) for one in away], axis=1)
+    label = np.bincount(owner, weights=rows.weight * (rows.y - level[owner]) ** 2, minlength=n) if labels else rows.total
+    return Spreads(rows.total, squares, np.asarray(label))
+
+
+class Peers:
+    """Devices that answer, in one view of their rows."""
+
+    def __init__(self, learner: Any, rows: Devices) -> None:
+        self.learner, self.rows = learner, rows
+
+    @staticmethod
+    def seen(learner: Any, rows: Devices, look: Look) -> Peers:
+        """From rows as they are."""
+        return Peers(learner, View.of(look, rows, learner.kind == "squared").inside(rows))
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        found = [moments(self.learner, self.rows.gather(np.arange(lo, hi))) for lo, hi in spans(self.learner, self.rows)]
+        return tuple(np.concatenate(each) for each in zip(*found, strict=True))  # type: ignore[return-value]
+
+    def answers(self, proposer: Any, who: IntArray, models: Array) -> Array:
+        """(K, size) each to its model."""
+        out = np.full(models.shape, np.nan)
+        at = np.flatnonzero(who >= 0)
+        for lo, hi in spans(self.learner, self.rows, who[at]):
+            some, asked = at[lo:hi], proposer.ask(self.learner, models[at[lo:hi]])
+            if isinstance(proposer, Toward):  # the same answer, without adding up the rows again for every question
+                gram, pull = self._moments
+                out[some] = drawn(gram[who[some]], pull[who[some]], asked, proposer.strength)
+            else:
+                with np.errstate(all="ignore"):  # what overflows is not used
+                    out[some] = proposer.answer(self.learner, asked, self.rows.gather(who[some]), None)
+        return out
+
+    def rough(self, who: IntArray, mean: Array, strength: Array) -> Array:
+        """(K,) each device's own noise."""
+        found = np.full(len(who), np.nan)
+        gram, pull = self._moments
+        for lo, hi in spans(self.learner, self.rows, who):
+            part = who[lo:hi]
+            model = drawn(gram[part], pull[part], mean, strength)
+            found[lo:hi] = noise_of(self.learner, self.rows.gather(part), model, strength)
+        return found
+
+
+class Own:
+    """Devices as targets, in one view: copies of their rows, and what can be offered to them."""
+
+    def __init__(self, learner: Any, rows: Devices, look: Look, folding: Folding, numbers: IntArray) -> None:
+        self.learner, self.rows, self.folding = learner, rows, folding
+        self.fold, self.look = folding.of(rows, numbers), look
+        own = copies(rows, self.fold, np.arange(len(rows)), folding.count)
+        self.view = View.of(look, own, learner.kind == "squared")
+        self.copies = Peers(learner, self.view.inside(own))
+
+    def losses(self, models: Array) -> Array:
+        """(copies, S) of models (copies, S, size), each on its copy's rows."""
+        rows, wide = self.copies.rows, models.shape[1]
+        found = np.full(models.shape[:2], np.inf)
+        if not wide:
+            return found
+        for lo, hi in spans(self.learner, rows, wide=wide):
+            data = rows.gather(np.arange(lo, hi))
+            each = Data(data.X[:, None], data.y[:, None], data.weight[:, None])
+            with np.errstate(all="ignore"):
+                found[lo:hi] = self.learner.loss(models[lo:hi], each)
+        return np.where(np.isfinite(found), found, np.inf)
+
+    def offers(self, starts: Starts) -> dict[str, Array]:
+        """(copies, size) per offer, in the units of the rows."""
+        found = route(self.learner).offers(self.learner, self.copies.rows, starts)
+        return {f"{self.look.name} {key}": self.view.outside(models, self.learner) for key, models in found.items()}
+
+    def evidence(self, offers: dict[str, Array]) -> tuple[Array, Array]:
+        """(devices, offers) the mean loss over rows, each by the copy that has not seen its fold; (devices,) the weight judged."""
+        rows, count, classes = self.rows, self.folding.count, self.folding.classes
+        at, usable = rows.owner * (count + 1) + 1 + self.fold, judged(rows, self.fold, count)
+        weight, n = np.bincount(rows.owner, weights=usable, minlength=len(rows)), len(rows)
+        told = np.empty((n, len(offers)))
+        for column, models in enumerate(offers.values()):
+            missed = usable * _missed(self.learner, models, rows, at, classes)
+            told[:, column] = np.bincount(rows.owner, weights=missed, minlength=n) / np.maximum(weight, 1e-12)
+        return told, np.asarray(weight, dtype=np.float64)
+
+
+def mixed(offers: Any, shares: Array) -> Array:
+    """(devices, size) offers (offers of (devices, size)) mixed by shares (devices, offers)."""
+    found = 0.0
+    for column, models in enumerate(offers):
+        share = shares[:, column, None]
+        found = found + np.where(share > 0, share * np.where(share > 0, models, 0.0), 0.0)
+    return np.asarray(found)
+
+
+def _missed(learner: Any, models: Array, rows: Devices, at: IntArray, classes: int) -> Array:
+    """(rows,) squared error, or Brier score."""
+    with np.errstate(all="ignore"):
+        response = respond_each(learner, models, rows.X, at, classes)
+        if classes:
+            return np.asarray(((response - (rows.y[:, None] == np.arange(classes))) ** 2).sum(axis=1))
+        return np.asarray((response - rows.y) ** 2)

@@ -1,0 +1,55 @@
+"""The search for neighbours: the ordinary loop, in which every copy of a target is a target and the other groups are its peers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from persfl.blending.homes import Part
+from persfl.loop import personalize
+from persfl.types import Answers, Array, Choice, IntArray, Round
+
+
+class Asked(NamedTuple):
+    """The rounds in which neighbours were asked, and the models they led to (copies, size)."""
+
+    models: Array
+    rounds: list[Round]
+
+
+class Search:
+    """A fleet made of the questions of a `Part`: peers are devices 0 to `peers` - 1, the copies stand behind them."""
+
+    def __init__(self, part: Part, proposer: Any, start: Array) -> None:
+        self.part, self.proposer = part, proposer
+        self.models: Any = np.array(start)
+        self.n = part.peers + len(start)
+        self.targets: IntArray = np.arange(part.peers, self.n)
+        self._peers, self._answers = np.empty((len(start), 0), dtype=np.int64), np.empty((len(start), 0, start.shape[1]))
+
+    def observe(self, r: int) -> None:
+        """Rows stay as they are."""
+
+    def probe(self, peers: IntArray, r: int) -> Answers:
+        """Ask every peer, have every answer scored by its copy's rows."""
+        many, size = peers.shape[1], self.models.shape[1]
+        whose = np.repeat(np.arange(len(peers)), many)
+        found = self.part.answers(self.proposer, peers.ravel(), self.models[whose], whose)
+        self._peers, self._answers = peers, found.reshape(len(peers), many, size)
+        losses = self.part.losses(np.concatenate([self.models[:, None], self._answers], axis=1))
+        return Answers(losses, np.full(peers.shape, np.nan))
+
+    def adopt(self, choice: Choice) -> None:
+        """Mix what was chosen."""
+        at = (choice.peers[:, :, None] == self._peers[:, None, :]).argmax(axis=2)
+        taken = np.take_along_axis(self._answers, at[:, :, None], axis=1)
+        parts = np.where(choice.weights[..., None] > 0, choice.weights[..., None] * taken, 0.0).sum(axis=1)
+        self.models = choice.stay[:, None] * self.models + parts
+
+
+def neighbours(part: Part, proposer: Any, rule: Any, start: Array, rounds: int) -> Asked:
+    """What asking neighbours from these models leads to."""
+    fleet = Search(part, proposer, start)
+    done = list(personalize(fleet, sampler=rule.sampler, adopter=rule, rounds=rounds, seed=part.seed))
+    return Asked(fleet.models, done)

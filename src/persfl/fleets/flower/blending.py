@@ -1,0 +1,185 @@
+"""A device's side of blend: small questions, many in one message, each answered from its own rows alone.
+
+    spread   sums of squares about its own means (where the policy allows sums)
+    steps    as a peer: from each model, a few gradient steps
+    refit    as a peer: refits to its rows and public points, once for each set of labels
+    rough    as a peer: how noisy its rows are about its own refit
+    own      as a target: the weight of each copy's rows, what each copy answers, how noisy it is
+    weigh    as a target: losses of models on each copy's rows
+    offers   as a target: the evidence, a fold loss per offer
+    mix      as a target: its model, mixed by shares; with rows held back, what they say about it
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from persfl.blending.at_home import Folding, Own, Peers, mixed, route, spreads
+from persfl.blending.views import VIEWS, Look
+from persfl.devices import Devices
+from persfl.fleets.flower.judging import judged
+from persfl.fleets.flower.questions import MOST, Refused, alone, digest_of, whole_of
+from persfl.proposers import GradientStep, Refit
+from persfl.types import Array, Data
+from persfl.wire import Terms, WireError, within
+from persfl.wire.models import finite
+
+AS_PEER, AS_TARGET = ("spread", "steps", "refit", "rough"), ("own", "weigh", "offers", "mix")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Home:
+    """One device's rows under the terms of a run, as blend asks about them."""
+
+    terms: Terms
+    me: int
+    learn: Data
+    held: Data
+    allow: Callable[[Terms], None]  # raises what the policy refuses
+    sums: bool
+    target: bool
+
+    @property
+    def rows(self) -> Devices:
+        """As devices, of which there is one."""
+        return alone(self.learn)
+
+    def reply(self, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> dict[str, Any]:
+        """The arrays of an answer; `granted` says which of several models may be answered."""
+        what = asked.get("what")
+        if what not in AS_PEER + AS_TARGET:
+            raise WireError("a question must be one that persfl knows.")
+        if what in AS_TARGET and not self.target:
+            raise Refused("target")
+        learner = self.terms.learner()
+        if self.terms.model != "linear":
+            raise Refused("models")
+        return dict(getattr(self, f"_{what}")(learner, asked, arrays, granted))
+
+    def _spread(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+        if not self.sums:
+            raise Refused("sums")
+        found = spreads(self.rows, learner.kind == "squared")
+        return {"weight": found.weight, "squares": found.squares[0], "label": found.label}
+
+    def _steps(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+        models = finite(arrays.get("models"), (len(granted), learner.size(self.terms.features)))
+        proposer = self._step(asked)
+        peers = Peers.seen(learner, self.rows, self._look(asked, arrays))
+        return {"answers": peers.answers(proposer, np.where(granted, 0, -1), models)}
+
+    def _refit(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+        if learner.kind != "squared":
+            raise WireError("refits are asked of models under squared loss.")
+        d = self.terms.features
+        points = finite(arrays.get("points"), (2 * d, d))
+        labels = finite(arrays.get("labels"), (len(granted), 2 * d))
+        weight = asked.get("weight")
+        if not isinstance(weight, float) or not 0 < weight <= 1e12:
+            raise WireError("public points must have a weight.")
+        proposer = Refit(points, private_weight=1.0, public_weight=weight)
+        data = Peers.seen(learner, self.rows, self._look(asked, arrays)).rows[0]
+        found = np.full((len(granted), learner.size(d)), np.nan)
+        for i in np.flatnonzero(granted).tolist():
+            found[i] = proposer.answer(learner, labels[i], data, None)
+        return {"answers": found}
+
+    def _rough(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+        peers = Peers.seen(learner, self.rows, self._look(asked, arrays))
+        return {"noise": peers.rough(np.zeros(1, dtype=np.int64), *self._toward(learner, arrays))}
+
+    def _own(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+        own = self._as_target(learner, asked, arrays).copies
+        everyone, size = np.arange(len(own.rows)), learner.size(self.terms.features)
+        out: dict[str, Any] = {"weight": own.rows.total}
+        if "models" in arrays:
+            models, proposer = arrays["models"], self._step(asked)
+            models = finite(models, (min(len(models) if models.ndim else 0, 16), size))
+            out["answers"] = np.stack([own.answers(proposer, everyone, np.tile(model, (len(everyone), 1))) for model in models])
+        if "mean" in arrays:
+            out["noise"] = own.rough(everyone, *self._toward(learner, arrays))
+        return out
+
+    def _weigh(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+        own = self._as_target(learner, asked, arrays)
+        size, many = learner.size(self.terms.features), whole_of(asked, "many", most=MOST)
+        models = arrays.get("models")
+        if models is None or models.dtype != np.float64 or models.shape != (len(own.copies.rows), many, size):
+            raise WireError("models to weigh must come for every copy.")
+        return {"losses": own.losses(models)}  # a model that is not finite has no finite loss
+
+    def _offers(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+        own = self._as_target(learner, asked, arrays)
+        losses, weight = own.evidence(own.offers(self._starts(learner, len(own.copies.rows), arrays)))
+        return {"losses": np.minimum(np.nan_to_num(losses[0], nan=1e100, posinf=1e100), 1e100), "weight": weight}
+
+    def _mix(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+        views = asked.get("views")
+        if not isinstance(views, list) or not views or any(view not in VIEWS for view in views):
+            raise WireError("a mix must say of which views.")
+        offers: list[Array] = []
+        for i, view in enumerate(views):
+            inner = within(f"v{i}", arrays)
+            own = self._as_target(learner, {**asked, "view": view, "label": asked["labels"][i]}, inner)
+            copies = len(own.copies.rows)
+            offers += [models[:1] for models in own.offers(self._starts(learner, copies, inner)).values()]
+        shares = finite(arrays.get("shares"), (len(offers),))
+        if not (shares >= 0).all() or not abs(float(shares.sum()) - 1) < 1e-6:
+            raise WireError("shares must sum to 1.")
+        model = mixed(offers, shares[None])[0]
+        return {"model": model} | (judged(self.terms, self.me, model, self.learn, self.held) if self.terms.holdout else {})
+
+    def _as_target(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any]) -> Own:
+        folding = Folding(self.terms.classes, asked.get("ordered") is True, self.terms.seed)
+        return Own(learner, self.rows, self._look(asked, arrays), folding, np.array([self.me]))
+
+    def _look(self, asked: Mapping[str, Any], arrays: Mapping[str, Any]) -> Look:
+        view, label = asked.get("view"), asked.get("label")
+        if view not in VIEWS or not isinstance(label, float) or not 0 < label < 1e100:
+            raise WireError("a question must say in which view it is asked.")
+        variance = finite(arrays.get("variance"), (self.terms.features,))
+        if not (variance >= 0).all():
+            raise WireError("variances must be at least 0.")
+        return Look(str(view), variance, label)
+
+    def _step(self, asked: Mapping[str, Any]) -> GradientStep:
+        step, steps = asked.get("step"), whole_of(asked, "steps", most=10_000)
+        if not isinstance(step, float) or not 0 < step < 1e6 or not steps:
+            raise WireError("a step must have a length.")
+        self.allow(dataclasses.replace(self.terms, steps=steps, step_size=step))
+        return GradientStep(step, steps=steps)
+
+    def _toward(self, learner: Any, arrays: Mapping[str, Any]) -> tuple[Array, Array]:
+        if learner.kind != "squared":
+            raise WireError("noise is asked of models under squared loss.")
+        size = learner.size(self.terms.features)
+        mean, strength = finite(arrays.get("mean"), (size,)), finite(arrays.get("strength"), (size,))
+        if not (strength > 0).all():
+            raise WireError("strengths must be above 0.")
+        return mean, strength
+
+    def _starts(self, learner: Any, copies: int, arrays: Mapping[str, Any]) -> dict[str, Array]:
+        wanted = route(learner).shapes(learner, self.terms.features, copies)
+        found = {name: finite(arrays.get(name), shape) for name, shape in wanted.items()}
+        if "spread" in found and not ((found["spread"] > 0).all() and found["noise"][0] > 0):
+            raise WireError("spreads must be above 0.")
+        return found
+
+
+def names_of(asked: Any) -> list[str]:
+    """On whose behalf each model of a question is sent; "" is the run itself."""
+    names = asked.get("names", [""]) if isinstance(asked, dict) else None
+    if not isinstance(names, list) or not 0 < len(names) <= MOST or not all(isinstance(n, str) and len(n) <= 200 for n in names):
+        raise WireError("a question must say on whose behalf it is asked.")
+    return names
+
+
+def digest_of_one(terms: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], i: int, name: str, me: int, rows: int) -> str:
+    """The same for the same question to the same rows, whenever and in whatever company it comes."""
+    alone_ = {key: array[i : i + 1] if key in ("models", "labels") and "names" in asked else array for key, array in arrays.items()}
+    told = sorted((key, value) for key, value in asked.items() if key != "names")
+    return digest_of(("blend", sorted(terms.items()), told, name, me, rows), alone_)
