@@ -13,7 +13,9 @@ from persfl.seeds import stream
 from persfl.types import Array, IntArray
 
 
-def fold_numbers(rows: Devices, count: int, *, classes: int = 0, ordered: bool = False, seed: int = 0, numbers: IntArray | None = None) -> IntArray:
+def fold_numbers(
+    rows: Devices, count: int, *, classes: int = 0, ordered: bool = False, seed: int = 0, numbers: IntArray | None = None
+) -> IntArray:
     """(rows,) which fold each row is in, from 0; a device with fewer rows than `count` has as many folds as rows.
 
     `numbers` are these devices' own in the fleet: alone, a device deals its rows as it would among all.

@@ -22,7 +22,7 @@ from persfl.blending.spans import spans
 from persfl.blending.toward import Toward, drawn, moments
 from persfl.devices import Devices
 from persfl.proposers import GradientStep
-from persfl.types import Array, Data
+from persfl.types import Array
 
 PULLS = {"own": (10.0, 1.0, 0.1), "pooled": (np.inf, 10.0, 1.0, 0.1), "mean": (np.inf, 3.0, 1.0, 0.3),
          "neighbours": (np.inf, 3.0, 1.0, 0.3)}  # fmt: skip
@@ -76,9 +76,7 @@ def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
         }
         for name, (toward, how) in near.items():
             for pull in PULLS[name]:
-                found[f"{name} {pull:g}"][lo:hi] = (
-                    toward if pull == np.inf else drawn(gram, pulled, toward, pull * how + 1e-8)
-                )
+                found[f"{name} {pull:g}"][lo:hi] = toward if pull == np.inf else drawn(gram, pulled, toward, pull * how + 1e-8)
     return found
 
 

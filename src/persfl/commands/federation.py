@@ -67,8 +67,8 @@ def _leaving(told: dict[str, Any], policy: Any, rows: Any, folder: Path) -> str:
     """What will leave this machine, before anything does."""
     sums = "; and sums over its rows, per column (weights, values, squares), for shared units" if policy.sums else ""
     target = (
-        "As a target: its model or what it says at public points, losses of the models it is shown, with kin its own step, and at "
-        "the end of a run its errors on rows held back and the sums of their labels."
+        "As a target: its model or what it says at public points, losses of the models it is shown, with kin its own step, with "
+        "blend fold losses and what it would answer without each fold, and at the end of a run its errors on rows held back and the sums of their labels."
         if policy.target
         else "It has no model of its own: it answers as a peer only."
     )
@@ -160,7 +160,7 @@ def plan_of(chosen: argparse.Namespace, federation: Any) -> dict[str, Any]:
     return {
         "out": str(Path(chosen.out).resolve()), "members": federation.members, "devices": sorted(federation.members), "home": home,
         "label": chosen.label or "y", "model": chosen.model, "classes": chosen.classes, "settings": dict(chosen.set),
-        "method": chosen.method,
+        "method": chosen.method, "budget": chosen.budget, "ordered": chosen.ordered,
         "rounds": chosen.rounds, "peers": chosen.peers, "step_size": chosen.step_size, "steps": chosen.steps, "batch": chosen.batch,
         "units": chosen.units, "holdout": chosen.holdout, "points": chosen.points, "seed": chosen.seed, "start": None,
         "local": None, "deadline": chosen.deadline, "quorum": chosen.quorum, "patience": chosen.patience, "gather": chosen.gather,
@@ -194,8 +194,8 @@ class Lines:
                 f"median loss {loss}{jumps}{new}; {facts['seconds']:.1f} s, of these our own {facts['own']:.2f} s"
             )
         elif event == "devices":
-            last = facts["rounds"]
-            text = f"{len(facts['ids'])} devices, {len(facts['targets'])} of them targets; rounds {facts['first'] + 1} to {last}"
+            last = f"; rounds {facts['first'] + 1} to {facts['rounds']}" if facts["rounds"] else ""
+            text = f"{len(facts['ids'])} devices, {len(facts['targets'])} of them targets{last}"
         elif event == "stopped":
             text = f"stopped: {facts['why']}"
         else:

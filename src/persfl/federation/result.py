@@ -9,6 +9,7 @@ import numpy as np
 
 from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 from persfl.estimators.base import id_array
+from persfl.federation.blending import Outcome
 from persfl.fleets.flower.fleet import FlowerFleet
 from persfl.fleets.flower.judging import worth_of
 from persfl.fleets.flower.roster import WAYS
@@ -20,7 +21,7 @@ from persfl.units import Units
 from persfl.wire import Terms
 
 
-def keep_result(folder: Folder, fleet: FlowerFleet, terms: Terms, asked: Mapping[str, Any], state: State) -> None:
+def keep_result(folder: Folder, fleet: FlowerFleet | Outcome, terms: Terms, asked: Mapping[str, Any], state: State) -> None:
     """Tell every target its last adoption, have it judged, and write everything a finished run has."""
     told = fleet.judged() if terms.holdout else {}
     untold = fleet.finish()
@@ -33,15 +34,16 @@ def keep_result(folder: Folder, fleet: FlowerFleet, terms: Terms, asked: Mapping
     keep_model(folder, fitted(fleet, terms, asked, state, worth, notes))
 
 
-def fitted(fleet: FlowerFleet, terms: Terms, asked: Mapping[str, Any], state: State, worth: Any, notes: list[str]) -> Any:
+def fitted(fleet: FlowerFleet | Outcome, terms: Terms, asked: Mapping[str, Any], state: State, worth: Any, notes: list[str]) -> Any:
     """The estimator that a run in one process would have given, as far as it is known here."""
     n, d = fleet.n, terms.features
     kind = PersonalizedClassifier if terms.classes else PersonalizedRegressor
     own = None if terms.model == "linear" else fleet.learner if not hasattr(fleet.learner, "estimator") else fleet.learner.estimator
-    model: Any = kind(
-        own, peers=min(asked["peers"], n - 1), rounds=asked["rounds"], step_size=terms.step_size,
-        units="raw" if terms.mean is None else "shared", holdout=terms.holdout, random_state=terms.seed,
-    )  # fmt: skip
+    units: Any = {"units": "raw" if terms.mean is None else "shared", "step_size": terms.step_size}
+    how: dict[str, Any] = {"peers": min(asked["peers"], n - 1), "rounds": asked["rounds"], "method": asked.get("method", "paper")}
+    if asked.get("method") == "blend":
+        units, how = {}, {"method": "blend", "budget": asked["budget"], "ordered": asked["ordered"]}
+    model: Any = kind(own, holdout=terms.holdout, random_state=terms.seed, **units, **how)
     mean, scale = (np.zeros(d), np.ones(d)) if terms.mean is None or terms.scale is None else (terms.mean, terms.scale)
     model.units_ = Units(
         "raw" if terms.mean is None else "shared", mean, scale, terms.label_mean, terms.label_scale, np.zeros((n, d)), np.zeros(n)
@@ -72,7 +74,7 @@ def spread(losses: Array, targets: Any, n: int) -> Array:
     return wide
 
 
-def _models(fleet: FlowerFleet) -> Any:
+def _models(fleet: FlowerFleet | Outcome) -> Any:
     known = dict(zip(fleet.targets.tolist(), list(fleet.models), strict=True))
     if hasattr(fleet.learner, "grad"):
         size = fleet.learner.size(fleet.terms.features)
@@ -87,7 +89,7 @@ def _models(fleet: FlowerFleet) -> Any:
     return [known.get(i) for i in range(fleet.n)]
 
 
-def _notes(fleet: FlowerFleet, asked: Mapping[str, Any], untold: list[str]) -> list[str]:
+def _notes(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], untold: list[str]) -> list[str]:
     notes = [
         "This was a federation: every device's rows stayed where they are. federation.html says who was asked and who saw what."
     ]
@@ -98,7 +100,8 @@ def _notes(fleet: FlowerFleet, asked: Mapping[str, Any], untold: list[str]) -> l
             f"{asked['growth']:g} times, or lay more than {asked['reach']:g} times as far away as is usual."
         )
     if untold:
-        notes.append(f"{', '.join(untold)} could not be told the last adoption and keeps the model of an earlier round.")
+        older = "has no model of this run" if asked.get("method") == "blend" else "keeps the model of an earlier round"
+        notes.append(f"{', '.join(untold)} could not be told what came out in the end and {older}.")
     coefficients = fleet.learner.size(fleet.terms.features) if hasattr(fleet.learner, "size") else 0
     few = [fleet.ids[int(t)] for t in fleet.targets if fleet.rows.get(fleet.ids[int(t)], 0) < 2 * coefficients]
     if few:
@@ -109,7 +112,7 @@ def _notes(fleet: FlowerFleet, asked: Mapping[str, Any], untold: list[str]) -> l
     return notes
 
 
-def federation_info(fleet: FlowerFleet, asked: Mapping[str, Any], state: State, notes: list[str]) -> dict[str, Any]:
+def federation_info(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], state: State, notes: list[str]) -> dict[str, Any]:
     """The plain numbers of the federation's page."""
     return {
         "devices": fleet.ids,

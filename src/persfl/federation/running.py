@@ -12,6 +12,7 @@ import numpy as np
 
 from persfl.adopters import Best
 from persfl.errors import InputError, PersflError
+from persfl.federation.blending import blended
 from persfl.federation.launching import PROGRESS, holding
 from persfl.federation.member import read_rows
 from persfl.federation.result import keep_result
@@ -83,6 +84,12 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
         diary.say("done", already=True)
         return
     terms = Terms.from_wire(*unpack(folder.read("terms.wire")))
+    if asked.get("method") == "blend":
+        diary.say("devices", ids=ids, targets=sorted(home) or ids, first=0, rounds=0)
+        outcome, state = blended(post, terms, asked, folder, ids, home, diary.say)
+        keep_result(folder, outcome, terms, asked, state)
+        diary.say("done", rounds=state.r)
+        return
     last = folder.last(STAGE)
     fleet = FlowerFleet(
         post, terms, ids=ids, home=home, run=asked["run"], deadline=asked["deadline"], quorum=asked["quorum"],

@@ -23,7 +23,10 @@ def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     home = bool(info["home"])
     sums = " It also saw each device's column sums, from which the shared units are made." if info["sums"] else ""
     held = " and, at the end, its errors on the rows it held back and sums of their labels" if info["holdout"] else ""
-    own = ", every target's own step" if info.get("method") == "kin" else ""
+    own = {
+        "kin": ", every target's own step",
+        "blend": ", what every target would answer itself without each fold of its rows, how well offers predict each fold",
+    }.get(str(info.get("method")), "")
     seen = (
         f"saw {probe} of the target at home go out, every answer come in, who was asked and who was adopted."
         if home

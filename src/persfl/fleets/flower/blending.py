@@ -1,13 +1,13 @@
 """A device's side of blend: small questions, many in one message, each answered from its own rows alone.
 
-    spread   sums of squares about its own means (where the policy allows sums)
-    steps    as a peer: from each model, a few gradient steps
-    refit    as a peer: refits to its rows and public points, once for each set of labels
-    rough    as a peer: how noisy its rows are about its own refit
-    own      as a target: the weight of each copy's rows, what each copy answers, how noisy it is
-    weigh    as a target: losses of models on each copy's rows
-    offers   as a target: the evidence, a fold loss per offer
-    mix      as a target: its model, mixed by shares; with rows held back, what they say about it
+spread   sums of squares about its own means (where the policy allows sums)
+steps    as a peer: from each model, a few gradient steps
+refit    as a peer: refits to its rows and public points, once for each set of labels
+rough    as a peer: how noisy its rows are about its own refit
+own      as a target: the weight of each copy's rows, what each copy answers, how noisy it is
+weigh    as a target: losses of models on each copy's rows
+offers   as a target: the evidence, a fold loss per offer
+mix      as a target: its model, mixed by shares; with rows held back, what they say about it
 """
 
 from __future__ import annotations

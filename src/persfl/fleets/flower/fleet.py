@@ -18,7 +18,7 @@ from persfl.checks import real
 from persfl.devices import position, stranger
 from persfl.errors import InputError, NotReady
 from persfl.fleets.flower.device import Device
-from persfl.fleets.flower.judging import FIELDS
+from persfl.fleets.flower.judging import SIZES, sound
 from persfl.fleets.flower.letters import REFUSALS, Letters, Lost, way
 from persfl.fleets.flower.post import Post
 from persfl.fleets.flower.roster import Roster
@@ -27,7 +27,6 @@ from persfl.fleets.home import diverged
 from persfl.fleets.steps import Steps, as_vector, vectors
 from persfl.types import Answers, Array, Choice, IntArray, Kept
 from persfl.wire import LARGEST, Terms, WireError, model_from, model_to, nested, pack, probe_to, unpack, within
-from persfl.wire.models import LARGE
 
 
 class Away(NotReady):
@@ -189,11 +188,8 @@ class FlowerFleet:
             except Lost:
                 continue
             self.standing.pending[t] = []
-            told = {name: arrays.get(name) for name in ("judged", "errors", "mistakes")}
-            sizes = {"judged": FIELDS, "errors": 2, "mistakes": 2}
-            if all(
-                _are(told[name], size) and np.isfinite(np.asarray(told[name])).all() for name, size in sizes.items()
-            ) and _sensible(told):
+            told = {name: arrays.get(name) for name in SIZES}
+            if sound(told):
                 found[int(self.targets[t])] = told
         return found
 
@@ -414,13 +410,6 @@ class FlowerFleet:
         self.roster, self._scoring = Roster.from_plain(head["roster"]), Roster.from_plain(head["scoring"])
         self.rows.update({str(name): int(count) for name, count in head["rows"].items()})
         self._quiet = int(head["quiet"])
-
-
-def _sensible(told: Mapping[str, Any]) -> bool:
-    """Whether sums over rows can be sums over rows: one target's nonsense must not spoil what is said of all."""
-    sums = np.concatenate([told["judged"], told["errors"], told["mistakes"]])
-    plain = np.concatenate([told["judged"][[0, 1, 2, 4, 5]], told["errors"], told["mistakes"]])
-    return bool((np.abs(sums) <= LARGE**2).all() and (plain >= 0).all() and told["judged"][0] <= LARGE)
 
 
 def _are(array: Any, count: int) -> bool:

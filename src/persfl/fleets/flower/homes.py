@@ -223,9 +223,7 @@ class _Asking:
 class FlowerPart:
     """See `persfl.blending.homes.Part`."""
 
-    def __init__(
-        self, homes: FlowerHomes, ask: Any, look: Look, mine: IntArray, rest: IntArray, seed: int, budget: float
-    ) -> None:
+    def __init__(self, homes: FlowerHomes, ask: Any, look: Look, mine: IntArray, rest: IntArray, seed: int, budget: float) -> None:
         self.learner, self.features, self.seed, self.budget = homes.learner, homes.features, seed, budget
         self.peers, self.targets, self.copies = len(rest), len(mine), homes.copies
         self.weight = np.array([max(homes.letters.rows.get(homes.ids[i], 0), 1) for i in rest.tolist()], dtype=np.float64)

@@ -15,10 +15,24 @@ from persfl.devices import Devices
 from persfl.predicting import respond
 from persfl.types import Array, Data
 from persfl.wire import Terms
+from persfl.wire.models import LARGE
 from persfl.worth import Worth, own_fits
 
 ARMS = ("own", "personal")
 FIELDS = 7  # held, weight, weight squared, label sum, label squares, squared differences about their mean, weighted difference
+
+SIZES = {"judged": FIELDS, "errors": 2, "mistakes": 2}
+
+
+def sound(told: Mapping[str, Any]) -> bool:
+    """Whether sums over rows can be sums over rows: one target's nonsense must not spoil what is said of all."""
+    for name, size in SIZES.items():
+        array = told.get(name)
+        if array is None or array.dtype != np.float64 or array.shape != (size,) or not np.isfinite(array).all():
+            return False
+    sums = np.concatenate([told["judged"], told["errors"], told["mistakes"]])
+    plain = np.concatenate([told["judged"][[0, 1, 2, 4, 5]], told["errors"], told["mistakes"]])
+    return bool((np.abs(sums) <= LARGE**2).all() and (plain >= 0).all() and told["judged"][0] <= LARGE)
 
 
 def judged(terms: Terms, me: int, model: Any, learn: Data, held: Data) -> dict[str, Array]:
