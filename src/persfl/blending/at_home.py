@@ -54,7 +54,7 @@ def spreads(rows: Devices, labels: bool) -> Spreads:
     centre, level = means(rows, labels)
     n, owner = len(rows), rows.owner
     away = [rows.weight * (rows.X[:, j] - centre[owner, j]) ** 2 for j in range(rows.features)]
-    squares = np.stack([np.bincount(owner, weights=one, minlength=n) for one in away], axis=1)
+    squares = np.asarray(np.stack([np.bincount(owner, weights=one, minlength=n) for one in away], axis=1), dtype=np.float64)
     label = np.bincount(owner, weights=rows.weight * (rows.y - level[owner]) ** 2, minlength=n) if labels else rows.total
     return Spreads(rows.total, squares, np.asarray(label))
 
@@ -142,11 +142,11 @@ class Own:
 
 def mixed(offers: Any, shares: Array) -> Array:
     """(devices, size) offers (offers of (devices, size)) mixed by shares (devices, offers)."""
-    found = 0.0
+    found = np.zeros((len(shares), offers[0].shape[1]))
     for column, models in enumerate(offers):
         share = shares[:, column, None]
-        found = found + np.where(share > 0, share * np.where(share > 0, models, 0.0), 0.0)
-    return np.asarray(found)
+        found += share * np.where(share > 0, models, 0.0)
+    return found
 
 
 def _missed(learner: Any, models: Array, rows: Devices, at: IntArray, classes: int) -> Array:

@@ -6,6 +6,7 @@ judge it honestly. Every offer is a linear model; so is their mix.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,12 +59,12 @@ def blend_over(homes: Homes, *, seed: int = 0, budget: int = 640) -> Blended:
                 look = Look.of(name, type(told)(*(array[rest] for array in told)))
                 lines.append((look, mine, rest, stream(seed, "blend", name, h).integer()))
 
-    def work(homes: Homes, look: Look, mine: IntArray, rest: IntArray, place: int) -> Any:
+    def work(look: Look, mine: IntArray, rest: IntArray, place: int, homes: Homes) -> Any:
         part = homes.part(look, mine, rest, place, each)
         starts, asked = way.starts(part)
         return part.evidence(starts), asked.rounds
 
-    done = homes.side_by_side([lambda homes, line=line: work(homes, *line) for line in lines])
+    done = homes.side_by_side([partial(work, *line) for line in lines])
     names = [f"{view} {name}" for view in views for name in way.names(learner)]
     losses, weight = np.full((n, len(names)), np.inf), np.zeros((len(views), n))
     heard = Heard(n, learner.kind == "squared")

@@ -92,4 +92,4 @@ class Homes(Protocol):
         """Results of independent pieces of work, in their order; each is handed the homes to ask."""
 
     def mixed(self, parts: Sequence[tuple[Any, IntArray, Any]], shares: Array) -> Any:
-        """Every target's model: its offers mixed by `shares` (targets, offers); `parts` are (look, mine, kept), as `part` had them."""
+        """Every target's model: its offers mixed by `shares` (devices, offers); `parts` are (look, mine, kept)."""

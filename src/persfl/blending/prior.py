@@ -56,9 +56,8 @@ def learned(part: Part, pooled: Array, who: IntArray, *, rounds: int = ROUNDS) -
     for r in range(rounds):
         toward = Toward(noise / spread)
         shift = np.where(stream(part.seed, "shift", r).at(who).uniform(size) < 0.5, -1.0, 1.0) * np.sqrt(spread)
-        plain, shifted = part.answers(toward, np.tile(who, 2), np.concatenate([mean + 0.0 * shift, mean + shift])).reshape(
-            2, -1, size
-        )
+        asked = np.concatenate([mean + 0.0 * shift, mean + shift])
+        plain, shifted = part.answers(toward, np.tile(who, 2), asked).reshape(2, -1, size)
         good = np.isfinite(plain).all(axis=1) & np.isfinite(shifted).all(axis=1)
         if good.sum() < 2:
             break

@@ -38,7 +38,7 @@ def names(learner: Any) -> list[str]:
 
 def starts(part: Part) -> tuple[dict[str, Array], Asked]:
     """What offers are made from, asked of the peers."""
-    learner, size = part.learner, part.learner.size(part.features)
+    size = part.learner.size(part.features)
     who, left = asked_of(part, POOL_ROUNDS / SHORTER + 2 * PRIOR_ROUNDS)
     step = GradientStep(0.5 / (part.features + 1))  # not too long in units where features have spread 1
     pooled = settled(

@@ -101,7 +101,7 @@ def pooled_model(part: Part, who: IntArray, step: float) -> Array:
 
     def answer(model: Array) -> Array:
         said = part.answers(proposer, who, np.tile(model, (len(who), 1)))
-        return mean_of(said, model, weight) - shrink * slopes * model
+        return np.asarray(mean_of(said, model, weight) - shrink * slopes * model)
 
     return settled(answer, np.zeros(len(slopes)), POOL_ROUNDS)
 
@@ -140,7 +140,7 @@ def averaged(part: Part, near: IntArray, proposer: GradientStep, rounds: int) ->
         said = part.answers(proposer, near.ravel(), models[whose], whose).reshape(len(near), many, size)
         good = np.isfinite(said).all(axis=2, keepdims=True)
         total = np.where(good, said, 0.0).sum(axis=1) / np.maximum(good.sum(axis=1), 1)
-        models = np.where(good.any(axis=1), total, models)
+        models = np.where(good.sum(axis=1) > 0, total, models)
     return models
 
 

@@ -68,7 +68,8 @@ def _leaving(told: dict[str, Any], policy: Any, rows: Any, folder: Path) -> str:
     sums = "; and sums over its rows, per column (weights, values, squares), for shared units" if policy.sums else ""
     target = (
         "As a target: its model or what it says at public points, losses of the models it is shown, with kin its own step, with "
-        "blend fold losses and what it would answer without each fold, and at the end of a run its errors on rows held back and the sums of their labels."
+        "blend fold losses and what it would answer without each fold, and at the end of a run its "
+        "errors on rows held back and the sums of their labels."
         if policy.target
         else "It has no model of its own: it answers as a peer only."
     )

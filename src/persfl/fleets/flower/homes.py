@@ -196,8 +196,8 @@ class FlowerHomes:
                 return found
             if time.monotonic() - begin > self.patience:
                 raise Away(
-                    f"exchange {number + 1}: {len(found)} of {len(asks)} devices answered within {time.monotonic() - begin:.0f} s, and "
-                    f"the quorum is {self.quorum:g} of them. Everything is kept: go on when they are back."
+                    f"exchange {number + 1}: {len(found)} of {len(asks)} devices answered within {time.monotonic() - begin:.0f} s, "
+                    f"and the quorum is {self.quorum:g} of them. Everything is kept: go on when they are back."
                 )
             time.sleep(min(1.0, self.patience))
             left = left or {i: each for i, each in asks.items() if i not in found}
