@@ -9,15 +9,18 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from persfl import Linear, PersflError, PersonalizedClassifier, PersonalizedRegressor, Refit, Tree, Trust, cli
-from persfl.blending import blend, sorts, squared, steps
+from persfl.blending import blend, blend_over, sorts
+from persfl.blending.at_home import Folding, Own, route, spreads
+from persfl.blending.average import mean_of, settled
 from persfl.blending.evidence import shares
 from persfl.blending.folds import copies, fold_numbers, judged
+from persfl.blending.here import Here
 from persfl.blending.memory import Neighbours
-from persfl.blending.part import Part
+from persfl.blending.offered import of_devices
 from persfl.blending.prior import learned
 from persfl.blending.steps import tuned
 from persfl.blending.toward import Toward
-from persfl.blending.views import Usual, View
+from persfl.blending.views import Look, View
 from persfl.datasets import load_housing, load_vowels
 from persfl.devices import Devices
 from persfl.report import info
@@ -77,11 +80,11 @@ def test_the_fleet_is_learned_from_answers_alone():
     truth = np.array([1.0, -2.0, 0.5]) + rng.normal(size=(n, 3)) * np.sqrt([0.04, 0.5, 1.0])
     X = rng.normal(size=(n, rows, 3))
     y = np.einsum("nrd,nd->nr", X, truth) + 0.5 * rng.normal(size=(n, rows))
-    found = learned(Linear(), Devices.of(list(zip(X, y, strict=True))), seed=0)
+    devices = Devices.of([*zip(X, y, strict=True), (X[0], y[0])])  # the last is the target
+    found = learned(Here(devices, Linear()).alone(np.arange(n)), np.zeros(3), np.arange(n), rounds=8)
     np.testing.assert_allclose(found.mean, [1.0, -2.0, 0.5], atol=0.15)
     np.testing.assert_allclose(np.log(found.spread), np.log([0.04, 0.5, 1.0]), atol=0.2)
     assert 0.15 < found.noise < 0.25  # a geometric mean: below the variance of 0.25 where rows are few
-    assert found.answers == 6 * 2 * n
 
 
 def test_folds_hide_rows_and_every_row_once():
@@ -102,25 +105,69 @@ def test_folds_hide_rows_and_every_row_once():
 def test_what_judges_a_fold_has_not_seen_it(loss):
     devices = clustered_regression(n=12, clusters=2, rows=10, features=3, noise=0.3, seed=0)
     y = devices.y if loss == "squared" else (devices.y > 0) + 0.0
-    route = (squared if loss == "squared" else steps).offers
-    first, later = Devices.of([(devices[i].X, y[10 * i : 10 * i + 10]) for i in range(10)]), devices[10:]
-    learner, fold = Linear(loss, intercept=True), np.arange(20) * 5 // 10 % 5
+    learner, folding = Linear(loss, intercept=True), Folding(ordered=True)
     offered = []
     for change in (0.0, 1.0):
-        labels = [y[100:110].copy(), y[110:120].copy()]
-        labels[0][:2] = labels[0][:2] + 50.0 * change if loss == "squared" else np.abs(labels[0][:2] - change)
-        own = copies(Devices.of([(data.X, each) for data, each in zip(later, labels, strict=True)]), fold, np.arange(2), 5)
-        offered.append(route(Part(learner, first, own, seed=0, asks=40))[0])
+        labels = y.copy()
+        labels[100:105] = labels[100:105] + 50.0 * change if loss == "squared" else np.abs(labels[100:105] - change)
+        rows = Devices(devices.X, labels, devices.weight, devices.start, devices.ids)
+        part = Here(rows, learner, folding).alone(np.arange(10))
+        starts, _ = route(learner).starts(part)
+        own = Own(learner, of_devices(rows, np.array([10, 11])), Look("shared", np.ones(3), 1.0), folding, np.array([10, 11]))
+        offered.append(own.offers(starts))
     for key, before in offered[0].items():
         np.testing.assert_array_equal(before[1], offered[1][key][1])  # without the first fold, whose labels have changed
-        np.testing.assert_array_equal(before[6:], offered[1][key][6:])  # the other device
+        np.testing.assert_array_equal(before[3:], offered[1][key][3:])  # the other device
     assert any(not np.array_equal(before[0], offered[1][key][0]) for key, before in offered[0].items())
+
+
+def test_one_model_for_all_is_found_by_averaged_steps():
+    rng = np.random.default_rng(0)
+    curve = rng.normal(size=(12, 12))
+    curve, truth = curve @ curve.T + np.diag(np.geomspace(0.01, 50, 12)), rng.normal(size=12)
+    step = 1.0 / np.linalg.eigvalsh(curve)[-1]
+    plain = np.zeros(12)
+    for _ in range(25):
+        plain = plain - step * curve @ (plain - truth)
+    found = settled(lambda model: model - step * curve @ (model - truth), np.zeros(12), 25)
+    assert np.abs(found - truth).max() < 1e-3 * np.abs(plain - truth).max()
+    assert np.isfinite(settled(lambda model: 3.0 - 9.0 * model**3, np.zeros(2), 30)).all()  # steps that are far too long
+    assert settled(lambda model: np.full(2, np.nan), np.ones(2), 5).tolist() == [1.0, 1.0]
+    honest = rng.normal(size=(20, 3))
+    liars = np.concatenate([honest, np.full((2, 3), 1e12), np.full((1, 3), np.nan)])
+    assert np.abs(mean_of(liars, np.zeros(3), np.ones(23))).max() < 3.0
+
+
+def test_the_budget_counts_every_question():
+    for loss, classes, asks in (("squared", 0, 640), ("logistic", 2, 4 * 640)):
+        devices = clustered_regression(n=48, clusters=2, rows=10, features=3, noise=0.3, seed=0)
+        y = devices.y if loss == "squared" else (devices.y > 0) + 0.0
+        rows = Devices(devices.X, y, devices.weight, devices.start, devices.ids)
+        learner = Linear(loss, intercept=True)
+        homes, asked = Here(rows, learner, Folding(classes)), []
+        made = homes.part
+
+        def counting(*given, made=made, asked=asked):
+            part = made(*given)
+            real = part.answers
+
+            def answers(proposer, who, models, whose=None):
+                one = 1.0 if isinstance(proposer, Toward) or classes else 0.25
+                asked.append(one * (who >= 0).sum())
+                return real(proposer, who, models, whose)
+
+            part.answers = answers
+            return part
+
+        homes.part = counting
+        blend_over(homes, budget=640)
+        assert 0.6 * asks < sum(asked) / 48 <= asks
 
 
 def test_views_are_the_same_models():
     rng = np.random.default_rng(0)
     devices = Devices.of([(rng.normal(3.0, 2.0, (6, 2)), rng.normal(9.0, 1.0, 6)) for _ in range(4)])
-    view = View.of("centred", devices, Usual.of(devices, True), True)
+    view = View.of(Look.of("centred", spreads(devices, True)), devices, True)
     inside, learner = view.inside(devices), Linear(intercept=True)
     models = rng.normal(size=(4, 3))
     outside = view.outside(models, learner)

@@ -1,8 +1,8 @@
 """Blend: mixing what own rows, the fleet and neighbours offer, by the evidence of own rows and of the fleet."""
 
-from persfl.blending.blend import blend
+from persfl.blending.blend import blend, blend_over
 from persfl.blending.offered import SORTS, Blended, sorts
 from persfl.blending.refits import blend_refits
 from persfl.blending.run import run
 
-__all__ = ["SORTS", "Blended", "blend", "blend_refits", "run", "sorts"]
+__all__ = ["SORTS", "Blended", "blend", "blend_over", "blend_refits", "run", "sorts"]

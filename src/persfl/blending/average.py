@@ -1,7 +1,7 @@
 """One model for many devices: where their averaged steps no longer move it.
 
 Every device answers with a step from the same model, and the mean of the answers is the next model. Plain repetition takes hundreds
-of rounds. Anderson's acceleration looks at the last ten models and moves and jumps to where, if all were straight, the move would
+of rounds. Anderson's acceleration looks back at the last models and moves and jumps to where, if all were straight, the move would
 be zero: ten rounds for squared loss, thirty for classes.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from persfl.types import Array
 
-DEPTH = 10  # models and moves that are looked back at
+DEPTH = 30  # models and moves that are looked back at
 WILD = 4.0  # a move this many times the smallest so far: the jump was too bold
 LONG = 10.0  # a device's move this many times the middle one's is shortened to that: no device alone decides
 

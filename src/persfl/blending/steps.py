@@ -28,7 +28,7 @@ from persfl.types import Array, Data, IntArray
 STARTS = ("own", "pooled", "alike", "neighbours")
 STEPS = (0, 3, 10, 30, 100, 300)
 STEP, OWN = 0.5, 0.6  # the longest step, for up to 64 features of spread 1; own steps are shorter
-POOL_ROUNDS, BOLD, SHRINK = 30, 2.0, 0.5  # steps together are longer; the weight of squared slopes against the sum of the losses
+POOL_ROUNDS, SHRINK = 30, 0.5  # and the weight of squared slopes against the sum of the losses
 NEAREST, NEAR_ROUNDS, EACH = 10, 20, 10
 SEARCH_ROUNDS, SHORT = 8, 5
 SHARP = 4.0  # one clear likeness out of three is enough
@@ -37,7 +37,12 @@ QUESTIONS = SHORTER
 
 def step_for(learner: Any, features: int) -> float:
     """Shorter where there are many features, or where the loss is steep."""
-    return min(STEP, STEP_SIZES[learner.kind][0]) * min(1.0, 64.0 / max(features, 1))
+    return min(STEP * min(1.0, 64.0 / max(features, 1)), bold_step(learner, features))
+
+
+def bold_step(learner: Any, features: int) -> float:
+    """As long as averaged steps may be: one that is too long is noticed, and shortened (see `settled`)."""
+    return STEP_SIZES[learner.kind][0] * min(1.0, 64.0 / max(features, 1))
 
 
 def names(learner: Any) -> list[str]:
@@ -56,7 +61,7 @@ def starts(part: Part) -> tuple[dict[str, Array], Asked]:
     learner = part.learner
     pace = step_for(learner, part.features)
     who, left = asked_of(part, POOL_ROUNDS + 3)
-    pooled = pooled_model(part, who, BOLD * pace)
+    pooled = pooled_model(part, who, bold_step(learner, part.features))
     near = nearest(part, who, pooled, pace)
     rounds = max(1, min(NEAR_ROUNDS, int(left) // (2 * near.shape[1])))
     alike = averaged(part, near, GradientStep(pace, steps=EACH), rounds)

@@ -207,15 +207,14 @@ class Device:
         entries: list[Entry] = []
         for i, asked in enumerate(asks):
             inner, found, code = within(f"k{i}", arrays), dict[str, Any](), "ok"
-            names, digests, granted = list[str](), list[str](), list[bool]()
+            names, digests, limits = list[str](), list[str](), list[str]()
             try:
                 names = [self.name] if isinstance(asked, dict) and asked.get("what") in AS_TARGET else names_of(asked)
                 digests = [digest_of_one(head["terms"], asked, inner, j, name, me, rows) for j, name in enumerate(names)]
                 limits = [self._limit(name, digest, spent) for name, digest in zip(names, digests, strict=True)]
-                granted = [limit == "ok" for limit in limits]
-                if not any(granted):
+                if "ok" not in limits:
                     raise Refused(limits[0])
-                found = home.reply(asked, inner, granted)
+                found = home.reply(asked, inner, [limit == "ok" for limit in limits])
                 if "model" in found:
                     self.shelf.put(about["run"], Kept(about["round"] + 1, found["model"], terms))
             except Refused as no:
@@ -228,10 +227,10 @@ class Device:
             codes.append(code)
             out |= nested(f"k{i}", found)
             what = str(asked.get("what"))[:20] if isinstance(asked, dict) else "blend"
-            each = size_of(found) // max(sum(granted), 1)
+            each = size_of(found) // max(limits.count("ok"), 1)
             entries += [
-                Entry(about["run"], about["round"], what, name, digest, rows, each if good and code == "ok" else 0, code)
-                for name, digest, good in zip(names, digests, granted, strict=False)
+                Entry(about["run"], about["round"], what, name, digest, rows, each if said == "ok" else 0, said)
+                for name, digest, said in zip(names, digests, limits if code == "ok" else [code] * len(names), strict=False)
             ]
         self.ledger.write(entries or [Entry(about["run"], about["round"], "blend", "", "", code="format")])
         return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out

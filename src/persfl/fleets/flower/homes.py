@@ -76,7 +76,7 @@ class FlowerHomes:
         self.ordered, self.quorum, self.patience = ordered, quorum, patience
         self.copies = Folding(terms.classes, ordered, terms.seed).count + 1
         self.roster, self.journal = Roster(), journal if journal is not None else Journal()
-        self.exchanges = 0
+        self.exchanges, self.weight = 0, np.zeros(self.n)
         self.judged: dict[int, dict[str, Any]] = {}
         self._say = say or (lambda _: None)
         self._ask: Callable[[list[Question]], list[Mapping[str, Any]]] = lambda asked: self._exchange([asked])[0]
@@ -90,6 +90,7 @@ class FlowerHomes:
                                       (("weight", (1,)), ("squares", (self.features,)), ("label", (1,))))  # fmt: skip
             if np.isfinite(weight).all() and np.isfinite(squares).all() and np.isfinite(label).all() and weight[0] > 0:
                 found.weight[i], found.squares[i], found.label[i] = weight[0], np.maximum(squares, 0.0), max(label[0], 0.0)
+        self.weight = found.weight
         return found
 
     def part(self, look: Look, mine: IntArray, rest: IntArray, seed: int, budget: float) -> FlowerPart:
@@ -226,7 +227,7 @@ class FlowerPart:
     def __init__(self, homes: FlowerHomes, ask: Any, look: Look, mine: IntArray, rest: IntArray, seed: int, budget: float) -> None:
         self.learner, self.features, self.seed, self.budget = homes.learner, homes.features, seed, budget
         self.peers, self.targets, self.copies = len(rest), len(mine), homes.copies
-        self.weight = np.array([max(homes.letters.rows.get(homes.ids[i], 0), 1) for i in rest.tolist()], dtype=np.float64)
+        self.weight = np.where(homes.weight[rest] > 0, homes.weight[rest], 1.0)
         self._homes, self._ask, self._mine, self._rest = homes, ask, mine, rest
         self._about = {"view": look.name, "label": float(look.label)}
         self._variance, self._size = look.variance, homes.learner.size(homes.features)

@@ -1,0 +1,115 @@
+"""Blend over a federation: exchanges instead of rounds, each kept, so that an interrupted run goes on where it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from persfl.adopters import Best
+from persfl.blending.blend import blend_over
+from persfl.errors import InputError
+from persfl.fleets.flower.device import Device
+from persfl.fleets.flower.homes import FlowerHomes
+from persfl.fleets.flower.judging import sound
+from persfl.fleets.flower.letters import Letters
+from persfl.fleets.flower.post import Post
+from persfl.runs import Folder
+from persfl.samplers import Nobody
+from persfl.training import Pace, Plan, State
+from persfl.trust import Trust
+from persfl.wire import Terms
+
+STAGE = "final"
+
+
+class Exchanges:
+    """The journal of a run folder: a file per exchange, until the run is over."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+
+    def get(self, number: int) -> bytes | None:
+        """The replies of an exchange, if it was made before."""
+        name = _file(number)
+        return self.folder.read(name) if name in self.folder.index["files"] else None
+
+    def put(self, number: int, body: bytes) -> None:
+        """On the disk when this returns."""
+        self.folder.write(_file(number), body)
+        self.folder.commit()
+
+    def forget(self) -> None:
+        """What devices said is not kept longer than it is needed."""
+        gone = [name for name in self.folder.index["files"] if name.startswith("exchange-")]
+        for name in gone:
+            del self.folder.index["files"][name]
+        self.folder.commit()
+        for name in gone:
+            (self.folder.path / name).unlink(missing_ok=True)
+
+
+def _file(number: int) -> str:
+    return f"exchange-{number:05d}.wire"
+
+
+class Outcome:
+    """What the result of a run is written from: as much of a `FlowerFleet` as that needs."""
+
+    def __init__(self, homes: FlowerHomes, models: Sequence[Any]) -> None:
+        self.ids, self.n, self.targets, self.learner, self.terms = homes.ids, homes.n, homes.targets, homes.learner, homes.terms
+        self.rows, self.post, self.home, self.roster = homes.letters.rows, homes.letters.post, homes.letters.home, homes.roster
+        self.models = [models[t] for t in homes.targets.tolist()]
+        self._told = homes.judged
+
+    def judged(self) -> dict[int, dict[str, Any]]:
+        """What targets tell of the rows that they held back."""
+        return {i: told for i, told in self._told.items() if sound(told)}
+
+    def finish(self) -> list[str]:
+        """Who has no model in the end."""
+        return [self.ids[t] for t, model in zip(self.targets.tolist(), self.models, strict=True) if model is None]
+
+
+def blended(
+    post: Post, terms: Terms, asked: Mapping[str, Any], folder: Folder, ids: Sequence[str], home: Mapping[str, Device],
+    say: Callable[..., None],
+) -> tuple[Outcome, State]:  # fmt: skip
+    """Run, or go on with, a blend."""
+    if terms.model != "linear":
+        raise InputError(f"blend over a federation mixes linear models. Got {terms.model}: use --method paper or kin.")
+    if terms.mean is None:
+        raise InputError("blend needs shared units. Leave --units out, and allow sums in the nodes' policies.")
+    letters = Letters(post, terms, run=asked["run"], home=home, deadline=asked["deadline"])
+    targets = np.array([ids.index(name) for name in (sorted(home) or ids)], dtype=np.int64)
+    clock = [time.monotonic()]
+
+    def told(facts: dict[str, Any]) -> None:
+        seconds, clock[0] = time.monotonic() - clock[0], time.monotonic()
+        text = (
+            f"exchange {facts['exchange']}: {facts['questions']} questions to {facts['asked']} devices, "
+            f"{facts['answered']} answered"
+            f"; {seconds:.1f} s, of these our own {letters.own_seconds:.2f} s"
+        )
+        say("exchange", **facts, own=round(letters.own_seconds, 4), messages=post.messages, text=text)
+        letters.own_seconds = 0.0
+
+    journal = Exchanges(folder)
+    homes = FlowerHomes(
+        letters, ids=ids, targets=targets, ordered=asked["ordered"], quorum=asked["quorum"], patience=asked["patience"],
+        journal=journal, say=told,
+    )  # fmt: skip
+    found = blend_over(homes, seed=asked["seed"], budget=asked["budget"])
+    if all(model is None for model in found.models):
+        raise InputError("no target could be told its mix. Go on with --resume when they are back.")
+    plan = Plan(homes.learner, lambda _: None, terms.step_size, Nobody(), Best(), len(found.rounds), asked["seed"])
+    state = State(0, np.empty((len(targets), 0)), Trust(len(ids), np.arange(len(ids))), Pace(terms.step_size))
+    for round_ in found.rounds:
+        losses = (*state.losses, round_.loss[targets])
+        state = replace(state, r=round_.r + 1, trust=round_.trust, losses=losses)
+        folder.after(STAGE, plan, state, round_)
+    journal.forget()
+    return Outcome(homes, found.models), state

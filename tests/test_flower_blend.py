@@ -1,0 +1,191 @@
+"""Blend over a federation: equal to blend in one process, whatever peers do, exact after an interruption."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from federated import OPEN, at_home, columns, names, post
+
+from persfl import Devices
+from persfl.blending import blend, blend_over
+from persfl.fleets.flower import Policy
+from persfl.fleets.flower.fleet import Away
+from persfl.fleets.flower.homes import FlowerHomes, Journal
+from persfl.fleets.flower.letters import Letters
+from persfl.fleets.flower.side_by_side import side_by_side
+from persfl.sources import clustered_regression
+from persfl.wire import Terms, WireError, pack, unpack
+
+DEVICES = clustered_regression(n=9, clusters=2, rows=(6, 12), features=2, noise=0.3, seed=1)
+CLASSES = Devices.of([(d.X, np.digitize(d.X @ [1.0, -1.0], [-0.7, 0.7]) + 0.0) for d in DEVICES], quiet=True)
+LINEAR = Terms(columns=columns(DEVICES), seed=5)
+BUDGET = 120
+
+
+class Direct:
+    """A post that hands letters to devices without a network; `tamper` may change a reply, or drop it (None)."""
+
+    def __init__(self, homes, tamper=lambda name, reply: reply):
+        self.homes, self.tamper, self.messages = homes, tamper, 0
+
+    def exchange(self, letters, deadline):
+        from persfl.fleets.flower.post import Failed
+
+        self.messages += len(letters)
+        found = {name: self.tamper(name, self.homes[name].reply(*letter)) for name, letter in letters.items()}
+        return {name: Failed("late") if reply is None else reply for name, reply in found.items()}
+
+
+def homes_of(devices, terms, *, through=None, journal=None, targets=None, tamper=None, policy=OPEN, **more):
+    through = through or Direct(at_home(devices, policy), tamper or (lambda name, reply: reply))
+    letters = Letters(through, terms, run="run", home={}, deadline=5.0)
+    targets = np.arange(len(devices)) if targets is None else np.array(targets)
+    options = {"patience": 0.0} | more
+    return FlowerHomes(letters, ids=names(len(devices)), targets=targets, journal=journal, **options)
+
+
+@pytest.fixture(scope="module")
+def here():
+    return blend(DEVICES, LINEAR.learner(), seed=5, budget=BUDGET)
+
+
+def test_the_same_models_as_in_one_process(here):
+    homes = homes_of(DEVICES, LINEAR)
+    found = blend_over(homes, seed=5, budget=BUDGET)
+    np.testing.assert_allclose(np.stack(found.models), here.models, atol=1e-9)
+    np.testing.assert_allclose(found.shares, here.shares, atol=1e-9)
+    for ours, theirs in zip(found.rounds, here.rounds, strict=True):
+        np.testing.assert_array_equal(ours.peers, theirs.peers)
+    assert homes.letters.post.messages == 9 * homes.exchanges  # one message to each device, however many questions
+    assert homes.exchanges < 40
+
+
+def test_classes_units_weights_and_time_too():
+    few = Devices.of([CLASSES[i] for i in range(4)], quiet=True)
+    weighted = Devices(few.X, few.y, np.linspace(0.5, 2.0, len(few.y)), few.start, few.ids)
+    terms = Terms(columns=columns(DEVICES), classes=3, seed=2, mean=np.full(2, 0.3), scale=np.full(2, 1.5))
+    inside = Devices((weighted.X - 0.3) / 1.5, weighted.y, weighted.weight, weighted.start, weighted.ids)
+    found = blend_over(homes_of(weighted, terms, ordered=True), seed=2, budget=20)
+    want = blend(inside, terms.learner(), seed=2, budget=20, ordered=True, classes=3)
+    np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-8)
+
+
+def test_real_messages(here):
+    some = Devices.of([DEVICES[i] for i in range(4)])
+    through = post(at_home(some))
+    found = blend_over(homes_of(some, LINEAR, through=through), seed=5, budget=30)
+    np.testing.assert_allclose(np.stack(found.models), blend(some, LINEAR.learner(), seed=5, budget=30).models, atol=1e-9)
+
+
+def test_an_interrupted_run_goes_on_and_ends_the_same(here):
+    journal, left = Journal(), [100]
+
+    def tamper(name, reply):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return reply
+
+    with pytest.raises(KeyboardInterrupt):
+        blend_over(homes_of(DEVICES, LINEAR, journal=journal, tamper=tamper), seed=5, budget=BUDGET)
+    again = homes_of(DEVICES, LINEAR, journal=journal)
+    found = blend_over(again, seed=5, budget=BUDGET)
+    np.testing.assert_allclose(np.stack(found.models), here.models, atol=1e-9)
+    assert again.letters.post.messages == 9 * (again.exchanges - 11)  # eleven exchanges were whole: they are not made again
+
+
+def nonsense(how):
+    def tamper(name, reply):
+        if name not in ("d00", "d05"):
+            return reply
+        if how == "away":
+            return None
+        head, arrays = unpack(reply)
+        changed = {"absurd": 1e300, "nan": np.nan, "large": 1e6}.get(how)
+        if changed is not None:
+            arrays = {key: np.full_like(array, changed) for key, array in arrays.items()}
+        elif how == "shapes":
+            arrays = {key: array[:0] for key, array in arrays.items()}
+        elif how == "codes":
+            head["codes"] = head["codes"][:-1]
+        return pack(head, arrays)
+
+    return tamper
+
+
+@pytest.mark.parametrize("how", ["away", "absurd", "nan", "large", "shapes", "codes"])
+def test_bad_peers_cost_their_own_answers(how, here):
+    found = blend_over(homes_of(DEVICES, LINEAR, tamper=nonsense(how)), seed=5, budget=BUDGET)
+    honest = [i for i in range(9) if i not in (0, 5)]
+    away = [np.abs(found.models[i][:2] - DEVICES.true_weights[i]).max() for i in honest]
+    before = [np.abs(here.models[i][:2] - DEVICES.true_weights[i]).max() for i in honest]
+    assert np.median(away) < np.median(before) + 0.25
+    if how in ("away", "codes"):
+        assert found.models[0] is None
+
+
+def test_too_few_devices_stop_the_run_and_nothing_is_lost(here):
+    journal = Journal()
+    gone = [100]
+
+    def tamper(name, reply):
+        gone[0] -= 1
+        return reply if gone[0] > 0 else None
+
+    with pytest.raises(Away, match="of 9 devices answered"):
+        blend_over(homes_of(DEVICES, LINEAR, journal=journal, tamper=tamper), seed=5, budget=BUDGET)
+    found = blend_over(homes_of(DEVICES, LINEAR, journal=journal), seed=5, budget=BUDGET)
+    assert all(model is not None for model in found.models)
+
+
+def test_policies_and_ledgers(here):
+    devices = at_home(DEVICES, Policy(rows=0, questions_per_target=3, target=True))
+    homes = homes_of(DEVICES, LINEAR, through=Direct(devices))
+    found = blend_over(homes, seed=5, budget=BUDGET)
+    assert all(model is None for model in found.models)  # three questions are not enough to come to a mix
+    assert sum(row["refused"] for row in homes.roster.table()) > 0
+    told = {}
+    for entry in devices["d00"].ledger.table():
+        told[entry["asker"]] = told.get(entry["asker"], 0) + entry["answered"]
+    assert 0 < max(told.values()) <= 3
+    silent = homes_of(DEVICES, LINEAR, policy=Policy(rows=0, sums=False))
+    assert blend_over(silent, seed=5, budget=BUDGET).models[0] is not None  # then all spreads are taken to be 1
+
+
+def test_a_target_alone(here):
+    found = blend_over(homes_of(DEVICES, LINEAR, targets=[3]), seed=5, budget=BUDGET)
+    assert [model is not None for model in found.models] == [i == 3 for i in range(9)]
+    assert found.shares[3].sum() == pytest.approx(1.0)
+    assert found.shares[[0, 1, 2, 4]].sum() == 0
+
+
+def test_questions_that_are_not_in_order():
+    device = at_home(DEVICES)["d00"]
+    letters = Letters(None, LINEAR, run="run", home={}, deadline=1.0)
+    wrong = [
+        {"what": "rows"}, {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1}, 7,
+        {"what": "steps", "view": "elsewhere", "label": 1.0, "step": 0.1, "steps": 1}, {"what": "mix", "views": []},
+        {"what": "weigh", "view": "shared", "label": 1.0, "many": 10**9}, {"what": "spread", "names": ["x" * 300]},
+        {"what": "refit", "view": "shared", "label": 1.0, "weight": -1.0}, {"what": "offers", "view": "shared", "label": 1.0},
+    ]  # fmt: skip
+    head, arrays = unpack(device.reply("blend", letters.letter(0, 0, {"asks": wrong})))
+    assert head["codes"] == ["format"] * len(wrong)
+    assert not arrays
+    head, _ = unpack(device.reply("blend", letters.letter(0, 0, {"asks": "all"})))
+    assert head["code"] == "format"
+    long = {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 500}
+    asked = {"k0.variance": np.ones(2), "k0.models": np.zeros((1, 3))}
+    head, _ = unpack(device.reply("blend", letters.letter(0, 0, {"asks": [long]}, asked)))
+    assert head["codes"] == ["steps"]
+
+
+def test_work_side_by_side_fails_as_a_whole():
+    def fails(ask):
+        ask([1])
+        raise WireError("no")
+
+    with pytest.raises(WireError):
+        side_by_side([lambda ask: [ask([k]) for k in range(3)], fails], lambda asked: asked)
+    with pytest.raises(ZeroDivisionError):
+        side_by_side([lambda ask: ask([1])], lambda asked: [1 / 0])
