@@ -43,16 +43,16 @@ class Cell:
         return self.data.cost
 
     def work(self) -> tuple[dict[str, Any], float]:
-        """What was found, as plain values, and the seconds it took; by one thread, so that sums come out the same anywhere."""
-        begin = time.perf_counter()
+        """What was found, as plain values, and the seconds of one core; by one thread, so that sums come out the same anywhere."""
+        begin = time.process_time()
         with threadpool_limits(1):
             found = measured(self.data.dealt(self.seed), self.methods, rounds=self.rounds, budget=self.budget, seed=self.seed)
         about = {"set": self.data.name, "seed": self.seed, "settings": self.data.settings}
-        return about | found | {"total": round(time.perf_counter() - begin, 2)}, time.perf_counter() - begin
+        return about | found | {"total": round(time.process_time() - begin, 2)}, time.process_time() - begin
 
 
 def measured(dealt: Dealt, methods: Sequence[str], *, rounds: int = 100, budget: int = 640, seed: int = 0) -> dict[str, Any]:
-    """Per method and variant (units, setting): every device's error, and the seconds of fitting.
+    """Per method and variant (units, setting): every device's error, and the seconds of one core that fitting took.
 
     An error is the mean squared error over the label's variance in the rows learned from, or the share of wrong labels.
 
@@ -73,10 +73,10 @@ def measured(dealt: Dealt, methods: Sequence[str], *, rounds: int = 100, budget:
             if kind not in METHODS[name].units:
                 continue
             for setting, maker in METHODS[name].makers.items():
-                begin = time.perf_counter()
+                begin = time.process_time()
                 models = maker(terms)
                 variant = f"{kind}, {setting}" if setting else kind
-                seconds[name][variant] = round(time.perf_counter() - begin, 3)
+                seconds[name][variant] = round(time.process_time() - begin, 3)
                 errors[name][variant] = [float(f"{error:.7g}") for error in _errors(learner, models, units, dealt)]
     rows = {"learn": len(learn.y), "judge": len(judge.y)}
     return {"devices": [str(name) for name in learn.ids], "rows": rows, "classes": classes, "errors": errors, "seconds": seconds}

@@ -1,13 +1,13 @@
 """Every method as a function from the same terms to a model per device.
 
-Terms are rows to learn from in one kind of units, a learner, rounds and a seed. Methods that take steps begin with the step size that
-the estimators choose and halve it where losses run away, so that none is a straw man.
+Terms are rows to learn from in one kind of units, a learner, rounds and a seed. Methods that take steps begin with the step size
+that the estimators choose and halve it where losses run away, so that none is a straw man.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +21,13 @@ from persfl.errors import Diverged
 from persfl.fleets import ArrayFleet
 from persfl.proposers import GradientStep
 from persfl.rules import kin, members
-from persfl.training import GROWTH, HALVINGS, KIN_ROUNDS, STEP_ROUNDS, Plan, State, peers_asked, peers_of, step_of, train
+from persfl.training import HALVINGS, KIN_ROUNDS, STEP_ROUNDS, Plan, State, peers_asked, peers_of, step_of, train
 from persfl.types import Array, Round
 from persfl.worth import own_fits, pooled_fit, tuned_fits
 
 UNITS = ("shared", "centred")
 CLUSTERS, TOLD, PULLS = 4, (2, 4), (0.1, 1.0)
+WORSE = 1.1  # a mean loss that ends this many times above its first round's has run away on some device
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,17 +110,22 @@ def told_clusters(told: int) -> Maker:
 
 def pulled(pull: float) -> Maker:
     """Ditto, its models pulled so strongly toward the average."""
-    return lambda terms: descended(terms, lambda fleet: ditto(fleet, pull=pull, rounds=terms.rounds, seed=terms.seed))
+
+    def maker(terms: Terms) -> Array:
+        short = replace(terms, step_size=min(terms.step, 0.5 / pull))  # a longer one would overshoot the average
+        return descended(short, lambda fleet: ditto(fleet, pull=pull, rounds=terms.rounds, seed=terms.seed))
+
+    return maker
 
 
 def descended(terms: Terms, run: Callable[[ArrayFleet], Iterator[Round]]) -> Array:
-    """The models after a baseline's rounds, with half the step as long as it makes losses grow."""
+    """The models after a baseline's rounds, with half the step as long as it makes the mean loss grow."""
     step = terms.step
     for _ in range(HALVINGS):
         fleet = ArrayFleet(terms.rows, learner=terms.learner, proposer=GradientStep(step), seed=terms.seed)
         try:
-            losses = [float(np.median(round_.loss)) for round_ in run(fleet)]
-            if losses[-1] <= GROWTH * abs(losses[0]) + 1e-9:
+            losses = [float(round_.loss.mean()) for round_ in run(fleet)]
+            if losses[-1] <= WORSE * losses[0]:
                 return np.asarray(fleet.models).copy()
         except Diverged:
             pass
@@ -145,9 +151,7 @@ def _trained(terms: Terms, sampler: Any, adopter: Any, rounds: int) -> State:
 
 def blended(terms: Terms) -> Array:
     """Blend, which looks at both units itself."""
-    return np.asarray(
-        blend(terms.rows, terms.learner, seed=terms.seed, budget=terms.budget, classes=terms.classes).models
-    )
+    return np.asarray(blend(terms.rows, terms.learner, seed=terms.seed, budget=terms.budget, classes=terms.classes).models)
 
 
 METHODS: dict[str, Method] = {
