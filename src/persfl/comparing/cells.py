@@ -75,7 +75,9 @@ def measured(dealt: Dealt, methods: Sequence[str], *, rounds: int = 100, budget:
             for setting, maker in METHODS[name].makers.items():
                 begin = time.process_time()
                 models = maker(terms)
-                variant = f"{kind}, {setting}" if setting else kind
+                if models is None:
+                    continue
+                variant = ", ".join(word for word in (kind if len(METHODS[name].units) > 1 else "both", setting) if word)
                 seconds[name][variant] = round(time.process_time() - begin, 3)
                 errors[name][variant] = [float(f"{error:.7g}") for error in _errors(learner, models, units, dealt)]
     rows = {"learn": len(learn.y), "judge": len(judge.y)}

@@ -19,6 +19,7 @@ from persfl.comparing.clustered import clustered_fits
 from persfl.devices import Devices
 from persfl.errors import Diverged
 from persfl.fleets import ArrayFleet
+from persfl.learners.shrunk import OTHERS, shrunk
 from persfl.proposers import GradientStep
 from persfl.rules import kin, members
 from persfl.training import HALVINGS, KIN_ROUNDS, STEP_ROUNDS, Plan, State, peers_asked, peers_of, step_of, train
@@ -52,13 +53,14 @@ class Terms:
         return np.repeat(np.asarray(model)[None], len(self.rows), axis=0)
 
 
-Maker = Callable[[Terms], Array]
+Maker = Callable[[Terms], Array | None]  # None where it does not apply
 
 
 class Method(NamedTuple):
     """Makers by the name of a setting that is the user's to choose ("" where there is none), each tried in all these units.
 
-    Nobody can say in advance which units and setting are best, so of a rival the best counts, in hindsight.
+    Nobody can say in advance which units and setting are best, so of a rival the best counts, in hindsight. A method that is tried
+    in one kind of units only looks at both by itself.
     """
 
     makers: Mapping[str, Maker]
@@ -68,6 +70,11 @@ class Method(NamedTuple):
 def local(terms: Terms) -> Array:
     """Own rows alone, shrunk as far as leaving rows out says."""
     return np.asarray(own_fits(terms.learner, terms.rows, terms.seed))
+
+
+def hardly_shrunk(terms: Terms) -> Array | None:
+    """Own rows alone where there are classes: halves of a few rows hide classes, and what they say shrinks too much."""
+    return shrunk(terms.learner, terms.rows, strength=OTHERS[0]) if terms.classes else None
 
 
 def pooled(terms: Terms) -> Array:
@@ -155,7 +162,7 @@ def blended(terms: Terms) -> Array:
 
 
 METHODS: dict[str, Method] = {
-    "local": Method({"": local}),
+    "local": Method({"": local, "hardly shrunk": hardly_shrunk}),
     "pooled": Method({"": pooled}),
     "clustered": Method({"": clustered}),
     "fine-tuned": Method({"": fine_tuned}),

@@ -47,6 +47,7 @@ class DataSet:
     features: tuple[str, ...] = ()
     squares: bool = False  # the squares of the features too
     log: bool = False  # predict the label's logarithm
+    classes: bool = False  # numbers in the label column are names of classes, as texts are anyway
     devices: int = 0  # at most so many, drawn anew for every seed; 0: all
     cost: float = 1.0  # rough seconds of one core, to start with the longest
     folder: str = ""
@@ -94,7 +95,7 @@ class DataSet:
         if self.squares:
             table = pd.concat([table, (frame[features] ** 2).add_suffix(" squared")], axis=1)
         label, classes = frame[self.label], 0
-        if not pd.api.types.is_float_dtype(label) and not (self.log or pd.api.types.is_integer_dtype(label)):
+        if self.classes or not pd.api.types.is_numeric_dtype(label):
             codes, names = pd.factorize(label, sort=True)
             label, classes = pd.Series(codes, index=frame.index), len(names)
         table = table.assign(**{self.label: np.log(label) if self.log else label})
