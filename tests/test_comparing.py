@@ -1,5 +1,6 @@
 """Methods on equal terms: made-up devices, dealing, cells that are kept, standings, and the commands."""
 
+import importlib
 import json
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from persfl.sources import clustered_regression, read_archive, shifted_digits, v
 from persfl.units import Units
 from persfl.worth import own_fits
 
+ROOT = Path(__file__).parents[1]
 FAST = ("local", "pooled", "paper")
 
 
@@ -258,6 +260,37 @@ def test_intervals_cover_and_regrets_average():
 def test_nobody_errs():
     found = standings([made({"local": {"shared": [0.0, 0.0]}, "blend": {"both": [0.0, 0.0]}})])
     assert (found["blend"].regret, found["local"].removed) == (0.0, 0.0)
+
+
+def test_what_is_asked_can_hold_and_fail(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    asked = importlib.import_module("blend").asked
+    rivals = {name: {"shared": [1.0]} for name in ("local", "pooled", "clustered", "fine-tuned", "paper")}
+
+    def held(**blend):
+        cells = {name: [made(rivals | {"kin": {"shared": [0.1]}, "blend": {"both": [error]}})] for name, error in blend.items()}
+        return [holds for holds, _ in asked(cells)]
+
+    assert held(txhousing=0.9, pb52=1.04) == [True] * 5  # kin is not among the rivals that are named
+    assert held(txhousing=1.01, pb52=1.06) == [False, False, False, True, False]
+
+
+def test_results_go_into_the_page(tiny, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    script = importlib.import_module("draw_comparing")
+    monkeypatch.setattr(script, "HERE", tmp_path)
+    (tmp_path / "comparing.md").write_text((ROOT / "docs" / "comparing.md").read_text())
+    cells = [
+        Cell(Table(name, tiny.devices, 0, few=8), s, (*FAST, "blend"), 5, 20) for name in ("linear", "txhousing") for s in (7, 8)
+    ]
+    run_cells(cells[:3], path=tmp_path / "a.json")  # cut: the last seed is missing
+    script.main(tmp_path / "a.json")
+    text = (tmp_path / "comparing.md").read_text()
+    assert "One seed (7)" in text
+    assert "Not measured yet" not in text
+    regrets = text.split("<!-- regrets -->")[1].split("<!-- end -->")[0].strip().splitlines()
+    assert [line.split(" | ")[0] for line in regrets[2:]] == ["| txhousing", "| linear", "| *mean regret*"]
+    assert (tmp_path / "comparing.png").stat().st_size > 1e4
 
 
 # Commands

@@ -11,7 +11,7 @@ from persfl.comparing.standings import REFERENCE, mean_regret, standings
 from persfl.errors import need
 
 INK, QUIET, OURS = "#222222", "#b9bec7", "#1b7f5c"
-STRONG = {"local": "#c8452d", "paper": "#3b6fb6", "kin": "#e08214", "fine-tuned": "#6a51a3"}
+STRONG = {"local": "#c8452d", "clustered": "#a32a5c", "fine-tuned": "#6a51a3", "paper": "#3b6fb6", "kin": "#e08214"}
 FURTHEST = 1.5  # regrets beyond this are drawn at the edge
 
 
@@ -29,11 +29,9 @@ def draw(cells: Mapping[str, Sequence[Mapping[str, Any]]], reference: str = REFE
             ours = method == reference
             colour = OURS if ours else STRONG.get(method, QUIET)
             label = method if ours or method in STRONG else "other rivals"
-            at = min(middle, FURTHEST)
+            at, low, high = np.clip([middle, low, high], -FURTHEST, FURTHEST).tolist()
             if not np.isnan(low):
-                ax.plot(
-                    [min(low, FURTHEST), min(high, FURTHEST)], [row, row], color=colour, lw=2.4 if ours else 1, alpha=0.8, zorder=2
-                )
+                ax.plot([low, high], [row, row], color=colour, lw=2.4 if ours else 1, alpha=0.8, zorder=2)
             ax.scatter(
                 at, row, s=70 if ours else 26, color=colour, marker=">" if middle > FURTHEST else "D" if ours else "o",
                 zorder=4 if ours else 3, label=label if label not in named else None,
@@ -48,7 +46,7 @@ def draw(cells: Mapping[str, Sequence[Mapping[str, Any]]], reference: str = REFE
     ax.grid(axis="x", alpha=0.3, linestyle="--")
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(axis="y", length=0)
-    figure.legend(loc="outside upper center", ncols=6, fontsize=9, frameon=False)
+    figure.legend(loc="outside upper center", ncols=7, fontsize=9, frameon=False)
     return figure
 
 
