@@ -25,7 +25,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 from persfl import PersonalizedRegressor
 from persfl.comparing.cells import run_cells
 from persfl.comparing.page import regret_table, removed_table, seconds_line, signed, signed_interval
-from persfl.comparing.spec import load_comparison
+from persfl.comparing.spec import chosen_methods, load_comparison
 from persfl.comparing.standings import by_set, least, mean_regret, standings
 from persfl.sources import clustered_regression
 
@@ -85,6 +85,7 @@ def main() -> None:
     made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--first", type=int, default=1000, help="the first seed")
     made.add_argument("--only", default="", help="some of the data sets")
+    made.add_argument("--methods", default="", help="some of the methods (default all; those that are asked about always)")
     made.add_argument("--jobs", type=int, default=1, help="parallel processes")
     made.add_argument("--out", type=Path, help="a .json file in which every cell is kept as it comes")
     made.add_argument("--large", action="store_true", help="only time a fit of 1,000 devices with 30 rows and 10 features")
@@ -93,6 +94,8 @@ def main() -> None:
         large()
         return
     spec = replace(load_comparison("compare"), seeds=chosen.seeds)
+    if chosen.methods:
+        spec = replace(spec, methods=chosen_methods([*NAMED, *chosen.methods.split(",")]))
     spec, missing = spec.only([name for name in chosen.only.split(",") if name]).there(chosen.data)
     begin = time.perf_counter()
     done = run_cells(
