@@ -148,7 +148,7 @@ def read_spec(name: str | Path) -> tuple[Path, dict[str, Any]]:
         path = SPECS / f"{name}.toml"
     if not path.is_file():
         raise InputError(
-            f"there is no experiment {str(name)!r}. Known: {', '.join(spec_names())}; or give the path of a .toml file."
+            f"there is no experiment {str(name)!r}. Known: {', '.join([*spec_names(), 'compare'])}; or give the path of a .toml file."
         )
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
