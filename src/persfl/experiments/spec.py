@@ -147,9 +147,8 @@ def read_spec(name: str | Path) -> tuple[Path, dict[str, Any]]:
     if not path.suffix:
         path = SPECS / f"{name}.toml"
     if not path.is_file():
-        raise InputError(
-            f"there is no experiment {str(name)!r}. Known: {', '.join([*spec_names(), 'compare'])}; or give the path of a .toml file."
-        )
+        known = ", ".join([*spec_names(), "compare"])
+        raise InputError(f"there is no experiment {str(name)!r}. Known: {known}; or give the path of a .toml file.")
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
