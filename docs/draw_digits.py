@@ -161,7 +161,7 @@ def filled(page: str, parts: dict[str, str]) -> str:
         begin, end = f"<!-- {name} -->", "<!-- end -->"
         page, times = re.subn(f"{begin}.*?{end}", lambda _, whole=f"{begin}\n\n{text}\n\n{end}": whole, page, flags=re.S)
         if times != 1:
-            raise SystemExit(f"{PAGE.name} must hold {begin} ... {end} once. It does {times} times.")
+            raise SystemExit(f"the page must hold {begin} ... {end} once. It does {times} times.")
     return page
 
 

@@ -117,7 +117,23 @@ def _table_commands(commands: Any) -> None:
 
     compare = commands.add_parser("compare", help="local, pooled, FedAvg + fine-tuning, IFCA and ours on the same held-out rows")
     _table(compare)
-    compare.add_argument("--out", metavar="FILE", help="every device's errors as .csv")
+    compare.add_argument("--out", metavar="FILE", help="every device's errors as .csv; over seeds also all results as .json")
+    over = compare.add_argument_group("every method on equal terms, over seeds (linear models; any of these options)")
+    over.add_argument("--seeds", type=_whole, metavar="N", help="deal rows so many times, from --seed on (default 5)")
+    over.add_argument(
+        "--few",
+        type=int,
+        metavar="N",
+        help="rows of each device to learn from, the others to judge by (default: all but --holdout; 0: one of every class)",
+    )
+    over.add_argument(
+        "--methods",
+        type=_names,
+        metavar="A,B",
+        help="some of local, pooled, clustered, fine-tuned, FedAvg, FedAvg + fine-tuning, IFCA (2), IFCA (4), Ditto, paper, kin, "
+        "blend (default all)",
+    )
+    over.add_argument("--reference", metavar="NAME", help="the method the others are compared with (default blend)")
     compare.set_defaults(command=_late("tables", "compare"))
 
 
@@ -213,6 +229,8 @@ def _experiment_commands(commands: Any) -> None:
     run.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="changes", help="change a setting of every series"
     )
+    run.add_argument("--data", metavar="FOLDER", help="where the tables are that a comparison names")
+    run.add_argument("--only", type=_names, default=[], metavar="A,B", help="some of the data sets of a comparison")
     _running(run, out="runs")
     run.set_defaults(command=_late("experiments", "run"))
 

@@ -83,7 +83,7 @@ class Worth:
         """Personalized against a rival, over all devices or those of a mask."""
         rival, personal = self.error(against), self.error("personal")
         known = np.isfinite(rival) & np.isfinite(personal)
-        return verdict(_relative(rival, personal)[known if which is None else known & np.asarray(which)])
+        return verdict(relative(rival, personal)[known if which is None else known & np.asarray(which)])
 
     def summary(self) -> list[dict[str, Any]]:
         """Per arm: its key and name, mean and median error over devices, and the verdict of the personalized model against it."""
@@ -113,7 +113,7 @@ class Worth:
         """Per device: rows kept back, errors of all arms, the gain over its own model with its interval, and what may be said."""
         own, personal = self.error("own"), self.error("personal")
         rows, spread = self.table["evidence"].to_numpy(), self.table["spread"].to_numpy() / self.scale
-        d, level = _relative(own, personal), (own + personal) / 2
+        d, level = relative(own, personal), (own + personal) / 2
         with np.errstate(invalid="ignore", divide="ignore"):
             half = np.where(level > 0, stdtrit(rows - 1, 0.975) * spread / np.sqrt(rows) / level, np.nan)
         half = np.where(rows > 1.0 + 1e-9, half, np.nan)
@@ -133,7 +133,7 @@ class Worth:
         """
         own, personal = self.error("own"), self.error("personal")
         known = np.isfinite(own) & np.isfinite(personal)
-        d = np.where(known, _relative(own, personal), np.nan)
+        d = np.where(known, relative(own, personal), np.nan)
         if not known.any():
             return np.zeros(len(d), dtype=bool)
         held = self.table["evidence"].to_numpy()
@@ -354,7 +354,12 @@ def _removed(d: Any) -> Any:
     return 2 * d / (2 + d)
 
 
-def _relative(rival: Array, personal: Array) -> Array:
+def relative(rival: Array, personal: Array) -> Array:
+    """(devices,) d of the module's docstring; 0 where neither errs.
+
+    >>> relative(np.array([3.0, 0.0]), np.array([1.0, 0.0])).tolist()
+    [1.0, 0.0]
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         d = 2 * (rival - personal) / (rival + personal)
     return np.where(rival + personal == 0, 0.0, d)

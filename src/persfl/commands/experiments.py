@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from persfl.commands.shown import table
+from persfl.commands.shown import bar, table
 from persfl.errors import InputError, need
 
 
@@ -29,9 +29,16 @@ def reproduce(chosen: argparse.Namespace) -> int:
 
 def run(chosen: argparse.Namespace) -> int:
     """An experiment of the user's own."""
-    from persfl.experiments.spec import load_spec
+    from persfl.experiments.spec import load_spec, read_spec
 
-    return _experiments([load_spec(chosen.spec, dict(_change(text) for text in chosen.changes))], chosen)
+    changes = dict(_change(text) for text in chosen.changes)
+    if "set" in read_spec(chosen.spec)[1]:
+        from persfl.commands.comparing import run_comparison
+
+        return run_comparison(chosen, changes)
+    if chosen.data is not None or chosen.only:
+        raise InputError("--data and --only belong to specs that compare methods on data sets, such as compare. Leave them out.")
+    return _experiments([load_spec(chosen.spec, changes)], chosen)
 
 
 def _change(text: str) -> tuple[str, Any]:
@@ -96,30 +103,15 @@ def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict
     total = sum(piece.cost for piece in missing) or 1.0
     shape = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} so far, {remaining} left"
     left = len(missing)
-    with _bar(chosen, total=total, disable=None, bar_format=shape, leave=False) as bar:
-        bar.set_description_str(f"{left} pieces to do")
+    with bar(chosen.numbers, total=total, disable=None, bar_format=shape, leave=False) as shown:
+        shown.set_description_str(f"{left} pieces to do")
         for piece, seconds in work(missing, jobs=jobs):
             left -= 1
             spent[piece.figure] += seconds
-            bar.set_description_str(f"{piece.figure} {piece.series} done, {left} pieces left")
-            bar.update(piece.cost)
+            shown.set_description_str(f"{piece.figure} {piece.series} done, {left} pieces left")
+            shown.update(piece.cost)
     kept = len(todo) - len(missing)
     return spent, f"{time.perf_counter() - begin:.0f} s on {jobs} cores; {kept} of {len(todo)} pieces were kept from before."
-
-
-class _NoBar:
-    """Stands in for a progress bar where none is wanted."""
-
-    def __enter__(self) -> _NoBar:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-    def set_description_str(self, text: str) -> None: ...
-    def update(self, by: float) -> None: ...
-
-
-def _bar(chosen: argparse.Namespace, **settings: Any) -> Any:
-    return _NoBar() if chosen.numbers else need("tqdm", extra="report", why="showing progress").tqdm(**settings)
 
 
 def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from persfl.errors import need
 from persfl.training import Keep, Plan, State
 from persfl.types import Round
 
@@ -76,3 +77,19 @@ class Shown:
 def _plain(value: Any) -> Any:
     """JSON has no NaN."""
     return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+class _NoBar:
+    """Stands in for a progress bar where none is wanted."""
+
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+    def set_description_str(self, text: str) -> None: ...
+    def update(self, by: float) -> None: ...
+
+
+def bar(quiet: bool, **settings: Any) -> Any:
+    """A progress bar, unless it should be quiet."""
+    return _NoBar() if quiet else need("tqdm", extra="report", why="showing progress").tqdm(**settings)

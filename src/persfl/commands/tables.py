@@ -434,15 +434,21 @@ def predict(chosen: argparse.Namespace) -> int:
 
 def compare(chosen: argparse.Namespace) -> int:
     """All methods on the same held-out rows."""
+    from persfl.commands import comparing
     from persfl.comparing import compare as compared
     from persfl.comparing import summary
 
-    _ending(chosen.out, ".csv", table=chosen.table)
+    over_seeds = comparing.asked(chosen)
+    _ending(chosen.out, ".csv", *([".json"] if over_seeds else []), table=chosen.table)
     rows = Rows(chosen)
     if rows.remark:
         _remark(chosen, rows.remark)
     begin = time.perf_counter()
     model = _model(chosen, rows)
+    if over_seeds:
+        devices = model._learn_rows(rows.X, rows.y, rows.devices, rows.weight)
+        devices.check(quiet=True)
+        return comparing.compare_methods(chosen, rows.path.name, devices, model._classes)
     shown = Shown(Forget(), lines=chosen.json)
     worth = compared(model, rows.X, rows.y, rows.devices, sample_weight=rows.weight, keep=shown)
     shown.close()
@@ -459,6 +465,7 @@ def compare(chosen: argparse.Namespace) -> int:
     print("\nThe last column counts every device once. Where its interval contains 0, the difference may be chance.")
     if chosen.out:
         print(f"Every device's errors are in {chosen.out}.")
+    print("All methods on equal terms, kin and blend too: add --seeds 5.")
     return 0
 
 

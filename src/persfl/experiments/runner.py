@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -19,7 +19,19 @@ from persfl.experiments.methods import TOGETHER, curves
 from persfl.experiments.spec import Settings, Spec
 from persfl.types import Array
 
+Done = TypeVar("Done", covariant=True)
 _FORM = 2  # of kept curves: raise it when the same settings begin to give other numbers
+
+
+class Work(Protocol[Done]):
+    """Something that can be done in a process of its own."""
+
+    @property
+    def cost(self) -> float:
+        """A rough measure of how long it takes, to start with the longest."""
+
+    def work(self) -> tuple[Done, float]:
+        """Do it; returns what came of it and the seconds it took."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +105,17 @@ def pieces(spec: Spec, *, runs: int, seed: int, out: Path) -> list[Piece]:
     return found
 
 
-def work(todo: Iterable[Piece], *, jobs: int) -> Iterator[tuple[Piece, float]]:
-    """Do pieces, longest first, and yield each as it is finished."""
+def work(todo: Iterable[Work[Done]], *, jobs: int) -> Iterator[tuple[Done, float]]:
+    """Do pieces, longest first, and yield what comes of each as it is finished."""
     ordered = sorted(todo, key=lambda piece: -piece.cost)
     if jobs == 1 or len(ordered) < 2:
         yield from (piece.work() for piece in ordered)
         return
-    yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(Piece.work)(piece) for piece in ordered)
+    yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(_worked)(piece) for piece in ordered)
+
+
+def _worked(piece: Work[Done]) -> tuple[Done, float]:
+    return piece.work()
 
 
 def collect(spec: Spec, *, runs: int, seed: int, out: Path) -> Result:

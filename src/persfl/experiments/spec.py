@@ -121,12 +121,13 @@ class Spec:
 
 
 def spec_names(folder: str = "") -> list[str]:
-    """The names of the specs that come with persfl, the paper's figures first; those in a folder are no part of `all`.
+    """The names of the figures that come with persfl, the paper's first; those in a folder are no part of `all`.
 
     >>> spec_names()[:3]
     ['fig2a', 'fig2b', 'fig2c']
     """
-    names = [path.relative_to(SPECS).with_suffix("").as_posix() for path in (SPECS / folder).glob("*.toml")]
+    found = [path for path in (SPECS / folder).glob("*.toml") if "[[set]]" not in path.read_text(encoding="utf-8")]
+    names = [path.relative_to(SPECS).with_suffix("").as_posix() for path in found]
     return sorted(names, key=lambda name: (not name.startswith("fig") or "-" in name, name))
 
 
@@ -136,18 +137,22 @@ def load_spec(name: str | Path, changes: Mapping[str, Any] | None = None) -> Spe
     >>> load_spec("fig2a", {"rows": 25}).series[0].settings.rows
     25
     """
+    path, content = read_spec(name)
+    return _spec(path.stem, content, dict(changes or {}))
+
+
+def read_spec(name: str | Path) -> tuple[Path, dict[str, Any]]:
+    """Where a spec is, by name or path, and what it says; one with [[set]] instead of [[series]] is a comparison of methods."""
     path = Path(name)
     if not path.suffix:
         path = SPECS / f"{name}.toml"
     if not path.is_file():
-        raise InputError(
-            f"there is no experiment {str(name)!r}. Known: {', '.join(spec_names())}; or give the path of a .toml file."
-        )
+        known = ", ".join([*spec_names(), "compare"])
+        raise InputError(f"there is no experiment {str(name)!r}. Known: {known}; or give the path of a .toml file.")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return path, tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path.name!r} is not valid TOML: {error}.") from error
-    return _spec(path.stem, content, dict(changes or {}))
 
 
 def _spec(name: str, content: dict[str, Any], changes: dict[str, Any]) -> Spec:

@@ -25,8 +25,10 @@ _STEPS = 300
 _CHUNK = 16 * 2**20
 
 
-def shrunk(learner: Linear, devices: Devices, anchor: Array | None = None) -> Array:
+def shrunk(learner: Linear, devices: Devices, anchor: Array | None = None, strength: float | None = None) -> Array:
     """(devices, size) one model per device, fitted to its own rows and shrunk toward `anchor` (default: zero slopes).
+
+    `strength`, of losses other than squared, says how much instead of halves of rows.
 
     >>> devices = Devices.of([([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), ([[0.0], [1.0], [2.0]], [1.0, 0.0, 1.0])])
     >>> shrunk(Linear(intercept=True), devices).round(2).tolist()
@@ -36,7 +38,7 @@ def shrunk(learner: Linear, devices: Devices, anchor: Array | None = None) -> Ar
     anchor = np.zeros(size) if anchor is None else anchor
     if learner.kind == "squared":
         return np.concatenate([_ridges(learner, devices.gather(part), anchor) for part in _chunks(devices)])
-    strength = _strength(learner, devices, anchor)
+    strength = _strength(learner, devices, anchor) if strength is None else strength
     pieces = [pulled(learner, devices.gather(part), anchor, np.full(len(part), strength)) for part in _chunks(devices)]
     return np.concatenate(pieces)
 

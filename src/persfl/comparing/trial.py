@@ -1,4 +1,4 @@
-"""Methods on equal terms: the same rows to learn from, the same rows held back, nothing chosen by the latter.
+"""One way to personalize beside its rivals: the same rows to learn from, the same rows held back, nothing chosen by the latter.
 
 To what `persfl.worth` measures anyway (own rows, one model for all in shared and in centred units, fine-tuned, personalized) this
 adds, for models that take gradient steps, federated averaging, the same with own fine-tuning, and IFCA told 2 and 4 clusters.
@@ -10,14 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from persfl.baselines import fedavg, ifca
-from persfl.devices import Devices
+from persfl.comparing.methods import rivals
 from persfl.errors import InputError
-from persfl.fleets import ArrayFleet
-from persfl.proposers import GradientStep
-from persfl.worth import Worth, tuned_fits
-
-TOLD = (2, 4)
+from persfl.worth import Worth
 
 
 def compare(model: Any, X: Any, y: Any, devices: Any = None, **fit: Any) -> Worth:
@@ -39,24 +34,6 @@ def compare(model: Any, X: Any, y: Any, devices: Any = None, **fit: Any) -> Wort
     if worth is None:
         raise InputError("nothing could be compared: it takes at least two devices with four rows each.")
     return worth
-
-
-def rivals(inside: Devices, learner: Any, step_size: float, rounds: int, seed: int) -> dict[str, Any]:
-    """Further methods' models, one per device; none for learners without gradients."""
-    if not hasattr(learner, "grad"):
-        return {}
-    fleet = ArrayFleet(inside, learner=learner, proposer=GradientStep(step_size), seed=seed)
-    for _ in fedavg(fleet, rounds=rounds, seed=seed):
-        pass
-    average = fleet.models.copy()
-    found = {"FedAvg": average}
-    found["FedAvg + fine-tuning"] = tuned_fits(learner, inside, average[0], None, GradientStep(step_size, steps=rounds), seed)
-    for told in TOLD:
-        if told < len(inside):
-            for _ in ifca(fleet, told=told, rounds=rounds, seed=seed):
-                pass
-            found[f"IFCA ({told})"] = fleet.models.copy()
-    return found
 
 
 def summary(worth: Worth) -> pd.DataFrame:

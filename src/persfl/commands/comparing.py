@@ -1,0 +1,150 @@
+"""`persfl compare --seeds ...` on a table, and `persfl run` on a spec of a comparison: every method on equal terms."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from persfl.checks import whole
+from persfl.commands.shown import bar, table
+from persfl.comparing import page as pages
+from persfl.comparing.cells import Cell, run_cells
+from persfl.comparing.methods import METHODS
+from persfl.comparing.sets import Table
+from persfl.comparing.spec import chosen_methods, load_comparison
+from persfl.comparing.standings import REFERENCE, Standing, by_set, least, mean_regret, standings
+from persfl.devices import Devices
+from persfl.errors import InputError, need
+from persfl.runs import write_whole
+
+SEEDS = 5
+
+
+def asked(chosen: argparse.Namespace) -> bool:
+    """Whether all methods are to be compared, over seeds."""
+    return any(getattr(chosen, name) is not None for name in ("few", "seeds", "methods", "reference"))
+
+
+def compare_methods(chosen: argparse.Namespace, name: str, devices: Devices, classes: int) -> int:
+    """All methods on one table."""
+    if chosen.model != "linear":
+        raise InputError(f"--few, --seeds and --methods compare linear models. Leave them out with --model {chosen.model}.")
+    reference = chosen.reference or REFERENCE
+    methods = chosen_methods(chosen.methods or list(METHODS), reference)
+    rows = Table(name, devices, classes, few=chosen.few, share=chosen.holdout)
+    rounds = 100 if chosen.rounds == "auto" else whole("--rounds", chosen.rounds, least=1)
+    seeds = range(chosen.seed, chosen.seed + (chosen.seeds or SEEDS))
+    cells = [Cell(rows, seed, methods, rounds, chosen.budget) for seed in seeds]
+    begin = time.perf_counter()
+    live = not chosen.json and sys.stderr.isatty()
+    found = run_cells(cells, jobs=whole("--jobs", chosen.jobs, least=1), done=_say_seed if live else None)
+    standing = standings(found, reference)
+    if chosen.out:
+        _write(Path(chosen.out), found, standing)
+    if chosen.json:
+        print(json.dumps({"event": "done", "methods": _plain(standing)}))
+        return 0
+    kept, left = len(found[0]["devices"]), len(devices) - len(found[0]["devices"])
+    what = "share of wrong labels" if classes else "mean squared error over the label's variance"
+    rows_of = found[0]["rows"]
+    print(
+        f"{what}; {kept} devices, {rows_of['learn']:,} rows to learn from and {rows_of['judge']:,} others to judge by"
+        f"{f' ({left} devices have too few rows)' if left else ''}; {len(cells)} seeds, {time.perf_counter() - begin:.0f} s.\n"
+    )
+    show(standing, reference)
+    if chosen.out:
+        print(f"\nEvery device's errors are in {chosen.out}.")
+    return 0
+
+
+def _say_seed(cell: dict[str, Any]) -> None:
+    print(f"seed {cell['seed']} done in {cell['total']:.0f} s", file=sys.stderr)
+
+
+def show(standing: dict[str, Standing], reference: str) -> None:
+    """Where every method stands, best first."""
+    rows = [
+        (one.method, f"{one.error:.4f}", one.variant, pages.removed(one),
+         f"{one.better:.0%} / {one.worse:.0%}" if one.method != reference else "",
+         pages.signed(one.regret), f"{one.seconds:.1f}")
+        for one in sorted(standing.values(), key=lambda one: one.error)
+    ]  # fmt: skip
+    head = (
+        "method",
+        "error",
+        "units",
+        f"removed by {reference} (95 % interval)",
+        "devices better / worse off",
+        "regret",
+        "seconds",
+    )
+    table(head, rows)
+    print(
+        f"\nRemoved: the typical share of a method's error that {reference} removes, device by device; its interval is over seeds."
+    )
+    print(f"Better off: devices with less error by {reference}. Regret: log(error / least error of all but {reference}).")
+
+
+def _write(path: Path, cells: list[dict[str, Any]], standing: dict[str, Standing]) -> None:
+    """Everything as .json, or every device's error by the variants that counted as .csv."""
+    if path.suffix == ".json":
+        write_whole(path, (json.dumps({"methods": _plain(standing), "cells": cells}) + "\n").encode())
+        return
+    parts = []
+    for cell in cells:
+        errors = {name: cell["errors"][name][one.variant] for name, one in standing.items()}
+        parts.append(pd.DataFrame({"seed": cell["seed"], "device": cell["devices"]} | errors))
+    pd.concat(parts).to_csv(path, index=False)
+
+
+def _plain(standing: dict[str, Standing]) -> list[dict[str, Any]]:
+    """JSON has no NaN."""
+    return [{k: None if isinstance(v, float) and v != v else v for k, v in one._asdict().items()} for one in standing.values()]
+
+
+def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
+    """All methods on the data sets of a spec."""
+    if not chosen.numbers:
+        need("matplotlib", extra="report", why="drawing figures")
+    spec = load_comparison(chosen.spec, changes)
+    spec = spec.quick() if chosen.quick else spec
+    rounds, seeds = chosen.rounds or spec.rounds, chosen.runs or spec.seeds
+    spec = replace(spec, rounds=whole("--rounds", rounds, least=1), seeds=whole("--runs", seeds, least=1))
+    spec, missing = spec.only(chosen.only).there(chosen.data)
+    folder = Path(chosen.out) / spec.name
+    cells = spec.cells(chosen.seed)
+    begin = time.perf_counter()
+    jobs = whole("--jobs", chosen.jobs, least=1)
+    with bar(chosen.numbers, total=len(cells), disable=None, leave=False) as shown:
+        found = run_cells(cells, jobs=jobs, path=folder / "results.json", done=lambda _: shown.update(1))
+    sets = by_set(found)
+    write_whole(folder / "page.md", pages.page(spec.title or spec.name, spec.about, sets, spec.reference).encode())
+    if not chosen.numbers:
+        from persfl.comparing.figure import draw
+
+        draw(sets, spec.reference).savefig(folder / "figure.png", dpi=130)
+    rows = [_line(name, standings(some, spec.reference), spec.reference) for name, some in sets.items()]
+    table(("set", "best rival", "error", spec.reference, "regret (95 % interval over seeds)", "seconds per seed"), [
+        (*row, f"{sum(cell['total'] for cell in some) / len(some):.0f}") for row, some in zip(rows, sets.values(), strict=True)
+    ])  # fmt: skip
+    middle, low, high = mean_regret(sets, spec.reference, spec.reference)
+    print(
+        f"\nMean regret {pages.signed_interval(middle, low, high)} over {len(sets)} sets and {spec.seeds} seeds from {chosen.seed}."
+    )
+    if missing:
+        print(f"Not there, so left out: {', '.join(missing)}. Name the folder of their files with --data.")
+    print(f"{time.perf_counter() - begin:.0f} s. Tables are in {folder}/page.md, every device's errors in {folder}/results.json.")
+    return 0
+
+
+def _line(name: str, standing: dict[str, Standing], reference: str) -> tuple[str, ...]:
+    mine, rival = standing[reference], standing[least(standing, reference)]
+    regret = pages.signed_interval(mine.regret, mine.regret_low, mine.regret_high)
+    return name, rival.method, f"{rival.error:.4f}", f"{mine.error:.4f}", regret

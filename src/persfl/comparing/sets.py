@@ -1,0 +1,125 @@
+"""Data sets by name: two that come with persfl, five that are made up, and tables in a folder of the user's."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from persfl.comparing.dealing import few_rows, held_back, taken
+from persfl.datasets import load_housing, load_vowels
+from persfl.devices import Devices
+from persfl.errors import InputError
+from persfl.seeds import stream
+from persfl.sources import from_table, read_archive, shifted_digits, varied_regression
+from persfl.sources.shifted import SHIFTS
+from persfl.sources.table import read_frame
+
+BUNDLED = {"txhousing": (load_housing, 0), "pb52": (load_vowels, 10)}  # a loader, and how many classes there are
+KNOWN = (*BUNDLED, "linear", *SHIFTS)
+
+
+class Dealt(NamedTuple):
+    """Rows to learn from, rows to judge by, and how many classes labels have (0: they are numbers)."""
+
+    learn: Devices
+    judge: Devices
+    classes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet:
+    """Where rows come from and how many of them a device learns from; `folder` is where files are, and no part of what it is.
+
+    >>> dealt = DataSet(name="pb52", few=0).dealt(seed=0)
+    >>> dealt.learn, dealt.judge, dealt.classes
+    (Devices(76 devices, 760 rows, 4 features), Devices(76 devices, 760 rows, 4 features), 10)
+    """
+
+    name: str
+    few: int  # rows of each device to learn from; 0: one of every class
+    file: str = ""  # a .csv or .npz file in the folder; without one the name says what it is
+    device: str = ""  # of a .csv: whose row it is, what to predict, from what (default: all other columns)
+    label: str = ""
+    features: tuple[str, ...] = ()
+    squares: bool = False  # the squares of the features too
+    log: bool = False  # predict the label's logarithm
+    classes: bool = False  # numbers in the label column are names of classes, as texts are anyway
+    devices: int = 0  # at most so many, drawn anew for every seed; 0: all
+    cost: float = 1.0  # rough seconds of one core, to start with the longest
+    folder: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that a result depends on."""
+        return {key: value for key, value in asdict(self).items() if key not in ("cost", "folder")}
+
+    @property
+    def missing(self) -> bool:
+        """Whether its file is not there."""
+        return bool(self.file) and not (self.folder and (Path(self.folder) / self.file).is_file())
+
+    def dealt(self, seed: int) -> Dealt:
+        """The rows of this seed."""
+        devices, classes = self.rows(seed)
+        if 0 < self.devices < len(devices):
+            which = np.zeros(len(devices), dtype=bool)
+            which[stream(seed, "devices").generator().choice(len(devices), self.devices, replace=False)] = True
+            devices = taken(devices, which)
+        return Dealt(*few_rows(devices, self.few, seed=seed, classes=classes), classes)
+
+    def rows(self, seed: int) -> tuple[Devices, int]:
+        """All rows, and how many classes there are."""
+        if self.file:
+            return self._read(Path(self.folder) / self.file)
+        if self.name in BUNDLED:
+            load, classes = BUNDLED[self.name]
+            frame = load().frame
+            return from_table(frame, device=frame.columns[0], label=frame.columns[-1]), classes
+        return (shifted_digits(self.name, seed=seed), 10) if self.name in SHIFTS else (varied_regression(seed=seed), 0)
+
+    def _read(self, path: Path) -> tuple[Devices, int]:
+        if path.suffix == ".npz":
+            return read_archive(path)
+        if not self.device or not self.label:
+            raise InputError(f"{self.name}: a .csv file needs device and label, the names of two of its columns.")
+        frame = read_frame(path)
+        absent = [name for name in (self.device, self.label, *self.features) if name not in frame.columns]
+        if absent:
+            raise InputError(f"{path.name!r} has no column {absent[0]!r}. Its columns: {', '.join(map(str, frame.columns))}.")
+        features = list(self.features) or [name for name in frame.columns if name not in (self.device, self.label)]
+        table = frame[[self.device, *features]]
+        if self.squares:
+            table = pd.concat([table, (frame[features] ** 2).add_suffix(" squared")], axis=1)
+        label, classes = frame[self.label], 0
+        if self.classes or not pd.api.types.is_numeric_dtype(label):
+            codes, names = pd.factorize(label, sort=True)
+            label, classes = pd.Series(codes, index=frame.index), len(names)
+        table = table.assign(**{self.label: np.log(label) if self.log else label})
+        return from_table(table, device=self.device, label=self.label), classes
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A user's own rows: `few` of each device to learn from, or all but a share."""
+
+    name: str
+    devices: Devices
+    classes: int
+    few: int | None = None
+    share: float = 0.25
+    cost: float = 1.0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How rows are dealt."""
+        return {"name": self.name, "few": self.few, "share": self.share}
+
+    def dealt(self, seed: int) -> Dealt:
+        """The rows of this seed."""
+        if self.few is None:
+            return Dealt(*held_back(self.devices, self.share, seed=seed, classes=self.classes), self.classes)
+        return Dealt(*few_rows(self.devices, self.few, seed=seed, classes=self.classes), self.classes)
