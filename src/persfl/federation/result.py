@@ -9,6 +9,7 @@ import numpy as np
 
 from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 from persfl.estimators.base import id_array
+from persfl.estimators.method import Method, said
 from persfl.fleets.flower.fleet import FlowerFleet
 from persfl.fleets.flower.judging import worth_of
 from persfl.fleets.flower.roster import WAYS
@@ -39,13 +40,14 @@ def fitted(fleet: FlowerFleet, terms: Terms, asked: Mapping[str, Any], state: St
     kind = PersonalizedClassifier if terms.classes else PersonalizedRegressor
     own = None if terms.model == "linear" else fleet.learner if not hasattr(fleet.learner, "estimator") else fleet.learner.estimator
     model: Any = kind(
-        own, peers=min(asked["peers"], n - 1), rounds=asked["rounds"], step_size=terms.step_size,
-        units="raw" if terms.mean is None else "shared", holdout=terms.holdout, random_state=terms.seed,
+        own, method=asked.get("method", "paper"), peers=min(asked["peers"], n - 1), rounds=asked["rounds"],
+        step_size=terms.step_size, units="raw" if terms.mean is None else "shared", holdout=terms.holdout, random_state=terms.seed,
     )  # fmt: skip
     mean, scale = (np.zeros(d), np.ones(d)) if terms.mean is None or terms.scale is None else (terms.mean, terms.scale)
     model.units_ = Units(
         "raw" if terms.mean is None else "shared", mean, scale, terms.label_mean, terms.label_scale, np.zeros((n, d)), np.zeros(n)
     )
+    model.method_ = model.method
     model._seed, model.learner_, model.preparation_, model.pooled_, model.public_ = (
         terms.seed,
         fleet.learner,
@@ -89,7 +91,8 @@ def _models(fleet: FlowerFleet) -> Any:
 
 def _notes(fleet: FlowerFleet, asked: Mapping[str, Any], untold: list[str]) -> list[str]:
     notes = [
-        "This was a federation: every device's rows stayed where they are. federation.html says who was asked and who saw what."
+        said(Method(asked.get("method", "paper"))),
+        "This was a federation: every device's rows stayed where they are. federation.html says who was asked and who saw what.",
     ]
     guarded = sum(counts["guarded"] for counts in fleet.roster.counts.values())
     if guarded:
