@@ -199,9 +199,9 @@ def _told(low: float, alike: Any) -> str | None:
         return HELPS
     if not alike.devices:
         return None if np.isnan(low) else TOO_FEW
-    return (
-        f"{TOO_FEW}; {alike.devices} similar devices gained {percent(alike.gain)} ({percent(alike.low)} to {percent(alike.high)})"
-    )
+    between = f"{percent(alike.low)} to {percent(alike.high)}"
+    did = f"gained {percent(alike.gain)} ({between})" if alike.gain >= 0 else f"lost {percent(-alike.gain)} (gain {between})"
+    return f"{TOO_FEW}; {alike.devices} similar devices {did}"
 
 
 def verdict(d: Array) -> Verdict:

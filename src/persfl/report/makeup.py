@@ -17,7 +17,7 @@ NAMES = {"own": "own rows", "fleet": "fleet", "neighbours": "neighbours", "other
 
 
 def makeup(model: Any) -> dict[str, Any] | None:
-    """`names` of the parts, `shares` per device in their order, and `near`: each one's neighbours as [position, share of the model].
+    """`names` of the parts, `shares` per device in their order, `near`: each one's neighbours as [position, share of the model].
 
     >>> from persfl import PersonalizedRegressor
     >>> from persfl.sources import clustered_regression
