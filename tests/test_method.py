@@ -92,7 +92,8 @@ def test_what_models_are_made_of_in_numbers(rows):
         assert sum(share for _, share in near) <= shares[i, 2] + 1e-9
         for peer, share in near:
             assert share == pytest.approx(helpers[(i, peer)] * shares[i, 2])
-    assert model.helpers_.groupby("device")["adopted"].sum().max() == pytest.approx(model.n_rounds_)
+    assert (model.helpers_["adopted"] <= model.helpers_["asked"] + 1e-9).all()
+    assert 1 < model.helpers_.groupby("device")["adopted"].sum().max() <= model.n_rounds_ + 1e-9
     assert info(PersonalizedRegressor(rounds=3, holdout=0).fit(X, y, devices=who))["made_of"] is None
     model.fallback_[4] = True
     assert model.made_of().loc[4, ["own", "fleet", "neighbours"]].tolist() == [1.0, 0.0, 0.0]

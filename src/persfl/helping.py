@@ -72,11 +72,21 @@ def helpers(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
 
 
 def pairs_known(trust: Trust) -> pd.DataFrame:
-    """Trust's table; of a mix, adopted answers as if neighbours were the whole model: each round adds up to 1."""
+    """Trust's table; of a mix, adopted answers as if neighbours were the whole model: a round of questions adds up to at most 1."""
     known = trust.table()
     if "mix" in trust.notes:
-        known = known.assign(adopted=known["share"] * int(trust.notes["mix_rounds"]))
+        known = known.assign(adopted=known["adopted"] / _neighbours_part(trust)[known["target"].to_numpy()])
     return known
+
+
+def _neighbours_part(trust: Trust) -> Array:
+    """(n,) how much of each mix its neighbours' models are, in the units in which they are more of it; 1 where they are nothing."""
+    kinds = [str(name).split()[:2] for name in trust.notes["mix_names"]]
+    part = np.zeros(len(trust.notes["mix"]))
+    for units in {kind[0] for kind in kinds}:
+        mine = [kind[0] == units and kind[1].startswith("neighbours") for kind in kinds]
+        part = np.maximum(part, trust.notes["mix"][:, mine].sum(axis=1))
+    return np.where(part > 0, part, 1.0)
 
 
 def chance(trust: Trust) -> Array:
