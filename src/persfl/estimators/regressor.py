@@ -20,9 +20,9 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     Parameters
     ----------
     estimator : what a model is. None: linear; peers answer by refits or gradient steps (Algorithm 1). A scikit-learn regressor that
-        takes sample weights: by refits on private rows plus public points (Algorithm 2). A `torch.nn.Module` for one row of the table, all devices
-        starting from its weights, or a function of (features, outputs) that makes one, such as `persfl.learners.MLP()`: by gradient
-        steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
+        takes sample weights: by refits on private rows plus public points (Algorithm 2). A `torch.nn.Module` for one row of the
+        table, all devices starting from its weights, or a function of (features, outputs) that makes one, such as
+        `persfl.learners.MLP()`: by gradient steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
     device : the column of X that says whose row it is, instead of `devices=` in every call.
     method : "auto": blend, unless peers, rounds, step_size, adopter, compute or units other than shared are set, the models are
         networks, or rows keep arriving (`partial_fit`); then "paper". `method_` says which it was.

@@ -12,7 +12,8 @@ import numpy as np
 
 from persfl.helping import pairs_known, verdict_codes
 
-MOST, LEAST = 8, 0.005  # neighbours named per device, and the share of a model that is worth a name
+MOST, IN_ALL = 8, 16_000  # neighbours named per device, and on the whole page: it must stay small
+LEAST = 0.005  # the share of a model that is worth a name
 NAMES = {"own": "own rows", "fleet": "fleet", "neighbours": "neighbours", "others": "kin"}
 
 
@@ -35,13 +36,18 @@ def makeup(model: Any) -> dict[str, Any] | None:
     known = pairs_known(trust)
     target, peer = known["target"].to_numpy(), known["peer"].to_numpy()
     if "mix" in trust.notes:
-        share = known["share"].to_numpy() * shares[target, -1]
+        found = [str(name).split()[1].startswith("neighbours") for name in trust.notes["mix_names"]]
+        part = np.minimum(
+            trust.notes["mix"][:, found].sum(axis=1), shares[:, -1]
+        )  # those who were asked; steps of many have no names
+        share = known["share"].to_numpy() * part[target]
     else:
         kin = verdict_codes(known, trust) == 0
-        many = np.bincount(target[kin], minlength=len(shares))
-        share = np.where(kin, shares[target, -1] / np.maximum(many[target], 1), 0.0)
+        group = np.bincount(target[kin], minlength=len(shares))
+        share = np.where(kin, shares[target, -1] / np.maximum(group[target], 1), 0.0)
     near: list[list[list[Any]]] = [[] for _ in range(len(shares))]
+    many = min(MOST, max(1, IN_ALL // len(shares)))
     for k in np.lexsort((peer, -share, target)).tolist():
-        if share[k] >= LEAST and len(near[target[k]]) < MOST:
+        if share[k] >= LEAST and len(near[target[k]]) < many:
             near[target[k]].append([int(peer[k]), float(share[k])])
     return {"names": [NAMES[name] for name in parts], "shares": shares.tolist(), "near": near}
