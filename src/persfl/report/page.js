@@ -48,7 +48,8 @@
       text = Math.abs(value) < 9.95 && value !== 0 ? value.toFixed(1) : value.toFixed(0);
     return signed(grouped(text.replace(/^-(0(\.0)?)$/, "$1"))) + SPACE + "%";
   }
-  const span = (low, high) => (missing(low) || missing(high) ? NONE : `${percent(low)} to ${percent(high)}`);
+  const far = x => (x < -10 ? `below ${percent(-10)}` : percent(x)); // of so wide an interval the end says nothing more
+  const span = (low, high) => (missing(low) || missing(high) ? NONE : `${far(low)} to ${percent(high)}`);
   const shown = id => (String(id).trim() === "" ? "(blank name)" : String(id));
   const brief = id => (shown(id).length > 40 ? shown(id).slice(0, 39) + "\u2026" : shown(id));
   const many = (k, word) => `${count(k)} ${word}${k === 1 ? "" : "s"}`;
@@ -216,7 +217,7 @@
         rows.map(row => row.high),
       );
     const mistakes = worth.arms.some(arm => !missing(arm.mistakes)),
-      wide = mistakes ? 150 : 200;
+      wide = mistakes ? 150 : 180;
     const cells = row => [
       h(
         "td",
