@@ -1,7 +1,8 @@
 """Measures what the settings page says: held-out error of one changed setting at a time, on the bundled data.
 
-python docs/measure_settings.py            all tables, three draws each (five to seven minutes)
+python docs/measure_settings.py            all tables, three draws each (about twenty minutes, most of them blends of classes)
 python docs/measure_settings.py --draws 1  a first look
+python docs/measure_settings.py --only default,rows,budget,paper,trees    some of them
 
 Every draw gives each device ten random rows to learn from (of the vowels one row of each) and keeps all its other rows to judge by.
 An error is the mean over devices: mean squared error over the label's variance (housing), share of wrong labels (vowels). Shown is
@@ -26,6 +27,8 @@ ROWS = 10
 NUMBERS = (5, 10, 20, 40)  # rows per city; the smallest city has 62
 RUNAWAY = 10  # an error this many times the label's variance is no model any more
 DEFAULT: dict[str, Any] = {}
+PAPER = {"method": "paper"}
+BUDGET = [("40", {"budget": 40}), ("160", {"budget": 160}), ("640 (default)", DEFAULT)]
 LINEAR: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "rounds": [("10", {"rounds": 10}), ("30", {"rounds": 30}), ("100 (default)", DEFAULT), ("300", {"rounds": 300})],
     "peers": [("1", {"peers": 1}), ("5", {"peers": 5}), ("20 (default)", DEFAULT), ("45", {"peers": 45})],
@@ -38,6 +41,7 @@ LINEAR: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "units": [("shared (default)", DEFAULT), ("centred", {"units": "centred"}), ("raw", {"units": "raw"})],
 }
 TREES: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "method": [("blend (default)", {"method": "blend"}), ("paper", DEFAULT)],
     "rounds": [("1", {"rounds": 1}), ("5", {"rounds": 5}), ("20 (default)", DEFAULT)],
     "step_size": [("0.1", {"step_size": 0.1}), ("1 (default)", DEFAULT), ("10", {"step_size": 10})],
     "public": [("10", {"public": 10}), ("100 (default)", DEFAULT), ("1000", {"public": 1000})],
@@ -78,15 +82,17 @@ class Problem:
         return float(((found - rest[self.label]) ** 2).groupby(rest[self.device]).mean().mean() / rest[self.label].var(ddof=0))
 
     def rivals(self, few: pd.DataFrame, rest: pd.DataFrame, seed: int) -> dict[str, float]:
-        """What own rows alone, one model for all and fine-tuning reach on the same rows."""
+        """What own rows alone, one model for all, fine-tuning and the paper's rule reach on the same rows."""
         model = self.fitted(few, seed, {})
+        paper = self.fitted(few, seed, PAPER)
         learn, held = (from_table(part, device=self.device, label=self.label, features=self.features) for part in (few, rest))
         assert learn.ids == held.ids, "every device must have rows on both sides"
         classes = len(model.classes_) if hasattr(model, "classes_") else 0
         worth = measured(
             [tried(learn, held, learner=model.learner_, units=model.units_, models=model.models_, classes=classes)], classes
         )
-        return {name: float(np.mean(worth.mistakes(arm) if classes else worth.error(arm))) for arm, name in ARMS.items()}
+        found = {name: float(np.mean(worth.mistakes(arm) if classes else worth.error(arm))) for arm, name in ARMS.items()}
+        return {"personalized, the paper's rule": self.error(paper, rest)} | found
 
 
 def shown(errors: list[float]) -> str:
@@ -123,24 +129,34 @@ def main(arguments: list[str] | None = None) -> None:
     """Print all tables."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("--draws", type=int, default=3, help="random cuts of each table (default 3)")
-    draws = asked.parse_args(arguments).draws
+    asked.add_argument("--only", default="default,rows,budget,paper,trees", help="some of the tables, by these names")
+    chosen = asked.parse_args(arguments)
+    draws, only = chosen.draws, chosen.only.split(",")
     begin = time.perf_counter()
     housing = Problem(load_housing(), "city", "log_price", PersonalizedRegressor, 0.1)
     vowels = Problem(load_vowels(), "speaker", "vowel", PersonalizedClassifier, 4.0)
     print(f"{Path(__file__).name}: {draws} draws, seeds 0 to {draws - 1}; {ROWS} rows per device to learn from")
-    print("\nlinear models, default settings, and their rivals on the same rows\n\n| | housing | vowels |\n|---|---|---|")
-    found = {name: [p.rivals(*p.cut(k), k) for k in range(draws)] for name, p in (("housing", housing), ("vowels", vowels))}
-    for name in ARMS.values():
-        print(f"| {name} | {shown([f[name] for f in found['housing']])} | {shown([f[name] for f in found['vowels']])} |")
-    print("\nthe same on housing with other numbers of rows per city")
-    print(f"\n| rows per city | {' | '.join(map(str, NUMBERS))} |\n|---{'|---' * len(NUMBERS)}|")
-    cut = [[housing.rivals(*housing.cut(k, rows), k) for k in range(draws)] for rows in NUMBERS]
-    for name in ARMS.values():
-        print(f"| {name} | {' | '.join(shown([f[name] for f in column]) for column in cut)} |")
-    print("\nlinear models, one setting changed at a time")
-    sweep({"housing": housing, "vowels": vowels}, LINEAR, draws)
-    print("\ntrees of depth 3 (Tree), one setting changed at a time")
-    sweep({"housing": housing}, TREES, draws, estimator=Tree(max_depth=3))
+    names = [*list(ARMS.values())[:-1], "personalized, the paper's rule", ARMS["personal"]]
+    if "default" in only:
+        print("\nlinear models, default settings, and their rivals on the same rows\n\n| | housing | vowels |\n|---|---|---|")
+        found = {name: [p.rivals(*p.cut(k), k) for k in range(draws)] for name, p in (("housing", housing), ("vowels", vowels))}
+        for name in names:
+            print(f"| {name} | {shown([f[name] for f in found['housing']])} | {shown([f[name] for f in found['vowels']])} |")
+    if "rows" in only:
+        print("\nthe same on housing with other numbers of rows per city")
+        print(f"\n| rows per city | {' | '.join(map(str, NUMBERS))} |\n|---{'|---' * len(NUMBERS)}|")
+        cut = [[housing.rivals(*housing.cut(k, rows), k) for k in range(draws)] for rows in NUMBERS]
+        for name in names:
+            print(f"| {name} | {' | '.join(shown([f[name] for f in column]) for column in cut)} |")
+    if "budget" in only:
+        print("\nlinear models, blend, another budget")
+        sweep({"housing": housing, "vowels": vowels}, {"budget": BUDGET}, draws)
+    if "paper" in only:
+        print("\nlinear models, the paper's rule, one setting changed at a time")
+        sweep({"housing": housing, "vowels": vowels}, LINEAR, draws, method="paper")
+    if "trees" in only:
+        print("\ntrees of depth 3 (Tree): blend, and the paper's rule, one setting changed at a time")
+        sweep({"housing": housing}, TREES, draws, estimator=Tree(max_depth=3), method="paper")
     print(f"\n{time.perf_counter() - begin:.0f} s")
 
 

@@ -41,7 +41,7 @@ FEATURES = ["a", "b", "c", "d", "kind"]
 
 @pytest.fixture(scope="module")
 def fitted(table):
-    return PersonalizedRegressor(random_state=0).fit(table[FEATURES], table["y"], devices=table["who"])
+    return PersonalizedRegressor(method="paper", random_state=0).fit(table[FEATURES], table["y"], devices=table["who"])
 
 
 def test_it_learns_who_helps(table, fitted):
@@ -87,7 +87,7 @@ def test_each_row_is_predicted_by_its_own_device(table, fitted):
 
 
 def test_device_as_a_column(table, fitted):
-    model = PersonalizedRegressor(device="who", random_state=0).fit(table[["who", *FEATURES]], table["y"])
+    model = PersonalizedRegressor(device="who", method="paper", random_state=0).fit(table[["who", *FEATURES]], table["y"])
     np.testing.assert_array_equal(model.models_, fitted.models_)
     found = cross_validate(
         PersonalizedRegressor(device="who", holdout=0, rounds=20), table[["who", *FEATURES]], table["y"],
@@ -161,9 +161,9 @@ def test_own_learner_units_adopter_and_public_points(table):
 
 def test_shared_units_make_scales_irrelevant(table):
     numbers = list("abcd")
-    model = PersonalizedRegressor(random_state=0).fit(table[numbers], table["y"], devices=table["who"])
+    model = PersonalizedRegressor(holdout=0).fit(table[numbers], table["y"], devices=table["who"])
     scaled = table[numbers] * [1e6, 1e-6, 3.0, 1.0] + [5e7, 0.0, -3.0, 0.0]
-    other = PersonalizedRegressor(random_state=0).fit(scaled, table["y"] * 1e-4, devices=table["who"])
+    other = PersonalizedRegressor(holdout=0).fit(scaled, table["y"] * 1e-4, devices=table["who"])
     np.testing.assert_allclose(
         other.predict(scaled, devices=table["who"]), model.predict(table[numbers], devices=table["who"]) * 1e-4, rtol=1e-4
     )
@@ -401,7 +401,7 @@ def test_two_unlike_devices_are_no_error(seed):
     who = np.repeat([0, 1], 20)
     X = rng.normal(size=(40, 1))
     y = np.where(who == 0, X[:, 0], -X[:, 0]) + 0.1 * rng.normal(size=40)
-    model = PersonalizedRegressor().fit(X, y, devices=who)
+    model = PersonalizedRegressor(method="paper").fit(X, y, devices=who)
     assert model.worth_.fleet().says != "helps"
     assert model.step_size_ > 0.01
     online = PersonalizedRegressor(online_rounds=20)

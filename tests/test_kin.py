@@ -452,7 +452,7 @@ def test_estimators_take_it(tmp_path):
     X, y, owner = table(devices)
     model = PersonalizedRegressor(method="kin", holdout=0).fit(X, y, devices=owner)
     W = model.coefficients().to_numpy()[:, :6]
-    paper = PersonalizedRegressor(holdout=0).fit(X, y, devices=owner).coefficients().to_numpy()[:, :6]
+    paper = PersonalizedRegressor(method="paper", holdout=0).fit(X, y, devices=owner).coefficients().to_numpy()[:, :6]
     assert (
         np.median(((W - devices.true_weights) ** 2).sum(axis=1)) < np.median(((paper - devices.true_weights) ** 2).sum(axis=1)) / 2
     )

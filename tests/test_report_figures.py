@@ -52,8 +52,8 @@ def test_gains_are_sorted_and_carry_their_intervals():
     assert [text.get_text() for text in ax.get_yticklabels()] == [ids[i] for i in order]
     whiskers = next(c for c in ax.collections if hasattr(c, "get_segments"))
     np.testing.assert_array_equal(segments(whiskers), [[device["low"][i], device["high"][i]] for i in order])
-    lower = sum(device["low"][i] > 0 for i in order)
-    assert f"lower error: {lower}," in ax.get_title("left")
+    helped = sum(device["says"][i] == "helps here" for i in order)
+    assert ax.get_title("left") == f"helps here: {helped}, not enough own rows to tell: {len(order) - helped}"
 
 
 def test_helpers_show_share_chance_and_reward():

@@ -146,17 +146,17 @@ def test_numbers_on_the_page_are_those_of_info(opened, devices, task):
         assert row["peer"] == ids[peer[0]]
         assert numbers(row, "asked", "adopted", "share", "reward", "low", "high", "verdict") == peer[1:]
     counted = {row["kind"]: int(row["count"]) for row in page.data("#gain-figure [data-kind]")}
-    known = [(a, b) for a, b in zip(worth["device"]["low"], worth["device"]["high"], strict=True) if a is not None]
-    assert counted.get("lower", 0) == sum(a > 0 for a, b in known)
-    assert counted.get("higher", 0) == sum(b < 0 for a, b in known)
+    assert counted.get("lower", 0) == worth["device"]["says"].count("helps here")
+    assert not set(counted) - {"lower", "same", "unknown"}  # to one device it is never said that asking hurts
     assert sum(counted.values()) == devices
+    assert page.text("#method") == info["method"]
     assert [row["setting"] for row in page.data("[data-setting]")] == [name for name, *_ in info["settings"]]
     assert all(line in page.text("#privacy-list") for line in info["privacy"])
     assert f"persfl {info['version']}" in page.text("footer")
 
 
 def test_two_thousand_devices_stay_small_and_quick(opened):
-    page = opened(example_info(devices=2000))
+    page = opened(example_info(devices=2000, blend=True))
     assert page.path.stat().st_size < 5_000_000
     assert page.js("return performance.timing.domContentLoadedEventEnd - performance.timing.responseEnd") < 5000
     assert page.js("return document.getElementsByTagName('*').length") < 6000
@@ -215,13 +215,44 @@ def test_a_device_is_chosen_by_typing(opened):
     assert opened(info, "#device=" + quote(ids[9])).device() == 9
 
 
+def test_what_models_are_made_of(opened):
+    info = example_info(devices=26, blend=True)
+    made, ids = info["made_of"], info["devices"]["ids"]
+    page = opened(info, "#device=Denton")
+    bar = "[r.dataset.index, r.querySelector('.makeup').dataset.made]"
+    bars = page.js(f"return [...document.querySelectorAll('#device-rows tr')].map(r => {bar})")
+    assert len(bars) == 26
+    for i, shares in bars:
+        assert [float(share) for share in shares.split()] == pytest.approx(made["shares"][int(i)], rel=1e-4)
+    wide = page.js("return [...document.querySelectorAll('#device .makeup rect')].map(r => r.getBoundingClientRect().width)")
+    assert wide == pytest.approx([440 * share for share in made["shares"][page.device()]], abs=0.1)
+    named = page.data("#near [data-peer]")
+    assert [row["peer"] for row in named] == [ids[j] for j, _ in made["near"][page.device()]]
+    assert [float(row["share"]) for row in named] == pytest.approx([share for _, share in made["near"][page.device()]], rel=1e-4)
+    page.js("document.querySelector('#near .link').click()")
+    assert page.text("#device-name") == named[0]["peer"]
+    assert "hurts" not in page.text("#gain") + page.text("#one")
+
+
+def test_tables_fit_a_laptop(opened):
+    page = opened(example_info(devices=26, blend=True))
+    for scheme in ("light", "dark"):
+        page.emulate(scheme=scheme)
+        for width in (1100, 500):
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            assert page.js("return document.documentElement.scrollWidth") <= width
+            over = page.js("return [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length")
+            assert (over == 0) == (width == 1100)
+
+
 def test_sorting_a_column(opened):
-    info = example_info(devices=40)
+    info = example_info(devices=40, blend=True)
     page = opened(info)
     press = "document.querySelector('#devices th[data-column=' + arguments[0] + '] button').click()"
     sorts = "return [...document.querySelectorAll('#devices th')].map(th => th.getAttribute('aria-sort'))"
     columns = [row["column"] for row in page.data("#devices th[data-column]")]
-    assert columns == ["id", "rows", "held", "own", "personal", "gain", "low", "says", "answered"]
+    assert columns == ["id", "made", "rows", "own", "personal", "gain", "says", "answered"]
     for column in columns:
         page.js(press, column)
         first = page.data("#device-rows tr")
@@ -330,6 +361,7 @@ def test_text_has_contrast(opened):
     """  # noqa: E501
     text = [(ink, on) for ink in ("--ink", "--quiet", "--accent", "--higher") for on in ("--paper", "--sheet", "--soft")]
     drawn = [(ink, "--paper") for ink in ("--lower", "--same", "--higher", "--edge", "--chosen")] + [("--lower", "--band")]
+    drawn += [(f"--part-{k}", "--paper") for k in range(3)]
     for scheme in ("light", "dark"):
         page.emulate(scheme=scheme)
         assert min(page.js(code, [*text, ("--ink", "--higher-soft")])) >= 4.5

@@ -44,7 +44,8 @@ WORDS = ["--device", "city", "--label", "log_price", "--drop", "size"]
 @pytest.fixture(scope="module")
 def run(table, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "run"
-    assert main(["fit", str(table), "--device", "city", "--label", "log_price", "--group", "size", "--out", str(out)]) == 0
+    words = ["--device", "city", "--label", "log_price", "--group", "size", "--method", "paper"]
+    assert main(["fit", str(table), *words, "--out", str(out)]) == 0
     return out
 
 
@@ -77,7 +78,7 @@ def test_from_a_csv_to_a_report_in_one_command(run, capsys):
 def test_the_run_is_the_estimators(run, table):
     frame = pd.read_csv(table)
     features = ["year", "month", "sales", "listings", "inventory", "season"]
-    model = PersonalizedRegressor(random_state=0).fit(frame[features], frame["log_price"], devices=frame["city"])
+    model = PersonalizedRegressor(method="paper", random_state=0).fit(frame[features], frame["log_price"], devices=frame["city"])
     kept = load_model(run)
     np.testing.assert_array_equal(kept.models_, model.models_)
     pd.testing.assert_frame_equal(kept.helpers_, model.helpers_)

@@ -157,12 +157,21 @@ def _table(made: argparse.ArgumentParser) -> None:
     made.add_argument("--impute", action="store_true", help="fill missing values with column means or most frequent categories")
     made.add_argument("--separator", metavar="CHAR", help="between the columns of a CSV (default: found in its first line)")
     made.add_argument("--decimal", default=".", metavar="CHAR", help="decimal mark of a CSV (default .)")
-    made.add_argument("--peers", type=_number, default="auto", metavar="N", help="peers asked per round (default 20 or all others)")
-    made.add_argument("--rounds", type=_number, default="auto", metavar="N", help="rounds (default 100; 20 for trees)")
     made.add_argument(
-        "--step-size", type=_number, default="auto", metavar="X", help="length of a step (default: chosen, then halved)"
+        "--peers", type=_number, default="auto", metavar="N", help="of the paper's loop: peers asked per round (default 20)"
     )
-    made.add_argument("--method", choices=("paper", "kin", "blend"), default="paper", help="how to learn (default paper)")
+    made.add_argument(
+        "--rounds", type=_number, default="auto", metavar="N", help="of the paper's loop: rounds (default 100; 20 for trees)"
+    )
+    made.add_argument(
+        "--step-size", type=_number, default="auto", metavar="X", help="of the paper's loop: length of a step (default: chosen)"
+    )
+    made.add_argument(
+        "--method",
+        choices=("auto", "blend", "paper", "kin"),
+        default="auto",
+        help="how to learn: auto is blend, unless an option of the paper's loop is given (default auto)",
+    )
     made.add_argument("--budget", type=_whole, default=640, metavar="N", help="questions per device, with blend (default 640)")
     made.add_argument("--ordered", action="store_true", help="rows come in the order of time (for blend)")
     made.add_argument("--units", choices=("auto", "shared", "centred", "raw"), default="auto", help="scale of features and label")

@@ -6,7 +6,8 @@ answer would be adopted once in S questions. A pair's verdict compares its own r
 that chance: "helps" if it is above and the mean reward positive, "chosen, but no gain" if it is above all the same (the best of
 answers that all raised the loss, as happens once a target has settled), "helps less than others" if it is below.
 
-After `persfl.kin` with steps there is no such comparison: kin "helps", and the others help less.
+After `persfl.kin` with steps there is no such comparison: kin "helps", and the others help less. After blend, adopted answers are
+counted as if neighbours were the whole model; how much of it they are is what `made_of()` says.
 
 It is a statement about the rows these devices have in this run. Rounds ask about the same rows again and again, so the interval
 covers the luck of the draw of peers, not that of the draw of rows: with other rows of the same devices others may come out on top.
@@ -48,7 +49,7 @@ def helpers(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
     """
     import pandas as pd
 
-    known = trust.table()
+    known = pairs_known(trust)
     order = np.lexsort((known["peer"], -known["share"], known["target"]))
     known = known.iloc[order]
     names = np.empty(len(ids), dtype=object)
@@ -70,15 +71,31 @@ def helpers(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
     )
 
 
+def pairs_known(trust: Trust) -> pd.DataFrame:
+    """Trust's table; of a mix, adopted answers as if neighbours were the whole model: a round of questions adds up to at most 1."""
+    known = trust.table()
+    if "mix" in trust.notes:
+        known = known.assign(adopted=known["adopted"] / _neighbours_part(trust)[known["target"].to_numpy()])
+    return known
+
+
+def _neighbours_part(trust: Trust) -> Array:
+    """(n,) how much of each mix its neighbours' models are, in the units in which they are more of it; 1 where they are nothing."""
+    kinds = [str(name).split()[:2] for name in trust.notes["mix_names"]]
+    part = np.zeros(len(trust.notes["mix"]))
+    for units in {kind[0] for kind in kinds}:
+        mine = [kind[0] == units and kind[1].startswith("neighbours") for kind in kinds]
+        part = np.maximum(part, trust.notes["mix"][:, mine].sum(axis=1))
+    return np.where(part > 0, part, 1.0)
+
+
 def chance(trust: Trust) -> Array:
     """(n,) per device: how often an answer is adopted if all peers are equally good."""
-    pairs = trust.pairs
-    position = pairs.key // trust.n
-    asked = np.bincount(position, weights=pairs.asked, minlength=len(trust.targets))
-    adopted = np.bincount(position, weights=pairs.adopted, minlength=len(trust.targets))
-    rate = np.zeros(trust.n)
-    rate[trust.targets] = np.divide(adopted, asked, out=np.zeros(len(asked)), where=asked > 0)
-    return rate
+    known = pairs_known(trust)
+    target = known["target"].to_numpy()
+    asked = np.bincount(target, weights=known["asked"], minlength=trust.n)
+    adopted = np.bincount(target, weights=known["adopted"], minlength=trust.n)
+    return np.divide(adopted, asked, out=np.zeros(trust.n), where=asked > 0)
 
 
 def reward_interval(known: pd.DataFrame) -> tuple[Array, Array]:

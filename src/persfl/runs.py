@@ -367,6 +367,7 @@ def keep_model(folder: Folder, model: Any) -> None:
         "settings": {name: value for name, value in model.get_params(deep=False).items() if name in _PLAIN}
         | {"random_state": model._seed},
         "adopter": _adopter(model.adopter),
+        "method": model.method_,
         "devices": model.devices_.tolist(),
         "learner": _learner(model.learner_),
         "own_learner": model.estimator is model.learner_,
@@ -492,6 +493,7 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = (), module: Any = N
         model.models_ = models_from(arrays, objects.get("models"))
     model.losses_, model.rows_, model.fallback_ = arrays["losses"], arrays["rows"], arrays["fallback"]
     model.step_size_, model.n_rounds_, model.notes_ = about["step_size"], about["rounds"], about["notes"]
+    model.method_ = about.get("method", model.method)
     model.public_, model.pooled_, model.worth_ = None, None, None
     if "pooled" in about:
         model.pooled_units_ = _as_units(Units, about["pooled"], arrays, "pooled_units_")

@@ -6,7 +6,8 @@ carry a verdict about itself; many devices together can. So:
 
     d_i = 2 (rival error - personalized error) / (rival error + personalized error)      per device, between -2 and 2
     fleet: mean of d_i over devices, with Student's 95 % interval; shown as the typical share of the error removed, 2d / (2 + d)
-    device: the same of its own rows' paired differences; only "helps here" or "not enough ... to tell" is ever said
+    device: the same of its own rows' paired differences; only "helps here" or "not enough ... to tell" is ever said, with what
+        devices of about as many rows gained: their mean carries an interval, a single device's few rows do not
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ ARMS = {
     "personal": "personalized",
 }
 HELPS, TOO_FEW = "helps here", "not enough of your own rows to tell"
+SIMILAR = 8  # devices that a statement about similar ones takes, at least; and a quarter of the fleet
 _NUMBERS = 2**22  # of rows and models that are fitted at a time
 _SHORTER = 6  # times a fine-tuning step is quartered before the device keeps the pooled model
 _LOWEST = -1.999  # d of an error 4,000 times the rival's: intervals of very few devices end here
@@ -110,7 +112,9 @@ class Worth:
         return pd.DataFrame(rows, columns=["group", *Verdict._fields])
 
     def device(self) -> pd.DataFrame:
-        """Per device: rows kept back, errors of all arms, the gain over its own model with its interval, and what may be said."""
+        """Per device: rows kept back, errors of all arms, the gain over its own model with its interval, what may be said ("helps
+        here" where its own rows and similar devices both show a gain), and what similar devices gained.
+        """
         own, personal = self.error("own"), self.error("personal")
         rows, spread = self.table["evidence"].to_numpy(), self.table["spread"].to_numpy() / self.scale
         d, level = relative(own, personal), (own + personal) / 2
@@ -118,12 +122,42 @@ class Worth:
             half = np.where(level > 0, stdtrit(rows - 1, 0.975) * spread / np.sqrt(rows) / level, np.nan)
         half = np.where(rows > 1.0 + 1e-9, half, np.nan)
         gain, low, high = (_removed(x) for x in (d, d - half, d + half))
-        said = [None if gone else HELPS if least > 0 else TOO_FEW for gone, least in zip(np.isnan(own), low, strict=True)]
+        alike = self.similar()
+        told = [_told(own_low, one) for own_low, one in zip(low, alike.itertuples(index=False), strict=True)]
         errors = {arm: self.error(arm) for arm in self.arms}
         return pd.DataFrame(
             {"device": self.table["device"], "held": self.table["held"]} | errors
-            | {"gain": gain, "low": low, "high": high, "verdict": pd.Series(said, dtype=object)}
-        )  # fmt: skip
+            | {"gain": gain, "low": low, "high": high, "verdict": pd.Series(told, dtype=object)}
+        ).join(alike.add_prefix("similar_"))  # fmt: skip
+
+    def similar(self) -> pd.DataFrame:
+        """Per device, what others that kept back about as many rows gained: how many `devices`, `gain`, `low` and `high`.
+
+        Similar are the nearest by number of rows (their ratio): a quarter of the devices, at least eight, and all that are as near
+        as the last of them. Where devices have equally many rows that is everybody else.
+        """
+        own, personal = self.error("own"), self.error("personal")
+        known = np.isfinite(own) & np.isfinite(personal)
+        d, place = _relative(own, personal)[known], np.log1p(self.table["held"].to_numpy(dtype=np.float64))
+        order = np.argsort(place[known], kind="stable")
+        ranked, sums = place[known][order], np.cumsum(np.stack([np.ones(len(d)), d[order], d[order] ** 2]), axis=1)
+        sums = np.concatenate([np.zeros((3, 1)), sums], axis=1)
+        found = np.full((len(place), 3), np.nan)
+        least = max(SIMILAR, len(d) // 4)
+        for value in np.unique(place) if len(d) > SIMILAR else []:
+            here = np.flatnonzero(place == value)
+            away = np.abs(ranked - value)
+            reach = np.partition(away, min(least, len(away) - 1))[min(least, len(away) - 1)] + 1e-12
+            total = sums[:, np.searchsorted(ranked, value + reach)] - sums[:, np.searchsorted(ranked, value - reach)]
+            found[here] = total
+        mine = np.zeros((len(place), 3))
+        mine[known] = np.stack([np.ones(len(d)), d, d**2], axis=1)
+        count, first, second = (found - mine).T
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = first / count
+            half = stdtrit(count - 1, 0.975) * np.sqrt(np.maximum(second / count - mean**2, 0.0) / (count - 1))
+        many = np.nan_to_num(count).astype(np.int64)
+        return pd.DataFrame({"devices": many, "gain": _removed(mean), "low": _removed(mean - half), "high": _removed(mean + half)})
 
     def better_alone(self) -> Any:
         """(devices,) where the own model is the better bet, by the evidence of the whole fleet.
@@ -148,6 +182,26 @@ class Worth:
         between = max(0.0, float(np.nanvar(d)) - float(noise[known].mean()))
         pull = between / np.maximum(between + noise, np.finfo(float).tiny)
         return np.asarray(np.where(known, fleet + pull * (d - fleet), fleet) < 0)
+
+
+def percent(share: float) -> str:
+    """A share for a sentence.
+
+    >>> percent(0.314), percent(-0.02)
+    ('31 %', '−2 %')
+    """
+    return f"{'−' if round(share * 100) < 0 else ''}{abs(round(share * 100))} %"  # noqa: RUF001
+
+
+def _told(low: float, alike: Any) -> str | None:
+    """What may be said to a device whose own gain is above `low`, given what similar devices gained; None without any of both."""
+    if low > 0 and not alike.low <= 0:
+        return HELPS
+    if not alike.devices:
+        return None if np.isnan(low) else TOO_FEW
+    between = f"{percent(alike.low)} to {percent(alike.high)}"
+    did = f"gained {percent(alike.gain)} ({between})" if alike.gain >= 0 else f"lost {percent(-alike.gain)} (gain {between})"
+    return f"{TOO_FEW}; {alike.devices} similar devices {did}"
 
 
 def verdict(d: Array) -> Verdict:

@@ -175,7 +175,7 @@ def fit(chosen: argparse.Namespace) -> int:
     if rows.remark:
         _remark(chosen, rows.remark)
     shown = Shown(folder, lines=chosen.json)
-    _announce(chosen, rows)
+    _announce(chosen, rows, model)
     aside = _aside(out)
     try:
         model._fit(rows.X, rows.y, rows.devices, rows.weight, keep=shown)
@@ -201,10 +201,16 @@ def fit(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _announce(chosen: argparse.Namespace, rows: Rows) -> None:
+def _announce(chosen: argparse.Namespace, rows: Rows, model: Any) -> None:
     """Refits take their time: say how many there will be before they start."""
+    from persfl.estimators.method import method_of
+
     n = rows.devices.nunique()
-    if chosen.model in ("tree", "forest", "boosting") and n > 1 and not chosen.json:
+    if chosen.model not in ("tree", "forest", "boosting") or n == 1 or chosen.json:
+        return
+    if method_of(model, None).name == "blend":
+        print(f"Every device may ask for {chosen.budget:,} fits a run; fewer with --budget or --holdout 0.", file=sys.stderr)
+    else:
         peers = peers_asked(chosen.peers, n)
         rounds = REFIT_ROUNDS if chosen.rounds == "auto" else chosen.rounds
         runs = 2 if chosen.holdout > 0 else 1
@@ -302,7 +308,7 @@ def _said(chosen: argparse.Namespace, shown: Shown, model: Any, rows: Rows, out:
 def _arms(worth: Any) -> None:
     """Errors of all methods."""
     from persfl.comparing import summary
-    from persfl.report.info import percent
+    from persfl.worth import percent
 
     rows = []
     for name, row in summary(worth).iterrows():

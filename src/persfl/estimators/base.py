@@ -1,8 +1,8 @@
 """Fitting a model for every device, and predicting with it.
 
-Fitting is two runs of the same loop. The *trial* holds back a share of every device's rows (`holdout`), and its models are compared
-on them with simple rivals: that is `worth_`. The *final* run uses all rows and gives the models that predict. Nothing is chosen by
-the rows held back, except, with `fallback=True`, where to keep a device's own model.
+Fitting is two runs of one method (`persfl.estimators.method` says which). The *trial* holds back a share of every device's rows
+(`holdout`), and its models are compared on them with simple rivals: that is `worth_`. The *final* run uses all rows and gives the
+models that predict. Nothing is chosen by the rows held back, except, with `fallback=True`, where to keep a device's own model.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from persfl.blending import run as blended
 from persfl.checks import one_of, real, some, whole
 from persfl.devices import Devices
 from persfl.errors import InputError, PersflWarning
+from persfl.estimators.method import METHODS, Method, loop_settings, method_of, said
 from persfl.estimators.rows import WithRows
 from persfl.helping import helpers
 from persfl.learners import Estimator, Linear
@@ -52,7 +53,6 @@ from persfl.units import KINDS, Units
 from persfl.worth import Worth, measured, own_fits, pooled_fit, split, tried
 
 CHEAP = 3e7  # numbers touched by a run that may be repeated without being noticed
-METHODS = ("paper", "kin", "blend")
 POINTS = 100  # made-up public points, where a base estimator needs some and none are handed in
 
 
@@ -81,7 +81,7 @@ class Personalized(WithRows):
         estimator: Any = None,
         *,
         device: str | None = None,
-        method: str = "paper",
+        method: str = "auto",
         peers: int | str = "auto",
         rounds: int | str = "auto",
         step_size: float | str = "auto",
@@ -151,10 +151,10 @@ class Personalized(WithRows):
         self.learner_ = self._learner(rows.features)
         self.devices_ = id_array(rows.ids)
         self.rows_ = rows.counts.copy()
+        self._choose_method(len(rows))
         kind = self._units()
         self.worth_ = None
         self.fallback_ = np.zeros(len(rows), dtype=bool)
-        self.notes_: list[str] = []
         if len(rows) == 1:
             self._alone(rows, kind)
             return self
@@ -267,10 +267,16 @@ class Personalized(WithRows):
             self.notes_.append(advice)
             warnings.warn(advice, PersflWarning, stacklevel=4)
 
+    def _choose_method(self, n: int, online: bool = False) -> None:
+        """Settle `method_`; the first of the notes says which it is."""
+        method = method_of(self, self.learner_, online=online) if n > 1 else Method("own")
+        self.method_ = method.name
+        self.notes_: list[str] = [said(method)]
+
     def _learned(self, inside: Devices, stage: str, keep: Keep | None) -> State:
         """The run that the method asks for."""
         plan = self._plan(inside)
-        if self.method != "blend":
+        if self.method_ != "blend":
             return train(inside, plan, stage=stage, keep=keep)
         return blended(
             inside,
@@ -290,7 +296,7 @@ class Personalized(WithRows):
             return whole("trials", self.trials, least=1, most=most, why=f"holdout={self.holdout:g}")
         if not isinstance(self.learner_, Linear):
             return 1
-        asked = self.budget if self.method == "blend" else peers_asked("auto", len(rows)) * self._rounds()
+        asked = self.budget if self.method_ == "blend" else peers_asked("auto", len(rows)) * self._rounds()
         return most if rows.X.size * self.learner_.classes * asked <= CHEAP else 1
 
     def _rounds(self, method: str | None = None) -> int:
@@ -298,7 +304,7 @@ class Personalized(WithRows):
             return int(self.rounds)
         if not hasattr(self.learner_, "grad"):
             return REFIT_ROUNDS
-        return KIN_ROUNDS if (method or self.method) == "kin" else STEP_ROUNDS
+        return KIN_ROUNDS if (method or self.method_) == "kin" else STEP_ROUNDS
 
     def _settle(self, state: State) -> None:
         self.models_, self.trust_, self.step_size_ = state.models, state.trust, state.pace.step_size
@@ -313,10 +319,10 @@ class Personalized(WithRows):
     def _doubt(self) -> None:
         """Say how models came about, where kin was looked for, and which of them are guesses."""
         if "mix" in self.trust_.notes:
-            own, fleet, near = self.made_of()[list(SORTS)].mean().round(2).tolist()
-            self.notes_.append(
-                f"In the mean over devices a model is a mix of {own:.0%} own rows, {fleet:.0%} fleet and {near:.0%} neighbours: "
-                "by what the parts started from, before own rows refined them."
+            own, fleet, near = (f"{share:.0%}".replace("%", " %") for share in self.made_of()[list(SORTS)].mean())
+            self.notes_[0] += (
+                f" In the mean over devices a model is {own} own rows, {fleet} fleet and {near} neighbours, by what its parts "
+                "started from, before own rows refined them."
             )
         if "member" not in self.trust_.notes:
             return
@@ -350,7 +356,9 @@ class Personalized(WithRows):
         """
         check_is_fitted(self, "models_")
         if "mix" in self.trust_.notes:
-            parts = sorts(self.trust_.notes["mix_names"], self.trust_.notes["mix"])
+            parts = np.where(
+                self.fallback_[:, None], [1.0, 0.0, 0.0], sorts(self.trust_.notes["mix_names"], self.trust_.notes["mix"])
+            )
             return pd.DataFrame({"device": self.devices_} | {name: parts[:, k] for k, name in enumerate(SORTS)})
         if "member" not in self.trust_.notes:
             raise InputError(
@@ -359,7 +367,7 @@ class Personalized(WithRows):
             )
         known = members(self.trust_)
         many = known.member.sum(axis=1)
-        own = 1.0 / (1 + many)
+        own = np.where(known.right & ~self.fallback_, 1.0 / (1 + many), 1.0)
         return pd.DataFrame({"device": self.devices_, "kin": many, "own": own, "others": 1 - own, "found": known.right})
 
     def _note_halving(self, state: State, where: str) -> None:
@@ -382,10 +390,13 @@ class Personalized(WithRows):
         one_of("units", self.units, ["auto", *KINDS])
         one_of("unseen", self.unseen, ["error", "pooled"])
         one_of("method", self.method, METHODS)
-        if self.method != "paper" and self.adopter is not None:
+        if self.method not in ("auto", "paper") and self.adopter is not None:
             raise InputError(f"adopter belongs to method='paper'; method={self.method!r} brings its own. Leave one of them out.")
-        if self.method == "blend":
-            self._check_blend()
+        if self.method in ("auto", "blend"):
+            whole("budget", self.budget, least=1)
+        foreign = loop_settings(self) if self.method == "blend" else []
+        if foreign:
+            raise InputError(f"{foreign[0]} belongs to method='paper' and 'kin'; method='blend' goes by budget. Leave it out.")
         if real("holdout", self.holdout, least=0.0) >= 1:
             raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
         if self.window is not None:
@@ -394,12 +405,6 @@ class Personalized(WithRows):
             peers_of(self.peers, n)
         if self.adopter is not None and (isinstance(self.adopter, type) or not callable(self.adopter)):
             raise InputError(f"adopter must be a part such as TopK(4), or a function. Got {self.adopter!r}.")
-
-    def _check_blend(self) -> None:
-        whole("budget", self.budget, least=1)
-        for name in ("peers", "rounds", "step_size", "units"):
-            if getattr(self, name) != "auto":
-                raise InputError(f"{name} belongs to method='paper' and 'kin'; method='blend' goes by budget. Leave it out.")
 
     def _plan(self, rows: Devices, rounds: int | None = None) -> Plan:
         learner, public, classes = self.learner_, self.public_, self._classes
@@ -412,7 +417,7 @@ class Personalized(WithRows):
             return Refit(public, step_size=step, soft=bool(classes) and getattr(learner, "kind", "") == "log")
 
         sampler, adopter = peers_of(self.peers, n), Best() if self.adopter is None else self.adopter
-        if self.method == "kin":
+        if self.method_ == "kin":
             rule = kin(peers_asked(self.peers, n), steps=hasattr(learner, "grad"))
             sampler, adopter = rule.sampler, rule.adopter
         return Plan(

@@ -18,7 +18,7 @@ from persfl.types import Array
 
 
 class PersonalizedClassifier(ClassifierMixin, Online):  # type: ignore[misc]
-    """A classifier for every device, learned by asking peers who really help.
+    """A classifier for every device, learned from own rows and from peers who really help.
 
     Parameters and attributes are those of `PersonalizedRegressor`; the default model is logistic (two classes) or multinomial
     regression, and `classes_` are the labels in order. A device need not have rows of every class.

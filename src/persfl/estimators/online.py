@@ -36,7 +36,7 @@ class Online(Personalized):
         Devices may join at any time. Units, categories and classes are those of the first call. Each call first predicts the new
         rows with the models as they are: `progress_` has the errors on rows not learned from yet.
         """
-        if self.method != "paper":
+        if self.method not in ("auto", "paper"):
             raise InputError(f"partial_fit goes by method='paper'. Got {self.method!r}, which needs rows that stay: use fit.")
         if hasattr(self, "models_") and not hasattr(self, "_arrived"):
             warnings.warn(
@@ -61,7 +61,8 @@ class Online(Personalized):
         if first:
             self._check_settings(len(rows))
             self.learner_ = self._learner(rows.features)
-            self.notes_, self.worth_, self.progress_ = [], None, pd.DataFrame()
+            self._choose_method(2, online=True)
+            self.worth_, self.progress_ = None, pd.DataFrame()
             if self.window is not None:
                 rows = _joined(rows, None, self.window)
             self._arrived, joined, self.trust_ = rows, rows, Trust(len(rows), np.arange(len(rows)))

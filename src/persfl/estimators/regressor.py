@@ -15,19 +15,21 @@ from persfl.types import Array
 
 
 class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
-    """A regression model for every device, learned by asking peers who really help.
+    """A regression model for every device, learned from own rows and from peers who really help.
 
     Parameters
     ----------
-    estimator : what a model is. None: linear, by gradient steps (Algorithm 1). A scikit-learn regressor that takes sample weights:
-        by refits on private rows plus public points (Algorithm 2). A `torch.nn.Module` for one row of the table, all devices
-        starting from its weights, or a function of (features, outputs) that makes one, such as `persfl.learners.MLP()`: by gradient
-        steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
+    estimator : what a model is. None: linear; peers answer by refits or gradient steps (Algorithm 1). A scikit-learn regressor that
+        takes sample weights: by refits on private rows plus public points (Algorithm 2). A `torch.nn.Module` for one row of the
+        table, all devices starting from its weights, or a function of (features, outputs) that makes one, such as
+        `persfl.learners.MLP()`: by gradient steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
     device : the column of X that says whose row it is, instead of `devices=` in every call.
-    method : "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the same truth, learn from all of those, then
-        stop asking (docs/kin.md); for models that take steps `made_of()` says what each device's model is made of.
+    method : "auto": blend, unless peers, rounds, step_size, adopter, compute or units other than shared are set, the models are
+        networks, or rows keep arriving (`partial_fit`); then "paper". `method_` says which it was.
         "blend": mix what own rows, the fleet and neighbours offer, by the evidence of own folds and of the fleet (docs/blend.md);
         `made_of()` has the shares. It goes by `budget` instead of peers, rounds, step_size and units.
+        "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the same truth, learn from all of those, then
+        stop asking (docs/kin.md); for models that take steps `made_of()` says what each device's model is made of.
     peers : how many peers a device asks each round; "auto" is 20, or all others where there are fewer.
     rounds : how many rounds; "auto" is 100 of steps (linear), 20 of refits (others), whose answers are complete models.
     step_size : length of a step (linear) or weight of private rows against public points (others). "auto" chooses by the loss;
@@ -53,9 +55,10 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     ----------
     devices_ : ids, in the order of all that follows.
     models_ : one model per device, in the units of the run.
+    method_ : what ran: "blend", "paper" or "kin"; "own" where there is one device.
     helpers_ : who helps whom, a DataFrame.
     worth_ : errors on rows held back, see `persfl.worth.Worth`; None without any.
-    notes_ : what a person should know about this fit, in sentences.
+    notes_ : what a person should know about this fit, in sentences; the first says by which method.
     losses_ : (rounds, devices) own losses at the start of every round.
     fallback_ : which devices keep their own model.
     step_size_ : the step size in the end. n_rounds_ : how many rounds there were. rows_ : rows per device.
@@ -64,9 +67,9 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     >>> from persfl.datasets import load_housing
     >>> housing = load_housing()
     >>> few = housing.frame.groupby("city").head(12)
-    >>> model = PersonalizedRegressor(rounds=50).fit(few[housing.feature_names], few["log_price"], devices=few["city"])
-    >>> model.predict(few[housing.feature_names][:2], devices=few["city"][:2]).round(1).tolist()
-    [11.1, 11.1]
+    >>> model = PersonalizedRegressor(holdout=0).fit(few[housing.feature_names], few["log_price"], devices=few["city"])
+    >>> model.method_, model.predict(few[housing.feature_names][:2], devices=few["city"][:2]).round(1).tolist()
+    ('blend', [11.1, 11.1])
     >>> list(model.helpers_.columns)
     ['device', 'peer', 'asked', 'adopted', 'share', 'reward_mean', 'reward_low', 'reward_high', 'verdict']
     """

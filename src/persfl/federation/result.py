@@ -9,6 +9,7 @@ import numpy as np
 
 from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 from persfl.estimators.base import id_array
+from persfl.estimators.method import Method, said
 from persfl.federation.blending import Outcome
 from persfl.fleets.flower.fleet import FlowerFleet
 from persfl.fleets.flower.judging import worth_of
@@ -48,6 +49,7 @@ def fitted(fleet: FlowerFleet | Outcome, terms: Terms, asked: Mapping[str, Any],
     model.units_ = Units(
         "raw" if terms.mean is None else "shared", mean, scale, terms.label_mean, terms.label_scale, np.zeros((n, d)), np.zeros(n)
     )
+    model.method_ = model.method
     model._seed, model.learner_, model.preparation_, model.pooled_, model.public_ = (
         terms.seed,
         fleet.learner,
@@ -91,7 +93,8 @@ def _models(fleet: FlowerFleet | Outcome) -> Any:
 
 def _notes(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], untold: list[str]) -> list[str]:
     notes = [
-        "This was a federation: every device's rows stayed where they are. federation.html says who was asked and who saw what."
+        said(Method(asked.get("method", "paper"))),
+        "This was a federation: every device's rows stayed where they are. federation.html says who was asked and who saw what.",
     ]
     guarded = sum(counts["guarded"] for counts in fleet.roster.counts.values())
     if guarded:

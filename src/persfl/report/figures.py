@@ -1,8 +1,8 @@
 """The pictures of the report as matplotlib figures, for a paper, a slide or a notebook.
 
 Each takes the plain numbers of a report and returns a `matplotlib.figure.Figure` of its own; nothing here touches pyplot's state:
-`gains(info).savefig("gains.png")`. Blue says lower error, grey no difference shown, orange higher error: an interval above zero,
-across it, below it.
+`gains(info).savefig("gains.png")`. Of the fleet and of groups blue says lower error, grey no difference shown, orange higher error:
+an interval above zero, across it, below it. Of one device blue says "helps here", and grey that its rows are too few to tell.
 
 >>> from persfl.report.example import example_info
 >>> info = example_info(devices=8)
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from persfl.errors import InputError, need
+from persfl.worth import HELPS
 
 LOWER, SAME, HIGHER, INK, BAND = "#1565a8", "#767d86", "#b34700", "#1c2127", "#d5e3f0"
 _HEAT = ("#f6f4f0", "#cfe0ee", "#86b5dc", "#2f7bbd", "#0a3a6b")
@@ -40,7 +41,7 @@ def gains(info: Info) -> Any:
     order = np.argsort(-gain, kind="stable")[: int(np.isfinite(gain).sum())]
     gain, low, high = gain[order], low[order], high[order]
     names = [_short(info["devices"]["ids"][i]) for i in order]
-    colours = [_colour(a, b) for a, b in zip(low, high, strict=True)]
+    colours = [LOWER if device["says"][i] == HELPS else SAME for i in order]
     place = np.arange(len(order))
     floor = max(-1.0, float(np.nanmin(np.concatenate([low, gain, [0.0]]))))
     if len(order) <= _NAMED:
@@ -288,8 +289,8 @@ def _colour(low: float, high: float) -> str:
 
 
 def _counts(colours: Sequence[str]) -> str:
-    words = ((LOWER, "lower error"), (SAME, "no difference shown"), (HIGHER, "higher error"))
-    return "devices with " + ", ".join(f"{word}: {colours.count(colour):,}" for colour, word in words)
+    words = ((LOWER, HELPS), (SAME, "not enough own rows to tell"))
+    return ", ".join(f"{word}: {colours.count(colour):,}" for colour, word in words)
 
 
 def _short(name: str, most: int = 22) -> str:

@@ -85,6 +85,10 @@ def _shortened(info: Mapping[str, Any]) -> dict[str, Any]:
         "loss": {**loss, "device": _cut(loss["device"])},
         "help": {**info["help"], "matrix": {**matrix, "values": _cut(matrix["values"])}},
     }
+    made = info.get("made_of")
+    if made:
+        near = [[[peer, float(f"{share:.{_DIGITS}g}")] for peer, share in each] for each in made["near"]]
+        short["made_of"] = {**made, "shares": _cut(made["shares"]), "near": near}
     return {**info, **short}
 
 

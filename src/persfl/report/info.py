@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from persfl import __version__
-from persfl.blending import SORTS, sorts
-from persfl.helping import VERDICTS, reward_interval, verdict_codes
+from persfl.helping import VERDICTS, pairs_known, reward_interval, verdict_codes
 from persfl.report.blocks import Blocks, blocks, shares
+from persfl.report.makeup import makeup
 from persfl.training import peers_asked
 from persfl.types import Array
-from persfl.worth import ARMS, Verdict, Worth
+from persfl.worth import ARMS, Verdict, Worth, percent
 
 TOP = 15  # helpers shown per device, fewer where devices are many: the page must stay small
 POINTS = 40  # points of a loss curve, likewise
@@ -28,9 +28,10 @@ PRIVACY = [
 ]
 MEANINGS = {
     "estimator": "what a model is",
-    "method": "paper: the printed algorithms; kin: learn from all devices that answer from the same truth; "
-    "blend: mix own rows, fleet and neighbours",
-    "budget": "questions per device, where the method is blend",
+    "method": "blend: mix own rows, fleet and neighbours; paper: the printed algorithms; kin: learn from all devices that "
+    "answer from the same truth",
+    "budget": "how many refits, or four times as many short steps, a device asks its neighbours for",
+    "ordered": "whether a device's rows come in the order of time",
     "peers": "how many peers a device asks each round",
     "rounds": "how many rounds",
     "step_size": "length of a step, or weight of a peer's own rows against public points",
@@ -54,7 +55,7 @@ def info(model: Any, *, device: str = "device", label: str = "y", groups: Mappin
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(n=30, clusters=2, rows=10, features=5, noise=0.1, seed=0)
     >>> whose = np.repeat(np.arange(30), 10)
-    >>> model = PersonalizedRegressor().fit(devices.X, devices.y, devices=whose)
+    >>> model = PersonalizedRegressor(method="paper").fit(devices.X, devices.y, devices=whose)
     >>> found = info(model)
     >>> found["worth"]["verdict"]["says"], len(found["help"]["matrix"]["blocks"]) - 1
     ('helps', 2)
@@ -82,23 +83,15 @@ def info(model: Any, *, device: str = "device", label: str = "y", groups: Mappin
             "held": worth.table["held"].tolist() if worth is not None else [0] * n,
             "cluster": layout.block.tolist(),
         },
-        "made_of": _made_of(model.trust_),
+        "made_of": makeup(model),
+        "method": model.notes_[0],
         "worth": None if worth is None else _worth(worth, model.rows_, layout, groups),
         "help": _help(model, ids, layout),
         "loss": _loss(model.losses_),
         "settings": _settings(model),
-        "notes": [*model.notes_, *better_rivals(worth)],
+        "notes": [*model.notes_[1:], *better_rivals(worth)],
         "privacy": PRIVACY,
     }
-
-
-def percent(share: float) -> str:
-    """A share for a sentence.
-
-    >>> percent(0.314), percent(-0.02)
-    ('31 %', '−2 %')
-    """
-    return f"{'−' if round(share * 100) < 0 else ''}{abs(round(share * 100))} %"  # noqa: RUF001
 
 
 def sentence(verdict: Verdict, rows: int) -> str:
@@ -146,6 +139,7 @@ def _worth(worth: Worth, rows: Any, layout: Blocks, groups: Mapping[Any, Any] | 
             "low": _plain(device["low"]),
             "high": _plain(device["high"]),
             "says": device["verdict"].tolist(),
+            "similar": {k: _plain(device[f"similar_{k}"]) for k in ("devices", "gain", "low", "high")},
         },
     }
 
@@ -178,16 +172,9 @@ def _groups(worth: Worth, rows: Any, layout: Blocks, groups: Mapping[Any, Any] |
     return found
 
 
-def _made_of(trust: Any) -> dict[str, Any] | None:
-    """What each device's model is made of, where it is a mix."""
-    if "mix" not in trust.notes:
-        return None
-    return {"names": list(SORTS), "shares": sorts(trust.notes["mix_names"], trust.notes["mix"]).tolist()}
-
-
 def _help(model: Any, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
     trust, n = model.trust_, len(ids)
-    known = trust.table()
+    known = pairs_known(trust)
     target = known["target"].to_numpy()  # sorted, as trust keeps its pairs
     order = np.lexsort((known["peer"], -known["share"], target))
     first = np.searchsorted(target, np.arange(n))
@@ -201,9 +188,9 @@ def _help(model: Any, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
         top[owner].append([*facts, lo, hi, int(code)])
     several = [cell.tolist() for cell in layout.cells]
     names = [ids[cell[0]] if len(cell) == 1 else f"{ids[cell[0]]} and {len(cell) - 1} more" for cell in several]
-    asked = trust.pairs.asked.sum()
+    asked = known["asked"].sum()
     return {
-        "chance": float(trust.pairs.adopted.sum() / asked) if asked else 0.0,
+        "chance": float(known["adopted"].sum() / asked) if asked else 0.0,
         "matrix": {"names": names, "devices": several, "values": layout.values.tolist(), "blocks": layout.starts},
         "top": top,
         "verdicts": list(VERDICTS),
@@ -234,8 +221,11 @@ def _settings(model: Any) -> list[list[str]]:
     values |= {"step_size": f"{model.step_size_:g}", "rounds": model.n_rounds_, "units": model.units_.kind}
     values["peers"] = peers_asked(values["peers"], len(model.devices_))
     if values["adopter"] is None:
-        values["adopter"] = "Best()" if values["method"] == "paper" else f"that of {values['method']}"
-    return [[name, str(values[name]), meaning] for name, meaning in MEANINGS.items()]
+        values["adopter"] = "Best()" if model.method_ == "paper" else f"that of {model.method_}"
+    if values["method"] != model.method_:
+        values["method"] = f"{values['method']}: {model.method_}"
+    foreign = ("peers", "rounds", "step_size", "adopter") if model.method_ == "blend" else ("budget", "ordered")
+    return [[name, str(values[name]), meaning] for name, meaning in MEANINGS.items() if name not in foreign]
 
 
 def _plain(values: Any) -> list[Any]:

@@ -5,6 +5,8 @@
   const ids = devices.ids,
     n = ids.length;
   const measured = worth ? worth.device : null;
+  const blended = Boolean(info.made_of) && info.made_of.names.includes("neighbours");
+  const steps = blended ? "what it took from neighbours" : "the steps it adopted";
   const chosen = { index: 0 };
   let printing = false;
 
@@ -46,7 +48,8 @@
       text = Math.abs(value) < 9.95 && value !== 0 ? value.toFixed(1) : value.toFixed(0);
     return signed(grouped(text.replace(/^-(0(\.0)?)$/, "$1"))) + SPACE + "%";
   }
-  const span = (low, high) => (missing(low) || missing(high) ? NONE : `${percent(low)} to ${percent(high)}`);
+  const far = x => (x < -10 ? `below ${percent(-10)}` : percent(x)); // of so wide an interval the end says nothing more
+  const span = (low, high) => (missing(low) || missing(high) ? NONE : `${far(low)} to ${percent(high)}`);
   const shown = id => (String(id).trim() === "" ? "(blank name)" : String(id));
   const brief = id => (shown(id).length > 40 ? shown(id).slice(0, 39) + "\u2026" : shown(id));
   const many = (k, word) => `${count(k)} ${word}${k === 1 ? "" : "s"}`;
@@ -58,6 +61,12 @@
   const kind = (low, high) => (missing(low) || missing(high) ? "unknown" : low > 0 ? "lower" : high < 0 ? "higher" : "same");
   const KINDS = { helps: "lower", "helps here": "lower", hurts: "higher", "no clear difference": "same", "chosen, but no gain": "same", "helps less than others": "same" };
   const tag = says => (says ? h("span", { class: "tag " + (KINDS[says] || "unknown") }, says) : NONE);
+  // What is said to one device: a few words, and what similar devices gained.
+  function told(says) {
+    if (!says) return NONE;
+    const [first, ...rest] = says.split("; ");
+    return [tag(first), rest.length ? h("small", null, rest.join("; ")) : null];
+  }
 
   // ---- axes
   function ticks(low, high, about) {
@@ -185,15 +194,17 @@
 
   // ---- the answer
   function answer() {
-    if (info.notes.length)
-      put(
-        "notes",
-        h(
-          "div",
-          { class: "callout", role: "note" },
-          info.notes.map(note => h("p", null, note)),
-        ),
-      );
+    put(
+      "notes",
+      info.method ? h("p", { id: "method" }, info.method) : null,
+      info.notes.length
+        ? h(
+            "div",
+            { class: "callout", role: "note" },
+            info.notes.map(note => h("p", null, note)),
+          )
+        : null,
+    );
     if (!worth) {
       $("verdict").textContent =
         "No rows were kept back, so this run cannot say whether asking peers is worth it. It can say who was adopted by whom.";
@@ -206,7 +217,7 @@
         rows.map(row => row.high),
       );
     const mistakes = worth.arms.some(arm => !missing(arm.mistakes)),
-      wide = mistakes ? 150 : 200;
+      wide = mistakes ? 150 : 180;
     const cells = row => [
       h(
         "td",
@@ -305,7 +316,7 @@
   }
 
   // ---- gain per device
-  const gainKind = i => (measured && !missing(measured.gain[i]) ? kind(measured.low[i], measured.high[i]) : "unknown");
+  const gainKind = i => (missing(measured.gain[i]) ? "unknown" : KINDS[measured.says[i]] || "same");
   const gainText = i =>
     missing(measured.gain[i])
       ? `${shown(ids[i])}\nnot measured`
@@ -320,13 +331,13 @@
       .map((_, i) => i)
       .filter(i => !missing(measured.gain[i]))
       .sort((a, b) => measured.gain[b] - measured.gain[a]);
-    const counts = { lower: 0, same: 0, higher: 0, unknown: 0 };
+    const counts = { lower: 0, same: 0, unknown: 0 };
     for (let i = 0; i < n; i++) counts[gainKind(i)]++;
-    const meaning = { lower: "lower error", same: "no difference shown", higher: "higher error", unknown: "not measured" };
+    const meaning = { lower: "helps here", same: "not enough own rows to tell", unknown: "not measured" };
     $("gain-lead").textContent =
-      "How much of its own model's error asking peers removes, device by device. " +
+      "How much less error the personalized model makes than the device's own, on the few rows the device held back. " +
       (order.length > 60 ? "Above" : "Right of") +
-      " zero the personalized model is better.";
+      " zero it makes less. One device's rows swing too much to say that it loses: a bar on the other side is no evidence of that.";
     const box = h("div"),
       figure = $("gain-figure");
     figure.append(
@@ -348,7 +359,7 @@
       h(
         "figcaption",
         null,
-        "How to read it: the line through each value is its 95 % interval, and the colour says where that interval lies: above zero, across it or below it. Values beyond the edge are drawn at the edge. The same numbers stand in the table.",
+        "How to read it: the line through each value is its 95 % interval. Blue are devices whose interval lies above zero and whose similar devices, those with about as many rows, gained too. Values beyond the edge are drawn at the edge. The same numbers stand in the table.",
       ),
     );
     if (!order.length) return;
@@ -356,7 +367,7 @@
       order.map(i => measured.low[i]).concat(order.map(i => measured.gain[i])),
       order.map(i => measured.high[i]).concat(order.map(i => measured.gain[i])),
     );
-    const summary = `Gain of ${many(order.length, "device")}, sorted: ${meaning.lower} for ${counts.lower}, ${meaning.same} for ${counts.same}, ${meaning.higher} for ${counts.higher}.`;
+    const summary = `Gain of ${many(order.length, "device")}, sorted: ${meaning.lower} for ${counts.lower}, ${meaning.same} for ${counts.same}.`;
     if (order.length > 60)
       strip(box, {
         order,
@@ -416,7 +427,7 @@
             class: `bar-${cls} bar-soft`,
           }),
         );
-        if (cls !== "unknown")
+        if (!missing(measured.low[i]))
           group.append(
             s("line", { x1: x(measured.low[i]), x2: x(measured.high[i]), y1: y, y2: y, class: "pen-" + cls, "stroke-width": 1.75 }),
           );
@@ -549,15 +560,73 @@
     });
   }
 
+  // ---- what a model is made of
+  const parts = i => info.made_of.names.map((name, k) => `${percent(info.made_of.shares[i][k])} ${name}`).join(", ");
+  const part = k => "part-" + (k === info.made_of.names.length - 1 ? 2 : k); // the others' part has one colour, blend or kin
+  function makeup(i, wide, tall) {
+    let at = 0;
+    return s(
+      "svg",
+      {
+        width: wide,
+        height: tall,
+        viewBox: `0 0 ${wide} ${tall}`,
+        role: "img",
+        "aria-label": parts(i),
+        "data-made": info.made_of.shares[i].join(" "),
+        class: "makeup",
+        onpointermove: event => point(`${shown(ids[i])}\n${parts(i)}`, event.clientX, event.clientY),
+        onpointerleave: unpoint,
+      },
+      info.made_of.shares[i].map((share, k) => {
+        const x = at;
+        at += wide * share;
+        return share > 0 ? s("rect", { x, y: 0, width: wide * share, height: tall, class: part(k) }) : null;
+      }),
+    );
+  }
+  const makeupKey = i =>
+    h(
+      "ul",
+      { class: "key" },
+      info.made_of.names.map((name, k) =>
+        h(
+          "li",
+          null,
+          h("i", { class: part(k), "aria-hidden": "true" }),
+          i === null ? name : `${percent(info.made_of.shares[i][k])} ${name}`,
+        ),
+      ),
+    );
+  function neighbours(i) {
+    const near = info.made_of.near[i],
+      whole = info.made_of.shares[i].at(-1),
+      named = near.reduce((sum, [, share]) => sum + share, 0),
+      what = info.made_of.names.at(-1);
+    if (!near.length) return h("p", { class: "read" }, `No single device is as much as half a percent of it.`);
+    return h(
+      "p",
+      { id: "near" },
+      `Of it, ${what}: `,
+      near.map(([peer, share], k) => [
+        k ? ", " : null,
+        h("span", { class: "near", "data-peer": ids[peer], "data-share": share }, link(peer), `${SPACE}${percent(share)}`),
+      ]),
+      whole - named > 0.005 ? `, others ${percent(whole - named)}.` : ".",
+    );
+  }
+
   // ---- the table of devices, a page at a time
   const compare = new Intl.Collator("en", { numeric: true }).compare;
   const table = { by: measured ? "gain" : "id", down: Boolean(measured), page: 0, size: 25, order: [] };
   const COLUMNS = [
     { key: "id", name: words.device, cls: "who", of: i => ids[i], cell: link },
+    ...(info.made_of
+      ? [{ key: "made", name: "made of", cls: "", of: i => info.made_of.shares[i].at(-1), cell: i => makeup(i, 96, 14) }]
+      : []),
     { key: "rows", name: "rows", cls: "n", of: i => devices.rows[i], cell: i => count(devices.rows[i]) },
     ...(measured
       ? [
-          { key: "held", name: "held-out rows", cls: "n", of: i => devices.held[i], cell: i => count(devices.held[i]) },
           { key: "own", name: "own error", cls: "n", of: i => measured.own[i], cell: i => num(measured.own[i]) },
           {
             key: "personal",
@@ -566,27 +635,17 @@
             of: i => measured.personal[i],
             cell: i => num(measured.personal[i]),
           },
-          { key: "gain", name: "gain", cls: "n", of: i => measured.gain[i], cell: i => percent(measured.gain[i]) },
           {
-            key: "low",
-            name: "95 % interval",
-            cls: "t",
-            of: i => measured.low[i],
-            cell: i => span(measured.low[i], measured.high[i]),
+            key: "gain",
+            name: "gain (95 % interval)",
+            cls: "n gain",
+            of: i => measured.gain[i],
+            cell: i => [percent(measured.gain[i]), missing(measured.low[i]) ? null : h("small", null, span(measured.low[i], measured.high[i]))],
           },
-          { key: "says", name: "verdict", cls: "", of: i => measured.says[i], cell: i => tag(measured.says[i]) },
+          { key: "says", name: "verdict", cls: "told", of: i => measured.says[i], cell: i => told(measured.says[i]) },
         ]
       : []),
-    ...(info.made_of
-      ? info.made_of.names.map((name, k) => ({
-          key: "made-" + name,
-          name: "of " + name,
-          cls: "n",
-          of: i => info.made_of.shares[i][k],
-          cell: i => percent(info.made_of.shares[i][k]),
-        }))
-      : []),
-    { key: "answered", name: "questions answered", cls: "n", of: i => help.answered[i], cell: i => count(help.answered[i]) },
+    { key: "answered", name: "answered", cls: "n", of: i => help.answered[i], cell: i => count(help.answered[i]) },
   ];
   function sortDevices() {
     const of = COLUMNS.find(column => column.key === table.by).of,
@@ -645,8 +704,11 @@
   function deviceTable() {
     $("devices-read").textContent =
       (measured
-        ? "The verdict is cautious on purpose: a device is judged on its own few held-out rows, which swing from row to row, so most single intervals are too wide to say more, and an average over many devices can be sure where one device cannot. "
-        : "") + "Choose a name to see who helps it.";
+        ? "A device's own few held-out rows swing from row to row, so they seldom carry a verdict; the mean over devices with about as many rows can, and stands beside it. "
+        : "") +
+      (info.made_of ? "The bar says what a model is made of. " : "") +
+      "Choose a name to see who helps it.";
+    if (info.made_of) $("devices-read").after(makeupKey(null));
     const sorter = column =>
       h(
         "button",
@@ -719,7 +781,9 @@
       return;
     }
     $("whom-lead").textContent =
-      "Each row is a device that asks, each column a device that answers. The stronger its colour, the more of the row's adopted steps came from the column. " +
+      "Each row is a device that asks, each column a device that answers. The stronger its colour, the more of " +
+      (blended ? "what the row took from neighbours" : "the row's adopted steps") +
+      " came from the column. " +
       (several ? "There are many devices, so each cell stands for several devices. " : "") +
       "Devices with the same helpers stand together; lines separate such blocks.";
     const most = Math.max(1e-12, ...values.map(row => Math.max(...row.map(x => x || 0))));
@@ -728,7 +792,7 @@
     const text = (i, j) =>
       i === j && alone(i)
         ? `${label(i)}\na device does not ask itself`
-        : `${label(i)} asked ${label(j)}\n${percent(values[i][j])} of the steps it adopted`;
+        : `${label(i)} asked ${label(j)}\n${percent(values[i][j])} of ${steps}`;
     const inside = [];
     for (let b = 0; b + 1 < blocks.length; b++) {
       let weight = 0,
@@ -766,7 +830,7 @@
       ),
     );
     legend.append(
-      h("span", null, "share of the row's adopted steps"),
+      h("span", null, blended ? "share of what the row took from neighbours" : "share of the row's adopted steps"),
       s(
         "svg",
         { width: 260, height: 34, viewBox: "0 0 260 34", role: "img", "aria-label": `Colours from 0 to ${percent(most)}` },
@@ -900,7 +964,7 @@
       say(
         at.i === at.j && alone(at.i)
           ? `Target ${label(at.i)}: a device does not ask itself.`
-          : `Target ${label(at.i)}, peer ${label(at.j)}: ${percent(values[at.i][at.j])} of the steps it adopted.`,
+          : `Target ${label(at.i)}, peer ${label(at.j)}: ${percent(values[at.i][at.j])} of ${steps}.`,
       );
     };
     canvas.addEventListener("focus", () => {
@@ -1098,7 +1162,7 @@
       most = answered[order[0]],
       middle = median(answered);
     $("questions-lead").textContent =
-      "Every device also answers when others ask it: each answer is one training step on its rows. An even load is fair; a steep one means that few devices carry the others.";
+      "Every device also answers when others ask it: each answer is computed from its rows. An even load is fair; a steep one means that few devices carry the others.";
     const box = h("div");
     $("questions-figure").append(
       h(
@@ -1190,7 +1254,15 @@
         fact("gain", percent(measured.gain[i]), missing(measured.low[i]) ? null : span(measured.low[i], measured.high[i])),
       );
     const says = measured
-      ? h("p", null, measured.says[i] ? tag(measured.says[i]) : "Nothing was measured on this device alone.")
+      ? h("p", { class: "told" }, measured.says[i] ? told(measured.says[i]) : "Nothing was measured on this device alone.")
+      : null;
+    const made = info.made_of
+      ? [
+          h("h4", null, "What its model is made of"),
+          makeupKey(i),
+          h("figure", { class: "makeup-figure" }, makeup(i, 440, 26)),
+          neighbours(i),
+        ]
       : null;
     const lossBox = h("div"),
       name = shown(ids[i]);
@@ -1199,6 +1271,7 @@
       h("h3", { id: "device-name", tabindex: "-1", "data-index": i, "data-device": ids[i] }, name),
       h("dl", { class: "facts" }, facts),
       says,
+      made,
       h("h4", null, "Who helps it"),
       helpers(i, top),
       h("h4", null, "Its loss"),
@@ -1250,7 +1323,7 @@
         { class: "read" },
         `It asked ${many(help.met[i], "different peer")}` +
           (rows.length < help.met[i] ? `; these ${count(rows.length)} were adopted most.` : ".") +
-          ` The bar is the share of its adopted steps that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down.`,
+          ` The bar is the share of ${blended ? "what it took from neighbours" : "its adopted steps"} that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down.`,
       ),
       scrolling(
         "Helpers of " + shown(ids[i]),
@@ -1260,7 +1333,7 @@
           h("caption", { class: "unseen" }, "Peers ranked by share of adopted steps"),
           head([
             ["peer", ""],
-            ["share of steps", ""],
+            [blended ? "share of neighbours" : "share of steps", ""],
             ["", "n"],
             ["reward per question", ""],
             ["mean", "n"],
