@@ -147,12 +147,12 @@ def test_the_budget_counts_every_question():
         homes, asked = Here(rows, learner, Folding(classes)), []
         made = homes.part
 
-        def counting(*given, made=made, asked=asked):
+        def counting(*given, made=made, asked=asked, classes=classes):
             part = made(*given)
             real = part.answers
 
-            def answers(proposer, who, models, whose=None):
-                one = 1.0 if isinstance(proposer, Toward) or classes else 0.25
+            def answers(proposer, who, models, whose=None, real=real, steps=1.0 if classes else 0.25):
+                one = 1.0 if isinstance(proposer, Toward) else steps
                 asked.append(one * (who >= 0).sum())
                 return real(proposer, who, models, whose)
 

@@ -138,7 +138,7 @@ class Worth:
         """
         own, personal = self.error("own"), self.error("personal")
         known = np.isfinite(own) & np.isfinite(personal)
-        d, place = _relative(own, personal)[known], np.log1p(self.table["held"].to_numpy(dtype=np.float64))
+        d, place = relative(own, personal)[known], np.log1p(self.table["held"].to_numpy(dtype=np.float64))
         order = np.argsort(place[known], kind="stable")
         ranked, sums = place[known][order], np.cumsum(np.stack([np.ones(len(d)), d[order], d[order] ** 2]), axis=1)
         sums = np.concatenate([np.zeros((3, 1)), sums], axis=1)

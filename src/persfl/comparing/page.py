@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from persfl.comparing.standings import REFERENCE, Standing, least, mean_regret, standings, variants
-from persfl.report.info import percent
+from persfl.worth import percent
 
 LOSES, LOWEST = "loses", -9.99
 
