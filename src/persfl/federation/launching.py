@@ -19,7 +19,7 @@ from persfl.federation.link import start_run
 from persfl.federation.processes import listening
 from persfl.runs import INDEX, Folder
 
-PROGRESS, LOCK = "progress.jsonl", "lock"
+PROGRESS, LOCK, FAILURE = "progress.jsonl", "lock", "failure.txt"
 _FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")  # may differ when a run goes on
 
 
@@ -54,7 +54,7 @@ def launch(federation: Federation, plan: dict[str, Any], *, resume: bool, show: 
 def _run_name(out: Path, plan: dict[str, Any], resume: bool) -> str:
     """A new name, or that of the run to go on with: devices know their models by it."""
     if not (out / INDEX).is_file():
-        strange = [path.name for path in out.iterdir() if path.name not in (PROGRESS, LOCK)] if out.is_dir() else []
+        strange = [path.name for path in out.iterdir() if path.name not in (PROGRESS, LOCK, FAILURE)] if out.is_dir() else []
         if strange:
             raise InputError(f"{str(out)!r} is not empty. Choose another --out.")
         return secrets.token_hex(8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from persfl.adopters import Best
 from persfl.errors import InputError, PersflError
 from persfl.federation.blending import blended
-from persfl.federation.launching import PROGRESS, holding
+from persfl.federation.launching import FAILURE, PROGRESS, holding
 from persfl.federation.member import read_rows
 from persfl.federation.result import keep_result
 from persfl.federation.units import agreed
@@ -62,7 +63,8 @@ def conduct(grid: Any, plan: Path) -> None:
         diary.say("stopped", why=str(error), kind=type(error).__name__)
         raise
     except BaseException as error:
-        diary.say("stopped", why=f"{type(error).__name__} (see the coordinator's log)", kind=type(error).__name__)
+        (out / FAILURE).write_text(traceback.format_exc())
+        diary.say("stopped", why=f"{type(error).__name__}, see {FAILURE} in the run folder", kind=type(error).__name__)
         raise
 
 

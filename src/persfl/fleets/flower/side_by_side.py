@@ -1,7 +1,8 @@
 """Independent pieces of work whose questions travel together.
 
 Each piece runs in a thread of its own and waits when it asks. When all of them wait, their questions go out in one exchange, so a
-round costs one message to each device, however many pieces there are. The order of threads decides nothing.
+round costs one message to each device, however many pieces there are. One piece computes at a time, so nothing they share needs a
+lock of its own, and the order of threads decides nothing.
 
 >>> def work(ask, k):
 ...     first = ask([k])[0]
@@ -28,7 +29,8 @@ class Stopped(BaseException):
 
 def side_by_side(work: Sequence[Callable[[Any], Any]], exchange: Callable[[list[Any]], list[Any]]) -> list[Any]:
     """What each piece returns; each gets a function that asks, and `exchange` sees the questions of all that ask at that time."""
-    lines = [_Line(piece) for piece in work]
+    turn = threading.Lock()
+    lines = [_Line(piece, turn) for piece in work]
     waiting: list[_Line] = []
     try:
         for line in lines:
@@ -60,23 +62,27 @@ def side_by_side(work: Sequence[Callable[[Any], Any]], exchange: Callable[[list[
 class _Line:
     """One piece of work and its two mailboxes."""
 
-    def __init__(self, piece: Callable[[Any], Any]) -> None:
-        self.piece, self.result = piece, None
+    def __init__(self, piece: Callable[[Any], Any], turn: threading.Lock) -> None:
+        self.piece, self.result, self.turn = piece, None, turn
         self.out: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.into: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
         try:
-            self.out.put(("done", self.piece(self._ask)))
+            with self.turn:
+                found = self.piece(self._ask)
+            self.out.put(("done", found))
         except Stopped:
             pass
         except BaseException as error:
             self.out.put(("failed", error))
 
     def _ask(self, questions: Any) -> Any:
+        self.turn.release()
         self.out.put(("asks", questions))
         kind, value = self.into.get()
+        self.turn.acquire()
         if kind == "over":
             raise Stopped
         return value
