@@ -1,10 +1,11 @@
 """How much of each offer: by a device's own folds, and by what the folds of all others say.
 
-    share ~ exp(-(n * own fold loss + 300 * mean fold loss of the others) * c / 3)        c = 1/2 for squared error, 1 for Brier
+    share ~ exp(-(n * own fold loss + 100 * mean fold loss of the others) * c / 3)        c = 1/2 for squared error, 1 for Brier
 
-`n` is the weight of the own rows that were judged. Squared errors are measured by the device's own level, the mean over its best
-third of offers, so that one loud device does not decide for the fleet. The fold losses are the one message beyond probes and
-proposals: a number per offer and device.
+`n` is the weight of the own rows that were judged. Squared errors are measured by the device's level, so that one loud device does
+not decide for the fleet: the mean over its best third of offers, together with the fleet's median level as if that were ten rows
+more, because two or three rows can be fitted by luck. The fold losses are the one message beyond probes and proposals: a number
+per offer and device.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import numpy as np
 
 from persfl.types import Array
 
-OTHERS = 300.0  # rows that the fleet's evidence counts as, at most
+OTHERS = 100.0  # rows that the fleet's evidence counts as, at most
+USUAL = 10.0  # rows that the fleet's level counts as
 WARMTH = 3.0
 MOST = 10.0  # an offer this many times above the level is as bad as any
 LEAST = 1e-3  # a smaller share is nothing
@@ -29,8 +31,10 @@ def shares(losses: Array, rows: Array, *, relative: bool) -> Array:
     known = rows > 0
     own = np.where(known[:, None], np.where(np.isfinite(losses), np.minimum(losses, 1e100), 1e100), 0.0)
     if relative:
-        best = np.sort(own, axis=1)[:, : max(3, losses.shape[1] // 3)].mean(axis=1, keepdims=True)
-        own = np.minimum(own / np.maximum(best, 1e-12), MOST) * known[:, None]
+        best = np.sort(own, axis=1)[:, : max(3, losses.shape[1] // 3)].mean(axis=1)
+        usual = np.median(best[known]) if known.any() else 1.0
+        level = (rows * best + USUAL * usual) / (rows + USUAL)
+        own = np.minimum(own / np.maximum(level, 1e-12)[:, None], MOST) * known[:, None]
     total, many = own.sum(axis=0), known.sum()
     others = (total - own) / np.maximum(many - known, 1)[:, None]
     told = np.minimum(OTHERS, (rows * known).sum() - rows * known)  # few devices with few rows do not know as much

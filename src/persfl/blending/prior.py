@@ -6,7 +6,9 @@ can be corrected:
 
     back = mean of (b' - b) / u;   v = variance of b;   mean = mean of b;   spread = sqrt((v + back * spread) * v / (1 - back))
 
-the geometric mean of an EM step and of the value that would leave v unchanged.
+the geometric mean of an EM step and of the value that would leave v unchanged. Noise is the geometric mean over devices, so that
+one loud device does not speak for all. The logarithm of a mean of few squares is too low on average, by what `_unbiased` puts
+back; otherwise noise and pull would shrink each other to nothing where devices have hardly more rows than coefficients.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import digamma
 
 from persfl.blending.average import tamed
 from persfl.blending.homes import Part
@@ -66,7 +69,7 @@ def learned(part: Part, pooled: Array, who: IntArray, *, rounds: int = ROUNDS) -
         kept = np.clip(((shifted - plain) / shift)[good].mean(axis=0), 0.0, 0.97)
         mean, v = b.mean(axis=0), b.var(axis=0)
         spread = np.maximum(np.sqrt((v + kept * spread) * v / (1.0 - kept)), 1e-4)
-        rough = rough[np.isfinite(rough) & (rough > 0)]
+        rough = (rough * _unbiased(part.weight[who[good]]))[np.isfinite(rough) & (rough > 0)]
         noise = float(np.exp(np.log(rough).mean())) if len(rough) else noise
     return Prior(pooled, mean, spread, noise)
 
@@ -78,5 +81,11 @@ def noise_of(learner: Any, data: Data, model: Array, strength: Array) -> Array:
     turned = np.linalg.solve(gram + strength[..., None] * np.eye(gram.shape[-1]), np.swapaxes(X, -1, -2))
     leverage = (np.swapaxes(turned, -1, -2) * X).sum(axis=-1)
     left = data.y - (X * model[..., None, :]).sum(axis=-1)
-    each = data.weight * left**2 / np.maximum(1.0 - leverage, 0.05)
+    each = data.weight * left**2 / np.maximum(1.0 - leverage, 1e-6)
     return np.asarray(np.maximum(each.sum(axis=-1) / data.weight.sum(axis=-1), 1e-5))
+
+
+def _unbiased(rows: Array) -> Array:
+    """(...) what a mean of normal squares is multiplied by so that its logarithm is right on average; a level takes one row."""
+    free = np.maximum(rows - 1.0, 1.0) / 2.0
+    return np.asarray(free * np.exp(-digamma(free)))
