@@ -20,6 +20,8 @@ from persfl.devices import Devices
 from persfl.predicting import respond_each
 from persfl.types import Array, Data, IntArray
 
+HIDDEN = 0.3  # what a row weighs whose class no other row has
+
 
 @dataclass(frozen=True)
 class Folding:
@@ -129,15 +131,28 @@ class Own:
         return {f"{self.look.name} {key}": self.view.outside(models, self.learner) for key, models in found.items()}
 
     def evidence(self, offers: dict[str, Array]) -> tuple[Array, Array]:
-        """(devices, offers) the mean loss over rows, each by the copy that has not seen its fold; (devices,) the weight judged."""
+        """(devices, offers) the mean loss over rows, each by the copy that has not seen its fold; (devices,) the weight judged.
+
+        A row weighs less where its fold has all rows of its class: own steps cannot show there what they do for a class that they
+        have seen. (Its loss counts in the mean as any other, or rare classes would be forgotten.)
+        """
         rows, count, classes = self.rows, self.folding.count, self.folding.classes
         at, usable = rows.owner * (count + 1) + 1 + self.fold, judged(rows, self.fold, count)
         weight, n = np.bincount(rows.owner, weights=usable, minlength=len(rows)), len(rows)
+        sure = np.bincount(rows.owner, weights=usable * np.where(self._hidden(at), HIDDEN, 1.0), minlength=n) if classes else weight
         told = np.empty((n, len(offers)))
         for column, models in enumerate(offers.values()):
             missed = usable * _missed(self.learner, models, rows, at, classes)
             told[:, column] = np.bincount(rows.owner, weights=missed, minlength=n) / np.maximum(weight, 1e-12)
-        return told, np.asarray(weight, dtype=np.float64)
+        return told, np.asarray(sure, dtype=np.float64)
+
+    def _hidden(self, at: IntArray) -> Any:
+        """(rows,) whether the copy that judges a row has nothing of its class."""
+        left = self.copies.rows
+        there = left.weight > 0
+        known = np.zeros((len(left), self.folding.classes), dtype=bool)
+        known[left.owner[there], left.y[there].astype(np.int64)] = True
+        return ~known[at, self.rows.y.astype(np.int64)]
 
 
 def mixed(offers: Any, shares: Array) -> Array:

@@ -73,6 +73,8 @@ def blend_over(homes: Homes, *, seed: int = 0, budget: int = 640) -> Blended:
         losses[mine, first : first + evidence.losses.shape[1]] = evidence.losses
         weight[views.index(look.name), mine] = evidence.weight
         heard.add(look.name, rounds, mine, rest, homes.copies, look.label_scale)
-    mix = shares(losses, weight.min(axis=0), relative=not homes.classes) * wanted[:, None]
+    behind = weight.min(axis=0)
+    sure = float(behind.sum() / max(told.weight[behind > 0].sum(), 1e-12)) if homes.classes else 1.0
+    mix = shares(losses, behind, relative=not homes.classes, sure=min(1.0, sure)) * wanted[:, None]
     models = homes.mixed([(look, mine, evidence.kept) for (look, mine, _, _), (evidence, _) in zip(lines, done, strict=True)], mix)
     return Blended(models, tuple(names), mix, heard.rounds(mix, tuple(names)))

@@ -21,8 +21,10 @@ MOST = 10.0  # an offer this many times above the level is as bad as any
 LEAST = 1e-3  # a smaller share is nothing
 
 
-def shares(losses: Array, rows: Array, *, relative: bool) -> Array:
+def shares(losses: Array, rows: Array, *, relative: bool, sure: float = 1.0) -> Array:
     """(devices, offers) from mean fold losses of that shape and the rows behind them; devices without any follow the others.
+
+    `sure` is the share of all rows that could be judged.
 
     >>> losses = np.array([[1.0, 2.0], [1.0, 1.5], [1.0, 1.2]])
     >>> shares(losses, np.array([10.0, 10.0, 0.0]), relative=False).round(3).tolist()
@@ -37,7 +39,8 @@ def shares(losses: Array, rows: Array, *, relative: bool) -> Array:
         own = np.minimum(own / np.maximum(level, 1e-12)[:, None], MOST) * known[:, None]
     total, many = own.sum(axis=0), known.sum()
     others = (total - own) / np.maximum(many - known, 1)[:, None]
-    told = np.minimum(OTHERS, (rows * known).sum() - rows * known)  # few devices with few rows do not know as much
+    heard = (rows * known).sum() - rows * known
+    told = np.minimum(OTHERS * sure, heard)  # few devices with few rows do not know as much
     score = ((rows * known)[:, None] * own + told[:, None] * others) * (0.5 if relative else 1.0) / WARMTH
     weight = np.exp(-(score - score.min(axis=1, keepdims=True)))
     weight /= weight.sum(axis=1, keepdims=True)
