@@ -9,6 +9,7 @@ unseen classes left out; evidence decides.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,8 +53,12 @@ def names(learner: Any) -> list[str]:
         for unseen in _ways(learner, name):
             for steps in STEPS:
                 if steps > 0 or (unseen != "out" and name != "own"):
-                    found.append(f"{name}{'-seen' if unseen == 'out' else ''} {steps}")
+                    found.append(_named(name, unseen, steps))
     return found
+
+
+def _named(start: str, unseen: str, steps: int) -> str:
+    return f"{start}{'-seen' if unseen == 'out' else ''} {steps}"
 
 
 def starts(part: Part) -> tuple[dict[str, Array], Asked]:
@@ -82,13 +87,12 @@ def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
     """(copies, size) per starting point and number of own steps."""
     pace, size = step_for(learner, own.features), learner.size(own.features)
     found: dict[str, Array] = {}
-    for name in STARTS:
-        start = np.broadcast_to(np.zeros(size) if name == "own" else told[name], (len(own), size))
-        for unseen in _ways(learner, name):
-            for steps, models in tuned(learner, own, start, OWN * pace, unseen):
-                if steps > 0 or (unseen != "out" and name != "own"):
-                    found[f"{name}{'-seen' if unseen == 'out' else ''} {steps}"] = models
-    return found
+    start = {name: np.broadcast_to(np.zeros(size) if name == "own" else told[name], (len(own), size)) for name in STARTS}
+    for unseen in ("free", "down", "out"):
+        which = [name for name in STARTS if unseen in _ways(learner, name)]
+        for steps, models in tuned(learner, own, np.stack([start[name] for name in which]), OWN * pace, unseen) if which else ():
+            found |= {_named(name, unseen, steps): each for name, each in zip(which, models, strict=True)}
+    return {name: found[name] for name in names(learner)}
 
 
 def _ways(learner: Any, name: str) -> tuple[str, ...]:
@@ -150,16 +154,16 @@ def averaged(part: Part, near: IntArray, proposer: GradientStep, rounds: int) ->
 
 
 def tuned(learner: Any, own: Devices, start: Array, step: float, unseen: str) -> Iterator[tuple[int, Array]]:
-    """Models after so many own steps. Weights of classes that the rows do not have stay, and these classes are pushed "down" by the
-    others, or left "out" of the comparison; "free" steps move everything."""
+    """(..., copies, size) models after so many own steps. Weights of classes that the rows do not have stay, and these classes are
+    pushed "down" by the others, or left "out" of the comparison; "free" steps move everything."""
     marks = {steps: np.empty(start.shape) for steps in STEPS}
-    for lo, hi in spans(learner, own):
-        data, model, done = own.gather(np.arange(lo, hi)), np.array(start[lo:hi]), 0
+    for lo, hi in spans(learner, own, wide=math.prod(start.shape[:-2])):
+        data, model, done = own.gather(np.arange(lo, hi)), np.array(start[..., lo:hi, :]), 0
         seen = None if unseen == "free" else _seen(learner, data)
         for steps in STEPS:
             for _ in range(steps - done):
                 model = model - step * _own_slope(learner, model, data, seen, unseen == "out")
-            marks[steps][lo:hi], done = model, steps
+            marks[steps][..., lo:hi, :], done = model, steps
     yield from marks.items()
 
 
