@@ -29,7 +29,7 @@ AVERAGED, SHRINK = 400, 0.5  # devices at most, and the weight of squared slopes
 NEAREST, NEAR_ROUNDS, EACH = 10, 20, 10
 SEARCH_ROUNDS, SHORT = 8, 5
 SHARP = 4.0  # one clear likeness out of three is enough
-_CHUNK = 16 * 2**20
+_CHUNK = 4 * 2**20  # bytes of rows that many steps go over: they should stay in the cache
 
 
 def step_for(learner: Any, features: int) -> float:
