@@ -111,8 +111,8 @@ def blend_networks(
     weight = np.bincount(rows.owner, weights=usable, minlength=n).astype(np.float64)
     mix = shares(np.stack(list(missed.values()), axis=1) / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
     names = tuple(f"shared {kind} {steps}" for kind, steps in final)
-    models = [_mixed({key: one[i] for key, one in final.items()}, mix[i].tolist()) for i in range(n)]
-    return Blended(models, names, mix, heard.rounds(mix, names))
+    mixes = [_mixed({key: one[i] for key, one in final.items()}, mix[i].tolist()) for i in range(n)]
+    return Blended(mixes, names, mix, heard.rounds(mix, names))
 
 
 def offers(parts: list[Part], classes: int = 0) -> tuple[dict[tuple[str, int], Array], list[Asked]]:
@@ -170,7 +170,7 @@ def _asked(part: Part, start: Array, step: float) -> Asked:
 
 def _at_home(learner: Any, models: Array, data: Data) -> Array:
     """With running statistics of the device's own rows, where a module has any."""
-    return learner.settled(models, data, momentum=1.0) if getattr(learner, "renews", False) else models  # type: ignore[no-any-return]
+    return np.asarray(learner.settled(models, data, momentum=1.0)) if getattr(learner, "renews", False) else models
 
 
 def _bundles(learner: Any, rows: Devices, group: IntArray, count: int) -> list[list[int]]:
