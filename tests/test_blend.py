@@ -28,6 +28,7 @@ from persfl.runs import load_model, save_model
 from persfl.sources import clustered_regression
 from persfl.testing import check_proposer
 from persfl.types import Data
+from persfl.worth import split as split_rows
 
 
 def split(frame, device, few, seed):
@@ -325,7 +326,7 @@ def test_settings_that_do_not_fit():
         with pytest.raises(PersflError, match=says):
             PersonalizedRegressor(method="blend", **wrong).fit(X, y, devices=who)
     with pytest.raises(PersflError, match="needs rows that stay"):
-        PersonalizedRegressor(method="blend").partial_fit(X, y, devices=who)
+        PersonalizedRegressor(method="kin").partial_fit(X, y, devices=who)
 
 
 def test_rows_in_the_order_of_time():
@@ -333,6 +334,55 @@ def test_rows_in_the_order_of_time():
     blocks = blend(devices, Linear(intercept=True), ordered=True)
     assert np.isfinite(blocks.models).all()
     assert not np.array_equal(blocks.models, blend(devices, Linear(intercept=True)).models)
+    learn, held = split_rows(devices, 0.25, seed=0, ordered=True)
+    for i in range(10):
+        np.testing.assert_array_equal(learn[i].y, devices[i].y[:6])  # the latest are held back
+        np.testing.assert_array_equal(held[i].y, devices[i].y[6:])
+    model = PersonalizedRegressor(method="blend", ordered=True).fit(devices.X, devices.y, devices=devices.owner)
+    assert model.worth_.table["held"].tolist() == [2] * 10
+
+
+def arriving(seed, n=9, rows=6):
+    """Blocks of rows of devices that are all alike and slowly change."""
+    rng = np.random.default_rng(seed)
+    for block in range(4):
+        X = rng.normal(size=(n * rows, 2))
+        yield X, X @ [1.0 + block, -1.0] + 0.1 * rng.normal(size=len(X)), np.repeat(np.arange(n), rows)
+
+
+def test_rows_that_keep_arriving(tmp_path):
+    model, again = (PersonalizedRegressor(method="blend", window=9) for _ in range(2))
+    for X, y, who in arriving(0):
+        model.partial_fit(X, y, devices=who)
+        again.partial_fit(X, y, devices=who)
+        with pytest.raises(ValueError, match="NaN"):  # a call that fails leaves everything as it was
+            again.partial_fit(X * np.nan, y, devices=who)
+    np.testing.assert_array_equal(model.models_, again.models_)
+    assert model.rows_.tolist() == [9] * 9
+    assert len(model.progress_) == 3
+    assert model.losses_.shape == (model.n_rounds_, 9)
+    X, y, who = next(arriving(1))
+    y = X @ [4.0, -1.0]
+    assert ((model.predict(X, devices=who) - y) ** 2).mean() < 0.3  # the kept third of the rows is a block older
+    np.testing.assert_allclose(model.made_of()[["own", "fleet", "neighbours"]].sum(axis=1), 1.0)
+    kept = load_model(save_model(model, tmp_path / "run"))
+    np.testing.assert_array_equal(kept.predict(X, devices=who), model.predict(X, devices=who))
+    more = np.r_[who, [99] * 6]
+    model.partial_fit(np.r_[X, X[:6]], np.r_[y, y[:6]], devices=more)  # somebody joins
+    assert model.devices_.tolist()[-1] == 99
+    assert np.isnan(model.losses_[0, -1])
+    assert np.isfinite(model.losses_[-1]).all()
+
+
+def test_the_first_rows_of_a_stream_are_a_fit_of_ordered_rows():
+    X, y, who = next(arriving(0))
+    stream, at_once = PersonalizedRegressor(method="blend"), PersonalizedRegressor(method="blend", ordered=True, holdout=0)
+    stream.partial_fit(X, y, devices=who)
+    np.testing.assert_array_equal(stream.models_, at_once.fit(X, y, devices=who).models_)
+    trees = PersonalizedClassifier(DecisionTreeClassifier(max_depth=2), method="blend", budget=20)
+    for rows, _, owner in arriving(0, n=3):
+        trees.partial_fit(rows, (rows[:, 0] > 0).astype(int), devices=owner, classes=[0, 1])
+    assert trees.score(rows, rows[:, 0] > 0, devices=owner) > 0.9
 
 
 def test_adopter_and_sampler_keep_the_promises():

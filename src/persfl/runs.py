@@ -279,10 +279,12 @@ def models_to(models: Any) -> tuple[dict[str, Any], list[Any] | None]:
     """Models as plain arrays, and where they are scikit-learn estimators a list of those, for skops."""
     if isinstance(models, np.ndarray):
         return {"models": models}, None
-    if all(isinstance(model, list) for model in models):  # mixes of shares and models
-        arrays, objects = models_to([part for model in models for _, part in model])
-        shares = np.array([share for model in models for share, _ in model])
-        return arrays | {"mix_sizes": np.array([len(model) for model in models]), "mix_shares": shares}, objects
+    if any(isinstance(model, list) for model in models):  # mixes of shares and models
+        parts, shares = _listed(models)
+        arrays, objects = models_to(parts)
+        return arrays | shares, objects
+    if all(isinstance(model, np.ndarray) for model in models):
+        return {"models": np.stack(list(models))}, None
     if all(isinstance(model, Grown) for model in models):
         nodes = np.array([len(model.feature) for model in models])
         return {"tree_nodes": nodes} | {f"tree_{k}": np.concatenate([getattr(m, k) for m in models]) for k in Grown._fields}, None
@@ -315,10 +317,24 @@ def _width(part: Mapping[str, Any]) -> int:
     return int(part["slopes"].shape[1]) if "slopes" in part else int(part["feature"].max(initial=0)) + 1
 
 
+def _listed(models: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The models of all mixes, one after the other, and as arrays how many each device has and their shares."""
+    mixes = [model if isinstance(model, list) else [(1.0, model)] for model in models]  # a device may keep its own model
+    shares = np.array([share for mix in mixes for share, _ in mix])
+    return [part for mix in mixes for _, part in mix], {"mix_sizes": np.array([len(mix) for mix in mixes]), "mix_shares": shares}
+
+
 def _mixed(parts: Any, arrays: Mapping[str, Any]) -> list[Any]:
-    """Mixes of shares and models from the models of all of them."""
-    sizes, pairs = arrays["mix_sizes"].tolist(), list(zip(arrays["mix_shares"].tolist(), parts, strict=True))
-    return [pairs[end - size : end] for end, size in zip(np.cumsum(sizes).tolist(), sizes, strict=True)]
+    """Mixes of shares and models from the models of all of them; shares must be shares."""
+    sizes, shares = np.asarray(arrays["mix_sizes"]), np.asarray(arrays["mix_shares"])
+    sound = sizes.ndim == shares.ndim == 1 and sizes.dtype.kind == "i" and shares.dtype.kind == "f" and len(sizes) > 0
+    if not sound or sizes.min() < 1 or not sizes.sum() == len(shares) == len(parts):
+        raise InputError("the run's mixes are damaged: there must be a share for every model, and a model for every device.")
+    ends = np.cumsum(sizes)
+    if not (shares >= 0).all() or not np.allclose(np.add.reduceat(shares, ends - sizes), 1.0):
+        raise InputError("the run's mixes are damaged: the shares of a device must be at least 0 and sum to 1.")
+    pairs = list(zip(shares.tolist(), parts, strict=True))
+    return [pairs[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
 
 
 def _packed(objects: Any) -> bytes:
@@ -358,7 +374,8 @@ def keep_model(folder: Folder, model: Any) -> None:
     arrays |= {f"trust_{k}": v for k, v in model.trust_.to_arrays().items()}
     arrays |= {"losses": model.losses_, "rows": model.rows_, "fallback": model.fallback_}
     network = isinstance(model.learner_, Network)
-    models, estimators = ({}, None) if network else models_to(model.models_)
+    networks, shares = (model.models_, {}) if isinstance(model.models_, np.ndarray) or not network else _listed(model.models_)
+    models, estimators = (shares, None) if network else models_to(model.models_)
     odd = [name for name in model.devices_.tolist() if not isinstance(name, (str, int, float, bool))]
     if odd:
         raise InputError(f"a run folder keeps devices whose ids are text or numbers. Got {odd[0]!r}: use str(...) of it.")
@@ -406,7 +423,7 @@ def keep_model(folder: Folder, model: Any) -> None:
         objects["models"] = estimators
     folder.write_arrays("model.npz", arrays | models)
     if network:
-        held = {"models": model.models_} | ({} if model.pooled_ is None else {"pooled": model.pooled_})
+        held = {"models": np.asarray(networks)} | ({} if model.pooled_ is None else {"pooled": model.pooled_})
         folder.write("model.safetensors", kept.packed(model.learner_, held))
     if objects:
         folder.write("model.skops", _packed(objects))
@@ -486,11 +503,11 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = (), module: Any = N
     model.units_ = _as_units(Units, about["units"], arrays, "units_")
     model.trust_ = Trust.from_arrays({k.removeprefix("trust_"): v for k, v in arrays.items() if k.startswith("trust_")})
     if networks:
-        model.models_ = networks["models"]
-        if model.models_.shape[0] != len(model.devices_):
-            raise InputError(f"the run's networks are of {len(model.models_)} devices, where there are {len(model.devices_)}.")
+        model.models_ = _mixed(list(networks["models"]), arrays) if "mix_sizes" in arrays else networks["models"]
     else:
         model.models_ = models_from(arrays, objects.get("models"))
+    if len(model.models_) != len(model.devices_):
+        raise InputError(f"the run's models are of {len(model.models_)} devices, where there are {len(model.devices_)}.")
     model.losses_, model.rows_, model.fallback_ = arrays["losses"], arrays["rows"], arrays["fallback"]
     model.step_size_, model.n_rounds_, model.notes_ = about["step_size"], about["rounds"], about["notes"]
     model.method_ = about.get("method", model.method)

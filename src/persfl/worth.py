@@ -220,12 +220,15 @@ def verdict(d: Array) -> Verdict:
     return Verdict(float(_removed(mean)), float(_removed(low)), float(_removed(high)), says, n)
 
 
-def split(devices: Devices, share: float, *, seed: int, part: int = 0, classes: int = 0, first: int = 0) -> tuple[Devices, Devices]:
+def split(
+    devices: Devices, share: float, *, seed: int, part: int = 0, classes: int = 0, first: int = 0, ordered: bool = False
+) -> tuple[Devices, Devices]:
     """Rows to learn from and rows kept back: about `share` of each device with at least four rows, drawn at random.
 
     Parts 0, 1, ... keep back different rows, as long as there are any left. With `classes`, each part takes its share of
     every class a device has; a class with a single row there comes last, since without it the device would not know the class.
-    `first` is the position of the first of these devices in the fleet: between machines each holds back its own rows.
+    `first` is the position of the first of these devices in the fleet: between machines each holds back its own rows. Where rows
+    are `ordered` by time, the latest are kept back.
 
     >>> from persfl.sources import clustered_regression
     >>> train, test = split(clustered_regression(n=3, rows=10, features=2), 0.3, seed=0)
@@ -238,10 +241,10 @@ def split(devices: Devices, share: float, *, seed: int, part: int = 0, classes: 
     n, counts = len(devices), devices.counts
     owner = devices.owner
     row = np.arange(len(owner)) - devices.start[owner]
-    mark = stream(seed, "held").at(owner + first, row).uniform(1)[:, 0]
+    mark = -row + 0.0 if ordered else stream(seed, "held").at(owner + first, row).uniform(1)[:, 0]
     rank = np.empty(len(owner), dtype=np.int64)
     turn = np.zeros(len(owner))  # with classes: how far through the rows of its class, on its device, a row comes
-    if classes:
+    if classes and not ordered:
         group = owner * classes + devices.y.astype(np.int64)
         order = np.lexsort((mark, group))
         lowest = np.searchsorted(group[order], group[order])

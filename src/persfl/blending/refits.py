@@ -2,7 +2,8 @@
 
 The same scheme with what applies: own rows, one model for the other devices, that model refitted to own rows (Algorithm 2's
 question to oneself), and what neighbours answer, with and without own rows. Such models cannot be averaged, so a mix is a list of
-(share, model), and predictions are mixed.
+(share, model), and predictions are mixed. Refitted models vary a lot, and the mean of several varies less than any one of them: so
+the even mix of all offers is judged beside them, and what share it gets is shared out among them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from persfl.blending.evidence import shares
+from persfl.blending.evidence import LEAST, shares
 from persfl.blending.folds import copies, fold_numbers, judged
 from persfl.blending.heard import Heard
 from persfl.blending.memory import Neighbours
@@ -76,7 +77,7 @@ def blend_refits(
     soft = bool(classes) and getattr(learner, "kind", "") == "log"
     heard, names = Heard(n, not classes), _names()
     final: list[list[Any]] = [[] for _ in range(n)]
-    missed = np.zeros((n, len(names)))
+    missed = np.zeros((n, len(names) + 1))
     for h in range(group.max() + 1):
         mine, rest = np.flatnonzero(group == h), np.flatnonzero(group != h)
         others, own = of_devices(rows, rest), copies(rows, fold, mine, count)
@@ -96,10 +97,14 @@ def blend_refits(
                 final[i] = offers
                 continue
             at = np.flatnonzero(fold[rows.start[i] : rows.start[i + 1]] == without) + rows.start[i]
-            for column, model in enumerate(offers):
-                missed[i, column] += (usable[at] * _missed(learner, model, rows.X[at], rows.y[at], classes)).sum()
+            said = [respond(learner, model, rows.X[at], classes) for model in offers] if len(at) else []
+            for column, response in enumerate([*said, np.mean(said, axis=0)] if len(at) else []):
+                missed[i, column] += (usable[at] * _missed(response, rows.y[at], classes)).sum()
     weight = np.bincount(rows.owner, weights=usable, minlength=n).astype(np.float64)
     mix = shares(missed / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
+    mix = mix[:, :-1] + mix[:, -1:] / len(names)
+    mix = np.where(mix >= LEAST, mix, 0.0)
+    mix /= mix.sum(axis=1, keepdims=True)
     models = [[pair for s, m in zip(mix[i].tolist(), final[i], strict=True) if s > 0 for pair in _pairs(s, m)] for i in range(n)]
     return Blended(models, names, mix, heard.rounds(mix, names))
 
@@ -139,8 +144,5 @@ def _offers(learner: Any, data: Data, pooled: Any, near: Any, public: Array, sof
     return found
 
 
-def _missed(learner: Any, model: Any, X: Array, y: Array, classes: int) -> Array:
-    if not len(X):
-        return np.zeros(0)
-    said = respond(learner, model, X, classes)
+def _missed(said: Array, y: Array, classes: int) -> Array:
     return np.asarray(((said - (y[:, None] == np.arange(classes))) ** 2).sum(axis=1) if classes else (said - y) ** 2)

@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from persfl.blending.blend import blend
+from persfl.blending.networks import blend_networks
 from persfl.blending.refits import blend_refits
 from persfl.devices import Devices
+from persfl.errors import InputError
+from persfl.learners import Linear
 from persfl.training import Forget, Keep, Pace, Plan, State
 from persfl.trust import Trust
 
@@ -24,6 +27,8 @@ def run(
     keep: Keep | None = None,
 ) -> State:
     """As `persfl.training.train`. A stage that was cut begins anew and ends the same, since nothing is drawn but by the seed."""
+    if plan.compute not in (None, "cpu"):
+        raise InputError(f"blend computes on this processor. Got compute={plan.compute!r}: leave it out, or use method='paper'.")
     keep = keep or Forget()
     state = keep.last(stage)
     if state is not None and state.r == int(state.trust.notes.get("mix_rounds", -1)):
@@ -31,8 +36,10 @@ def run(
     pace = Pace(plan.step_size)
     keep.after(stage, plan, State(0, None, Trust(len(devices), devices.start[:0]), pace), None)
     settings: dict[str, Any] = {"seed": plan.seed, "budget": budget, "ordered": ordered, "classes": classes}
-    if public is None:
+    if isinstance(plan.learner, Linear):
         found = blend(devices, plan.learner, **settings)
+    elif hasattr(plan.learner, "grad"):
+        found = blend_networks(devices, plan.learner, **settings)
     else:
         found = blend_refits(devices, plan.learner, public, n_jobs=plan.n_jobs, **settings)
     losses = tuple(round_.loss for round_ in found.rounds)

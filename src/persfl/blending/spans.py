@@ -9,7 +9,7 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.types import IntArray
 
-_LARGEST = 16 * 2**20  # bytes
+_LARGEST = 4 * 2**20  # bytes: rows that many steps go over should stay in the cache
 
 
 def spans(learner: Any, rows: Devices, who: IntArray | None = None, *, wide: int = 1) -> list[tuple[int, int]]:

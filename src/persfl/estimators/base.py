@@ -215,7 +215,7 @@ class Personalized(WithRows):
         """Runs that hold rows back, to compare with rivals on them; `rivals` makes more of them (see `persfl.comparing`)."""
         done = []
         for part in range(self._trials(rows)):
-            learn, held = split(rows, self.holdout, seed=self._seed, part=part, classes=self._classes)
+            learn, held = split(rows, self.holdout, seed=self._seed, part=part, classes=self._classes, ordered=self.ordered)
             if not len(held.X):
                 break
             units = Units.of(learn, kind, labels=self._scaled)
@@ -269,7 +269,7 @@ class Personalized(WithRows):
 
     def _choose_method(self, n: int, online: bool = False) -> None:
         """Settle `method_`; the first of the notes says which it is."""
-        method = method_of(self, self.learner_, online=online) if n > 1 else Method("own")
+        method = method_of(self, online=online) if n > 1 else Method("own")
         self.method_ = method.name
         self.notes_: list[str] = [said(method)]
 
@@ -291,9 +291,11 @@ class Personalized(WithRows):
 
     def _trials(self, rows: Devices) -> int:
         """How many trial runs: as many as hold back every row once, where that is cheap."""
-        most = max(1, round(1 / self.holdout))
+        most = 1 if self.ordered else max(1, round(1 / self.holdout))  # of ordered rows only the latest can be held back
         if self.trials != "auto":
-            return whole("trials", self.trials, least=1, most=most, why=f"holdout={self.holdout:g}")
+            return whole(
+                "trials", self.trials, least=1, most=most, why="ordered rows" if self.ordered else f"holdout={self.holdout:g}"
+            )
         if not isinstance(self.learner_, Linear):
             return 1
         asked = self.budget if self.method_ == "blend" else peers_asked("auto", len(rows)) * self._rounds()

@@ -1,7 +1,7 @@
 """Which method a fit goes by: "auto" is blend, unless something was set that belongs to the loop as printed.
 
-auto = paper    if peers, rounds, step_size, adopter or compute is set, or units that blend does not use
-     = paper    for models that blend does not mix, and for rows that keep arriving
+auto = paper    if peers, rounds, step_size, adopter or compute is set (online_rounds for partial_fit), or units that blend
+                does not use
      = blend    otherwise
 """
 
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from persfl.checks import one_of
 from persfl.errors import InputError
-from persfl.learners import Linear
 
 METHODS = ("auto", "blend", "paper", "kin")
 UNITS = ("auto", "shared")  # those that blend's models live in
 _LOOP = {"peers": "auto", "rounds": "auto", "step_size": "auto", "adopter": None, "compute": None}
 _BLEND = {"budget": 640, "ordered": False}
+_ROUNDS = 10  # of a call of partial_fit, unless said otherwise
 
 
 class Method(NamedTuple):
@@ -26,19 +26,21 @@ class Method(NamedTuple):
     why: str = ""
 
 
-def method_of(settings: Any, learner: Any, *, online: bool = False) -> Method:
-    """The method of an estimator with these settings and this learner.
+def method_of(settings: Any, *, online: bool = False) -> Method:
+    """The method of an estimator with these settings; `online` for rows that keep arriving.
 
     >>> from persfl import PersonalizedRegressor
-    >>> method_of(PersonalizedRegressor(), Linear()).name, method_of(PersonalizedRegressor(method="kin"), Linear()).name
+    >>> method_of(PersonalizedRegressor()).name, method_of(PersonalizedRegressor(method="kin")).name
     ('blend', 'kin')
-    >>> method_of(PersonalizedRegressor(rounds=50, peers=5), Linear())
+    >>> method_of(PersonalizedRegressor(rounds=50, peers=5))
     Method(name='paper', why='peers and rounds belong to it')
     """
     asked = one_of("method", settings.method, METHODS)
     if asked != "auto":
         return Method(asked)
     loop = loop_settings(settings)
+    if online and settings.online_rounds != _ROUNDS:
+        loop.append("online_rounds")
     if loop:
         blend = [name for name, usual in _BLEND.items() if getattr(settings, name) != usual]
         if blend:
@@ -47,9 +49,7 @@ def method_of(settings: Any, learner: Any, *, online: bool = False) -> Method:
             )
         return Method("paper", f"{' and '.join([', '.join(loop[:-1]), loop[-1]] if loop[1:] else loop)} "
                       f"{'belong' if loop[1:] else 'belongs'} to it")  # fmt: skip
-    if not blends(learner):
-        return Method("paper", "blend does not mix networks")
-    return Method("paper", "rows keep arriving") if online else Method("blend")
+    return Method("blend")
 
 
 def loop_settings(settings: Any) -> list[str]:
@@ -60,11 +60,6 @@ def loop_settings(settings: Any) -> list[str]:
 
 def _same(value: Any, usual: Any) -> bool:
     return value is usual or (isinstance(value, str) and value == usual)
-
-
-def blends(learner: Any) -> bool:
-    """Whether blend mixes such models: linear ones by their weights, refitted ones by what they predict."""
-    return isinstance(learner, Linear) or not hasattr(learner, "grad")
 
 
 def said(method: Method) -> str:

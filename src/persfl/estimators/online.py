@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from persfl.blending import run as blended
 from persfl.checks import whole
 from persfl.devices import Devices
 from persfl.errors import InputError, PersflWarning
@@ -17,6 +18,7 @@ from persfl.estimators.base import Personalized, id_array
 from persfl.fleets import ArrayFleet
 from persfl.training import Pace, Plan, State, step_of, train
 from persfl.trust import Trust
+from persfl.types import Array
 from persfl.units import Units
 from persfl.worth import own_fits
 
@@ -35,9 +37,14 @@ class Online(Personalized):
 
         Devices may join at any time. Units, categories and classes are those of the first call. Each call first predicts the new
         rows with the models as they are: `progress_` has the errors on rows not learned from yet.
+
+        With method="blend" there are no rounds to go on with: each call blends anew what is kept, by `budget`, with folds that are
+        blocks of time.
         """
-        if self.method not in ("auto", "paper"):
-            raise InputError(f"partial_fit goes by method='paper'. Got {self.method!r}, which needs rows that stay: use fit.")
+        if self.method not in ("auto", "paper", "blend"):
+            raise InputError(
+                f"partial_fit goes by method='paper' or 'blend'. Got {self.method!r}, which needs rows that stay: use fit."
+            )
         if hasattr(self, "models_") and not hasattr(self, "_arrived"):
             warnings.warn(
                 "partial_fit starts anew: this model was fitted at once (or loaded), and the rows it was fitted to are not kept.",
@@ -84,12 +91,28 @@ class Online(Personalized):
             self.models_ = own_fits(self.learner_, inside, self._seed)
             return
         plan = self._plan(joined, rounds=self.n_rounds_ + whole("online_rounds", self.online_rounds, least=0))
+        if self.method_ == "blend":
+            self._blend_anew(inside, plan)
+            return
         start = self._started(inside, plan, old)
         state = train(inside, plan, start=start)
         self.models_, self.trust_, self.step_size_, self.n_rounds_ = state.models, state.trust, state.pace.step_size, state.r
         if state.pace.halved:
             self._note_halving(state, f"round {self.n_rounds_}")
         self.losses_ = np.stack(state.losses) if state.losses else self.losses_
+
+    def _blend_anew(self, inside: Devices, plan: Plan) -> None:
+        """Models of the rows that are kept now; rounds and losses are those of all calls so far, trust that of this one."""
+        state = blended(inside, plan, budget=self.budget, ordered=True, classes=self._classes, public=self.public_)
+        self.models_, self.trust_ = state.models, state.trust
+        self.losses_ = np.concatenate([self._known_losses(len(inside)), np.stack(state.losses)])
+        self.n_rounds_ += state.r
+
+    def _known_losses(self, n: int) -> Array:
+        """(rounds, n) own losses so far; NaN for devices that were not there yet."""
+        losses = np.full((len(self.losses_), n), np.nan)
+        losses[:, : self.losses_.shape[1]] = self.losses_
+        return losses
 
     def _started(self, inside: Devices, plan: Plan, old: int) -> State:
         """The state to go on from: known devices keep their models, new ones begin where everybody began."""
@@ -100,9 +123,7 @@ class Online(Personalized):
             kept = list(self.models_)
             begun = np.stack([*kept, *begun[old:]]) if isinstance(begun, np.ndarray) else [*kept, *begun[old:]]
         trust = self.trust_.widened(n) if old else Trust(n, np.arange(n))
-        losses = np.full((len(self.losses_), n), np.nan)
-        losses[:, : self.losses_.shape[1]] = self.losses_
-        return State(self.n_rounds_, begun, trust, Pace(step), tuple(losses))
+        return State(self.n_rounds_, begun, trust, Pace(step), tuple(self._known_losses(n)))
 
     def _judge_progress(self, rows: Devices) -> None:
         """Test, then train: how the models so far predict rows they have not seen."""

@@ -128,13 +128,15 @@ class Linear:
         z = self.scores(model, data.X)
         if self.kind == "multinomial":
             slope = softmax(z) - (_classes(data.y, z) == np.arange(self.classes))
+            pull = np.swapaxes(np.where(share[..., None] > 0, slope, 0.0) * share[..., None], -1, -2)
         else:
-            slope = LOSSES[self.kind].slope(z, data.y, self.delta)[..., None]
-        pull = np.where(share[..., None] > 0, slope, 0.0) * share[..., None]
-        G = np.matmul(np.swapaxes(pull, -1, -2), data.X)
+            slope = LOSSES[self.kind].slope(z, data.y, self.delta)
+            pull = (np.where(share > 0, slope, 0.0) * share)[..., None, :]
+        G = np.matmul(pull, data.X)
         if self.intercept:
-            G = np.concatenate([G, pull.sum(axis=-2)[..., None]], axis=-1)
-        return np.asarray(G.reshape(*G.shape[:-2], self.size(data.X.shape[-1])) + 2.0 * self.l2 * self._slopes_only(model, data))
+            G = np.concatenate([G, pull.sum(axis=-1)[..., None]], axis=-1)
+        G = G.reshape(*G.shape[:-2], self.size(data.X.shape[-1]))
+        return np.asarray(G + 2.0 * self.l2 * self._slopes_only(model, data) if self.l2 else G)
 
     def fit(self, data: Data, stream: Stream | None) -> Array:
         """(..., size) a minimiser of `loss`; for squared loss the one of smallest norm."""

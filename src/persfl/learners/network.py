@@ -258,10 +258,10 @@ class Network:
         value = np.asarray(found.numpy(), dtype=np.float64)
         return np.where(np.isfinite(value), value, np.inf)[()]
 
-    def grad(self, model: Array, data: Data) -> Array:
-        """(..., size) the gradient of `loss`; 0 for running statistics."""
+    def grad(self, model: Array, data: Data, *, seen: Any = None) -> Array:
+        """(..., size) the gradient of `loss`; 0 for running statistics. `seen` (..., classes): others are left out of the loss."""
         lead = np.broadcast_shapes(model.shape[:-1], data.y.shape[:-1])
-        found = self._batched(self.slopes, lead, model, data.X, data.y, data.weight)
+        found = self._batched(self.slopes, lead, model, data.X, data.y, data.weight, *([] if seen is None else [seen]))
         return np.asarray(found.numpy())
 
     def fit(self, data: Data, stream: Stream | None) -> Array:
@@ -374,12 +374,12 @@ class Network:
         moving, fixed = self.parts(w)
         return self.part_loss(moving | fixed, X, y, weight)
 
-    def slopes(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def slopes(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, seen: Any = None) -> torch.Tensor:
         """(size,) the gradient of `losses`; 0 for running statistics, and where there are no rows."""
         import torch
 
         moving, fixed = self.parts(w)
-        found = self.part_slopes(moving, fixed, X, y, weight)
+        found = self.part_slopes(moving, fixed, X, y, weight, seen)
         return torch.cat([self.joined(found), torch.zeros_like(w[self._trained :])])
 
     def part_slopes(
@@ -389,19 +389,20 @@ class Network:
         X: torch.Tensor,
         y: torch.Tensor,
         weight: torch.Tensor,
+        seen: Any = None,
     ) -> dict[str, torch.Tensor]:
         """The gradient by part: slopes of slices of a vector would each be a vector of zeros to add up."""
         from torch.func import grad
 
-        return grad(self._aim(fixed, X, y, weight))(parts)
+        return grad(self._aim(fixed, X, y, weight, seen))(parts)
 
-    def _aim(self, fixed: dict[str, torch.Tensor], X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> Any:
+    def _aim(self, fixed: dict[str, torch.Tensor], X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, seen: Any = None) -> Any:
         """What steps descend: `part_loss` of the parts that move, but without rows only the ridge, so that there is no slope."""
         import torch
 
         total = weight.sum()
         total = torch.where(total > 0, total, torch.ones_like(total))
-        return lambda some: self._sum(some | fixed, X, y, weight) / total + self._ridge(some)
+        return lambda some: self._sum(some | fixed, X, y, weight, seen) / total + self._ridge(some)
 
     def said(self, parts: dict[str, torch.Tensor], X: torch.Tensor) -> torch.Tensor:
         """(rows, outputs) what the module says."""
@@ -419,11 +420,15 @@ class Network:
             return 0.0
         return self.l2 * sum((parts[name] ** 2).sum() for name, _, a, _ in self._places if a < self._trained)
 
-    def _sum(self, parts: dict[str, torch.Tensor], X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def _sum(
+        self, parts: dict[str, torch.Tensor], X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, seen: Any = None
+    ) -> torch.Tensor:
         import torch
         from torch.nn import functional as F
 
         z = self.said(parts, X)
+        if seen is not None:  # far below the others, a class takes nothing from them
+            z = torch.where(seen > 0, z, torch.full_like(z, -1e4))
         if self._each is not None:
             each = self._each(z, y)
         elif self.kind == "cross_entropy":

@@ -1,0 +1,120 @@
+"""Blend of models that are not linear, on equal terms: trees, forests, boosting, networks.
+
+    python benchmarks/others.py [--only tree,mlp] [--seeds 4] [--cities 8,12,20,46]
+
+House prices with ten rows of each of some cities, and ten vowels of 76 speakers with one row of each; the rest to judge by. Errors
+are means over devices (squared error over the label's variance, or the share of wrong labels) of own models, of one for all, of
+that one fine-tuned or refitted on own rows, and of the blend; `worst` is the largest ratio of blend to own over the seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.tree import DecisionTreeClassifier
+
+from persfl import Estimator, GradientStep, Tree
+from persfl.blending import blend_networks, blend_refits
+from persfl.datasets import load_housing, load_vowels
+from persfl.devices import Devices, offsets
+from persfl.learners import MLP, Network
+from persfl.predicting import respond_each
+from persfl.public import public_points
+from persfl.training import NETWORK_STEPS
+from persfl.units import Units
+from persfl.worth import own_fits, pooled_fit, tuned_fits
+
+KINDS = ("tree", "forest", "boosting", "mlp")
+
+
+def learner_of(kind: str, features: int, classes: int, seed: int) -> Any:
+    """The model family by this name; None where it has none for classes."""
+    if kind == "mlp":
+        return Network(partial(MLP(), features, classes or 1), loss="cross_entropy" if classes else "squared", seed=seed)
+    if kind == "tree":
+        return Estimator(DecisionTreeClassifier(max_depth=4)) if classes else Tree(3)
+    if kind == "forest":
+        return Estimator(RandomForestClassifier(20) if classes else RandomForestRegressor(20))
+    return None if classes else Estimator(GradientBoostingRegressor(n_estimators=30, max_depth=2))
+
+
+def dealt(table: Any, devices: int, by_class: bool, few: int, seed: int) -> tuple[Devices, Devices]:
+    """Some devices; `few` random rows of each (of each class) to learn from, and the rest."""
+    who = pd.factorize(table.devices)[0]
+    some = np.random.default_rng([seed, 1]).permutation(who.max() + 1)[:devices]
+    mark = pd.Series(np.random.default_rng([seed, 2]).permutation(len(who)))
+    learn = (mark.groupby([who, table.target.to_numpy()] if by_class else [who]).rank() <= few).to_numpy()
+    X, y = table.data.to_numpy(float), table.target.to_numpy(float)
+    parts = []
+    for which in (learn, ~learn):
+        at = np.flatnonzero(which & np.isin(who, some))
+        at = at[np.argsort(who[at], kind="stable")]
+        counts = np.unique(who[at], return_counts=True)[1]
+        parts.append(Devices(np.ascontiguousarray(X[at]), y[at], np.ones(len(at)), offsets(counts), range(len(counts))))
+    return parts[0], parts[1]
+
+
+def errors(kind: str, learn: Devices, test: Devices, classes: int, seed: int) -> dict[str, float] | None:
+    """Mean error per method, and the seconds that the blend took."""
+    learner = learner_of(kind, learn.features, classes, seed)
+    if learner is None:
+        return None
+    units = Units.of(learn, "shared" if kind == "mlp" else "raw", labels=not classes)
+    inside = units.inside(learn)
+    public = None if kind == "mlp" else public_points(inside, 100, seed=seed)
+    pooled = pooled_fit(learner, inside, seed)
+    steps = GradientStep(NETWORK_STEPS[learner.kind], steps=100) if kind == "mlp" else None
+
+    def missed(models: Any) -> float:
+        said = respond_each(learner, models, units.features(test.X, test.owner), test.owner, classes)
+        wrong = said.argmax(axis=1) != test.y if classes else (units.outside(said, test.owner) - test.y) ** 2 / learn.y.var()
+        return float((np.bincount(test.owner, weights=wrong) / test.counts).mean())
+
+    everybody = np.repeat(pooled[None], len(learn), axis=0) if kind == "mlp" else [pooled] * len(learn)
+    begin = time.process_time()
+    found = (
+        blend_networks(inside, learner, seed=seed, classes=classes)
+        if public is None
+        else blend_refits(inside, learner, public, seed=seed, classes=classes)
+    )
+    took = time.process_time() - begin
+    return {
+        "own": missed(own_fits(learner, inside, seed)),
+        "pooled": missed(everybody),
+        "tuned": missed(tuned_fits(learner, inside, pooled, public, steps, seed)),
+        "blend": missed(found.models),
+        "seconds": took,
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--only", default=",".join(KINDS))
+    made.add_argument("--seeds", type=int, default=4)
+    made.add_argument("--cities", default="8,12,20,46")
+    made.add_argument("--no-vowels", action="store_true")
+    chosen = made.parse_args()
+    worlds = [("housing", load_housing(), int(n), 0, 10) for n in chosen.cities.split(",")]
+    worlds += [] if chosen.no_vowels else [("vowels", load_vowels(), 76, 10, 1)]
+    print(f"{'':24}" + "".join(f"{name:>9}" for name in ("own", "pooled", "tuned", "blend", "worst", "s")))
+    for kind in chosen.only.split(","):
+        for name, table, devices, classes, few in worlds:
+            dealing = [dealt(table, devices, bool(classes), few, seed) for seed in range(chosen.seeds)]
+            runs = [errors(kind, *both, classes, seed) for seed, both in enumerate(dealing)]
+            if None in runs:
+                continue
+            f = pd.DataFrame(runs)
+            mean = f.mean()
+            cells = "".join(f"{mean[arm]:9.3f}" for arm in ("own", "pooled", "tuned", "blend"))
+            print(f"{kind:9}{name:9}{devices:>4}  {cells}{(f.blend / f.own).max():9.2f}{mean.seconds:9.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What networks are made of in a blend: averaged gradients, and who is alike by them.
+
+Peers are asked for gradients (a step shows them); their mean is followed by Adam, whose rate fits any module:
+
+    m <- .9 m + .1 g,   v <- .999 v + .001 g^2,   w <- w - rate * m / (1 - .9^t) / sqrt(v / (1 - .999^t))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from persfl.blending.offered import of_devices
+from persfl.devices import Devices, offsets
+from persfl.proposers import GradientStep
+from persfl.seeds import distinct, stream
+from persfl.types import Array, Data, IntArray
+
+ASKED = 400  # devices at most whose gradients are averaged or compared
+NEAREST, SHARP = 10, 4.0  # as for linear models: one clear likeness is enough
+LONGEST, SHORTEST, FALLS = 1.0, 1e-4, 0.9
+
+
+def adam(learner: Any, models: Array, data: Data, marks: Sequence[int], rate: float, seen: Any = None) -> dict[int, Array]:
+    """(copies, size) per mark: these models after so many steps on their rows; `seen` (copies, classes) leaves other classes out.
+
+    >>> from persfl import Linear
+    >>> rows = Data(np.array([[[1.0], [2.0]]]), np.array([[3.0, 6.0]]))
+    >>> found = adam(Linear(), np.zeros((1, 1)), rows, (0, 10, 1000), 0.1)
+    >>> [float(found[mark][0, 0].round(2)) for mark in found]
+    [0.0, 0.99, 3.0]
+    """
+    w = np.array(models)
+    m, v, found = np.zeros_like(w), np.zeros_like(w), {}
+    more = {} if seen is None else {"seen": seen}
+    with np.errstate(all="ignore"):  # what overflows is not chosen
+        for t in range(1, max(marks) + 2):
+            if t - 1 in marks:
+                found[t - 1] = w
+            if t > max(marks):
+                break
+            slope = learner.grad(w, data, **more)
+            m, v = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope**2
+            w = (w - rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)).astype(w.dtype)
+    return found
+
+
+def together(learner: Any, fleets: Sequence[Devices], steps: int, rate: float, seed: int) -> Array:
+    """(fleets, size) one model for each of these fleets: the mean of devices' gradients, by rows, is that of all their rows."""
+    some = [of_devices(fleet, _some(fleet, stream(seed, "together"))) for fleet in fleets]
+    X, y, weight = (np.concatenate([getattr(fleet, name) for fleet in some]) for name in ("X", "y", "weight"))
+    data = Devices(X, y, weight, offsets([len(fleet.y) for fleet in some]), range(len(some))).gather(np.arange(len(some)))
+    return adam(learner, learner.init(data, stream(seed, "start")), data, (steps,), rate)[steps]
+
+
+def nearest(learner: Any, others: Devices, own: Devices, at: Sequence[Array], seed: int) -> IntArray:
+    """(copies, peers) whose gradients at these models point most like one's own, each number measured by how much peers differ."""
+    who = _some(others, stream(seed, "alike"))
+    likeness = np.zeros((len(own), len(who)))
+    for model in at:
+        theirs, mine = (_slopes(learner, rows, model, these) for rows, these in ((others, who), (own, np.arange(len(own)))))
+        centre, scale = theirs.mean(axis=0), theirs.std(axis=0)
+        scale = scale + 1e-6 * scale.max() + 1e-12
+        theirs, mine = ((part - centre) / scale for part in (theirs, mine))
+        theirs, mine = (part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12) for part in (theirs, mine))
+        likeness += np.exp(SHARP * mine @ theirs.T)
+    count = min(len(who), max(5, min(NEAREST, len(who) // 4)))
+    return np.asarray(who[np.argsort(-likeness, axis=1, kind="stable")[:, :count]])
+
+
+def rows_of(others: Devices, near: IntArray) -> Data:
+    """(copies, rows, features) the rows whose gradients these peers' mean gradient is of; every peer counts as much."""
+    data = others.gather(near)
+    each = data.weight.sum(axis=-1, keepdims=True)
+    weight = data.weight / np.where(each > 0, each, 1.0)
+    return Data(data.X.reshape(len(near), -1, others.features), data.y.reshape(len(near), -1), weight.reshape(len(near), -1))
+
+
+def pace(learner: Any, others: Devices, model: Array, steps: int, seed: int) -> float:
+    """The longest of 1, 1/4, 1/16 ... such that so many plain steps from this model lower the own loss of nine devices in ten."""
+    who = _some(others, stream(seed, "pace"))[: ASKED // 4]
+    data, models = others.gather(who), np.broadcast_to(model, (min(len(who), ASKED // 4), len(model)))
+    now, found = learner.loss(models, data), LONGEST
+    while found > SHORTEST:
+        after = GradientStep(found, steps=steps).answer(learner, models, data, None)
+        if (learner.loss(after, data) < now).mean() >= FALLS:
+            break
+        found /= 4
+    return found
+
+
+def _some(others: Devices, place: Any) -> IntArray:
+    """At most ASKED of these devices."""
+    n = len(others)
+    return np.arange(n) if n <= ASKED else np.sort(distinct(place, np.zeros(1, dtype=np.int64), np.array([n]), ASKED)[0])
+
+
+def _slopes(learner: Any, rows: Devices, model: Array, who: IntArray) -> Array:
+    return np.asarray(learner.grad(np.broadcast_to(model, (len(who), len(model))), rows.gather(who)), dtype=np.float64)
