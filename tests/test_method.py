@@ -21,31 +21,24 @@ def rows():
 
 
 def test_auto_is_blend_unless_the_loop_is_meant():
-    for base in (Linear(), Linear("logistic"), Tree(2)):
-        assert method_of(PersonalizedRegressor(), base).name == "blend"
+    for base in (None, Linear(), Tree(2)):
+        assert method_of(PersonalizedRegressor(base)).name == "blend"
     for same in ({"units": "shared"}, {"budget": 40}, {"ordered": True}, {"holdout": 0}, {"fallback": True}, {"public": 10}):
-        assert method_of(PersonalizedRegressor(**same), Linear()).name == "blend", same
+        assert method_of(PersonalizedRegressor(**same)).name == "blend", same
     for loop in ({"peers": 5}, {"rounds": 5}, {"step_size": 0.1}, {"adopter": TopK(2)}, {"compute": "cpu"}, {"units": "raw"}):
-        found = method_of(PersonalizedRegressor(**loop), Linear())
+        found = method_of(PersonalizedRegressor(**loop))
         assert found == ("paper", f"{next(iter(loop))} belongs to it")
         with pytest.raises(InputError, match=r"belongs to method='paper'.*Leave"):
             PersonalizedRegressor(method="blend", **loop)._check_settings(3)
-    assert method_of(PersonalizedRegressor(rounds=5, peers=2, units="raw"), Linear()).why == "peers, rounds and units belong to it"
-    assert method_of(PersonalizedRegressor(), Linear(), online=True).name == "paper"
-    assert [method_of(PersonalizedRegressor(method=name, rounds=5), Linear()).name for name in METHODS[1:]] == [*METHODS[1:]]
+    assert method_of(PersonalizedRegressor(rounds=5, peers=2, units="raw")).why == "peers, rounds and units belong to it"
+    assert method_of(PersonalizedRegressor(), online=True).name == "blend"
+    assert method_of(PersonalizedRegressor(online_rounds=3), online=True) == ("paper", "online_rounds belongs to it")
+    assert method_of(PersonalizedRegressor(online_rounds=3)).name == "blend"
+    assert [method_of(PersonalizedRegressor(method=name, rounds=5)).name for name in METHODS[1:]] == [*METHODS[1:]]
     with pytest.raises(InputError, match="rounds belongs to method='paper', budget to 'blend'"):
-        method_of(PersonalizedRegressor(rounds=5, budget=40), Linear())
+        method_of(PersonalizedRegressor(rounds=5, budget=40))
     with pytest.raises(InputError, match="method must be one of 'auto', 'blend', 'paper', 'kin'"):
-        method_of(PersonalizedRegressor(method="best"), Linear())
-
-
-def test_networks_go_by_the_paper():
-    pytest.importorskip("torch")
-    from persfl.learners import Network
-    from persfl.learners.mlp import MLP
-
-    found = method_of(PersonalizedRegressor(MLP()), Network(lambda: MLP()(2, 1)))
-    assert found == ("paper", "blend does not mix networks")
+        method_of(PersonalizedRegressor(method="best"))
 
 
 @pytest.mark.parametrize(("settings", "ran"), [({}, "blend"), ({"rounds": 3}, "paper"), ({"method": "kin", "rounds": 5}, "kin")])
@@ -75,7 +68,8 @@ def test_alone_and_as_rows_arrive(rows):
     assert (alone.method_, alone.notes_) == ("own", ["There is one device, so there was nobody to ask."])
     online = PersonalizedClassifier(online_rounds=2).partial_fit(X, y > 0, devices=who)
     assert online.method_ == "paper"
-    assert "since rows keep arriving" in online.notes_[0]
+    assert "since online_rounds belongs to it" in online.notes_[0]
+    assert PersonalizedRegressor(budget=10).partial_fit(X, y, devices=who).method_ == "blend"
 
 
 def test_what_models_are_made_of_in_numbers(rows):

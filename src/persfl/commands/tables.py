@@ -208,7 +208,7 @@ def _announce(chosen: argparse.Namespace, rows: Rows, model: Any) -> None:
     n = rows.devices.nunique()
     if chosen.model not in ("tree", "forest", "boosting") or n == 1 or chosen.json:
         return
-    if method_of(model, None).name == "blend":
+    if method_of(model).name == "blend":
         print(f"Every device may ask for {chosen.budget:,} fits a run; fewer with --budget or --holdout 0.", file=sys.stderr)
     else:
         peers = peers_asked(chosen.peers, n)
