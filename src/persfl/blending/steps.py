@@ -28,6 +28,7 @@ from persfl.types import Array, Data, IntArray
 
 STARTS = ("own", "pooled", "alike", "neighbours")
 STEPS = (0, 3, 10, 30, 100, 300)
+LEVEL = 100  # steps toward a device's own level
 STEP, OWN = 0.5, 0.6  # the longest step, for up to 64 features of spread 1; own steps are shorter
 POOL_ROUNDS, SHRINK = 30, 0.5  # and the weight of squared slopes against the sum of the losses
 NEAREST, NEAR_ROUNDS, EACH = 10, 20, 10
@@ -52,7 +53,7 @@ def names(learner: Any) -> list[str]:
     for name in STARTS:
         for unseen in _ways(learner, name):
             for steps in STEPS:
-                if steps > 0 or (unseen != "out" and name != "own"):
+                if steps > 0 or (unseen != "out" and (name != "own" or learner.intercept)):
                     found.append(_named(name, unseen, steps))
     return found
 
@@ -87,7 +88,8 @@ def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
     """(copies, size) per starting point and number of own steps."""
     pace, size = step_for(learner, own.features), learner.size(own.features)
     found: dict[str, Array] = {}
-    start = {name: np.broadcast_to(np.zeros(size) if name == "own" else told[name], (len(own), size)) for name in STARTS}
+    start = {name: np.broadcast_to(told[name], (len(own), size)) for name in STARTS[1:]}
+    start["own"] = level(learner, own, OWN * pace)
     for unseen in ("free", "down", "out"):
         which = [name for name in STARTS if unseen in _ways(learner, name)]
         for steps, models in tuned(learner, own, np.stack([start[name] for name in which]), OWN * pace, unseen) if which else ():
@@ -150,6 +152,20 @@ def averaged(part: Part, near: IntArray, proposer: GradientStep, rounds: int) ->
         good = np.isfinite(said).all(axis=2, keepdims=True)
         total = np.where(good, said, 0.0).sum(axis=1) / np.maximum(good.sum(axis=1), 1)
         models = np.where(good.sum(axis=1) > 0, total, models)
+    return models
+
+
+def level(learner: Any, own: Devices, step: float) -> Array:
+    """(copies, size) what a device knows without its features: own steps from zero, of the intercept alone."""
+    models = np.zeros((len(own), learner.size(own.features)))
+    if not learner.intercept:
+        return models
+    moves = np.zeros((learner.classes, own.features + 1))
+    moves[:, -1] = step
+    for lo, hi in spans(learner, own):
+        data = own.gather(np.arange(lo, hi))
+        for _ in range(LEVEL):
+            models[lo:hi] -= moves.ravel() * learner.grad(models[lo:hi], data)
     return models
 
 
