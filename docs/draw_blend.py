@@ -12,10 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from persfl import Linear
-from persfl.blending import SORTS, blend, sorts
-from persfl.blending.folds import copies
-from persfl.blending.part import Part
-from persfl.blending.squared import offers
+from persfl.blending import SORTS, blend, sorts, squared
+from persfl.blending.here import Here
 from persfl.datasets import load_housing
 from persfl.devices import Devices, offsets
 from persfl.sources import clustered_regression
@@ -38,15 +36,15 @@ def kinds(n: int = 40, rows: int = 4) -> Devices:
 def lines(ax: plt.Axes) -> None:
     """One device's rows and lines."""
     devices, learner = kinds(), Linear(intercept=True)
-    others = Devices.of([devices[i] for i in range(1, len(devices))], quiet=True)
-    own = copies(Devices.of([devices[0]], quiet=True), np.arange(4), np.arange(1), 4)
-    found, _ = offers(Part(learner, others, own, seed=0, asks=40))
+    homes = Here(devices, learner)
+    starts, _ = squared.starts(homes.alone(np.arange(1, len(devices))))
+    found = squared.offers(learner, Devices.of([devices[0]], quiet=True), {**starts, "neighbours": starts["neighbours"][:1]})
     mixed = blend(devices, learner).models[0]
     x = np.array([-2.0, 2.0])
     shown = {
-        "own": found["own", 0.1][0],
-        "fleet": found["mean", np.inf][0],
-        "neighbours": found["neighbours", np.inf][0],
+        "own": found["own 0.1"][0],
+        "fleet": found["mean inf"][0],
+        "neighbours": found["neighbours inf"][0],
         "blend": mixed,
     }
     for name, model in shown.items():
@@ -93,7 +91,7 @@ def shares(ax: plt.Axes) -> None:
         left = 0.0
         for sort, share in zip(SORTS, sorts(found.names, found.shares).mean(axis=0).tolist(), strict=True):
             ax.barh(row, share, left=left, color=COLOURS[sort], height=0.62)
-            if share > 0.15:
+            if share > 0.3:
                 ax.text(left + share / 2, row, f"{sort} {share:.0%}", ha="center", va="center", fontsize=8, color="white")
             left += share
         ax.text(-0.02, row, name, ha="right", va="center", fontsize=9, color=INK)

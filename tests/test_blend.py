@@ -18,7 +18,7 @@ from persfl.blending.here import Here
 from persfl.blending.memory import Neighbours
 from persfl.blending.offered import of_devices
 from persfl.blending.prior import learned
-from persfl.blending.steps import tuned
+from persfl.blending.steps import level, tuned
 from persfl.blending.toward import Toward
 from persfl.blending.views import Look, View
 from persfl.datasets import load_housing, load_vowels
@@ -180,12 +180,50 @@ def test_views_are_the_same_models():
 def test_shares_follow_own_rows_and_the_fleet():
     losses = np.tile([0.2, 0.8], (30, 1))
     losses[0] = [0.8, 0.2]
-    assert shares(losses, np.full(30, 10.0), relative=False)[0, 0] > 0.99  # ten rows against the fleet's three hundred
+    assert shares(losses, np.full(30, 10.0), relative=False)[0, 0] > 0.99  # ten rows against the fleet's hundred
     assert shares(losses, np.r_[2000.0, np.full(29, 10.0)], relative=False)[0, 1] > 0.99
     broken = losses.copy()
     broken[:, 1] = [np.nan, np.inf] * 15
     np.testing.assert_array_equal(shares(broken, np.full(30, 10.0), relative=True), np.tile([1.0, 0.0], (30, 1)))
     np.testing.assert_allclose(shares(np.ones((3, 4)), np.zeros(3), relative=True), 0.25)
+
+
+def test_two_rows_fitted_by_luck_decide_nothing():
+    rng = np.random.default_rng(0)
+    sound = rng.chisquare(2, (40, 6)) / 2
+    wild = rng.chisquare(2, (40, 3)) / 2 * np.where(rng.random((40, 1)) < 0.5, 0.01, 6.0)  # three times worse in the mean
+    assert shares(np.concatenate([sound, wild], axis=1), np.full(40, 2.0), relative=True)[:, 6:].max() < 0.01
+
+
+def test_noise_does_not_vanish_where_rows_are_fewer_than_coefficients():
+    rng = np.random.default_rng(0)
+    truth, X = rng.normal(size=(200, 4)), rng.normal(size=(200, 3, 3))
+    y = np.einsum("nrd,nd->nr", X, truth[:, :3]) + truth[:, 3:] + 0.5 * rng.normal(size=(200, 3))
+    devices = Devices.of([*zip(X, y, strict=True), (X[0], y[0])])  # the last is the target
+    part = Here(devices, Linear(intercept=True)).alone(np.arange(200))
+    found = learned(part, np.zeros(4), np.arange(200))
+    assert found.noise > 0.2  # the truth is 0.25; three rows and four coefficients cannot tell it from spread
+
+
+def test_own_level_is_an_offer():
+    rng = np.random.default_rng(0)
+    own = Devices.of([(rng.normal(size=(8, 2)), np.r_[np.zeros(6), np.ones(2)])])
+    for learner in (Linear("logistic", intercept=True), Linear("multinomial", classes=2, intercept=True)):
+        model = level(learner, own, 0.3)
+        said = learner.predict(model, own.X)
+        chance = said[..., 1] if said.ndim == 3 else said
+        np.testing.assert_allclose(chance, 0.25, atol=0.02)
+    assert not level(Linear("logistic"), own, 0.3).any()
+
+
+def test_one_row_of_each_class():
+    """Every fold hides a class, so own steps look worse than they are; the fleet's evidence must not rule them out."""
+    vowels = load_vowels()
+    learn = vowels.frame.groupby(["speaker", "vowel"]).sample(1, random_state=1)
+    test = vowels.frame.drop(learn.index)
+    model = PersonalizedClassifier(method="blend", holdout=0)
+    model.fit(learn[vowels.feature_names], learn["vowel"], devices=learn["speaker"])
+    assert model.score(test[vowels.feature_names], test["vowel"], devices=test["speaker"]) > 0.932
 
 
 def test_neighbours_remember_who_fitted():
