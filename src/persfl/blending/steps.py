@@ -2,9 +2,9 @@
 
 Starting points are the device's own level, one model for the other devices (their steps averaged), and what the likest of them
 answer: the average over the nearest ("alike"), by the angle between their gradients and the device's at three models, and from
-there `Neighbours`. From each, the device takes steps on its own rows. Classes that it has never seen are a question of their own: they
-may be rare here, or have had no chance to be seen yet. So steps are taken in both ways, with unseen classes pushed down and with
-unseen classes left out; evidence decides.
+there `Neighbours`. From each, the device takes steps on its own rows. Classes that it has never seen are a question of their own:
+they may be rare here, or have had no chance to be seen yet. So steps are taken in both ways, with unseen classes pushed down and
+with unseen classes left out; evidence decides.
 """
 
 from __future__ import annotations
