@@ -9,7 +9,6 @@ from persfl.blending.blend import blend
 from persfl.blending.networks import blend_networks
 from persfl.blending.refits import blend_refits
 from persfl.devices import Devices
-from persfl.errors import InputError
 from persfl.learners import Linear
 from persfl.training import Forget, Keep, Pace, Plan, State
 from persfl.trust import Trust
@@ -27,8 +26,6 @@ def run(
     keep: Keep | None = None,
 ) -> State:
     """As `persfl.training.train`. A stage that was cut begins anew and ends the same, since nothing is drawn but by the seed."""
-    if plan.compute not in (None, "cpu"):
-        raise InputError(f"blend computes on this processor. Got compute={plan.compute!r}: leave it out, or use method='paper'.")
     keep = keep or Forget()
     state = keep.last(stage)
     if state is not None and state.r == int(state.trust.notes.get("mix_rounds", -1)):
