@@ -142,14 +142,14 @@ def test_every_method_learns_from_the_same_rows(classes):
     if classes:
         y = np.digitize(y, [0.0] if classes == 2 else [-0.8, 0.8]).astype(float)
     rows = Devices(X, y, np.ones(len(y)), offsets(np.full(10, 40)), range(10))
-    found = measured(Table("t", rows, classes, few=12).dealt(0), list(METHODS), rounds=20, budget=20)
-    assert set(found["errors"]) == set(METHODS)
+    methods = [name for name in METHODS if name != "kin" or not classes]  # kin of classes is slow, and finds no group here
+    found = measured(Table("t", rows, classes, few=12).dealt(0), methods, rounds=20, budget=20)
+    assert set(found["errors"]) == set(methods)
     guess = 1 - max(np.bincount(y.astype(int))) / len(y) if classes else 1.0
     for name, variants in found["errors"].items():
         assert len(variants) == {"blend": 1, "Ditto": 4, "local": 4 if classes else 2}.get(name, 2)
         best = min(np.mean(errors) for errors in variants.values())
-        alone = name == "kin" and classes  # which finds no group here, and keeps own models
-        assert best < (0.95 if alone else 0.75) * guess, name
+        assert best < 0.75 * guess, name
     assert found["rows"] == {"learn": 10 * 12, "judge": 10 * 28}
 
 

@@ -66,8 +66,8 @@ def test_classes_units_weights_and_time_too():
     weighted = Devices(few.X, few.y, np.linspace(0.5, 2.0, len(few.y)), few.start, few.ids)
     terms = Terms(columns=columns(DEVICES), classes=3, seed=2, mean=np.full(2, 0.3), scale=np.full(2, 1.5))
     inside = Devices((weighted.X - 0.3) / 1.5, weighted.y, weighted.weight, weighted.start, weighted.ids)
-    found = blend_over(homes_of(weighted, terms, ordered=True), seed=2, budget=20)
-    want = blend(inside, terms.learner(), seed=2, budget=20, ordered=True, classes=3)
+    found = blend_over(homes_of(weighted, terms, ordered=True), seed=2, budget=4)
+    want = blend(inside, terms.learner(), seed=2, budget=4, ordered=True, classes=3)
     np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-8)
 
 
@@ -102,19 +102,18 @@ def nonsense(how):
         if how == "away":
             return None
         head, arrays = unpack(reply)
-        changed = {"absurd": 1e300, "nan": np.nan, "large": 1e6}.get(how)
-        if changed is not None:
-            arrays = {key: np.full_like(array, changed) for key, array in arrays.items()}
-        elif how == "shapes":
-            arrays = {key: array[:0] for key, array in arrays.items()}
-        elif how == "codes":
+        if how == "codes":
             head["codes"] = head["codes"][:-1]
+        elif how == "large":
+            arrays = {key: np.full_like(array, 1e6 if name == "d00" else 1e300) for key, array in arrays.items()}
+        else:
+            arrays = {key: np.full_like(array, np.nan) if name == "d00" else array[:0] for key, array in arrays.items()}
         return pack(head, arrays)
 
     return tamper
 
 
-@pytest.mark.parametrize("how", ["away", "absurd", "nan", "large", "shapes", "codes"])
+@pytest.mark.parametrize("how", ["away", "nan", "large", "codes"])
 def test_bad_peers_cost_their_own_answers(how, here):
     found = blend_over(homes_of(DEVICES, LINEAR, tamper=nonsense(how)), seed=5, budget=BUDGET)
     honest = [i for i in range(7) if i not in (0, 5)]
