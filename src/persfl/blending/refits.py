@@ -3,7 +3,7 @@
 The same scheme with what applies: own rows, one model for the other devices, that model refitted to own rows (Algorithm 2's
 question to oneself), and what neighbours answer, with and without own rows. Such models cannot be averaged, so a mix is a list of
 (share, model), and predictions are mixed. Refitted models vary a lot, and the mean of several varies less than any one of them: so
-the even mix of all offers is judged beside them, and what share it gets is shared out among them.
+even mixes of the offers that know own rows are judged beside them, and what shares they get are shared out among their parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from persfl.blending.evidence import LEAST, shares
 from persfl.blending.folds import copies, fold_numbers, judged
 from persfl.blending.heard import Heard
 from persfl.blending.memory import Neighbours
-from persfl.blending.offered import BLOCKS, CLASS_FOLDS, Blended, dealt, of_devices
+from persfl.blending.offered import BLOCKS, CLASS_FOLDS, FOLDS, Blended, dealt, of_devices
 from persfl.blending.part import Part
 from persfl.devices import Devices
 from persfl.predicting import respond
@@ -27,6 +27,7 @@ from persfl.trust import Trust
 from persfl.types import Array, Choice, Data, IntArray
 
 STEPS = (1.0, 10.0)  # weight of own rows against the public points
+EVENLY = ([0, 2, 3, 5, 6], [0, 3], [0, 6])  # offers, as `_names` has them: all that know own rows; own and one refit of others'
 PEERS, ROUNDS, TOGETHER = 5, 3, 8
 
 
@@ -71,13 +72,13 @@ def blend_refits(
     >>> round(sum(share for share, _ in found.models[0]), 6)
     1.0
     """
-    n, count = len(rows), BLOCKS if ordered else CLASS_FOLDS
+    n, count = len(rows), BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS
     fold = fold_numbers(rows, count, classes=classes, ordered=ordered, seed=seed)
     usable, group = judged(rows, fold, count), dealt(n, seed)
     soft = bool(classes) and getattr(learner, "kind", "") == "log"
     heard, names = Heard(n, not classes), _names()
     final: list[list[Any]] = [[] for _ in range(n)]
-    missed = np.zeros((n, len(names) + 1))
+    missed = np.zeros((n, len(names) + len(EVENLY)))
     for h in range(group.max() + 1):
         mine, rest = np.flatnonzero(group == h), np.flatnonzero(group != h)
         others, own = of_devices(rows, rest), copies(rows, fold, mine, count)
@@ -98,11 +99,14 @@ def blend_refits(
                 continue
             at = np.flatnonzero(fold[rows.start[i] : rows.start[i + 1]] == without) + rows.start[i]
             said = [respond(learner, model, rows.X[at], classes) for model in offers] if len(at) else []
-            for column, response in enumerate([*said, np.mean(said, axis=0)] if len(at) else []):
+            said += [np.mean([said[k] for k in some], axis=0) for some in EVENLY] if said else []
+            for column, response in enumerate(said):
                 missed[i, column] += (usable[at] * _missed(response, rows.y[at], classes)).sum()
     weight = np.bincount(rows.owner, weights=usable, minlength=n).astype(np.float64)
     mix = shares(missed / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
-    mix = mix[:, :-1] + mix[:, -1:] / len(names)
+    mix, even = mix[:, : len(names)], mix[:, len(names) :]
+    for column, some in enumerate(EVENLY):
+        mix[:, some] += even[:, column, None] / len(some)
     mix = np.where(mix >= LEAST, mix, 0.0)
     mix /= mix.sum(axis=1, keepdims=True)
     models = [[pair for s, m in zip(mix[i].tolist(), final[i], strict=True) if s > 0 for pair in _pairs(s, m)] for i in range(n)]
