@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from persfl.blending import squared, steps
+from persfl.blending.evidence import missed
 from persfl.blending.folds import copies, fold_numbers, judged
 from persfl.blending.homes import Spreads, Starts
 from persfl.blending.offered import BLOCKS, CLASS_FOLDS, FOLDS
@@ -142,8 +143,9 @@ class Own:
         sure = np.bincount(rows.owner, weights=usable * np.where(self._hidden(at), HIDDEN, 1.0), minlength=n) if classes else weight
         told = np.empty((n, len(offers)))
         for column, models in enumerate(offers.values()):
-            missed = usable * _missed(self.learner, models, rows, at, classes)
-            told[:, column] = np.bincount(rows.owner, weights=missed, minlength=n) / np.maximum(weight, 1e-12)
+            with np.errstate(all="ignore"):
+                each = usable * missed(respond_each(self.learner, models, rows.X, at, classes), rows.y, classes)
+            told[:, column] = np.bincount(rows.owner, weights=each, minlength=n) / np.maximum(weight, 1e-12)
         return told, np.asarray(sure, dtype=np.float64)
 
     def _hidden(self, at: IntArray) -> Any:
@@ -162,12 +164,3 @@ def mixed(offers: Any, shares: Array) -> Array:
         share = shares[:, column, None]
         found += share * np.where(share > 0, models, 0.0)
     return found
-
-
-def _missed(learner: Any, models: Array, rows: Devices, at: IntArray, classes: int) -> Array:
-    """(rows,) squared error, or Brier score."""
-    with np.errstate(all="ignore"):
-        response = respond_each(learner, models, rows.X, at, classes)
-        if classes:
-            return np.asarray(((response - (rows.y[:, None] == np.arange(classes))) ** 2).sum(axis=1))
-        return np.asarray((response - rows.y) ** 2)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from persfl.blending.alike import likeness_of, likest
 from persfl.blending.offered import of_devices
 from persfl.devices import Devices, offsets
 from persfl.proposers import GradientStep
@@ -19,7 +20,6 @@ from persfl.seeds import distinct, stream
 from persfl.types import Array, Data, IntArray
 
 ASKED = 400  # devices at most whose gradients are averaged or compared
-NEAREST, SHARP = 10, 4.0  # as for linear models: one clear likeness is enough
 LONGEST, SHORTEST, FALLS = 1.0, 1e-4, 0.9
 
 
@@ -64,10 +64,8 @@ def nearest(learner: Any, others: Devices, own: Devices, at: Sequence[Array], se
         centre, scale = theirs.mean(axis=0), theirs.std(axis=0)
         scale = scale + 1e-6 * scale.max() + 1e-12
         theirs, mine = ((part - centre) / scale for part in (theirs, mine))
-        theirs, mine = (part / np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12) for part in (theirs, mine))
-        likeness += np.exp(SHARP * mine @ theirs.T)
-    count = min(len(who), max(5, min(NEAREST, len(who) // 4)))
-    return np.asarray(who[np.argsort(-likeness, axis=1, kind="stable")[:, :count]])
+        likeness += likeness_of(mine, theirs)
+    return likest(who, likeness)
 
 
 def rows_of(others: Devices, near: IntArray) -> Data:

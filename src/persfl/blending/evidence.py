@@ -21,6 +21,16 @@ MOST = 10.0  # an offer this many times above the level is as bad as any
 LEAST = 1e-3  # a smaller share is nothing
 
 
+def missed(response: Array, y: Array, classes: int) -> Array:
+    """(rows,) by how much responses miss labels: squared error, or the Brier score of chances (rows, classes).
+
+    >>> missed(np.array([[0.5, 0.5]]), np.array([1.0]), 2).tolist(), missed(np.array([3.0]), np.array([1.0]), 0).tolist()
+    ([0.5], [4.0])
+    """
+    with np.errstate(all="ignore"):  # what overflows is not chosen
+        return np.asarray(((response - (y[:, None] == np.arange(classes))) ** 2).sum(axis=1) if classes else (response - y) ** 2)
+
+
 def shares(losses: Array, rows: Array, *, relative: bool, sure: float = 1.0) -> Array:
     """(devices, offers) from mean fold losses of that shape and the rows behind them; devices without any follow the others.
 

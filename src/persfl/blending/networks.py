@@ -15,13 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from persfl.blending.alike import seen_classes
 from persfl.blending.descent import adam, nearest, pace, rows_of, together
-from persfl.blending.evidence import shares
+from persfl.blending.evidence import missed, shares
 from persfl.blending.folds import copies, fold_numbers, judged
 from persfl.blending.heard import Heard
 from persfl.blending.memory import Neighbours
 from persfl.blending.offered import BLOCKS, CLASS_FOLDS, FOLDS, Blended, dealt, of_devices
-from persfl.blending.part import Asked, Part
+from persfl.blending.part import Part
+from persfl.blending.search import Asked
 from persfl.devices import Devices
 from persfl.predicting import respond_each
 from persfl.proposers import GradientStep
@@ -84,7 +86,7 @@ def blend_networks(
     usable, group = judged(rows, fold, count), dealt(n, seed)
     heard = Heard(n, not classes)
     final: dict[tuple[str, int], Array] = {}
-    missed: dict[tuple[str, int], Array] = {}
+    lost: dict[tuple[str, int], Array] = {}
     for some in _bundles(learner, rows, group, count):
         mine = np.concatenate([np.flatnonzero(group == h) for h in some])
         parts = [
@@ -106,10 +108,11 @@ def blend_networks(
         judge = at[rows.owner[here]] + 1 + fold[here]
         for key, models in found.items():
             final.setdefault(key, np.empty((n, models.shape[1]), dtype=models.dtype))[mine] = models[:: count + 1]
-            each = usable[here] * _missed(learner, models, rows.X[here], rows.y[here], judge, classes)
-            missed.setdefault(key, np.zeros(n))[mine] = np.bincount(rows.owner[here], weights=each, minlength=n)[mine]
+            with np.errstate(all="ignore"):
+                each = usable[here] * missed(respond_each(learner, models, rows.X[here], judge, classes), rows.y[here], classes)
+            lost.setdefault(key, np.zeros(n))[mine] = np.bincount(rows.owner[here], weights=each, minlength=n)[mine]
     weight = np.bincount(rows.owner, weights=usable, minlength=n).astype(np.float64)
-    mix = shares(np.stack(list(missed.values()), axis=1) / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
+    mix = shares(np.stack(list(lost.values()), axis=1) / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
     names = tuple(f"shared {kind} {steps}" for kind, steps in final)
     mixes = [_mixed({key: one[i] for key, one in final.items()}, mix[i].tolist()) for i in range(n)]
     return Blended(mixes, names, mix, heard.rounds(mix, names))
@@ -139,7 +142,7 @@ def offers(parts: list[Part], classes: int = 0) -> tuple[dict[tuple[str, int], A
     start = _at_home(learner, np.concatenate(list(starts.values())), thrice)
     ways = {"": adam(learner, start, thrice, STEPS, SLOWER * rate)}
     if classes and getattr(learner, "kind", "") == "cross_entropy":
-        seen = ((thrice.y[..., None] == np.arange(classes)) & (thrice.weight > 0)[..., None]).any(axis=1)
+        seen = seen_classes(thrice, classes)
         ways["-seen"] = adam(learner, start, thrice, STEPS[1:], SLOWER * rate, seen)
     for k, name in enumerate(starts):
         for way, marks in ways.items():
@@ -192,10 +195,3 @@ def _mixed(offered: dict[tuple[str, int], Array], mix: list[float]) -> list[tupl
         (totals[kind], np.asarray(sum((share / totals[kind]) * model for share, model in way), dtype=way[0][1].dtype))
         for kind, way in ways.items()
     ]
-
-
-def _missed(learner: Any, models: Array, X: Array, y: Array, at: IntArray, classes: int) -> Array:
-    """(rows,) loss of each row by the model that has not seen its fold: squared error, or Brier score."""
-    with np.errstate(all="ignore"):
-        said = respond_each(learner, models, X, at, classes)
-        return np.asarray(((said - (y[:, None] == np.arange(classes))) ** 2).sum(axis=1) if classes else (said - y) ** 2)

@@ -1,21 +1,14 @@
-"""What a route hands back: every offer's models, and what happened while asking neighbours."""
+"""A group of targets and their peers whose rows are here, for models that are not linear."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from persfl.blending.search import Asked
 from persfl.devices import Devices
 from persfl.fleets import ArrayFleet
 from persfl.loop import personalize
-from persfl.types import Round
-
-
-class Asked(NamedTuple):
-    """The rounds in which neighbours were asked, and the models they led to (targets, size)."""
-
-    models: Any
-    rounds: list[Round]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from persfl.blending.evidence import LEAST, shares
+from persfl.blending.evidence import LEAST, missed, shares
 from persfl.blending.folds import copies, fold_numbers, judged
 from persfl.blending.heard import Heard
 from persfl.blending.memory import Neighbours
@@ -78,7 +78,7 @@ def blend_refits(
     soft = bool(classes) and getattr(learner, "kind", "") == "log"
     heard, names = Heard(n, not classes), _names()
     final: list[list[Any]] = [[] for _ in range(n)]
-    missed = np.zeros((n, len(names) + len(EVENLY)))
+    lost = np.zeros((n, len(names) + len(EVENLY)))
     for h in range(group.max() + 1):
         mine, rest = np.flatnonzero(group == h), np.flatnonzero(group != h)
         others, own = of_devices(rows, rest), copies(rows, fold, mine, count)
@@ -101,9 +101,9 @@ def blend_refits(
             said = [respond(learner, model, rows.X[at], classes) for model in offers] if len(at) else []
             said += [np.mean([said[k] for k in some], axis=0) for some in EVENLY] if said else []
             for column, response in enumerate(said):
-                missed[i, column] += (usable[at] * _missed(response, rows.y[at], classes)).sum()
+                lost[i, column] += (usable[at] * missed(response, rows.y[at], classes)).sum()
     weight = np.bincount(rows.owner, weights=usable, minlength=n).astype(np.float64)
-    mix = shares(missed / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
+    mix = shares(lost / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
     mix, even = mix[:, : len(names)], mix[:, len(names) :]
     for column, some in enumerate(EVENLY):
         mix[:, some] += even[:, column, None] / len(some)
@@ -146,7 +146,3 @@ def _offers(learner: Any, data: Data, pooled: Any, near: Any, public: Array, sof
             mix = [(share, proposer.answer(learner, proposer.ask(learner, model), data, place)) for share, model in each]
             found.append(mix if len(mix) > 1 else mix[0][1])
     return found
-
-
-def _missed(said: Array, y: Array, classes: int) -> Array:
-    return np.asarray(((said - (y[:, None] == np.arange(classes))) ** 2).sum(axis=1) if classes else (said - y) ** 2)

@@ -12,9 +12,9 @@ from persfl.types import Answers, Array, Choice, IntArray, Round
 
 
 class Asked(NamedTuple):
-    """The rounds in which neighbours were asked, and the models they led to (copies, size)."""
+    """The rounds in which neighbours were asked, and the models they led to, one per copy."""
 
-    models: Array
+    models: Any
     rounds: list[Round]
 
 

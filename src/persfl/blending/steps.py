@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from persfl.blending.alike import likeness_of, likest, seen_classes
 from persfl.blending.average import mean_of, settled
 from persfl.blending.budget import SHORTER, asked_of
 from persfl.blending.homes import Part, Starts
@@ -31,9 +32,8 @@ STEPS = (0, 3, 10, 30, 100, 300)
 LEVEL = 100  # steps toward a device's own level
 STEP, OWN = 0.5, 0.6  # the longest step, for up to 64 features of spread 1; own steps are shorter
 POOL_ROUNDS, SHRINK = 30, 0.5  # and the weight of squared slopes against the sum of the losses
-NEAREST, NEAR_ROUNDS, EACH = 10, 20, 10
+NEAR_ROUNDS, EACH = 20, 10
 SEARCH_ROUNDS, SHORT = 8, 5
-SHARP = 4.0  # one clear likeness out of three is enough
 QUESTIONS = SHORTER
 
 
@@ -137,10 +137,8 @@ def nearest(part: Part, who: IntArray, pooled: Array, pace: float) -> IntArray:
             break
         centre, scale = theirs[heard].mean(axis=0), theirs[heard].std(axis=0) + 1e-6 * pace
         theirs, mine = ((np.nan_to_num(moves) - centre) / scale for moves in (theirs, mine))
-        theirs, mine = (moves / np.maximum(np.linalg.norm(moves, axis=1, keepdims=True), 1e-12) for moves in (theirs, mine))
-        likeness += np.exp(SHARP * mine @ theirs.T)
-    count = min(len(who), max(5, min(NEAREST, len(who) // 4)))
-    return np.asarray(who[np.argsort(-likeness, axis=1, kind="stable")[:, :count]])
+        likeness += likeness_of(mine, theirs)
+    return likest(who, likeness)
 
 
 def averaged(part: Part, near: IntArray, proposer: GradientStep, rounds: int) -> Array:
@@ -175,7 +173,7 @@ def tuned(learner: Any, own: Devices, start: Array, step: float, unseen: str) ->
     marks = {steps: np.empty(start.shape) for steps in STEPS}
     for lo, hi in spans(learner, own, wide=math.prod(start.shape[:-2])):
         data, model, done = own.gather(np.arange(lo, hi)), np.array(start[..., lo:hi, :]), 0
-        seen = None if unseen == "free" else _seen(learner, data)
+        seen = None if unseen == "free" else seen_classes(data, learner.classes)
         for steps in STEPS:
             for _ in range(steps - done):
                 model = model - step * _own_slope(learner, model, data, seen, unseen == "out")
@@ -192,11 +190,6 @@ def _own_slope(learner: Any, model: Array, data: Data, seen: Any, out: bool) -> 
             low[..., -1] = np.where(seen, low[..., -1], -1e3)
             model = low.reshape(model.shape)
         return np.asarray(np.where(np.repeat(seen, model.shape[-1] // learner.classes, axis=-1), learner.grad(model, data), 0.0))
-
-
-def _seen(learner: Any, data: Data) -> Any:
-    """(..., classes) which classes the rows have."""
-    return ((data.y[..., None] == np.arange(learner.classes)) & (data.weight > 0)[..., None]).any(axis=-2)
 
 
 def _classes(learner: Any) -> bool:
