@@ -86,18 +86,22 @@ class Device:
             found, out = getattr(self, f"_{kind}")(head, arrays, about)
             spent = round(time.perf_counter() - begin, 6)
             return pack({"code": "ok", "device": self.name, "seconds": spent} | about | found, out)
-        except Refused as no:
-            code = str(no)
-        except WireError:
-            code = "format"
-        except Exception:
-            self._log(f"{kind} in round {about['round']} failed\n{traceback.format_exc()}")
-            code = "failed"
+        except Exception as error:
+            code = self._no(error, kind, about)
         try:
             self.ledger.write([Entry(about["run"], about["round"], kind, "", "", code=code)])
         except Exception:
             self._log(f"the ledger could not be written\n{traceback.format_exc()}")
         return pack({"code": code, "device": self.name} | about)
+
+    def _no(self, error: Exception, what: str, about: Mapping[str, Any]) -> str:
+        """The code for what went wrong, while it is handled; its text stays in the log here."""
+        if isinstance(error, Refused):
+            return str(error)
+        if isinstance(error, WireError):
+            return "format"
+        self._log(f"{what} in round {about['round']} failed\n{traceback.format_exc()}")
+        return "failed"
 
     def _describe(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
         now = self._rows(about["round"])
@@ -147,11 +151,8 @@ class Device:
                     with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
                         proposal = proposer.answer(learner, probe, learn, place)
                     out |= nested(f"p{i}", model_to(learner, proposal))
-                except WireError:
-                    code = "format"
-                except Exception:
-                    self._log(f"answer in round {about['round']} failed\n{traceback.format_exc()}")
-                    code = "failed"
+                except Exception as error:
+                    code = self._no(error, "answer", about)
             codes.append(code)
             size = size_of(within(f"p{i}", out)) if code == "ok" else 0
             entries.append(Entry(about["run"], about["round"], "answer", name, digest, data.rows, size, code))
@@ -217,13 +218,8 @@ class Device:
                 found = home.reply(asked, inner, [limit == "ok" for limit in limits])
                 if "model" in found:
                     self.shelf.put(about["run"], Kept(about["round"] + 1, found["model"], terms))
-            except Refused as no:
-                code = str(no)
-            except WireError:
-                code = "format"
-            except Exception:
-                self._log(f"a question in round {about['round']} failed\n{traceback.format_exc()}")
-                code = "failed"
+            except Exception as error:
+                code = self._no(error, "a question", about)
             codes.append(code)
             out |= nested(f"k{i}", found)
             what = str(asked.get("what"))[:20] if isinstance(asked, dict) else "blend"
