@@ -83,7 +83,7 @@ def test_worth_draws_every_interval():
     np.testing.assert_array_equal(segments(ax.collections[0]), [[row["low"], row["high"]] for row in rows])
 
 
-@pytest.mark.parametrize("devices", [3, 2000])
+@pytest.mark.parametrize("devices", [3, 300])  # names beside each other, and cells that stand for several devices
 def test_few_and_many_devices(devices):
     info = example_info(devices=devices, task="classification")
     for draw in (figures.gains, figures.heat_map, figures.losses, figures.questions, figures.worth):
