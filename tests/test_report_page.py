@@ -80,6 +80,7 @@ def browser(tmp_path_factory):
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
     driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCHING})
+    driver.execute_cdp_cmd("Performance.enable", {})
     yield driver
     driver.quit()
 
@@ -208,7 +209,9 @@ def test_numbers_on_the_page_are_those_of_info(opened, devices, task):
 def test_two_thousand_devices_stay_small_and_quick(opened):
     page = opened(example_info(devices=2000, blend=True))
     assert page.path.stat().st_size < 5_000_000
-    assert page.js("return performance.timing.domContentLoadedEventEnd - performance.timing.responseEnd") < 5000
+    measured = page.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    done = {each["name"]: each["value"] for each in measured}
+    assert 0 < done["LayoutCount"] < 40  # quick, in what does not depend on the machine: 10 with 26 devices
     assert page.js("return document.getElementsByTagName('*').length") < 6000
     assert "each cell stands for several devices" in page.text("#whom-lead")
     assert len(page.data("#device-rows tr")) == 25
@@ -376,10 +379,11 @@ def test_the_page_of_a_federation_fits(opened, fonts):
             assert named[:2] == (['"rows"', '"asked"'] if width < 992 else ["none", "none"])
 
 
-def test_a_phone_shows_gain_interval_and_verdict(opened):
+def test_a_phone_shows_gain_interval_and_verdict(opened, fonts):
     """Of every rival, below each other and each with its name; the same table is a table again on a laptop."""
     info = example_info(devices=26, blend=True)
     page = opened(info)
+    page.write_in(WIDE)
     cells = """
         return [...document.querySelectorAll('[data-arm=own] td')].map(e => {
             const box = e.getBoundingClientRect();
@@ -401,8 +405,9 @@ def test_a_phone_shows_gain_interval_and_verdict(opened):
     assert page.js("return document.querySelectorAll('.cards').length") == 0
 
 
-def test_larger_letters_alone_turn_a_table_into_cards(opened):
+def test_larger_letters_alone_turn_a_table_into_cards(opened, fonts):
     page = opened(example_info(devices=26, blend=True))
+    page.write_in(NARROW)
     assert page.wrong(1100) == []
     page.js("document.querySelectorAll('table').forEach(e => { e.style.fontSize = '32px'; })")
     assert page.driver.execute_async_script(LAYOUT) == []
@@ -422,10 +427,12 @@ SPOILED = {
 }
 
 
-def test_the_layout_test_can_fail(opened):
+def test_the_layout_test_can_fail(opened, fonts):
     """Each way in which a page can be wrong, brought about on a page that is right."""
     page = opened(example_info(devices=60))
+    page.write_in(WIDE)
     assert page.wrong(PHONE) == []
+    assert page.js("return document.querySelector('.scroll').tabIndex") == 0
     for sentence, spoil in SPOILED.items():
         page.js(spoil)
         wrong = page.driver.execute_async_script(LAYOUT)

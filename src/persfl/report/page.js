@@ -189,7 +189,11 @@
   }
   function settle() {
     document.querySelectorAll(".fitting").forEach(arrange);
-    for (const box of document.querySelectorAll(".scroll")) box.previousSibling.hidden = box.scrollWidth <= box.clientWidth;
+    for (const box of document.querySelectorAll(".scroll")) {
+      const over = box.scrollWidth > box.clientWidth;
+      box.previousSibling.hidden = !over;
+      box.tabIndex = over ? 0 : -1; // whoever has no pointer scrolls what has the focus
+    }
   }
   const head = columns =>
     h(
@@ -897,7 +901,7 @@
     const cell = h("div", { hidden: true }),
       map = h("div", { class: "map" }, canvas, cell);
     const hint = h("p", { class: "hint", hidden: true }, "The map is wider than this window: scroll it sideways \u2192"),
-      holder = h("div", { class: "scroll", role: "region", "aria-label": "Heat map", tabindex: "0" }, map),
+      holder = h("div", { class: "scroll", role: "region", "aria-label": "Heat map" }, map),
       legend = h("div", { class: "legend" });
     figure.append(
       legend,
@@ -1361,7 +1365,7 @@
       helpers(i, top),
       h("h4", null, "Its loss"),
       lossKey(i),
-      h("figure", null, lossBox, h("figcaption", null, `The ${loss.name} of this device over the band of all devices.`)),
+      h("figure", null, lossBox, h("figcaption", null, `This device over the band of all devices: the ${loss.name}.`)),
     );
     charts.splice(0, charts.length, ...charts.filter(again => !again.ofDevice));
     chart(lossBox, wide => curves(i, wide, lossBox));
