@@ -357,6 +357,24 @@ def test_everything_fits(opened, fonts, report):
     assert page.wrong(A4, bars=False) == []
 
 
+def test_names_are_cut_between_letters(opened):
+    """An accent stays with its letter, and no half of a pair of surrogates is left over, in pictures and in lists."""
+    info = example_info(devices=26, blend=True)
+    for i, name in enumerate(("e\u0301", "\U0001f600") * 13):
+        info["devices"]["ids"][i] = name * 60 + str(i)
+    ids = info["devices"]["ids"]
+    info["help"]["matrix"]["names"] = [ids[each[0]] for each in info["help"]["matrix"]["devices"]]
+    page = opened(info)
+    code = """
+        const drawn = document.querySelector('canvas').written.map(([text]) => text);
+        const read = [...document.querySelectorAll('#gain-figure text, .near .link, .key li')].map(e => e.textContent);
+        return drawn.concat(read, document.querySelector('.members').textContent.split(', '));
+    """
+    cut = [text for text in page.js(code) if "\u2026" in text]
+    assert len(cut) > 60
+    assert {text.replace("e\u0301", "").replace("\U0001f600", "")[:1] for text in cut} == {"\u2026"}
+
+
 def federation(devices):
     """What a federation's own page is made from, with a dozen columns."""
     ways = ("asked", "answered", "refused", "late", "gone", "failed", "format", "stale", "guarded", "rested")

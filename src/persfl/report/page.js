@@ -53,7 +53,12 @@
   const far = x => (x < -10 ? `below ${percent(-10)}` : percent(x)); // of so wide an interval the end says nothing more
   const span = (low, high) => (missing(low) || missing(high) ? NONE : `${far(low)} to ${percent(high)}`);
   const shown = id => (String(id).trim() === "" ? "(blank name)" : String(id));
-  const begin = (text, most) => [...text].slice(0, most).join(""); // whole letters, where one takes two units of text
+  // A letter may be several units of text: with an accent, or from beyond the first 65,536.
+  const letters = text => (Intl.Segmenter ? Array.from(new Intl.Segmenter("en").segment(text), part => part.segment) : [...text]);
+  const begin = (text, most) =>
+    letters(text.slice(0, 12 * most))
+      .slice(0, most)
+      .join("");
   const brief = id => (shown(id).length > 40 ? begin(shown(id), 39).trimEnd() + "\u2026" : shown(id));
   const many = (k, word) => `${count(k)} ${word}${k === 1 ? "" : "s"}`;
   function median(values) {
@@ -95,10 +100,10 @@
     return pen.measureText(text).width;
   }
   function fit(text, room, size = 12) {
-    const letters = [...begin(text, 120).replace(/\s+/g, " ")];
-    if (wideness(letters.join(""), size) <= room) return letters.join("");
-    while (letters.length && wideness(letters.join("") + "\u2026", size) > room) letters.pop();
-    return letters.join("").trimEnd() + "\u2026";
+    const kept = letters(begin(text, 120).replace(/\s+/g, " "));
+    if (wideness(kept.join(""), size) <= room) return kept.join("");
+    while (kept.length && wideness(kept.join("") + "\u2026", size) > room) kept.pop();
+    return kept.join("").trimEnd() + "\u2026";
   }
   const widest = (texts, most, size = 12) =>
     Math.min(most, Math.ceil(Math.max(0, ...texts.map(text => wideness(begin(text, 120), size)))) + 2);
@@ -954,7 +959,7 @@
         scale = printing ? 3 : Math.max(1, devicePixelRatio || 1),
         style = getComputedStyle(document.documentElement),
         family = getComputedStyle(document.body).fontFamily,
-        letters = Math.min(11, size);
+        tall = Math.min(11, size);
       const colour = name => style.getPropertyValue(name).trim();
       canvas.width = Math.round(all * scale);
       canvas.height = Math.round(all * scale);
@@ -983,11 +988,11 @@
       }
       c.strokeStyle = colour("--edge");
       c.strokeRect(edge(0) - 0.5, edge(0) - 0.5, edge(k) - edge(0) + 1, edge(k) - edge(0) + 1);
-      c.font = `${letters}px ${family}`;
+      c.font = `${tall}px ${family}`;
       c.textBaseline = "middle";
       if (labelled)
         for (let i = 0; i < k; i++) {
-          const name = fit(shown(names[i]), room - 8, letters),
+          const name = fit(shown(names[i]), room - 8, tall),
             middle = (edge(i) + edge(i + 1) - gap) / 2;
           c.textAlign = "right";
           c.fillText(name, startX - 6, middle);
