@@ -1,6 +1,7 @@
-"""`tools/browser` asks apt-get for exactly what a machine lacks. Every command it calls is a stand-in here."""
+"""`tools/browser` asks apt-get for exactly what a machine lacks. What it calls is a stand-in."""
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -32,13 +33,8 @@ def put(package: str) -> str:
         return f'touch "$(dirname "$0")/{FAMILIES[package]}.ttf"'
     name = BROWSER[package]
     script = FC_LIST if name == "fc-list" else "exit 0"
-    return f"printf '%s\\n' '#!{shutil.which('bash')}' {quoted(script)} > \"$(dirname \"$0\")/{name}\"" + (
-        f' && chmod +x "$(dirname "$0")/{name}"'
-    )
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
+    lines = shlex.join([f"#!{shutil.which('bash')}", script])
+    return f'at="$(dirname "$0")/{name}"; printf "%s\\n" {lines} > "$at"; chmod +x "$at"'
 
 
 @pytest.fixture
@@ -57,7 +53,8 @@ def machine(tmp_path):
             cases = "\n".join(f"{package}) {put(package)} ;;" for package in (*BROWSER, *FAMILIES))
             command(tmp_path, "apt-get", APT.replace("PAIRS", cases))
         environment = {"PATH": str(tmp_path)} | ({"PERSFL_BROWSER": "required"} if required else {})
-        done = subprocess.run([tmp_path / "bash", TOOL], env=environment, capture_output=True, text=True, check=False)
+        tool = [tmp_path / "bash", TOOL]
+        done = subprocess.run(tool, env=environment, capture_output=True, text=True, check=False)
         asked = tmp_path / "asked"
         return done, asked.read_text().splitlines() if asked.exists() else []
 

@@ -1,6 +1,6 @@
 """The HTML report in a real browser: headless Chromium, driven by selenium.
 
-`tools/browser` installs both on Debian, and the two families of fonts that the layout is tried with.
+`tools/browser` installs both on Debian, and the two families of fonts that the layout is tried in.
 """
 
 import copy
@@ -35,7 +35,8 @@ WATCHING = """
     pen.clearRect = function (...box) { this.canvas.written = []; clearRect.apply(this, box); };
     pen.fillText = function (text, x, y) {
         const wide = this.measureText(text).width, from = this.textAlign === "right" ? x - wide : x;
-        const ends = [from, from + wide].map(each => this.getTransform().transformPoint({ x: each, y }).x);
+        const place = this.getTransform();
+        const ends = [from, from + wide].map(each => place.transformPoint({ x: each, y }).x);
         (this.canvas.written ||= []).push([text, Math.min(...ends), Math.max(...ends)]);
         fillText.call(this, text, x, y);
     };
@@ -136,18 +137,18 @@ class Page:
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": [feature]})
 
     def resize(self, width, bars=True):
-        """A window with a bar to scroll it down, which takes some of the width, or a sheet of paper without."""
+        """A window, whose bar to scroll it down takes some of the width, or paper without."""
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": not bars}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def write_in(self, family):
-        """Another font, as if the machine had no other. The page is drawn anew when its width changes."""
+        """Another font, as if there were no other. It is drawn anew when the width changes."""
         self.js("document.body.style.fontFamily = JSON.stringify(arguments[0])", family)
 
     def wrong(self, width, bars=True):
         """What is wrong with the layout at this width."""
         self.resize(width, bars)
-        return self.driver.execute_async_script(LAYOUT)
+        return self.driver.execute_async_script(LAYOUT, width)
 
 
 def plain(text):
@@ -211,7 +212,7 @@ def test_two_thousand_devices_stay_small_and_quick(opened):
     assert page.path.stat().st_size < 5_000_000
     measured = page.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
     done = {each["name"]: each["value"] for each in measured}
-    assert 0 < done["LayoutCount"] < 40  # quick, in what does not depend on the machine: 10 with 26 devices
+    assert 0 < done["LayoutCount"] < 40  # no more work than with 26 devices, where it is 10
     assert page.js("return document.getElementsByTagName('*').length") < 6000
     assert "each cell stands for several devices" in page.text("#whom-lead")
     assert len(page.data("#device-rows tr")) == 25
@@ -288,7 +289,7 @@ def test_what_models_are_made_of(opened):
 
 
 def long_names():
-    """Sentences with blanks, and identifiers without a place to break; what tells them apart stands at the end."""
+    """Sentences with blanks, and identifiers without; what tells them apart stands at the end."""
     info = example_info(devices=26, blend=True)
     ids = info["devices"]["ids"]
     for i in range(0, 26, 3):
@@ -304,11 +305,12 @@ def long_names():
 
 
 def in_a_federation():
-    """What a federated run adds to a report: long notes, and settings that are long and cannot be broken."""
+    """What a federated run adds to a report: long notes, and settings without a place to break."""
     info = example_info(devices=8, blend=True)
-    info["notes"] += ["4 of 8 devices could not be told what came out in the end (5 % of 88 questions). " * 2]
-    info["method"] = "Models are mixes: 12 % own rows, 60 % the fleet, 28 % neighbours, in the mean over devices. " * 2
-    info["settings"].append(["estimator", f"GradientBoosting({'parameter=0.123456789,' * 8})", "what a model is"])
+    info["notes"] += ["4 of 8 devices could not be told what came out (5 % of 88 questions). " * 2]
+    info["method"] = "In the mean a model is 12 % own rows, 60 % fleet and 28 % neighbours. " * 3
+    estimator = f"GradientBoosting({'parameter=0.123456789,' * 8})"
+    info["settings"].append(["estimator", estimator, "what a model is"])
     return info
 
 
@@ -323,23 +325,27 @@ REPORTS = {
 
 @pytest.fixture(scope="session")
 def fonts(browser):
-    """Both families, seen by the browser itself: a missing one would be replaced by the other without a word."""
+    """Both families, as the browser sees them: it replaces a missing one without a word."""
     browser.get("about:blank")
     code = """
         const pen = document.createElement("canvas").getContext("2d");
-        const wide = family => { pen.font = `20px ${family}`; return pen.measureText("personalized error, 0.123 %").width; };
+        const wide = family => {
+            pen.font = `20px ${family}`;
+            return pen.measureText("personalized error, 0.123 %").width;
+        };
         return arguments[0].map(family => wide(`"${family}", monospace`)).concat(wide("monospace"));
     """
     wide, narrow, none = browser.execute_script(code, [WIDE, NARROW])
     if none in (wide, narrow):
-        (pytest.fail if REQUIRED else pytest.skip)(f"no {WIDE} or no {NARROW}: tools/browser installs them")
+        stop = pytest.fail if REQUIRED else pytest.skip
+        stop(f"no {WIDE} or no {NARROW}: tools/browser installs them")
     assert wide > 1.1 * narrow
     return WIDE, NARROW
 
 
 @pytest.mark.parametrize("report", REPORTS)
 def test_everything_fits(opened, fonts, report):
-    """Whatever the font and the width: nothing is cut, nothing lies over another, what scrolls says so."""
+    """Whatever font and width: nothing is cut, nothing lies over another, what scrolls says so."""
     page = opened(REPORTS[report]())
     for family in fonts:
         page.write_in(family)
@@ -347,7 +353,7 @@ def test_everything_fits(opened, fonts, report):
             assert (family, width, page.wrong(width)) == (family, width, [])
             tables = page.js("return document.querySelectorAll('table:not(.cards)').length")
             assert (tables == 0) if width == PHONE else (tables >= 4)
-            if report != "long names" and width != PHONE:  # there a row may be a card on a small laptop, too
+            if report != "long names" and width != PHONE:  # long ones may need cards on a laptop
                 assert page.js("return document.querySelectorAll('.cards').length") == 0
     if report == "five hundred":  # its 200 printed rows are like those of the others
         return
@@ -358,7 +364,7 @@ def test_everything_fits(opened, fonts, report):
 
 
 def test_names_are_cut_between_letters(opened):
-    """An accent stays with its letter, and no half of a pair of surrogates is left over, in pictures and in lists."""
+    """An accent stays with its letter, and no half of a pair of surrogates is left over."""
     info = example_info(devices=26, blend=True)
     for i, name in enumerate(("e\u0301", "\U0001f600") * 13):
         info["devices"]["ids"][i] = name * 60 + str(i)
@@ -367,8 +373,9 @@ def test_names_are_cut_between_letters(opened):
     page = opened(info)
     code = """
         const drawn = document.querySelector('canvas').written.map(([text]) => text);
-        const read = [...document.querySelectorAll('#gain-figure text, .near .link, .key li')].map(e => e.textContent);
-        return drawn.concat(read, document.querySelector('.members').textContent.split(', '));
+        const read = document.querySelectorAll('#gain-figure text, .near .link, .key li');
+        const members = document.querySelector('.members').textContent.split(', ');
+        return drawn.concat([...read].map(e => e.textContent), members);
     """
     cut = [text for text in page.js(code) if "\u2026" in text]
     assert len(cut) > 60
@@ -377,18 +384,29 @@ def test_names_are_cut_between_letters(opened):
 
 def federation(devices):
     """What a federation's own page is made from, with a dozen columns."""
-    ways = ("asked", "answered", "refused", "late", "gone", "failed", "format", "stale", "guarded", "rested")
+    settings = {"rounds": 400, "messages": 123_456, "algorithm": 2, "method": "blend"}
+    settings |= {"model": "GradientBoosting", "sums": True, "holdout": 0.25, "deadline": 60.0}
+    settings |= {"quorum": 0.5, "growth": 100.0, "reach": 100.0}
+    ways = ["asked", "answered", "refused", "late", "gone", "failed", "format", "stale"]
+    ways += ["guarded", "rested"]
     return {
-        "devices": devices, "targets": devices[1:], "home": [], "rows": dict.fromkeys(devices, 12_345), "rounds": 400,
-        "messages": 123_456, "model": "GradientBoosting", "algorithm": 2, "method": "blend", "sums": True, "holdout": 0.25,
-        "deadline": 60.0, "quorum": 0.5, "growth": 100.0, "reach": 100.0, "ways": dict.fromkeys(ways, "what it means"),
-        "counts": [{"device": name} | dict.fromkeys(ways, 12_345) for name in devices], "notes": ["It took a while."],
-    }  # fmt: skip
+        "devices": devices,
+        "targets": devices[1:],
+        "home": [],
+        "rows": dict.fromkeys(devices, 12_345),
+        "counts": [{"device": name} | dict.fromkeys(ways, 12_345) for name in devices],
+        "ways": dict.fromkeys(ways, "what it means"),
+        "notes": ["It took a while."],
+    } | settings
 
 
 def test_the_page_of_a_federation_fits(opened, fonts):
-    page = opened(federation(["north", "a" * 80, "Hospital of Saint Bartholomew, ward 7"]), write=write_federation)
-    cell = "return [...document.querySelectorAll('tbody tr:first-child td')].map(e => getComputedStyle(e, '::before').content)"
+    names = ["north", "a" * 80, "Hospital of Saint Bartholomew, ward 7"]
+    page = opened(federation(names), write=write_federation)
+    cell = """
+        return [...document.querySelectorAll('tbody tr:first-child td')]
+            .map(e => getComputedStyle(e, '::before').content);
+    """
     for family in fonts:
         page.write_in(family)
         for width in (PHONE, 768, *LAPTOPS):
@@ -398,21 +416,23 @@ def test_the_page_of_a_federation_fits(opened, fonts):
 
 
 def test_a_phone_shows_gain_interval_and_verdict(opened, fonts):
-    """Of every rival, below each other and each with its name; the same table is a table again on a laptop."""
+    """Of every rival, each below its name; on a laptop the same table is a table again."""
     info = example_info(devices=26, blend=True)
     page = opened(info)
     page.write_in(WIDE)
     cells = """
         return [...document.querySelectorAll('[data-arm=own] td')].map(e => {
             const box = e.getBoundingClientRect();
-            return [e.dataset.label, e.textContent, box.left >= 0 && box.right <= innerWidth && box.height > 0];
+            const inside = box.left >= 0 && box.right <= innerWidth && box.height > 0;
+            return [e.dataset.label, e.textContent, inside];
         });
     """
     assert page.wrong(PHONE) == []
     told = {name: text for name, text, inside in page.js(cells) if inside}
     own = info["worth"]["arms"][0]
     assert told["gain"] == f"{100 * own['gain']:.0f}\u00a0%"
-    assert told["95\u00a0% interval"] == f"{100 * own['low']:.0f}\u00a0% to {100 * own['high']:.0f}\u00a0%"
+    low, high = (f"{100 * own[end]:.0f}\u00a0%" for end in ("low", "high"))
+    assert told["95\u00a0% interval"] == f"{low} to {high}"
     assert told["says"] == own["says"]
     roles = "return [...document.querySelectorAll('#arms [role]')].map(e => e.getAttribute('role'))"
     assert set(page.js(roles)) == {"table", "rowgroup", "row", "columnheader", "rowheader", "cell"}
@@ -428,20 +448,25 @@ def test_larger_letters_alone_turn_a_table_into_cards(opened, fonts):
     page.write_in(NARROW)
     assert page.wrong(1100) == []
     page.js("document.querySelectorAll('table').forEach(e => { e.style.fontSize = '32px'; })")
-    assert page.driver.execute_async_script(LAYOUT) == []
+    assert page.wrong(1100) == []
     assert page.js("return document.querySelector('#helpers').className") == "cards"
 
 
+_STYLE = "document.querySelector('{}').style.cssText = '{}'"
 SPOILED = {
-    "the page scrolls sideways": "document.querySelector('h1').style.width = '3000px'",
-    "wider than its place: p": "document.querySelector('.callout').style.width = '20px'",
-    "outside the window: p": "document.querySelector('.asked').style.marginLeft = '-50px'",
+    "the page scrolls sideways": _STYLE.format("h1", "width: 3000px"),
+    "wider than its place: p": _STYLE.format(".callout", "width: 20px"),
+    "outside the window: p": _STYLE.format(".asked", "margin-left: -50px"),
     "scrolls and does not say so": "document.querySelector('.hint').remove()",
-    "cut: button.link": "document.querySelector('.link').style.cssText = 'display: block; height: 5px'",
+    "cut: button.link": _STYLE.format(".link", "display: block; height: 5px"),
     "outside its picture": "document.querySelector('#gain-figure text').setAttribute('x', -300)",
-    "touches": "document.querySelectorAll('#gain-figure text').forEach(e => e.setAttribute('x', 90))",
+    "touches": """
+        document.querySelectorAll('#gain-figure text').forEach(e => e.setAttribute('x', 90));
+    """,
     "outside its map": "document.querySelector('canvas').written[3][1] = -20",
-    "a number apart from its unit": "document.querySelector('.asked').textContent = 'about 10 % of it'",
+    "a number apart from its unit": """
+        document.querySelector('.asked').textContent = 'about 10 % of it';
+    """,
 }
 
 
@@ -453,7 +478,7 @@ def test_the_layout_test_can_fail(opened, fonts):
     assert page.js("return document.querySelector('.scroll').tabIndex") == 0
     for sentence, spoil in SPOILED.items():
         page.js(spoil)
-        wrong = page.driver.execute_async_script(LAYOUT)
+        wrong = page.wrong(PHONE)
         assert any(each.startswith(sentence) for each in wrong), (sentence, wrong)
 
 

@@ -169,7 +169,8 @@ def _help(rng: np.random.Generator, ids: list[str], cluster: Any) -> dict[str, A
     order = np.concatenate(groups)
     sizes = np.array([len(rows) for rows in groups])
     first = np.cumsum(sizes) - sizes
-    sums = np.add.reduceat(np.add.reduceat(share[np.ix_(order, order)], first, axis=0), first, axis=1)
+    sums = np.add.reduceat(share[np.ix_(order, order)], first, axis=0)
+    sums = np.add.reduceat(sums, first, axis=1)
     values = (sums / sizes[:, None]).tolist()
     names = [ids[g[0]] if len(g) == 1 else f"{ids[g[0]]} to {ids[g[-1]]}" for g in groups]
     return {

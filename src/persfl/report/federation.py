@@ -87,17 +87,19 @@ def write_federation(info: Mapping[str, Any], path: Path) -> Path:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A table; on a narrow screen a card for each row, so every cell also says which column it is of."""
+    """A table; on a narrow screen a card for each row, so every cell says which column it is of."""
     names = [escape(str(name)) for name in head]
     top = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in names)
     body = "".join(f'<tr role="row">{_cells(names, row)}</tr>' for row in rows)
     return (
-        f'<table class="cards" role="table"><thead role="rowgroup"><tr role="row">{top}</tr></thead>'
+        f'<table class="cards" role="table">'
+        f'<thead role="rowgroup"><tr role="row">{top}</tr></thead>'
         f'<tbody role="rowgroup">{body}</tbody></table>'
     )
 
 
 def _cells(names: Sequence[str], row: Sequence[Any]) -> str:
     first, *others = (escape(str(cell)) for cell in row)
-    cells = [f'<td role="cell" data-label="{name}">{cell}</td>' for name, cell in zip(names[1:], others, strict=True)]
-    return f'<th scope="row" role="rowheader">{first}</th>' + "".join(cells)
+    pairs = zip(names[1:], others, strict=True)
+    cells = [f'<td role="cell" data-label="{name}">{cell}</td>' for name, cell in pairs]
+    return f'<th scope="row" role="rowheader">{first}</th>{"".join(cells)}'

@@ -1,7 +1,7 @@
 """The report as one HTML file: no server, no network, nothing beside it.
 
-`page.html`, `page.css`, `page.cards.css` (tables on narrow screens) and `page.js` lie beside this module and are put together with
-the numbers here. Names of devices come from
+`page.html`, `page.css`, `page.cards.css` (tables on narrow screens) and `page.js` lie beside this
+module and are put together with the numbers here. Names of devices come from
 a user's table, so the page never reads them as markup: they travel as JSON in which no `<` is left, the script inserts them as
 text, and a content security policy lets nothing run but the page's own script.
 
@@ -55,12 +55,13 @@ def page(info: Mapping[str, Any]) -> str:
     style = "\n".join(map(part, ("page.css", "page.cards.css")))
     script = part("page.js")
     worth = info["worth"]
+    allowed = f"style-src '{digest(style)}'; script-src '{digest(script)}'"
     parts = {
         "title": escape(str(info["title"])),
         "asked": _together(escape(str(info["asked"]))),
         "answer": _together(escape(str(worth["verdict"]["sentence"]))) if worth else "",
         "version": escape(str(info["version"])),
-        "policy": f"default-src 'none'; img-src data:; style-src '{digest(style)}'; script-src '{digest(script)}'",
+        "policy": f"default-src 'none'; img-src data:; {allowed}",
         "style": style,
         "script": script,
         "data": embedded(_shortened(info)),
