@@ -83,8 +83,9 @@ def test_worth_draws_every_interval():
     np.testing.assert_array_equal(segments(ax.collections[0]), [[row["low"], row["high"]] for row in rows])
 
 
-@pytest.mark.parametrize("devices", [3, 2000])
+@pytest.mark.parametrize("devices", [3, 300])
 def test_few_and_many_devices(devices):
+    """Few have their names beside each other; of many, a cell stands for several."""
     info = example_info(devices=devices, task="classification")
     for draw in (figures.gains, figures.heat_map, figures.losses, figures.questions, figures.worth):
         drawn(draw(info))

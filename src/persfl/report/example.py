@@ -166,7 +166,12 @@ def _help(rng: np.random.Generator, ids: list[str], cluster: Any) -> dict[str, A
     kin = [np.flatnonzero(cluster == k).tolist() for k in np.unique(cluster)]
     groups = [block[k : k + chunk] for block in kin for k in range(0, len(block), chunk)]
     starts = np.cumsum([0] + [-(-len(block) // chunk) for block in kin]).tolist()
-    values = [[float(share[np.ix_(rows, columns)].sum()) / len(rows) for columns in groups] for rows in groups]
+    order = np.concatenate(groups)
+    sizes = np.array([len(rows) for rows in groups])
+    first = np.cumsum(sizes) - sizes
+    sums = np.add.reduceat(share[np.ix_(order, order)], first, axis=0)
+    sums = np.add.reduceat(sums, first, axis=1)
+    values = (sums / sizes[:, None]).tolist()
     names = [ids[g[0]] if len(g) == 1 else f"{ids[g[0]]} to {ids[g[-1]]}" for g in groups]
     return {
         "chance": 1 / peers,

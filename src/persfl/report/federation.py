@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from persfl.report.html import digest, part
 from persfl.runs import write_whole
+
+_NARROW = "62rem"  # below this the table of all questions, a dozen columns, has no room
 
 
 def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -44,8 +44,8 @@ def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def federation_page(info: Mapping[str, Any]) -> str:
     """The page as text."""
-    style = files("persfl.report").joinpath("page.css").read_text(encoding="utf-8")
-    mark = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    style, cards = part("page.css"), part("page.cards.css")
+    policy = f"default-src 'none'; img-src data:; style-src '{digest(style)}' '{digest(cards)}'"
     ways = list(info["ways"])
     rows = [[row["device"], info["rows"].get(row["device"], 0), *(row[way] for way in ways)] for row in info["counts"]]
     total = ["all", sum(info["rows"].values()), *(sum(row[way] for row in info["counts"]) for way in ways)]
@@ -69,9 +69,10 @@ def federation_page(info: Mapping[str, Any]) -> str:
     notes = "".join(f"<p>{escape(note)}</p>" for note in info["notes"])
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'sha256-{mark}'\">\n"
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
-        f'<link rel="icon" href="data:,">\n<title>The federation</title>\n<style>{style}</style>\n</head>\n<body>\n'
+        f'<link rel="icon" href="data:,">\n<title>The federation</title>\n<style>{style}</style>\n'
+        f'<style media="(max-width: {_NARROW})">{cards}</style>\n</head>\n<body>\n'
         '<header class="top"><p class="kicker">persfl report</p><h1>The federation</h1>'
         f'<p class="asked">{len(info["devices"])} devices, {len(info["targets"])} of them targets, {info["rounds"]} rounds. '
         '<a href="report.html">The report of the run</a></p></header>\n'
@@ -86,6 +87,19 @@ def write_federation(info: Mapping[str, Any], path: Path) -> Path:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    top = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+    """A table; on a narrow screen a card for each row, so every cell says which column it is of."""
+    names = [escape(str(name)) for name in head]
+    top = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in names)
+    body = "".join(f'<tr role="row">{_cells(names, row)}</tr>' for row in rows)
+    return (
+        f'<table class="cards" role="table">'
+        f'<thead role="rowgroup"><tr role="row">{top}</tr></thead>'
+        f'<tbody role="rowgroup">{body}</tbody></table>'
+    )
+
+
+def _cells(names: Sequence[str], row: Sequence[Any]) -> str:
+    first, *others = (escape(str(cell)) for cell in row)
+    pairs = zip(names[1:], others, strict=True)
+    cells = [f'<td role="cell" data-label="{name}">{cell}</td>' for name, cell in pairs]
+    return f'<th scope="row" role="rowheader">{first}</th>{"".join(cells)}'

@@ -1,6 +1,7 @@
 """The report as one HTML file: no server, no network, nothing beside it.
 
-`page.html`, `page.css` and `page.js` lie beside this module and are put together with the numbers here. Names of devices come from
+`page.html`, `page.css`, `page.cards.css` (tables on narrow screens) and `page.js` lie beside this
+module and are put together with the numbers here. Names of devices come from
 a user's table, so the page never reads them as markup: they travel as JSON in which no `<` is left, the script inserts them as
 text, and a content security policy lets nothing run but the page's own script.
 
@@ -51,19 +52,26 @@ def write_report(info: Mapping[str, Any], path: Path) -> Path:
 
 def page(info: Mapping[str, Any]) -> str:
     """The whole page as text."""
-    style, script = _part("page.css"), _part("page.js")
+    style = "\n".join(map(part, ("page.css", "page.cards.css")))
+    script = part("page.js")
     worth = info["worth"]
+    allowed = f"style-src '{digest(style)}'; script-src '{digest(script)}'"
     parts = {
         "title": escape(str(info["title"])),
-        "asked": escape(str(info["asked"])),
-        "answer": escape(str(worth["verdict"]["sentence"])) if worth else "",
+        "asked": _together(escape(str(info["asked"]))),
+        "answer": _together(escape(str(worth["verdict"]["sentence"]))) if worth else "",
         "version": escape(str(info["version"])),
-        "policy": f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
+        "policy": f"default-src 'none'; img-src data:; {allowed}",
         "style": style,
         "script": script,
         "data": embedded(_shortened(info)),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _part("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], part("page.html"))
+
+
+def _together(text: str) -> str:
+    """A number and its % stay on one line; what the script writes is treated the same way there."""
+    return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
 
 
 def embedded(value: Any) -> str:
@@ -104,9 +112,11 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """The text of a file beside this module."""
     return (files("persfl.report") / name).read_text(encoding="utf-8").strip()
 
 
-def _hash(text: str) -> str:
+def digest(text: str) -> str:
+    """What a content security policy calls this text by."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

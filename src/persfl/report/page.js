@@ -10,21 +10,23 @@
   const chosen = { index: 0 };
   let printing = false;
 
-  // ---- making elements: every text goes in as a text node, never as markup
+  // ---- making elements: every text goes in as a text node, never as markup, and no number leaves its % alone on the next line
   const SVG = "http://www.w3.org/2000/svg"; // a name, not an address: nothing is fetched
   const $ = id => document.getElementById(id);
+  const together = child => (typeof child === "string" ? child.replace(/(\d) %/g, `$1${SPACE}%`) : child);
+  const there = child => child !== null && child !== undefined && child !== false;
   function made(node, attributes, children) {
     for (const [name, value] of Object.entries(attributes || {})) {
       if (value === null || value === undefined || value === false) continue;
       if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
       else node.setAttribute(name, value === true ? "" : value);
     }
-    node.append(...children.flat(9).filter(child => child !== null && child !== undefined && child !== false));
+    node.append(...children.flat(9).filter(there).map(together));
     return node;
   }
   const h = (tag, attributes, ...children) => made(document.createElement(tag), attributes, children);
   const s = (tag, attributes, ...children) => made(document.createElementNS(SVG, tag), attributes, children);
-  const put = (id, ...children) => $(id).replaceChildren(...children.flat(9).filter(Boolean));
+  const put = (id, ...children) => $(id).replaceChildren(...children.flat(9).filter(Boolean).map(together));
 
   // ---- numbers as text
   const NONE = "\u2013",
@@ -51,7 +53,13 @@
   const far = x => (x < -10 ? `below ${percent(-10)}` : percent(x)); // of so wide an interval the end says nothing more
   const span = (low, high) => (missing(low) || missing(high) ? NONE : `${far(low)} to ${percent(high)}`);
   const shown = id => (String(id).trim() === "" ? "(blank name)" : String(id));
-  const brief = id => (shown(id).length > 40 ? shown(id).slice(0, 39) + "\u2026" : shown(id));
+  // A letter may be several units of text: with an accent, or from beyond the first 65,536.
+  const letters = text => (Intl.Segmenter ? Array.from(new Intl.Segmenter("en").segment(text), part => part.segment) : [...text]);
+  const begin = (text, most) =>
+    letters(text.slice(0, 12 * most))
+      .slice(0, most)
+      .join("");
+  const brief = id => (shown(id).length > 40 ? begin(shown(id), 39).trimEnd() + "\u2026" : shown(id));
   const many = (k, word) => `${count(k)} ${word}${k === 1 ? "" : "s"}`;
   function median(values) {
     const sorted = values.filter(x => !missing(x)).sort((a, b) => a - b),
@@ -59,7 +67,14 @@
     return k ? (sorted[(k - 1) >> 1] + sorted[k >> 1]) / 2 : null;
   }
   const kind = (low, high) => (missing(low) || missing(high) ? "unknown" : low > 0 ? "lower" : high < 0 ? "higher" : "same");
-  const KINDS = { helps: "lower", "helps here": "lower", hurts: "higher", "no clear difference": "same", "chosen, but no gain": "same", "helps less than others": "same" };
+  const KINDS = {
+    helps: "lower",
+    "helps here": "lower",
+    hurts: "higher",
+    "no clear difference": "same",
+    "chosen, but no gain": "same",
+    "helps less than others": "same",
+  };
   const tag = says => (says ? h("span", { class: "tag " + (KINDS[says] || "unknown") }, says) : NONE);
   // What is said to one device: a few words, and what similar devices gained.
   function told(says) {
@@ -80,17 +95,30 @@
   }
   const line = (x1, y1, x2, y2, name) => s("line", { x1, y1, x2, y2, class: name });
   const pen = document.createElement("canvas").getContext("2d");
-  const FONT = getComputedStyle(document.body).fontFamily;
-  function fit(text, room, size = 12) {
-    pen.font = `${size}px ${FONT}`;
-    text = text.slice(0, 120).replace(/\s+/g, " ");
-    if (pen.measureText(text).width <= room) return text;
-    while (text && pen.measureText(text + "\u2026").width > room) text = text.slice(0, -1);
-    return text.trimEnd() + "\u2026";
+  function wideness(text, size = 12) {
+    pen.font = `${size}px ${getComputedStyle(document.body).fontFamily}`;
+    return pen.measureText(text).width;
   }
-  function widest(texts, most, size = 12) {
-    pen.font = `${size}px ${FONT}`;
-    return Math.min(most, Math.ceil(Math.max(0, ...texts.map(text => pen.measureText(text.slice(0, 120)).width))) + 2);
+  function fit(text, room, size = 12) {
+    const kept = letters(begin(text, 120).replace(/\s+/g, " "));
+    if (wideness(kept.join(""), size) <= room) return kept.join("");
+    while (kept.length && wideness(kept.join("") + "\u2026", size) > room) kept.pop();
+    return kept.join("").trimEnd() + "\u2026";
+  }
+  const widest = (texts, most, size = 12) =>
+    Math.min(most, Math.ceil(Math.max(0, ...texts.map(text => wideness(begin(text, 120), size)))) + 2);
+  // As many marks of an axis as have room: none touches the next.
+  function marks(scale, about, x, form, size = 12) {
+    const room = value => wideness(form(value), size) / 2 + 4,
+      free = (value, k, all) => !k || x(value) - x(all[k - 1]) >= room(value) + room(all[k - 1]);
+    let found = ticks(scale.low, scale.high, about);
+    while (about > 1 && !found.every(free)) found = ticks(scale.low, scale.high, --about);
+    return found.filter(free);
+  }
+  // The middle of a text that is to stand at x and must not leave a picture of this width.
+  function within(x, text, wide, size = 12) {
+    const half = wideness(text, size) / 2 + 1;
+    return Math.max(half, Math.min(wide - half, x));
   }
   // The share of error removed is at most 1 but has no lower end: far values are drawn at the edge.
   function gainScale(lows, highs) {
@@ -102,17 +130,23 @@
 
   // ---- charts are drawn for the width they have, and again when it changes
   const charts = [];
-  const width = box => (printing ? 680 : Math.max(240, Math.floor(box.parentElement.getBoundingClientRect().width)));
+  const SHEET = 650; // pixels that the margins leave of A4, and a little less
+  const width = box => (printing ? SHEET : Math.max(240, Math.floor(box.parentElement.getBoundingClientRect().width)));
   function chart(box, draw) {
     const again = () => box.replaceChildren(...[draw(width(box))].flat().filter(Boolean));
     charts.push(again);
     again();
   }
-  const redraw = () => charts.forEach(again => again());
+  const redraw = () => {
+    charts.forEach(again => again());
+    settle();
+  };
   let drawn = 0; // the width of the last drawing; a page opened in the background starts with none
   new ResizeObserver(() => {
     const now = $("main").clientWidth;
-    if (now !== drawn && !printing) redraw();
+    if (printing) return;
+    if (now !== drawn) redraw();
+    else settle(); // larger letters alone can make a table too wide
     drawn = now;
   }).observe($("main"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
@@ -143,7 +177,29 @@
   };
 
   // ---- tables
-  const scrolling = (label, table) => h("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, table);
+  // A table that is wider than its place stands as cards, one to a row, with the column's name above each number: nothing is
+  // out of sight. Roles are said in full, because a browser may forget them when rows are not laid out as rows.
+  const ROLES = { TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TD: "cell" };
+  const HEADS = { col: "columnheader", row: "rowheader", rowgroup: "rowheader" };
+  const fitting = table => h("div", { class: "fitting" }, table);
+  function arrange(box) {
+    const table = box.firstChild,
+      names = [...table.tHead.rows[0].cells].map(cell => cell.dataset.name);
+    for (const part of [table, ...table.querySelectorAll("thead, tbody, tr, th, td")])
+      part.setAttribute("role", part.tagName === "TH" ? HEADS[part.scope] : ROLES[part.tagName]);
+    for (const row of table.querySelectorAll("tbody tr"))
+      [...row.cells].forEach((cell, k) => cell.tagName === "TD" && cell.setAttribute("data-label", names[k]));
+    table.classList.remove("cards");
+    table.classList.toggle("cards", table.offsetWidth > box.clientWidth);
+  }
+  function settle() {
+    document.querySelectorAll(".fitting").forEach(arrange);
+    for (const box of document.querySelectorAll(".scroll")) {
+      const over = box.scrollWidth > box.clientWidth;
+      box.previousSibling.hidden = !over;
+      box.tabIndex = over ? 0 : -1; // whoever has no pointer scrolls what has the focus
+    }
+  }
   const head = columns =>
     h(
       "thead",
@@ -151,22 +207,22 @@
       h(
         "tr",
         null,
-        columns.map(([name, cls, extra]) => h("th", { scope: "col", class: cls }, name, extra)),
+        columns.map(([name, cls, extra]) => h("th", { scope: "col", class: cls, "data-name": together(name) }, name, extra)),
       ),
     );
-  const link = index =>
+  const link = (index, name = shown) =>
     h(
       "button",
       {
         type: "button",
         class: "link",
-        title: shown(ids[index]).length > 60 ? shown(ids[index]) : null,
+        title: shown(ids[index]).length > 40 ? shown(ids[index]) : null,
         onclick: event => {
           event.stopPropagation();
           choose(index, true);
         },
       },
-      shown(ids[index]),
+      name(ids[index]),
     );
   function whisker(row, scale, wide, cls) {
     const x = value =>
@@ -181,13 +237,13 @@
   }
   function axis(scale, wide, form) {
     const x = value => 6 + ((wide - 12) * (value - scale.low)) / (scale.high - scale.low),
-      kept = [];
-    for (const value of ticks(scale.low, scale.high, 3).sort((a, b) => Math.abs(a) - Math.abs(b)))
-      if (kept.every(other => Math.abs(x(other) - x(value)) >= 38)) kept.push(value);
+      at = value => within(x(value), form(value), wide, 11);
     return s(
       "svg",
       { width: wide, height: 14, viewBox: `0 0 ${wide} 14`, "aria-hidden": "true" },
-      kept.map(value => s("text", { x: x(value), y: 11, "font-size": 11, "text-anchor": "middle" }, form(value))),
+      marks(scale, 3, at, form, 11).map(value =>
+        s("text", { x: at(value), y: 11, "font-size": 11, "text-anchor": "middle" }, form(value)),
+      ),
     );
   }
   const whole = x => signed(String(Math.round(100 * x))) + SPACE + "%";
@@ -206,8 +262,10 @@
         : null,
     );
     if (!worth) {
-      $("verdict").textContent =
-        "No rows were kept back, so this run cannot say whether asking peers is worth it. It can say who was adopted by whom.";
+      put(
+        "verdict",
+        "No rows were kept back, so this run cannot say whether asking peers is worth it. It can say who was adopted by whom.",
+      );
       return;
     }
     $("verdict").classList.add(KINDS[worth.verdict.says] || "same");
@@ -218,16 +276,19 @@
       );
     const mistakes = worth.arms.some(arm => !missing(arm.mistakes)),
       wide = mistakes ? 150 : 180;
-    const cells = row => [
-      h(
-        "td",
-        null,
-        missing(row.gain) ? null : whisker({ value: row.gain, low: row.low, high: row.high }, scale, wide, kind(row.low, row.high)),
-      ),
-      h("td", { class: "n" }, missing(row.gain) ? null : percent(row.gain)),
-      h("td", { class: "t" }, missing(row.gain) ? null : span(row.low, row.high)),
-      h("td", { class: "t" }, row.says ? tag(row.says) : null),
-    ];
+    const cells = row =>
+      missing(row.gain)
+        ? [h("td"), h("td"), h("td"), h("td")]
+        : [
+            h(
+              "td",
+              { class: "drawn" },
+              whisker({ value: row.gain, low: row.low, high: row.high }, scale, wide, kind(row.low, row.high)),
+            ),
+            h("td", { class: "n" }, percent(row.gain)),
+            h("td", { class: "t" }, span(row.low, row.high)),
+            h("td", { class: "t" }, row.says ? tag(row.says) : null),
+          ];
     const data = row => ({
       "data-gain": row.gain,
       "data-low": row.low,
@@ -239,7 +300,7 @@
       ["personalized removes", "", axis(scale, wide, whole)],
       ["gain", "n"],
       ["95 % interval", ""],
-      ["says", "rest"],
+      ["says", ""],
     ];
     put(
       "arms",
@@ -250,8 +311,7 @@
         `Error is the ${words.error}, judged on ${many(worth.rows, "row")} that were kept back from training; smaller is better. `,
         "The dots say how much of each model's error the personalized models remove: right of the line they do better.",
       ),
-      scrolling(
-        "Errors of the models",
+      fitting(
         h(
           "table",
           null,
@@ -285,8 +345,7 @@
           { class: "read" },
           "The same gain over a device's own model, for groups of devices. Small groups have wide intervals.",
         ),
-        scrolling(
-          "Gain of groups of devices",
+        fitting(
           h(
             "table",
             null,
@@ -303,7 +362,7 @@
                     h(
                       "tr",
                       { "data-group": group.name, ...data(group) },
-                      h("th", { scope: "row", class: "t" }, group.name),
+                      h("th", { scope: "row" }, group.name),
                       h("td", { class: "n" }, count(group.devices)),
                       cells(group),
                     ),
@@ -323,7 +382,7 @@
       : `${shown(ids[i])}\ngain ${percent(measured.gain[i])} (${span(measured.low[i], measured.high[i])})`;
   function gains() {
     if (!measured) {
-      $("gain-lead").textContent = "Nothing was kept back to judge by, so no gain was measured.";
+      put("gain-lead", "Nothing was kept back to judge by, so no gain was measured.");
       $("gain-figure").remove();
       return;
     }
@@ -334,10 +393,12 @@
     const counts = { lower: 0, same: 0, unknown: 0 };
     for (let i = 0; i < n; i++) counts[gainKind(i)]++;
     const meaning = { lower: "helps here", same: "not enough own rows to tell", unknown: "not measured" };
-    $("gain-lead").textContent =
-      "How much less error the personalized model makes than the device's own, on the few rows the device held back. " +
-      (order.length > 60 ? "Above" : "Right of") +
-      " zero it makes less. One device's rows swing too much to say that it loses: a bar on the other side is no evidence of that.";
+    put(
+      "gain-lead",
+      "How much less error the personalized model makes than the device's own, on the few rows the device held back. ",
+      order.length > 60 ? "Above" : "Right of",
+      " zero it makes less. One device's rows swing too much to say that it loses: a bar on the other side is no evidence of that.",
+    );
     const box = h("div"),
       figure = $("gain-figure");
     figure.append(
@@ -407,10 +468,10 @@
     for (let c = 0; c < columns; c++) {
       const mine = order.slice(c * deep, (c + 1) * deep),
         group = s("g", { transform: `translate(${c * (each + gap)} 0)` });
-      for (const value of ticks(scale.low, scale.high, each < 520 ? 4 : 7))
+      for (const value of marks(scale, each < 520 ? 4 : 7, x, whole))
         group.append(
           line(x(value), top - 4, x(value), top + mine.length * step, Math.abs(value) < 1e-9 ? "zero" : "grid"),
-          s("text", { x: x(value), y: 11, "text-anchor": "middle" }, whole(value)),
+          s("text", { x: within(x(value), whole(value), each), y: 11, "text-anchor": "middle" }, whole(value)),
         );
       mine.forEach((i, k) => {
         const y = top + k * step + step / 2,
@@ -429,7 +490,14 @@
         );
         if (!missing(measured.low[i]))
           group.append(
-            s("line", { x1: x(measured.low[i]), x2: x(measured.high[i]), y1: y, y2: y, class: "pen-" + cls, "stroke-width": 1.75 }),
+            s("line", {
+              x1: x(measured.low[i]),
+              x2: x(measured.high[i]),
+              y1: y,
+              y2: y,
+              class: "pen-" + cls,
+              "stroke-width": 1.75,
+            }),
           );
         group.append(
           s("circle", { cx: value, cy: y, r: 3.5, class: "bar-" + cls, "data-bar": i, "data-gain": measured.gain[i] }),
@@ -469,21 +537,22 @@
       box.setAttribute("aria-valuetext", it.text(it.order[at]).replace("\n", ", "));
       return mark(at);
     };
-    const left = 52,
-      tall = it.tall || 260,
-      bottom = 12;
+    const tall = it.tall || 260,
+      bottom = 12,
+      levels = ticks(it.scale.low, it.scale.high, 5);
     const y = value =>
       bottom +
       ((tall - 2 * bottom) * (it.scale.high - Math.min(it.scale.high, Math.max(it.scale.low, value)))) /
         (it.scale.high - it.scale.low);
     let place = () => 0;
     chart(box, wide => {
-      const step = (wide - left - 6) / k,
+      const left = widest(levels.map(it.form), wide / 3) + 8,
+        step = (wide - left - 6) / k,
         x = r => left + (r + 0.5) * step,
         paths = {};
       place = clientX => Math.floor((clientX - box.getBoundingClientRect().left - left) / step);
       const svg = s("svg", { width: wide, height: tall, viewBox: `0 0 ${wide} ${tall}`, role: "img", "aria-label": it.summary });
-      for (const value of ticks(it.scale.low, it.scale.high, 5))
+      for (const value of levels)
         svg.append(
           line(left, y(value), wide - 6, y(value), Math.abs(value) < 1e-9 ? "zero" : "grid"),
           s("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, it.form(value)),
@@ -511,7 +580,12 @@
       if (!bars)
         for (const name of order)
           svg.append(
-            s("path", { d: paths[name].dots, class: "pen-" + name, "stroke-width": step > 2 ? 5 : 3.2, "stroke-linecap": "round" }),
+            s("path", {
+              d: paths[name].dots,
+              class: "pen-" + name,
+              "stroke-width": step > 2 ? 5 : 3.2,
+              "stroke-linecap": "round",
+            }),
           );
       const cursor = s("g", { visibility: "hidden" }, line(0, 0, 0, tall, "cursor"), s("circle", { r: 4.5, class: "dot" }));
       svg.append(cursor);
@@ -610,7 +684,7 @@
       `Of it, ${what}: `,
       near.map(([peer, share], k) => [
         k ? ", " : null,
-        h("span", { class: "near", "data-peer": ids[peer], "data-share": share }, link(peer), `${SPACE}${percent(share)}`),
+        h("span", { class: "near", "data-peer": ids[peer], "data-share": share }, link(peer, brief), `${SPACE}${percent(share)}`),
       ]),
       whole - named > 0.005 ? `, others ${percent(whole - named)}.` : ".",
     );
@@ -620,27 +694,30 @@
   const compare = new Intl.Collator("en", { numeric: true }).compare;
   const table = { by: measured ? "gain" : "id", down: Boolean(measured), page: 0, size: 25, order: [] };
   const COLUMNS = [
-    { key: "id", name: words.device, cls: "who", of: i => ids[i], cell: link },
+    { key: "id", name: words.device, cls: "who", of: i => ids[i], cell: i => link(i) },
     ...(info.made_of
-      ? [{ key: "made", name: "made of", cls: "", of: i => info.made_of.shares[i].at(-1), cell: i => makeup(i, 96, 14) }]
+      ? [{ key: "made", name: "made of", cls: "drawn", of: i => info.made_of.shares[i].at(-1), cell: i => makeup(i, 96, 14) }]
       : []),
     { key: "rows", name: "rows", cls: "n", of: i => devices.rows[i], cell: i => count(devices.rows[i]) },
     ...(measured
       ? [
-          { key: "own", name: "own error", cls: "n", of: i => measured.own[i], cell: i => num(measured.own[i]) },
+          { key: "own", name: "own error", cls: "n less", of: i => measured.own[i], cell: i => num(measured.own[i]) },
           {
             key: "personal",
             name: "personalized error",
-            cls: "n",
+            cls: "n less",
             of: i => measured.personal[i],
             cell: i => num(measured.personal[i]),
           },
           {
             key: "gain",
-            name: "gain (95 % interval)",
+            name: "gain (95 %\u00a0interval)",
             cls: "n gain",
             of: i => measured.gain[i],
-            cell: i => [percent(measured.gain[i]), missing(measured.low[i]) ? null : h("small", null, span(measured.low[i], measured.high[i]))],
+            cell: i => [
+              percent(measured.gain[i]),
+              missing(measured.low[i]) ? null : h("small", null, span(measured.low[i], measured.high[i])),
+            ],
           },
           { key: "says", name: "verdict", cls: "told", of: i => measured.says[i], cell: i => told(measured.says[i]) },
         ]
@@ -700,14 +777,17 @@
     $("device-back").disabled = table.page === 0;
     $("device-on").disabled = table.page === last;
     $("device-printed").hidden = !(printing && to < n);
+    settle();
   }
   function deviceTable() {
-    $("devices-read").textContent =
-      (measured
+    put(
+      "devices-read",
+      measured
         ? "A device's own few held-out rows swing from row to row, so they seldom carry a verdict; the mean over devices with about as many rows can, and stands beside it. "
-        : "") +
-      (info.made_of ? "The bar says what a model is made of. " : "") +
-      "Choose a name to see who helps it.";
+        : null,
+      info.made_of ? "The bar says what a model is made of. " : null,
+      measured ? "Choose a name to see its errors and who helps it." : "Choose a name to see who helps it.",
+    );
     if (info.made_of) $("devices-read").after(makeupKey(null));
     const sorter = column =>
       h(
@@ -733,8 +813,7 @@
     };
     put(
       "devices",
-      scrolling(
-        "All devices",
+      fitting(
         h(
           "table",
           null,
@@ -745,7 +824,13 @@
             h(
               "tr",
               null,
-              COLUMNS.map(column => h("th", { scope: "col", class: column.cls, "data-column": column.key }, sorter(column))),
+              COLUMNS.map(column =>
+                h(
+                  "th",
+                  { scope: "col", class: column.cls, "data-column": column.key, "data-name": together(column.name) },
+                  sorter(column),
+                ),
+              ),
             ),
           ),
           h("tbody", { id: "device-rows" }),
@@ -776,16 +861,18 @@
       several = stands.some(each => each.length > 1);
     const figure = $("heat");
     if (!k) {
-      $("whom-lead").textContent = "Nobody was asked.";
+      put("whom-lead", "Nobody was asked.");
       figure.remove();
       return;
     }
-    $("whom-lead").textContent =
-      "Each row is a device that asks, each column a device that answers. The stronger its colour, the more of " +
-      (blended ? "what the row took from neighbours" : "the row's adopted steps") +
-      " came from the column. " +
-      (several ? "There are many devices, so each cell stands for several devices. " : "") +
-      "Devices with the same helpers stand together; lines separate such blocks.";
+    put(
+      "whom-lead",
+      "Each row is a device that asks, each column a device that answers. The stronger its colour, the more of ",
+      blended ? "what the row took from neighbours" : "the row's adopted steps",
+      " came from the column. ",
+      several ? "There are many devices, so each cell stands for several devices. " : null,
+      "Devices with the same helpers stand together; lines separate such blocks.",
+    );
     const most = Math.max(1e-12, ...values.map(row => Math.max(...row.map(x => x || 0))));
     const label = i => (stands[i].length > 1 ? `${names[i]} (${stands[i].length} devices)` : shown(names[i]));
     const alone = i => stands[i].length === 1;
@@ -818,10 +905,12 @@
     });
     const cell = h("div", { hidden: true }),
       map = h("div", { class: "map" }, canvas, cell);
-    const holder = h("div", { class: "scroll" }, map),
+    const hint = h("p", { class: "hint", hidden: true }, "The map is wider than this window: scroll it sideways \u2192"),
+      holder = h("div", { class: "scroll", role: "region", "aria-label": "Heat map" }, map),
       legend = h("div", { class: "legend" });
     figure.append(
       legend,
+      hint,
       holder,
       h(
         "figcaption",
@@ -862,13 +951,15 @@
         room = labelled ? widest(names.map(shown), wide < 560 ? 76 : 128, 11) + 8 : 0,
         title = 18;
       size = labelled
-        ? Math.max(11, Math.min(44, (Math.min(wide, 820) - room - title - 2) / k))
+        ? Math.max(printing ? 6 : 9, Math.min(44, (Math.min(wide, 820) - room - title - 2) / k))
         : Math.min(wide - title - 2, 720) / k;
       startX = startY = room + title;
       const side = size * k,
         all = Math.ceil(startX + side + 2),
         scale = printing ? 3 : Math.max(1, devicePixelRatio || 1),
-        style = getComputedStyle(document.documentElement);
+        style = getComputedStyle(document.documentElement),
+        family = getComputedStyle(document.body).fontFamily,
+        tall = Math.min(11, size);
       const colour = name => style.getPropertyValue(name).trim();
       canvas.width = Math.round(all * scale);
       canvas.height = Math.round(all * scale);
@@ -897,11 +988,11 @@
       }
       c.strokeStyle = colour("--edge");
       c.strokeRect(edge(0) - 0.5, edge(0) - 0.5, edge(k) - edge(0) + 1, edge(k) - edge(0) + 1);
-      c.font = `11px ${FONT}`;
+      c.font = `${tall}px ${family}`;
       c.textBaseline = "middle";
       if (labelled)
         for (let i = 0; i < k; i++) {
-          const name = fit(shown(names[i]), room - 8, 11),
+          const name = fit(shown(names[i]), room - 8, tall),
             middle = (edge(i) + edge(i + 1) - gap) / 2;
           c.textAlign = "right";
           c.fillText(name, startX - 6, middle);
@@ -914,7 +1005,7 @@
         }
       c.fillStyle = colour("--quiet");
       c.textAlign = "left";
-      c.font = `12px ${FONT}`;
+      c.font = `12px ${family}`;
       c.fillText("peer that answers \u2192", labelled && side < 130 ? 22 : startX, 8);
       c.save();
       c.translate(8, startY + Math.min(side, side < 130 ? all - startY : side));
@@ -1014,8 +1105,7 @@
           "How much of what its devices adopted came from inside the block. Near 100 % the block keeps to itself.",
           inside.length > 12 ? ` The 12 largest of ${count(inside.length)} blocks.` : "",
         ),
-        scrolling(
-          "Blocks of devices",
+        fitting(
           h(
             "table",
             null,
@@ -1036,7 +1126,7 @@
                   h("th", { scope: "row", class: "t" }, block.name),
                   h("td", { class: "n" }, count(block.size)),
                   h("td", { class: "n" }, percent(block.share)),
-                  h("td", null, few(block.members)),
+                  h("td", { class: "members" }, few(block.members)),
                 ),
               ),
             ),
@@ -1099,8 +1189,8 @@
     const decades = []; // a short logarithmic axis needs 2 and 5 between the powers of ten, a long one not even all powers
     for (let d = Math.floor(f0); d <= f1; d++) decades.push(...(f1 - f0 < 2.5 ? [1, 2, 5] : [1]).map(u => u * 10 ** d));
     const fewer = Math.ceil(decades.length / 9),
-      marks = log ? decades.filter((value, r) => r % fewer === 0 && value >= floor && value <= top) : ticks(f0, f1, 5);
-    for (const value of marks)
+      levels = log ? decades.filter((value, r) => r % fewer === 0 && value >= floor && value <= top) : ticks(f0, f1, 5);
+    for (const value of levels)
       svg.append(
         line(left, y(value), wide - 14, y(value), "grid"),
         s(
@@ -1115,8 +1205,10 @@
                 .replace(/\.$/, ""),
         ),
       );
-    for (const value of ticks(first, last, wide < 500 ? 4 : 8))
-      svg.append(s("text", { x: x(value), y: tall - foot + 18, "text-anchor": "middle" }, count(value)));
+    for (const value of marks({ low: first, high: last }, wide < 500 ? 4 : 8, x, count))
+      svg.append(
+        s("text", { x: within(x(value), count(value), wide), y: tall - foot + 18, "text-anchor": "middle" }, count(value)),
+      );
     svg.append(s("text", { x: wide - 14, y: tall - 4, "text-anchor": "end" }, "round"));
     const up = points(fleet.high).filter(Boolean),
       down = points(fleet.low).filter(Boolean).reverse();
@@ -1150,8 +1242,8 @@
       ),
     );
     chart(box, wide => curves(null, wide, box));
-    $("loss-lead").textContent =
-      `How the ${loss.name} went down, round after round${box.dataset.scale === "log" ? ", on a logarithmic scale" : ""}.`;
+    const logarithmic = box.dataset.scale === "log" ? ", on a logarithmic scale" : "";
+    put("loss-lead", `How the ${loss.name} went down, round after round${logarithmic}.`);
   }
 
   // ---- who was asked
@@ -1161,8 +1253,10 @@
     const least = answered[order[n - 1]],
       most = answered[order[0]],
       middle = median(answered);
-    $("questions-lead").textContent =
-      "Every device also answers when others ask it: each answer is computed from its rows. An even load is fair; a steep one means that few devices carry the others.";
+    put(
+      "questions-lead",
+      "Every device also answers when others ask it: each answer is computed from its rows. An even load is fair; a steep one means that few devices carry the others.",
+    );
     const box = h("div");
     $("questions-figure").append(
       h(
@@ -1276,11 +1370,12 @@
       helpers(i, top),
       h("h4", null, "Its loss"),
       lossKey(i),
-      h("figure", null, lossBox, h("figcaption", null, `The ${loss.name} of this device over the band of all devices.`)),
+      h("figure", null, lossBox, h("figcaption", null, `This device over the band of all devices: the ${loss.name}.`)),
     );
     charts.splice(0, charts.length, ...charts.filter(again => !again.ofDevice));
     chart(lossBox, wide => curves(i, wide, lossBox));
     charts[charts.length - 1].ofDevice = true;
+    settle();
   }
   function helpers(i, top) {
     if (!top.length)
@@ -1325,8 +1420,7 @@
           (rows.length < help.met[i] ? `; these ${count(rows.length)} were adopted most.` : ".") +
           ` The bar is the share of ${blended ? "what it took from neighbours" : "its adopted steps"} that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down.`,
       ),
-      scrolling(
-        "Helpers of " + shown(ids[i]),
+      fitting(
         h(
           "table",
           { id: "helpers" },
@@ -1334,10 +1428,8 @@
           head([
             ["peer", ""],
             [blended ? "share of neighbours" : "share of steps", ""],
-            ["", "n"],
             ["reward per question", ""],
-            ["mean", "n"],
-            ["interval", ""],
+            ["mean (interval)", "n gain"],
             ["asked", "n"],
             ["adopted", "n"],
             ["verdict", ""],
@@ -1359,15 +1451,22 @@
                   "data-verdict": row.code,
                 },
                 h("th", { scope: "row", class: "who" }, link(row.peer)),
-                h("td", { title: missing(chance(row)) ? null : "by chance: " + percent(chance(row)) }, bar(row)),
-                h("td", { class: "n" }, percent(row.share)),
                 h(
                   "td",
-                  null,
+                  { class: "drawn", title: missing(chance(row)) ? null : "by chance: " + percent(chance(row)) },
+                  h("span", { class: "share" }, bar(row), h("span", null, percent(row.share))),
+                ),
+                h(
+                  "td",
+                  { class: "drawn" },
                   whisker({ value: row.reward, low: row.low, high: row.high }, scale, wide, row.code === 0 ? "lower" : "same"),
                 ),
-                h("td", { class: "n" }, num(row.reward)),
-                h("td", { class: "t" }, missing(row.low) || missing(row.high) ? NONE : `${num(row.low)} to ${num(row.high)}`),
+                h(
+                  "td",
+                  { class: "n gain" },
+                  num(row.reward),
+                  missing(row.low) || missing(row.high) ? null : h("small", null, `${num(row.low)} to ${num(row.high)}`),
+                ),
                 h("td", { class: "n" }, count(row.asked)),
                 h("td", { class: "n" }, count(row.adopted)),
                 h("td", { class: "t" }, tag(help.verdicts[row.code])),
@@ -1426,8 +1525,7 @@
   function rest() {
     put(
       "settings-table",
-      scrolling(
-        "Settings",
+      fitting(
         h(
           "table",
           null,
@@ -1445,8 +1543,8 @@
                 "tr",
                 { "data-setting": name },
                 h("th", { scope: "row" }, name),
-                h("td", null, String(value)),
-                h("td", null, meaning),
+                h("td", { class: "value" }, String(value)),
+                h("td", { class: "meaning" }, meaning),
               ),
             ),
           ),
