@@ -139,13 +139,13 @@ def test_too_few_devices_stop_the_run_and_nothing_is_lost(here):
 
 
 def test_policies_and_ledgers(here):
-    devices = at_home(DEVICES, Policy(rows=0, questions_per_target=3, target=True))
+    devices = at_home(DEVICES, Policy(rows=0, rows_per_leaf=0, questions_per_target=3, target=True))
     homes = homes_of(DEVICES, LINEAR, through=Direct(devices))
     found = blend_over(homes, seed=5, budget=BUDGET)
     assert all(model is None for model in found.models)  # three questions are not enough to come to a mix
     assert sum(row["refused"] for row in homes.roster.table()) > 0
     assert max(devices["d00"].ledger.counts(name)[0] for name in ["", *names(7)]) == 3  # different questions, for anybody
-    silent = homes_of(DEVICES, LINEAR, policy=Policy(rows=0, sums=False))
+    silent = homes_of(DEVICES, LINEAR, policy=Policy(rows=0, rows_per_leaf=0, sums=False))
     assert blend_over(silent, seed=5, budget=BUDGET).models[0] is not None  # then all spreads are taken to be 1
 
 

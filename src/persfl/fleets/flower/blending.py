@@ -13,35 +13,46 @@ mix      as a target: its model, mixed by shares; with rows held back, what they
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from persfl.blending.at_home import Folding, Own, Peers, mixed, route, spreads
+from persfl.blending.steps import STEPS
 from persfl.blending.views import VIEWS, Look
 from persfl.devices import Devices
 from persfl.fleets.flower.judging import judged
+from persfl.fleets.flower.policy import Policy
 from persfl.fleets.flower.questions import MOST, Refused, alone, digest_of, whole_of
+from persfl.fleets.flower.stock import Deal, Stock
 from persfl.proposers import GradientStep, Refit
-from persfl.types import Array, Data
+from persfl.types import Array, IntArray
 from persfl.wire import Terms, WireError, within
 from persfl.wire.models import finite
 
+LONGEST = max(STEPS)
 AS_PEER, AS_TARGET = ("spread", "steps", "refit", "rough"), ("own", "weigh", "offers", "mix")
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+class Dealt(Folding):
+    """Folds that were dealt at home."""
+
+    folds: Any = None
+
+    def of(self, rows: Devices, numbers: IntArray) -> IntArray:
+        """Whatever the numbers of devices are: this is one."""
+        return np.asarray(self.folds)
+
+
 class Home:
     """One device's rows under the terms of a run, as blend asks about them."""
 
-    terms: Terms
-    me: int
-    learn: Data
-    held: Data
-    allow: Callable[[Terms], None]  # raises what the policy refuses
-    sums: bool
-    target: bool
+    def __init__(self, terms: Terms, deal: Deal, stock: Stock, policy: Policy) -> None:
+        self.terms, self.deal, self.stock, self.policy = terms, deal, stock, policy
+        self.learn, self.held = terms.inside(deal.learn), terms.inside(deal.held)
+        self._folds: dict[bool, Dealt] = {}
 
     @property
     def rows(self) -> Devices:
@@ -53,7 +64,7 @@ class Home:
         what = asked.get("what")
         if what not in AS_PEER + AS_TARGET:
             raise WireError("a question must be one that persfl knows.")
-        if what in AS_TARGET and not self.target:
+        if what in AS_TARGET and not self.policy.target:
             raise Refused("target")
         learner = self.terms.learner()
         if self.terms.model != "linear":
@@ -61,7 +72,7 @@ class Home:
         return dict(getattr(self, f"_{what}")(learner, asked, arrays, granted))
 
     def _spread(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
-        if not self.sums:
+        if not self.policy.sums:
             raise Refused("sums")
         found = spreads(self.rows, learner.kind == "squared")
         return {"weight": found.weight, "squares": found.squares[0], "label": found.label}
@@ -131,11 +142,16 @@ class Home:
         if not (shares >= 0).all() or not abs(float(shares.sum()) - 1) < 1e-6:
             raise WireError("shares must sum to 1.")
         model = mixed(offers, shares[None])[0]
-        return {"model": model} | (judged(self.terms, self.me, model, self.learn, self.held) if self.terms.holdout else {})
+        told = judged(self.terms, model, self.learn, self.held, self.stock.lot.seed) if self.terms.holdout else {}
+        return {"model": model} | told
 
     def _as_target(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any]) -> Own:
-        folding = Folding(self.terms.classes, asked.get("ordered") is True, self.terms.seed)
-        return Own(learner, self.rows, self._look(asked, arrays), folding, np.array([self.me]))
+        ordered, classes = asked.get("ordered") is True, self.terms.classes
+        if ordered not in self._folds:
+            count = Folding(classes, ordered).count
+            folds = self.stock.folds(self.deal, count, classes=classes, ordered=ordered)
+            self._folds[ordered] = Dealt(classes, ordered, folds=folds)
+        return Own(learner, self.rows, self._look(asked, arrays), self._folds[ordered], np.zeros(1, dtype=np.int64))
 
     def _look(self, asked: Mapping[str, Any], arrays: Mapping[str, Any]) -> Look:
         view, label = asked.get("view"), asked.get("label")
@@ -150,7 +166,9 @@ class Home:
         step, steps = asked.get("step"), whole_of(asked, "steps", most=10_000)
         if not isinstance(step, float) or not 0 < step < 1e6 or not steps:
             raise WireError("a step must have a length.")
-        self.allow(dataclasses.replace(self.terms, steps=steps, step_size=step))
+        no = self.policy.refuses(dataclasses.replace(self.terms, steps=steps, step_size=step), self.learn.rows)
+        if no is not None:
+            raise Refused(no)
         return GradientStep(step, steps=steps)
 
     def _toward(self, learner: Any, arrays: Mapping[str, Any]) -> tuple[Array, Array]:
@@ -178,8 +196,29 @@ def names_of(asked: Any) -> list[str]:
     return names
 
 
-def digest_of_one(terms: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], i: int, name: str, me: int, rows: int) -> str:
+def digest_of_one(said: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], i: int, name: str) -> str:
     """The same for the same question to the same rows, whenever and in whatever company it comes."""
     alone_ = {key: array[i : i + 1] if key in ("models", "labels") and "names" in asked else array for key, array in arrays.items()}
     told = sorted((key, value) for key, value in asked.items() if key != "names")
-    return digest_of(("blend", sorted(terms.items()), told, name, me, rows), alone_)
+    return digest_of(("blend", said, told, name), alone_)
+
+
+def work_of_one(terms: Terms, asked: Mapping[str, Any], arrays: Mapping[str, Any], rows: int, names: int) -> int:
+    """About how many nanoseconds a question takes; from what was asked and the number of rows, never from their values."""
+    learner, classes = terms.learner(), terms.classes
+    size = learner.size(terms.features) if terms.model == "linear" else 1
+    steps = whole_of(asked, "steps", most=10_000) if "steps" in asked else 1
+    copies = Folding(classes, asked.get("ordered") is True).count + 1
+    once, solved = rows * size, (rows + size) * size**2
+    offers = len(route(learner).names(learner)) if terms.model == "linear" else 1
+    offered = copies * offers * (solved if getattr(learner, "kind", "") == "squared" else LONGEST * once)
+    what, models = asked.get("what"), arrays.get("models", np.empty(0))
+    many = whole_of(asked, "many", most=MOST) if "many" in asked else 1
+    views = len(asked["views"]) if isinstance(asked.get("views"), list) else 1
+    return int(
+        {
+            "steps": names * steps * once, "refit": names * (solved + 2 * terms.features * size**2), "rough": solved,
+            "own": copies * (solved + len(models) * steps * once if models.ndim else solved), "weigh": copies * many * once,
+            "offers": offered, "mix": views * offered,
+        }.get(str(what), once)
+    )  # fmt: skip

@@ -1,31 +1,60 @@
 """What crossed a device's border, written before it crosses.
 
 A SQLite file beside the device's rows, one line per question. It is also what limits are counted by, so it survives restarts; a
-question that is put again word by word (a run that was interrupted) gets the same answer and does not count again.
+question that is put again word by word (a run that was interrupted) gets the same answer and does not count again. And it holds
+what only the device knows: the secret by which its rows are dealt, and which rows it has answered from together.
 
 >>> ledger = Ledger()
 >>> ledger.write([Entry("run", 0, "answer", "ann", "d1", rows=10, bytes=160)])
 >>> ledger.write([Entry("run", 0, "answer", "ann", "d1", rows=10, bytes=160)])
->>> ledger.counts("ann"), ledger.known("d1"), ledger.table()[0]["answered"]
-((1, 1), True, 2)
+>>> ledger.counts("run", "ann").target, ledger.known("d1"), ledger.table()[0]["answered"]
+(1, True, 2)
 """
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from persfl.errors import InputError
+from persfl.types import IntArray
+
+VERSION = 2
+# What a device tells of itself: its numbers are counted one by one.
+TELLING = ("sums", "spread", "score", "adopt", "own", "weigh", "offers", "mix")
 
 _SHAPE = """
 CREATE TABLE IF NOT EXISTS entries (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, kind TEXT NOT NULL,
-    target TEXT NOT NULL, digest TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL, code TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS by_digest ON entries (digest);
-CREATE INDEX IF NOT EXISTS by_target ON entries (target, kind, code);
+    target TEXT NOT NULL, digest TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL, code TEXT NOT NULL,
+    numbers INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS by_run ON entries (run, id) WHERE rows > 0;
+CREATE TABLE IF NOT EXISTS answered (digest TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS of_target (
+    run TEXT NOT NULL, target TEXT NOT NULL, questions INTEGER NOT NULL, PRIMARY KEY (run, target)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS of_run (run TEXT PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ever (one INTEGER PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY, seed INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS stock (number INTEGER PRIMARY KEY, ids BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS pieces (one INTEGER PRIMARY KEY, labels BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS row_sets (digest TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+_FIRST = "SELECT run, target, MIN(id) FROM entries WHERE digest != '' AND code = 'ok' GROUP BY digest"
+# A ledger that counted by looking at all its lines: its counts, once.
+_COUNTED = f"""
+INSERT OR IGNORE INTO answered SELECT DISTINCT digest FROM entries WHERE digest != '' AND code = 'ok';
+INSERT INTO of_target SELECT run, target, COUNT(*) FROM ({_FIRST}) GROUP BY run, target;
+INSERT INTO of_run SELECT run, SUM(questions), 0 FROM of_target GROUP BY run;
+INSERT INTO ever SELECT 1, COALESCE(SUM(questions), 0), 0 FROM of_run;
 """
 
 
@@ -40,6 +69,17 @@ class Entry(NamedTuple):
     rows: int = 0
     bytes: int = 0
     code: str = "ok"
+    numbers: int = 0
+
+
+class Counts(NamedTuple):
+    """Different questions answered: to a target in a run, in the run, and ever; and numbers that the device told of itself."""
+
+    target: int
+    run: int
+    ever: int
+    numbers: int
+    numbers_ever: int
 
 
 class Ledger:
@@ -51,34 +91,96 @@ class Ledger:
         )
         try:
             self._base.execute("PRAGMA synchronous = FULL")
-            self._base.executescript(_SHAPE)
+            self._open(path)
         except sqlite3.DatabaseError as error:
             raise InputError(f"the ledger {str(path)!r} could not be opened: {error}.") from None
 
-    def write(self, entries: Sequence[Entry]) -> None:
-        """All of these, or none; on the disk when this returns."""
-        now = time.time()
+    def _open(self, path: Path | None) -> None:
+        """Make what is absent; a ledger of an earlier version is counted once."""
+        found = int(self._base.execute("PRAGMA user_version").fetchone()[0])
+        if found > VERSION:
+            raise InputError(f"the ledger {str(path)!r} was written by a newer persfl. Update it here.")
+        if found == VERSION:
+            return
+        with self._whole():
+            if int(self._base.execute("PRAGMA user_version").fetchone()[0]) == VERSION:
+                return  # somebody else was faster
+            old = self._base.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone()
+            if old:
+                self._base.execute("ALTER TABLE entries ADD COLUMN numbers INTEGER NOT NULL DEFAULT 0")
+                self._base.execute("DROP INDEX IF EXISTS by_digest")
+                self._base.execute("DROP INDEX IF EXISTS by_target")
+            for statement in (_SHAPE + _COUNTED).split(";"):
+                self._base.execute(statement)
+            self._base.execute(
+                "INSERT OR IGNORE INTO secret VALUES (1, ?)", (secrets.randbelow(2**63),)
+            )
+            self._base.execute(f"PRAGMA user_version = {VERSION}")
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """All of it, or nothing; on the disk in the end."""
         self._base.execute("BEGIN IMMEDIATE")
         try:
-            self._base.executemany(
-                "INSERT INTO entries (at, run, round, kind, target, digest, rows, bytes, code) VALUES (?,?,?,?,?,?,?,?,?)",
-                [(now, *entry) for entry in entries],
-            )
+            yield
             self._base.execute("COMMIT")
         except BaseException:
             self._base.execute("ROLLBACK")
             raise
 
-    def counts(self, target: str) -> tuple[int, int]:
-        """How many different questions were answered: for this target, and in all."""
-        ask = "SELECT COUNT(DISTINCT digest) FROM entries WHERE digest != '' AND code = 'ok'"
-        own = self._base.execute(f"{ask} AND target = ?", (target,)).fetchone()[0]
-        return int(own), int(self._base.execute(ask).fetchone()[0])
+    @property
+    def secret(self) -> int:
+        """A number that never leaves: rows are dealt by it."""
+        return int(self._base.execute("SELECT seed FROM secret").fetchone()[0])
+
+    # Questions
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """All of these, or none; on the disk when this returns."""
+        now = time.time()
+        with self._whole():
+            self._base.executemany(
+                "INSERT INTO entries (at, run, round, kind, target, digest, rows, bytes, code, numbers) "
+                "VALUES (?,?,?,?,?,?,?,?,?,?)",
+                [(now, *entry) for entry in entries],
+            )
+            new = [entry for entry in entries if entry.digest and entry.code == "ok" and self._first(entry.digest)]
+            self._add(new)
+
+    def _first(self, digest: str) -> bool:
+        """Note a question as answered; whether it was the first time."""
+        return self._base.execute("INSERT OR IGNORE INTO answered VALUES (?)", (digest,)).rowcount == 1
+
+    def _add(self, new: Sequence[Entry]) -> None:
+        """Count questions that were answered for the first time."""
+        targets, runs, numbers = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
+        for entry in new:
+            targets[entry.run, entry.target] += 1
+            runs[entry.run] += 1
+            numbers[entry.run] += entry.numbers if entry.kind in TELLING else 0
+        self._base.executemany(
+            "INSERT INTO of_target VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET questions = questions + excluded.questions",
+            [(*key, many) for key, many in targets.items()],
+        )
+        self._base.executemany(
+            "INSERT INTO of_run VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET questions = questions + excluded.questions, "
+            "numbers = numbers + excluded.numbers",
+            [(run, many, numbers[run]) for run, many in runs.items()],
+        )
+        self._base.execute(
+            "UPDATE ever SET questions = questions + ?, numbers = numbers + ?", (len(new), sum(numbers.values()))
+        )
+
+    def counts(self, run: str, target: str) -> Counts:
+        """What was answered; looked up, however long the ledger is."""
+        own = self._base.execute("SELECT questions FROM of_target WHERE run = ? AND target = ?", (run, target)).fetchone()
+        here = self._base.execute("SELECT questions, numbers FROM of_run WHERE run = ?", (run,)).fetchone()
+        ever = self._base.execute("SELECT questions, numbers FROM ever WHERE one = 1").fetchone()
+        return Counts(own[0] if own else 0, here[0] if here else 0, ever[0], here[1] if here else 0, ever[1])
 
     def known(self, digest: str) -> bool:
         """Whether this very question was answered before."""
-        found = self._base.execute("SELECT 1 FROM entries WHERE digest = ? AND code = 'ok' LIMIT 1", (digest,))
-        return found.fetchone() is not None
+        return self._base.execute("SELECT 1 FROM answered WHERE digest = ?", (digest,)).fetchone() is not None
 
     def rows(self, run: str, r: int) -> int | None:
         """How many rows this device had in the last round of a run before round `r`; None if it was not asked then."""
@@ -87,13 +189,57 @@ class Ledger:
         ).fetchone()
         return None if found is None else int(found[0])
 
+    # Rows
+
+    def stock(self) -> list[IntArray]:
+        """The marks of the rows that this device answers from, in the groups in which they came."""
+        found = self._base.execute("SELECT ids FROM stock ORDER BY number")
+        return [np.frombuffer(ids, dtype=np.int64) for (ids,) in found]
+
+    def admit(self, ids: IntArray) -> None:
+        """A new group of rows; rows that another process was faster with stay where they are."""
+        with self._whole():
+            known = [np.frombuffer(found, dtype=np.int64) for (found,) in self._base.execute("SELECT ids FROM stock")]
+            if known and np.isin(ids, np.concatenate(known)).any():
+                return
+            self._base.execute("INSERT INTO stock (ids) VALUES (?)", (ids.tobytes(),))
+
+    def answers_from(self, chosen: Any, least: int) -> bool:
+        """Whether the device may answer from these rows (a mask over its stock) together; if so, that is noted.
+
+        Sets of rows cut the stock into pieces; sums over the sets give sums over the pieces. So no piece may get smaller than
+        `least`, and rows that were not answered from before must come at least so many at a time.
+
+        >>> ledger, everyone = Ledger(), np.ones(8, dtype=bool)
+        >>> ledger.answers_from(everyone, 3), ledger.answers_from(everyone & (np.arange(8) > 0), 3)
+        (True, False)
+        >>> ledger.answers_from(np.arange(8) < 5, 3), ledger.answers_from(np.arange(8) >= 5, 3)
+        (True, True)
+        """
+        digest = hashlib.sha256(np.packbits(chosen).tobytes().rstrip(b"\0")).hexdigest()
+        if self._base.execute("SELECT 1 FROM row_sets WHERE digest = ?", (digest,)).fetchone():
+            return True
+        with self._whole():
+            kept = self._base.execute("SELECT labels FROM pieces").fetchone()
+            before = np.frombuffer(kept[0], dtype=np.int32) if kept else np.empty(0, dtype=np.int32)
+            size = max(len(before), len(chosen))
+            labels = np.pad(before, (0, size - len(before)))
+            after = cut(labels, np.pad(np.asarray(chosen, dtype=bool), (0, size - len(chosen))), least)
+            if after is None:
+                return False
+            self._base.execute("INSERT OR REPLACE INTO pieces VALUES (1, ?)", (after.tobytes(),))
+            self._base.execute("INSERT OR IGNORE INTO row_sets VALUES (?)", (digest,))
+        return True
+
+    # For the owner
+
     def table(self) -> list[dict[str, Any]]:
-        """Per asker and kind: questions, answered, refused or failed, bytes that left, first and last time."""
+        """Per asker and kind: questions, answered, refused or failed, bytes and numbers that left, first and last time."""
         found = self._base.execute(
-            "SELECT target, kind, COUNT(*), COUNT(DISTINCT digest), SUM(code = 'ok'), SUM(code != 'ok'), SUM(bytes), MIN(at), "
-            "MAX(at) FROM entries GROUP BY target, kind ORDER BY target, kind"
+            "SELECT target, kind, COUNT(*), COUNT(DISTINCT digest), SUM(code = 'ok'), SUM(code != 'ok'), SUM(bytes), "
+            "SUM(numbers), MIN(at), MAX(at) FROM entries GROUP BY target, kind ORDER BY target, kind"
         )
-        names = ("asker", "kind", "questions", "different", "answered", "refused", "bytes", "first", "last")
+        names = ("asker", "kind", "questions", "different", "answered", "refused", "bytes", "numbers", "first", "last")
         return [dict(zip(names, row, strict=True)) for row in found]
 
     def refusals(self) -> list[dict[str, Any]]:
@@ -103,3 +249,22 @@ class Ledger:
 
     def close(self) -> None:
         self._base.close()
+
+
+def cut(labels: Any, chosen: Any, least: int) -> Any:
+    """The pieces (a label per row; 0: never answered from) that a set of rows makes of them; None if one gets too small.
+
+    >>> cut(np.array([1, 1, 1, 1, 0, 0]), np.array([True, True, False, False, True, True]), 2).tolist()
+    [3, 3, 1, 1, 2, 2]
+    """
+    inside, whole = np.bincount(labels[chosen], minlength=1), np.bincount(labels, minlength=1)
+    inside = np.pad(inside, (0, len(whole) - len(inside)))
+    parted = (inside > 0) & (inside < whole)
+    small = parted & ((inside < least) | (whole - inside < least))
+    small[0] = 0 < inside[0] < least
+    if small.any():
+        return None
+    parted[0] = inside[0] > 0
+    renamed = np.arange(len(whole))
+    renamed[parted] = len(whole) + np.arange(int(parted.sum()))
+    return np.where(chosen, renamed[labels], labels).astype(np.int32)
