@@ -1,5 +1,7 @@
 """Blend over a federation: equal to blend in one process, whatever peers do, exact after an interruption."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,9 @@ from federated import OPEN, at_home, columns, names, post
 
 from persfl import Devices
 from persfl.blending import blend, blend_over
-from persfl.fleets.flower import Policy
 from persfl.fleets.flower.fleet import Away
 from persfl.fleets.flower.homes import FlowerHomes, Journal
-from persfl.fleets.flower.letters import Letters
+from persfl.fleets.flower.letters import Letters, Limited
 from persfl.fleets.flower.side_by_side import side_by_side
 from persfl.sources import clustered_regression
 from persfl.wire import Terms, WireError, pack, unpack
@@ -138,15 +139,22 @@ def test_too_few_devices_stop_the_run_and_nothing_is_lost(here):
     assert all(model is not None for model in found.models)
 
 
-def test_policies_and_ledgers(here):
-    devices = at_home(DEVICES, Policy(rows=0, rows_per_leaf=0, questions_per_target=3, target=True))
-    homes = homes_of(DEVICES, LINEAR, through=Direct(devices))
-    found = blend_over(homes, seed=5, budget=BUDGET)
-    assert all(model is None for model in found.models)  # three questions are not enough to come to a mix
-    assert sum(row["refused"] for row in homes.roster.table()) > 0
-    assert max(devices["d00"].ledger.counts(name)[0] for name in ["", *names(7)]) == 3  # different questions, for anybody
-    silent = homes_of(DEVICES, LINEAR, policy=Policy(rows=0, rows_per_leaf=0, sums=False))
-    assert blend_over(silent, seed=5, budget=BUDGET).models[0] is not None  # then all spreads are taken to be 1
+def test_a_limit_ends_the_run_in_words_and_raising_it_goes_on(here):
+    devices, journal = at_home(DEVICES, replace(OPEN, questions_per_target=3)), Journal()
+    homes = homes_of(DEVICES, LINEAR, through=Direct(devices), journal=journal)
+    with pytest.raises(Limited, match=r"exchange \d+: device 'd0\d' .* 'questions_per_target' .* in node.toml"):
+        blend_over(homes, seed=5, budget=BUDGET)
+    counts = [devices["d00"].ledger.counts("run", name).target for name in ["", *names(7)]]
+    assert max(counts) <= 3  # different questions, for anybody
+    for device in devices.values():
+        device.policy = OPEN
+    found = blend_over(homes_of(DEVICES, LINEAR, through=Direct(devices), journal=journal), seed=5, budget=BUDGET)
+    np.testing.assert_allclose(np.stack(found.models), here.models, atol=1e-9)
+
+
+def test_without_sums_all_spreads_are_taken_to_be_one():
+    silent = homes_of(DEVICES, LINEAR, policy=replace(OPEN, sums=False))
+    assert blend_over(silent, seed=5, budget=BUDGET).models[0] is not None
 
 
 def test_a_target_alone(here):

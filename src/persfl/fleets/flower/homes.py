@@ -18,7 +18,7 @@ from persfl.blending.homes import Evidence, Spreads, Starts
 from persfl.blending.toward import Toward
 from persfl.blending.views import Look
 from persfl.fleets.flower.fleet import Away
-from persfl.fleets.flower.letters import Letters, Lost, way
+from persfl.fleets.flower.letters import Letters, Limited, Lost, ends, way, why
 from persfl.fleets.flower.roster import Roster
 from persfl.fleets.flower.side_by_side import side_by_side
 from persfl.types import Array, IntArray
@@ -185,10 +185,14 @@ class FlowerHomes:
             for name, reply in self.letters.exchange(letters).items():
                 i = self.ids.index(name)
                 try:
-                    self.letters.opened(name, reply, "blend", number)
+                    head, _ = self.letters.opened(name, reply, "blend", number)
+                    codes = head.get("codes")
+                    for code in codes if isinstance(codes, list) else ():
+                        self._going(name, number, code)
                     assert isinstance(reply, bytes)
                     found[i] = reply
                 except Lost as lost:
+                    self._going(name, number, lost.code)
                     self.roster.failed(name, number, lost.how)
             self._say({"exchange": number + 1, "asked": len(asks), "answered": len(found),
                        "questions": sum(map(len, asks.values())), "seconds": round(time.monotonic() - begin, 3)})  # fmt: skip
@@ -202,6 +206,11 @@ class FlowerHomes:
                 )
             time.sleep(min(1.0, self.patience))
             left = left or {i: each for i, each in asks.items() if i not in found}
+
+    def _going(self, name: str, number: int, code: Any) -> None:
+        """A run that goes on without what a limit holds back would come to something else, and not say so."""
+        if ends(code):
+            raise Limited(f"exchange {number + 1}: {why(name, code)} Everything is kept: go on when that is done.")
 
     def _letter(self, number: int, i: int, asks: Sequence[Question]) -> bytes:
         arrays: dict[str, Any] = {}

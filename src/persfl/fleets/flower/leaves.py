@@ -68,12 +68,21 @@ class Sheltered:
         truth = rows.y[:, None]
         if plain.labels is not None:
             truth = (truth == plain.labels) + 0.0
-        X = rows.X.astype(np.float32)
-        trees = [
-            cut_back(tree, X, private & (weight > 0), self.least, _mean(truth, weight))
-            for tree, weight in zip(plain.trees, _drawn(model, rows.weight), strict=True)
-        ]
+        X, everyone = rows.X.astype(np.float32), np.arange(len(rows.y))
+        trees = []
+        for tree, weight in zip(plain.trees, _drawn(model, rows.weight), strict=True):
+            mine = private & (weight > 0)
+            if _few(mine, self.least):  # a forest drew too few private rows for any leaf: all rows are one
+                trees.append(_leaf(_mean(truth, rows.weight)(everyone)))
+            else:
+                trees.append(cut_back(tree, X, mine, self.least, _mean(truth, weight)))
         return Plain(plain.link, plain.base, plain.labels, None, plain.rate, tuple(trees))
+
+
+def _leaf(value: Array) -> Grown:
+    """A tree that is one leaf."""
+    none = np.array([-1])
+    return Grown(none, np.zeros(1), none, none, np.array([value]))
 
 
 def _mean(truth: Array, weight: Array) -> Callable[[IntArray], Array]:

@@ -11,13 +11,46 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from persfl.errors import InputError
+from persfl.errors import InputError, NotReady
 from persfl.fleets.flower.device import Device
 from persfl.fleets.flower.post import Failed, Post
 from persfl.fleets.flower.standing import Adoption
 from persfl.wire import LARGEST, Terms, WireError, model_to, nested, pack, unpack
 
-REFUSALS = ("models", "steps", "trees", "rows", "questions", "questions_per_target", "target", "sums")
+# Refusals that would change the result of a run without a word: which setting of the owner it is, and what it bounds.
+LIMITS = {
+    "questions_per_target": "different questions on behalf of one target in a run",
+    "questions": "different questions in a run",
+    "questions_ever": "different questions in all runs together",
+    "numbers": "numbers that it tells of itself in a run",
+    "numbers_ever": "numbers that it tells of itself in all runs together",
+    "work": "work for one message",
+}
+REFUSALS = ("models", "steps", "trees", "rows", "target", "sums", "split", *LIMITS)
+
+
+class Limited(NotReady):
+    """A device has reached a limit of its owner, and the run cannot go on to what it was to come to."""
+
+
+def why(name: str, code: str) -> str:
+    """What a coordinator says about a refusal by a limit, and who can do something about it.
+
+    >>> why("ann", "questions")
+    "device 'ann' is at its owner's limit 'questions' (different questions in a run). Only the owner can raise it, in node.toml."
+    """
+    if code == "split":
+        return (
+            f"device {name!r} has answered from other rows before, which differ from those asked for now by fewer than its owner's "
+            "'rows'. Ask with the holdout, classes and order of the earlier run, or wait for more rows; only the owner can begin "
+            "anew, without ledger.sqlite."
+        )
+    return f"device {name!r} is at its owner's limit {code!r} ({LIMITS[code]}). Only the owner can raise it, in node.toml."
+
+
+def ends(code: Any) -> bool:
+    """Whether a refusal is one that changes what comes out: blend and shared units need everybody."""
+    return isinstance(code, str) and (code in LIMITS or code == "split")
 
 
 class Lost(Exception):

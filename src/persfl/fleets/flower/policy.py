@@ -91,7 +91,8 @@ class Policy:
             return "steps"
         if _trees(terms) > self.trees or int(terms.settings.get("max_depth") or 0) > 30:
             return "trees"
-        return "rows" if min(rows, terms.batch or rows) < self.rows else None
+        least = max(self.rows, self.rows_per_leaf if _trees(terms) else 0)
+        return "rows" if min(rows, terms.batch or rows) < least else None
 
     @staticmethod
     def unlimited(networks: tuple[str, ...] = ()) -> Policy:
