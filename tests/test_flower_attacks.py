@@ -2,7 +2,7 @@
 
 import sqlite3
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import federated
 import numpy as np
@@ -155,7 +155,7 @@ def test_rows_that_arrive_are_told_of_together(tmp_path):
     assert told_apart(answers) >= LEAST
     ledger.close()
     again = growing(range(25), Ledger(tmp_path / "ledger"))  # and after a restart
-    for r, before in found.items():
+    for r in found:
         now = sums(again, terms(), r=r, run="another run")
         if now is not None:
             assert told_apart([*answers, now]) >= LEAST
@@ -165,7 +165,7 @@ def test_rows_that_arrive_are_told_of_together(tmp_path):
 def test_held_back_rows_do_not_move_when_others_arrive():
     one = growing([12, 17, 24], Ledger(), rows=2)
     seen = [one._deal(terms(holdout=0.25), r) for r in range(3)]
-    for before, after in zip(seen, seen[1:], strict=False):
+    for before, after in pairwise(seen):
         assert set(before.place) <= set(after.place)
         assert set(before.held_place) <= set(after.held_place)
     assert smallest_piece(one) >= 2
@@ -310,9 +310,7 @@ def test_labels_do_travel_where_the_owner_lets_them():
 def test_the_seed_does_not_draw_a_forests_rows():
     public = np.random.default_rng(1).normal(size=(10, 3))
     data, _ = planted("forest", 0, public)
-    asked = [
-        Terms(columns=NAMES, model="forest", settings={"n_estimators": 3}, public=public, seed=seed) for seed in range(3)
-    ]
+    asked = [Terms(columns=NAMES, model="forest", settings={"n_estimators": 3}, public=public, seed=seed) for seed in range(3)]
     one = Device("ann", Rows(NAMES, data), policy=Policy(rows_per_leaf=1))
     question = {"targets": np.array([0]), "q0.labels": np.zeros(10)}
     found = [ask(one, "answer", each, {"names": ["t"]}, question)[1]["p0.value"] for each in asked]

@@ -11,6 +11,7 @@ from federated import OPEN, at_home, columns, names, post
 
 from persfl import Devices
 from persfl.blending import blend, blend_over
+from persfl.fleets.flower import Policy
 from persfl.fleets.flower.fleet import Away
 from persfl.fleets.flower.homes import FlowerHomes, Journal
 from persfl.fleets.flower.letters import Letters, Limited
@@ -38,9 +39,9 @@ class Direct:
         return {name: Failed("late") if reply is None else reply for name, reply in found.items()}
 
 
-def homes_of(devices, terms, *, through=None, journal=None, targets=None, tamper=None, policy=OPEN, **more):
+def homes_of(devices, terms, *, through=None, journal=None, targets=None, tamper=None, policy=OPEN, run="run", **more):
     through = through or Direct(at_home(devices, policy), tamper or (lambda name, reply: reply))
-    letters = Letters(through, terms, run="run", home={}, deadline=5.0)
+    letters = Letters(through, terms, run=run, home={}, deadline=5.0)
     targets = np.arange(len(devices)) if targets is None else np.array(targets)
     options = {"patience": 0.0} | more
     return FlowerHomes(letters, ids=names(len(devices)), targets=targets, journal=journal, **options)
@@ -150,6 +151,41 @@ def test_a_limit_ends_the_run_in_words_and_raising_it_goes_on(here):
         device.policy = OPEN
     found = blend_over(homes_of(DEVICES, LINEAR, through=Direct(devices), journal=journal), seed=5, budget=BUDGET)
     np.testing.assert_allclose(np.stack(found.models), here.models, atol=1e-9)
+
+
+def test_four_runs_over_the_same_devices_are_each_whole():
+    """Limits count per run: the fourth run is answered as the first, and equals one process as the first does."""
+    some = Devices.of([DEVICES[i] for i in range(4)], quiet=True)
+    devices, most = at_home(some, replace(OPEN)), 0
+    for k in range(4):
+        away = np.full(2, 0.1 * k)  # other units, other questions
+        terms = replace(LINEAR, mean=away, scale=np.ones(2))
+        homes = homes_of(some, terms, through=Direct(devices), run=f"run {k}")
+        found = blend_over(homes, seed=5, budget=10)
+        inside = Devices(some.X - away, some.y, some.weight, some.start, some.ids)
+        want = blend(inside, terms.learner(), seed=5, budget=10)
+        np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-9)
+        counts = devices["d00"].ledger.counts(f"run {k}", "")
+        most = most or max(home.ledger.counts(f"run {k}", "").target for home in devices.values()) + 9
+        for device in devices.values():  # no more than a run needs
+            device.policy = replace(OPEN, questions_per_target=most)
+    assert counts.ever > 2 * most
+    for device in devices.values():
+        device.policy = replace(OPEN, questions_ever=counts.ever)
+    terms = replace(LINEAR, mean=np.ones(2), scale=np.ones(2))
+    with pytest.raises(Limited, match="'questions_ever' \\(different questions in all runs together\\)"):
+        blend_over(homes_of(some, terms, through=Direct(devices), run="run 4"), seed=5, budget=10)
+
+
+def test_ordinary_runs_have_room_under_the_default_limits():
+    devices = clustered_regression(n=4, clusters=2, rows=30, features=2, noise=0.3, seed=1)
+    homes = homes_of(devices, Terms(columns=columns(devices), seed=5), through=Direct(at_home(devices, Policy())))
+    blend_over(homes, seed=5, budget=640)
+    book, policy = homes.letters.post.homes["d00"].ledger, Policy()
+    counts = [book.counts("run", name) for name in ("", *names(4))]
+    assert max(each.target for each in counts) < policy.questions_per_target / 2
+    assert counts[0].run < policy.questions / 50
+    assert counts[0].numbers < policy.numbers / 500
 
 
 def test_without_sums_all_spreads_are_taken_to_be_one():

@@ -19,7 +19,7 @@ from persfl.federation.link import Up
 from persfl.federation.processes import Process, free_ports, quiet
 from persfl.sources import clustered_regression
 
-KINDS, ROWS, FEATURES, NOISE, STEPS = 2, 12, 12, 0.3, 10
+KINDS, ROWS, FEATURES, NOISE, STEPS = 2, 20, 20, 0.3, 10  # a quarter of the rows is as many as a policy lets be told of
 MOST = 20
 
 

@@ -59,8 +59,8 @@ class Home:
         """As devices, of which there is one."""
         return alone(self.learn)
 
-    def reply(self, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> dict[str, Any]:
-        """The arrays of an answer; `granted` says which of several models may be answered."""
+    def reply(self, asked: Mapping[str, Any], arrays: Mapping[str, Any], many: int) -> dict[str, Any]:
+        """The arrays of an answer, to a question on behalf of so many."""
         what = asked.get("what")
         if what not in AS_PEER + AS_TARGET:
             raise WireError("a question must be one that persfl knows.")
@@ -69,41 +69,38 @@ class Home:
         learner = self.terms.learner()
         if self.terms.model != "linear":
             raise Refused("models")
-        return dict(getattr(self, f"_{what}")(learner, asked, arrays, granted))
+        return dict(getattr(self, f"_{what}")(learner, asked, arrays, many))
 
-    def _spread(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _spread(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], many: int) -> Any:
         if not self.policy.sums:
             raise Refused("sums")
         found = spreads(self.rows, learner.kind == "squared")
         return {"weight": found.weight, "squares": found.squares[0], "label": found.label}
 
-    def _steps(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
-        models = finite(arrays.get("models"), (len(granted), learner.size(self.terms.features)))
+    def _steps(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], many: int) -> Any:
+        models = finite(arrays.get("models"), (many, learner.size(self.terms.features)))
         proposer = self._step(asked)
         peers = Peers.seen(learner, self.rows, self._look(asked, arrays))
-        return {"answers": peers.answers(proposer, np.where(granted, 0, -1), models)}
+        return {"answers": peers.answers(proposer, np.zeros(many, dtype=np.int64), models)}
 
-    def _refit(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _refit(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], many: int) -> Any:
         if learner.kind != "squared":
             raise WireError("refits are asked of models under squared loss.")
         d = self.terms.features
         points = finite(arrays.get("points"), (2 * d, d))
-        labels = finite(arrays.get("labels"), (len(granted), 2 * d))
+        labels = finite(arrays.get("labels"), (many, 2 * d))
         weight = asked.get("weight")
         if not isinstance(weight, float) or not 0 < weight <= 1e12:
             raise WireError("public points must have a weight.")
         proposer = Refit(points, private_weight=1.0, public_weight=weight)
         data = Peers.seen(learner, self.rows, self._look(asked, arrays)).rows[0]
-        found = np.full((len(granted), learner.size(d)), np.nan)
-        for i in np.flatnonzero(granted).tolist():
-            found[i] = proposer.answer(learner, labels[i], data, None)
-        return {"answers": found}
+        return {"answers": np.stack([proposer.answer(learner, each, data, None) for each in labels])}
 
-    def _rough(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _rough(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], many: int) -> Any:
         peers = Peers.seen(learner, self.rows, self._look(asked, arrays))
         return {"noise": peers.rough(np.zeros(1, dtype=np.int64), *self._toward(learner, arrays))}
 
-    def _own(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _own(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], many: int) -> Any:
         own = self._as_target(learner, asked, arrays).copies
         everyone, size = np.arange(len(own.rows)), learner.size(self.terms.features)
         out: dict[str, Any] = {"weight": own.rows.total}
@@ -115,20 +112,20 @@ class Home:
             out["noise"] = own.rough(everyone, *self._toward(learner, arrays))
         return out
 
-    def _weigh(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _weigh(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], many: int) -> Any:
         own = self._as_target(learner, asked, arrays)
-        size, many = learner.size(self.terms.features), whole_of(asked, "many", most=MOST)
+        size, shown = learner.size(self.terms.features), whole_of(asked, "many", most=MOST)
         models = arrays.get("models")
-        if models is None or models.dtype != np.float64 or models.shape != (len(own.copies.rows), many, size):
+        if models is None or models.dtype != np.float64 or models.shape != (len(own.copies.rows), shown, size):
             raise WireError("models to weigh must come for every copy.")
         return {"losses": own.losses(models)}  # a model that is not finite has no finite loss
 
-    def _offers(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _offers(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], many: int) -> Any:
         own = self._as_target(learner, asked, arrays)
         losses, weight = own.evidence(own.offers(self._starts(learner, len(own.copies.rows), arrays)))
         return {"losses": np.minimum(np.nan_to_num(losses[0], nan=1e100, posinf=1e100), 1e100), "weight": weight}
 
-    def _mix(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _mix(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], many: int) -> Any:
         views = asked.get("views")
         if not isinstance(views, list) or not views or any(view not in VIEWS for view in views):
             raise WireError("a mix must say of which views.")

@@ -197,8 +197,7 @@ class Device:
         learner, proposer = terms.learner(), terms.proposer()
         probe = proposer.ask(learner, kept.model)
         count = whole_of(head, "count", most=MOST)
-        if Allowance(self.policy, self.ledger, about["run"]).work((count + 1) * work_of(terms, learn.rows)) != "ok":
-            raise Refused("work")
+        _must(Allowance(self.policy, self.ledger, about["run"]).work((count + 1) * work_of(terms, learn.rows)))
         losses, lengths, shown = np.full(count, np.inf), np.full(count, np.nan), parts_of(arrays)
         for i in range(count):
             try:
@@ -245,33 +244,29 @@ class Device:
         entries: list[Entry] = []
         for i, asked in enumerate(asks):
             inner, found, code = parts.get(f"k{i}", {}), dict[str, Any](), "ok"
-            names, digests, limits = list[str](), list[str](), list[str]()
+            names, digests = list[str](), list[str]()
             what = str(asked.get("what"))[:20] if isinstance(asked, dict) else "blend"
             try:
                 names = [self.name] if what in AS_TARGET else names_of(asked)
                 said = (sorted(head["terms"].items()), me, deal.mark)
                 digests = [digest_of_one(said, asked, inner, j, name) for j, name in enumerate(names)]
-                limits = [allowance.question(name, digest) for name, digest in zip(names, digests, strict=True)]
-                if "ok" not in limits:
-                    raise Refused(limits[0])
-                if allowance.work(work_of_one(terms, asked, inner, deal.learn.rows, len(names))) != "ok":
-                    raise Refused("work")
-                found = home.reply(asked, inner, [limit == "ok" for limit in limits])
+                for name, digest in zip(names, digests, strict=True):  # all or nothing: half an answer would not be noticed
+                    _must(allowance.question(name, digest))
+                _must(allowance.work(work_of_one(terms, asked, inner, deal.learn.rows, len(names))))
+                found = home.reply(asked, inner, len(names))
                 if what in TELLING:
-                    code = allowance.numbers(digests[0], numbers_of(found))
-                if code != "ok":
-                    raise Refused(code)
+                    _must(allowance.numbers(digests[0], numbers_of(found)))
                 if "model" in found:
                     self.shelf.put(about["run"], Kept(about["round"] + 1, found["model"], terms))
             except Exception as error:
                 code, found = self._no(error, "a question", about), {}
             codes.append(code)
             out |= nested(f"k{i}", found)
-            many = max(limits.count("ok"), 1)
-            left = {"ok": (size_of(found) // many, "ok", numbers_of(found) // many)}
+            many = max(len(names), 1)
+            left = size_of(found) // many, code, numbers_of(found) // many
             entries += [
-                Entry(about["run"], about["round"], what, name, digest, rows, *left.get(said, (0, said, 0)))
-                for name, digest, said in zip(names, digests, limits if code == "ok" else [code] * len(names), strict=False)
+                Entry(about["run"], about["round"], what, name, digest, rows, *left)
+                for name, digest in zip(names, digests, strict=False)
             ]
         self.ledger.write(entries or [Entry(about["run"], about["round"], "blend", "", "", code="format")])
         return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
@@ -298,9 +293,7 @@ class Device:
             if told["round"] > kept.round and not told["set"]:
                 raise Refused("state")
             mine = parts.get(f"a{i}", {})
-            pieces = [
-                model_from(learner, within(str(k), mine), terms.features, terms.classes) for k in range(len(told["weights"]))
-            ]
+            pieces = [model_from(learner, within(str(k), mine), terms.features, terms.classes) for k in range(len(told["weights"]))]
             model = adopted(learner, kept.model, pieces, told["weights"], told["stay"])
             if not told["set"]:
                 model = self._after(terms, learner, model, learn, told["round"])
@@ -327,14 +320,20 @@ class Device:
             raise Refused(no)
 
     def _told(
-        self, kind: str, name: str, said: Any, arrays: Mapping[str, Any], about: Mapping[str, Any], rows: int, out: Mapping[str, Any]
+        self,
+        kind: str,
+        name: str,
+        said: Any,
+        arrays: Mapping[str, Any],
+        about: Mapping[str, Any],
+        rows: int,
+        out: Mapping[str, Any],
     ) -> Entry:
         """The line for what this device tells of itself, if that is within the limits: it counts by its numbers, too."""
         digest = digest_of((kind, said, about["run"], about["round"]), arrays)
         allowance, many = Allowance(self.policy, self.ledger, about["run"]), numbers_of(out)
-        for code in (allowance.question(name, digest), allowance.numbers(digest, many)):
-            if code != "ok":
-                raise Refused(code)
+        _must(allowance.question(name, digest))
+        _must(allowance.numbers(digest, many))
         return Entry(about["run"], about["round"], kind, name, digest, rows, size_of(out), numbers=many)
 
     def _stock(self) -> Stock:
@@ -368,6 +367,12 @@ class Device:
         if terms.batch is None or terms.public is not None or terms.batch >= deal.learn.rows:
             return None
         return self._stock().batches(deal, terms.batch)
+
+
+def _must(code: str) -> None:
+    """Refuse what is not allowed."""
+    if code != "ok":
+        raise Refused(code)
 
 
 def stepped(proposer: GradientStep, learner: Any, model: Array, batches: Sequence[Data], first: int) -> Array:

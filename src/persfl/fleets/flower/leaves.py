@@ -101,9 +101,7 @@ def sheltered(learner: Any, private: int, least: int) -> Any:
     return Sheltered(learner, private, least) if trees and least > 1 else learner
 
 
-def cut_back(
-    tree: Grown, X: Array, private: Any, least: int, mean: Callable[[IntArray], Array]
-) -> Grown:
+def cut_back(tree: Grown, X: Any, private: Any, least: int, mean: Callable[[IntArray], Array]) -> Grown:
     """The tree without questions that leave a side with fewer private rows than `least`, but some.
 
     `mean` gives the value of a leaf from the numbers of its rows. Where rows are as in the fit, its value stays.
@@ -143,7 +141,7 @@ def _few(private: Any, least: int) -> bool:
     return 0 < int(private.sum()) < least
 
 
-def leaf_of(tree: Grown, X: Array) -> IntArray:
+def leaf_of(tree: Grown, X: Any) -> IntArray:
     """(rows,) the leaf that each row falls into."""
     at, rows = np.zeros(len(X), dtype=np.int64), np.arange(len(X))
     inner = tree.feature[at] >= 0
@@ -154,7 +152,7 @@ def leaf_of(tree: Grown, X: Array) -> IntArray:
     return at
 
 
-def _drawn(model: Any, weight: Array) -> list[Array]:
+def _drawn(model: Any, weight: Array) -> list[Any]:
     """(rows,) per tree: what rows weigh in it. A forest draws them, and a leaf is made of drawn rows alone."""
     if not isinstance(model, _FORESTS):
         return [weight]
@@ -217,8 +215,8 @@ def _truth(rows: Data, labels: Array | None, code: IntArray) -> Array:
     if labels is None:
         return rows.y[:, None]
     if len(labels) == 2:
-        return (code == 1)[:, None] + 0.0
-    return (code[:, None] == np.arange(len(labels))) + 0.0
+        return np.asarray(code[:, None] == 1, dtype=np.float64)
+    return np.asarray(code[:, None] == np.arange(len(labels)), dtype=np.float64)
 
 
 def _expected(scores: Array, labels: Array | None) -> Array:
@@ -228,15 +226,13 @@ def _expected(scores: Array, labels: Array | None) -> Array:
     return np.asarray(expit(scores) if len(labels) == 2 else softmax(scores, axis=1))
 
 
-def _values(
-    tree: Grown, at: IntArray, missed: Array, chance: Array, weight: Array, labels: Array | None
-) -> Array:
+def _values(tree: Grown, at: IntArray, missed: Array, chance: Array, weight: Array, labels: Array | None) -> Array:
     """(nodes,) of leaves: the mean of what was missed; with classes one Newton step."""
     if labels is None:
         return tree.value  # of every node the mean over its rows
     top = np.bincount(at, weights=weight * missed, minlength=len(tree.feature))
     if len(labels) > 2:
-        top *= (len(labels) - 1) / len(labels)
+        top = top * ((len(labels) - 1) / len(labels))
     below = np.bincount(at, weights=weight * chance * (1 - chance), minlength=len(tree.feature))
     total = np.bincount(at, weights=weight, minlength=len(tree.feature))
     tiny = below <= 1e-150 * total

@@ -112,9 +112,7 @@ class Ledger:
                 self._base.execute("DROP INDEX IF EXISTS by_target")
             for statement in (_SHAPE + _COUNTED).split(";"):
                 self._base.execute(statement)
-            self._base.execute(
-                "INSERT OR IGNORE INTO secret VALUES (1, ?)", (secrets.randbelow(2**63),)
-            )
+            self._base.execute("INSERT OR IGNORE INTO secret VALUES (1, ?)", (secrets.randbelow(2**63),))
             self._base.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
@@ -167,9 +165,7 @@ class Ledger:
             "numbers = numbers + excluded.numbers",
             [(run, many, numbers[run]) for run, many in runs.items()],
         )
-        self._base.execute(
-            "UPDATE ever SET questions = questions + ?, numbers = numbers + ?", (len(new), sum(numbers.values()))
-        )
+        self._base.execute("UPDATE ever SET questions = questions + ?, numbers = numbers + ?", (len(new), sum(numbers.values())))
 
     def counts(self, run: str, target: str) -> Counts:
         """What was answered; looked up, however long the ledger is."""

@@ -102,9 +102,7 @@ class Stock:
             enough = back.sum() >= self.least and (g == 0 or (~back).sum() >= self.least)
             held[mine] = back if enough else False
         learn, kept = np.flatnonzero(~held), np.flatnonzero(held)
-        return Deal(
-            taken.data.take(learn), taken.data.take(kept), taken.place[learn], taken.group[learn], taken.place[kept]
-        )
+        return Deal(taken.data.take(learn), taken.data.take(kept), taken.place[learn], taken.group[learn], taken.place[kept])
 
     def folds(self, deal: Deal, count: int, *, classes: int, ordered: bool) -> IntArray:
         """(rows,) the fold of each row to learn from; as many folds as leave enough rows in each."""
@@ -113,9 +111,7 @@ class Stock:
             mine = np.flatnonzero(deal.group == g)
             lot, many = self.lot.of(g), max(1, min(count, len(mine) // self.least))
             rows, numbers = alone(deal.learn.take(mine)), np.array([lot.number])
-            found[mine] = fold_numbers(
-                rows, many, classes=classes, ordered=ordered, seed=lot.seed, numbers=numbers
-            )
+            found[mine] = fold_numbers(rows, many, classes=classes, ordered=ordered, seed=lot.seed, numbers=numbers)
         self.check(*(deal.place[found != f] for f in np.unique(found).tolist()))
         return found
 
