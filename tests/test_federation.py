@@ -237,7 +237,7 @@ def test_networks_from_a_plan(tmp_path, capsys):
     pytest.importorskip("torch")
     classes = Devices.of([(d.X, np.digitize(d.y, [-1.0, 1.0]) + 0.0) for d in DEVICES], quiet=True)
     make = "federated_modules:small"
-    out = conducted(tmp_path, "run", at_home(classes, Policy(rows=0, rows_per_leaf=0, networks=(make,))), model="network", classes=3, rounds=2,
+    out = conducted(tmp_path, "run", at_home(classes, replace(OPEN, networks=(make,))), model="network", classes=3, rounds=2,
                     settings={"make": make})  # fmt: skip
     assert load_model(out).models_.shape[0] == 6
     assert main(["report", str(out)]) == 0
@@ -316,7 +316,7 @@ def test_a_run_killed_anywhere_goes_on_to_the_same_result(where, when, tmp_path,
         else:
             assert left[0] > 0  # it was over before
     for device in homes.values():  # and the nodes start anew, with what they keep at home
-        device.policy = Policy(rows=0, rows_per_leaf=0)
+        device.policy = OPEN
     conduct(LocalGrid(homes), asked)
     a, b = load_model(whole), load_model(out)
     np.testing.assert_array_equal(a.models_, b.models_)
@@ -360,9 +360,7 @@ def test_too_few_devices_to_begin(tmp_path):
 def test_columns_must_be_the_same(tmp_path):
     from persfl.fleets.flower import Device, Rows
 
-    homes = at_home(DEVICES) | {
-        "d03": Device("d03", Rows(["x0", "x1", "other"], DEVICES[3]), policy=Policy(rows=0, rows_per_leaf=0))
-    }
+    homes = at_home(DEVICES) | {"d03": Device("d03", Rows(["x0", "x1", "other"], DEVICES[3]), policy=OPEN)}
     with pytest.raises(InputError, match="device 'd03' differs in 'other', 'x2'"):
         conduct(LocalGrid(homes), plan(tmp_path / "run", homes))
 

@@ -230,9 +230,8 @@ def _values(tree: Grown, at: IntArray, missed: Array, chance: Array, weight: Arr
     """(nodes,) of leaves: the mean of what was missed; with classes one Newton step."""
     if labels is None:
         return tree.value  # of every node the mean over its rows
-    top = np.bincount(at, weights=weight * missed, minlength=len(tree.feature))
-    if len(labels) > 2:
-        top = top * ((len(labels) - 1) / len(labels))
+    shorter = (len(labels) - 1) / len(labels) if len(labels) > 2 else 1.0
+    top = shorter * np.bincount(at, weights=weight * missed, minlength=len(tree.feature))
     below = np.bincount(at, weights=weight * chance * (1 - chance), minlength=len(tree.feature))
     total = np.bincount(at, weights=weight, minlength=len(tree.feature))
     tiny = below <= 1e-150 * total
