@@ -188,6 +188,15 @@ def test_ordinary_runs_have_room_under_the_default_limits():
     assert counts[0].numbers < policy.numbers / 500
 
 
+def test_targets_without_folds_are_named():
+    homes = homes_of(DEVICES, LINEAR, policy=Policy())
+    found = blend_over(homes, seed=5, budget=4)
+    few = {name for i, name in enumerate(names(7)) if DEVICES[i].rows < 2 * Policy().rows}
+    assert few
+    assert homes.foldless == few < set(names(7))
+    assert all(model is not None for model in found.models)
+
+
 def test_without_sums_all_spreads_are_taken_to_be_one():
     silent = homes_of(DEVICES, LINEAR, policy=replace(OPEN, sums=False))
     assert blend_over(silent, seed=5, budget=BUDGET).models[0] is not None

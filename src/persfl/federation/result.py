@@ -103,6 +103,12 @@ def _notes(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], untold: list[
             f"The guard against jumps put {guarded} answers aside: they would have raised a target's own loss more than "
             f"{asked['growth']:g} times, or lay more than {asked['reach']:g} times as far away as is usual."
         )
+    foldless = getattr(fleet, "foldless", [])
+    if foldless:
+        notes.append(
+            f"{len(foldless)} of {len(fleet.targets)} targets have fewer than twice their owner's 'rows' to learn from, and so "
+            "no folds: what is offered to them is judged by the evidence of others alone."
+        )
     for name, code in sorted(fleet.roster.limits.items()):
         notes.append(f"{why(name, code)[0].upper()}{why(name, code)[1:]} What it did not answer is missing here.")
     if untold:

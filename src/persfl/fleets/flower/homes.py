@@ -78,6 +78,7 @@ class FlowerHomes:
         self.roster, self.journal = Roster(), journal if journal is not None else Journal()
         self.exchanges, self.weight = 0, np.zeros(self.n)
         self.judged: dict[int, dict[str, Any]] = {}
+        self.foldless: set[str] = set()  # targets with too few rows for folds
         self._say = say or (lambda _: None)
         self._ask: Callable[[list[Question]], list[Mapping[str, Any]]] = lambda asked: self._exchange([asked])[0]
 
@@ -302,6 +303,8 @@ class FlowerPart:
             said, judged = numbers(told.get("losses"), (many,), most=1e100), numbers(told.get("weight"), (1,))[0]
             if np.isfinite(said).all() and (said >= 0).all() and judged >= 0:
                 losses[t], weight[t] = said, judged
+            if judged == 0:
+                self._homes.foldless.add(self._homes.ids[int(self._mine[t])])
         return Evidence(losses, weight, dict(starts))
 
     def _probe(self, proposer: Any, models: Array) -> tuple[dict[str, Any], dict[str, Any]]:
