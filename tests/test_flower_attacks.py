@@ -334,6 +334,16 @@ def test_losses_count_one_by_one():
     assert blend(one, terms(), [weigh], arrays)[0] == ["numbers"]
 
 
+def test_the_same_words_about_another_model_are_another_question():
+    one, found = Device("ann", ROWS), set()
+    for k in range(5):
+        anew = {"adoptions": [{"round": 0, "stay": 0.0, "weights": [1.0], "set": True}]}
+        ask(one, "adopt", terms(), anew, {"a0.0.vector": np.full(3, float(k))})
+        found.add(float(ask(one, "score", terms(), {"count": 0})[1]["own"][0]))
+    assert len(found) == 5
+    assert one.ledger.counts("r", "ann").target == 5
+
+
 def test_another_name_for_a_run_is_no_way_around_all_limits():
     one = Device("ann", ROWS, policy=Policy(questions=2, questions_ever=3, numbers=9, numbers_ever=12))
     codes = []

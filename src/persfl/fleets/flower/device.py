@@ -213,7 +213,7 @@ class Device:
         if head.get("judge"):
             out |= judged(terms, kept.model, learn, held, self.lot.seed)
         told = {name: head.get(name) for name in ("count", "step", "judge", "adoptions")}
-        said = (sorted(head["terms"].items()), told, me, deal.mark)
+        said = (sorted(head["terms"].items()), told, me, deal.mark, _state(learner, kept))
         self.ledger.write([self._told("score", self.name, said, arrays, about, rows, out)])
         return {"rows": rows, "new": self._new(rows, about)}, out
 
@@ -224,7 +224,7 @@ class Device:
         entry = Entry(about["run"], about["round"], "adopt", self.name, "", rows)
         if head.get("probe"):
             out = nested("probe", probe_to(proposer, learner, proposer.ask(learner, kept.model)))
-            said = (sorted(head["terms"].items()), head.get("adoptions"), me, deal.mark)
+            said = (sorted(head["terms"].items()), head.get("adoptions"), me, deal.mark, _state(learner, kept))
             entry = self._told("adopt", self.name, said, arrays, about, rows, out)
         self.ledger.write([entry])
         return {"rows": rows, "after": kept.round}, out
@@ -367,6 +367,11 @@ class Device:
         if terms.batch is None or terms.public is not None or terms.batch >= deal.learn.rows:
             return None
         return self._stock().batches(deal, terms.batch)
+
+
+def _state(learner: Any, kept: Kept) -> str:
+    """What a target's answer depends on beside the question: the same words about another model are another question."""
+    return digest_of(kept.round, model_to(learner, kept.model))
 
 
 def _must(code: str) -> None:
