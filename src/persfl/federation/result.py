@@ -106,11 +106,13 @@ def _notes(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], untold: list[
     foldless = getattr(fleet, "foldless", [])
     if foldless:
         notes.append(
-            f"{len(foldless)} of {len(fleet.targets)} targets have fewer than twice their owner's 'rows' to learn from, and so "
-            "no folds: what is offered to them is judged by the evidence of others alone."
+            f"{len(foldless)} of {len(fleet.targets)} targets have fewer than twice their owner's "
+            "'rows' to learn from, and so no folds: what is offered to them is judged by the evidence "
+            "of others alone."
         )
     for name, code in sorted(fleet.roster.limits.items()):
-        notes.append(f"{why(name, code)[0].upper()}{why(name, code)[1:]} What it did not answer is missing here.")
+        said_of = why(name, code)
+        notes.append(f"{said_of[0].upper()}{said_of[1:]} What it did not answer is missing here.")
     if untold:
         older = "has no model of this run" if asked.get("method") == "blend" else "keeps the model of an earlier round"
         notes.append(f"{', '.join(untold)} could not be told what came out in the end and {older}.")

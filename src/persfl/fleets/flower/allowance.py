@@ -9,11 +9,11 @@ from persfl.fleets.flower.policy import Policy
 
 
 class Allowance:
-    """The limits of a policy in one message of a run: what the ledger has counted, and what this message adds.
+    """The limits of a policy in one message: what the ledger has counted, and what this one adds.
 
     >>> allowance = Allowance(Policy(questions_per_target=1), Ledger(), "run")
-    >>> allowance.question("ann", "d1"), allowance.question("ann", "d1"), allowance.question("ann", "d2")
-    ('ok', 'ok', 'questions_per_target')
+    >>> [allowance.question("ann", digest) for digest in ("d1", "d1", "d2")]
+    ['ok', 'ok', 'questions_per_target']
     """
 
     def __init__(self, policy: Policy, ledger: Ledger, run: str) -> None:
@@ -25,7 +25,7 @@ class Allowance:
         self._work = 0
 
     def question(self, name: str, digest: str) -> str:
-        """Whether one more question on behalf of this target is within the limits; "ok", or the limit."""
+        """Whether one more question for this target is within the limits: "ok", or which."""
         if digest in self._new or self._ledger.known(digest):
             return "ok"
         found, policy = self._ledger.counts(self._run, name), self._policy
@@ -41,7 +41,7 @@ class Allowance:
         return "ok"
 
     def numbers(self, digest: str, many: int) -> str:
-        """Whether this question may be answered with so many numbers about the device; those told before are told again."""
+        """Whether so many numbers about the device may answer this question, if it is a new one."""
         if digest not in self._new:
             return "ok"
         found, policy = self._ledger.counts(self._run, ""), self._policy

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from persfl.fleets.flower.policy import Policy, work_of
 from persfl.fleets.flower.questions import (
     MOST,
     Refused,
+    Told,
     adopted,
     adoptions_of,
     alone,
@@ -61,8 +62,9 @@ class Rows(NamedTuple):
 class Device:
     """`rows` is a `Rows`, or a function of the round to one (rows that keep arriving).
 
-    Which of them are held back, in which fold or batch, is decided by `lot`: by default the ledger's secret. Devices that are to
-    give what a run in one process gives are told its seed and their position.
+    Which of them are held back, in which fold or batch, is decided by `lot`: by default the ledger's
+    secret. Devices that are to give what a run in one process gives are told its seed and their
+    position.
 
     >>> device = Device("ann", Rows(["x"], Data(np.ones((9, 1)), np.ones(9))))
     >>> head, _ = unpack(device.reply("describe", pack({"run": "r", "round": 0, "ask": 7})))
@@ -116,7 +118,7 @@ class Device:
             self._log(f"the ledger could not be written\n{traceback.format_exc()}")
         return pack({"code": code, "device": self.name} | about)
 
-    def _no(self, error: Exception, what: str, about: Mapping[str, Any]) -> str:
+    def _no(self, error: Exception, what: str, about: Told) -> str:
         """The code for what went wrong, while it is handled; its text stays in the log here."""
         if isinstance(error, Refused):
             return str(error)
@@ -125,7 +127,7 @@ class Device:
         self._log(f"{what} in round {about['round']} failed\n{traceback.format_exc()}")
         return "failed"
 
-    def _describe(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    def _describe(self, head: Told, arrays: Told, about: Told) -> Any:
         now = self._rows(about["round"])
         found: dict[str, Any] = {"rows": now.data.rows, "columns": [str(name) for name in now.columns]}
         out: dict[str, Any] = {}
@@ -138,11 +140,12 @@ class Device:
             if deal.learn.rows < self.policy.rows:
                 raise Refused("rows")
             out = sums_of(terms.inside(deal.learn), arrays.get("about"))
-            entry = self._told("sums", "", (sorted(head["terms"].items()), me, deal.mark), arrays, about, now.data.rows, out)
+            said = (sorted(head["terms"].items()), me, deal.mark)
+            entry = self._told("sums", "", said, arrays, about, now.data.rows, out)
         self.ledger.write([entry])
         return found, out
 
-    def _answer(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    def _answer(self, head: Told, arrays: Told, about: Told) -> Any:
         terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
         names, targets = head.get("names"), arrays.get("targets")
         if not isinstance(names, list) or targets is None or targets.dtype != np.int64 or targets.shape != (len(names),):
@@ -156,7 +159,8 @@ class Device:
         learner, proposer = terms.learner(), terms.proposer()
         check_labels([learner], alone(learn))
         batches = self._batches(terms, deal)
-        said = digest_of((sorted(head["terms"].items()), about["round"], me, deal.mark), within("terms", arrays))
+        told = (sorted(head["terms"].items()), about["round"], me, deal.mark)
+        said = digest_of(told, within("terms", arrays))
         asked, allowance = parts_of(arrays), Allowance(self.policy, self.ledger, about["run"])
         work = work_of(terms, learn.rows)
         codes: list[str] = []
@@ -182,22 +186,31 @@ class Device:
         self.ledger.write(entries)
         return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
 
-    def _proposal(self, terms: Terms, probe: Any, learn: Data, batches: Sequence[IntArray] | None, place: Stream) -> Any:
-        """What this device proposes: leaves rest on enough private rows, batches are always the same."""
+    def _proposal(
+        self,
+        terms: Terms,
+        probe: Any,
+        learn: Data,
+        batches: Sequence[IntArray] | None,
+        place: Stream,
+    ) -> Any:
+        """What this device proposes: leaves rest on enough rows, batches are always the same."""
         learner, proposer = terms.learner(), terms.proposer()
-        with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
-            if batches is None:
-                return proposer.answer(sheltered(learner, learn.rows, self.policy.rows_per_leaf), probe, learn, place)
+        if batches is None:
+            grower = sheltered(learner, learn.rows, self.policy.rows_per_leaf)
+            with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+                return proposer.answer(grower, probe, learn, place)
         first = int(place.at("batch").uniform(1)[0] * len(batches))
         return stepped(proposer, learner, probe, [learn.take(batch) for batch in batches], first)
 
-    def _score(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    def _score(self, head: Told, arrays: Told, about: Told) -> Any:
         terms, me, kept, deal = self._target(head, arrays, about)
         learn, held = terms.inside(deal.learn), terms.inside(deal.held)
         learner, proposer = terms.learner(), terms.proposer()
         probe = proposer.ask(learner, kept.model)
         count = whole_of(head, "count", most=MOST)
-        _must(Allowance(self.policy, self.ledger, about["run"]).work((count + 1) * work_of(terms, learn.rows)))
+        allowance = Allowance(self.policy, self.ledger, about["run"])
+        _must(allowance.work((count + 1) * work_of(terms, learn.rows)))
         losses, lengths, shown = np.full(count, np.inf), np.full(count, np.nan), parts_of(arrays)
         for i in range(count):
             try:
@@ -209,7 +222,8 @@ class Device:
         out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
         if head.get("step") and hasattr(learner, "grad"):
             place = stream(self.lot.seed, "answer", about["round"], me, self.lot.number)
-            out |= nested("step", model_to(learner, self._proposal(terms, probe, learn, self._batches(terms, deal), place)))
+            step = self._proposal(terms, probe, learn, self._batches(terms, deal), place)
+            out |= nested("step", model_to(learner, step))
         if head.get("judge"):
             out |= judged(terms, kept.model, learn, held, self.lot.seed)
         told = {name: head.get(name) for name in ("count", "step", "judge", "adoptions")}
@@ -217,19 +231,20 @@ class Device:
         self.ledger.write([self._told("score", self.name, said, arrays, about, rows, out)])
         return {"rows": rows, "new": self._new(rows, about)}, out
 
-    def _adopt(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    def _adopt(self, head: Told, arrays: Told, about: Told) -> Any:
         terms, me, kept, deal = self._target(head, arrays, about)
         learner, proposer = terms.learner(), terms.proposer()
         rows, out = self._rows(about["round"]).data.rows, dict[str, Any]()
         entry = Entry(about["run"], about["round"], "adopt", self.name, "", rows)
         if head.get("probe"):
             out = nested("probe", probe_to(proposer, learner, proposer.ask(learner, kept.model)))
-            said = (sorted(head["terms"].items()), head.get("adoptions"), me, deal.mark, _state(learner, kept))
+            told = sorted(head["terms"].items()), head.get("adoptions")
+            said = (*told, me, deal.mark, _state(learner, kept))
             entry = self._told("adopt", self.name, said, arrays, about, rows, out)
         self.ledger.write([entry])
         return {"rows": rows, "after": kept.round}, out
 
-    def _blend(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    def _blend(self, head: Told, arrays: Told, about: Told) -> Any:
         terms, me, asks = Terms.from_wire(head, arrays), whole_of(head, "me"), head.get("asks")
         if not isinstance(asks, list) or len(asks) > MOST:
             raise WireError("questions must be a list.")
@@ -249,8 +264,9 @@ class Device:
             try:
                 names = [self.name] if what in AS_TARGET else names_of(asked)
                 said = (sorted(head["terms"].items()), me, deal.mark)
-                digests = [digest_of_one(said, asked, inner, j, name) for j, name in enumerate(names)]
-                for name, digest in zip(names, digests, strict=True):  # all or nothing: half an answer would not be noticed
+                digests = [digest_of_one(said, asked, inner, *each) for each in enumerate(names)]
+                # All or nothing: half an answer would not be noticed.
+                for name, digest in zip(names, digests, strict=True):
                     _must(allowance.question(name, digest))
                 _must(allowance.work(work_of_one(terms, asked, inner, deal.learn.rows, len(names))))
                 found = home.reply(asked, inner, len(names))
@@ -271,7 +287,7 @@ class Device:
         self.ledger.write(entries or [Entry(about["run"], about["round"], "blend", "", "", code="format")])
         return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
 
-    def _target(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    def _target(self, head: Told, arrays: Told, about: Told) -> Any:
         """This device as a target: its model after everything it was told to adopt."""
         if not self.policy.target:
             raise Refused("target")
@@ -284,7 +300,8 @@ class Device:
         kept = self.shelf.get(about["run"])
         before = kept
         if kept is None:
-            grower = sheltered(learner, learn.rows, self.policy.rows_per_leaf)  # what it says will leave
+            # What this model says at public points will leave.
+            grower = sheltered(learner, learn.rows, self.policy.rows_per_leaf)
             kept = Kept(0, starting_model(grower, learn, self.lot.at("start"), terms.start), terms)
         parts = parts_of(arrays)
         for i, told in enumerate(adoptions_of(head)):
@@ -309,7 +326,7 @@ class Device:
         own = terms.own_step()
         return model if own is None else own.answer(learner, own.ask(learner, model), data, self.lot.at("local", r))
 
-    def _new(self, rows: int, about: Mapping[str, Any]) -> int:
+    def _new(self, rows: int, about: Told) -> int:
         """How many rows came since the round before."""
         before = self.ledger.rows(about["run"], about["round"])
         return 0 if before is None else max(rows - before, 0)
@@ -324,17 +341,18 @@ class Device:
         kind: str,
         name: str,
         said: Any,
-        arrays: Mapping[str, Any],
-        about: Mapping[str, Any],
+        arrays: Told,
+        about: Told,
         rows: int,
-        out: Mapping[str, Any],
+        out: Told,
     ) -> Entry:
-        """The line for what this device tells of itself, if that is within the limits: it counts by its numbers, too."""
+        """The line for what this device tells of itself: it counts by its numbers, too."""
         digest = digest_of((kind, said, about["run"], about["round"]), arrays)
         allowance, many = Allowance(self.policy, self.ledger, about["run"]), numbers_of(out)
         _must(allowance.question(name, digest))
         _must(allowance.numbers(digest, many))
-        return Entry(about["run"], about["round"], kind, name, digest, rows, size_of(out), numbers=many)
+        where = about["run"], about["round"]
+        return Entry(*where, kind, name, digest, rows, size_of(out), numbers=many)
 
     def _stock(self) -> Stock:
         return Stock(self.ledger, self.lot, self.policy.rows)
@@ -370,7 +388,7 @@ class Device:
 
 
 def _state(learner: Any, kept: Kept) -> str:
-    """What a target's answer depends on beside the question: the same words about another model are another question."""
+    """What a target's answer depends on beside the question: the model it has."""
     return digest_of(kept.round, model_to(learner, kept.model))
 
 
@@ -380,7 +398,13 @@ def _must(code: str) -> None:
         raise Refused(code)
 
 
-def stepped(proposer: GradientStep, learner: Any, model: Array, batches: Sequence[Data], first: int) -> Array:
+def stepped(
+    proposer: GradientStep,
+    learner: Any,
+    model: Array,
+    batches: Sequence[Data],
+    first: int,
+) -> Array:
     """Gradient steps on one batch after the other."""
     one = GradientStep(proposer.step_size)
     for step in range(proposer.steps):

@@ -363,14 +363,15 @@ class FlowerFleet:
             self._scoring.failed(name, r, lost.how)
 
     def _limited(self, name: str, code: Any) -> None:
-        """A device at a limit of its owner gives no more answers: the round goes on without, and that is said."""
+        """A device at a limit of its owner: the round goes on without, and that is said."""
         if ends(code) and name not in self.roster.limits:
             self.roster.limits[name] = code
             self._say(why(name, code))
 
     def _at_limits(self) -> str:
         """What is to be said about devices at their limits, where a run stops."""
-        return "".join(f" {why(name, code)[0].upper()}{why(name, code)[1:]}" for name, code in self.roster.limits.items())
+        said = [why(name, code) for name, code in self.roster.limits.items()]
+        return "".join(f" {text[0].upper()}{text[1:]}" for text in said)
 
     def _await_rows(self, r: int) -> None:
         """Rows keep arriving: wait until enough devices say that they have enough new ones."""

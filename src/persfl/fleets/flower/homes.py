@@ -209,9 +209,10 @@ class FlowerHomes:
             left = left or {i: each for i, each in asks.items() if i not in found}
 
     def _going(self, name: str, number: int, code: Any) -> None:
-        """A run that goes on without what a limit holds back would come to something else, and not say so."""
+        """Without what a limit holds back a run would come to something else, and not say so."""
         if ends(code):
-            raise Limited(f"exchange {number + 1}: {why(name, code)} Everything is kept: go on when that is done.")
+            kept = "Everything is kept: go on when that is done."
+            raise Limited(f"exchange {number + 1}: {why(name, code)} {kept}")
 
     def _letter(self, number: int, i: int, asks: Sequence[Question]) -> bytes:
         arrays: dict[str, Any] = {}

@@ -1,12 +1,14 @@
 """Trees that may leave a device: every leaf rests on enough private rows.
 
-A leaf of one private row is that row's label. So a question is taken out of a tree where one side has some private
-rows, but fewer than `least`: these rows go on with those of the other side, and values are those of the rows that are
-then together. Where both sides have too few, the node becomes a leaf. A leaf without any private row may stay: its
-value comes from public points, whose labels the asker sent.
+A leaf of one private row is that row's label. So a question is taken out of a tree where one side
+has some private rows, but fewer than `least`: these rows go on with those of the other side, and
+values are those of the rows that are then together. Where both sides have too few, the node becomes
+a leaf. A leaf without any private row may stay: its value comes from public points, whose labels
+the asker sent.
 
-Boosting fits each tree to what the trees before it left over. Questions are therefore taken out tree by tree: what is
-left over is that of the trees that will travel, and no later leaf can tell what an earlier one did not.
+Boosting fits each tree to what the trees before it left over. Questions are therefore taken out
+tree by tree: what is left over is that of the trees that will travel, and no later leaf can tell
+what an earlier one did not.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ _BOOSTED = (GradientBoostingRegressor, GradientBoostingClassifier)
 _FORESTS = (RandomForestRegressor, RandomForestClassifier)
 _TREES = (DecisionTreeRegressor, DecisionTreeClassifier, *_FORESTS, *_BOOSTED)
 _EPS = float(np.finfo(np.float32).eps)
+Value = Callable[[IntArray], Array]  # of a leaf, from the numbers of its rows
 
 
 class Sheltered:
@@ -72,7 +75,7 @@ class Sheltered:
         trees = []
         for tree, weight in zip(plain.trees, _drawn(model, rows.weight), strict=True):
             mine = private & (weight > 0)
-            if _few(mine, self.least):  # a forest drew too few private rows for any leaf: all rows are one
+            if _few(mine, self.least):  # too few were drawn for any leaf: all rows are one
                 trees.append(_leaf(_mean(truth, rows.weight)(everyone)))
             else:
                 trees.append(cut_back(tree, X, mine, self.least, _mean(truth, weight)))
@@ -85,13 +88,13 @@ def _leaf(value: Array) -> Grown:
     return Grown(none, np.zeros(1), none, none, np.array([value]))
 
 
-def _mean(truth: Array, weight: Array) -> Callable[[IntArray], Array]:
+def _mean(truth: Array, weight: Array) -> Value:
     """The value of a leaf from the numbers of its rows."""
     return lambda rows: np.average(truth[rows], axis=0, weights=weight[rows])
 
 
 def sheltered(learner: Any, private: int, least: int) -> Any:
-    """The learner as its fits may leave a device; itself where they hold no leaves, or any leaf may leave.
+    """The learner as its fits may leave a device; itself where any leaf may, or there are none.
 
     >>> from persfl import Linear
     >>> sheltered(Linear(), 10, 5), sheltered(Tree(), 10, 1)
@@ -101,16 +104,17 @@ def sheltered(learner: Any, private: int, least: int) -> Any:
     return Sheltered(learner, private, least) if trees and least > 1 else learner
 
 
-def cut_back(tree: Grown, X: Any, private: Any, least: int, mean: Callable[[IntArray], Array]) -> Grown:
+def cut_back(tree: Grown, X: Any, private: Any, least: int, mean: Value) -> Grown:
     """The tree without questions that leave a side with fewer private rows than `least`, but some.
 
-    `mean` gives the value of a leaf from the numbers of its rows. Where rows are as in the fit, its value stays.
+    `mean` gives the value of a leaf from the numbers of its rows. Where these are as in the fit,
+    its value stays.
 
-    >>> told = [0, 0, -1, -1, -1], [3.5, 0.5, 0, 0, 0], [1, 2, -1, -1, -1], [4, 3, -1, -1, -1], [2.0, 1.5, 0, 2, 4]
-    >>> tree, y = Grown(*(np.array(part) for part in told)), np.arange(5.0)
-    >>> kept = cut_back(tree, y[:, None], y >= 0, 2, lambda rows: y[rows].mean())
-    >>> kept.feature.tolist(), kept.value.tolist()
-    ([-1], [2.0])
+    >>> y = np.array([1.0, 1.0, 2.0, 3.0, 10.0])
+    >>> tree = Tree(max_depth=2).fit(Data(y[:, None], y), Stream(0))
+    >>> kept = cut_back(tree, y[:, None], y > 0, 2, lambda rows: y[rows].mean())
+    >>> len(tree.feature), kept.value.tolist()
+    (5, [3.4, 1.0, 5.0])
     """
     kept: list[list[Any]] = [[-1, 0.0, -1, -1, None]]
     todo = [(0, 0, np.arange(len(X)), False)]
@@ -153,7 +157,7 @@ def leaf_of(tree: Grown, X: Any) -> IntArray:
 
 
 def _drawn(model: Any, weight: Array) -> list[Any]:
-    """(rows,) per tree: what rows weigh in it. A forest draws them, and a leaf is made of drawn rows alone."""
+    """(rows,) per tree: what rows weigh in it. A forest draws them: leaves are of drawn rows."""
     if not isinstance(model, _FORESTS):
         return [weight]
     found = []
@@ -166,7 +170,7 @@ def _drawn(model: Any, weight: Array) -> list[Any]:
 
 
 def boosted(estimator: Any, rows: Data, private: Any, least: int) -> Plain:
-    """Gradient boosting as scikit-learn does it, with splits taken back before the next tree is grown."""
+    """Gradient boosting as scikit-learn does it; each tree is cut back before the next is grown."""
     X, weight = rows.X.astype(np.float32), rows.weight
     labels = None
     code = np.zeros(len(rows.y), dtype=np.int64)
@@ -185,9 +189,11 @@ def boosted(estimator: Any, rows: Data, private: Any, least: int) -> Plain:
             one.fit(X, missed, sample_weight=weight, check_input=False)
             tree = cut_back(_grown(one.tree_), X, private, least, _mean(missed, weight))
             at = leaf_of(tree, X)
-            value = _values(tree, at, missed, expected[:, k], weight, labels)
-            trees.append(tree._replace(value=value))
-            scores[:, k] += estimator.learning_rate * value[at]
+            if labels is not None:
+                found = _newton(at, missed, expected[:, k], weight, len(labels))
+                tree = tree._replace(value=np.pad(found, (0, len(tree.feature) - len(found))))
+            trees.append(tree)
+            scores[:, k] += estimator.learning_rate * tree.value[at]
     link = "value" if labels is None else "sigmoid" if len(base) == 1 else "softmax"
     rate = float(estimator.learning_rate)
     return Plain(link, base, labels, None, rate, tuple(trees), len(base))
@@ -196,7 +202,8 @@ def boosted(estimator: Any, rows: Data, private: Any, least: int) -> Plain:
 def _grown(tree: Any) -> Grown:
     feature = np.where(tree.children_left < 0, -1, tree.feature).astype(np.int64)
     left, right = tree.children_left.astype(np.int64), tree.children_right.astype(np.int64)
-    return Grown(feature, np.where(feature < 0, 0.0, tree.threshold), left, right, tree.value[:, 0, 0].copy())
+    threshold, value = np.where(feature < 0, 0.0, tree.threshold), tree.value[:, 0, 0].copy()
+    return Grown(feature, threshold, left, right, value)
 
 
 def _begin(rows: Data, labels: Array | None, code: IntArray) -> Array:
@@ -226,13 +233,11 @@ def _expected(scores: Array, labels: Array | None) -> Array:
     return np.asarray(expit(scores) if len(labels) == 2 else softmax(scores, axis=1))
 
 
-def _values(tree: Grown, at: IntArray, missed: Array, chance: Array, weight: Array, labels: Array | None) -> Array:
-    """(nodes,) of leaves: the mean of what was missed; with classes one Newton step."""
-    if labels is None:
-        return tree.value  # of every node the mean over its rows
-    shorter = (len(labels) - 1) / len(labels) if len(labels) > 2 else 1.0
-    top = shorter * np.bincount(at, weights=weight * missed, minlength=len(tree.feature))
-    below = np.bincount(at, weights=weight * chance * (1 - chance), minlength=len(tree.feature))
-    total = np.bincount(at, weights=weight, minlength=len(tree.feature))
+def _newton(at: IntArray, missed: Array, chance: Array, weight: Array, classes: int) -> Array:
+    """(nodes,) of leaves that rows fall into: one Newton step toward what was missed."""
+    shorter = (classes - 1) / classes if classes > 2 else 1.0
+    top = shorter * np.bincount(at, weights=weight * missed)
+    below = np.bincount(at, weights=weight * chance * (1 - chance))
+    total = np.bincount(at, weights=weight)
     tiny = below <= 1e-150 * total
     return np.asarray(np.where(tiny, 0.0, top / np.where(tiny, 1.0, below)))

@@ -1,8 +1,9 @@
 """What crossed a device's border, written before it crosses.
 
-A SQLite file beside the device's rows, one line per question. It is also what limits are counted by, so it survives restarts; a
-question that is put again word by word (a run that was interrupted) gets the same answer and does not count again. And it holds
-what only the device knows: the secret by which its rows are dealt, and which rows it has answered from together.
+A SQLite file beside the device's rows, one line per question. It is also what limits are counted
+by, so it survives restarts; a question that is put again word by word (a run that was interrupted)
+gets the same answer and does not count again. And it holds what only the device knows: the secret
+by which its rows are dealt, and which rows it has answered from together.
 
 >>> ledger = Ledger()
 >>> ledger.write([Entry("run", 0, "answer", "ann", "d1", rows=10, bytes=160)])
@@ -34,24 +35,30 @@ TELLING = ("sums", "spread", "score", "adopt", "own", "weigh", "offers", "mix")
 
 _SHAPE = """
 CREATE TABLE IF NOT EXISTS entries (
-    id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, kind TEXT NOT NULL,
-    target TEXT NOT NULL, digest TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL, code TEXT NOT NULL,
-    numbers INTEGER NOT NULL DEFAULT 0);
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL,
+    kind TEXT NOT NULL, target TEXT NOT NULL, digest TEXT NOT NULL, rows INTEGER NOT NULL,
+    bytes INTEGER NOT NULL, code TEXT NOT NULL, numbers INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX IF NOT EXISTS by_run ON entries (run, id) WHERE rows > 0;
 CREATE TABLE IF NOT EXISTS answered (digest TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS of_target (
-    run TEXT NOT NULL, target TEXT NOT NULL, questions INTEGER NOT NULL, PRIMARY KEY (run, target)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS of_run (run TEXT PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS ever (one INTEGER PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL);
+    run TEXT NOT NULL, target TEXT NOT NULL, questions INTEGER NOT NULL,
+    PRIMARY KEY (run, target)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS of_run (
+    run TEXT PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ever (
+    one INTEGER PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY, seed INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS stock (number INTEGER PRIMARY KEY, ids BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS pieces (one INTEGER PRIMARY KEY, labels BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS row_sets (digest TEXT PRIMARY KEY) WITHOUT ROWID;
 """
-_FIRST = "SELECT run, target, MIN(id) FROM entries WHERE digest != '' AND code = 'ok' GROUP BY digest"
+_OR_ADD = "ON CONFLICT DO UPDATE SET questions = questions + excluded.questions"
+_FIRST = """
+SELECT run, target, MIN(id) FROM entries WHERE digest != '' AND code = 'ok' GROUP BY digest"""
 # A ledger that counted by looking at all its lines: its counts, once.
 _COUNTED = f"""
-INSERT OR IGNORE INTO answered SELECT DISTINCT digest FROM entries WHERE digest != '' AND code = 'ok';
+INSERT OR IGNORE INTO answered
+    SELECT DISTINCT digest FROM entries WHERE digest != '' AND code = 'ok';
 INSERT INTO of_target SELECT run, target, COUNT(*) FROM ({_FIRST}) GROUP BY run, target;
 INSERT INTO of_run SELECT run, SUM(questions), 0 FROM of_target GROUP BY run;
 INSERT INTO ever SELECT 1, COALESCE(SUM(questions), 0), 0 FROM of_run;
@@ -59,7 +66,7 @@ INSERT INTO ever SELECT 1, COALESCE(SUM(questions), 0), 0 FROM of_run;
 
 
 class Entry(NamedTuple):
-    """One question: whose run and round, what kind, on whose behalf, what it was (a digest), and what left."""
+    """One question: whose run and round, what kind, for whom, what it was (a digest), what left."""
 
     run: str
     round: int
@@ -73,7 +80,7 @@ class Entry(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Different questions answered: to a target in a run, in the run, and ever; and numbers that the device told of itself."""
+    """Different questions answered: to a target in a run, in the run, ever; and numbers told."""
 
     target: int
     run: int
@@ -86,9 +93,9 @@ class Ledger:
     """A ledger in a file, or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._base = sqlite3.connect(
-            ":memory:" if path is None else path, timeout=30, isolation_level=None, check_same_thread=False
-        )
+        where: Any = ":memory:" if path is None else path
+        how: Any = {"timeout": 30, "isolation_level": None, "check_same_thread": False}
+        self._base = sqlite3.connect(where, **how)
         try:
             self._base.execute("PRAGMA synchronous = FULL")
             self._open(path)
@@ -97,22 +104,23 @@ class Ledger:
 
     def _open(self, path: Path | None) -> None:
         """Make what is absent; a ledger of an earlier version is counted once."""
-        found = int(self._base.execute("PRAGMA user_version").fetchone()[0])
+        found = int(self._one("PRAGMA user_version")[0])
         if found > VERSION:
-            raise InputError(f"the ledger {str(path)!r} was written by a newer persfl. Update it here.")
+            raise InputError(f"the ledger {str(path)!r} is of a newer persfl. Update persfl here.")
         if found == VERSION:
             return
         with self._whole():
-            if int(self._base.execute("PRAGMA user_version").fetchone()[0]) == VERSION:
+            if int(self._one("PRAGMA user_version")[0]) == VERSION:
                 return  # somebody else was faster
-            old = self._base.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone()
-            if old:
-                self._base.execute("ALTER TABLE entries ADD COLUMN numbers INTEGER NOT NULL DEFAULT 0")
+            more = "ALTER TABLE entries ADD COLUMN numbers INTEGER NOT NULL DEFAULT 0"
+            if self._one("SELECT 1 FROM sqlite_master WHERE name = 'entries'"):
+                self._base.execute(more)
                 self._base.execute("DROP INDEX IF EXISTS by_digest")
                 self._base.execute("DROP INDEX IF EXISTS by_target")
             for statement in (_SHAPE + _COUNTED).split(";"):
                 self._base.execute(statement)
-            self._base.execute("INSERT OR IGNORE INTO secret VALUES (1, ?)", (secrets.randbelow(2**63),))
+            seed = secrets.randbelow(2**63)
+            self._base.execute("INSERT OR IGNORE INTO secret VALUES (1, ?)", (seed,))
             self._base.execute(f"PRAGMA user_version = {VERSION}")
 
     @contextmanager
@@ -126,10 +134,14 @@ class Ledger:
             self._base.execute("ROLLBACK")
             raise
 
+    def _one(self, query: str, *given: Any) -> Any:
+        """The first line that a query gives, or None."""
+        return self._base.execute(query, given).fetchone()
+
     @property
     def secret(self) -> int:
         """A number that never leaves: rows are dealt by it."""
-        return int(self._base.execute("SELECT seed FROM secret").fetchone()[0])
+        return int(self._one("SELECT seed FROM secret")[0])
 
     # Questions
 
@@ -138,16 +150,17 @@ class Ledger:
         now = time.time()
         with self._whole():
             self._base.executemany(
-                "INSERT INTO entries (at, run, round, kind, target, digest, rows, bytes, code, numbers) "
-                "VALUES (?,?,?,?,?,?,?,?,?,?)",
+                "INSERT INTO entries (at, run, round, kind, target, digest, rows, bytes, code, "
+                "numbers) VALUES (?,?,?,?,?,?,?,?,?,?)",
                 [(now, *entry) for entry in entries],
             )
-            new = [entry for entry in entries if entry.digest and entry.code == "ok" and self._first(entry.digest)]
-            self._add(new)
+            told = [entry for entry in entries if entry.digest and entry.code == "ok"]
+            self._add([entry for entry in told if self._first(entry.digest)])
 
     def _first(self, digest: str) -> bool:
         """Note a question as answered; whether it was the first time."""
-        return self._base.execute("INSERT OR IGNORE INTO answered VALUES (?)", (digest,)).rowcount == 1
+        done = self._base.execute("INSERT OR IGNORE INTO answered VALUES (?)", (digest,))
+        return bool(done.rowcount == 1)
 
     def _add(self, new: Sequence[Entry]) -> None:
         """Count questions that were answered for the first time."""
@@ -157,32 +170,36 @@ class Ledger:
             runs[entry.run] += 1
             numbers[entry.run] += entry.numbers if entry.kind in TELLING else 0
         self._base.executemany(
-            "INSERT INTO of_target VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET questions = questions + excluded.questions",
+            f"INSERT INTO of_target VALUES (?, ?, ?) {_OR_ADD}",
             [(*key, many) for key, many in targets.items()],
         )
         self._base.executemany(
-            "INSERT INTO of_run VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET questions = questions + excluded.questions, "
-            "numbers = numbers + excluded.numbers",
+            "INSERT INTO of_run VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "questions = questions + excluded.questions, numbers = numbers + excluded.numbers",
             [(run, many, numbers[run]) for run, many in runs.items()],
         )
-        self._base.execute("UPDATE ever SET questions = questions + ?, numbers = numbers + ?", (len(new), sum(numbers.values())))
+        more = len(new), sum(numbers.values())
+        self._base.execute("UPDATE ever SET questions = questions + ?, numbers = numbers + ?", more)
 
     def counts(self, run: str, target: str) -> Counts:
         """What was answered; looked up, however long the ledger is."""
-        own = self._base.execute("SELECT questions FROM of_target WHERE run = ? AND target = ?", (run, target)).fetchone()
-        here = self._base.execute("SELECT questions, numbers FROM of_run WHERE run = ?", (run,)).fetchone()
-        ever = self._base.execute("SELECT questions, numbers FROM ever WHERE one = 1").fetchone()
-        return Counts(own[0] if own else 0, here[0] if here else 0, ever[0], here[1] if here else 0, ever[1])
+        where = "of_target WHERE run = ? AND target = ?"
+        own = self._one(f"SELECT questions FROM {where}", run, target) or (0,)
+        here = self._one("SELECT questions, numbers FROM of_run WHERE run = ?", run) or (0, 0)
+        ever = self._one("SELECT questions, numbers FROM ever WHERE one = 1")
+        return Counts(own[0], here[0], ever[0], here[1], ever[1])
 
     def known(self, digest: str) -> bool:
         """Whether this very question was answered before."""
-        return self._base.execute("SELECT 1 FROM answered WHERE digest = ?", (digest,)).fetchone() is not None
+        return self._one("SELECT 1 FROM answered WHERE digest = ?", digest) is not None
 
     def rows(self, run: str, r: int) -> int | None:
-        """How many rows this device had in the last round of a run before round `r`; None if it was not asked then."""
-        found = self._base.execute(
-            "SELECT rows FROM entries WHERE run = ? AND round < ? AND rows > 0 ORDER BY id DESC LIMIT 1", (run, r)
-        ).fetchone()
+        """How many rows it had when it was asked last before round `r` of a run, if it was."""
+        found = self._one(
+            "SELECT rows FROM entries WHERE rows > 0 AND run = ? AND round < ? ORDER BY id DESC LIMIT 1",
+            run,
+            r,
+        )
         return None if found is None else int(found[0])
 
     # Rows
@@ -195,16 +212,17 @@ class Ledger:
     def admit(self, ids: IntArray) -> None:
         """A new group of rows; rows that another process was faster with stay where they are."""
         with self._whole():
-            known = [np.frombuffer(found, dtype=np.int64) for (found,) in self._base.execute("SELECT ids FROM stock")]
+            known = self.stock()
             if known and np.isin(ids, np.concatenate(known)).any():
                 return
             self._base.execute("INSERT INTO stock (ids) VALUES (?)", (ids.tobytes(),))
 
     def answers_from(self, chosen: Any, least: int) -> bool:
-        """Whether the device may answer from these rows (a mask over its stock) together; if so, that is noted.
+        """Whether it may answer from these rows (a mask over its stock); if so, that is noted.
 
-        Sets of rows cut the stock into pieces; sums over the sets give sums over the pieces. So no piece may get smaller than
-        `least`, and rows that were not answered from before must come at least so many at a time.
+        Sets of rows cut the stock into pieces; sums over the sets give sums over the pieces. So no
+        piece may get smaller than `least`, and rows that were not answered from before must come at
+        least so many at a time.
 
         >>> ledger, everyone = Ledger(), np.ones(8, dtype=bool)
         >>> ledger.answers_from(everyone, 3), ledger.answers_from(everyone & (np.arange(8) > 0), 3)
@@ -213,14 +231,15 @@ class Ledger:
         (True, True)
         """
         digest = hashlib.sha256(np.packbits(chosen).tobytes().rstrip(b"\0")).hexdigest()
-        if self._base.execute("SELECT 1 FROM row_sets WHERE digest = ?", (digest,)).fetchone():
+        if self._one("SELECT 1 FROM row_sets WHERE digest = ?", digest):
             return True
         with self._whole():
-            kept = self._base.execute("SELECT labels FROM pieces").fetchone()
+            kept = self._one("SELECT labels FROM pieces")
             before = np.frombuffer(kept[0], dtype=np.int32) if kept else np.empty(0, dtype=np.int32)
             size = max(len(before), len(chosen))
             labels = np.pad(before, (0, size - len(before)))
-            after = cut(labels, np.pad(np.asarray(chosen, dtype=bool), (0, size - len(chosen))), least)
+            wide = np.pad(np.asarray(chosen, dtype=bool), (0, size - len(chosen)))
+            after = cut(labels, wide, least)
             if after is None:
                 return False
             self._base.execute("INSERT OR REPLACE INTO pieces VALUES (1, ?)", (after.tobytes(),))
@@ -230,17 +249,26 @@ class Ledger:
     # For the owner
 
     def table(self) -> list[dict[str, Any]]:
-        """Per asker and kind: questions, answered, refused or failed, bytes and numbers that left, first and last time."""
-        found = self._base.execute(
-            "SELECT target, kind, COUNT(*), COUNT(DISTINCT digest), SUM(code = 'ok'), SUM(code != 'ok'), SUM(bytes), "
-            "SUM(numbers), MIN(at), MAX(at) FROM entries GROUP BY target, kind ORDER BY target, kind"
-        )
-        names = ("asker", "kind", "questions", "different", "answered", "refused", "bytes", "numbers", "first", "last")
-        return [dict(zip(names, row, strict=True)) for row in found]
+        """Per asker and kind: questions, how many were answered, what left, first and last time."""
+        columns = {
+            "asker": "target",
+            "kind": "kind",
+            "questions": "COUNT(*)",
+            "different": "COUNT(DISTINCT digest)",
+            "answered": "SUM(code = 'ok')",
+            "refused": "SUM(code != 'ok')",
+            "bytes": "SUM(bytes)",
+            "numbers": "SUM(numbers)",
+            "first": "MIN(at)",
+            "last": "MAX(at)",
+        }
+        query = f"SELECT {', '.join(columns.values())} FROM entries GROUP BY 1, 2 ORDER BY 1, 2"
+        return [dict(zip(columns, row, strict=True)) for row in self._base.execute(query)]
 
     def refusals(self) -> list[dict[str, Any]]:
         """Why questions were not answered, and how often."""
-        found = self._base.execute("SELECT code, COUNT(*) FROM entries WHERE code != 'ok' GROUP BY code ORDER BY code")
+        query = "SELECT code, COUNT(*) FROM entries WHERE code != 'ok' GROUP BY code ORDER BY code"
+        found = self._base.execute(query)
         return [{"code": code, "times": times} for code, times in found]
 
     def close(self) -> None:
@@ -248,9 +276,11 @@ class Ledger:
 
 
 def cut(labels: Any, chosen: Any, least: int) -> Any:
-    """The pieces (a label per row; 0: never answered from) that a set of rows makes of them; None if one gets too small.
+    """The pieces that a set of rows makes of those before; None if one gets too small.
 
-    >>> cut(np.array([1, 1, 1, 1, 0, 0]), np.array([True, True, False, False, True, True]), 2).tolist()
+    Pieces are a label per row, 0 where it was never answered from.
+
+    >>> cut(np.array([1, 1, 1, 1, 0, 0]), np.array([1, 1, 0, 0, 1, 1], dtype=bool), 2).tolist()
     [3, 3, 1, 1, 2, 2]
     """
     inside, whole = np.bincount(labels[chosen], minlength=1), np.bincount(labels, minlength=1)

@@ -1,7 +1,8 @@
 """Letters of a run: what is asked of a device, and replies that are what they should be.
 
-A reply is read only if it comes from the device that was asked, answers this very question (its number), and belongs to this
-round of this run. Anything else is `Lost`, in one of the ways of the roster.
+A reply is read only if it comes from the device that was asked, answers this very question (its
+number), and belongs to this round of this run. Anything else is `Lost`, in one of the ways of the
+roster.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from persfl.fleets.flower.post import Failed, Post
 from persfl.fleets.flower.standing import Adoption
 from persfl.wire import LARGEST, Terms, WireError, model_to, nested, pack, unpack
 
-# Refusals that would change the result of a run without a word: which setting of the owner it is, and what it bounds.
+# Refusals that would change a result without a word: settings of an owner, and what they bound.
 LIMITS = {
     "questions_per_target": "different questions on behalf of one target in a run",
     "questions": "different questions in a run",
@@ -30,26 +31,28 @@ REFUSALS = ("models", "steps", "trees", "rows", "target", "sums", "split", *LIMI
 
 
 class Limited(NotReady):
-    """A device has reached a limit of its owner, and the run cannot go on to what it was to come to."""
+    """A device has reached a limit of its owner: the run would come to something else."""
 
 
 def why(name: str, code: str) -> str:
     """What a coordinator says about a refusal by a limit, and who can do something about it.
 
-    >>> why("ann", "questions")
-    "device 'ann' is at its owner's limit 'questions' (different questions in a run). Only the owner can raise it, in node.toml."
+    >>> why("ann", "work")
+    "device 'ann' is at its owner's limit 'work' (work for one message). Only the owner can raise it, in node.toml."
     """
     if code == "split":
         return (
-            f"device {name!r} has answered from other rows before, which differ from those asked for now by fewer than its owner's "
-            "'rows'. Ask with the holdout, classes and order of the earlier run, or wait for more rows; only the owner can begin "
-            "anew, without ledger.sqlite."
+            f"device {name!r} has answered from other rows before, and from those asked for now they "
+            "differ by fewer than its owner's 'rows'. Ask with the holdout, classes, batch and order "
+            "of the earlier run, or wait for more rows; only the owner can begin anew, without "
+            "ledger.sqlite."
         )
-    return f"device {name!r} is at its owner's limit {code!r} ({LIMITS[code]}). Only the owner can raise it, in node.toml."
+    reached = f"device {name!r} is at its owner's limit {code!r} ({LIMITS[code]})."
+    return f"{reached} Only the owner can raise it, in node.toml."
 
 
 def ends(code: Any) -> bool:
-    """Whether a refusal is one that changes what comes out: blend and shared units need everybody."""
+    """Whether a refusal changes what comes out: blend and shared units need everybody."""
     return isinstance(code, str) and (code in LIMITS or code == "split")
 
 

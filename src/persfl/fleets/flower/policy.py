@@ -23,15 +23,17 @@ class Policy:
 
     `models`: families; `networks`: torch modules of installed packages, as "module:function".
 
-    In one run: `questions_per_target` and `questions`, the most different questions that are answered to one target and
-    in all; `numbers`, the most numbers that the device tells of itself (sums, and as a target losses, lengths, steps,
-    evidence, its model). Run names are the asker's word, so `questions_ever` and `numbers_ever` bound all runs together.
+    In one run: `questions_per_target` and `questions`, the most different questions that are answered
+    to one target and in all; `numbers`, the most numbers that the device tells of itself (sums, and as
+    a target losses, lengths, steps, evidence, its model). Run names are the asker's word, so
+    `questions_ever` and `numbers_ever` bound all runs together.
 
-    `steps`: the most gradient steps per answer; `trees`: the most trees. `work`: the most work per message, about in
-    nanoseconds. `rows`: the fewest rows that anything is computed from (after holding some back, in one batch, without a
-    fold), and by how many rows two sets of rows that are answered from must differ at least. `rows_per_leaf`: the fewest
-    private rows that a leaf of a tree rests on. `sums`: whether column sums may leave, which shared units need.
-    `target`: whether this device has a model of its own.
+    `steps`: the most gradient steps per answer; `trees`: the most trees. `work`: the most work per
+    message, about in nanoseconds. `rows`: the fewest rows that anything is computed from (after holding
+    some back, in one batch, without a fold), and by how many rows two sets of rows that are answered
+    from differ at least. `rows_per_leaf`: the fewest private rows that a leaf of a tree rests on.
+    `sums`: whether column sums may leave, which shared units need. `target`: whether this device has a
+    model of its own.
 
     >>> Policy(rows=20).refuses(Terms(columns=("a",)), rows=10)
     'rows'
@@ -98,8 +100,9 @@ class Policy:
     def unlimited(networks: tuple[str, ...] = ()) -> Policy:
         """For rows of whoever asks."""
         most = 2**53
-        limits = {f.name: most for f in dataclasses.fields(Policy) if str(f.type) == "int"}
-        return Policy(**limits | {"rows": 0, "rows_per_leaf": 0}, networks=networks)  # type: ignore[arg-type]
+        fields = [f.name for f in dataclasses.fields(Policy) if str(f.type) == "int"]
+        limits: dict[str, Any] = dict.fromkeys(fields, most) | {"rows": 0, "rows_per_leaf": 0}
+        return Policy(**limits, networks=networks)
 
     def text(self) -> str:
         """As it stands in a file."""
@@ -120,7 +123,7 @@ def _trees(terms: Terms) -> int:
 
 
 def work_of(terms: Terms, rows: int) -> int:
-    """About how many nanoseconds one answer takes; from what was asked and the number of rows, never from their values.
+    """About how many nanoseconds one answer takes; never from what the rows say.
 
     >>> work_of(Terms(columns=("a", "b"), steps=3), rows=1000)
     9000
@@ -130,8 +133,10 @@ def work_of(terms: Terms, rows: int) -> int:
     if trees:
         return trees * (_TREE + _CELL * rows * terms.features)
     size = _size(terms)
-    if terms.public is None or terms.model in ("mlp", "network"):
-        return max(terms.steps, Network.refit_steps) * rows * size if terms.public is not None else terms.steps * rows * size
+    if terms.public is None:
+        return terms.steps * rows * size
+    if terms.model in ("mlp", "network"):
+        return max(terms.steps, Network.refit_steps) * rows * size
     return (rows + size) * size**2  # a system of equations
 
 
@@ -140,7 +145,9 @@ _TREE, _CELL = 300_000, 100  # nanoseconds to begin a tree, and for a number in 
 
 def _size(terms: Terms) -> int:
     learner = terms.learner()
-    return int(learner.size(terms.features)) if hasattr(learner, "size") else (terms.features + 1) * max(terms.classes, 1)
+    if hasattr(learner, "size"):
+        return int(learner.size(terms.features))
+    return (terms.features + 1) * max(terms.classes, 1)
 
 
 _WANT = {"int": "a whole number of at least 0", "bool": "true or false"}

@@ -14,6 +14,7 @@ from persfl.wire import WireError
 from persfl.wire.models import finite
 
 MOST = 10_000  # questions in one message
+Told = Mapping[str, Any]  # what a message says, or its arrays
 
 
 class Refused(Exception):

@@ -1,8 +1,9 @@
 """Which rows a device answers from: its own choice, made once, by a secret that never leaves.
 
-Whoever asks says how many rows to hold back, how many folds, how large a batch. Which rows these are is the device's
-secret, and stays the same: two answers from sets that differ by one row would be that row. Rows that arrive wait until
-there are enough of them; a group is then dealt once and for all, and never dealt again together with others.
+Whoever asks says how many rows to hold back, how many folds, how large a batch. Which rows these
+are is the device's secret, and stays the same: two answers from sets that differ by one row would
+be that row. Rows that arrive wait until there are enough of them; a group is then dealt once and
+for all, and never dealt again together with others.
 
 >>> import numpy as np
 >>> from persfl.fleets.flower.ledger import Ledger
@@ -30,7 +31,7 @@ from persfl.worth import split
 
 
 class Lot(NamedTuple):
-    """What rows are dealt by: a secret seed, and a number (the position among devices that are dealt by one seed)."""
+    """What rows are dealt by: a secret seed, and a number among devices dealt by one seed."""
 
     seed: int
     number: int = 0
@@ -46,7 +47,7 @@ class Lot(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """The rows that are answered from, in the order in which they came, with their places in the stock and their groups."""
+    """The rows that are answered from, in the order in which they came; their places and groups."""
 
     data: Data
     place: IntArray
@@ -70,7 +71,7 @@ class Deal:
 
 
 class Stock:
-    """The rows of a device that it may answer from; `least` are the fewest that may be told apart from others."""
+    """The rows that a device may answer from; `least` are the fewest that may be told apart."""
 
     def __init__(self, ledger: Ledger, lot: Lot, least: int) -> None:
         self.ledger, self.lot, self.least = ledger, lot, max(least, 1)
@@ -94,7 +95,7 @@ class Stock:
         return Taken(data.take(order[at[place]]), place, owner[place])
 
     def deal(self, taken: Taken, share: float, classes: int) -> Deal:
-        """Hold back a share of every group; none where that would be too few to be told of together."""
+        """Hold back a share of every group; none where these would be too few to be told of."""
         held = np.zeros(len(taken.place), dtype=bool)
         for g in np.unique(taken.group).tolist() if share else ():
             mine = np.flatnonzero(taken.group == g)
@@ -102,16 +103,19 @@ class Stock:
             enough = back.sum() >= self.least and (g == 0 or (~back).sum() >= self.least)
             held[mine] = back if enough else False
         learn, kept = np.flatnonzero(~held), np.flatnonzero(held)
-        return Deal(taken.data.take(learn), taken.data.take(kept), taken.place[learn], taken.group[learn], taken.place[kept])
+        data, place = taken.data, taken.place
+        group = taken.group[learn]
+        return Deal(data.take(learn), data.take(kept), place[learn], group, place[kept])
 
     def folds(self, deal: Deal, count: int, *, classes: int, ordered: bool) -> IntArray:
-        """(rows,) the fold of each row to learn from; as many folds as leave enough rows in each."""
+        """(rows,) the fold of each row to learn from; only as many as have enough rows each."""
         found = np.zeros(len(deal.place), dtype=np.int64)
         for g in np.unique(deal.group).tolist():
             mine = np.flatnonzero(deal.group == g)
             lot, many = self.lot.of(g), max(1, min(count, len(mine) // self.least))
+            how: dict[str, Any] = {"classes": classes, "ordered": ordered, "seed": lot.seed}
             rows, numbers = alone(deal.learn.take(mine)), np.array([lot.number])
-            found[mine] = fold_numbers(rows, many, classes=classes, ordered=ordered, seed=lot.seed, numbers=numbers)
+            found[mine] = fold_numbers(rows, many, numbers=numbers, **how)
         self.check(*(deal.place[found != f] for f in np.unique(found).tolist()))
         return found
 
@@ -140,7 +144,8 @@ class Stock:
 def _held(data: Data, share: float, classes: int, lot: Lot) -> Any:
     """(rows,) whether a row is held back, as in one process."""
     count = data.rows
-    numbered = Devices(np.arange(count + 0.0)[:, None], data.y, data.weight, np.array([0, count]), [0])
+    numbers, start = np.arange(count + 0.0)[:, None], np.array([0, count])
+    numbered = Devices(numbers, data.y, data.weight, start, [0])
     _, back = split(numbered, share, seed=lot.seed, classes=classes, first=lot.number)
     held = np.zeros(count, dtype=bool)
     held[back.X[:, 0].astype(np.int64)] = True
@@ -148,7 +153,7 @@ def _held(data: Data, share: float, classes: int, lot: Lot) -> Any:
 
 
 def marks(columns: Any, data: Data, seed: int) -> IntArray:
-    """(rows,) a number by which a row is known again, wherever it stands; equal rows get different ones.
+    """(rows,) a number by which a row is known again, wherever it stands; equal rows differ in it.
 
     >>> same = Data(np.array([[1.0], [2.0], [1.0]]), np.zeros(3))
     >>> a, b = marks(["x"], same, 3), marks(["x"], same.take(np.array([1, 0, 2])), 3)
