@@ -344,6 +344,16 @@ def test_the_same_words_about_another_model_are_another_question():
     assert one.ledger.counts("r", "ann").target == 5
 
 
+def test_the_same_words_in_other_units_are_another_question():
+    one = Device("ann", ROWS)
+    steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1}
+    arrays = {"k0.variance": np.ones(3), "k0.models": np.zeros((1, 3))}
+    for k in range(4):
+        units = {"mean": np.full(3, float(k)), "scale": np.ones(3)}
+        assert blend(one, terms(**units), [steps], arrays)[0] == ["ok"]
+    assert one.ledger.counts("r", "").target == 4
+
+
 def test_another_name_for_a_run_is_no_way_around_all_limits():
     one = Device("ann", ROWS, policy=Policy(questions=2, questions_ever=3, numbers=9, numbers_ever=12))
     codes = []

@@ -109,10 +109,10 @@ def ledger(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print(json.dumps({"device": name, "asked": entries, "refused": refusals}))
         return 0
-    head = ("asked for", "kind", "questions", "different", "answered", "not", "bytes out", "first", "last")
+    head = ("asked for", "kind", "questions", "different", "answered", "not", "bytes out", "numbers", "first", "last")
     shown = [
         (_printed(e["asker"]) or "the coordinator", e["kind"], str(e["questions"]), str(e["different"]), str(e["answered"]),
-         str(e["refused"]), str(e["bytes"]), _moment(e["first"]), _moment(e["last"]))
+         str(e["refused"]), str(e["bytes"]), str(e["numbers"]), _moment(e["first"]), _moment(e["last"]))
         for e in entries
     ]  # fmt: skip
     print(f"What was asked of {name}:\n")

@@ -253,6 +253,8 @@ class Device:
         check_labels([terms.learner()], alone(deal.learn))
         home = Home(terms, deal, self._stock(), self.policy)
         rows, parts = self._rows(about["round"]).data.rows, parts_of(arrays)
+        told = (sorted(head["terms"].items()), me, deal.mark)
+        said = digest_of(told, within("terms", arrays))
         allowance = Allowance(self.policy, self.ledger, about["run"])
         out: dict[str, Any] = {}
         codes: list[str] = []
@@ -263,7 +265,6 @@ class Device:
             what = str(asked.get("what"))[:20] if isinstance(asked, dict) else "blend"
             try:
                 names = [self.name] if what in AS_TARGET else names_of(asked)
-                said = (sorted(head["terms"].items()), me, deal.mark)
                 digests = [digest_of_one(said, asked, inner, *each) for each in enumerate(names)]
                 # All or nothing: half an answer would not be noticed.
                 for name, digest in zip(names, digests, strict=True):
