@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 
-from persfl import LoopFleet
+from persfl import GradientStep, LoopFleet
 from persfl.devices import Devices
-from persfl.fleets.flower import Device, FlowerFleet, Policy, Post, Rows
+from persfl.fleets.flower import Device, FlowerFleet, Ledger, Policy, Post, Rows
+from persfl.fleets.flower.device import stepped
 from persfl.fleets.flower.local import LocalGrid
+from persfl.fleets.flower.stock import Deal, Lot, Stock
 
-OPEN = Policy(rows=0)
+OPEN = Policy(rows=0, rows_per_leaf=0)
 
 
 def names(n):
@@ -20,10 +22,11 @@ def columns(devices):
     return tuple(f"x{i}" for i in range(devices.features))
 
 
-def at_home(devices, policy=OPEN, **more):
-    """A Device for each of these."""
+def at_home(devices, policy=OPEN, seed=5, **more):
+    """A Device for each of these; rows are dealt as by a run in one process with this seed."""
     return {
-        name: Device(name, Rows(columns(devices), devices[i]), policy=policy, **more) for i, name in enumerate(names(len(devices)))
+        name: Device(name, Rows(columns(devices), devices[i]), policy=policy, lot=Lot(seed, i), **more)
+        for i, name in enumerate(names(len(devices)))
     }
 
 
@@ -44,12 +47,27 @@ def loop(devices, terms, **options):
     return LoopFleet(
         inside,
         learner=terms.learner(),
-        proposer=terms.proposer(),
+        proposer=in_batches(inside, terms) if terms.batch else terms.proposer(),
         seed=terms.seed,
         local=terms.own_step(),
         start=terms.start,
         **options,
     )
+
+
+def in_batches(devices, terms):
+    """Steps on the batches that devices deal at home."""
+
+    class Batches(GradientStep):
+        def answer(self, learner, probe, data, place):
+            who = next(i for i in range(len(devices)) if np.array_equal(devices[i].y, data.y))
+            rows, nothing = np.arange(data.rows), data.take(np.arange(0))
+            deal = Deal(data, nothing, rows, np.zeros_like(rows), rows[:0])
+            dealt = Stock(Ledger(), Lot(terms.seed, who), 1).batches(deal, self.batch)
+            first = int(place.at("batch").uniform(1)[0] * len(dealt))
+            return stepped(self, learner, probe, [data.take(batch) for batch in dealt], first)
+
+    return Batches(terms.step_size, terms.steps, terms.batch)
 
 
 def same_rounds(ours, theirs):

@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 pytest.importorskip("flwr")
 
 import federated_modules
-from federated import at_home, columns, plan
+from federated import OPEN, at_home, columns, plan
 
 from persfl import ArrayFleet, Best, Devices, PersonalizedRegressor, Uniform, personalize
 from persfl.cli import main
@@ -24,6 +25,7 @@ from persfl.federation.running import conduct
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Policy
 from persfl.fleets.flower.ledger import Entry, Ledger
+from persfl.fleets.flower.letters import Limited
 from persfl.fleets.flower.local import LocalGrid
 from persfl.predicting import unknown
 from persfl.runs import Folder, load_model
@@ -155,7 +157,7 @@ def test_the_ledger_is_shown(fed, capsys):
 
 
 def conducted(tmp_path, name="run", homes=None, **changes):
-    homes = homes or at_home(DEVICES)
+    homes = homes or at_home(DEVICES, seed=0)
     out = tmp_path / name
     conduct(LocalGrid(homes), plan(out, homes, **changes))
     return out
@@ -235,7 +237,7 @@ def test_networks_from_a_plan(tmp_path, capsys):
     pytest.importorskip("torch")
     classes = Devices.of([(d.X, np.digitize(d.y, [-1.0, 1.0]) + 0.0) for d in DEVICES], quiet=True)
     make = "federated_modules:small"
-    out = conducted(tmp_path, "run", at_home(classes, Policy(rows=0, networks=(make,))), model="network", classes=3, rounds=2,
+    out = conducted(tmp_path, "run", at_home(classes, replace(OPEN, networks=(make,))), model="network", classes=3, rounds=2,
                     settings={"make": make})  # fmt: skip
     assert load_model(out).models_.shape[0] == 6
     assert main(["report", str(out)]) == 0
@@ -286,7 +288,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("when", [1, 5, 14, 23])
 def test_a_run_killed_anywhere_goes_on_to_the_same_result(where, when, tmp_path, monkeypatch):
     whole = conducted(tmp_path, "whole")
-    homes = at_home(DEVICES)
+    homes = at_home(DEVICES, seed=0)
     out = tmp_path / "cut"
     asked = plan(out, homes, run="r1")
     grid, left = LocalGrid(homes), [when]
@@ -314,7 +316,7 @@ def test_a_run_killed_anywhere_goes_on_to_the_same_result(where, when, tmp_path,
         else:
             assert left[0] > 0  # it was over before
     for device in homes.values():  # and the nodes start anew, with what they keep at home
-        device.policy = Policy(rows=0)
+        device.policy = OPEN
     conduct(LocalGrid(homes), asked)
     a, b = load_model(whole), load_model(out)
     np.testing.assert_array_equal(a.models_, b.models_)
@@ -358,9 +360,45 @@ def test_too_few_devices_to_begin(tmp_path):
 def test_columns_must_be_the_same(tmp_path):
     from persfl.fleets.flower import Device, Rows
 
-    homes = at_home(DEVICES) | {"d03": Device("d03", Rows(["x0", "x1", "other"], DEVICES[3]), policy=Policy(rows=0))}
+    homes = at_home(DEVICES) | {"d03": Device("d03", Rows(["x0", "x1", "other"], DEVICES[3]), policy=OPEN)}
     with pytest.raises(InputError, match="device 'd03' differs in 'other', 'x2'"):
         conduct(LocalGrid(homes), plan(tmp_path / "run", homes))
+
+
+def said_last(out):
+    return json.loads((out / "progress.jsonl").read_text().splitlines()[-1])
+
+
+@pytest.mark.parametrize("method", ["paper", "kin"])
+def test_a_round_goes_on_without_a_device_at_its_limit_and_the_report_says_so(method, tmp_path):
+    homes = at_home(DEVICES, seed=0)
+    homes["d03"].policy = replace(OPEN, questions_per_target=3)
+    out = conducted(tmp_path, "run", homes, method=method, rounds=6)
+    (note,) = [note for note in load_model(out).notes_ if "limit" in note]
+    assert note.startswith("Device 'd03' is at its owner's limit 'questions_per_target'")
+    assert note in json.loads((out / "federation.json").read_text())["notes"]
+    told = [json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()]
+    assert sum("owner's limit" in event.get("text", "") for event in told) == 1  # said when it happened, once
+
+
+def test_a_blend_at_a_limit_stops_in_words_and_goes_on_when_it_is_raised(tmp_path):
+    few = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
+    homes = at_home(few, seed=0)
+    homes["d01"].policy = replace(OPEN, questions_per_target=9)
+    more = {"method": "blend", "budget": 4, "ordered": False}
+    with pytest.raises(Limited, match="device 'd01' is at its owner's limit 'questions_per_target'"):
+        conducted(tmp_path, "run", homes, **more)
+    assert "Only the owner can raise it, in node.toml" in said_last(tmp_path / "run")["why"]
+    homes["d01"].policy = OPEN
+    assert not unknown(load_model(conducted(tmp_path, "run", homes, **more)).models_).any()
+
+
+def test_another_split_is_refused_in_words(tmp_path):
+    homes = at_home(DEVICES, Policy(rows=4), seed=0)
+    for name, holdout in (("first", 0.25), ("again", 0.25)):
+        assert load_model(conducted(tmp_path, name, homes, holdout=holdout, rounds=2, run=name)).worth_ is not None
+    with pytest.raises(Limited, match="Device 'd00' has answered from other rows before.*Nothing was begun"):
+        conducted(tmp_path, "other", homes, holdout=0.3, rounds=2, run="other")
 
 
 def test_the_estimator_of_a_run_is_an_ordinary_one(tmp_path):
@@ -369,4 +407,4 @@ def test_the_estimator_of_a_run_is_an_ordinary_one(tmp_path):
 
 def test_the_demos_tables(tmp_path):
     found = tables(tmp_path, 3)
-    assert [pd.read_csv(path).shape for path in found.values()] == [(12, 13)] * 3
+    assert [pd.read_csv(path).shape for path in found.values()] == [(20, 21)] * 3

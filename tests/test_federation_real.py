@@ -28,6 +28,7 @@ from persfl.federation.folder import init
 from persfl.federation.hands import supernode
 from persfl.federation.processes import Process, free_ports, listening, quiet, until
 from persfl.fleets import Guarded
+from persfl.fleets.flower import Ledger
 from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
 from persfl.units import Units
@@ -37,7 +38,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes as on
 
 ROOT = Path(__file__).parents[1]
 NODES, ROUNDS, PEERS = 5, 3, 4
-DEVICES = clustered_regression(n=NODES, clusters=2, rows=16, features=3, noise=0.1, seed=4)
+DEVICES = clustered_regression(n=NODES, clusters=2, rows=20, features=3, noise=0.1, seed=4)
 NAMES = [f"node-{i + 1}" for i in range(NODES)]
 
 
@@ -165,7 +166,9 @@ def killed_everywhere_and_still_the_result_of_one_process(world):
     code, events = world.federate("run", *LEARN, "--resume")
     assert code == 0, events
 
-    learn, _ = split(DEVICES, 0.25, seed=0)
+    secrets = [Ledger(world.fed.path / name / "ledger.sqlite").secret for name in NAMES]  # which rows a node holds back
+    parts = [split(Devices.of([DEVICES[i]], quiet=True), 0.25, seed=seed)[0][0] for i, seed in enumerate(secrets)]
+    learn = Devices.of(parts, ids=NAMES, quiet=True)
     fleet = ArrayFleet(
         Units.of(learn, "shared", labels=True).inside(learn), learner=Linear(intercept=True), proposer=GradientStep(0.1)
     )
@@ -176,7 +179,7 @@ def killed_everywhere_and_still_the_result_of_one_process(world):
     np.testing.assert_array_equal(np.stack(rounds["adopted"]), np.concatenate([round_.choice.peers for round_ in done]))
     np.testing.assert_allclose(model.models_, fleet.models, rtol=1e-8, atol=1e-10)
     assert np.median(model.losses_[-1]) < 0.8 * np.median(model.losses_[0])
-    assert model.worth_.table["held"].tolist() == [4] * NODES
+    assert model.worth_.table["held"].tolist() == [5] * NODES
     for name in ("report.html", "federation.html"):
         assert (world.place / "run" / name).stat().st_size > 1000
     assert any(event["event"] == "round" and event["own"] < 0.2 * event["seconds"] for event in events)

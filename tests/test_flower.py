@@ -1,5 +1,7 @@
 """Federated rounds in one process: equal to LoopFleet's, whatever peers do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from persfl.errors import Diverged, NotReady
 from persfl.fleets import Guarded, LoopFleet
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
 from persfl.fleets.flower.fleet import Away
+from persfl.fleets.flower.stock import Lot
 from persfl.sources import clustered_regression
 from persfl.testing import check_fleet
 from persfl.wire import Terms, pack, unpack
@@ -79,7 +82,7 @@ def test_networks_by_name(norm):
     asked = terms(
         model="network", classes=3, step_size=0.1, settings={"make": f"federated_modules:{'normed' if norm else 'small'}"}
     )
-    homes = at_home(CLASSES, Policy(rows=0, networks=(asked.settings["make"],)))
+    homes = at_home(CLASSES, replace(OPEN, networks=(asked.settings["make"],)))
     ours = run(fleet(CLASSES, asked, homes=homes), 3)
     for a, b in zip(ours, run(loop(CLASSES, asked), 3), strict=True):
         np.testing.assert_allclose(a.losses, b.losses, rtol=1e-5)
@@ -162,7 +165,7 @@ def test_rows_that_keep_arriving():
         return DEVICES[i].take(np.arange(3 + r))
 
     homes = {
-        name: Device(name, lambda r, i=i: Rows(columns(DEVICES), upto(i, r)), policy=OPEN)
+        name: Device(name, lambda r, i=i: Rows(columns(DEVICES), upto(i, r)), policy=OPEN, lot=Lot(5, i))
         for i, name in enumerate(names(len(DEVICES)))
     }
 
@@ -377,7 +380,7 @@ def test_a_device_that_lost_its_model_gets_it_back():
 
 
 def test_policy_limits_are_kept_and_counted():
-    limited = {name: Device(name, Rows(columns(DEVICES), DEVICES[i]), policy=Policy(rows=0, questions_per_target=2, questions=9))
+    limited = {name: Device(name, Rows(columns(DEVICES), DEVICES[i]), policy=replace(OPEN, questions_per_target=2, questions=9))
                for i, name in enumerate(names(8))}  # fmt: skip
     made = fleet(DEVICES, LINEAR, homes=limited)
     rounds = run(made, 40)
@@ -392,11 +395,11 @@ def test_policy_limits_are_kept_and_counted():
 @pytest.mark.parametrize(
     ("policy", "asked", "code"),
     [
-        (Policy(rows=0, models=("tree",)), LINEAR, "models"),
+        (replace(OPEN, models=("tree",)), LINEAR, "models"),
         (Policy(rows=100), LINEAR, "rows"),
-        (Policy(rows=0, steps=2), terms(steps=3), "steps"),
-        (Policy(rows=0, trees=5), terms(model="forest", public=PUBLIC, settings={"n_estimators": 6}), "trees"),
-        (Policy(rows=0), terms(model="network", settings={"make": "os:getcwd"}), "models"),
+        (replace(OPEN, steps=2), terms(steps=3), "steps"),
+        (replace(OPEN, trees=5), terms(model="forest", public=PUBLIC, settings={"n_estimators": 6}), "trees"),
+        (OPEN, terms(model="network", settings={"make": "os:getcwd"}), "models"),
     ],
 )
 def test_refusals_are_polite(policy, asked, code):
@@ -411,7 +414,7 @@ def test_refusals_are_polite(policy, asked, code):
 
 
 def test_a_device_may_be_a_peer_only():
-    homes = at_home(DEVICES) | {"d05": at_home(DEVICES, Policy(rows=0, target=False))["d05"]}
+    homes = at_home(DEVICES) | {"d05": at_home(DEVICES, replace(OPEN, target=False))["d05"]}
     made = fleet(DEVICES, LINEAR, homes=homes)
     rounds = run(made, 3)
     assert made.roster.counts["d05"]["refused"] > 0
@@ -435,7 +438,7 @@ def test_the_ledger_is_written_before_an_answer_leaves(tmp_path):
 
 
 def test_the_same_question_again_does_not_count_again():
-    device = at_home(DEVICES, Policy(rows=0, questions_per_target=1))["d00"]
+    device = at_home(DEVICES, replace(OPEN, questions_per_target=1))["d00"]
     head, arrays = LINEAR.to_wire()
 
     def ask(vector, ask=1):
@@ -445,7 +448,7 @@ def test_the_same_question_again_does_not_count_again():
 
     assert ask(np.zeros(4)) == ask(np.zeros(4), ask=2) == ["ok"]
     assert ask(np.ones(4)) == ["questions_per_target"]
-    assert device.ledger.counts("ann") == (1, 1)
+    assert device.ledger.counts("r", "ann")[:3] == (1, 1, 1)
 
 
 def test_a_node_may_not_take_anothers_name():

@@ -1,5 +1,7 @@
 """Blend over a federation: equal to blend in one process, whatever peers do, exact after an interruption."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from persfl.blending import blend, blend_over
 from persfl.fleets.flower import Policy
 from persfl.fleets.flower.fleet import Away
 from persfl.fleets.flower.homes import FlowerHomes, Journal
-from persfl.fleets.flower.letters import Letters
+from persfl.fleets.flower.letters import Letters, Limited
 from persfl.fleets.flower.side_by_side import side_by_side
 from persfl.sources import clustered_regression
 from persfl.wire import Terms, WireError, pack, unpack
@@ -37,9 +39,9 @@ class Direct:
         return {name: Failed("late") if reply is None else reply for name, reply in found.items()}
 
 
-def homes_of(devices, terms, *, through=None, journal=None, targets=None, tamper=None, policy=OPEN, **more):
+def homes_of(devices, terms, *, through=None, journal=None, targets=None, tamper=None, policy=OPEN, run="run", **more):
     through = through or Direct(at_home(devices, policy), tamper or (lambda name, reply: reply))
-    letters = Letters(through, terms, run="run", home={}, deadline=5.0)
+    letters = Letters(through, terms, run=run, home={}, deadline=5.0)
     targets = np.arange(len(devices)) if targets is None else np.array(targets)
     options = {"patience": 0.0} | more
     return FlowerHomes(letters, ids=names(len(devices)), targets=targets, journal=journal, **options)
@@ -138,15 +140,66 @@ def test_too_few_devices_stop_the_run_and_nothing_is_lost(here):
     assert all(model is not None for model in found.models)
 
 
-def test_policies_and_ledgers(here):
-    devices = at_home(DEVICES, Policy(rows=0, questions_per_target=3, target=True))
-    homes = homes_of(DEVICES, LINEAR, through=Direct(devices))
-    found = blend_over(homes, seed=5, budget=BUDGET)
-    assert all(model is None for model in found.models)  # three questions are not enough to come to a mix
-    assert sum(row["refused"] for row in homes.roster.table()) > 0
-    assert max(devices["d00"].ledger.counts(name)[0] for name in ["", *names(7)]) == 3  # different questions, for anybody
-    silent = homes_of(DEVICES, LINEAR, policy=Policy(rows=0, sums=False))
-    assert blend_over(silent, seed=5, budget=BUDGET).models[0] is not None  # then all spreads are taken to be 1
+def test_a_limit_ends_the_run_in_words_and_raising_it_goes_on(here):
+    devices, journal = at_home(DEVICES, replace(OPEN, questions_per_target=3)), Journal()
+    homes = homes_of(DEVICES, LINEAR, through=Direct(devices), journal=journal)
+    with pytest.raises(Limited, match=r"exchange \d+: device 'd0\d' .* 'questions_per_target' .* in node.toml"):
+        blend_over(homes, seed=5, budget=BUDGET)
+    counts = [devices["d00"].ledger.counts("run", name).target for name in ["", *names(7)]]
+    assert max(counts) <= 3  # different questions, for anybody
+    for device in devices.values():
+        device.policy = OPEN
+    found = blend_over(homes_of(DEVICES, LINEAR, through=Direct(devices), journal=journal), seed=5, budget=BUDGET)
+    np.testing.assert_allclose(np.stack(found.models), here.models, atol=1e-9)
+
+
+def test_four_runs_over_the_same_devices_are_each_whole():
+    """Limits count per run: the fourth run is answered as the first, and equals one process as the first does."""
+    some = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
+    devices, most = at_home(some), 0
+    for k in range(4):
+        away = np.full(2, 0.1 * k)  # other units, other questions
+        terms = replace(LINEAR, mean=away, scale=np.ones(2))
+        homes = homes_of(some, terms, through=Direct(devices), run=f"run {k}")
+        found = blend_over(homes, seed=5, budget=2)
+        inside = Devices(some.X - away, some.y, some.weight, some.start, some.ids)
+        want = blend(inside, terms.learner(), seed=5, budget=2)
+        np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-9)
+        counts = devices["d00"].ledger.counts(f"run {k}", "")
+        most = most or max(home.ledger.counts(f"run {k}", "").target for home in devices.values()) + 9
+        for device in devices.values():  # no more than a run needs
+            device.policy = replace(OPEN, questions_per_target=most)
+    assert counts.ever > 2 * most
+    for device in devices.values():
+        device.policy = replace(OPEN, questions_ever=counts.ever)
+    terms = replace(LINEAR, mean=np.ones(2), scale=np.ones(2))
+    with pytest.raises(Limited, match="'questions_ever' \\(different questions in all runs together\\)"):
+        blend_over(homes_of(some, terms, through=Direct(devices), run="run 4"), seed=5, budget=2)
+
+
+def test_ordinary_runs_have_room_under_the_default_limits():
+    devices = clustered_regression(n=4, clusters=2, rows=30, features=2, noise=0.3, seed=1)
+    homes = homes_of(devices, Terms(columns=columns(devices), seed=5), through=Direct(at_home(devices, Policy())))
+    blend_over(homes, seed=5, budget=640)
+    book, policy = homes.letters.post.homes["d00"].ledger, Policy()
+    counts = [book.counts("run", name) for name in ("", *names(4))]
+    assert max(each.target for each in counts) < policy.questions_per_target / 2
+    assert counts[0].run < policy.questions / 50
+    assert counts[0].numbers < policy.numbers / 500
+
+
+def test_targets_without_folds_are_named():
+    homes = homes_of(DEVICES, LINEAR, policy=Policy())
+    found = blend_over(homes, seed=5, budget=4)
+    few = {name for i, name in enumerate(names(7)) if DEVICES[i].rows < 2 * Policy().rows}
+    assert few
+    assert homes.foldless == few < set(names(7))
+    assert all(model is not None for model in found.models)
+
+
+def test_without_sums_all_spreads_are_taken_to_be_one():
+    silent = homes_of(DEVICES, LINEAR, policy=replace(OPEN, sums=False))
+    assert blend_over(silent, seed=5, budget=BUDGET).models[0] is not None
 
 
 def test_a_target_alone(here):

@@ -170,7 +170,7 @@ def test_no_bytes_escape_the_one_error():
 
 def test_a_device_answers_anything():
     """Whatever comes, a device returns a readable reply and no text of an error."""
-    device = Device("ann", Rows(list("abcd"), Data(X, Y)), policy=Policy(rows=0))
+    device = Device("ann", Rows(list("abcd"), Data(X, Y)), policy=Policy(rows=0, rows_per_leaf=0))
     rng = np.random.default_rng(2)
     codes = set()
     for i in range(300):

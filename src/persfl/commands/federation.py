@@ -85,11 +85,12 @@ def _leaving(told: dict[str, Any], policy: Any, rows: Any, folder: Path) -> str:
         "What will leave this machine:\n"
         f"  The names of its columns and how many rows it has{sums}.\n"
         f"  As a peer: models computed from its rows, of the families {families};\n"
-        f"  at most {policy.questions_per_target} different answers per target and {policy.questions} in all, of at most\n"
-        f"  {policy.steps} steps each, and only with at least {policy.rows} rows.\n"
+        f"  in a run at most {policy.questions_per_target} different answers per target and {policy.questions} in all, of at most\n"
+        f"  {policy.steps} steps each, from at least {policy.rows} rows, and leaves of trees from {policy.rows_per_leaf}.\n"
         f"  {target}\n"
-        "Rows do not leave. But unprotected answers can determine rows: about as many answers as there are features are enough\n"
-        f"for a linear model. The policy is in {folder / 'node.toml'}; what left is in: persfl ledger {folder}{few}\n"
+        "No message holds a row. But unprotected answers can determine rows: about as many answers as there are features give\n"
+        "a linear model's second moments away, and whoever makes models up instead of passing them on can single rows out with\n"
+        f"every other family. The policy is in {folder / 'node.toml'}; what left is in: persfl ledger {folder}{few}\n"
     )
 
 
@@ -108,10 +109,10 @@ def ledger(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print(json.dumps({"device": name, "asked": entries, "refused": refusals}))
         return 0
-    head = ("asked for", "kind", "questions", "different", "answered", "not", "bytes out", "first", "last")
+    head = ("asked for", "kind", "questions", "different", "answered", "not", "bytes out", "numbers", "first", "last")
     shown = [
         (_printed(e["asker"]) or "the coordinator", e["kind"], str(e["questions"]), str(e["different"]), str(e["answered"]),
-         str(e["refused"]), str(e["bytes"]), _moment(e["first"]), _moment(e["last"]))
+         str(e["refused"]), str(e["bytes"]), str(e["numbers"]), _moment(e["first"]), _moment(e["last"]))
         for e in entries
     ]  # fmt: skip
     print(f"What was asked of {name}:\n")

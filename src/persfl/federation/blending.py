@@ -64,6 +64,7 @@ class Outcome:
         self.rows, self.post, self.home, self.roster = homes.letters.rows, homes.letters.post, homes.letters.home, homes.roster
         self.models = [models[t] for t in homes.targets.tolist()]
         self._told = homes.judged
+        self.foldless = sorted(homes.foldless)
 
     def judged(self) -> dict[int, dict[str, Any]]:
         """What targets tell of the rows that they held back."""

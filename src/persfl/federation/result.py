@@ -13,6 +13,7 @@ from persfl.estimators.method import Method, said
 from persfl.federation.blending import Outcome
 from persfl.fleets.flower.fleet import FlowerFleet
 from persfl.fleets.flower.judging import worth_of
+from persfl.fleets.flower.letters import why
 from persfl.fleets.flower.roster import WAYS
 from persfl.rules import doubts
 from persfl.runs import Folder, keep_model
@@ -102,6 +103,16 @@ def _notes(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], untold: list[
             f"The guard against jumps put {guarded} answers aside: they would have raised a target's own loss more than "
             f"{asked['growth']:g} times, or lay more than {asked['reach']:g} times as far away as is usual."
         )
+    foldless = getattr(fleet, "foldless", [])
+    if foldless:
+        notes.append(
+            f"{len(foldless)} of {len(fleet.targets)} targets have fewer than twice their owner's "
+            "'rows' to learn from, and so no folds: what is offered to them is judged by the evidence "
+            "of others alone."
+        )
+    for name, code in sorted(fleet.roster.limits.items()):
+        said_of = why(name, code)
+        notes.append(f"{said_of[0].upper()}{said_of[1:]} What it did not answer is missing here.")
     if untold:
         older = "has no model of this run" if asked.get("method") == "blend" else "keeps the model of an earlier round"
         notes.append(f"{', '.join(untold)} could not be told what came out in the end and {older}.")

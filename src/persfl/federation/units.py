@@ -11,6 +11,7 @@ import numpy as np
 from persfl.checks import some
 from persfl.errors import InputError
 from persfl.fleets.flower.device import Device
+from persfl.fleets.flower.letters import Limited, ends, why
 from persfl.fleets.flower.post import Post
 from persfl.public import made_up
 from persfl.training import step_of
@@ -81,6 +82,8 @@ class _Asking:
                 head, arrays = unpack(reply) if isinstance(reply, bytes) else ({}, {})
             except WireError:
                 continue
+            if ends(head.get("code")):  # units without it would be others
+                raise Limited(f"{_upper(why(name, head['code']))} Nothing was begun.")
             if head.get("code") == "ok" and head.get("device") == name:
                 found[name] = (head, arrays)
         return found
@@ -139,6 +142,10 @@ class _Asking:
 
     def _body(self, head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> bytes:
         return pack({"run": self.asked["run"], "round": 0, "ask": 0} | dict(head), arrays)
+
+
+def _upper(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _squares(array: Any, width: int) -> Array:

@@ -37,8 +37,8 @@ def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("A target", "saw the answers of the peers it asked, each a model computed from that peer's rows, but not whose they were."
          if not home else "at home saw every answer and whose it was."),
         ("The coordinator", f"{seen}{sums}"),
-        ("Nobody", "saw a row of another device. But an unprotected answer can determine rows: about as many answers as there are "
-         "features give away a linear device's second moments, and leaves of a small tree carry private labels."),
+        ("Nobody", "was sent a row of another device. But unprotected answers can determine rows: about as many answers as there "
+         "are features give away a linear device's second moments, and leaves of trees are means of few private labels."),
     ]  # fmt: skip
 
 

@@ -23,9 +23,10 @@ from persfl.learners.named import NAMES, learner_named
 from persfl.proposers import GradientStep, Refit
 from persfl.types import Array, Data
 from persfl.wire.codec import LARGEST, WireError
-from persfl.wire.models import finite
+from persfl.wire.models import LARGE, finite
 
 COLUMNS, POINTS = 10_000, 100_000
+SMALLEST = 1e-100  # units in which rows overflow would say which rows are large
 _SETTINGS = {
     "linear": {"loss", "intercept", "l2", "delta"},
     "mlp": {"hidden", "activation", "loss", "dtype", "l2", "seed"},
@@ -135,14 +136,18 @@ class Terms:
         for name in ("mean", "scale"):
             if f"terms.{name}" in arrays:
                 more[name] = finite(arrays[f"terms.{name}"], (features,))
-        if "scale" in more and not (more["scale"] > 0).all():
-            raise WireError("scales must be above 0.")
+        if "scale" in more and not (more["scale"] >= SMALLEST).all():
+            raise WireError(f"scales must be at least {SMALLEST:g}.")
         if "terms.public" in arrays:
             public = arrays["terms.public"]
             more["public"] = finite(public, (min(len(public) if public.ndim else 0, POINTS), features))
             classes = told["classes"]
             if isinstance(classes, int) and more["public"].nbytes * classes > LARGEST:  # chances count a point once per class
                 raise WireError("public points, once per class, must fit into a message.")
+        sizes = {"label_scale": (SMALLEST, LARGE), "label_mean": (-LARGE, LARGE), "step_size": (0.0, LARGE)}
+        for name, (least, most) in sizes.items():
+            if not isinstance(told[name], (int, float)) or not least <= told[name] <= most:
+                raise WireError(f"{name} must be a number of a sensible size.")
         try:
             return Terms(**told | {"columns": tuple(told["columns"])} | more)
         except (InputError, TypeError, ValueError) as error:

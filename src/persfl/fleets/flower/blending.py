@@ -1,4 +1,5 @@
-"""A device's side of blend: small questions, many in one message, each answered from its own rows alone.
+"""A device's side of blend: small questions, many in one message, each answered from its own rows
+alone.
 
 spread   sums of squares about its own means (where the policy allows sums)
 steps    as a peer: from each model, a few gradient steps
@@ -13,86 +14,93 @@ mix      as a target: its model, mixed by shares; with rows held back, what they
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from persfl.blending.at_home import Folding, Own, Peers, mixed, route, spreads
+from persfl.blending.steps import STEPS
 from persfl.blending.views import VIEWS, Look
 from persfl.devices import Devices
 from persfl.fleets.flower.judging import judged
-from persfl.fleets.flower.questions import MOST, Refused, alone, digest_of, whole_of
+from persfl.fleets.flower.policy import Policy
+from persfl.fleets.flower.questions import MOST, Refused, Told, alone, digest_of, whole_of
+from persfl.fleets.flower.stock import Deal, Stock
 from persfl.proposers import GradientStep, Refit
-from persfl.types import Array, Data
+from persfl.types import Array, IntArray
 from persfl.wire import Terms, WireError, within
 from persfl.wire.models import finite
 
+LONGEST = max(STEPS)
 AS_PEER, AS_TARGET = ("spread", "steps", "refit", "rough"), ("own", "weigh", "offers", "mix")
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True)
+class Dealt(Folding):
+    """Folds that were dealt at home."""
+
+    folds: Any = None
+
+    def of(self, rows: Devices, numbers: IntArray) -> IntArray:
+        """Whatever the numbers of devices are: this is one."""
+        return np.asarray(self.folds)
+
+
 class Home:
     """One device's rows under the terms of a run, as blend asks about them."""
 
-    terms: Terms
-    me: int
-    learn: Data
-    held: Data
-    allow: Callable[[Terms], None]  # raises what the policy refuses
-    sums: bool
-    target: bool
+    def __init__(self, terms: Terms, deal: Deal, stock: Stock, policy: Policy) -> None:
+        self.terms, self.deal, self.stock, self.policy = terms, deal, stock, policy
+        self.learn, self.held = terms.inside(deal.learn), terms.inside(deal.held)
+        self._folds: dict[bool, Dealt] = {}
 
     @property
     def rows(self) -> Devices:
         """As devices, of which there is one."""
         return alone(self.learn)
 
-    def reply(self, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> dict[str, Any]:
-        """The arrays of an answer; `granted` says which of several models may be answered."""
+    def reply(self, asked: Told, arrays: Told, many: int) -> dict[str, Any]:
+        """The arrays of an answer, to a question on behalf of so many."""
         what = asked.get("what")
         if what not in AS_PEER + AS_TARGET:
             raise WireError("a question must be one that persfl knows.")
-        if what in AS_TARGET and not self.target:
+        if what in AS_TARGET and not self.policy.target:
             raise Refused("target")
         learner = self.terms.learner()
         if self.terms.model != "linear":
             raise Refused("models")
-        return dict(getattr(self, f"_{what}")(learner, asked, arrays, granted))
+        return dict(getattr(self, f"_{what}")(learner, asked, arrays, many))
 
-    def _spread(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
-        if not self.sums:
+    def _spread(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
+        if not self.policy.sums:
             raise Refused("sums")
         found = spreads(self.rows, learner.kind == "squared")
         return {"weight": found.weight, "squares": found.squares[0], "label": found.label}
 
-    def _steps(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
-        models = finite(arrays.get("models"), (len(granted), learner.size(self.terms.features)))
+    def _steps(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
+        models = finite(arrays.get("models"), (many, learner.size(self.terms.features)))
         proposer = self._step(asked)
         peers = Peers.seen(learner, self.rows, self._look(asked, arrays))
-        return {"answers": peers.answers(proposer, np.where(granted, 0, -1), models)}
+        return {"answers": peers.answers(proposer, np.zeros(many, dtype=np.int64), models)}
 
-    def _refit(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _refit(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         if learner.kind != "squared":
             raise WireError("refits are asked of models under squared loss.")
         d = self.terms.features
         points = finite(arrays.get("points"), (2 * d, d))
-        labels = finite(arrays.get("labels"), (len(granted), 2 * d))
+        labels = finite(arrays.get("labels"), (many, 2 * d))
         weight = asked.get("weight")
         if not isinstance(weight, float) or not 0 < weight <= 1e12:
             raise WireError("public points must have a weight.")
         proposer = Refit(points, private_weight=1.0, public_weight=weight)
         data = Peers.seen(learner, self.rows, self._look(asked, arrays)).rows[0]
-        found = np.full((len(granted), learner.size(d)), np.nan)
-        for i in np.flatnonzero(granted).tolist():
-            found[i] = proposer.answer(learner, labels[i], data, None)
-        return {"answers": found}
+        return {"answers": np.stack([proposer.answer(learner, each, data, None) for each in labels])}
 
-    def _rough(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _rough(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         peers = Peers.seen(learner, self.rows, self._look(asked, arrays))
         return {"noise": peers.rough(np.zeros(1, dtype=np.int64), *self._toward(learner, arrays))}
 
-    def _own(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _own(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         own = self._as_target(learner, asked, arrays).copies
         everyone, size = np.arange(len(own.rows)), learner.size(self.terms.features)
         out: dict[str, Any] = {"weight": own.rows.total}
@@ -104,20 +112,20 @@ class Home:
             out["noise"] = own.rough(everyone, *self._toward(learner, arrays))
         return out
 
-    def _weigh(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _weigh(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         own = self._as_target(learner, asked, arrays)
-        size, many = learner.size(self.terms.features), whole_of(asked, "many", most=MOST)
+        size, shown = learner.size(self.terms.features), whole_of(asked, "many", most=MOST)
         models = arrays.get("models")
-        if models is None or models.dtype != np.float64 or models.shape != (len(own.copies.rows), many, size):
+        if models is None or models.dtype != np.float64 or models.shape != (len(own.copies.rows), shown, size):
             raise WireError("models to weigh must come for every copy.")
         return {"losses": own.losses(models)}  # a model that is not finite has no finite loss
 
-    def _offers(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _offers(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         own = self._as_target(learner, asked, arrays)
         losses, weight = own.evidence(own.offers(self._starts(learner, len(own.copies.rows), arrays)))
         return {"losses": np.minimum(np.nan_to_num(losses[0], nan=1e100, posinf=1e100), 1e100), "weight": weight}
 
-    def _mix(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], granted: list[bool]) -> Any:
+    def _mix(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         views = asked.get("views")
         if not isinstance(views, list) or not views or any(view not in VIEWS for view in views):
             raise WireError("a mix must say of which views.")
@@ -131,13 +139,21 @@ class Home:
         if not (shares >= 0).all() or not abs(float(shares.sum()) - 1) < 1e-6:
             raise WireError("shares must sum to 1.")
         model = mixed(offers, shares[None])[0]
-        return {"model": model} | (judged(self.terms, self.me, model, self.learn, self.held) if self.terms.holdout else {})
+        if not self.terms.holdout:
+            return {"model": model}
+        seed = self.stock.lot.seed
+        return {"model": model} | judged(self.terms, model, self.learn, self.held, seed)
 
-    def _as_target(self, learner: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any]) -> Own:
-        folding = Folding(self.terms.classes, asked.get("ordered") is True, self.terms.seed)
-        return Own(learner, self.rows, self._look(asked, arrays), folding, np.array([self.me]))
+    def _as_target(self, learner: Any, asked: Told, arrays: Told) -> Own:
+        ordered, classes = asked.get("ordered") is True, self.terms.classes
+        if ordered not in self._folds:
+            count = Folding(classes, ordered).count
+            folds = self.stock.folds(self.deal, count, classes=classes, ordered=ordered)
+            self._folds[ordered] = Dealt(classes, ordered, folds=folds)
+        look, nobody = self._look(asked, arrays), np.zeros(1, dtype=np.int64)
+        return Own(learner, self.rows, look, self._folds[ordered], nobody)
 
-    def _look(self, asked: Mapping[str, Any], arrays: Mapping[str, Any]) -> Look:
+    def _look(self, asked: Told, arrays: Told) -> Look:
         view, label = asked.get("view"), asked.get("label")
         if view not in VIEWS or not isinstance(label, float) or not 0 < label < 1e100:
             raise WireError("a question must say in which view it is asked.")
@@ -146,14 +162,17 @@ class Home:
             raise WireError("variances must be at least 0.")
         return Look(str(view), variance, label)
 
-    def _step(self, asked: Mapping[str, Any]) -> GradientStep:
+    def _step(self, asked: Told) -> GradientStep:
         step, steps = asked.get("step"), whole_of(asked, "steps", most=10_000)
         if not isinstance(step, float) or not 0 < step < 1e6 or not steps:
             raise WireError("a step must have a length.")
-        self.allow(dataclasses.replace(self.terms, steps=steps, step_size=step))
+        longer = dataclasses.replace(self.terms, steps=steps, step_size=step)
+        no = self.policy.refuses(longer, self.learn.rows)
+        if no is not None:
+            raise Refused(no)
         return GradientStep(step, steps=steps)
 
-    def _toward(self, learner: Any, arrays: Mapping[str, Any]) -> tuple[Array, Array]:
+    def _toward(self, learner: Any, arrays: Told) -> tuple[Array, Array]:
         if learner.kind != "squared":
             raise WireError("noise is asked of models under squared loss.")
         size = learner.size(self.terms.features)
@@ -162,7 +181,7 @@ class Home:
             raise WireError("strengths must be above 0.")
         return mean, strength
 
-    def _starts(self, learner: Any, copies: int, arrays: Mapping[str, Any]) -> dict[str, Array]:
+    def _starts(self, learner: Any, copies: int, arrays: Told) -> dict[str, Array]:
         wanted = route(learner).shapes(learner, self.terms.features, copies)
         found = {name: finite(arrays.get(name), shape) for name, shape in wanted.items()}
         if "spread" in found and not ((found["spread"] > 0).all() and found["noise"][0] > 0):
@@ -178,8 +197,33 @@ def names_of(asked: Any) -> list[str]:
     return names
 
 
-def digest_of_one(terms: Any, asked: Mapping[str, Any], arrays: Mapping[str, Any], i: int, name: str, me: int, rows: int) -> str:
+def digest_of_one(said: Any, asked: Told, arrays: Told, i: int, name: str) -> str:
     """The same for the same question to the same rows, whenever and in whatever company it comes."""
     alone_ = {key: array[i : i + 1] if key in ("models", "labels") and "names" in asked else array for key, array in arrays.items()}
     told = sorted((key, value) for key, value in asked.items() if key != "names")
-    return digest_of(("blend", sorted(terms.items()), told, name, me, rows), alone_)
+    return digest_of(("blend", said, told, name), alone_)
+
+
+def work_of_one(terms: Terms, asked: Told, arrays: Told, rows: int, names: int) -> int:
+    """About how many nanoseconds a question takes; never from what the rows say."""
+    learner, classes = terms.learner(), terms.classes
+    size = learner.size(terms.features) if terms.model == "linear" else 1
+    steps = whole_of(asked, "steps", most=10_000) if "steps" in asked else 1
+    copies = Folding(classes, asked.get("ordered") is True).count + 1
+    once, solved = rows * size, (rows + size) * size**2
+    offers = len(route(learner).names(learner)) if terms.model == "linear" else 1
+    each = solved if getattr(learner, "kind", "") == "squared" else LONGEST * once
+    offered = copies * offers * each
+    models, views = arrays.get("models", np.empty(0)), asked.get("views")
+    shown = len(models) if models.ndim else 0
+    many = whole_of(asked, "many", most=MOST) if "many" in asked else 1
+    work = {
+        "steps": names * steps * once,
+        "refit": names * (solved + 2 * terms.features * size**2),
+        "rough": solved,
+        "own": copies * (solved + shown * steps * once),
+        "weigh": copies * many * once,
+        "offers": offered,
+        "mix": (len(views) if isinstance(views, list) else 1) * offered,
+    }
+    return int(work.get(str(asked.get("what")), once))

@@ -13,24 +13,41 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import sklearn
 
-from persfl.fleets.flower.blending import AS_TARGET, Home, digest_of_one, names_of
+from persfl.fleets.flower.allowance import Allowance
+from persfl.fleets.flower.blending import AS_TARGET, Home, digest_of_one, names_of, work_of_one
 from persfl.fleets.flower.judging import judged
-from persfl.fleets.flower.ledger import Entry, Ledger
-from persfl.fleets.flower.policy import Policy
-from persfl.fleets.flower.questions import MOST, Refused, adopted, adoptions_of, alone, digest_of, size_of, sums_of, whole_of
+from persfl.fleets.flower.leaves import sheltered
+from persfl.fleets.flower.ledger import TELLING, Entry, Ledger
+from persfl.fleets.flower.policy import Policy, work_of
+from persfl.fleets.flower.questions import (
+    MOST,
+    Refused,
+    Told,
+    adopted,
+    adoptions_of,
+    alone,
+    digest_of,
+    numbers_of,
+    parts_of,
+    size_of,
+    sums_of,
+    whole_of,
+)
 from persfl.fleets.flower.shelf import Kept, Shelf
+from persfl.fleets.flower.stock import Deal, Lot, Stock, Taken
 from persfl.fleets.home import check_labels
 from persfl.fleets.start import starting_model
-from persfl.seeds import stream
-from persfl.types import Data
+from persfl.proposers import GradientStep
+from persfl.seeds import Stream, stream
+from persfl.types import Array, Data, IntArray
 from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, probe_from, probe_to, unpack, within
-from persfl.worth import split
 
 KINDS = ("describe", "answer", "score", "adopt", "blend")
 
@@ -44,6 +61,10 @@ class Rows(NamedTuple):
 
 class Device:
     """`rows` is a `Rows`, or a function of the round to one (rows that keep arriving).
+
+    Which of them are held back, in which fold or batch, is decided by `lot`: by default the ledger's
+    secret. Devices that are to give what a run in one process gives are told its seed and their
+    position.
 
     >>> device = Device("ann", Rows(["x"], Data(np.ones((9, 1)), np.ones(9))))
     >>> head, _ = unpack(device.reply("describe", pack({"run": "r", "round": 0, "ask": 7})))
@@ -59,11 +80,14 @@ class Device:
         policy: Policy | None = None,
         ledger: Ledger | None = None,
         shelf: Shelf | None = None,
+        lot: Lot | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.name, self.policy = name, policy or Policy()
         self.ledger, self.shelf = ledger or Ledger(), shelf or Shelf()
+        self.lot = lot or Lot(self.ledger.secret)
         self._rows = rows if callable(rows) else lambda _: rows
+        self._last: tuple[Any, int, Taken] | None = None
         self._log = log or (lambda _: None)
 
     def reply(self, kind: str, body: Any) -> bytes:
@@ -94,7 +118,7 @@ class Device:
             self._log(f"the ledger could not be written\n{traceback.format_exc()}")
         return pack({"code": code, "device": self.name} | about)
 
-    def _no(self, error: Exception, what: str, about: Mapping[str, Any]) -> str:
+    def _no(self, error: Exception, what: str, about: Told) -> str:
         """The code for what went wrong, while it is handled; its text stays in the log here."""
         if isinstance(error, Refused):
             return str(error)
@@ -103,172 +127,207 @@ class Device:
         self._log(f"{what} in round {about['round']} failed\n{traceback.format_exc()}")
         return "failed"
 
-    def _describe(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    def _describe(self, head: Told, arrays: Told, about: Told) -> Any:
         now = self._rows(about["round"])
         found: dict[str, Any] = {"rows": now.data.rows, "columns": [str(name) for name in now.columns]}
         out: dict[str, Any] = {}
+        entry = Entry(about["run"], about["round"], "describe", "", "", now.data.rows)
         if head.get("sums"):
             if not self.policy.sums:
                 raise Refused("sums")
             terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
-            data = self._learning(terms, me, about["round"])[0]
-            if data.rows < self.policy.rows:
+            deal = self._deal(terms, about["round"])
+            if deal.learn.rows < self.policy.rows:
                 raise Refused("rows")
-            digest = self._counted("sums", head["terms"], about, me, now.data.rows, arrays)
-            out = sums_of(data, arrays.get("about"))
-            entry = Entry(about["run"], about["round"], "sums", "", digest, now.data.rows, size_of(out))
-        else:
-            entry = Entry(about["run"], about["round"], "describe", "", "", now.data.rows)
+            out = sums_of(terms.inside(deal.learn), arrays.get("about"))
+            said = (sorted(head["terms"].items()), me, deal.mark)
+            entry = self._told("sums", "", said, arrays, about, now.data.rows, out)
         self.ledger.write([entry])
         return found, out
 
-    def _answer(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    def _answer(self, head: Told, arrays: Told, about: Told) -> Any:
         terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
         names, targets = head.get("names"), arrays.get("targets")
         if not isinstance(names, list) or targets is None or targets.dtype != np.int64 or targets.shape != (len(names),):
             raise WireError("a question must say on whose behalf it is asked.")
         if len(names) > MOST or not all(isinstance(name, str) and len(name) <= 200 for name in names):
             raise WireError("a question must say on whose behalf it is asked.")
-        data = self._rows(about["round"]).data
-        learn = self._learning(terms, me, about["round"])[0]
-        self._allow(terms, learn.rows)
-        new = self._new(data.rows, about)
+        rows = self._rows(about["round"]).data.rows
+        deal = self._deal(terms, about["round"])
+        self._allow(terms, deal.learn.rows)
+        learn = terms.inside(deal.learn)
         learner, proposer = terms.learner(), terms.proposer()
         check_labels([learner], alone(learn))
+        batches = self._batches(terms, deal)
+        told = (sorted(head["terms"].items()), about["round"], me, deal.mark)
+        said = digest_of(told, within("terms", arrays))
+        asked, allowance = parts_of(arrays), Allowance(self.policy, self.ledger, about["run"])
+        work = work_of(terms, learn.rows)
         codes: list[str] = []
         out: dict[str, Any] = {}
         entries: list[Entry] = []
-        spent: dict[str, int] = {}
         for i, (name, target) in enumerate(zip(names, targets.tolist(), strict=True)):
-            asked = within(f"q{i}", arrays)
-            which = (sorted(head["terms"].items()), about["round"], name, target, me, data.rows)
-            digest = digest_of(which, asked, within("terms", arrays))
-            code = self._limit(name, digest, spent)
+            probed = asked.get(f"q{i}", {})
+            digest = digest_of((said, name, target), probed)
+            code, given = allowance.question(name, digest), dict[str, Any]()
+            if code == "ok":
+                code = allowance.work(work)
             if code == "ok":
                 try:
-                    probe = probe_from(proposer, learner, asked, terms.features, terms.classes)
-                    place = stream(terms.seed, "answer", about["round"], target, me)
-                    with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
-                        proposal = proposer.answer(learner, probe, learn, place)
-                    out |= nested(f"p{i}", model_to(learner, proposal))
+                    probe = probe_from(proposer, learner, probed, terms.features, terms.classes)
+                    place = stream(self.lot.seed, "answer", about["round"], target, self.lot.number)
+                    given = model_to(learner, self._proposal(terms, probe, learn, batches, place))
+                    out |= nested(f"p{i}", given)
                 except Exception as error:
                     code = self._no(error, "answer", about)
             codes.append(code)
-            size = size_of(within(f"p{i}", out)) if code == "ok" else 0
-            entries.append(Entry(about["run"], about["round"], "answer", name, digest, data.rows, size, code))
+            left = size_of(given), code, numbers_of(given)
+            entries.append(Entry(about["run"], about["round"], "answer", name, digest, rows, *left))
         self.ledger.write(entries)
-        return {"codes": codes, "rows": data.rows, "new": new}, out
+        return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
 
-    def _score(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
-        terms, me, kept, learn, held = self._target(head, arrays, about)
+    def _proposal(
+        self,
+        terms: Terms,
+        probe: Any,
+        learn: Data,
+        batches: Sequence[IntArray] | None,
+        place: Stream,
+    ) -> Any:
+        """What this device proposes: leaves rest on enough rows, batches are always the same."""
+        learner, proposer = terms.learner(), terms.proposer()
+        if batches is None:
+            grower = sheltered(learner, learn.rows, self.policy.rows_per_leaf)
+            with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+                return proposer.answer(grower, probe, learn, place)
+        first = int(place.at("batch").uniform(1)[0] * len(batches))
+        return stepped(proposer, learner, probe, [learn.take(batch) for batch in batches], first)
+
+    def _score(self, head: Told, arrays: Told, about: Told) -> Any:
+        terms, me, kept, deal = self._target(head, arrays, about)
+        learn, held = terms.inside(deal.learn), terms.inside(deal.held)
         learner, proposer = terms.learner(), terms.proposer()
         probe = proposer.ask(learner, kept.model)
         count = whole_of(head, "count", most=MOST)
-        losses, lengths = np.full(count, np.inf), np.full(count, np.nan)
+        allowance = Allowance(self.policy, self.ledger, about["run"])
+        _must(allowance.work((count + 1) * work_of(terms, learn.rows)))
+        losses, lengths, shown = np.full(count, np.inf), np.full(count, np.nan), parts_of(arrays)
         for i in range(count):
             try:
-                proposal = model_from(learner, within(f"p{i}", arrays), terms.features, terms.classes)
+                proposal = model_from(learner, shown.get(f"p{i}", {}), terms.features, terms.classes)
                 losses[i], lengths[i] = learner.loss(proposal, learn), proposer.length(learner, probe, proposal)
             except WireError:
                 continue
-        rows = learn.rows + held.rows
-        told = {name: head.get(name) for name in ("count", "step", "judge", "adoptions")}
-        digest = self._counted("score", (sorted(head["terms"].items()), told), about, me, rows, arrays)
-        found = {"rows": rows, "new": self._new(rows, about)}
+        rows = self._rows(about["round"]).data.rows
         out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
         if head.get("step") and hasattr(learner, "grad"):
-            place = stream(terms.seed, "answer", about["round"], me, me)
-            out |= nested("step", model_to(learner, proposer.answer(learner, probe, learn, place)))
+            place = stream(self.lot.seed, "answer", about["round"], me, self.lot.number)
+            step = self._proposal(terms, probe, learn, self._batches(terms, deal), place)
+            out |= nested("step", model_to(learner, step))
         if head.get("judge"):
-            out |= judged(terms, me, kept.model, learn, held)
-        self.ledger.write([Entry(about["run"], about["round"], "score", self.name, digest, rows, size_of(out))])
-        return found, out
+            out |= judged(terms, kept.model, learn, held, self.lot.seed)
+        told = {name: head.get(name) for name in ("count", "step", "judge", "adoptions")}
+        said = (sorted(head["terms"].items()), told, me, deal.mark, _state(learner, kept))
+        self.ledger.write([self._told("score", self.name, said, arrays, about, rows, out)])
+        return {"rows": rows, "new": self._new(rows, about)}, out
 
-    def _adopt(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
-        terms, me, kept, learn, held = self._target(head, arrays, about)
+    def _adopt(self, head: Told, arrays: Told, about: Told) -> Any:
+        terms, me, kept, deal = self._target(head, arrays, about)
         learner, proposer = terms.learner(), terms.proposer()
-        rows, digest, out = learn.rows + held.rows, "", {}
+        rows, out = self._rows(about["round"]).data.rows, dict[str, Any]()
+        entry = Entry(about["run"], about["round"], "adopt", self.name, "", rows)
         if head.get("probe"):
-            told = (sorted(head["terms"].items()), head.get("adoptions"))
-            digest = self._counted("adopt", told, about, me, rows, arrays)
             out = nested("probe", probe_to(proposer, learner, proposer.ask(learner, kept.model)))
-        self.ledger.write([Entry(about["run"], about["round"], "adopt", self.name, digest, rows, size_of(out))])
+            told = sorted(head["terms"].items()), head.get("adoptions")
+            said = (*told, me, deal.mark, _state(learner, kept))
+            entry = self._told("adopt", self.name, said, arrays, about, rows, out)
+        self.ledger.write([entry])
         return {"rows": rows, "after": kept.round}, out
 
-    def _blend(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    def _blend(self, head: Told, arrays: Told, about: Told) -> Any:
         terms, me, asks = Terms.from_wire(head, arrays), whole_of(head, "me"), head.get("asks")
         if not isinstance(asks, list) or len(asks) > MOST:
             raise WireError("questions must be a list.")
-        learn, held = self._learning(terms, me, about["round"])
-        self._allow(terms, learn.rows)
-        check_labels([terms.learner()], alone(learn))
-        home = Home(terms, me, learn, held, lambda more: self._allow(more, learn.rows), self.policy.sums, self.policy.target)
-        rows, codes, spent = learn.rows + held.rows, [], dict[str, int]()
+        deal = self._deal(terms, about["round"])
+        self._allow(terms, deal.learn.rows)
+        check_labels([terms.learner()], alone(deal.learn))
+        home = Home(terms, deal, self._stock(), self.policy)
+        rows, parts = self._rows(about["round"]).data.rows, parts_of(arrays)
+        told = (sorted(head["terms"].items()), me, deal.mark)
+        said = digest_of(told, within("terms", arrays))
+        allowance = Allowance(self.policy, self.ledger, about["run"])
         out: dict[str, Any] = {}
+        codes: list[str] = []
         entries: list[Entry] = []
         for i, asked in enumerate(asks):
-            inner, found, code = within(f"k{i}", arrays), dict[str, Any](), "ok"
-            names, digests, limits = list[str](), list[str](), list[str]()
+            inner, found, code = parts.get(f"k{i}", {}), dict[str, Any](), "ok"
+            names, digests = list[str](), list[str]()
+            what = str(asked.get("what"))[:20] if isinstance(asked, dict) else "blend"
             try:
-                names = [self.name] if isinstance(asked, dict) and asked.get("what") in AS_TARGET else names_of(asked)
-                digests = [digest_of_one(head["terms"], asked, inner, j, name, me, rows) for j, name in enumerate(names)]
-                limits = [self._limit(name, digest, spent) for name, digest in zip(names, digests, strict=True)]
-                if "ok" not in limits:
-                    raise Refused(limits[0])
-                found = home.reply(asked, inner, [limit == "ok" for limit in limits])
+                names = [self.name] if what in AS_TARGET else names_of(asked)
+                digests = [digest_of_one(said, asked, inner, *each) for each in enumerate(names)]
+                # All or nothing: half an answer would not be noticed.
+                for name, digest in zip(names, digests, strict=True):
+                    _must(allowance.question(name, digest))
+                _must(allowance.work(work_of_one(terms, asked, inner, deal.learn.rows, len(names))))
+                found = home.reply(asked, inner, len(names))
+                if what in TELLING:
+                    _must(allowance.numbers(digests[0], numbers_of(found)))
                 if "model" in found:
                     self.shelf.put(about["run"], Kept(about["round"] + 1, found["model"], terms))
             except Exception as error:
-                code = self._no(error, "a question", about)
+                code, found = self._no(error, "a question", about), {}
             codes.append(code)
             out |= nested(f"k{i}", found)
-            what = str(asked.get("what"))[:20] if isinstance(asked, dict) else "blend"
-            each = size_of(found) // max(limits.count("ok"), 1)
+            many = max(len(names), 1)
+            left = size_of(found) // many, code, numbers_of(found) // many
             entries += [
-                Entry(about["run"], about["round"], what, name, digest, rows, each if said == "ok" else 0, said)
-                for name, digest, said in zip(names, digests, limits if code == "ok" else [code] * len(names), strict=False)
+                Entry(about["run"], about["round"], what, name, digest, rows, *left)
+                for name, digest in zip(names, digests, strict=False)
             ]
         self.ledger.write(entries or [Entry(about["run"], about["round"], "blend", "", "", code="format")])
         return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
 
-    def _target(self, head: Mapping[str, Any], arrays: Mapping[str, Any], about: Mapping[str, Any]) -> Any:
+    def _target(self, head: Told, arrays: Told, about: Told) -> Any:
         """This device as a target: its model after everything it was told to adopt."""
         if not self.policy.target:
             raise Refused("target")
         terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
-        learn, held = self._learning(terms, me, about["round"])
-        self._allow(terms, learn.rows)
+        deal = self._deal(terms, about["round"])
+        self._allow(terms, deal.learn.rows)
+        learn = terms.inside(deal.learn)
         learner = terms.learner()
         check_labels([learner], alone(learn))
         kept = self.shelf.get(about["run"])
         before = kept
         if kept is None:
-            kept = Kept(0, starting_model(learner, learn, stream(terms.seed, "start", me), terms.start), terms)
+            # What this model says at public points will leave.
+            grower = sheltered(learner, learn.rows, self.policy.rows_per_leaf)
+            kept = Kept(0, starting_model(grower, learn, self.lot.at("start"), terms.start), terms)
+        parts = parts_of(arrays)
         for i, told in enumerate(adoptions_of(head)):
             if told["round"] < kept.round and not told["set"]:
                 continue  # it was adopted before an interruption
             if told["round"] > kept.round and not told["set"]:
                 raise Refused("state")
-            pieces = [
-                model_from(learner, within(f"a{i}.{k}", arrays), terms.features, terms.classes) for k in range(len(told["weights"]))
-            ]
+            mine = parts.get(f"a{i}", {})
+            pieces = [model_from(learner, within(str(k), mine), terms.features, terms.classes) for k in range(len(told["weights"]))]
             model = adopted(learner, kept.model, pieces, told["weights"], told["stay"])
             if not told["set"]:
-                model = self._after(terms, learner, model, learn, told["round"], me)
+                model = self._after(terms, learner, model, learn, told["round"])
             kept = Kept(told["round"] + 1, model, terms)
         if kept is not before:
             self.shelf.put(about["run"], kept)
-        return terms, me, kept, learn, held
+        return terms, me, kept, deal
 
-    @staticmethod
-    def _after(terms: Terms, learner: Any, model: Any, data: Data, r: int, me: int) -> Any:
+    def _after(self, terms: Terms, learner: Any, model: Any, data: Data, r: int) -> Any:
         """What follows an adoption: running statistics, the own step."""
         if getattr(learner, "renews", False):
             model = learner.settled(model, data)
         own = terms.own_step()
-        return model if own is None else own.answer(learner, own.ask(learner, model), data, stream(terms.seed, "local", r, me))
+        return model if own is None else own.answer(learner, own.ask(learner, model), data, self.lot.at("local", r))
 
-    def _new(self, rows: int, about: Mapping[str, Any]) -> int:
+    def _new(self, rows: int, about: Told) -> int:
         """How many rows came since the round before."""
         before = self.ledger.rows(about["run"], about["round"])
         return 0 if before is None else max(rows - before, 0)
@@ -278,36 +337,77 @@ class Device:
         if no is not None:
             raise Refused(no)
 
-    def _counted(self, kind: str, told: Any, about: Mapping[str, Any], me: int, rows: int, arrays: Mapping[str, Any]) -> str:
-        """The digest of a question about this device itself, if it is within the limits: what it tells of its rows counts, too."""
-        digest = digest_of((kind, told, about["run"], about["round"], me, rows), arrays)
-        code = self._limit("" if kind == "sums" else self.name, digest, {})
-        if code != "ok":
-            raise Refused(code)
-        return digest
+    def _told(
+        self,
+        kind: str,
+        name: str,
+        said: Any,
+        arrays: Told,
+        about: Told,
+        rows: int,
+        out: Told,
+    ) -> Entry:
+        """The line for what this device tells of itself: it counts by its numbers, too."""
+        digest = digest_of((kind, said, about["run"], about["round"]), arrays)
+        allowance, many = Allowance(self.policy, self.ledger, about["run"]), numbers_of(out)
+        _must(allowance.question(name, digest))
+        _must(allowance.numbers(digest, many))
+        where = about["run"], about["round"]
+        return Entry(*where, kind, name, digest, rows, size_of(out), numbers=many)
 
-    def _limit(self, name: str, digest: str, spent: dict[str, int]) -> str:
-        """Whether one more question of this target is within the limits; `spent` counts those of this message."""
-        if self.ledger.known(digest):
-            return "ok"
-        own, total = self.ledger.counts(name)
-        if own + spent.get(name, 0) >= self.policy.questions_per_target:
-            return "questions_per_target"
-        if total + sum(spent.values()) >= self.policy.questions:
-            return "questions"
-        spent[name] = spent.get(name, 0) + 1
-        return "ok"
+    def _stock(self) -> Stock:
+        return Stock(self.ledger, self.lot, self.policy.rows)
 
-    def _learning(self, terms: Terms, me: int, r: int) -> tuple[Data, Data]:
-        """Rows to learn from and rows held back, in the units of the run."""
+    def _taken(self, r: int) -> tuple[Sequence[str], Taken]:
+        """The rows that may be answered from now; looked up again only when rows have changed."""
         now = self._rows(r)
-        place = {str(name): i for i, name in enumerate(now.columns)}
+        if self._last is None or self._last[0] is not now.data or self._last[1] != self.policy.rows:
+            self._last = (now.data, self.policy.rows, self._stock().taken(now.columns, now.data))
+        return now.columns, self._last[2]
+
+    def _deal(self, terms: Terms, r: int) -> Deal:
+        """Rows to learn from and rows held back, in the units of the table."""
+        columns, taken = self._taken(r)
+        place = {str(name): i for i, name in enumerate(columns)}
         if any(name not in place for name in terms.columns):
             raise Refused("columns")
-        X = np.ascontiguousarray(now.data.X[:, [place[name] for name in terms.columns]])
-        mine = alone(Data(X, now.data.y, now.data.weight))
-        learn, held = (
-            split(mine, terms.holdout, seed=terms.seed, classes=terms.classes, first=me) if terms.holdout else (mine, None)
-        )
-        empty = Data(np.empty((0, terms.features)), np.empty(0))
-        return terms.inside(learn[0]), empty if held is None or not len(held.X) else terms.inside(held[0])
+        if taken.data.rows < self.policy.rows:
+            raise Refused("rows")
+        X = np.ascontiguousarray(taken.data.X[:, [place[name] for name in terms.columns]])
+        mine = replace(taken, data=Data(X, taken.data.y, taken.data.weight))
+        deal = self._stock().deal(mine, terms.holdout, terms.classes)
+        if deal.learn.rows < self.policy.rows:
+            raise Refused("rows")
+        self._stock().check(deal.place, deal.held_place)
+        return deal
+
+    def _batches(self, terms: Terms, deal: Deal) -> list[IntArray] | None:
+        """The batches of gradient steps; None where steps take all rows."""
+        if terms.batch is None or terms.public is not None or terms.batch >= deal.learn.rows:
+            return None
+        return self._stock().batches(deal, terms.batch)
+
+
+def _state(learner: Any, kept: Kept) -> str:
+    """What a target's answer depends on beside the question: the model it has."""
+    return digest_of(kept.round, model_to(learner, kept.model))
+
+
+def _must(code: str) -> None:
+    """Refuse what is not allowed."""
+    if code != "ok":
+        raise Refused(code)
+
+
+def stepped(
+    proposer: GradientStep,
+    learner: Any,
+    model: Array,
+    batches: Sequence[Data],
+    first: int,
+) -> Array:
+    """Gradient steps on one batch after the other."""
+    one = GradientStep(proposer.step_size)
+    for step in range(proposer.steps):
+        model = one.answer(learner, model, batches[(first + step) % len(batches)], None)
+    return model

@@ -19,7 +19,7 @@ from persfl.devices import position, stranger
 from persfl.errors import InputError, NotReady
 from persfl.fleets.flower.device import Device
 from persfl.fleets.flower.judging import SIZES, sound
-from persfl.fleets.flower.letters import REFUSALS, Letters, Lost, way
+from persfl.fleets.flower.letters import REFUSALS, Letters, Lost, ends, way, why
 from persfl.fleets.flower.post import Post
 from persfl.fleets.flower.roster import Roster
 from persfl.fleets.flower.standing import Adoption, Standing
@@ -217,7 +217,7 @@ class FlowerFleet:
             if waited > self.patience:
                 raise Away(
                     f"round {r}: {done} of {len(asked)} devices answered within {waited:.0f} s, and the quorum is "
-                    f"{self.quorum:g} of them. Everything is kept: go on when they are back."
+                    f"{self.quorum:g} of them. Everything is kept: go on when they are back.{self._at_limits()}"
                 )
             self._say(f"round {r}: {done} of {len(asked)} devices have answered; waiting for more")
             time.sleep(min(1.0, self.patience))
@@ -243,6 +243,7 @@ class FlowerFleet:
                 head, arrays = self.letters.opened(self.ids[peer], found[self.ids[peer]], "answer", r)
             except Lost as lost:
                 self.roster.failed(self.ids[peer], r, lost.how, len(who))
+                self._limited(self.ids[peer], lost.code)
                 if lost.how == "refused":  # it is there, and asking again would not help
                     good.add(peer)
                 continue
@@ -254,6 +255,7 @@ class FlowerFleet:
             for i, (t, code) in enumerate(zip(who, codes, strict=True)):
                 try:
                     if code != "ok":
+                        self._limited(self.ids[peer], code)
                         raise Lost(way(code))
                     part = within(f"p{i}", arrays)
                     self._proposals[t, peer] = model_from(self.learner, part, self.terms.features, self.terms.classes)
@@ -315,7 +317,9 @@ class FlowerFleet:
         unknown = [t for t in range(len(self.targets)) if self.standing.probes[t] is None]
         self._start([t for t in unknown if self._scoring.due(self._name(t), r)], r, probe=True)
         if all(probe is None for probe in self.standing.probes):
-            raise Away(f"round {r}: no target is there to ask anybody. Everything is kept: go on when one is back.")
+            raise Away(
+                f"round {r}: no target is there to ask anybody. Everything is kept: go on when one is back.{self._at_limits()}"
+            )
 
     def _start(self, which: Sequence[int], r: int, *, probe: bool) -> None:
         if not which:
@@ -352,10 +356,22 @@ class FlowerFleet:
         """A target did not do its part: it is counted, and approached less often if that goes on."""
         name = self._name(t)
         self.roster.count(name, lost.how)
+        self._limited(name, lost.code)
         if lost.code == "state":
             self.standing.recover(t, r)
         else:
             self._scoring.failed(name, r, lost.how)
+
+    def _limited(self, name: str, code: Any) -> None:
+        """A device at a limit of its owner: the round goes on without, and that is said."""
+        if ends(code) and name not in self.roster.limits:
+            self.roster.limits[name] = code
+            self._say(why(name, code))
+
+    def _at_limits(self) -> str:
+        """What is to be said about devices at their limits, where a run stops."""
+        said = [why(name, code) for name, code in self.roster.limits.items()]
+        return "".join(f" {text[0].upper()}{text[1:]}" for text in said)
 
     def _await_rows(self, r: int) -> None:
         """Rows keep arriving: wait until enough devices say that they have enough new ones."""

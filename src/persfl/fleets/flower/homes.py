@@ -18,7 +18,7 @@ from persfl.blending.homes import Evidence, Spreads, Starts
 from persfl.blending.toward import Toward
 from persfl.blending.views import Look
 from persfl.fleets.flower.fleet import Away
-from persfl.fleets.flower.letters import Letters, Lost, way
+from persfl.fleets.flower.letters import Letters, Limited, Lost, ends, way, why
 from persfl.fleets.flower.roster import Roster
 from persfl.fleets.flower.side_by_side import side_by_side
 from persfl.types import Array, IntArray
@@ -78,6 +78,7 @@ class FlowerHomes:
         self.roster, self.journal = Roster(), journal if journal is not None else Journal()
         self.exchanges, self.weight = 0, np.zeros(self.n)
         self.judged: dict[int, dict[str, Any]] = {}
+        self.foldless: set[str] = set()  # targets with too few rows for folds
         self._say = say or (lambda _: None)
         self._ask: Callable[[list[Question]], list[Mapping[str, Any]]] = lambda asked: self._exchange([asked])[0]
 
@@ -185,10 +186,14 @@ class FlowerHomes:
             for name, reply in self.letters.exchange(letters).items():
                 i = self.ids.index(name)
                 try:
-                    self.letters.opened(name, reply, "blend", number)
+                    head, _ = self.letters.opened(name, reply, "blend", number)
+                    codes = head.get("codes")
+                    for code in codes if isinstance(codes, list) else ():
+                        self._going(name, number, code)
                     assert isinstance(reply, bytes)
                     found[i] = reply
                 except Lost as lost:
+                    self._going(name, number, lost.code)
                     self.roster.failed(name, number, lost.how)
             self._say({"exchange": number + 1, "asked": len(asks), "answered": len(found),
                        "questions": sum(map(len, asks.values())), "seconds": round(time.monotonic() - begin, 3)})  # fmt: skip
@@ -202,6 +207,12 @@ class FlowerHomes:
                 )
             time.sleep(min(1.0, self.patience))
             left = left or {i: each for i, each in asks.items() if i not in found}
+
+    def _going(self, name: str, number: int, code: Any) -> None:
+        """Without what a limit holds back a run would come to something else, and not say so."""
+        if ends(code):
+            kept = "Everything is kept: go on when that is done."
+            raise Limited(f"exchange {number + 1}: {why(name, code)} {kept}")
 
     def _letter(self, number: int, i: int, asks: Sequence[Question]) -> bytes:
         arrays: dict[str, Any] = {}
@@ -293,6 +304,8 @@ class FlowerPart:
             said, judged = numbers(told.get("losses"), (many,), most=1e100), numbers(told.get("weight"), (1,))[0]
             if np.isfinite(said).all() and (said >= 0).all() and judged >= 0:
                 losses[t], weight[t] = said, judged
+            if judged == 0:
+                self._homes.foldless.add(self._homes.ids[int(self._mine[t])])
         return Evidence(losses, weight, dict(starts))
 
     def _probe(self, proposer: Any, models: Array) -> tuple[dict[str, Any], dict[str, Any]]:

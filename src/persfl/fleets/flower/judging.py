@@ -35,12 +35,12 @@ def sound(told: Mapping[str, Any]) -> bool:
     return bool((np.abs(sums) <= LARGE**2).all() and (plain >= 0).all() and told["judged"][0] <= LARGE)
 
 
-def judged(terms: Terms, me: int, model: Any, learn: Data, held: Data) -> dict[str, Array]:
+def judged(terms: Terms, model: Any, learn: Data, held: Data, seed: int) -> dict[str, Array]:
     """Sums over the rows held back, in the label's own units; all 0 where there are fewer than two: a sum over one is the row's."""
     if held.rows < 2:
         return {"judged": np.zeros(FIELDS), "errors": np.zeros(2), "mistakes": np.zeros(2)}
     learner, alone = terms.learner(), Devices(learn.X, learn.y, learn.weight, np.array([0, learn.rows]), [0])
-    own = own_fits(learner, alone, terms.seed)[0]
+    own = own_fits(learner, alone, seed)[0]
     weight, losses, mistakes = held.weight, [], []
     for judged_one in (own, model):
         found = respond(learner, judged_one, held.X, terms.classes)

@@ -1,36 +1,72 @@
 """What crossed a device's border, written before it crosses.
 
-A SQLite file beside the device's rows, one line per question. It is also what limits are counted by, so it survives restarts; a
-question that is put again word by word (a run that was interrupted) gets the same answer and does not count again.
+A SQLite file beside the device's rows, one line per question. It is also what limits are counted
+by, so it survives restarts; a question that is put again word by word (a run that was interrupted)
+gets the same answer and does not count again. And it holds what only the device knows: the secret
+by which its rows are dealt, and which rows it has answered from together.
 
 >>> ledger = Ledger()
 >>> ledger.write([Entry("run", 0, "answer", "ann", "d1", rows=10, bytes=160)])
 >>> ledger.write([Entry("run", 0, "answer", "ann", "d1", rows=10, bytes=160)])
->>> ledger.counts("ann"), ledger.known("d1"), ledger.table()[0]["answered"]
-((1, 1), True, 2)
+>>> ledger.counts("run", "ann").target, ledger.known("d1"), ledger.table()[0]["answered"]
+(1, True, 2)
 """
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from persfl.errors import InputError
+from persfl.types import IntArray
+
+VERSION = 2
+# What a device tells of itself: its numbers are counted one by one.
+TELLING = ("sums", "spread", "score", "adopt", "own", "weigh", "offers", "mix")
 
 _SHAPE = """
 CREATE TABLE IF NOT EXISTS entries (
-    id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, kind TEXT NOT NULL,
-    target TEXT NOT NULL, digest TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL, code TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS by_digest ON entries (digest);
-CREATE INDEX IF NOT EXISTS by_target ON entries (target, kind, code);
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL,
+    kind TEXT NOT NULL, target TEXT NOT NULL, digest TEXT NOT NULL, rows INTEGER NOT NULL,
+    bytes INTEGER NOT NULL, code TEXT NOT NULL, numbers INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS by_run ON entries (run, id) WHERE rows > 0;
+CREATE TABLE IF NOT EXISTS answered (digest TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS of_target (
+    run TEXT NOT NULL, target TEXT NOT NULL, questions INTEGER NOT NULL,
+    PRIMARY KEY (run, target)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS of_run (
+    run TEXT PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ever (
+    one INTEGER PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY, seed INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS stock (number INTEGER PRIMARY KEY, ids BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS pieces (one INTEGER PRIMARY KEY, labels BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS row_sets (digest TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+_OR_ADD = "ON CONFLICT DO UPDATE SET questions = questions + excluded.questions"
+_FIRST = """
+SELECT run, target, MIN(id) FROM entries WHERE digest != '' AND code = 'ok' GROUP BY digest"""
+# A ledger that counted by looking at all its lines: its counts, once.
+_COUNTED = f"""
+INSERT OR IGNORE INTO answered
+    SELECT DISTINCT digest FROM entries WHERE digest != '' AND code = 'ok';
+INSERT INTO of_target SELECT run, target, COUNT(*) FROM ({_FIRST}) GROUP BY run, target;
+INSERT INTO of_run SELECT run, SUM(questions), 0 FROM of_target GROUP BY run;
+INSERT INTO ever SELECT 1, COALESCE(SUM(questions), 0), 0 FROM of_run;
 """
 
 
 class Entry(NamedTuple):
-    """One question: whose run and round, what kind, on whose behalf, what it was (a digest), and what left."""
+    """One question: whose run and round, what kind, for whom, what it was (a digest), what left."""
 
     run: str
     round: int
@@ -40,66 +76,221 @@ class Entry(NamedTuple):
     rows: int = 0
     bytes: int = 0
     code: str = "ok"
+    numbers: int = 0
+
+
+class Counts(NamedTuple):
+    """Different questions answered: to a target in a run, in the run, ever; and numbers told."""
+
+    target: int
+    run: int
+    ever: int
+    numbers: int
+    numbers_ever: int
 
 
 class Ledger:
     """A ledger in a file, or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._base = sqlite3.connect(
-            ":memory:" if path is None else path, timeout=30, isolation_level=None, check_same_thread=False
-        )
+        where: Any = ":memory:" if path is None else path
+        how: Any = {"timeout": 30, "isolation_level": None, "check_same_thread": False}
+        self._base = sqlite3.connect(where, **how)
         try:
             self._base.execute("PRAGMA synchronous = FULL")
-            self._base.executescript(_SHAPE)
+            self._open(path)
         except sqlite3.DatabaseError as error:
             raise InputError(f"the ledger {str(path)!r} could not be opened: {error}.") from None
 
-    def write(self, entries: Sequence[Entry]) -> None:
-        """All of these, or none; on the disk when this returns."""
-        now = time.time()
+    def _open(self, path: Path | None) -> None:
+        """Make what is absent; a ledger of an earlier version is counted once."""
+        found = int(self._one("PRAGMA user_version")[0])
+        if found > VERSION:
+            raise InputError(f"the ledger {str(path)!r} is of a newer persfl. Update persfl here.")
+        if found == VERSION:
+            return
+        with self._whole():
+            if int(self._one("PRAGMA user_version")[0]) == VERSION:
+                return  # somebody else was faster
+            more = "ALTER TABLE entries ADD COLUMN numbers INTEGER NOT NULL DEFAULT 0"
+            if self._one("SELECT 1 FROM sqlite_master WHERE name = 'entries'"):
+                self._base.execute(more)
+                self._base.execute("DROP INDEX IF EXISTS by_digest")
+                self._base.execute("DROP INDEX IF EXISTS by_target")
+            for statement in (_SHAPE + _COUNTED).split(";"):
+                self._base.execute(statement)
+            seed = secrets.randbelow(2**63)
+            self._base.execute("INSERT OR IGNORE INTO secret VALUES (1, ?)", (seed,))
+            self._base.execute(f"PRAGMA user_version = {VERSION}")
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """All of it, or nothing; on the disk in the end."""
         self._base.execute("BEGIN IMMEDIATE")
         try:
-            self._base.executemany(
-                "INSERT INTO entries (at, run, round, kind, target, digest, rows, bytes, code) VALUES (?,?,?,?,?,?,?,?,?)",
-                [(now, *entry) for entry in entries],
-            )
+            yield
             self._base.execute("COMMIT")
         except BaseException:
             self._base.execute("ROLLBACK")
             raise
 
-    def counts(self, target: str) -> tuple[int, int]:
-        """How many different questions were answered: for this target, and in all."""
-        ask = "SELECT COUNT(DISTINCT digest) FROM entries WHERE digest != '' AND code = 'ok'"
-        own = self._base.execute(f"{ask} AND target = ?", (target,)).fetchone()[0]
-        return int(own), int(self._base.execute(ask).fetchone()[0])
+    def _one(self, query: str, *given: Any) -> Any:
+        """The first line that a query gives, or None."""
+        return self._base.execute(query, given).fetchone()
+
+    @property
+    def secret(self) -> int:
+        """A number that never leaves: rows are dealt by it."""
+        return int(self._one("SELECT seed FROM secret")[0])
+
+    # Questions
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """All of these, or none; on the disk when this returns."""
+        now = time.time()
+        with self._whole():
+            self._base.executemany(
+                "INSERT INTO entries (at, run, round, kind, target, digest, rows, bytes, code, "
+                "numbers) VALUES (?,?,?,?,?,?,?,?,?,?)",
+                [(now, *entry) for entry in entries],
+            )
+            told = [entry for entry in entries if entry.digest and entry.code == "ok"]
+            self._add([entry for entry in told if self._first(entry.digest)])
+
+    def _first(self, digest: str) -> bool:
+        """Note a question as answered; whether it was the first time."""
+        done = self._base.execute("INSERT OR IGNORE INTO answered VALUES (?)", (digest,))
+        return bool(done.rowcount == 1)
+
+    def _add(self, new: Sequence[Entry]) -> None:
+        """Count questions that were answered for the first time."""
+        targets, runs, numbers = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
+        for entry in new:
+            targets[entry.run, entry.target] += 1
+            runs[entry.run] += 1
+            numbers[entry.run] += entry.numbers if entry.kind in TELLING else 0
+        self._base.executemany(
+            f"INSERT INTO of_target VALUES (?, ?, ?) {_OR_ADD}",
+            [(*key, many) for key, many in targets.items()],
+        )
+        self._base.executemany(
+            "INSERT INTO of_run VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "questions = questions + excluded.questions, numbers = numbers + excluded.numbers",
+            [(run, many, numbers[run]) for run, many in runs.items()],
+        )
+        more = len(new), sum(numbers.values())
+        self._base.execute("UPDATE ever SET questions = questions + ?, numbers = numbers + ?", more)
+
+    def counts(self, run: str, target: str) -> Counts:
+        """What was answered; looked up, however long the ledger is."""
+        where = "of_target WHERE run = ? AND target = ?"
+        own = self._one(f"SELECT questions FROM {where}", run, target) or (0,)
+        here = self._one("SELECT questions, numbers FROM of_run WHERE run = ?", run) or (0, 0)
+        ever = self._one("SELECT questions, numbers FROM ever WHERE one = 1")
+        return Counts(own[0], here[0], ever[0], here[1], ever[1])
 
     def known(self, digest: str) -> bool:
         """Whether this very question was answered before."""
-        found = self._base.execute("SELECT 1 FROM entries WHERE digest = ? AND code = 'ok' LIMIT 1", (digest,))
-        return found.fetchone() is not None
+        return self._one("SELECT 1 FROM answered WHERE digest = ?", digest) is not None
 
     def rows(self, run: str, r: int) -> int | None:
-        """How many rows this device had in the last round of a run before round `r`; None if it was not asked then."""
-        found = self._base.execute(
-            "SELECT rows FROM entries WHERE run = ? AND round < ? AND rows > 0 ORDER BY id DESC LIMIT 1", (run, r)
-        ).fetchone()
+        """How many rows it had when it was asked last before round `r` of a run, if it was."""
+        found = self._one(
+            "SELECT rows FROM entries WHERE rows > 0 AND run = ? AND round < ? ORDER BY id DESC LIMIT 1",
+            run,
+            r,
+        )
         return None if found is None else int(found[0])
 
+    # Rows
+
+    def stock(self) -> list[IntArray]:
+        """The marks of the rows that this device answers from, in the groups in which they came."""
+        found = self._base.execute("SELECT ids FROM stock ORDER BY number")
+        return [np.frombuffer(ids, dtype=np.int64) for (ids,) in found]
+
+    def admit(self, ids: IntArray) -> None:
+        """A new group of rows; rows that another process was faster with stay where they are."""
+        with self._whole():
+            known = self.stock()
+            if known and np.isin(ids, np.concatenate(known)).any():
+                return
+            self._base.execute("INSERT INTO stock (ids) VALUES (?)", (ids.tobytes(),))
+
+    def answers_from(self, chosen: Any, least: int) -> bool:
+        """Whether it may answer from these rows (a mask over its stock); if so, that is noted.
+
+        Sets of rows cut the stock into pieces; sums over the sets give sums over the pieces. So no
+        piece may get smaller than `least`, and rows that were not answered from before must come at
+        least so many at a time.
+
+        >>> ledger, everyone = Ledger(), np.ones(8, dtype=bool)
+        >>> ledger.answers_from(everyone, 3), ledger.answers_from(everyone & (np.arange(8) > 0), 3)
+        (True, False)
+        >>> ledger.answers_from(np.arange(8) < 5, 3), ledger.answers_from(np.arange(8) >= 5, 3)
+        (True, True)
+        """
+        digest = hashlib.sha256(np.packbits(chosen).tobytes().rstrip(b"\0")).hexdigest()
+        if self._one("SELECT 1 FROM row_sets WHERE digest = ?", digest):
+            return True
+        with self._whole():
+            kept = self._one("SELECT labels FROM pieces")
+            before = np.frombuffer(kept[0], dtype=np.int32) if kept else np.empty(0, dtype=np.int32)
+            size = max(len(before), len(chosen))
+            labels = np.pad(before, (0, size - len(before)))
+            wide = np.pad(np.asarray(chosen, dtype=bool), (0, size - len(chosen)))
+            after = cut(labels, wide, least)
+            if after is None:
+                return False
+            self._base.execute("INSERT OR REPLACE INTO pieces VALUES (1, ?)", (after.tobytes(),))
+            self._base.execute("INSERT OR IGNORE INTO row_sets VALUES (?)", (digest,))
+        return True
+
+    # For the owner
+
     def table(self) -> list[dict[str, Any]]:
-        """Per asker and kind: questions, answered, refused or failed, bytes that left, first and last time."""
-        found = self._base.execute(
-            "SELECT target, kind, COUNT(*), COUNT(DISTINCT digest), SUM(code = 'ok'), SUM(code != 'ok'), SUM(bytes), MIN(at), "
-            "MAX(at) FROM entries GROUP BY target, kind ORDER BY target, kind"
-        )
-        names = ("asker", "kind", "questions", "different", "answered", "refused", "bytes", "first", "last")
-        return [dict(zip(names, row, strict=True)) for row in found]
+        """Per asker and kind: questions, how many were answered, what left, first and last time."""
+        columns = {
+            "asker": "target",
+            "kind": "kind",
+            "questions": "COUNT(*)",
+            "different": "COUNT(DISTINCT digest)",
+            "answered": "SUM(code = 'ok')",
+            "refused": "SUM(code != 'ok')",
+            "bytes": "SUM(bytes)",
+            "numbers": "SUM(numbers)",
+            "first": "MIN(at)",
+            "last": "MAX(at)",
+        }
+        query = f"SELECT {', '.join(columns.values())} FROM entries GROUP BY 1, 2 ORDER BY 1, 2"
+        return [dict(zip(columns, row, strict=True)) for row in self._base.execute(query)]
 
     def refusals(self) -> list[dict[str, Any]]:
         """Why questions were not answered, and how often."""
-        found = self._base.execute("SELECT code, COUNT(*) FROM entries WHERE code != 'ok' GROUP BY code ORDER BY code")
+        query = "SELECT code, COUNT(*) FROM entries WHERE code != 'ok' GROUP BY code ORDER BY code"
+        found = self._base.execute(query)
         return [{"code": code, "times": times} for code, times in found]
 
     def close(self) -> None:
         self._base.close()
+
+
+def cut(labels: Any, chosen: Any, least: int) -> Any:
+    """The pieces that a set of rows makes of those before; None if one gets too small.
+
+    Pieces are a label per row, 0 where it was never answered from.
+
+    >>> cut(np.array([1, 1, 1, 1, 0, 0]), np.array([1, 1, 0, 0, 1, 1], dtype=bool), 2).tolist()
+    [3, 3, 1, 1, 2, 2]
+    """
+    inside, whole = np.bincount(labels[chosen], minlength=1), np.bincount(labels, minlength=1)
+    inside = np.pad(inside, (0, len(whole) - len(inside)))
+    parted = (inside > 0) & (inside < whole)
+    small = parted & ((inside < least) | (whole - inside < least))
+    small[0] = 0 < inside[0] < least
+    if small.any():
+        return None
+    parted[0] = inside[0] > 0
+    renamed = np.arange(len(whole))
+    renamed[parted] = len(whole) + np.arange(int(parted.sum()))
+    return np.where(chosen, renamed[labels], labels).astype(np.int32)

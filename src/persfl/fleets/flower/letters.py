@@ -1,7 +1,8 @@
 """Letters of a run: what is asked of a device, and replies that are what they should be.
 
-A reply is read only if it comes from the device that was asked, answers this very question (its number), and belongs to this
-round of this run. Anything else is `Lost`, in one of the ways of the roster.
+A reply is read only if it comes from the device that was asked, answers this very question (its
+number), and belongs to this round of this run. Anything else is `Lost`, in one of the ways of the
+roster.
 """
 
 from __future__ import annotations
@@ -11,13 +12,48 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from persfl.errors import InputError
+from persfl.errors import InputError, NotReady
 from persfl.fleets.flower.device import Device
 from persfl.fleets.flower.post import Failed, Post
 from persfl.fleets.flower.standing import Adoption
 from persfl.wire import LARGEST, Terms, WireError, model_to, nested, pack, unpack
 
-REFUSALS = ("models", "steps", "trees", "rows", "questions", "questions_per_target", "target", "sums")
+# Refusals that would change a result without a word: settings of an owner, and what they bound.
+LIMITS = {
+    "questions_per_target": "different questions on behalf of one target in a run",
+    "questions": "different questions in a run",
+    "questions_ever": "different questions in all runs together",
+    "numbers": "numbers that it tells of itself in a run",
+    "numbers_ever": "numbers that it tells of itself in all runs together",
+    "work": "work for one message",
+}
+REFUSALS = ("models", "steps", "trees", "rows", "target", "sums", "split", *LIMITS)
+
+
+class Limited(NotReady):
+    """A device has reached a limit of its owner: the run would come to something else."""
+
+
+def why(name: str, code: str) -> str:
+    """What a coordinator says about a refusal by a limit, and who can do something about it.
+
+    >>> why("ann", "work")
+    "device 'ann' is at its owner's limit 'work' (work for one message). Only the owner can raise it, in node.toml."
+    """
+    if code == "split":
+        return (
+            f"device {name!r} has answered from other rows before, and from those asked for now they "
+            "differ by fewer than its owner's 'rows'. Ask with the holdout, classes, batch and order "
+            "of the earlier run, or wait for more rows; only the owner can begin anew, without "
+            "ledger.sqlite."
+        )
+    reached = f"device {name!r} is at its owner's limit {code!r} ({LIMITS[code]})."
+    return f"{reached} Only the owner can raise it, in node.toml."
+
+
+def ends(code: Any) -> bool:
+    """Whether a refusal changes what comes out: blend and shared units need everybody."""
+    return isinstance(code, str) and (code in LIMITS or code == "split")
 
 
 class Lost(Exception):

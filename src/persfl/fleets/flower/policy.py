@@ -21,11 +21,19 @@ MODELS = ("linear", "mlp", "ridge", "tree", "forest", "boosting")
 class Policy:
     """What a device answers.
 
-    `models`: families; `networks`: torch modules of installed packages, as "module:function". `questions_per_target` and
-    `questions`: the most different questions that are answered, ever, by this ledger; sums and what the device tells as a target
-    count as well. `steps`: the most gradient steps per answer; `trees`: the most trees. `rows`: the fewest rows that anything is
-    computed from (after holding some back, and in one batch). `sums`: whether column sums may leave, which shared units
-    need. `target`: whether this device has a model of its own.
+    `models`: families; `networks`: torch modules of installed packages, as "module:function".
+
+    In one run: `questions_per_target` and `questions`, the most different questions that are answered
+    to one target and in all; `numbers`, the most numbers that the device tells of itself (sums, and as
+    a target losses, lengths, steps, evidence, its model). Run names are the asker's word, so
+    `questions_ever` and `numbers_ever` bound all runs together.
+
+    `steps`: the most gradient steps per answer; `trees`: the most trees. `work`: the most work per
+    message, about in nanoseconds. `rows`: the fewest rows that anything is computed from (after holding
+    some back, in one batch, without a fold), and by how many rows two sets of rows that are answered
+    from differ at least. `rows_per_leaf`: the fewest private rows that a leaf of a tree rests on.
+    `sums`: whether column sums may leave, which shared units need. `target`: whether this device has a
+    model of its own.
 
     >>> Policy(rows=20).refuses(Terms(columns=("a",)), rows=10)
     'rows'
@@ -35,9 +43,14 @@ class Policy:
     networks: tuple[str, ...] = ()
     questions_per_target: int = 1_000
     questions: int = 100_000
+    questions_ever: int = 1_000_000
+    numbers: int = 1_000_000
+    numbers_ever: int = 10_000_000
     steps: int = 10
     trees: int = 500
+    work: int = 200_000_000_000
     rows: int = 5
+    rows_per_leaf: int = 5
     sums: bool = True
     target: bool = True
 
@@ -80,7 +93,16 @@ class Policy:
             return "steps"
         if _trees(terms) > self.trees or int(terms.settings.get("max_depth") or 0) > 30:
             return "trees"
-        return "rows" if min(rows, terms.batch or rows) < self.rows else None
+        least = max(self.rows, self.rows_per_leaf if _trees(terms) else 0)
+        return "rows" if min(rows, terms.batch or rows) < least else None
+
+    @staticmethod
+    def unlimited(networks: tuple[str, ...] = ()) -> Policy:
+        """For rows of whoever asks."""
+        most = 2**53
+        fields = [f.name for f in dataclasses.fields(Policy) if str(f.type) == "int"]
+        limits: dict[str, Any] = dict.fromkeys(fields, most) | {"rows": 0, "rows_per_leaf": 0}
+        return Policy(**limits, networks=networks)
 
     def text(self) -> str:
         """As it stands in a file."""
@@ -98,6 +120,34 @@ def _trees(terms: Terms) -> int:
         return 0
     steps = 1 if terms.model == "tree" else int(terms.settings.get("n_estimators", ESTIMATORS))
     return steps * (terms.classes if terms.model == "boosting" and terms.classes > 2 else 1)
+
+
+def work_of(terms: Terms, rows: int) -> int:
+    """About how many nanoseconds one answer takes; never from what the rows say.
+
+    >>> work_of(Terms(columns=("a", "b"), steps=3), rows=1000)
+    9000
+    """
+    rows += 0 if terms.public is None else len(terms.public) * (terms.classes if terms.soft else 1)
+    trees = _trees(terms)
+    if trees:
+        return trees * (_TREE + _CELL * rows * terms.features)
+    size = _size(terms)
+    if terms.public is None:
+        return terms.steps * rows * size
+    if terms.model in ("mlp", "network"):
+        return max(terms.steps, Network.refit_steps) * rows * size
+    return (rows + size) * size**2  # a system of equations
+
+
+_TREE, _CELL = 300_000, 100  # nanoseconds to begin a tree, and for a number in it
+
+
+def _size(terms: Terms) -> int:
+    learner = terms.learner()
+    if hasattr(learner, "size"):
+        return int(learner.size(terms.features))
+    return (terms.features + 1) * max(terms.classes, 1)
 
 
 _WANT = {"int": "a whole number of at least 0", "bool": "true or false"}

@@ -14,6 +14,7 @@ from persfl.wire import WireError
 from persfl.wire.models import finite
 
 MOST = 10_000  # questions in one message
+Told = Mapping[str, Any]  # what a message says, or its arrays
 
 
 class Refused(Exception):
@@ -83,6 +84,25 @@ def whole_of(head: Mapping[str, Any], name: str, most: int = 2**53) -> int:
 def size_of(arrays: Mapping[str, Any]) -> int:
     """Bytes of arrays."""
     return sum(array.nbytes for array in arrays.values())
+
+
+def numbers_of(arrays: Mapping[str, Any]) -> int:
+    """Numbers of arrays."""
+    return sum(int(array.size) for array in arrays.values())
+
+
+def parts_of(arrays: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Arrays by the first part of their names, all at once: a message may have ten thousand parts.
+
+    >>> parts_of({"q0.vector": 1, "q0.a.b": 2, "targets": 3})
+    {'q0': {'vector': 1, 'a.b': 2}}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for name, array in arrays.items():
+        first, dot, rest = name.partition(".")
+        if dot:
+            found.setdefault(first, {})[rest] = array
+    return found
 
 
 def digest_of(about: Any, *parts: Mapping[str, Any]) -> str:

@@ -38,6 +38,7 @@ class Roster:
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {}
+        self.limits: dict[str, str] = {}  # which limit of its owner a device has reached
         self._streak: dict[str, int] = {}
         self._due: dict[str, int] = {}
         self._when: dict[str, int] = {}
@@ -70,7 +71,8 @@ class Roster:
 
     def to_plain(self) -> dict[str, Any]:
         """What JSON takes; `from_plain` takes it back."""
-        return {"counts": {k: dict(v) for k, v in self.counts.items()}, "streak": self._streak, "due": self._due}
+        counts = {k: dict(v) for k, v in self.counts.items()}
+        return {"counts": counts, "streak": self._streak, "due": self._due, "limits": self.limits}
 
     @staticmethod
     def from_plain(told: Mapping[str, Any]) -> Roster:
@@ -79,6 +81,7 @@ class Roster:
         try:
             made.counts = {str(k): Counter({str(w): int(c) for w, c in v.items()}) for k, v in told["counts"].items()}
             made._streak = {str(k): int(v) for k, v in told["streak"].items()}
+            made.limits = {str(k): str(v) for k, v in told.get("limits", {}).items()}
             made._due = {str(k): int(v) for k, v in told["due"].items()}
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputError("the saved counts of a federation are damaged.") from None

@@ -1,0 +1,440 @@
+"""A coordinator that lies: what it tries to get a row, a label or a subset of its choice, and that it does not get it."""
+
+import sqlite3
+from dataclasses import replace
+from itertools import combinations, pairwise
+
+import federated
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from persfl.blending.at_home import Folding
+from persfl.fleets.flower import Device, Ledger, Policy, Rows
+from persfl.fleets.flower.leaves import boosted, leaf_of, sheltered
+from persfl.learners import Tree
+from persfl.learners.tree import Grown
+from persfl.seeds import stream
+from persfl.types import Data
+from persfl.wire import Terms, model_from, nested, pack, unpack, within
+from persfl.wire.plain import as_plain
+
+COUNT, NAMES = 24, ("a", "b", "c")
+RNG = np.random.default_rng(3)
+X, Y = RNG.normal(size=(COUNT, 3)), RNG.normal(size=COUNT)
+ROWS = Rows(NAMES, Data(X, Y))
+LEAST = Policy().rows
+
+
+def terms(**changes):
+    return Terms(**{"columns": NAMES, "settings": {"intercept": False}} | changes)
+
+
+def ask(one, kind, asked, head=None, arrays=None, *, r=0, me=0, run="r"):
+    told, more = asked.to_wire()
+    about = {"run": run, "round": r, "ask": 1, "me": me}
+    return unpack(one.reply(kind, pack(about | told | (head or {}), more | (arrays or {}))))
+
+
+def sums(one, asked, **more):
+    """Weight and column sums, the label last; None where they are refused."""
+    head, arrays = ask(one, "describe", asked, {"sums": True}, **more)
+    return np.append(arrays["weight"], arrays["sums"]) if head["code"] == "ok" else None
+
+
+def step(one, asked, *, target=0, **more):
+    """The gradient at zero; None where it is refused."""
+    question = {"targets": np.array([target]), "q0.vector": np.zeros(3)}
+    head, arrays = ask(one, "answer", asked, {"names": ["t"]}, question, **more)
+    return -arrays["p0.vector"] / asked.step_size if head.get("codes") == ["ok"] else None
+
+
+def told_apart(answers):
+    """The fewest rows that two answers differ by: column sums come with their weight."""
+    near = [abs(a[0] - b[0]) for a, b in combinations(answers, 2) if not np.allclose(a, b)]
+    return min(near, default=np.inf)
+
+
+def smallest_piece(one):
+    labels = np.frombuffer(one.ledger._base.execute("SELECT labels FROM pieces").fetchone()[0], dtype=np.int32)
+    return np.bincount(labels)[1:][np.bincount(labels)[1:] > 0].min()
+
+
+def test_the_attack_works_where_the_owner_allows_single_rows():
+    """Two questions are a row with its label: so the tests below can fail."""
+    one = Device("ann", ROWS, policy=Policy(rows=1))
+    row = sums(one, terms()) - sums(one, terms(holdout=1 / COUNT))
+    assert row[0] == 1
+    assert np.abs(np.column_stack([X, Y]) - row[1:]).max(axis=1).min() < 1e-12
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(rows=9)])
+def test_rows_are_not_got_by_holding_others_back(policy):
+    one, shares = Device("ann", ROWS, policy=policy), [0.0, 0.25, *(k / COUNT for k in range(1, COUNT))]
+    asked = [(terms(holdout=h, seed=s), me) for h in shares for s in (0, 1) for me in (0, 7)]
+    found = [sums(one, t, me=me, run=f"run {me}") for t, me in asked]
+    answers = [each for each in found if each is not None]
+    assert len(answers) >= 4  # some are answered, with the same rows whatever the seed and the number
+    assert told_apart(answers) >= policy.rows
+    assert smallest_piece(one) >= policy.rows
+
+
+def test_the_seed_does_not_say_which_rows():
+    one = Device("ann", ROWS)
+    answers = [sums(one, terms(holdout=0.25, seed=seed), me=me) for seed in range(20) for me in range(3)]
+    assert all(np.array_equal(each, answers[0]) for each in answers)
+    other = sums(Device("ann", ROWS), terms(holdout=0.25))
+    assert not np.allclose(other, answers[0])  # another device, another secret
+
+
+def test_classes_do_not_choose_rows():
+    labels = (Y > 0) + 0.0
+    one = Device("ann", Rows(NAMES, Data(X, labels)))
+    answers = [sums(one, terms(holdout=h, classes=c)) for h in (0.25, 0.3, 0.5) for c in (0, 2, 3, 50)]
+    answers = [each for each in answers if each is not None]
+    assert answers
+    assert told_apart(answers) >= LEAST
+    assert smallest_piece(one) >= LEAST
+
+
+def test_batches_are_always_the_same():
+    one = Device("ann", ROWS)
+    found = {
+        tuple(np.round(step(one, terms(batch=8, seed=s), target=t, r=r, me=me), 9))
+        for s in (0, 1, 2) for t in range(4) for r in range(4) for me in (0, 5)
+    }  # fmt: skip
+    assert len(found) <= 3  # 24 rows are three batches of 8, whoever asks, whenever
+    others = [step(one, terms(batch=size), target=t) for size in range(5, 24) if size != 8 for t in range(3)]
+    assert smallest_piece(one) >= LEAST
+    assert any(each is None for each in others)
+    assert step(one, terms(batch=4)) is None
+
+
+def blend(one, asked, questions, arrays, **more):
+    head, out = ask(one, "blend", asked, {"asks": questions}, arrays, **more)
+    return head.get("codes", [head["code"]] * len(questions)), out
+
+
+def test_copies_without_a_fold_leave_out_enough_rows():
+    one, weights = Device("ann", ROWS), []
+    for ordered in (False, True):
+        for holdout in (0.25, 0.0, 0.3):
+            for classes, me in ((0, 0), (0, 3)):
+                own = {"what": "own", "view": "shared", "label": 1.0, "ordered": ordered}
+                asked = terms(seed=me, holdout=holdout, classes=classes)
+                codes, out = blend(one, asked, [own], {"k0.variance": np.ones(3)}, me=me)
+                if codes == ["ok"]:
+                    weights.append(out["k0.weight"])
+    assert len(weights) >= 2
+    assert all(set(np.abs(w[:, None] - w).ravel()) <= {0.0, *range(LEAST, COUNT + 1)} for w in weights)
+    assert smallest_piece(one) >= LEAST
+    codes, _ = blend(Device("bob", ROWS), terms(), [{"what": "own", "view": "shared", "label": 1.0}], {"k0.variance": np.ones(3)})
+    assert codes == ["ok"]
+
+
+def test_few_rows_are_one_fold():
+    one = Device("ann", Rows(NAMES, Data(X[:9], Y[:9])))
+    own = {"what": "own", "view": "shared", "label": 1.0}
+    codes, out = blend(one, terms(), [own], {"k0.variance": np.ones(3)})
+    assert codes == ["ok"]
+    assert out["k0.weight"].tolist() == [9.0] * (Folding().count + 1)  # every copy has all rows
+
+
+def growing(counts, ledger, **policy):
+    """A device whose table has these many rows, round by round."""
+    return Device("ann", lambda r: Rows(NAMES, Data(X[: counts[r]], Y[: counts[r]])), ledger=ledger, policy=Policy(**policy))
+
+
+def test_rows_that_arrive_are_told_of_together(tmp_path):
+    ledger = Ledger(tmp_path / "ledger")
+    one = growing(range(25), ledger)
+    found = {r: sums(one, terms(), r=r) for r in (*range(8, 25), 12, 9, 24, 8, 17)}
+    answers = [each for each in found.values() if each is not None]
+    assert {each[0] for each in answers} == {8, 13, 18, 23}
+    assert told_apart(answers) >= LEAST
+    ledger.close()
+    again = growing(range(25), Ledger(tmp_path / "ledger"))  # and after a restart
+    for r in found:
+        now = sums(again, terms(), r=r, run="another run")
+        if now is not None:
+            assert told_apart([*answers, now]) >= LEAST
+    assert again.lot == one.lot
+
+
+def test_held_back_rows_do_not_move_when_others_arrive():
+    one = growing([12, 17, 24], Ledger(), rows=2)
+    seen = [one._deal(terms(holdout=0.25), r) for r in range(3)]
+    for before, after in pairwise(seen):
+        assert set(before.place) <= set(after.place)
+        assert set(before.held_place) <= set(after.held_place)
+    assert smallest_piece(one) >= 2
+
+
+@pytest.mark.parametrize("change", ["label", "gone", "order"])
+def test_a_corrected_row_is_not_given_away(change):
+    now = [ROWS]
+    one = Device("ann", lambda r: now[0])
+    before = sums(one, terms())
+    fixed, there = Y.copy(), np.arange(COUNT)
+    if change == "label":
+        fixed[7] += 1.0
+    elif change == "gone":
+        there = np.delete(there, 7)
+    else:
+        there = there[::-1]
+    now[0] = Rows(NAMES, Data(X[there], fixed[there]))
+    after = sums(one, terms())
+    assert (after is None) == (change != "order")
+    if change == "order":
+        np.testing.assert_array_equal(after, before)
+    else:
+        assert ask(one, "describe", terms(), {"sums": True})[0]["code"] == "split"
+
+
+def test_columns_units_and_centres_choose_no_rows():
+    one = Device("ann", ROWS)
+    whole = sums(one, terms())
+    for columns in (("a",), ("c", "a"), ("b", "c")):
+        assert sums(one, terms(columns=columns))[0] == whole[0] == COUNT
+    about = np.array([0.5, -1.0, 2.0, 3.0])
+    _, arrays = ask(one, "describe", terms(), {"sums": True}, {"about": about})
+    np.testing.assert_allclose(arrays["sums"], whole[1:] - COUNT * about)  # nothing that was not known
+    told, more = terms(mean=np.zeros(3), scale=np.full(3, 1e-305)).to_wire()
+    body = pack({"run": "r", "round": 0, "ask": 1, "me": 0, "sums": True} | told, more)
+    assert unpack(one.reply("describe", body))[0]["code"] == "format"  # what overflows would say which rows are large
+
+
+def test_rows_of_no_weight_are_no_cover():
+    weight = np.where(np.arange(COUNT) < 3, 1.0, 0.0)
+    one = Device("ann", Rows(NAMES, Data(X, Y, weight)))
+    assert ask(one, "describe", terms(), {"sums": True})[0]["code"] == "rows"
+
+
+# Leaves
+
+
+def planted(kind, classes, public, private=90):
+    labels = np.arange(private) % classes + 0.0 if classes else 1000.0 * np.random.default_rng(8).exponential(size=private)
+    data = Data(np.random.default_rng(5).normal(size=(private, 3)), labels)
+    settings = {"max_depth": 30} | ({} if kind == "tree" else {"n_estimators": 12})
+    more = {"columns": NAMES, "model": kind, "classes": classes, "settings": settings}
+    asked = Terms(**more, public=public, soft=bool(classes), step_size=1.0)
+    return data, asked
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+@pytest.mark.parametrize("kind", ["tree", "forest", "boosting"])
+def test_no_leaf_is_a_label(kind, classes):
+    """Trees as deep as they may be, on rows whose labels could be told apart: as an answer, and as a target's own model."""
+    public = np.random.default_rng(1).normal(size=(30, 3))
+    data, asked = planted(kind, classes, public)
+    one = Device("ann", Rows(NAMES, data))
+    told = {"labels": np.zeros(30)}
+    if classes:
+        told = {"chances": np.tile(np.eye(classes)[0], (30, 1)), "labels": np.arange(classes + 0.0)}
+    question = {"targets": np.array([0])} | nested("q0", told)
+    head, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
+    assert head["codes"] == ["ok"]
+    model = model_from(asked.learner(), within("p0", arrays), 3, classes)
+    trees = [model] if isinstance(model, Grown) else model.trees
+    most = 0
+    for tree in trees:
+        exact = data.X if isinstance(asked.learner(), Tree) else data.X.astype(np.float32)
+        counts = np.bincount(leaf_of(tree, exact), minlength=len(tree.feature))[tree.feature < 0]
+        if kind != "forest":  # its trees are grown on rows drawn; others fall into leaves, too
+            assert not ((counts > 0) & (counts < LEAST)).any()
+        most = max(most, len(counts))
+    assert most > 1  # they still say something
+    if not classes:
+        values = np.concatenate([tree.value.ravel() for tree in trees])
+        base = 0.0 if isinstance(model, Grown) else model.base
+        assert not np.isin(data.y, values).any()
+        assert np.abs(data.y[:, None] - np.append(values, values + base)).min() > 1e-6
+    head, arrays = ask(one, "adopt", asked, {"probe": True})
+    assert head["code"] == "ok"
+    if not classes:
+        assert np.abs(data.y[:, None] - arrays["probe.labels"]).min() > 1e-6
+
+
+@pytest.mark.parametrize("classes", [0, 3])
+def test_leaves_of_a_forest_rest_on_rows_that_were_drawn(classes):
+    data, asked = planted("forest", classes, None)
+    learner = asked.learner()
+    raw = learner.fit(data, stream(4))
+    model = sheltered(learner, 70, LEAST).fit(data, stream(4))
+    for tree, drawn in zip(model.trees, raw.estimators_samples_, strict=True):
+        used = np.intersect1d(drawn, np.arange(70))
+        counts = np.bincount(leaf_of(tree, data.X.astype(np.float32))[used], minlength=len(tree.feature))[tree.feature < 0]
+        assert not ((counts > 0) & (counts < LEAST)).any()
+    assert max(len(tree.feature) for tree in model.trees) > 3
+
+
+def test_a_forest_that_draws_hardly_a_private_row_says_the_mean_of_all():
+    """A tiny step makes private rows light: a tree may have drawn one of them alone, among labels that the asker knows."""
+    public = np.random.default_rng(1).normal(size=(30, 3))
+    data, asked = planted("forest", 0, public)
+    asked = replace(asked, step_size=1e-3)
+    one = Device("ann", Rows(NAMES, data))
+    question = {"targets": np.array([0]), "q0.labels": np.zeros(30)}
+    _, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
+    values, mean = arrays["p0.value"].ravel(), 1e-3 * data.y.mean() / (1 + 1e-3)
+    drawn = np.isclose(values[values > 0][:, None] * 120, np.outer([1, 2, 3], data.y).ravel())
+    assert not drawn.any()
+    assert np.isclose(values, mean).any() or (values > mean).all()  # older versions draw all rows alike
+
+
+@pytest.mark.parametrize("classes", [0, 2, 3])
+def test_boosting_tree_by_tree_is_that_of_scikit_learn(classes):
+    rng = np.random.default_rng(0)
+    rows, weight = rng.normal(size=(60, 3)), rng.uniform(0.5, 2, 60)
+    y = rows @ [1.0, -1.0, 0.5] + rng.normal(size=60)
+    y = np.digitize(y, [0.0] if classes == 2 else [-0.5, 0.5]) + 0.0 if classes else y
+    learner = Terms(columns=NAMES, model="boosting", classes=classes, settings={"n_estimators": 8}).learner()
+    data = Data(rows, y, weight)
+    want = as_plain(learner.fit(data, stream(3))).scores(rows)
+    found = boosted(learner._fresh(stream(3)), data, np.ones(60, dtype=bool), 0)
+    np.testing.assert_allclose(found.scores(rows), want, atol=1e-9)
+
+
+def test_labels_do_travel_where_the_owner_lets_them():
+    """What the test above looks for is found in a device that allows it."""
+    public = np.random.default_rng(1).normal(size=(30, 3))
+    data, asked = planted("tree", 0, public)
+    one = Device("ann", Rows(NAMES, data), policy=Policy(rows_per_leaf=1))
+    question = {"targets": np.array([0]), "q0.labels": np.zeros(30)}
+    _, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
+    assert np.isin(data.y, arrays["p0.value"]).sum() > 45
+
+
+def test_the_seed_does_not_draw_a_forests_rows():
+    public = np.random.default_rng(1).normal(size=(10, 3))
+    data, _ = planted("forest", 0, public)
+    asked = [Terms(columns=NAMES, model="forest", settings={"n_estimators": 3}, public=public, seed=seed) for seed in range(3)]
+    one = Device("ann", Rows(NAMES, data), policy=Policy(rows_per_leaf=1))
+    question = {"targets": np.array([0]), "q0.labels": np.zeros(10)}
+    found = [ask(one, "answer", each, {"names": ["t"]}, question)[1]["p0.value"] for each in asked]
+    assert all(np.array_equal(each, found[0]) for each in found)
+
+
+# Counting
+
+
+def test_losses_count_one_by_one():
+    one, models = Device("ann", ROWS, policy=Policy(numbers=100)), RNG.normal(size=(60, 3))
+    shown = {f"p{i}.vector": model for i, model in enumerate(models)}
+    assert ask(one, "score", terms(), {"count": 60}, shown)[0]["code"] == "numbers"  # 121 numbers
+    first = {f"p{i}.vector": model for i, model in enumerate(models[:40])}
+    assert ask(one, "score", terms(), {"count": 40}, first)[0]["code"] == "ok"  # 81
+    assert ask(one, "score", terms(), {"count": 40}, first)[0]["code"] == "ok"  # told before
+    assert ask(one, "score", terms(), {"count": 20}, {k: v for k, v in shown.items() if k < "p2"})[0]["code"] == "numbers"
+    assert one.ledger.counts("r", "").numbers == 81
+    weigh = {"what": "weigh", "view": "shared", "label": 1.0, "many": 10}
+    arrays = {"k0.variance": np.ones(3), "k0.models": np.zeros((6, 10, 3))}
+    assert blend(one, terms(), [weigh], arrays)[0] == ["numbers"]
+
+
+def test_the_same_words_about_another_model_are_another_question():
+    one, found = Device("ann", ROWS), set()
+    for k in range(5):
+        anew = {"adoptions": [{"round": 0, "stay": 0.0, "weights": [1.0], "set": True}]}
+        ask(one, "adopt", terms(), anew, {"a0.0.vector": np.full(3, float(k))})
+        found.add(float(ask(one, "score", terms(), {"count": 0})[1]["own"][0]))
+    assert len(found) == 5
+    assert one.ledger.counts("r", "ann").target == 5
+
+
+def test_the_same_words_in_other_units_are_another_question():
+    one = Device("ann", ROWS)
+    steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1}
+    arrays = {"k0.variance": np.ones(3), "k0.models": np.zeros((1, 3))}
+    for k in range(4):
+        units = {"mean": np.full(3, float(k)), "scale": np.ones(3)}
+        assert blend(one, terms(**units), [steps], arrays)[0] == ["ok"]
+    assert one.ledger.counts("r", "").target == 4
+
+
+def test_another_name_for_a_run_is_no_way_around_all_limits():
+    one = Device("ann", ROWS, policy=Policy(questions=2, questions_ever=3, numbers=9, numbers_ever=12))
+    codes = []
+    for run in range(4):
+        question = {"targets": np.array([0]), "q0.vector": RNG.normal(size=3)}
+        codes.append(ask(one, "answer", terms(), {"names": ["t"]}, question, run=f"run {run}")[0]["codes"][0])
+    assert codes == ["ok", "ok", "ok", "questions_ever"]
+    two = Device("bob", ROWS, policy=Policy(numbers=13, numbers_ever=14))  # sums of four columns are 1 + 4 + 4 + 4 numbers
+    assert [ask(two, "describe", terms(), {"sums": True}, run=r)[0]["code"] for r in "ab"] == ["ok", "numbers_ever"]
+
+
+def test_many_names_are_one_asker_in_all():
+    one = Device("ann", ROWS, policy=Policy(questions_per_target=2, questions=5))
+    question = {"targets": np.zeros(9, dtype=np.int64)} | {f"q{i}.vector": RNG.normal(size=3) for i in range(9)}
+    head, _ = ask(one, "answer", terms(), {"names": [f"n{i}" for i in range(9)]}, question)
+    assert head["codes"] == ["ok"] * 5 + ["questions"] * 4
+
+
+def test_work_in_a_message_is_bounded():
+    public = np.zeros((10, 3))
+    asked = Terms(columns=NAMES, model="forest", settings={"n_estimators": 50}, public=public)
+    one = Device("ann", ROWS, policy=Policy(work=20_000_000))
+    question = {"targets": np.arange(50)} | {f"q{i}.labels": np.full(10, i + 0.0) for i in range(50)}
+    head, _ = ask(one, "answer", asked, {"names": ["t"] * 50}, question)
+    assert head["codes"] == ["ok"] + ["work"] * 49
+    shown = {"count": 10_000}
+    assert ask(one, "score", asked, shown)[0]["code"] == "work"
+
+
+# The ledger
+
+
+def statements(many):
+    """SQL statements that one message of so many questions takes."""
+    one, seen = Device("ann", ROWS, policy=Policy(questions_per_target=10**6)), []
+    question = {"targets": np.arange(many)} | {f"q{i}.vector": RNG.normal(size=3) for i in range(many)}
+    one.ledger._base.set_trace_callback(seen.append)
+    head, _ = ask(one, "answer", terms(), {"names": [f"n{i % 7}" for i in range(many)]}, question)
+    assert head["codes"] == ["ok"] * many
+    return len(seen)
+
+
+def test_a_message_costs_as_much_as_it_asks():
+    few, many = statements(100), statements(400)
+    assert 3 < many / few < 4.5
+    base = Ledger()._base
+    for query in (
+        "SELECT 1 FROM answered WHERE digest = ?",
+        "SELECT questions FROM of_target WHERE run = ? AND target = ?",
+        "SELECT questions, numbers FROM of_run WHERE run = ?",
+    ):
+        plan = base.execute(f"EXPLAIN QUERY PLAN {query}", ("x",) * query.count("?")).fetchall()
+        assert all("SEARCH" in line[-1] for line in plan), plan
+
+
+def test_an_old_ledger_is_counted_once(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    base = sqlite3.connect(path)
+    base.execute(
+        "CREATE TABLE entries (id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, "
+        "kind TEXT NOT NULL, target TEXT NOT NULL, digest TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL, "
+        "code TEXT NOT NULL)"
+    )
+    base.execute("CREATE INDEX by_digest ON entries (digest)")
+    lines = [("r1", "ann", "d1", "ok"), ("r1", "ann", "d1", "ok"), ("r1", "bob", "d2", "ok"), ("r2", "bob", "d2", "ok"),
+             ("r2", "bob", "d3", "questions"), ("r2", "eve", "", "ok")]  # fmt: skip
+    base.executemany("INSERT INTO entries VALUES (NULL, 1.0, ?, 0, 'answer', ?, ?, 9, 8, ?)", lines)
+    base.commit()
+    base.close()
+    for _ in range(2):
+        ledger = Ledger(path)
+        assert ledger.counts("r1", "ann") == (1, 2, 2, 0, 0)
+        assert ledger.counts("r2", "bob")[:2] == (0, 0)
+        assert ledger.known("d2")
+        assert not ledger.known("d3")
+        assert len(ledger.table()) == 3
+        secret = ledger.secret
+        ledger.close()
+    assert Ledger(path).secret == secret
+
+
+def test_devices_have_different_secrets():
+    assert len({Ledger().secret for _ in range(20)}) == 20
+    assert federated.at_home(federated.Devices.of([ROWS.data], quiet=True))["d00"].lot == (5, 0)
