@@ -1,3 +1,4 @@
+import importlib
 from pathlib import Path
 
 import numpy as np
@@ -62,3 +63,12 @@ def test_licences_travel_with_the_tables():
         assert f"| `{table.name}` | `" in text
         assert table.stat().st_size < 400_000
     assert "Permission is hereby granted" in text
+
+
+def test_a_flight_becomes_a_row(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "tools")
+    shown = importlib.import_module("bundle").shown
+    day = {"year": "2013", "month": "6", "day": "30", "sched_dep_time": "2359", "sched_arr_time": "344"}
+    row = day | {"dep_delay": "-3.0", "arr_delay": "15"}
+    assert shown(row) == ("6", "7", "23", "225", "-3", "on time")  # over midnight, on a Sunday
+    assert [shown(row | {"arr_delay": d})[-1] for d in ("16", "-10", "-11")] == ["late", "on time", "early"]
