@@ -2,8 +2,8 @@
 
     python benchmarks/blend.py [--data FOLDER] [--seeds 3] [--first 1000] [--only txhousing,pb52] [--jobs 2] [--out table.json]
 
-The sets, rows and methods are those of the spec `compare` (`persfl run compare` does the same and writes a page). Housing and
-vowels come with the package; with --data a folder that has chickweight.csv, household.npz and wisdm.npz is used too. Every cell (a
+The sets, rows and methods are those of the spec `compare` (`persfl run compare` does the same and writes a page). Housing comes
+with the package; with --data a folder that has chickweight.csv, household.npz, wisdm.npz and pb52.csv is used too. Every cell (a
 set and a seed) is kept in --out as it comes, so the same command goes on where it was cut. Rivals named by what is asked: local,
 pooled, clustered, fine-tuned, paper, each in shared or centred units, whichever is better in hindsight.
 """

@@ -2,9 +2,9 @@
 
     python benchmarks/others.py [--only tree,mlp] [--seeds 4] [--cities 8,12,20,46]
 
-House prices with ten rows of each of some cities, and ten vowels of 76 speakers with one row of each; the rest to judge by. Errors
-are means over devices (squared error over the label's variance, or the share of wrong labels) of own models, of one for all, of
-that one fine-tuned or refitted on own rows, and of the blend; `worst` is the largest ratio of blend to own over the seeds.
+House prices with ten rows of each of some cities, and flights with ten rows of each of 75 destinations; the rest to judge by.
+Errors are means over devices (squared error over the label's variance, or the share of wrong labels) of own models, of one for
+all, of that one fine-tuned or refitted on own rows, and of the blend; `worst` is the largest ratio of blend to own over the seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from persfl import Estimator, GradientStep, Tree
 from persfl.blending import blend_networks, blend_refits
-from persfl.datasets import load_housing, load_vowels
+from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices, offsets
 from persfl.learners import MLP, Network
 from persfl.predicting import respond_each
@@ -44,12 +44,12 @@ def learner_of(kind: str, features: int, classes: int, seed: int) -> Any:
     return None if classes else Estimator(GradientBoostingRegressor(n_estimators=30, max_depth=2))
 
 
-def dealt(table: Any, devices: int, by_class: bool, few: int, seed: int) -> tuple[Devices, Devices]:
-    """Some devices; `few` random rows of each (of each class) to learn from, and the rest."""
+def dealt(table: Any, devices: int, few: int, seed: int) -> tuple[Devices, Devices]:
+    """Some devices; `few` random rows of each to learn from, and the rest."""
     who = pd.factorize(table.devices)[0]
     some = np.random.default_rng([seed, 1]).permutation(who.max() + 1)[:devices]
     mark = pd.Series(np.random.default_rng([seed, 2]).permutation(len(who)))
-    learn = (mark.groupby([who, table.target.to_numpy()] if by_class else [who]).rank() <= few).to_numpy()
+    learn = (mark.groupby(who).rank() <= few).to_numpy()
     X, y = table.data.to_numpy(float), table.target.to_numpy(float)
     parts = []
     for which in (learn, ~learn):
@@ -99,14 +99,14 @@ def main() -> None:
     made.add_argument("--only", default=",".join(KINDS))
     made.add_argument("--seeds", type=int, default=4)
     made.add_argument("--cities", default="8,12,20,46")
-    made.add_argument("--no-vowels", action="store_true")
+    made.add_argument("--no-flights", action="store_true")
     chosen = made.parse_args()
     worlds = [("housing", load_housing(), int(n), 0, 10) for n in chosen.cities.split(",")]
-    worlds += [] if chosen.no_vowels else [("vowels", load_vowels(), 76, 10, 1)]
+    worlds += [] if chosen.no_flights else [("flights", load_flights(), 75, 3, 10)]
     print(f"{'':24}" + "".join(f"{name:>9}" for name in ("own", "pooled", "tuned", "blend", "worst", "s")))
     for kind in chosen.only.split(","):
         for name, table, devices, classes, few in worlds:
-            dealing = [dealt(table, devices, bool(classes), few, seed) for seed in range(chosen.seeds)]
+            dealing = [dealt(table, devices, few, seed) for seed in range(chosen.seeds)]
             runs = [errors(kind, *both, classes, seed) for seed, both in enumerate(dealing)]
             if None in runs:
                 continue

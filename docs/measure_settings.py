@@ -1,12 +1,12 @@
 """Measures what the settings page says: held-out error of one changed setting at a time, on the bundled data.
 
-python docs/measure_settings.py            all tables, three draws each (about twenty minutes, most of them blends of classes)
+python docs/measure_settings.py            all tables, three draws each (about ten minutes)
 python docs/measure_settings.py --draws 1  a first look
 python docs/measure_settings.py --only default,rows,budget,paper,trees    some of them
 
-Every draw gives each device ten random rows to learn from (of the vowels one row of each) and keeps all its other rows to judge by.
-An error is the mean over devices: mean squared error over the label's variance (housing), share of wrong labels (vowels). Shown is
-the mean over draws and, after ±, half of the range between the lowest and the highest draw. Draw k has seed k.
+Every draw gives each device ten random rows to learn from and keeps all its other rows to judge by. An error is the mean over
+devices: mean squared error over the label's variance (housing), share of wrong labels (flights). Shown is the mean over draws and,
+after ±, half of the range between the lowest and the highest draw. Draw k has seed k.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from persfl import BestOrStay, PersflWarning, PersonalizedClassifier, PersonalizedRegressor, TopK, Tree, Weighted
-from persfl.datasets import load_housing, load_vowels
+from persfl.datasets import load_flights, load_housing
 from persfl.sources import from_table
 from persfl.worth import ARMS, measured, tried
 
@@ -57,11 +57,9 @@ class Problem:
         self.device, self.label, self.kind, self.auto = device, label, kind, auto
 
     def cut(self, seed: int, rows: int = ROWS) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """So many random rows of every device (with classes: as many of each), and the rest."""
+        """So many random rows of every device, and the rest."""
         mixed = self.frame.sample(frac=1.0, random_state=seed)
-        classes = mixed[self.label].nunique() if self.kind is PersonalizedClassifier else 1
-        rank = mixed.groupby([self.device, self.label] if classes > 1 else self.device).cumcount()
-        few = rank < rows // classes
+        few = mixed.groupby(self.device).cumcount() < rows
         return mixed[few].sort_index(), mixed[~few].sort_index()
 
     def fitted(self, few: pd.DataFrame, seed: int, settings: dict[str, Any]) -> Any:
@@ -134,14 +132,14 @@ def main(arguments: list[str] | None = None) -> None:
     draws, only = chosen.draws, chosen.only.split(",")
     begin = time.perf_counter()
     housing = Problem(load_housing(), "city", "log_price", PersonalizedRegressor, 0.1)
-    vowels = Problem(load_vowels(), "speaker", "vowel", PersonalizedClassifier, 4.0)
+    flights = Problem(load_flights(), "destination", "arrival", PersonalizedClassifier, 4.0)
     print(f"{Path(__file__).name}: {draws} draws, seeds 0 to {draws - 1}; {ROWS} rows per device to learn from")
     names = [*list(ARMS.values())[:-1], "personalized, the paper's rule", ARMS["personal"]]
     if "default" in only:
-        print("\nlinear models, default settings, and their rivals on the same rows\n\n| | housing | vowels |\n|---|---|---|")
-        found = {name: [p.rivals(*p.cut(k), k) for k in range(draws)] for name, p in (("housing", housing), ("vowels", vowels))}
+        print("\nlinear models, default settings, and their rivals on the same rows\n\n| | housing | flights |\n|---|---|---|")
+        found = {name: [p.rivals(*p.cut(k), k) for k in range(draws)] for name, p in (("housing", housing), ("flights", flights))}
         for name in names:
-            print(f"| {name} | {shown([f[name] for f in found['housing']])} | {shown([f[name] for f in found['vowels']])} |")
+            print(f"| {name} | {shown([f[name] for f in found['housing']])} | {shown([f[name] for f in found['flights']])} |")
     if "rows" in only:
         print("\nthe same on housing with other numbers of rows per city")
         print(f"\n| rows per city | {' | '.join(map(str, NUMBERS))} |\n|---{'|---' * len(NUMBERS)}|")
@@ -150,10 +148,10 @@ def main(arguments: list[str] | None = None) -> None:
             print(f"| {name} | {' | '.join(shown([f[name] for f in column]) for column in cut)} |")
     if "budget" in only:
         print("\nlinear models, blend, another budget")
-        sweep({"housing": housing, "vowels": vowels}, {"budget": BUDGET}, draws)
+        sweep({"housing": housing, "flights": flights}, {"budget": BUDGET}, draws)
     if "paper" in only:
         print("\nlinear models, the paper's rule, one setting changed at a time")
-        sweep({"housing": housing, "vowels": vowels}, LINEAR, draws, method="paper")
+        sweep({"housing": housing, "flights": flights}, LINEAR, draws, method="paper")
     if "trees" in only:
         print("\ntrees of depth 3 (Tree): blend, and the paper's rule, one setting changed at a time")
         sweep({"housing": housing}, TREES, draws, estimator=Tree(max_depth=3), method="paper")

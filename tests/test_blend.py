@@ -21,7 +21,7 @@ from persfl.blending.prior import learned
 from persfl.blending.steps import level, tuned
 from persfl.blending.toward import Toward
 from persfl.blending.views import Look, View
-from persfl.datasets import load_housing, load_vowels
+from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
 from persfl.report import info
 from persfl.runs import load_model, save_model
@@ -218,12 +218,16 @@ def test_own_level_is_an_offer():
 
 def test_one_row_of_each_class():
     """Every fold hides a class, so own steps look worse than they are; the fleet's evidence must not rule them out."""
-    vowels = load_vowels()
-    learn = vowels.frame.groupby(["speaker", "vowel"]).sample(1, random_state=1)
-    test = vowels.frame.drop(learn.index)
-    model = PersonalizedClassifier(method="blend", holdout=0)
-    model.fit(learn[vowels.feature_names], learn["vowel"], devices=learn["speaker"])
-    assert model.score(test[vowels.feature_names], test["vowel"], devices=test["speaker"]) > 0.932
+    rng = np.random.default_rng(1)
+    devices, classes, rows = 10, 6, 8
+    centres = 2.0 * rng.standard_normal((classes, 3))
+    shifts = rng.standard_normal((devices, classes, 3)), rng.standard_normal((devices, 1, 3))
+    own = centres + 1.2 * (shifts[0] + shifts[1])
+    X = (own[:, :, None] + 0.3 * rng.standard_normal((devices, classes, rows, 3))).reshape(-1, 3)
+    owner, y = (index.ravel() for index in np.indices((devices, classes, rows))[:2])
+    first = np.arange(len(y)) % rows == 0
+    model = PersonalizedClassifier(method="blend", holdout=0).fit(X[first], y[first], devices=owner[first])
+    assert model.score(X[~first], y[~first], devices=owner[~first]) > 0.71  # 0.69 without
 
 
 def test_neighbours_remember_who_fitted():
@@ -261,17 +265,17 @@ def test_classes_never_seen_are_not_forgotten():
 
 
 @pytest.fixture(scope="module")
-def speakers():
-    vowels = load_vowels()
-    few = vowels.frame[vowels.frame.speaker <= 24]
-    return few[vowels.feature_names], few["vowel"], few["speaker"]
+def destinations():
+    flights = load_flights()
+    few = flights.frame[flights.frame.destination < "BO"]
+    return few[flights.feature_names], few["arrival"], few["destination"]
 
 
-def test_classes(speakers, tmp_path):
-    X, y, who = speakers
+def test_classes(destinations, tmp_path):
+    X, y, who = destinations
     first = np.arange(len(y)) % 2 == 0
     model = PersonalizedClassifier(method="blend", holdout=0).fit(X[first], y[first], devices=who[first])
-    assert model.score(X[~first], y[~first], devices=who[~first]) > 0.85
+    assert model.score(X[~first], y[~first], devices=who[~first]) > 0.55
     np.testing.assert_allclose(model.made_of()[["own", "fleet", "neighbours"]].sum(axis=1), 1.0)
     again = load_model(save_model(model, tmp_path / "run"))
     np.testing.assert_array_equal(again.predict(X, devices=who), model.predict(X, devices=who))
@@ -463,9 +467,9 @@ def test_trees_of_46_cities_help_each_other():
     assert missed["blend"] < 0.9 * np.mean(own)
 
 
-def test_forests_of_classes(speakers):
-    X, y, who = speakers
-    few = who <= 6
+def test_forests_of_classes(destinations):
+    X, y, who = destinations
+    few = who <= "BDL"
     model = PersonalizedClassifier(DecisionTreeClassifier(max_depth=4, random_state=0), method="blend", trials=1)
     model.fit(X[few], y[few], devices=who[few])
     assert model.worth_ is not None

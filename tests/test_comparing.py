@@ -419,13 +419,13 @@ def test_a_wrong_spec_gets_a_sentence(table, tmp_path, capsys, old, new, answer)
 def test_the_specs_sets_are_what_they_say():
     spec = load_comparison("compare")
     there, missing = spec.there(None)
-    assert missing == ["chickweight", "household", "wisdm"]
+    assert missing == ["chickweight", "household", "wisdm", "pb52"]
     assert set(spec.methods) == set(METHODS)
     for data in there.sets:
         learn, judge, classes = data.dealt(0)
         assert len(learn) >= 40
         assert classes == (0 if data.name in ("txhousing", "linear") else 10)
-        assert (learn.counts == (data.few or 10)).all()
+        assert (learn.counts == data.few).all()
         assert (judge.counts >= 3).all()
 
 

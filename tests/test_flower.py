@@ -51,6 +51,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rounds_are_those_of_one_process(family):
     devices, asked = FAMILIES[family]

@@ -15,7 +15,7 @@ import pytest
 
 from persfl import PersonalizedClassifier, PersonalizedRegressor, TopK, Tree
 from persfl.cli import main
-from persfl.datasets import load_housing, load_vowels
+from persfl.datasets import load_flights, load_housing
 from persfl.errors import InputError
 from persfl.report import info
 from persfl.runs import Folder, keep_model, load_model, save_model
@@ -386,28 +386,29 @@ def test_an_unfinished_run_says_so(table, tmp_path):
 
 
 def test_classes_survive_the_folder(tmp_path, capsys):
-    vowels = load_vowels()
-    frame = vowels.frame[vowels.devices < 8].copy()
-    frame["vowel"] = [vowels.target_names[k] for k in frame["vowel"]]
-    frame.to_parquet(tmp_path / "v.parquet")
+    flights = load_flights()
+    frame = flights.frame[flights.devices < "BN"].copy()
+    frame["arrival"] = [flights.target_names[k] for k in frame["arrival"]]
+    frame.to_parquet(tmp_path / "f.parquet")
     out = tmp_path / "run"
-    words = ["fit", str(tmp_path / "v.parquet"), "--device", "speaker", "--label", "vowel", "--rounds", "5", "--trials", "1"]
+    words = ["fit", str(tmp_path / "f.parquet"), "--device", "destination", "--label", "arrival"]
+    words += ["--rounds", "5", "--trials", "1"]
     assert main([*words, "--unseen", "pooled", "--out", str(out)]) == 0
     model = load_model(out)
     assert isinstance(model, PersonalizedClassifier)
-    assert model.classes_.tolist() == sorted(vowels.target_names)
-    new = frame.head(3).assign(speaker=[1, 2, 999])
+    assert model.classes_.tolist() == sorted(flights.target_names)
+    new = frame.head(3).assign(destination=["ALB", "ATL", "XYZ"])
     new.to_csv(tmp_path / "new.csv", index=False)
     assert main(["predict", str(out), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv")]) == 0
     found = pd.read_csv(tmp_path / "p.csv")
-    assert list(found)[:2] == ["speaker", "prediction"]
+    assert list(found)[:2] == ["destination", "prediction"]
     np.testing.assert_allclose(found.filter(like="chance_").sum(axis=1), 1.0)
     for name in ("tree", "forest"):
         out = tmp_path / name
         assert main([*words[:-4], "--rounds", "1", "--peers", "2", "--model", name, "--out", str(out), "--unseen", "pooled"]) == 0
-        frame_new = pd.read_csv(tmp_path / "new.csv", dtype={"speaker": str})
-        chances = load_model(out).predict_proba(frame_new[["f0", "f1", "f2", "f3"]], devices=frame_new["speaker"])
-        assert chances.shape == (3, 10)
+        X = pd.read_csv(tmp_path / "new.csv")
+        chances = load_model(out).predict_proba(X[flights.feature_names], devices=X["destination"])
+        assert chances.shape == (3, 3)
 
 
 # Mistakes

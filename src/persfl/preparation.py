@@ -6,6 +6,7 @@ frequent category. Both are written into the prepared model, as they are in any 
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from persfl.types import Array
 MOST_CATEGORIES = 100
 _THOUSANDS = r"[-+]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?"
 _GROUPED = r"[-+]?\d{1,3}([,.' ]?\d{3})*([.,]\d+)?"
+# What pandas calls objects that are numbers; "empty" has gaps only, as a column of a CSV without values has.
+_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "empty")
+_TIMES = ("datetime", "datetime64", "date", "time", "timedelta", "timedelta64", "period")
 _DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?"
 
 
@@ -159,14 +163,24 @@ def _kind(values: pd.Series, name: Any) -> str:
     if pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values):
         return "number"
     if pd.api.types.is_datetime64_any_dtype(values) or pd.api.types.is_timedelta64_dtype(values):
-        raise InputError(f"column {name!r} holds dates or times. Turn it into numbers (days since a start), or leave it out.")
-    if isinstance(values.dtype, pd.CategoricalDtype) or pd.api.types.is_string_dtype(values):
+        raise InputError(_times(name))
+    if isinstance(values.dtype, (pd.CategoricalDtype, pd.StringDtype)):
         return "text"
-    if pd.api.types.infer_dtype(values, skipna=True) in ("integer", "floating", "mixed-integer-float", "decimal", "boolean"):
+    found = pd.api.types.infer_dtype(values, skipna=True)  # of objects: by what they are, gaps aside
+    if found == "string":
+        return "text"
+    if found in _NUMBERS:
         return "number"
-    odd = next((value for value in values if not isinstance(value, (str, int, float, type(None)))), None)
-    raise InputError(f"column {name!r} must hold numbers or texts. Got {odd!r}." if odd is not None else
-                     f"column {name!r} mixes numbers and texts. Make it one of them.")  # fmt: skip
+    if found in _TIMES:
+        raise InputError(_times(name))
+    for value in values.dropna():
+        if isinstance(value, complex) or not isinstance(value, (str, Number)):
+            raise InputError(f"column {name!r} must hold numbers or texts. Got {value!r}.")
+    raise InputError(f"column {name!r} mixes numbers and texts. Make it one of them.")
+
+
+def _times(name: Any) -> str:
+    return f"column {name!r} holds dates or times. Turn it into numbers (days since a start), or leave it out."
 
 
 def refuse_numbers(values: pd.Series, name: Any) -> None:

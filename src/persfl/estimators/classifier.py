@@ -23,12 +23,13 @@ class PersonalizedClassifier(ClassifierMixin, Online):  # type: ignore[misc]
     Parameters and attributes are those of `PersonalizedRegressor`; the default model is logistic (two classes) or multinomial
     regression, and `classes_` are the labels in order. A device need not have rows of every class.
 
-    >>> from persfl.datasets import load_vowels
-    >>> vowels = load_vowels()
-    >>> model = PersonalizedClassifier(rounds=30, holdout=0).fit(vowels.data, vowels.target, devices=vowels.devices)
-    >>> model.predict_proba(vowels.data[:1], devices=vowels.devices[:1]).shape
-    (1, 10)
-    >>> bool(model.score(vowels.data, vowels.target, devices=vowels.devices) > 0.7)
+    >>> from persfl.datasets import load_flights
+    >>> flights = load_flights()
+    >>> X, y, where = flights.data, flights.target, flights.devices
+    >>> model = PersonalizedClassifier(rounds=30, holdout=0).fit(X, y, devices=where)
+    >>> model.predict_proba(X[:1], devices=where[:1]).shape
+    (1, 3)
+    >>> bool(model.score(X, y, devices=where) > 0.6)
     True
     """
 
