@@ -17,7 +17,7 @@ from persfl.blending.homes import Part, Starts
 from persfl.blending.memory import Neighbours
 from persfl.blending.prior import ROUNDS as PRIOR_ROUNDS
 from persfl.blending.prior import learned, noise_of
-from persfl.blending.search import Asked, neighbours
+from persfl.blending.search import Asked, neighbours, unpaid
 from persfl.blending.spans import spans
 from persfl.blending.toward import Toward, drawn, moments
 from persfl.devices import Devices
@@ -44,15 +44,17 @@ def starts(part: Part) -> tuple[dict[str, Array], Asked]:
     pooled = settled(
         lambda model: mean_of(part.answers(step, who, np.tile(model, (len(who), 1))), model, part.weight[who]),
         np.zeros(size),
-        POOL_ROUNDS,
+        POOL_ROUNDS if len(who) else 0,
     )
-    prior = learned(part, pooled, who)
+    prior = learned(part, pooled, who, rounds=PRIOR_ROUNDS if len(who) else 0)
     noise = np.sqrt(part.own_rough(prior.mean, prior.strength) * prior.noise)
-    many = max(1, min(int(left) // (ROUNDS + 1), part.peers // 2 or 1))  # the first round asks twice as many
+    many = min(int(left) // (ROUNDS + 1), part.peers // 2 or 1)  # the first round asks twice as many
     rule = Neighbours(many, part.peers, part.own_rows(), noise)
-    asked = neighbours(part, Toward(prior.strength), rule, np.tile(prior.mean, (len(noise), 1)), ROUNDS)
+    start = np.tile(prior.mean, (len(noise), 1))
+    asked = neighbours(part, Toward(prior.strength), rule, start, ROUNDS if many else 1)
+    missing = {"pooled": not len(who), "mean": not len(who), "neighbours": not many}
     told = {"pooled": pooled, "mean": prior.mean, "spread": prior.spread, "noise": np.array([prior.noise])}
-    return told | {"neighbours": asked.models}, asked
+    return told | {"neighbours": asked.models}, asked._replace(missing=unpaid(missing))
 
 
 def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
