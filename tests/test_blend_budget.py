@@ -10,6 +10,7 @@ from persfl.blending import blend_networks, blend_over, blend_refits, networks, 
 from persfl.blending.at_home import Folding
 from persfl.blending.here import Here
 from persfl.blending.part import Part
+from persfl.blending.refits import fits_to_come
 from persfl.blending.toward import Toward
 from persfl.devices import Devices
 from persfl.learners import MLP, Network
@@ -73,10 +74,11 @@ def known_by_asking(found, asked):
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_refits_keep_the_budget(budget, monkeypatch):
     devices = marked(10)
-    asked, own = [], set()
+    asked, own, fits = [], set(), []
     real_fit, real_rows = Tree.fit, refits.of_devices
 
     def fit(self, data, place):
+        fits.append(1)
         asked.extend(whose for whose in whose_rows(data) if whose not in own)
         return real_fit(self, data, place)
 
@@ -96,11 +98,11 @@ def test_refits_keep_the_budget(budget, monkeypatch):
     found = blend_refits(devices, Tree(2), public, budget=budget)
     assert len(asked) <= 10 * budget
     assert len(asked) > 10 * 100 or budget < 640
+    assert len(fits) <= fits_to_come(10, budget) < 1.2 * len(fits)
     known_by_asking(found, len(asked))
 
 
-@pytest.mark.parametrize("n", [3, 12])
-@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize(("n", "budget"), [(3, 1), (3, 40), (3, 640), (12, 40)])
 def test_networks_keep_the_budget(n, budget, monkeypatch):
     devices = marked(n)
     asked, own = [], set()
@@ -143,7 +145,7 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
     monkeypatch.setattr(networks, "STEPS", (0, 2))
     found = blend_networks(devices, Network(partial(MLP((2,)), 3, 1), loss="squared"), budget=budget)
     assert sum(asked) <= n * budget
-    assert sum(asked) > 0.5 * n * budget or budget < 640 or n < 12
+    assert sum(asked) > 0.1 * n * budget or budget < 640
     known_by_asking(found, sum(asked))
 
 
@@ -166,7 +168,7 @@ def test_a_budget_of_one_leaves_own_rows(estimator, monkeypatch):
 def test_bundles_make_no_difference(monkeypatch):
     whole = clustered_regression(n=27, clusters=2, rows=8, features=3, noise=0.3, seed=0)
     devices = Devices.of([(each.X[: 3 + i % 5], each.y[: 3 + i % 5]) for i, each in enumerate(whole)])
-    for name, less in {"OWN": (5,), "STEPS": (0, 5), "POOLED": 10}.items():
+    for name, less in {"OWN": (5,), "STEPS": (0, 5), "POOLED": 10, "ROUNDS": 2, "NEAR": 5}.items():
         monkeypatch.setattr(networks, name, less)
     learner = Network(partial(MLP((4,)), 3, 1), loss="squared")
     found = []

@@ -143,6 +143,12 @@ class Paid(NamedTuple):
         peers = min(PEERS, left // 2 // (ROUNDS + 1))  # the first round asks twice as many
         return Paid(fleet, peers, min(TOGETHER, left - peers * (ROUNDS + 1)) if peers else 0)
 
+    def fits(self, n: int, copies: int) -> int:
+        """How many models are fitted for `n` devices, own ones too."""
+        asked = self.peers * (ROUNDS + 1) + self.together
+        own = 1 + len(STEPS) * (bool(self.fleet) + self.together)
+        return n * copies * (asked + own) + min(GROUPS, n) * bool(self.fleet)
+
     @property
     def offers(self) -> list[int]:
         """Which of the offers there are, by their places among `_names`."""
@@ -154,6 +160,16 @@ class Paid(NamedTuple):
         there = self.offers
         mixes = [[there.index(k) for k in some if k in there] for some in EVENLY]
         return [some for place, some in enumerate(mixes) if len(some) > 1 and some not in mixes[:place]]
+
+
+def fits_to_come(n: int, budget: int, *, classes: bool = False, ordered: bool = False) -> int:
+    """How many models a blend of `n` devices fits at most, own ones too.
+
+    >>> fits_to_come(46, 640), fits_to_come(46, 1)
+    (12980, 836)
+    """
+    copies = 1 + (BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS)
+    return Paid.by(n, copies, budget).fits(n, copies)
 
 
 def _pooled(learner: Any, others: Devices, many: int, seed: int, h: int) -> Any:

@@ -7,6 +7,8 @@ starting point.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,11 @@ from persfl.blending.prior import ROUNDS as PRIOR_ROUNDS
 from persfl.blending.prior import learned, noise_of
 from persfl.blending.search import Asked, neighbours, unpaid
 from persfl.blending.spans import spans
+from persfl.blending.thin import Thin, thin
 from persfl.blending.toward import Toward, drawn, moments
 from persfl.devices import Devices
 from persfl.proposers import GradientStep
-from persfl.types import Array
+from persfl.types import Array, Data
 
 PULLS = {"own": (10.0, 1.0, 0.1), "pooled": (np.inf, 10.0, 1.0, 0.1), "mean": (np.inf, 3.0, 1.0, 0.3),
          "neighbours": (np.inf, 3.0, 1.0, 0.3)}  # fmt: skip
@@ -65,21 +68,44 @@ def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
         plain[-1] = FREE
     nothing, strength = np.zeros(size), told["noise"][0] / told["spread"]
     found = {name: np.empty((len(own), size)) for name in names(learner)}
-    for lo, hi in spans(learner, own):
-        data = own.gather(np.arange(lo, hi))
-        gram, pulled = moments(learner, data)
-        rough = noise_of(learner, data, drawn(gram, pulled, told["mean"], strength), strength)
-        learned_pull = np.sqrt(rough * told["noise"][0])[:, None] / told["spread"]
-        near: dict[str, tuple[Array, Array]] = {
-            "own": (nothing, plain),
-            "pooled": (told["pooled"], plain),
-            "mean": (told["mean"], learned_pull),
-            "neighbours": (told["neighbours"][lo:hi], learned_pull),
-        }
-        for name, (toward, how) in near.items():
-            for pull in PULLS[name]:
-                found[f"{name} {pull:g}"][lo:hi] = toward if pull == np.inf else drawn(gram, pulled, toward, pull * how + 1e-8)
+    few = thin(learner, own.counts, own.features)
+    for kind, refits in ((few, _few_refits), (~few, _refits)):
+        which = np.flatnonzero(kind)
+        for lo, hi in spans(learner, own, which):
+            some = which[lo:hi]
+            refit, rough = refits(learner, own.gather(some), told["mean"], strength)
+            learned_pull = np.sqrt(rough * told["noise"][0])[:, None] / told["spread"]
+            near: dict[str, tuple[Array, Array]] = {
+                "own": (nothing, plain),
+                "pooled": (told["pooled"], plain),
+                "mean": (told["mean"], learned_pull),
+                "neighbours": (told["neighbours"][some], learned_pull),
+            }
+            for name, (toward, how) in near.items():
+                for pull in PULLS[name]:
+                    models = toward if pull == np.inf else refit(toward, pull * how + 1e-8)
+                    found[f"{name} {pull:g}"][some] = models
     return found
+
+
+Refits = tuple[Callable[[Array, Array], Array], Array]  # models by (toward, strength), and the rows' noise
+
+
+def _refits(learner: Any, data: Data, mean: Array, strength: Array) -> Refits:
+    """Of devices with as many rows as coefficients."""
+    gram, pulled = moments(learner, data)
+    rough = noise_of(learner, data, drawn(gram, pulled, mean, strength), strength)
+    return partial(drawn, gram, pulled), rough
+
+
+def _few_refits(learner: Any, data: Data, mean: Array, strength: Array) -> Refits:
+    """Of devices with fewer."""
+    rows = Thin.of(learner, data)
+
+    def refit(toward: Array, pull: Array) -> Array:
+        return rows.drawn(rows.inverse(pull), toward, pull)
+
+    return refit, rows.rough(rows.inverse(strength), mean)
 
 
 def shapes(learner: Any, features: int, copies: int) -> dict[str, tuple[int, ...]]:
