@@ -39,7 +39,9 @@ class Search:
         """Ask every peer, have every answer scored by its copy's rows."""
         many, size = peers.shape[1], self.models.shape[1]
         whose = np.repeat(np.arange(len(peers)), many)
-        found = self.part.answers(self.proposer, peers.ravel(), self.models[whose], whose)
+        found = np.empty((0, size))
+        if many:  # a round of asking nobody is no exchange
+            found = self.part.answers(self.proposer, peers.ravel(), self.models[whose], whose)
         self._peers, self._answers = peers, found.reshape(len(peers), many, size)
         losses = self.part.losses(np.concatenate([self.models[:, None], self._answers], axis=1))
         return Answers(losses, np.full(peers.shape, np.nan))
