@@ -1,4 +1,4 @@
-"""Blend's budget: every answer of another device is paid from it, whatever the models are; with little of it, own rows remain."""
+"""Blend's budget: every answer of another device is paid from it; with little, own rows remain."""
 
 from functools import partial
 

@@ -26,7 +26,7 @@ from persfl.types import IntArray
 
 
 def blend(rows: Devices, learner: Any, *, seed: int = 0, budget: int = 640, ordered: bool = False, classes: int = 0) -> Blended:
-    """A model for every device; `budget` is how many refits, or four times as many steps, each device asks others for at most.
+    """A model for every device; each asks others for at most `budget` refits (see `budget`).
 
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(n=40, clusters=2, rows=12, features=5, noise=0.5, seed=0)

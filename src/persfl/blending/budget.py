@@ -1,8 +1,9 @@
 """A stated budget of questions, and how it is spent.
 
-One question is one answer that one other device computes for one asker. A refit (with one number: how noisy the rows are about it)
-costs 1, an answer by gradient steps a quarter. What the fleet is like is asked once for a whole group of targets: each device asked
-answers once, and each target bears its part, answers over targets. That may take half of the budget; where it would take more,
+One question is one answer that one other device computes for one asker. A refit (with one number:
+how noisy the rows are about it) costs 1, an answer by gradient steps a quarter. What the fleet is
+like is asked once for a whole group of targets: each device asked answers once, and each target
+bears its part, answers over targets. That may take half of the budget; where it would take more,
 fewer devices are asked, and nobody where not even two could be. The rest is for neighbours.
 """
 

@@ -71,7 +71,7 @@ def cost_of(
     size, rows = learner.size(features), counts.astype(np.float64)
     copies = 1 + (BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS)
     kept = 8.0 * size * len(counts)
-    held = _BEGUN + _KNOWN * len(counts) + 8.0 * features * rows.sum() * copies
+    held = _BEGUN + _KNOWN * len(counts) + 8.0 * features * float(rows.sum()) * copies
     if not isinstance(learner, Linear):
         each = _DEVICE + _TRAINED * rows * size
         return Cost(float(each.sum()) * runs, held + 30 * kept)

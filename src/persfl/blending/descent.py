@@ -46,14 +46,16 @@ def adam(learner: Any, models: Array, data: Data, marks: Sequence[int], rate: fl
 
 
 def together(learner: Any, fleet: Devices, steps: int, rate: float, seed: int) -> Array:
-    """(size,) one model for these devices: the mean of their gradients, by rows, is that of all their rows."""
+    """(size,) one model for these devices: their mean gradient, by rows, is that of all rows."""
     data = Data(fleet.X[None], fleet.y[None], fleet.weight[None])
     return np.asarray(adam(learner, learner.init(data, stream(seed, "start")), data, (steps,), rate)[steps][0])
 
 
 def nearest(learner: Any, others: Devices, own: Devices, at: Sequence[Array], who: IntArray) -> IntArray:
-    """(copies, peers) of `who`, whose gradients at these models point most like one's own; each number measured by how much
-    peers differ."""
+    """(copies, peers) of `who`, whose gradients at these models point most like one's own.
+
+    Each number of a gradient is measured by how much peers differ in it.
+    """
     likeness = np.zeros((len(own), len(who)))
     for model in at:
         theirs, mine = (_slopes(learner, rows, model, these) for rows, these in ((others, who), (own, np.arange(len(own)))))

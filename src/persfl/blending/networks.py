@@ -152,8 +152,9 @@ class Paid(NamedTuple):
 def offers(parts: list[Part], classes: int = 0, longest: int = 0) -> tuple[dict[tuple[str, int], Array], list[Asked]]:
     """(copies, size) per start and number of own steps, the groups one after the other; and what neighbours were asked.
 
-    What needs nobody is computed for all groups at once: networks are many small calls otherwise. Which groups are taken together
-    makes no difference: what is drawn belongs to the group, and all devices are padded to the rows of the `longest`.
+    What needs nobody is computed for all groups at once: networks are many small calls otherwise.
+    Which groups are taken together makes no difference: what is drawn belongs to the group, and all
+    devices are padded to the rows of the `longest`.
     """
     learner, rate = parts[0].learner, getattr(parts[0].learner, "rate", RATE)
     own = Devices.joined([part.own for part in parts])
@@ -176,7 +177,7 @@ def offers(parts: list[Part], classes: int = 0, longest: int = 0) -> tuple[dict[
 
 
 def _starts(parts: list[Part], first: Array, rate: float, longest: int) -> tuple[dict[str, Array], list[Asked]]:
-    """(copies, size) per start, asked of the others; where a group cannot pay for one, the module's own weights stand in."""
+    """(copies, size) per start, asked of the others; the module's own weights where it is not paid."""
     learner, spans = parts[0].learner, _spans(parts)
     paid = [Paid.by(part) for part in parts]
     pooled, alike = first.copy(), first.copy()

@@ -131,10 +131,11 @@ class Paid(NamedTuple):
     def by(n: int, copies: int, budget: int) -> Paid:
         """Of `n` devices with so many copies each.
 
-        The model for the others counts as an answer of each device whose rows it is made of; the targets of a group share that.
+        The model for the others counts as an answer of each device whose rows it is made of; the
+        targets of a group share that.
 
-        >>> Paid.by(46, 6, 640), Paid.by(46, 6, 40), Paid.by(46, 6, 1)
-        (Paid(fleet=41, peers=5, together=8), Paid(fleet=41, peers=0, together=0), Paid(fleet=2, peers=0, together=0))
+        >>> Paid.by(46, 6, 640), Paid.by(46, 6, 40)
+        (Paid(fleet=41, peers=5, together=8), Paid(fleet=41, peers=0, together=0))
         """
         targets = n // min(GROUPS, n)  # of the smallest group
         known = n - targets

@@ -1,11 +1,12 @@
-"""Ridge regression of devices with fewer rows than coefficients: by products of rows, not of coefficients.
+"""Ridge regression of devices with fewer rows than coefficients: by products of rows.
 
     b = t + S^-1 Z' a,     (I + Z S^-1 Z') a = z - Z t
 
-`Z` and `z` are the rows and labels times the roots of their weights, `t` is the model drawn toward, `S` the strengths. It is the
-same answer as that of `toward.drawn`, for a matrix as large as the rows are many instead of the coefficients: the work grows with
-the number of features, not with its cube. And `a` is what the answer leaves of the labels; the diagonal of the inverse is 1 minus
-a row's leverage, times its weight.
+`Z` and `z` are the rows and labels times the roots of their weights, `t` is the model drawn toward,
+`S` the strengths. It is the same answer as that of `toward.drawn`, for a matrix as large as the rows
+are many instead of the coefficients: the work grows with the number of features, not with its cube.
+And `a` is what the answer leaves of the labels, times the root of the weight; the diagonal of the
+inverse is 1 minus the row's leverage times its weight.
 """
 
 from __future__ import annotations
