@@ -9,7 +9,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from persfl import Linear, PersflError, PersonalizedClassifier, PersonalizedRegressor, Refit, Tree, Trust, cli
-from persfl.blending import blend, blend_over, sorts
+from persfl.blending import blend, sorts
 from persfl.blending.at_home import Folding, Own, route, spreads
 from persfl.blending.average import mean_of, settled
 from persfl.blending.evidence import shares
@@ -137,32 +137,6 @@ def test_one_model_for_all_is_found_by_averaged_steps():
     honest = rng.normal(size=(20, 3))
     liars = np.concatenate([honest, np.full((2, 3), 1e12), np.full((1, 3), np.nan)])
     assert np.abs(mean_of(liars, np.zeros(3), np.ones(23))).max() < 3.0
-
-
-def test_the_budget_counts_every_question():
-    for loss, classes, asks in (("squared", 0, 640), ("logistic", 2, 4 * 640)):
-        devices = clustered_regression(n=48, clusters=2, rows=10, features=3, noise=0.3, seed=0)
-        y = devices.y if loss == "squared" else (devices.y > 0) + 0.0
-        rows = Devices(devices.X, y, devices.weight, devices.start, devices.ids)
-        learner = Linear(loss, intercept=True)
-        homes, asked = Here(rows, learner, Folding(classes)), []
-        made = homes.part
-
-        def counting(*given, made=made, asked=asked, classes=classes):
-            part = made(*given)
-            real = part.answers
-
-            def answers(proposer, who, models, whose=None, real=real, steps=1.0 if classes else 0.25):
-                one = 1.0 if isinstance(proposer, Toward) else steps
-                asked.append(one * (who >= 0).sum())
-                return real(proposer, who, models, whose)
-
-            part.answers = answers
-            return part
-
-        homes.part = counting
-        blend_over(homes, budget=640)
-        assert 0.6 * asks < sum(asked) / 48 <= asks
 
 
 def test_views_are_the_same_models():

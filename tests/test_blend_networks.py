@@ -65,7 +65,7 @@ def test_what_judges_a_fold_has_not_seen_it(short):
         y = devices[5].y.copy()
         y[:2] += change
         own = copies(Devices.of([(devices[5].X, y)]), np.arange(8) // 2 % 4, np.arange(1), 4)
-        offered.append(offers([Part(network(2, 1), first, own, seed=0, asks=20)])[0])
+        offered.append(offers([Part(network(2, 1), first, own, seed=0, budget=80.0 * 5, copies=5)])[0])
     for key, before in offered[0].items():
         np.testing.assert_array_equal(before[1], offered[1][key][1])  # without the first fold, whose labels have changed
     assert any(not np.array_equal(before[0], offered[1][key][0]) for key, before in offered[0].items())
@@ -91,7 +91,7 @@ def test_steps_that_would_run_away_are_shorter(short):
     learner = network(2, 1)
     tame, wild = (Devices.of([(scale * rng.normal(size=(6, 2)), rng.normal(size=6)) for _ in range(5)]) for scale in (1.0, 30.0))
     model = learner.init(tame[0], None)
-    assert pace(learner, wild, model, 5, 0) < pace(learner, tame, model, 5, 0)
+    assert pace(learner, wild, model, 5, np.arange(5)) < pace(learner, tame, model, 5, np.arange(5))
     found = blend_networks(wild, learner, budget=20)
     assert all(np.isfinite(part).all() for mix in found.models for _, part in mix)
 

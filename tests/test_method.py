@@ -9,6 +9,7 @@ import pytest
 from persfl import Linear, PersonalizedClassifier, PersonalizedRegressor, TopK, Tree, cli
 from persfl.errors import InputError
 from persfl.estimators.method import METHODS, method_of
+from persfl.learners import MLP
 from persfl.report import info
 from persfl.runs import load_model, save_model
 from persfl.sources import clustered_regression
@@ -21,8 +22,9 @@ def rows():
 
 
 def test_auto_is_blend_unless_the_loop_is_meant():
-    for base in (None, Linear(), Tree(2)):
+    for base in (None, Linear(), Tree(2), MLP((2,))):
         assert method_of(PersonalizedRegressor(base)).name == "blend"
+        assert method_of(PersonalizedRegressor(base), online=True).name == "blend"
     for same in ({"units": "shared"}, {"budget": 40}, {"ordered": True}, {"holdout": 0}, {"fallback": True}, {"public": 10}):
         assert method_of(PersonalizedRegressor(**same)).name == "blend", same
     for loop in ({"peers": 5}, {"rounds": 5}, {"step_size": 0.1}, {"adopter": TopK(2)}, {"compute": "cpu"}, {"units": "raw"}):
@@ -31,7 +33,6 @@ def test_auto_is_blend_unless_the_loop_is_meant():
         with pytest.raises(InputError, match=r"belongs to method='paper'.*Leave"):
             PersonalizedRegressor(method="blend", **loop)._check_settings(3)
     assert method_of(PersonalizedRegressor(rounds=5, peers=2, units="raw")).why == "peers, rounds and units belong to it"
-    assert method_of(PersonalizedRegressor(), online=True).name == "blend"
     assert method_of(PersonalizedRegressor(online_rounds=3), online=True) == ("paper", "online_rounds belongs to it")
     assert method_of(PersonalizedRegressor(online_rounds=3)).name == "blend"
     assert [method_of(PersonalizedRegressor(method=name, rounds=5)).name for name in METHODS[1:]] == [*METHODS[1:]]
@@ -39,6 +40,18 @@ def test_auto_is_blend_unless_the_loop_is_meant():
         method_of(PersonalizedRegressor(rounds=5, budget=40))
     with pytest.raises(InputError, match="method must be one of 'auto', 'blend', 'paper', 'kin'"):
         method_of(PersonalizedRegressor(method="best"))
+
+
+def test_the_docstring_names_what_auto_goes_by():
+    """Every setting that makes "auto" another method is named there, and nothing else is said to."""
+    text = " ".join(str(PersonalizedRegressor.__doc__).split())
+    said = text.split('method : "auto": ')[1].split('"paper". `method_`')[0]
+    changes = {"peers": 2, "rounds": 2, "step_size": 0.1, "adopter": TopK(2), "compute": "cpu", "units": "raw"}
+    for name, value in changes.items():
+        assert method_of(PersonalizedRegressor(**{name: value})).name == "paper"
+        assert name in said
+    assert "online_rounds" in said
+    assert "network" not in said
 
 
 @pytest.mark.parametrize(("settings", "ran"), [({}, "blend"), ({"rounds": 3}, "paper"), ({"method": "kin", "rounds": 5}, "kin")])

@@ -15,12 +15,14 @@ from persfl.blending.homes import Spreads, Starts
 from persfl.blending.offered import BLOCKS, CLASS_FOLDS, FOLDS
 from persfl.blending.prior import noise_of
 from persfl.blending.spans import spans
+from persfl.blending.thin import Thin, thin
 from persfl.blending.toward import Toward, drawn, moments
 from persfl.blending.views import Look, View, means
 from persfl.devices import Devices
 from persfl.predicting import respond_each
 from persfl.types import Array, Data, IntArray
 
+_LARGEST = 2**20  # numbers of rows that are taken together for their products
 HIDDEN = 0.3  # what a row weighs whose class no other row has
 
 
@@ -67,6 +69,7 @@ class Peers:
 
     def __init__(self, learner: Any, rows: Devices) -> None:
         self.learner, self.rows = learner, rows
+        self._strength = np.empty(0)  # that the inverses belong to
 
     @staticmethod
     def seen(learner: Any, rows: Devices, look: Look) -> Peers:
@@ -74,9 +77,36 @@ class Peers:
         return Peers(learner, View.of(look, rows, learner.kind == "squared").inside(rows))
 
     @cached_property
+    def _thin(self) -> Any:
+        """(devices,) which have fewer rows than coefficients."""
+        return thin(self.learner, self.rows.counts, self.rows.features)
+
+    @cached_property
+    def _place(self) -> IntArray:
+        """(devices,) where each stands among those of its kind."""
+        return np.where(self._thin, np.cumsum(self._thin), np.cumsum(~self._thin)) - 1
+
+    @cached_property
     def _moments(self) -> tuple[Array, Array]:
-        found = [moments(self.learner, self.rows.gather(np.arange(lo, hi))) for lo, hi in spans(self.learner, self.rows)]
+        """Of the devices that have as many rows as coefficients."""
+        who = np.flatnonzero(~self._thin)
+        found = [moments(self.learner, self.rows.gather(who[lo:hi])) for lo, hi in spans(self.learner, self.rows, who)]
         return tuple(np.concatenate(each) for each in zip(*found, strict=True))  # type: ignore[return-value]
+
+    @cached_property
+    def _few(self) -> Thin:
+        """Of the others."""
+        return Thin.of(self.learner, self.rows.gather(np.flatnonzero(self._thin)))
+
+    def _inverse(self, strength: Array) -> Array:
+        """Of the others, for one strength after the other: many questions have the same."""
+        if not np.array_equal(strength, self._strength):
+            few = self._few
+            step = max(1, _LARGEST // few.rows[0].size)
+            parts = [few.at(np.arange(lo, min(lo + step, len(few.rows)))) for lo in range(0, len(few.rows), step)]
+            self._inverses = np.concatenate([part.inverse(strength) for part in parts])
+            self._strength = np.array(strength)
+        return self._inverses
 
     def answers(self, proposer: Any, who: IntArray, models: Array) -> Array:
         """(K, size) each to its model."""
@@ -85,21 +115,39 @@ class Peers:
         for lo, hi in spans(self.learner, self.rows, who[at]):
             some, asked = at[lo:hi], proposer.ask(self.learner, models[at[lo:hi]])
             if isinstance(proposer, Toward):  # the same answer, without adding up the rows again for every question
-                gram, pull = self._moments
-                out[some] = drawn(gram[who[some]], pull[who[some]], asked, proposer.strength)
+                out[some] = self._drawn(who[some], asked, proposer.strength)
             else:
                 with np.errstate(all="ignore"):  # what overflows is not used
                     out[some] = proposer.answer(self.learner, asked, self.rows.gather(who[some]), None)
         return out
 
+    def _drawn(self, who: IntArray, models: Array, strength: Array) -> Array:
+        """(K, size) each drawn toward its model."""
+        out = np.empty(models.shape)
+        few = self._thin[who]
+        if few.any():
+            place = self._place[who[few]]
+            out[few] = self._few.at(place).drawn(self._inverse(strength)[place], models[few], strength)
+        if not few.all():
+            gram, pull = self._moments
+            place = self._place[who[~few]]
+            out[~few] = drawn(gram[place], pull[place], models[~few], strength)
+        return out
+
     def rough(self, who: IntArray, mean: Array, strength: Array) -> Array:
         """(K,) each device's own noise."""
         found = np.full(len(who), np.nan)
-        gram, pull = self._moments
         for lo, hi in spans(self.learner, self.rows, who):
             part = who[lo:hi]
-            model = drawn(gram[part], pull[part], mean, strength)
-            found[lo:hi] = noise_of(self.learner, self.rows.gather(part), model, strength)
+            few = self._thin[part]
+            if few.any():
+                place = self._place[part[few]]
+                found[lo:hi][few] = self._few.at(place).rough(self._inverse(strength)[place], mean)
+            if not few.all():
+                gram, pull = self._moments
+                place = self._place[part[~few]]
+                model = drawn(gram[place], pull[place], mean, strength)
+                found[lo:hi][~few] = noise_of(self.learner, self.rows.gather(part[~few]), model, strength)
         return found
 
 

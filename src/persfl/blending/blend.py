@@ -16,7 +16,7 @@ from persfl.blending.evidence import shares
 from persfl.blending.heard import Heard
 from persfl.blending.here import Here
 from persfl.blending.homes import Homes
-from persfl.blending.offered import Blended, dealt
+from persfl.blending.offered import Blended, dealt, start_of
 from persfl.blending.views import VIEWS, Look
 from persfl.devices import Devices
 from persfl.errors import InputError
@@ -26,7 +26,7 @@ from persfl.types import IntArray
 
 
 def blend(rows: Devices, learner: Any, *, seed: int = 0, budget: int = 640, ordered: bool = False, classes: int = 0) -> Blended:
-    """A model for every device; `budget` is how many refits, or four times as many steps, each device asks for, all in all.
+    """A model for every device; each asks others for at most `budget` refits (see `budget`).
 
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(n=40, clusters=2, rows=12, features=5, noise=0.5, seed=0)
@@ -62,19 +62,25 @@ def blend_over(homes: Homes, *, seed: int = 0, budget: int = 640) -> Blended:
     def work(look: Look, mine: IntArray, rest: IntArray, place: int, homes: Homes) -> Any:
         part = homes.part(look, mine, rest, place, each)
         starts, asked = way.starts(part)
-        return part.evidence(starts), asked.rounds
+        return part.evidence(starts), asked
 
     done = homes.side_by_side([partial(work, *line) for line in lines])
     names = [f"{view} {name}" for view in views for name in way.names(learner)]
     losses, weight = np.full((n, len(names)), np.inf), np.zeros((len(views), n))
     heard = Heard(n, learner.kind == "squared")
-    for (look, mine, rest, _), (evidence, rounds) in zip(lines, done, strict=True):
+    missing: set[str] = set()
+    for (look, mine, rest, _), (evidence, asked) in zip(lines, done, strict=True):
         first = views.index(look.name) * len(names) // len(views)
         losses[mine, first : first + evidence.losses.shape[1]] = evidence.losses
         weight[views.index(look.name), mine] = evidence.weight
-        heard.add(look.name, rounds, mine, rest, homes.copies, look.label_scale)
+        missing |= asked.missing
+        heard.add(look.name, asked.rounds, mine, rest, homes.copies, look.label_scale)
     behind = weight.min(axis=0)
     sure = float(behind.sum() / max(told.weight[behind > 0].sum(), 1e-12)) if homes.classes else 1.0
-    mix = shares(losses, behind, relative=not homes.classes, sure=min(1.0, sure)) * wanted[:, None]
+    paid = [column for column, name in enumerate(names) if start_of(name) not in missing]
+    mix = np.zeros(losses.shape)
+    known = np.ascontiguousarray(losses[:, paid])
+    mix[:, paid] = shares(known, behind, relative=not homes.classes, sure=min(1.0, sure))
+    mix *= wanted[:, None]
     models = homes.mixed([(look, mine, evidence.kept) for (look, mine, _, _), (evidence, _) in zip(lines, done, strict=True)], mix)
     return Blended(models, tuple(names), mix, heard.rounds(mix, tuple(names)))

@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 
 from persfl.blending.alike import likeness_of, likest
-from persfl.blending.offered import of_devices
-from persfl.devices import Devices, offsets
+from persfl.devices import Devices
 from persfl.proposers import GradientStep
-from persfl.seeds import distinct, stream
+from persfl.seeds import stream
 from persfl.types import Array, Data, IntArray
 
-ASKED = 400  # devices at most whose gradients are averaged or compared
-LONGEST, SHORTEST, FALLS = 1.0, 1e-4, 0.9
+LONGEST, PACES, FALLS = 1.0, 7, 0.9
 
 
 def adam(learner: Any, models: Array, data: Data, marks: Sequence[int], rate: float, seen: Any = None) -> dict[int, Array]:
@@ -47,17 +45,17 @@ def adam(learner: Any, models: Array, data: Data, marks: Sequence[int], rate: fl
     return found
 
 
-def together(learner: Any, fleets: Sequence[Devices], steps: int, rate: float, seed: int) -> Array:
-    """(fleets, size) one model for each of these fleets: the mean of devices' gradients, by rows, is that of all their rows."""
-    some = [of_devices(fleet, _some(fleet, stream(seed, "together"))) for fleet in fleets]
-    X, y, weight = (np.concatenate([getattr(fleet, name) for fleet in some]) for name in ("X", "y", "weight"))
-    data = Devices(X, y, weight, offsets([len(fleet.y) for fleet in some]), range(len(some))).gather(np.arange(len(some)))
-    return adam(learner, learner.init(data, stream(seed, "start")), data, (steps,), rate)[steps]
+def together(learner: Any, fleet: Devices, steps: int, rate: float, seed: int) -> Array:
+    """(size,) one model for these devices: their mean gradient, by rows, is that of all rows."""
+    data = Data(fleet.X[None], fleet.y[None], fleet.weight[None])
+    return np.asarray(adam(learner, learner.init(data, stream(seed, "start")), data, (steps,), rate)[steps][0])
 
 
-def nearest(learner: Any, others: Devices, own: Devices, at: Sequence[Array], seed: int) -> IntArray:
-    """(copies, peers) whose gradients at these models point most like one's own, each number measured by how much peers differ."""
-    who = _some(others, stream(seed, "alike"))
+def nearest(learner: Any, others: Devices, own: Devices, at: Sequence[Array], who: IntArray) -> IntArray:
+    """(copies, peers) of `who`, whose gradients at these models point most like one's own.
+
+    Each number of a gradient is measured by how much peers differ in it.
+    """
     likeness = np.zeros((len(own), len(who)))
     for model in at:
         theirs, mine = (_slopes(learner, rows, model, these) for rows, these in ((others, who), (own, np.arange(len(own)))))
@@ -68,31 +66,45 @@ def nearest(learner: Any, others: Devices, own: Devices, at: Sequence[Array], se
     return likest(who, likeness)
 
 
-def rows_of(others: Devices, near: IntArray) -> Data:
-    """(copies, rows, features) the rows whose gradients these peers' mean gradient is of; every peer counts as much."""
-    data = others.gather(near)
+def rows_of(others: Devices, near: IntArray, longest: int, wide: int) -> Data:
+    """(copies, rows, features) the rows whose gradients these peers' mean gradient is of; every peer counts as much.
+
+    Every peer is padded to `longest` rows, and those that are missing to `wide` of them have none.
+    """
+    near = np.pad(near, ((0, 0), (0, wide - near.shape[1])), constant_values=-1)
+    data = padded(others.gather(near), longest)
     each = data.weight.sum(axis=-1, keepdims=True)
     weight = data.weight / np.where(each > 0, each, 1.0)
     return Data(data.X.reshape(len(near), -1, others.features), data.y.reshape(len(near), -1), weight.reshape(len(near), -1))
 
 
-def pace(learner: Any, others: Devices, model: Array, steps: int, seed: int) -> float:
-    """The longest of 1, 1/4, 1/16 ... such that so many plain steps from this model lower the own loss of nine devices in ten."""
-    who = _some(others, stream(seed, "pace"))[: ASKED // 4]
-    data, models = others.gather(who), np.broadcast_to(model, (min(len(who), ASKED // 4), len(model)))
+def padded(data: Data, rows: int) -> Data:
+    """At least so many rows; those added weigh nothing.
+
+    >>> padded(Data(np.ones((2, 1)), np.ones(2)), 3).weight.tolist()
+    [1.0, 1.0, 0.0]
+    """
+    more = rows - data.rows
+    if more <= 0:
+        return data
+    none = [(0, 0)] * (data.y.ndim - 1)
+    X = np.pad(data.X, [*none, (0, more), (0, 0)])
+    return Data(X, np.pad(data.y, [*none, (0, more)]), np.pad(data.weight, [*none, (0, more)]))
+
+
+def pace(learner: Any, others: Devices, model: Array, steps: int, who: IntArray) -> float:
+    """The longest of 1, 1/4, 1/16 ... such that so many plain steps from this model lower the own loss of nine devices in ten.
+
+    `who` are asked, at most PACES times each.
+    """
+    data, models = others.gather(who), np.broadcast_to(model, (len(who), len(model)))
     now, found = learner.loss(models, data), LONGEST
-    while found > SHORTEST:
+    for _ in range(PACES):
         after = GradientStep(found, steps=steps).answer(learner, models, data, None)
         if (learner.loss(after, data) < now).mean() >= FALLS:
             break
         found /= 4
     return found
-
-
-def _some(others: Devices, place: Any) -> IntArray:
-    """At most ASKED of these devices."""
-    n = len(others)
-    return np.arange(n) if n <= ASKED else np.sort(distinct(place, np.zeros(1, dtype=np.int64), np.array([n]), ASKED)[0])
 
 
 def _slopes(learner: Any, rows: Devices, model: Array, who: IntArray) -> Array:

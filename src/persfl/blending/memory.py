@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from persfl.panels import joined
+from persfl.samplers import Nobody
 from persfl.seeds import distinct, stream
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray
@@ -44,7 +45,7 @@ class Neighbours:
 
     @property
     def sampler(self) -> Any:
-        return self._ask
+        return self._ask if self.peers else Nobody()
 
     def _ask(self, trust: Trust, r: int, seed: int) -> IntArray:
         wide = min(self.known, 2 * self.peers)

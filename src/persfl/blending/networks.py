@@ -11,19 +11,20 @@ different starts cannot. So a device's model is a list of (share, network), one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from persfl.blending.alike import seen_classes
-from persfl.blending.descent import adam, nearest, pace, rows_of, together
+from persfl.blending.alike import NEAREST, seen_classes
+from persfl.blending.budget import ASKED, SHORTER, affordable, some_of
+from persfl.blending.descent import LONGEST, PACES, adam, nearest, pace, padded, rows_of, together
 from persfl.blending.evidence import missed, shares
 from persfl.blending.folds import copies, fold_numbers, judged
 from persfl.blending.heard import Heard
 from persfl.blending.memory import Neighbours
 from persfl.blending.offered import BLOCKS, CLASS_FOLDS, FOLDS, Blended, dealt, of_devices
 from persfl.blending.part import Part
-from persfl.blending.search import Asked
+from persfl.blending.search import Asked, unpaid
 from persfl.devices import Devices
 from persfl.predicting import respond_each
 from persfl.proposers import GradientStep
@@ -34,7 +35,8 @@ from persfl.types import Array, Choice, Data, IntArray
 RATE = 0.01  # of Adam, where the learner has none of its own
 OWN, STEPS, SLOWER = (30, 150), (0, 10, 30, 100), 0.3  # own steps; those from another model are slower
 POOLED, NEAR, FASTER = 100, 20, 3.0  # steps of averaged gradients; those of the nearest are questions, so few and fast
-SHORTER, PEERS, ROUNDS, SHORT = 4, 10, 8, 5
+PEERS, ROUNDS, SHORT = 10, 8, 5
+PACED = 100  # devices at most that show how long steps may be
 WORSE = 4.0  # an answer that multiplies the own loss by more is put aside
 ROOM = 2**26  # numbers of models and rows at a time
 
@@ -87,6 +89,8 @@ def blend_networks(
     heard = Heard(n, not classes)
     final: dict[tuple[str, int], Array] = {}
     lost: dict[tuple[str, int], Array] = {}
+    missing: set[str] = set()
+    longest = int(rows.counts.max())
     for some in _bundles(learner, rows, group, count):
         mine = np.concatenate([np.flatnonzero(group == h) for h in some])
         parts = [
@@ -95,49 +99,71 @@ def blend_networks(
                 of_devices(rows, np.flatnonzero(group != h)),
                 copies(rows, fold, np.flatnonzero(group == h), count),
                 stream(seed, "blend", h).integer(),
-                max(1, budget * SHORTER // (count + 1)),
+                float(budget * SHORTER),
+                copies=count + 1,
             )
             for h in some
         ]
-        found, asked = offers(parts, classes)
+        found, asked = offers(parts, classes, longest)
         for h, one in zip(some, asked, strict=True):
+            missing |= one.missing
             heard.add("shared", one.rounds, np.flatnonzero(group == h), np.flatnonzero(group != h), count + 1, 1.0)
         at = np.full(n, -1)
         at[mine] = np.arange(len(mine)) * (count + 1)
-        here = at[rows.owner] >= 0
-        judge = at[rows.owner[here]] + 1 + fold[here]
         for key, models in found.items():
             final.setdefault(key, np.empty((n, models.shape[1]), dtype=models.dtype))[mine] = models[:: count + 1]
-            with np.errstate(all="ignore"):
-                each = usable[here] * missed(respond_each(learner, models, rows.X[here], judge, classes), rows.y[here], classes)
-            lost.setdefault(key, np.zeros(n))[mine] = np.bincount(rows.owner[here], weights=each, minlength=n)[mine]
+            for h in some:
+                here = np.flatnonzero(group[rows.owner] == h)
+                judge = at[rows.owner[here]] + 1 + fold[here]
+                with np.errstate(all="ignore"):
+                    said = respond_each(learner, models, rows.X[here], judge, classes)
+                    each = usable[here] * missed(said, rows.y[here], classes)
+                sums = np.bincount(rows.owner[here], weights=each, minlength=n)
+                lost.setdefault(key, np.zeros(n))[group == h] = sums[group == h]
     weight = np.bincount(rows.owner, weights=usable, minlength=n).astype(np.float64)
-    mix = shares(np.stack(list(lost.values()), axis=1) / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes)
-    names = tuple(f"shared {kind} {steps}" for kind, steps in final)
-    mixes = [_mixed({key: one[i] for key, one in final.items()}, mix[i].tolist()) for i in range(n)]
+    paid = [key for key in lost if key[0].removesuffix("-seen") not in missing]
+    told = np.stack([lost[key] for key in paid], axis=1) / np.maximum(weight, 1e-12)[:, None]
+    mix = shares(told, weight, relative=not classes)
+    names = tuple(f"shared {kind} {steps}" for kind, steps in paid)
+    mixes = [_mixed({key: final[key][i] for key in paid}, mix[i].tolist()) for i in range(n)]
     return Blended(mixes, names, mix, heard.rounds(mix, names))
 
 
-def offers(parts: list[Part], classes: int = 0) -> tuple[dict[tuple[str, int], Array], list[Asked]]:
+class Paid(NamedTuple):
+    """What a group's budget pays; all its questions are about gradient steps."""
+
+    fleet: int  # devices that tell what the fleet is like
+    peers: int  # that a copy asks in a round of the search
+    near: int  # questions of a copy to the nearest
+
+    @staticmethod
+    def by(part: Part) -> Paid:
+        """Every target bears its part of the averaged gradients; its copies share what is left."""
+        known = len(part.others)
+        each = POOLED + 2 + PACES  # with two gradients that tell who is alike, and how long steps may be
+        fleet = affordable(part.budget, part.targets, min(known, ASKED), each)
+        if not fleet:
+            return Paid(0, 0, 0)
+        left = int((part.budget - each * fleet / part.targets) / part.copies)
+        peers = min(PEERS, left // 2 // (ROUNDS + 1), known // 2 or 1)  # the first round asks twice as many
+        return Paid(fleet, peers, left - peers * (ROUNDS + 1))
+
+
+def offers(parts: list[Part], classes: int = 0, longest: int = 0) -> tuple[dict[tuple[str, int], Array], list[Asked]]:
     """(copies, size) per start and number of own steps, the groups one after the other; and what neighbours were asked.
 
     What needs nobody is computed for all groups at once: networks are many small calls otherwise.
+    Which groups are taken together makes no difference: what is drawn belongs to the group, and all
+    devices are padded to the rows of the `longest`.
     """
     learner, rate = parts[0].learner, getattr(parts[0].learner, "rate", RATE)
     own = Devices.joined([part.own for part in parts])
-    data = own.gather(np.arange(len(own)))
-    first = learner.init(data, stream(0, "start"))
-    begin = np.cumsum([0, *(len(part.own) for part in parts)])
-    one = together(learner, [part.others for part in parts], POOLED, rate, parts[0].seed)
-    pooled = np.repeat(one, np.diff(begin), axis=0)
-    near = [nearest(learner, part.others, part.own, (first[begin[h]], one[h]), part.seed) for h, part in enumerate(parts)]
-    alike = _averaged(learner, parts, near, first, FASTER * rate)
-    asked = []
-    for h, part in enumerate(parts):
-        step = pace(learner, part.others, one[h], SHORT, part.seed)
-        asked.append(_asked(part, alike[begin[h] : begin[h + 1]], step))
+    data = padded(own.gather(np.arange(len(own))), longest)
+    spans = _spans(parts)
+    begun = [learner.init(_at(data, span), stream(part.seed, "start")) for part, span in zip(parts, spans, strict=True)]
+    first = np.concatenate(begun)
+    starts, asked = _starts(parts, first, rate, longest)
     found = {("own", steps): models for steps, models in adam(learner, first, data, OWN, rate).items()}
-    starts = {"pooled": pooled, "alike": alike, "neighbours": np.concatenate([each.models for each in asked])}
     thrice = Data(*(np.concatenate([getattr(data, name)] * len(starts)) for name in ("X", "y", "weight")))
     start = _at_home(learner, np.concatenate(list(starts.values())), thrice)
     ways = {"": adam(learner, start, thrice, STEPS, SLOWER * rate)}
@@ -150,25 +176,64 @@ def offers(parts: list[Part], classes: int = 0) -> tuple[dict[tuple[str, int], A
     return {key: _at_home(learner, models, data) for key, models in found.items()}, asked
 
 
-def _averaged(learner: Any, parts: list[Part], near: list[IntArray], start: Array, rate: float) -> Array:
-    """(copies, size) from the module's start, step by step along the mean gradient of the nearest."""
-    others = Devices.joined([part.others for part in parts])
-    wide = min(each.shape[1] for each in near)  # groups may differ by a device
-    shift = np.cumsum([0, *(len(part.others) for part in parts)])
-    who = np.concatenate([each[:, :wide] + shift[h] for h, each in enumerate(near)])
-    steps = max(1, min(NEAR, parts[0].asks // (2 * wide)))
-    found = adam(learner, start, rows_of(others, who), (steps,), rate)[steps]
+def _starts(parts: list[Part], first: Array, rate: float, longest: int) -> tuple[dict[str, Array], list[Asked]]:
+    """(copies, size) per start, asked of the others; the module's own weights where it is not paid."""
+    learner, spans = parts[0].learner, _spans(parts)
+    paid = [Paid.by(part) for part in parts]
+    pooled, alike = first.copy(), first.copy()
+    steps = [0] * len(parts)
+    paces = [LONGEST] * len(parts)
+    near: dict[int, IntArray] = {}
+    for h in [h for h, each in enumerate(paid) if each.fleet]:
+        part, many = parts[h], paid[h].fleet
+        some = of_devices(part.others, _drawn(part, many, "together"))
+        model = together(learner, some, POOLED, rate, part.seed)
+        pooled[spans[h]] = model
+        near[h] = nearest(learner, part.others, part.own, (first[spans[h]][0], model), _drawn(part, many, "alike"))
+        steps[h] = min(NEAR, paid[h].near // near[h].shape[1])
+        paces[h] = pace(learner, part.others, model, SHORT, _drawn(part, many, "pace")[:PACED])
+    for count in sorted(set(steps) - {0}):
+        these = [h for h in near if steps[h] == count]
+        at = np.concatenate([np.arange(len(first))[spans[h]] for h in these])
+        rows = [rows_of(parts[h].others, near[h], longest, NEAREST) for h in these]
+        alike[at] = _averaged(learner, rows, first[at], count, FASTER * rate)
+    asked = []
+    for h, part in enumerate(parts):
+        search = _asked(part, paid[h].peers, alike[spans[h]], paces[h])
+        missing = {"pooled": not paid[h].fleet, "alike": not steps[h], "neighbours": not paid[h].peers}
+        asked.append(search._replace(missing=unpaid(missing)))
+    return {"pooled": pooled, "alike": alike, "neighbours": np.concatenate([each.models for each in asked])}, asked
+
+
+def _drawn(part: Part, many: int, what: str) -> IntArray:
+    return some_of(len(part.others), many, stream(part.seed, what))
+
+
+def _spans(parts: list[Part]) -> list[slice]:
+    """Where each group's copies stand."""
+    ends = np.cumsum([len(part.own) for part in parts]).tolist()
+    return [slice(lo, hi) for lo, hi in zip([0, *ends], ends, strict=False)]
+
+
+def _at(data: Data, which: slice) -> Data:
+    return Data(data.X[which], data.y[which], data.weight[which])
+
+
+def _averaged(learner: Any, rows: list[Data], start: Array, steps: int, rate: float) -> Array:
+    """(copies, size) step by step along the mean gradient of the nearest, whose rows these are."""
+    data = Data(*(np.concatenate([getattr(each, name) for each in rows]) for name in ("X", "y", "weight")))
+    found = adam(learner, start, data, (steps,), rate)[steps]
     return np.where(np.isfinite(found).all(axis=1, keepdims=True), found, start)
 
 
-def _asked(part: Part, start: Array, step: float) -> Asked:
+def _asked(part: Part, peers: int, start: Array, step: float) -> Asked:
     """The ordinary search for neighbours, from the average over the nearest."""
     learner, own, known = part.learner, part.own, len(part.others)
     noise = None
     if not getattr(learner, "classifies", False):
         noise = learner.loss(start, own.gather(np.arange(len(own))))
-    rule = Calm(Neighbours(max(1, min(PEERS, part.asks // 2 // (ROUNDS + 1), known // 2 or 1)), known, own.total, noise))
-    return part.neighbours(GradientStep(step, steps=SHORT), rule, start, ROUNDS)
+    rule = Calm(Neighbours(peers, known, own.total, noise))
+    return part.neighbours(GradientStep(step, steps=SHORT), rule, start, ROUNDS if peers else 1)
 
 
 def _at_home(learner: Any, models: Array, data: Data) -> Array:

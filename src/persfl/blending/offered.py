@@ -34,8 +34,17 @@ class Blended:
 
 def sorts(names: Any, mix: Array) -> Array:
     """(devices, 3) the shares of models that started from own rows, from the fleet and from neighbours."""
-    sort = np.array([SORTS.index(_SORT[str(name).split()[1].removesuffix("-seen")]) for name in names])
+    sort = np.array([SORTS.index(_SORT[start_of(name)]) for name in names])
     return np.stack([mix[:, sort == k].sum(axis=1) for k in range(len(SORTS))], axis=1)
+
+
+def start_of(name: Any) -> str:
+    """What an offer of this name started from.
+
+    >>> start_of("centred pooled-seen 10")
+    'pooled'
+    """
+    return str(name).split()[1].removesuffix("-seen")
 
 
 def dealt(n: int, seed: int) -> IntArray:

@@ -22,8 +22,14 @@ class Part:
     others: Devices
     own: Devices
     seed: int
-    asks: int  # questions per copy that neighbours are asked
+    budget: float  # questions that each target may ask, all in all
+    copies: int = 1  # of each target
     n_jobs: int | None = 1
+
+    @property
+    def targets(self) -> int:
+        """How many devices the group has."""
+        return len(self.own) // self.copies
 
     def neighbours(self, proposer: Any, rule: Any, start: Any, rounds: int) -> Asked:
         """The ordinary loop: every copy is a target, the other groups' devices are its peers."""

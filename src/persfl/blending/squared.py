@@ -7,6 +7,8 @@ starting point.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,13 @@ from persfl.blending.homes import Part, Starts
 from persfl.blending.memory import Neighbours
 from persfl.blending.prior import ROUNDS as PRIOR_ROUNDS
 from persfl.blending.prior import learned, noise_of
-from persfl.blending.search import Asked, neighbours
+from persfl.blending.search import Asked, neighbours, unpaid
 from persfl.blending.spans import spans
+from persfl.blending.thin import Thin, thin
 from persfl.blending.toward import Toward, drawn, moments
 from persfl.devices import Devices
 from persfl.proposers import GradientStep
-from persfl.types import Array
+from persfl.types import Array, Data
 
 PULLS = {"own": (10.0, 1.0, 0.1), "pooled": (np.inf, 10.0, 1.0, 0.1), "mean": (np.inf, 3.0, 1.0, 0.3),
          "neighbours": (np.inf, 3.0, 1.0, 0.3)}  # fmt: skip
@@ -44,15 +47,17 @@ def starts(part: Part) -> tuple[dict[str, Array], Asked]:
     pooled = settled(
         lambda model: mean_of(part.answers(step, who, np.tile(model, (len(who), 1))), model, part.weight[who]),
         np.zeros(size),
-        POOL_ROUNDS,
+        POOL_ROUNDS if len(who) else 0,
     )
-    prior = learned(part, pooled, who)
+    prior = learned(part, pooled, who, rounds=PRIOR_ROUNDS if len(who) else 0)
     noise = np.sqrt(part.own_rough(prior.mean, prior.strength) * prior.noise)
-    many = max(1, min(int(left) // (ROUNDS + 1), part.peers // 2 or 1))  # the first round asks twice as many
+    many = min(int(left) // (ROUNDS + 1), part.peers // 2 or 1)  # the first round asks twice as many
     rule = Neighbours(many, part.peers, part.own_rows(), noise)
-    asked = neighbours(part, Toward(prior.strength), rule, np.tile(prior.mean, (len(noise), 1)), ROUNDS)
+    start = np.tile(prior.mean, (len(noise), 1))
+    asked = neighbours(part, Toward(prior.strength), rule, start, ROUNDS if many else 1)
+    missing = {"pooled": not len(who), "mean": not len(who), "neighbours": not many}
     told = {"pooled": pooled, "mean": prior.mean, "spread": prior.spread, "noise": np.array([prior.noise])}
-    return told | {"neighbours": asked.models}, asked
+    return told | {"neighbours": asked.models}, asked._replace(missing=unpaid(missing))
 
 
 def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
@@ -63,21 +68,44 @@ def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
         plain[-1] = FREE
     nothing, strength = np.zeros(size), told["noise"][0] / told["spread"]
     found = {name: np.empty((len(own), size)) for name in names(learner)}
-    for lo, hi in spans(learner, own):
-        data = own.gather(np.arange(lo, hi))
-        gram, pulled = moments(learner, data)
-        rough = noise_of(learner, data, drawn(gram, pulled, told["mean"], strength), strength)
-        learned_pull = np.sqrt(rough * told["noise"][0])[:, None] / told["spread"]
-        near: dict[str, tuple[Array, Array]] = {
-            "own": (nothing, plain),
-            "pooled": (told["pooled"], plain),
-            "mean": (told["mean"], learned_pull),
-            "neighbours": (told["neighbours"][lo:hi], learned_pull),
-        }
-        for name, (toward, how) in near.items():
-            for pull in PULLS[name]:
-                found[f"{name} {pull:g}"][lo:hi] = toward if pull == np.inf else drawn(gram, pulled, toward, pull * how + 1e-8)
+    few = thin(learner, own.counts, own.features)
+    for kind, refits in ((few, _few_refits), (~few, _refits)):
+        which = np.flatnonzero(kind)
+        for lo, hi in spans(learner, own, which):
+            some = which[lo:hi]
+            refit, rough = refits(learner, own.gather(some), told["mean"], strength)
+            learned_pull = np.sqrt(rough * told["noise"][0])[:, None] / told["spread"]
+            near: dict[str, tuple[Array, Array]] = {
+                "own": (nothing, plain),
+                "pooled": (told["pooled"], plain),
+                "mean": (told["mean"], learned_pull),
+                "neighbours": (told["neighbours"][some], learned_pull),
+            }
+            for name, (toward, how) in near.items():
+                for pull in PULLS[name]:
+                    models = toward if pull == np.inf else refit(toward, pull * how + 1e-8)
+                    found[f"{name} {pull:g}"][some] = models
     return found
+
+
+Refits = tuple[Callable[[Array, Array], Array], Array]  # models by (toward, strength), and the rows' noise
+
+
+def _refits(learner: Any, data: Data, mean: Array, strength: Array) -> Refits:
+    """Of devices with as many rows as coefficients."""
+    gram, pulled = moments(learner, data)
+    rough = noise_of(learner, data, drawn(gram, pulled, mean, strength), strength)
+    return partial(drawn, gram, pulled), rough
+
+
+def _few_refits(learner: Any, data: Data, mean: Array, strength: Array) -> Refits:
+    """Of devices with fewer."""
+    rows = Thin.of(learner, data)
+
+    def refit(toward: Array, pull: Array) -> Array:
+        return rows.drawn(rows.inverse(pull), toward, pull)
+
+    return refit, rows.rough(rows.inverse(strength), mean)
 
 
 def shapes(learner: Any, features: int, copies: int) -> dict[str, tuple[int, ...]]:

@@ -20,7 +20,7 @@ from persfl.blending.average import mean_of, settled
 from persfl.blending.budget import SHORTER, asked_of
 from persfl.blending.homes import Part, Starts
 from persfl.blending.memory import Neighbours
-from persfl.blending.search import Asked, neighbours
+from persfl.blending.search import Asked, neighbours, unpaid
 from persfl.blending.spans import spans
 from persfl.devices import Devices
 from persfl.proposers import GradientStep
@@ -67,15 +67,24 @@ def starts(part: Part) -> tuple[dict[str, Array], Asked]:
     learner = part.learner
     pace = step_for(learner, part.features)
     who, left = asked_of(part, POOL_ROUNDS + 3)
-    pooled = pooled_model(part, who, bold_step(learner, part.features))
-    near = nearest(part, who, pooled, pace)
-    rounds = max(1, min(NEAR_ROUNDS, int(left) // (2 * near.shape[1])))
-    alike = averaged(part, near, GradientStep(pace, steps=EACH), rounds)
-    alike = np.where(np.isfinite(alike).all(axis=1, keepdims=True), alike, pooled)
-    many = max(1, min((int(left) - rounds * near.shape[1]) // (SEARCH_ROUNDS + 1), part.peers // 2 or 1))
+    pooled = np.zeros(learner.size(part.features))
+    alike = np.tile(pooled, (part.targets * part.copies, 1))
+    rounds = spent = 0
+    if len(who):
+        pooled = pooled_model(part, who, bold_step(learner, part.features))
+        near = nearest(part, who, pooled, pace)
+        rounds = min(NEAR_ROUNDS, int(left) // (2 * near.shape[1]))
+        spent = rounds * near.shape[1]
+        alike = averaged(part, near, GradientStep(pace, steps=EACH), rounds)
+        sound = np.isfinite(alike).all(axis=1, keepdims=True) & (rounds > 0)
+        alike = np.where(sound, alike, pooled)
+    many = min((int(left) - spent) // (SEARCH_ROUNDS + 1), part.peers // 2 or 1)
     rule = Neighbours(many, part.peers, part.own_rows(), None)
-    asked = neighbours(part, GradientStep(pace, steps=SHORT), rule, alike, SEARCH_ROUNDS)
-    return {"pooled": pooled, "alike": alike, "neighbours": asked.models}, asked
+    search = GradientStep(pace, steps=SHORT)
+    asked = neighbours(part, search, rule, alike, SEARCH_ROUNDS if many else 1)
+    missing = {"pooled": not len(who), "alike": not rounds, "neighbours": not many}
+    starts = {"pooled": pooled, "alike": alike, "neighbours": asked.models}
+    return starts, asked._replace(missing=unpaid(missing))
 
 
 def shapes(learner: Any, features: int, copies: int) -> dict[str, tuple[int, ...]]:

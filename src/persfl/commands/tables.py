@@ -203,13 +203,20 @@ def fit(chosen: argparse.Namespace) -> int:
 
 def _announce(chosen: argparse.Namespace, rows: Rows, model: Any) -> None:
     """Refits take their time: say how many there will be before they start."""
+    from persfl.blending.refits import fits_to_come
     from persfl.estimators.method import method_of
 
     n = rows.devices.nunique()
     if chosen.model not in ("tree", "forest", "boosting") or n == 1 or chosen.json:
         return
     if method_of(model).name == "blend":
-        print(f"Every device may ask for {chosen.budget:,} fits a run; fewer with --budget or --holdout 0.", file=sys.stderr)
+        fits = fits_to_come(n, chosen.budget, classes=rows.task == "classification", ordered=chosen.ordered)
+        runs = 2 if chosen.holdout > 0 else 1
+        print(
+            f"Up to {fits * runs:,} fits to come, {chosen.budget:,} a device and run that it asks others "
+            "for at most; fewer with --budget or --holdout 0.",
+            file=sys.stderr,
+        )
     else:
         peers = peers_asked(chosen.peers, n)
         rounds = REFIT_ROUNDS if chosen.rounds == "auto" else chosen.rounds

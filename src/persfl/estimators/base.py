@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from persfl.adopters import Best
 from persfl.blending import SORTS, sorts
 from persfl.blending import run as blended
+from persfl.blending.cost import cost_of
 from persfl.checks import one_of, real, some, whole
 from persfl.devices import Devices
 from persfl.errors import InputError, PersflWarning
@@ -158,6 +159,8 @@ class Personalized(WithRows):
         if len(rows) == 1:
             self._alone(rows, kind)
             return self
+        if self.method_ == "blend":
+            self._warn_large(rows)
         if self.holdout > 0:
             self._trial(rows, kind, keep, rivals)
         elif self.fallback:
@@ -196,6 +199,26 @@ class Personalized(WithRows):
         if same:
             warnings.warn(
                 f"column {some(same)} has the same value in every row, so nothing can be learned from it. Leave it out.",
+                PersflWarning,
+                stacklevel=4,
+            )
+
+    def _warn_large(self, rows: Devices) -> None:
+        """Say in advance what a long fit will take, and how to have it shorter."""
+        cost = cost_of(
+            self.learner_,
+            rows.counts,
+            rows.features,
+            budget=self.budget,
+            classes=self._classes,
+            ordered=self.ordered,
+            runs=1 + (self._trials(rows) if self.holdout > 0 else 0),
+        )
+        if cost is not None and cost.large:
+            warnings.warn(
+                f"{len(rows):,} devices with {len(rows.y):,} rows and {rows.features:,} columns: this fit takes "
+                f"about {cost} on one core. For less, drop columns, lower budget (now {self.budget:,}), set "
+                "holdout=0 or use method='paper' (command line: --drop, --budget, --holdout 0, --method paper).",
                 PersflWarning,
                 stacklevel=4,
             )

@@ -24,8 +24,9 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
         table, all devices starting from its weights, or a function of (features, outputs) that makes one, such as
         `persfl.learners.MLP()`: by gradient steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
     device : the column of X that says whose row it is, instead of `devices=` in every call.
-    method : "auto": blend, unless peers, rounds, step_size, adopter, compute or units other than shared are set, the models are
-        networks, or rows keep arriving (`partial_fit`); then "paper". `method_` says which it was.
+    method : "auto": "blend", for all kinds of models and for `partial_fit` too, unless peers, rounds,
+        step_size, adopter, compute, units other than shared or (for `partial_fit`) online_rounds are
+        set; then "paper". `method_` says which it was.
         "blend": mix what own rows, the fleet and neighbours offer, by the evidence of own folds and of the fleet (docs/blend.md);
         `made_of()` has the shares. It goes by `budget` instead of peers, rounds, step_size and units.
         "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the same truth, learn from all of those, then
@@ -44,7 +45,8 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     fallback : keep a device's own model where the evidence of the whole fleet says that it is the better one.
     unseen : "error", or "pooled" to predict devices that were not there when fitting by one model for all.
     impute : fill missing values with each column's mean (texts: most frequent) instead of refusing them.
-    budget, ordered : for "blend": how many questions a device may ask; whether its rows come in the order of time.
+    budget, ordered : for "blend": how many questions a device may ask others (a refit costs 1, an answer
+        by gradient steps a quarter); whether its rows come in the order of time.
     window, online_rounds : for `partial_fit`: rows each device keeps (None: all), rounds per call.
     compute : where gradient steps are computed, as torch names it: "cuda" for a GPU, "cpu"; None is this processor, without torch
         where the models are linear.

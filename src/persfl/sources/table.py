@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import gzip
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,9 +16,11 @@ import pandas as pd
 
 from persfl.checks import some
 from persfl.devices import Devices, offsets
-from persfl.errors import InputError, need
+from persfl.errors import InputError, PersflWarning, need
 
 _MISSING = ["", "#N/A", "N/A", "n/a", "NA", "<NA>", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "#NA"]
+
+MANY_COLUMNS, _A_COLUMN = 20_000, 3e-4  # columns that are many, and the seconds one takes
 
 
 def from_table(
@@ -129,9 +133,17 @@ def read_frame(
         first = _first_line(path)
         separator = separator or max(",;\t", key=first.count)
         names = next(csv.reader([first], delimiter=separator), [])
-        twice = [name for name in names if name and names.count(name) > 1]
+        twice = [name for name, many in Counter(names).items() if name and many > 1]
         if twice:
             raise InputError(f"{path.name!r} has the column {twice[0]!r} more than once. Give every column its own name.")
+        if len(names) > MANY_COLUMNS:
+            warnings.warn(
+                f"{path.name!r} has {len(names):,} columns: reading and preparing them takes about "
+                f"{len(names) * _A_COLUMN:,.0f} seconds before learning begins. For less, leave out "
+                "of the file those that do not matter.",
+                PersflWarning,
+                stacklevel=2,
+            )
         # The column that says whose row it is, is text as it stands: 007 and NA are names.
         options: dict[str, Any] = {"sep": separator, "decimal": decimal, "low_memory": False, "index_col": False}
         if text is not None and text in names:

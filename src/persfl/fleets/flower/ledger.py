@@ -18,6 +18,7 @@ import hashlib
 import secrets
 import sqlite3
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -96,6 +97,7 @@ class Ledger:
         where: Any = ":memory:" if path is None else path
         how: Any = {"timeout": 30, "isolation_level": None, "check_same_thread": False}
         self._base = sqlite3.connect(where, **how)
+        weakref.finalize(self, self._base.close)  # from Python 3.13 on, one left open is warned about
         try:
             self._base.execute("PRAGMA synchronous = FULL")
             self._open(path)

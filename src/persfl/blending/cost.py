@@ -1,0 +1,90 @@
+"""What a blend will take, known from the shapes before it begins: seconds of one core, and memory.
+
+The constants were measured on one core of a server (`python benchmarks/scale.py` measures the same
+kinds of fits). They tell the order of magnitude, which is what a person needs to decide.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from persfl.blending.budget import SHORTER
+from persfl.blending.offered import BLOCKS, CLASS_FOLDS, FOLDS
+from persfl.blending.steps import names
+from persfl.learners import Linear
+from persfl.types import IntArray
+
+LONG, LARGE = 300.0, 4 * 2**30  # seconds and bytes from which on a person would want to know
+_DEVICE, _QUESTION = 1e-3, 2e-6  # seconds per device, and per question whatever it is about
+_PRODUCT = 5e-9  # seconds per question, row and coefficient
+_SOLVED = 1e-10  # seconds per question and cube of the coefficients, where rows are as many
+_STEPPED = 8e-6  # seconds per question about steps
+_STEPS = 3e-6  # seconds per row and coefficient for a device's own steps, all of them together
+_TRAINED = 2e-5  # the same of networks
+_BEGUN, _KNOWN = 3e8, 9e4  # bytes at all, and per device for what it knows of its peers
+
+
+class Cost(NamedTuple):
+    """What a fit will take."""
+
+    seconds: float
+    bytes: float
+
+    @property
+    def large(self) -> bool:
+        """Whether to say so in advance."""
+        return self.seconds >= LONG or self.bytes >= LARGE
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> str(Cost(2400.0, 12 * 2**30)), str(Cost(45.0, 2**28)), str(Cost(2e5, 2**40))
+        ('40 minutes and 12 GiB', '45 seconds and 0.2 GiB', '56 hours and 1,024 GiB')
+        """
+        size = self.bytes / 2**30
+        return f"{_time(self.seconds)} and {size:,.{0 if size >= 10 else 1}f} GiB"
+
+
+def cost_of(
+    learner: Any,
+    counts: IntArray,
+    features: int,
+    *,
+    budget: int = 640,
+    classes: int = 0,
+    ordered: bool = False,
+    runs: int = 1,
+) -> Cost | None:
+    """Of a blend of devices with these numbers of rows; None for models that are only refitted.
+
+    How long one refit of somebody else's estimator takes, no shape tells.
+
+    >>> cost_of(Linear(intercept=True), np.full(46, 10), 4).large
+    False
+    >>> cost_of(Linear(intercept=True), np.full(100_000, 100), 40).large
+    True
+    """
+    if not hasattr(learner, "grad"):
+        return None
+    size, rows = learner.size(features), counts.astype(np.float64)
+    copies = 1 + (BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS)
+    kept = 8.0 * size * len(counts)
+    held = _BEGUN + _KNOWN * len(counts) + 8.0 * features * float(rows.sum()) * copies
+    if not isinstance(learner, Linear):
+        each = _DEVICE + _TRAINED * rows * size
+        return Cost(float(each.sum()) * runs, held + 30 * kept)
+    if learner.kind != "squared":
+        each = _DEVICE + _STEPPED * SHORTER * budget + _STEPS * rows * size * copies
+        return Cost(float(each.sum()) * runs, held + 2 * len(names(learner)) * kept)
+    solved = np.where(rows < size, 0.0, _SOLVED * size**3.0)
+    each = _DEVICE + budget * (_QUESTION + _PRODUCT * rows * size + solved)
+    return Cost(float(each.sum()) * runs, held + 60 * kept)
+
+
+def _time(seconds: float) -> str:
+    for name, length in (("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {name}"
+    return f"{seconds:,.0f} seconds"

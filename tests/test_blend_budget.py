@@ -1,0 +1,182 @@
+"""Blend's budget: every answer of another device is paid from it; with little, own rows remain."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from persfl import GradientStep, Linear, PersonalizedRegressor, Tree
+from persfl.blending import blend_networks, blend_over, blend_refits, networks, refits, sorts
+from persfl.blending.at_home import Folding
+from persfl.blending.here import Here
+from persfl.blending.part import Part
+from persfl.blending.refits import fits_to_come
+from persfl.blending.toward import Toward
+from persfl.devices import Devices
+from persfl.learners import MLP, Network
+from persfl.sources import clustered_regression
+
+pytest.importorskip("torch")
+BUDGETS = (1, 40, 640)
+STEPS = 0.25  # what an answer by gradient steps costs; a refit costs 1
+
+
+def marked(n, rows=6, classes=0):
+    """Devices whose first feature is their own number: a row tells whose it is."""
+    devices = clustered_regression(n=n, clusters=1, rows=rows, features=3, noise=0.3, seed=0)
+    devices.X[:, 0] = devices.owner
+    y = (devices.y > 0) + 0.0 if classes else devices.y
+    return Devices(devices.X, y, devices.weight, devices.start, devices.ids)
+
+
+def whose(data):
+    """The devices behind the rows of each entry of a batch."""
+    marks = data.X[..., 0].reshape(-1, data.X.shape[-2])
+    weighs = np.broadcast_to(data.weight, data.X.shape[:-1]).reshape(marks.shape) > 0
+    return [set(entry[there].tolist()) for entry, there in zip(marks, weighs, strict=True)]
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize(("loss", "classes"), [("squared", 0), ("logistic", 2)])
+@pytest.mark.parametrize("n", [5, 18])
+def test_linear_models_keep_the_budget(n, loss, classes, budget):
+    homes = Here(marked(n, classes=classes), Linear(loss, intercept=True), Folding(classes))
+    asked, made = [], homes.part
+
+    def counting(*given):
+        part = made(*given)
+        real = part.answers
+
+        def answers(proposer, who, models, by=None):
+            asked.append((1.0 if isinstance(proposer, Toward) else STEPS) * (who >= 0).sum())
+            return real(proposer, who, models, by)
+
+        part.answers = answers
+        return part
+
+    homes.part = counting
+    found = blend_over(homes, budget=budget)
+    assert sum(asked) <= n * budget
+    assert sum(asked) > 0.5 * n * budget or budget < 640 or n < 18
+    known_by_asking(found, sum(asked))
+
+
+def known_by_asking(found, asked):
+    """Nothing is said to come from others that nobody was asked for."""
+    own, fleet, neighbours = sorts(found.names, found.shares).sum(axis=0)
+    assert own + fleet + neighbours == pytest.approx(len(found.shares))
+    if not asked:
+        assert fleet + neighbours == 0
+    if not sum((round_.peers >= 0).sum() for round_ in found.rounds):
+        assert not any("neighbours" in name for name, share in zip(found.names, found.shares.T, strict=True) if share.any())
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_refits_keep_the_budget(budget, monkeypatch):
+    devices = marked(10)
+    asked, own, fits = [], set(), []
+    real_fit, real_rows = Tree.fit, refits.of_devices
+
+    def fit(self, data, place):
+        fits.append(1)
+        asked.extend(whose for whose in whose_rows(data) if whose not in own)
+        return real_fit(self, data, place)
+
+    def whose_rows(data):
+        return {mark for mark in data.X[data.weight > 0][:, 0].tolist() if mark >= 0}
+
+    def others(rows, which):
+        if len(rows) == len(devices):  # another group begins
+            own.clear()
+            own.update(set(range(len(devices))) - set(which.tolist()))
+        return real_rows(rows, which)
+
+    monkeypatch.setattr(Tree, "fit", fit)
+    monkeypatch.setattr(refits, "of_devices", others)
+    public = np.random.default_rng(0).normal(size=(10, 3))
+    public[:, 0] = -1.0
+    found = blend_refits(devices, Tree(2), public, budget=budget)
+    assert len(asked) <= 10 * budget
+    assert len(asked) > 10 * 100 or budget < 640
+    assert len(fits) <= fits_to_come(10, budget) < 1.2 * len(fits)
+    known_by_asking(found, len(asked))
+
+
+@pytest.mark.parametrize(("n", "budget"), [(3, 1), (3, 40), (3, 640), (12, 40)])
+def test_networks_keep_the_budget(n, budget, monkeypatch):
+    devices = marked(n)
+    asked, own = [], set()
+    real = {"grad": Network.grad, "answer": GradientStep.answer, "offers": networks.offers, "search": Part.neighbours}
+    quiet = []
+
+    def count(data):
+        asked.append(STEPS * sum(len(entry - own) for entry in whose(data)))
+
+    def grad(self, model, data, **more):
+        if not quiet:
+            count(data)
+        return real["grad"](self, model, data, **more)
+
+    def answer(self, learner, probe, data, place):  # of several steps: one question
+        count(data)
+        quiet.append(1)
+        found = real["answer"](self, learner, probe, data, place)
+        quiet.pop()
+        return found
+
+    def offers(parts, *more):
+        own.clear()
+        own.update(parts[0].own.X[:, 0].tolist())
+        return real["offers"](parts, *more)
+
+    def search(self, *given):
+        quiet.append(1)
+        found = real["search"](self, *given)
+        quiet.pop()
+        asked.append(STEPS * sum((round_.peers >= 0).sum() for round_ in found.rounds))
+        return found
+
+    monkeypatch.setattr(Network, "grad", grad)
+    monkeypatch.setattr(GradientStep, "answer", answer)
+    monkeypatch.setattr(networks, "offers", offers)
+    monkeypatch.setattr(Part, "neighbours", search)
+    monkeypatch.setattr(networks, "ROOM", 1)  # one group at a time
+    monkeypatch.setattr(networks, "OWN", (2,))  # own steps are free
+    monkeypatch.setattr(networks, "STEPS", (0, 2))
+    found = blend_networks(devices, Network(partial(MLP((2,)), 3, 1), loss="squared"), budget=budget)
+    assert sum(asked) <= n * budget
+    assert sum(asked) > 0.1 * n * budget or budget < 640
+    known_by_asking(found, sum(asked))
+
+
+@pytest.mark.parametrize("estimator", [None, Linear("huber", intercept=True), Tree(2), MLP((2,))])
+def test_a_budget_of_one_leaves_own_rows(estimator, monkeypatch):
+    if isinstance(estimator, MLP):
+        monkeypatch.setattr(networks, "OWN", (2, 5))
+    devices = clustered_regression(n=4, clusters=1, rows=6, features=2, noise=0.1, seed=0)
+    model = PersonalizedRegressor(estimator, budget=1, holdout=0)
+    model.fit(devices.X, devices.y, devices=devices.owner)
+    np.testing.assert_allclose(model.made_of()["own"], 1.0)
+    assert model.helpers_["asked"].sum() == 0
+    assert np.isfinite(model.predict(devices.X, devices=devices.owner)).all()
+    model = PersonalizedRegressor(estimator, budget=1, window=4)
+    model.partial_fit(devices.X, devices.y, devices=devices.owner)
+    model.partial_fit(devices.X, devices.y, devices=devices.owner)
+    assert np.isfinite(model.predict(devices.X, devices=devices.owner)).all()
+
+
+def test_bundles_make_no_difference(monkeypatch):
+    whole = clustered_regression(n=27, clusters=2, rows=8, features=3, noise=0.3, seed=0)
+    devices = Devices.of([(each.X[: 3 + i % 5], each.y[: 3 + i % 5]) for i, each in enumerate(whole)])
+    for name, less in {"OWN": (5,), "STEPS": (0, 5), "POOLED": 10, "ROUNDS": 2, "NEAR": 5}.items():
+        monkeypatch.setattr(networks, name, less)
+    learner = Network(partial(MLP((4,)), 3, 1), loss="squared")
+    found = []
+    for room in (2**26, 1):
+        monkeypatch.setattr(networks, "ROOM", room)
+        found.append(blend_networks(devices, learner, budget=60))
+    assert found[0].names == found[1].names
+    assert any("neighbours" in name for name in found[0].names)
+    np.testing.assert_array_equal(found[0].shares, found[1].shares)
+    for mix, same in zip(found[0].models, found[1].models, strict=True):
+        np.testing.assert_array_equal([model for _, model in mix], [model for _, model in same])
