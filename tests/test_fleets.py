@@ -102,7 +102,7 @@ def test_holding_out_scores_by_some_rows_and_trains_on_the_others(devices):
 def test_results_do_not_depend_on_n_jobs(devices):
     forest = Estimator(RandomForestRegressor(3))
     runs = [
-        rounds_of(LoopFleet(devices, learner=forest, proposer=Refit(PUBLIC), targets=[0, 1], n_jobs=jobs), rounds=3, peers=3)
+        rounds_of(LoopFleet(devices, learner=forest, proposer=Refit(PUBLIC), targets=[0, 1], n_jobs=jobs), rounds=2, peers=3)
         for jobs in (1, 2)
     ]
     assert all(np.array_equal(a.losses, b.losses) for a, b in zip(*runs, strict=True))
@@ -374,3 +374,14 @@ def test_a_guard_can_be_copied(devices, copied):
     assert np.array_equal(again.models, used.models)
     with pytest.raises(AttributeError, match="nonsense"):
         again.nonsense  # noqa: B018
+
+
+def test_some_devices_in_any_order(devices):
+    from persfl.blending.offered import of_devices
+
+    for which in ([3, 1], [1, 3], [5], [0, 11, 4, 2]):
+        some = of_devices(devices, np.array(which))
+        for place, i in enumerate(which):
+            assert np.array_equal(some[place].X, devices[i].X)
+            assert np.array_equal(some[place].y, devices[i].y)
+            assert np.array_equal(some[place].weight, devices[i].weight)
