@@ -49,7 +49,7 @@ class Kin:
     settled: float = 0.01  # how nearly the steps must cancel
     # What follows keeps liars from pulling (benchmarks/liars.py). Lengths are logs of squares.
     far: float = float(np.log(30.0))  # how much longer than the median a step of kin may be
-    copy: float = float(np.log(1e4))  # how much shorter than the own step one may be
+    copy: float = float(np.log(1e3))  # how much shorter than the own step one may be
     short: float = 0.25  # the share of steps that set what a step may count as under test
     chance: float = 3.0  # how many times the spread of lengths by chance a step may exceed the median
 
@@ -136,7 +136,7 @@ class Kin:
         wrong = ~alone & ~done & ((r - begun >= self.patience * self.cycle) | lost)
         mine = wrong[:, None]
         moving = member & ~resting & ~mine
-        begins = (right & (kept.moved < 1)) | (r - begun >= self.cycle)
+        begins = right & (kept.moved < 1)
         tested = ~alone & ~wrong & (begins | np.isfinite(m.most))
         most = self._most(m, tested, sound, moving, kept)
         return replace(
