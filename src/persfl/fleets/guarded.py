@@ -41,7 +41,7 @@ class Jump(NamedTuple):
 class Guarded:
     """The same fleet, with answers put aside that raise the own loss more than `growth` times or go `reach` times too far.
 
-    Lengths are compared where at least three answers have one, or the own step does. `jumps` says when the guard acted, `copies`
+    Lengths are compared where at least three answers have one. `jumps` says when the guard acted, `copies`
     how often each peer's answer was the question itself.
 
     >>> from persfl import ArrayFleet, Best, Devices, GradientStep, Linear, Uniform, personalize
@@ -109,7 +109,8 @@ class Guarded:
         for t, row in enumerate(np.where(copies, np.nan, lengths)):
             said = row[np.isfinite(row)]
             middle = float(np.median(said)) if len(said) >= FEW else 0.0
-            usual[t] = max(middle, own[t]) or np.inf
+            if np.isfinite(lengths[t]).sum() >= FEW:
+                usual[t] = max(middle, own[t]) or np.inf
         return usual, copies
 
     def _keep(self, peers: IntArray, r: int) -> Kept:
