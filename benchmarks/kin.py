@@ -150,7 +150,7 @@ def promises(seeds: Any, problems: Any) -> None:
     least = min(np.mean([r.error <= 1.5 for r in honest[p]]) for p in few)
     promise(least >= 0.9, f"within 1.5x in at least 90 % of seeds for k <= 5, d = 20 (least {least:.2f})")
     most = max(median(found, "until") for found in honest.values())
-    promise(most <= 1500, f"median questions to stay within 2x at most 1500 (most {most:.0f})")
+    promise(most <= 2000, f"median questions to stay within 2x at most 2000 (most {most:.0f})")
     asked = max(r.asked for found in honest.values() for r in found)
     promise(asked <= 8000, f"at most 8000 questions in every run (most {asked})")
     for how, found in lied.items():

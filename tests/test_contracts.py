@@ -32,6 +32,7 @@ from persfl import (
     Tree,
     Uniform,
     Weighted,
+    personalize,
 )
 from persfl.sources import clustered_regression
 from persfl.testing import check_adopter, check_fleet, check_learner, check_proposer, check_sampler
@@ -99,6 +100,25 @@ def test_adopters(adopter):
     check_adopter(adopter)
 
 
+def test_parts_may_round_and_use_their_arrays_again():
+    buffers = {}
+
+    def turns(trust, r, seed):
+        found = buffers.setdefault(len(trust.targets), np.empty((len(trust.targets), 1), dtype=np.int64))
+        found[:, 0] = (trust.targets + 1 + r) % trust.n
+        return found
+
+    def soft(trust, peers, losses):
+        weights = np.where(np.isfinite(losses[:, 1:]), np.exp(-losses[:, 1:]), 0.0)
+        total = weights.sum(axis=1, keepdims=True)
+        weights = np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)
+        return Choice(np.where(weights > 0, peers, -1), weights, 1 - weights.sum(axis=1))
+
+    check_sampler(turns)
+    check_adopter(soft)
+    check_fleet(ArrayFleet, learner=Linear(), proposer=GradientStep(0.05), adopter=soft, peers=7)
+
+
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(
     "settings",
@@ -132,7 +152,7 @@ def test_trees_in_either_fleet(n_jobs):
         learner=tree,
         proposer=Refit(PUBLIC),
         adopter=Best(),
-        rounds=4,
+        rounds=2,
         peers=3,
     )
 
@@ -147,7 +167,11 @@ def test_logistic_fleets_agree():
 
 def test_fleets_agree_down_to_the_floor_of_rounding():
     devices = clustered_regression(n=12, clusters=2, rows=(4, 15), features=3, seed=1)
-    check_fleet(ArrayFleet, learner=Linear(), proposer=GradientStep(0.05), adopter=Best(), devices=devices, rounds=400, peers=8)
+    step = GradientStep(0.2)
+    check_fleet(ArrayFleet, learner=Linear(), proposer=step, adopter=Best(), devices=devices, rounds=100, peers=8)
+    fleet = ArrayFleet(devices, learner=Linear(), proposer=step, seed=5)
+    *_, last = personalize(fleet, sampler=Uniform(8), adopter=Best(), rounds=100, seed=9)
+    assert last.loss.max() < 1e-25  # rounds enough to get there
 
 
 def test_many_targets_in_chunks(monkeypatch, uncompiled):
@@ -193,6 +217,17 @@ class TestChecksNotice:
 
         with pytest.raises(AssertionError, match="usable"):
             check_adopter(first)
+
+    def test_adopter_that_the_loop_refuses(self):
+        with pytest.raises(AssertionError, match=r"must return a Choice.*array of shape \(6, 5\)"):
+            check_adopter(lambda trust, peers, losses: losses[:, 1:])
+
+        def too_much(trust, peers, losses):
+            usable = np.isfinite(losses[:, 1:])
+            return Choice(np.where(usable, peers, -1), usable + 0.0, 1.0 - usable.sum(axis=1))
+
+        with pytest.raises(AssertionError, match="sum of 1 and a least share of -4 for target 0"):
+            check_adopter(too_much)
 
     def test_fleet_with_another_step(self):
         def wrong(devices, *, proposer, **kw):

@@ -1,4 +1,8 @@
+import copy
+import pickle
 import warnings
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +27,8 @@ from persfl import (
     Uniform,
     personalize,
 )
-from persfl.errors import Diverged, InputError
+from persfl.errors import CannotMix, Diverged, InputError
+from persfl.fleets import Guarded
 from persfl.sources import clustered_regression
 
 PUBLIC = np.random.default_rng(0).standard_normal((30, 3))
@@ -97,7 +102,7 @@ def test_holding_out_scores_by_some_rows_and_trains_on_the_others(devices):
 def test_results_do_not_depend_on_n_jobs(devices):
     forest = Estimator(RandomForestRegressor(3))
     runs = [
-        rounds_of(LoopFleet(devices, learner=forest, proposer=Refit(PUBLIC), targets=[0, 1], n_jobs=jobs), rounds=3, peers=3)
+        rounds_of(LoopFleet(devices, learner=forest, proposer=Refit(PUBLIC), targets=[0, 1], n_jobs=jobs), rounds=2, peers=3)
         for jobs in (1, 2)
     ]
     assert all(np.array_equal(a.losses, b.losses) for a, b in zip(*runs, strict=True))
@@ -229,3 +234,154 @@ def test_refit_weighs_private_rows_against_public_points(devices, private, publi
     weight = np.repeat([own, each], [data.rows, len(PUBLIC)])
     expected = np.linalg.lstsq(X * np.sqrt(weight)[:, None], y * np.sqrt(weight), rcond=None)[0]
     assert np.allclose(answer, expected)
+
+
+# Baselines
+
+
+def test_baselines_of_estimators_say_what_they_cannot(devices):
+    from persfl import baselines
+
+    parts = {"learner": Estimator(Ridge()), "proposer": Refit(PUBLIC), "targets": [0, 1], "seed": 3}
+    fleet = ArrayFleet(devices, **parts)
+    assert (fleet.learner, fleet.proposer, fleet.local, fleet.seed) == (
+        parts["learner"],
+        parts["proposer"],
+        None,
+        3,
+    )
+    for run in (
+        lambda: baselines.fedavg(fleet, rounds=1),
+        lambda: baselines.finetuned(fleet, alone=1, rounds=2),
+        lambda: baselines.finetuned(fleet, alone=1, rounds=1),
+        lambda: baselines.ditto(fleet, pull=0.1, rounds=1),
+        lambda: baselines.ifca(fleet, told=2, rounds=1),
+        lambda: iter(fleet.scored(np.zeros((1, 3)))),
+        lambda: iter(fleet.stepped(np.zeros((1, 3)), np.array([0]), None)),
+    ):
+        with pytest.raises(CannotMix, match="shared models must be vectors that can be averaged.*Ridge"):
+            next(run())
+    with pytest.raises(InputError, match="needs the fleet's local step"):
+        baselines.local(fleet, rounds=1)
+    (round_,) = baselines.pooled(fleet, rounds=1)
+    whole = Ridge().fit(devices.X, devices.y)
+    expected = np.mean((whole.predict(devices[0].X) - devices[0].y) ** 2)
+    assert np.isclose(round_.loss[0], expected)
+    several = ArrayFleet(devices, **parts | {"learner": [Estimator(Ridge()), Tree(2)]})
+    with pytest.raises(InputError, match="one learner for everybody"):
+        next(baselines.pooled(several, rounds=1))
+
+
+# The guard
+
+
+@dataclass(frozen=True)
+class Short:
+    """Gradient steps; those of some devices, known by their first number, are `share` as long."""
+
+    liars: Any
+    share: float
+    step: Any
+
+    ask = property(lambda self: self.step.ask)
+    length = property(lambda self: self.step.length)
+    advice = property(lambda self: self.step.advice)
+
+    def answer(self, learner, probe, data, place):
+        honest = self.step.answer(learner, probe, data, place)
+        lies = np.isin(data.X[..., 0, 0], self.liars)[..., None]
+        return np.where(lies, probe + self.share * (honest - probe), honest)
+
+
+def guarded(share, *, fleet=ArrayFleet, own=True):
+    """Nine peers of one kind, six of whom shorten their steps: 60 rounds with a guard, and the model without one."""
+    devices = clustered_regression(n=10, clusters=1, rows=24, features=6, seed=4)
+    proposer = Short(devices.X[devices.start[4:-1], 0], share, GradientStep(0.05))
+    parts = {"learner": Linear(), "proposer": proposer, "targets": [0]}
+    plain, inside = fleet(devices, **parts), fleet(devices, **parts)
+    used = Guarded(inside if own else Blind(inside))
+    for each in (plain, used):
+        rounds_of(each, rounds=60, peers=9)
+    assert ((plain.models[0] - devices.true_weights[0]) ** 2).sum() < 0.01
+    return used, plain.models[0]
+
+
+class Blind:
+    """A fleet that does not know the targets' own steps, as one between machines."""
+
+    def __init__(self, fleet):
+        self.n, self.targets, self._fleet = fleet.n, fleet.targets, fleet
+        self.observe, self.probe, self.adopt = fleet.observe, fleet.probe, fleet.adopt
+
+    models = property(lambda self: self._fleet.models)
+
+
+@pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
+@pytest.mark.parametrize("share", [0.0, 1e-9, 1e-4, 0.01, 0.05])
+def test_a_majority_of_short_answers_does_not_make_honest_ones_long(share, fleet):
+    used, plain = guarded(share, fleet=fleet)
+    assert not used.jumps
+    assert np.array_equal(used.models[0], plain)
+    copying = {peer for peer, many in used.copies.items() if many == 60}
+    assert copying == (set(range(4, 10)) if share <= 1e-4 else set())
+
+
+@pytest.mark.parametrize("share", [0.0, 1e-9, 1e-4])
+def test_copies_have_no_part_in_the_median_where_own_steps_are_unknown(share):
+    used, plain = guarded(share, own=False)
+    assert not used.jumps
+    assert np.array_equal(used.models[0], plain)
+
+
+def test_eight_copies_and_one_who_jumps():
+    devices = clustered_regression(n=10, clusters=1, rows=24, features=6, seed=4)
+    first = devices.X[devices.start[:-1], 0]
+    jumps = Short(first[9:], 50.0, GradientStep(0.05))
+    fleet = ArrayFleet(devices, learner=Linear(), proposer=Short(first[1:9], 0.0, jumps), targets=[0])
+    used = Guarded(fleet, growth=1e9)
+    used.probe(np.arange(1, 10)[None], 0)
+    assert [(jump.peer, jump.why) for jump in used.jumps] == [(9, "length")]
+
+
+@pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
+def test_own_lengths_are_those_of_asking_oneself(devices, fleet):
+    for proposer in (GradientStep(0.05), GradientStep(0.05, steps=2, batch=3)):
+        running = fleet(devices, learner=Linear(), proposer=proposer, targets=[3, 1])
+        asked = running.probe(np.array([[3], [1]]), 7).lengths[:, 0]
+        assert np.allclose(running.own_lengths(7), asked)
+    trees = fleet(devices, learner=Tree(2), proposer=Refit(PUBLIC), targets=[0])
+    assert np.isnan(trees.own_lengths(0)).all()
+
+
+def test_a_guard_keeps_steps_only_where_its_fleet_does(devices):
+    from persfl import kin
+
+    fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
+    rule = kin(4)
+    with pytest.raises(InputError, match="needs a fleet that keeps steps"):
+        personalize(Guarded(Blind(fleet)), sampler=rule.sampler, adopter=rule.adopter, rounds=1)
+    used = Guarded(fleet)
+    list(personalize(used, sampler=rule.sampler, adopter=rule.adopter, rounds=3))
+    assert used.kept is not None
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+def test_a_guard_can_be_copied(devices, copied):
+    used = Guarded(ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0]))
+    rounds_of(used)
+    again = copied(used)
+    assert again.reach == used.reach
+    assert np.array_equal(again.models, used.models)
+    with pytest.raises(AttributeError, match="nonsense"):
+        again.nonsense  # noqa: B018
+
+
+def test_some_devices_in_any_order(devices):
+    from persfl.blending.offered import of_devices
+
+    for which in ([3, 1], [1, 3], [5], [0, 11, 4, 2]):
+        some = of_devices(devices, np.array(which))
+        for place, i in enumerate(which):
+            assert np.array_equal(some[place].X, devices[i].X)
+            assert np.array_equal(some[place].y, devices[i].y)
+            assert np.array_equal(some[place].weight, devices[i].weight)

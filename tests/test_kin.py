@@ -208,6 +208,61 @@ def test_liars_cost_their_own_answers_only(lie):
     assert ((fleet.models[0] - devices.true_weights[0]) ** 2).sum() < 1.1 * limit(devices, without=liars)
 
 
+def sly(how, wrong):
+    """Lies of those who plan: honest in part, or at first."""
+
+    def late(probe, honest, then):
+        return np.where(np.abs(probe).sum(axis=-1, keepdims=True) == 0, honest, then)
+
+    return {
+        "creep": lambda probe, honest: honest + 0.05 * (wrong - honest),
+        "slower": lambda probe, honest: honest + 0.01 * (wrong - honest),
+        "decoy": lambda probe, honest: probe + 0.1 * (wrong - probe),
+        "near copies": lambda probe, honest: probe + 1e-9 * (honest - probe),
+        "later copies": lambda probe, honest: late(probe, honest, probe),
+        "long": lambda probe, honest: probe + 100 * (honest - probe),
+    }[how]
+
+
+@pytest.mark.parametrize("how", ["creep", "slower", "decoy", "near copies", "later copies", "long"])
+def test_patient_liars_cost_little(how):
+    """Six of 20 devices, three or four of them in each target's own cluster, lie a little."""
+    ratios = []
+    for seed in (50, 54):
+        devices = world(n=20, rows=24, features=6, seed=seed)
+        rng = np.random.default_rng(1000 + seed)
+        liars = rng.permutation(20)[:6]
+        wrong = 2 * rng.standard_normal(6)
+        target = int(next(i for i in range(19, -1, -1) if i not in liars))
+        first = devices.X[devices.start[:-1][liars], 0]
+        proposer = Lying(sly(how, wrong), first, GradientStep(0.05))
+        fleet = ArrayFleet(devices, learner=Linear(), proposer=proposer, targets=[target], seed=seed)
+        last = ran(fleet, kin(9), seed=seed)
+        assert not group(last.trust) & set(liars.tolist())
+        error = ((fleet.models[0] - devices.true_weights[target]) ** 2).sum()
+        ratios.append(error / limit(devices, target, without=liars))
+    assert max(ratios) < 1.2
+
+
+def test_steps_as_short_as_noise_pull_no_further_than_own_rows_err():
+    devices = world(n=20, rows=24, features=6, seed=50)
+    rng = np.random.default_rng(1050)
+    liars = rng.permutation(20)[:6]
+    wrong = 2 * rng.standard_normal(6)
+
+    def lie(probe, honest):
+        return honest + 0.002 * (wrong - honest)
+
+    first = devices.X[devices.start[:-1][liars], 0]
+    honest = sorted(set(range(20)) - set(liars.tolist()))
+    fleet = ArrayFleet(devices, learner=Linear(), proposer=Lying(lie, first, GradientStep(0.05)), targets=honest)
+    ran(fleet, kin(9))
+    own = [Linear().fit(devices[i], None) for i in honest]
+    truth = devices.true_weights[honest]
+    pulled, alone = (((models - truth) ** 2).sum(axis=1).mean() for models in (fleet.models, own))
+    assert pulled < alone
+
+
 def test_a_false_first_step_counts_as_twice_the_median():
     rng = np.random.default_rng(0)
     who, start, own = np.arange(1, 61)[None], np.zeros((1, 5)), np.ones((1, 5))

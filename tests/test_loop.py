@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from persfl import ArrayFleet, Best, GradientStep, Linear, LoopFleet, Nobody, TopK, Trust, Uniform, Weighted, personalize
+from persfl import ArrayFleet, Best, Choice, GradientStep, Linear, LoopFleet, Nobody, TopK, Trust, Uniform, Weighted, personalize
 from persfl.errors import Diverged, InputError
 from persfl.sources import clustered_regression
 
@@ -146,3 +146,51 @@ def test_parts_of_other_kinds_of_numbers_are_welcome(devices):
 def test_wrong_settings_get_one_sentence(devices, fleet, wrong, sentence):
     with pytest.raises(InputError, match=sentence):
         run(fleet(devices, learner=Linear(), proposer=GradientStep(0.05)), **wrong)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_sampler_may_use_its_array_again(devices, compiled, uncompiled):
+    if not compiled:
+        uncompiled()
+    buffer, used = np.empty((1, 1), dtype=np.int64), np.empty((1, 1), dtype=np.int64)
+    weights, stay = np.ones((1, 1)), np.zeros(1)
+
+    def turns(trust, r, seed):
+        buffer[0, 0] = 1 + r % 3
+        return buffer
+
+    def take(trust, peers, losses):
+        used[:] = peers
+        return Choice(used, weights, stay)
+
+    rounds = run(make(devices, targets=[0]), sampler=turns, adopter=take, rounds=6)
+    assert [int(round_.peers[0, 0]) for round_ in rounds] == [1, 2, 3, 1, 2, 3]
+    assert [int(round_.choice.peers[0, 0]) for round_ in rounds] == [1, 2, 3, 1, 2, 3]
+    table = rounds[-1].trust.table()
+    assert table["asked"].tolist() == [2, 2, 2]
+    assert table["adopted"].tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
+def test_shares_below_zero_by_rounding_are_zero(devices, fleet):
+    def soft(trust, peers, losses):
+        weights = np.exp(-losses[:, 1:])
+        weights /= weights.sum(axis=1, keepdims=True)
+        return Choice(peers, weights, np.full(len(peers), -2.2e-16))
+
+    rounds = run(fleet(devices, learner=Linear(), proposer=GradientStep(0.05)), adopter=soft)
+    assert all((round_.choice.stay == 0).all() for round_ in rounds)
+    assert rounds[-1].loss.max() < rounds[0].loss.max()
+
+
+def test_a_wrong_share_is_told_with_its_target(devices):
+    def wrong(trust, peers, losses):
+        weights = np.ones((len(peers), 1))
+        weights[1] = 1.25
+        return Choice(peers[:, :1], weights, 1.0 - weights[:, 0])
+
+    fleet = make(devices, targets=[4, 7])
+    with pytest.raises(InputError, match=r"Got a sum of 1 and a least share of -0.25 for target 7\."):
+        run(fleet, adopter=wrong)
+    with pytest.raises(InputError, match=r"Choice\(peers, weights, stay\). Got an array of shape \(2, 5\)."):
+        run(fleet, adopter=lambda trust, peers, losses: losses[:, 1:])

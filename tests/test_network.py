@@ -31,11 +31,11 @@ from persfl import (
     personalize,
 )
 from persfl.cli import main
-from persfl.errors import InputError
+from persfl.errors import InputError, NotReady
 from persfl.fleets import tensors
 from persfl.learners import MLP, Network, kept
 from persfl.runs import Folder, load_model, save_model
-from persfl.sources import Replay, clustered_regression
+from persfl.sources import Inbox, Replay, clustered_regression
 from persfl.testing import check_fleet, check_learner, check_proposer
 from persfl.worth import pooled_fit, tuned_fits
 
@@ -88,12 +88,12 @@ def test_contracts(name):
 
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("batch", [None, 3])
-def test_both_fleets_agree_for_30_rounds(name, batch):
+def test_both_fleets_agree(name, batch):
     devices, parts = images(), {"learner": NETWORKS[name], "proposer": GradientStep(0.1, steps=1 + bool(batch), batch=batch)}
     loop, array = (make(devices, seed=3, **parts) for make in (LoopFleet, ArrayFleet))
     assert array._tensors is not None
     for adopter in (Best(),) if batch else (TopK(2),):
-        pair = [personalize(fleet, sampler=Uniform(3), adopter=adopter, rounds=30, seed=4) for fleet in (loop, array)]
+        pair = [personalize(fleet, sampler=Uniform(3), adopter=adopter, rounds=8, seed=4) for fleet in (loop, array)]
         for slow, fast in zip(*pair, strict=True):
             np.testing.assert_array_equal(fast.peers, slow.peers)
             np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-8)
@@ -261,6 +261,52 @@ def test_chunks_change_nothing(monkeypatch):
         fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1))
         runs.append(list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=5))[-1])
     np.testing.assert_allclose(runs[0].losses, runs[1].losses, atol=1e-12)
+
+
+def test_memory_is_reckoned_by_the_largest_rows_that_take_part(monkeypatch):
+    """Peers' rows, not the few that targets score by; and those of now, not of an earlier round."""
+    seen = []
+    true = tensors.TensorPairs._fitting
+
+    def fitting(self, peers, longest):
+        seen.append((peers, longest, true(self, peers, longest)))
+        return seen[-1][2]
+
+    monkeypatch.setattr(tensors.TensorPairs, "_fitting", fitting)
+    rng = np.random.default_rng(0)
+    rows = [(rng.standard_normal((m, 3)), rng.standard_normal(m)) for m in (4, 4, 40, 4)]
+    parts = {"learner": Linear(), "proposer": GradientStep(0.1), "targets": [0], "device": "cpu"}
+    fleet = ArrayFleet(rows, holdout=0.5, **parts)
+    fleet.probe(np.array([[1, 2]]), 0)
+    assert [longest for _, longest, _ in seen] == [40]
+
+    def growing(r):
+        X, y = rows[2]
+        return [Data(X[: 4 * (r + 1)], y[: 4 * (r + 1)])] * 4
+
+    growing.ids = list("abcd")
+    seen.clear()
+    stream = ArrayFleet(growing, **parts | {"targets": ["a"]})
+    _run(stream, peers=2, rounds=3)
+    assert sorted({longest for _, longest, _ in seen}) == [4, 8, 12]
+    most = [found for peers, _, found in sorted(seen) if peers == 2]
+    assert most == sorted(most, reverse=True)
+    assert most[0] > most[-1]
+
+
+def test_a_network_on_an_inbox():
+    inbox = Inbox(["a", "b"], window=5)
+    learner = Network(lambda: nn.Linear(2, 1), loss="squared", dtype="float64")
+    fleet = ArrayFleet(inbox, learner=learner, proposer=GradientStep(0.05))
+    with pytest.raises(InputError, match="has models once its first round"):
+        _ = fleet.models
+    with pytest.raises(NotReady):
+        _run(fleet, peers=1, rounds=1)
+    for name in ("a", "b"):
+        inbox.push(name, [[1.0, 2.0], [0.0, 1.0]], [1.0, 2.0])
+    last = _run(fleet, peers=1, rounds=1)[-1]
+    assert np.isfinite(last.losses).all()
+    assert fleet.models.shape == (2, 3)
 
 
 def test_own_losses_and_regression():

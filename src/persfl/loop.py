@@ -16,7 +16,9 @@ from persfl.compiled import kernels
 from persfl.devices import stranger
 from persfl.errors import InputError
 from persfl.trust import Trust
-from persfl.types import Adopter, Choice, Fleet, IntArray, Round, Sampler
+from persfl.types import Adopter, Array, Choice, Fleet, IntArray, Round, Sampler
+
+ROUNDING = 1e-6  # how far shares may be from a sum of 1, or below 0
 
 
 def personalize(
@@ -78,7 +80,7 @@ def _rounds(fleet: Any, sampler: Sampler, adopter: Adopter, numbers: range, seed
         losses, lengths = fleet.probe(peers, r)
         if note is not None:
             trust = trust.noted(note(trust, r, peers, losses, fleet.keep(peers, r) if keeps else None))
-        choice = _checked_choice(adopter(trust, peers, losses), peers, keeps)
+        choice = checked_choice(adopter(trust, peers, losses), peers, trust.targets, keeps)
         fleet.adopt(choice)
         trust = trust.updated(peers, losses, lengths, _shares(choice, trust.targets) if keeps else choice)
         yield Round(r, peers, losses, lengths, choice, trust)
@@ -88,18 +90,38 @@ def _checked_peers(peers: Any, fleet: Fleet) -> IntArray:
     """What a sampler returned, made regular: (T, S) of int64, never the target itself, -1 for nobody."""
     targets, fast = fleet.targets, kernels()
     if fast is not None and _plain(peers, np.int64, 2) and fast.sound_peers(peers, targets, fleet.n):
-        return peers  # type: ignore[no-any-return]
+        return peers.copy()  # type: ignore[no-any-return]  # a round is a record: a sampler may use its array again
     array = np.asarray(peers)
     if array.ndim != 2 or len(array) != len(targets) or array.dtype.kind not in "iu":
         raise InputError(
             f"a sampler must return whole numbers of shape ({len(targets)}, S). Got {array.dtype} of shape {array.shape}."
         )
-    array = np.ascontiguousarray(array, dtype=np.int64)
+    array = np.array(array, dtype=np.int64, order="C")
     if array.size and (array.min() < -1 or array.max() >= fleet.n):
         raise stranger(int(array.max()) if array.max() >= fleet.n else int(array.min()), fleet.n)
     if (array == targets[:, None]).any():
         raise InputError("a sampler must never name the target itself as its peer.")
     return array
+
+
+def _shares_of_one(weights: Array, stay: Array, targets: IntArray, keeps: bool) -> tuple[Array, Array]:
+    """Weights and staying as shares: what rounding has put below 0 becomes 0; or an InputError."""
+    least = np.minimum(weights.min(axis=1, initial=np.inf), np.inf if keeps else stay)
+    total = weights.sum(axis=1) + stay
+    sound = (np.abs(total - 1.0) <= ROUNDING) & (least >= -ROUNDING)
+    if not sound.all():  # or NaN
+        t = int(np.argmin(sound))
+        raise InputError(
+            "an adopter's weights and stay must be at least 0 and sum to 1 for every target. "
+            f"Got a sum of {total[t]:.6g} and a least share of {least[t]:.6g} for target {targets[t]}."
+        )
+    below = least < 0
+    if below.any():
+        weights = np.where(below[:, None], np.maximum(weights, 0.0), weights)
+        stay = np.where(below & ~np.bool_(keeps), np.maximum(stay, 0.0), stay)
+        total = np.where(below, weights.sum(axis=1) + stay, 1.0)
+        weights, stay = weights / total[:, None], stay / total
+    return weights, stay
 
 
 def _plain(array: Any, kind: Any, axes: int) -> bool:
@@ -112,15 +134,16 @@ def _shares(choice: Choice, targets: IntArray) -> Choice:
     return Choice(np.where(choice.peers == targets[:, None], -1, choice.peers), choice.weights / total, choice.stay)
 
 
-def _checked_choice(choice: Any, peers: IntArray, keeps: bool = False) -> Choice:
+def checked_choice(choice: Any, peers: IntArray, targets: IntArray, keeps: bool = False) -> Choice:
     """What an adopter returned, made regular: only peers that were asked, weights that are shares.
 
     Where steps are kept, peers may have been asked earlier (the fleet knows who was), and moves may be longer than the answers.
+    A share below 0 by no more than rounding, as `1 - weights.sum()` may be, counts as 0.
     """
-    try:
-        who, weights, stay, *anew = choice
-    except (TypeError, ValueError):
-        raise InputError(f"an adopter must return a Choice(peers, weights, stay). Got {choice!r}.") from None
+    if not isinstance(choice, (tuple, list)) or not 3 <= len(choice) <= 4:
+        said = f"an array of shape {choice.shape}" if isinstance(choice, np.ndarray) else repr(choice)
+        raise InputError(f"an adopter must return a Choice(peers, weights, stay). Got {said}.")
+    who, weights, stay, *anew = choice
     fast = None if keeps else kernels()
     if (
         fast is not None
@@ -129,17 +152,15 @@ def _checked_choice(choice: Any, peers: IntArray, keeps: bool = False) -> Choice
         and _plain(stay, np.float64, 1)
         and fast.sound_choice(who, weights, stay, peers)
     ):
-        return choice  # type: ignore[no-any-return]
-    who = np.ascontiguousarray(who, dtype=np.int64)
-    weights, stay = np.ascontiguousarray(weights, dtype=np.float64), np.ascontiguousarray(stay, dtype=np.float64)
+        return Choice(who.copy(), weights.copy(), stay.copy())
+    who = np.array(who, dtype=np.int64, order="C")
+    weights, stay = (np.array(part, dtype=np.float64, order="C") for part in (weights, stay))
     if who.ndim != 2 or len(who) != len(peers) or weights.shape != who.shape or stay.shape != (len(peers),):
         raise InputError(
             f"an adopter must return peers and weights of shape ({len(peers)}, K) and stay of shape ({len(peers)},). "
             f"Got {who.shape}, {weights.shape} and {stay.shape}."
         )
-    total = weights.sum(axis=1) + stay
-    if not (np.abs(total - 1.0) <= 1e-6).all() or not ((weights >= 0).all() and (keeps or (stay >= 0).all())):  # or NaN
-        raise InputError("an adopter's weights and stay must be at least 0 and sum to 1 for every target.")
+    weights, stay = _shares_of_one(weights, stay, targets, keeps)
     if keeps:
         return Choice(np.where(weights > 0, who, -1), weights, stay, *anew)
     known = (who[:, :, None] == peers[:, None, :]).any(axis=2) & (who >= 0)

@@ -18,12 +18,12 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.fleets.loop import LoopFleet
-from persfl.loop import personalize
+from persfl.loop import checked_choice, personalize
 from persfl.samplers import Nobody, Uniform
 from persfl.seeds import stream
 from persfl.sources import clustered_regression
 from persfl.trust import Trust
-from persfl.types import Data, Fleet, Round
+from persfl.types import Choice, Data, Fleet, Round
 
 
 def check_learner(learner: Any, data: Data | None = None) -> None:
@@ -114,7 +114,7 @@ def check_sampler(sampler: Callable[..., Any], *, n: int = 30) -> None:
     """Whom to ask: different devices, never oneself, a function of seed, round and target alone."""
     everyone = Trust(n, np.arange(n))
     for r in range(5):
-        peers = sampler(everyone, r, 7)
+        peers = np.array(sampler(everyone, r, 7))  # a sampler may use its array again
         _expect(peers.dtype == np.int64 and peers.ndim == 2 and len(peers) == n, "peers must be (T, S) of int64")
         _expect(((peers >= -1) & (peers < n)).all(), "peers must be device indices, or -1 for nobody")
         _expect(not (peers == np.arange(n)[:, None]).any(), "a target must never be asked by itself")
@@ -135,22 +135,25 @@ def check_adopter(adopter: Callable[..., Any]) -> None:
     losses[2, 3] = np.inf
     losses[3] = losses[3, 0]
     losses[4] *= 1e-30
-    choice = adopter(trust, peers, losses)
-    _expect(
-        choice.peers.shape == choice.weights.shape and choice.peers.shape[0] == T == len(choice.stay),
-        "a choice has a row per target",
-    )
-    _expect(np.allclose(choice.weights.sum(axis=1) + choice.stay, 1.0), "weights and staying must sum to 1")
-    _expect((choice.weights >= 0).all() and (choice.stay >= 0).all(), "weights must be at least 0")
+    choice = _choice_of(adopter, trust, peers, losses)
     for t in range(T):
         usable = set(peers[t][np.isfinite(losses[t, 1:])].tolist())
         taken = set(choice.peers[t][choice.weights[t] > 0].tolist())
         _expect(taken <= usable, "only usable answers may be adopted")
     _expect(choice.stay[1] == 1, "a target without usable answers must stay")
-    again = adopter(trust, peers, losses)
+    again = _choice_of(adopter, trust, peers, losses)
     _expect(_same(choice.peers, again.peers) and _same(choice.weights, again.weights), "the same losses must give the same choice")
-    nobody = adopter(trust, peers[:, :0], losses[:, :1])
+    nobody = _choice_of(adopter, trust, peers[:, :0], losses[:, :1])
     _expect((nobody.stay == 1).all(), "a target that asked nobody must stay")
+
+
+def _choice_of(adopter: Any, trust: Trust, peers: Any, losses: Any) -> Choice:
+    """What the loop would make of an adopter's choice; what the loop refuses is a broken promise."""
+    keeps = bool(getattr(adopter, "keeps", False))
+    try:
+        return checked_choice(adopter(trust, peers, losses), peers, trust.targets, keeps)
+    except InputError as error:
+        raise AssertionError(f"broken promise: {error}") from error
 
 
 def check_fleet(

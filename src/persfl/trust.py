@@ -75,7 +75,8 @@ class Trust:
         if queue is not None and (queue[0][0].shape != peers.shape or queue[0][2].shape != choice.peers.shape):
             folded, queue, queued = self.pairs, None, 0  # a queue holds rounds of one shape
         size = peers.size + choice.peers.size
-        entry = ((peers, losses, choice.peers, choice.weights), queue)
+        # Folding comes later: what is queued must not change when a part uses its arrays again.
+        entry = ((peers.copy(), losses.copy(), choice.peers.copy(), choice.weights.copy()), queue)
         longer = Trust(self.n, self.targets, folded, entry, queued + size, self.notes)
         if longer._queued > max(_QUEUE, 4 * len(folded.key), min(96 * size, 16 * _QUEUE)):
             return Trust(self.n, self.targets, longer.pairs, notes=self.notes)

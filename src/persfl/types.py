@@ -71,14 +71,19 @@ class Answers(NamedTuple):
 class Kept(NamedTuple):
     """What keeping steps brought.
 
-    `shrink` (T, S): how much shorter each asked peer's step is than its first was (log of squares; NaN is no honest answer). `own`
-    (T,): the same of the target's own step. `moved` (T,): the length of its last move over that of independent steps; near 0, the
-    steps it follows cancel each other.
+    `shrink` (T, S): how much shorter each asked peer's step is than its first was (log of squares; NaN
+    is no honest answer); `length` (T, S): how long it is (log of squares, in the model's units; NaN where
+    there is none). `own` and `own_length` (T,): the same of the target's own step. `moved` (T,): the
+    length of its last move over that of independent steps; near 0, the steps it follows cancel each
+    other. `size`: how many numbers a step has.
     """
 
     shrink: Array
+    length: Array
     own: Array
+    own_length: Array
     moved: Array
+    size: int
 
 
 class Choice(NamedTuple):

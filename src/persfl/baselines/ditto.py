@@ -35,6 +35,7 @@ def ditto(fleet: ArrayFleet, *, pull: float, rounds: int, share: float = 0.2, se
     14.8
     0.03
     """
+    devices, learner, trust = all_devices(fleet), fleet.learner, Trust.blank(fleet)
     step = fleet.proposer
     if not isinstance(step, GradientStep) or step.steps != 1:
         raise InputError(
@@ -42,7 +43,6 @@ def ditto(fleet: ArrayFleet, *, pull: float, rounds: int, share: float = 0.2, se
         )
     if step.step_size * real("pull", pull, least=0) >= 1:
         raise InputError(f"step_size * pull must be below 1, or the pull overshoots. Got {step.step_size:g} * {pull:g}.")
-    devices, learner, trust = all_devices(fleet), fleet.learner, Trust.blank(fleet)
     model = learner.init(devices[0], stream(seed, "shared"))
     own = np.repeat(model[None], len(fleet.targets), axis=0)
     for r in range(whole("rounds", rounds, least=0)):

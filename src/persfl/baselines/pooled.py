@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from persfl.baselines.shared import all_devices, quiet_round
+from persfl.baselines.shared import all_rows, quiet_round
 from persfl.checks import whole
+from persfl.errors import InputError
 from persfl.fleets.array import ArrayFleet
 from persfl.seeds import stream
 from persfl.trust import Trust
@@ -25,8 +24,10 @@ def pooled(fleet: ArrayFleet, *, rounds: int, seed: int = 0) -> Iterator[Round]:
     >>> bool(last.loss.max() < 1e-20)
     True
     """
-    devices = all_devices(fleet)
-    model = fleet.learner.fit(Data(devices.X, devices.y, devices.weight), stream(seed, "shared"))
-    fleet.models = np.repeat(model[None], len(fleet.targets), axis=0)
+    devices, learner = all_rows(fleet), fleet.learner
+    if isinstance(learner, (list, tuple)):
+        raise InputError("one model for everybody needs one learner for everybody. Got a learner per target.")
+    model = learner.fit(Data(devices.X, devices.y, devices.weight), stream(seed, "shared"))
+    fleet.models = [model] * len(fleet.targets)
     for r in range(whole("rounds", rounds, least=0)):
         yield quiet_round(fleet, r, Trust.blank(fleet))

@@ -7,7 +7,7 @@ import numpy as np
 from persfl.checks import real, whole
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.fleets.array import ArrayFleet
+from persfl.fleets.array import ArrayFleet, cannot_share
 from persfl.fleets.home import diverged
 from persfl.seeds import Stream, distinct, stream
 from persfl.trust import Trust
@@ -15,6 +15,13 @@ from persfl.types import Array, Choice, IntArray, Model, Round
 
 
 def all_devices(fleet: ArrayFleet) -> Devices:
+    """The rows of the whole fleet, whose models must be vectors."""
+    if isinstance(fleet.learner, (list, tuple)) or not hasattr(fleet.learner, "grad"):
+        raise cannot_share(fleet.learner)
+    return all_rows(fleet)
+
+
+def all_rows(fleet: ArrayFleet) -> Devices:
     """The rows of the whole fleet."""
     if fleet.home.source is not None:
         raise InputError("baselines with shared models need static data. Got a stream.")

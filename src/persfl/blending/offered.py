@@ -56,6 +56,15 @@ def dealt(n: int, seed: int) -> IntArray:
 
 
 def of_devices(rows: Devices, which: IntArray) -> Devices:
-    """These devices alone."""
-    at = np.isin(rows.owner, which)
-    return Devices(rows.X[at], rows.y[at], rows.weight[at], offsets(rows.counts[which]), range(len(which)))
+    """These devices alone, in this order.
+
+    >>> from persfl.devices import Devices
+    >>> rows = Devices.of([(np.eye(2), [0.0, 1.0]), (np.eye(2)[:1], [2.0])], quiet=True)
+    >>> of_devices(rows, np.array([1, 0])).y.tolist()
+    [2.0, 0.0, 1.0]
+    """
+    counts = rows.counts[which]
+    # Where each device's rows begin, less where they will: added to 0, 1, 2, ... it leads to the rows.
+    shift = rows.start[:-1][which] - offsets(counts)[:-1]
+    at = np.arange(counts.sum()) + np.repeat(shift, counts)
+    return Devices(rows.X[at], rows.y[at], rows.weight[at], offsets(counts), range(len(which)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from persfl.errors import InputError
+from persfl.errors import CannotMix, InputError
 from persfl.fleets.home import Home, Slice, check_parts, diverged, no_models_yet
 from persfl.fleets.loop import LoopFleet, learners_of, listed
 from persfl.fleets.pairs import pair_kernel
@@ -56,6 +56,7 @@ class ArrayFleet:
         self._loop: LoopFleet | None = None
         self._tensors: Any = None
         self._steps: Steps | None = None
+        self.learner, self.proposer, self.local, self.seed = learner, proposer, local, seed
         if isinstance(learner, (list, tuple)) or not hasattr(learner, "grad"):
             if device not in (None, "cpu"):
                 raise InputError(f"device={device!r} needs steps of Linear or Network. Got {learner!r}: leave it out.")
@@ -75,16 +76,8 @@ class ArrayFleet:
         check_parts([learner], proposer, local)
         self.home = Home(devices, targets=targets, holdout=holdout, seed=seed)
         self.home.serve([learner])
-        self.learner, self.proposer, self.local, self.seed = learner, proposer, local, seed
-        self._kernel = None
-        if device is not None or dtype is not None or compiled or hasattr(learner, "part_slopes"):
-            from persfl.fleets.tensors import tensor_pairs
-
-            self._tensors = tensor_pairs(
-                self.home, learner, proposer, device=device or "cpu", dtype=dtype, seed=seed, compiled=compiled
-            )
-        if self._tensors is None:
-            self._kernel = pair_kernel(learner, proposer)
+        self._kernel: Any = None
+        self._asked_for = (device, dtype, compiled)
         self._start = start
         self._models: Array | None = None
         if self.home.source is None:
@@ -147,8 +140,20 @@ class ArrayFleet:
         models = self.models
         if self._steps is None:
             self._steps = Steps(targets=self.targets, start=models)
-        own = self._asked(self.targets[:, None], self.home.training)[:, 0]
+        own = self._own_answers()
         return self._steps.keep(peers, models, self._asked(peers, self.home.peers(peers)), own)
+
+    def own_lengths(self, r: int) -> Array:
+        """(T,) how far the proposer's step on their own rows would take the targets; NaN where a length has no meaning."""
+        if self._loop is not None:
+            return self._loop.own_lengths(r)
+        self._r = r
+        probe = self.proposer.ask(self.learner, self.models)
+        return np.asarray(self.proposer.length(self.learner, probe, self._own_answers()))
+
+    def _own_answers(self) -> Array:
+        """(T, size) where the proposer's step on their own rows would take the targets."""
+        return self._asked(self.targets[:, None], self.home.training)[:, 0]
 
     @property
     def kept(self) -> dict[str, Any] | None:
@@ -215,6 +220,7 @@ class ArrayFleet:
         With None the targets step, on the rows they do not hold out. What baselines are made of: rows must stay, and randomness is
         drawn at `place`, one per device.
         """
+        self._need_vectors()
         rows = self.home.training if who is None else Slice(self.home.static, who)
         if self._tensors is not None:
             return np.asarray(self._tensors.stepped(models, rows, place))
@@ -226,13 +232,37 @@ class ArrayFleet:
 
     def scored(self, models: Array, who: IntArray | None = None) -> Array:
         """(D, K) the losses of K models on the rows of devices `who`, or on those the targets score by; inf where one overflows."""
+        self._need_vectors()
         rows = self.home.scoring if who is None else Slice(self.home.static, who)
         if self._tensors is not None:
             return np.asarray(self._tensors.scored(models, rows))
         losses = [self.learner.loss(models[None], rows.batch((part, None))) for part in self._chunks(rows)]
         return np.concatenate(losses)
 
+    def _need_vectors(self) -> None:
+        if self._loop is not None:
+            raise cannot_share(self.learner)
+
+    def _choose_engine(self) -> None:
+        """Tensors where they were asked for or the learner is made of them, else compiled code where there is some."""
+        device, dtype, compiled = self._asked_for
+        if any(self._asked_for) or hasattr(self.learner, "part_slopes"):
+            from persfl.fleets.tensors import tensor_pairs
+
+            self._tensors = tensor_pairs(
+                self.home,
+                self.learner,
+                self.proposer,
+                device=device or "cpu",
+                dtype=dtype,
+                seed=self.seed,
+                compiled=compiled,
+            )
+        if self._tensors is None:
+            self._kernel = pair_kernel(self.learner, self.proposer)
+
     def _begin(self) -> None:
+        self._choose_engine()
         own = self.home.training
         if hasattr(self.proposer, "check_features"):
             self.proposer.check_features(own.rows.features)
@@ -285,3 +315,11 @@ class ArrayFleet:
                 target = self.ids[int(self.targets[part][np.argmax(lost)])]
                 raise diverged(self._r, target, f"in the local step, {self.local.advice()}")
         return np.concatenate(moved)
+
+
+def cannot_share(learner: Any) -> CannotMix:
+    """The one sentence for shared models of a family whose models are not vectors."""
+    return CannotMix(
+        f"shared models must be vectors that can be averaged, such as those of Linear or Network. Got {learner!r}: "
+        "compare it with local(...), pooled(...) or personalize(...)."
+    )

@@ -1,7 +1,12 @@
 """A guard against jumps around any fleet: an answer that would change a target's model absurdly is not used.
 
     usable if  loss <= own loss + (growth - 1) * |own loss|
-    and        length <= reach * median length of the target's answers of this round
+    and        length <= reach * the larger of the target's own step and the median of the round's answers
+
+The own step is the one that the target's own rows would take it (`fleet.own_lengths`). Nobody else controls it, so that a majority
+of answers that are short on purpose cannot make honest ones look long. Where a fleet does not know it, the median decides alone.
+Copies of the question (shorter than a thousandth of the longest answer, or of the own step) have no part in the median; `copies`
+counts them.
 
 An answer to a refit is a complete model, not a step from the target's own, and a model that was fitted to the target's rows alone
 may have a loss near 0 there. For these, `about="answers"` compares with the median of the round's answers where that is larger.
@@ -12,12 +17,16 @@ peers can throw a model far away, because the best of bad answers is adopted.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from persfl.checks import one_of, real
-from persfl.types import Answers, Choice, Fleet, IntArray, Kept
+from persfl.types import Answers, Array, Choice, Fleet, IntArray, Kept
+
+COPY = 1e-3  # of the longest answer, or of the own step: what is shorter says nothing
+FEW = 3  # answers with a length below which they have no median worth the name
 
 
 class Jump(NamedTuple):
@@ -32,7 +41,8 @@ class Jump(NamedTuple):
 class Guarded:
     """The same fleet, with answers put aside that raise the own loss more than `growth` times or go `reach` times too far.
 
-    Lengths are compared where at least three answers have one. `jumps` says when the guard acted.
+    Lengths are compared where at least three answers have one. `jumps` says when the guard acted, `copies`
+    how often each peer's answer was the question itself.
 
     >>> from persfl import ArrayFleet, Best, Devices, GradientStep, Linear, Uniform, personalize
     >>> rows = {"ann": ([[1.0], [1.0]], [1.0, 1.1]), "bob": ([[1.0], [2.0]], [1.0, 2.0]), "eve": ([[1.0], [1.0]], [1e9, 1e9])}
@@ -47,6 +57,7 @@ class Guarded:
         self.fleet, self.about = fleet, one_of("about", about, ("own", "answers"))
         self.growth, self.reach = real("growth", growth, least=1), real("reach", reach, above=0)
         self.jumps: list[Jump] = []
+        self.copies: Counter[int] = Counter()
         self._far: Any = None
 
     n = property(lambda self: self.fleet.n)
@@ -54,7 +65,10 @@ class Guarded:
     models = property(lambda self: self.fleet.models)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.fleet, name)
+        if name == "fleet" or name.startswith("__"):  # not there yet, while a copy is being made
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        inside = getattr(self.fleet, name)
+        return self._keep if name == "keep" else inside  # only a fleet that keeps steps has it
 
     def observe(self, r: int) -> None:
         self.fleet.observe(r)
@@ -72,10 +86,9 @@ class Guarded:
         most = np.where(old < 0, old + (self.growth - 1) * np.abs(old), self.growth * old)
         rose = usable & (losses[:, 1:] > most[:, None])
         known = np.isfinite(lengths) & usable
-        few = known.sum(axis=1) < 3
-        with np.errstate(invalid="ignore"):
-            middle = np.array([np.median(row[which]) if which.any() else np.inf for row, which in zip(lengths, known, strict=True)])
-            far = known & ~few[:, None] & (lengths > self.reach * middle[:, None])
+        usual, copies = self._usual(np.where(known, lengths, np.nan), r)
+        far = known & (np.where(known, lengths, 0.0) > self.reach * usual[:, None])
+        self.copies.update(peers[copies].tolist())
         self._far = far
         for t, s in np.argwhere(rose | far).tolist():
             self.jumps.append(Jump(r, int(self.targets[t]), int(peers[t, s]), "loss" if rose[t, s] else "length"))
@@ -84,7 +97,23 @@ class Guarded:
             losses[:, 1:][rose | far] = np.inf
         return Answers(losses, lengths)
 
-    def keep(self, peers: IntArray, r: int) -> Kept:
+    def _usual(self, lengths: Array, r: int) -> tuple[Array, Any]:
+        """(T,) the length that answers are compared with, inf where there is none; (T, S) which are copies."""
+        own = np.full(len(lengths), np.nan)
+        if np.isfinite(lengths).any() and hasattr(self.fleet, "own_lengths"):
+            own = np.asarray(self.fleet.own_lengths(r))
+        own = np.where(np.isfinite(own), own, 0.0)
+        longest = np.fmax(np.fmax.reduce(lengths, axis=1, initial=0.0), own)
+        copies = lengths < COPY * longest[:, None]
+        usual = np.full(len(lengths), np.inf)
+        for t, row in enumerate(np.where(copies, np.nan, lengths)):
+            said = row[np.isfinite(row)]
+            middle = float(np.median(said)) if len(said) >= FEW else 0.0
+            if np.isfinite(lengths[t]).sum() >= FEW:
+                usual[t] = max(middle, own[t]) or np.inf
+        return usual, copies
+
+    def _keep(self, peers: IntArray, r: int) -> Kept:
         """Steps that go too far are not remembered. A loss says nothing here: a stranger's step is remembered, not adopted."""
         keeper: Any = self.fleet
         return keeper.keep(np.where(self._far, -1, peers), r)  # type: ignore[no-any-return]

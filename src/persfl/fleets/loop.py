@@ -16,7 +16,7 @@ from persfl.fleets.home import Home, check_parts, diverged, no_models_yet
 from persfl.fleets.start import handed_in, starting_model
 from persfl.fleets.steps import Steps, as_vector, vectors
 from persfl.seeds import Stream, stream
-from persfl.types import Answers, Choice, Data, IntArray, Kept
+from persfl.types import Answers, Array, Choice, Data, IntArray, Kept
 
 
 class LoopFleet:
@@ -123,11 +123,21 @@ class LoopFleet:
         answers = [[self._proposals.get((t, int(peer))) for peer in row] for t, row in enumerate(peers)]
         nothing = np.full(models.shape[1], np.nan)
         proposals = [np.stack([*(as_vector(answer, nothing) for answer in row), nothing])[:-1] for row in answers]
-        own = [
-            self.proposer.answer(learner, self.proposer.ask(learner, model), self.home.training[t], self._stream(r, t, target))
-            for t, (learner, model, target) in enumerate(zip(self.learners, self.models, self.targets.tolist(), strict=True))
-        ]
+        own = [self._own_answer(t, r)[1] for t in range(len(models))]
         return self._steps.keep(peers, models, np.stack(proposals), np.stack(own))
+
+    def own_lengths(self, r: int) -> Array:
+        """(T,) how far the proposer's step on their own rows would take the targets; NaN where a length has no meaning."""
+        found = np.full(len(self.targets), np.nan)
+        for t, learner in enumerate(self.learners):
+            found[t] = self.proposer.length(learner, *self._own_answer(t, r))
+        return found
+
+    def _own_answer(self, t: int, r: int) -> tuple[Any, Any]:
+        """What target `t` would ask now, and what its own rows answer."""
+        learner, place = self.learners[t], self._stream(r, t, int(self.targets[t]))
+        probe = self.proposer.ask(learner, self.models[t])
+        return probe, self.proposer.answer(learner, probe, self.home.training[t], place)
 
     @property
     def kept(self) -> dict[str, Any] | None:

@@ -78,17 +78,22 @@ class Steps:
         shrink = np.where(new, 0.0, np.nan)
         again = usable & ~new
         away = models - self.start
-        if again.any() or away.any():
-            self._measure()
-            if again.any():
-                before = self.first[row, slots]
-                measured = np.minimum(self._log_length(before), self._longest[:, None])
-                turned = _turned(steps - before, away)
-                shrink = np.where(again & ~turned, self._log_length(np.where(again[:, :, None], steps, 0.0)) - measured, shrink)
-            lengths = self._log_length(self.own.transpose(1, 0, 2))
-            # A target that starts at its own fit has no first step to speak of: it counts as at least half the median one.
-            return Kept(shrink, lengths[:, 1] - np.maximum(lengths[:, 0], self._longest - 2 * LONGEST), self.moved.copy())
-        return Kept(shrink, np.zeros(len(peers)), self.moved.copy())
+        length = np.where(usable, _log_square(np.where(usable[:, :, None], steps, 0.0)), np.nan)
+        nothing = np.zeros(len(peers))
+        kept = Kept(shrink, length, nothing, _log_square(mine), self.moved.copy(), mine.shape[1])
+        if not (again.any() or away.any()):
+            return kept
+        self._measure()
+        if again.any():
+            before = self.first[row, slots]
+            measured = np.minimum(self._log_length(before), self._longest[:, None])
+            turned = _turned(steps - before, away)
+            now = self._log_length(np.where(again[:, :, None], steps, 0.0))
+            shrink = np.where(again & ~turned, now - measured, shrink)
+        first, last = self._log_length(self.own.transpose(1, 0, 2)).T
+        # A target that starts at its own fit has no first step to speak of: it counts as at least half the median one.
+        own_shrink = last - np.maximum(first, self._longest - 2 * LONGEST)
+        return kept._replace(shrink=shrink, own=own_shrink)
 
     def moved_by(self, models: Array, choice: Choice) -> Array:
         """(T, size) the models after moving by the kept steps a choice names; the target's own index is its own step."""
@@ -192,6 +197,11 @@ def _median(values: Array, known: Any) -> Array:
     out = np.zeros(len(values))
     out[row] = (ordered[row, (many - 1) // 2] + ordered[row, many // 2]) / 2
     return out
+
+
+def _log_square(steps: Array) -> Array:
+    """The log of squared lengths, in the units of the model."""
+    return np.asarray(np.log(np.maximum((steps**2).sum(axis=-1), _NONE)))
 
 
 def _turned(change: Array, away: Array) -> Any:

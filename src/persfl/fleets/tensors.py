@@ -41,14 +41,17 @@ MOST_RECORDED = 64
 def tensor_pairs(
     home: Home, learner: Any, proposer: Any, *, device: str, dtype: str | None, seed: int, compiled: bool
 ) -> TensorPairs | None:
-    """The way through tensors for these parts; None where there is none and none was asked for."""
+    """The way through tensors for these parts; None where there is none and none was asked for.
+
+    The home must have rows: how many features a module has to take is known from them.
+    """
     network = hasattr(learner, "part_slopes")
     steps = type(proposer) is GradientStep or (network and type(proposer) is Refit and proposer.near(learner) > 0)
     if not steps or not (network or type(learner) is Linear):
         if device != "cpu":
             raise InputError(f"device={device!r} needs steps of Linear or Network. Got {learner!r} with {proposer!r}.")
         return None
-    trouble = _cannot_be_mapped(learner, home) if network else ""
+    trouble = _cannot_be_mapped(learner, int(home.features or 0)) if network else ""
     if trouble:
         warnings.warn(
             f"this module cannot be computed for many pairs at once, so they are asked one by one, on this processor: {trouble}",
@@ -60,12 +63,11 @@ def tensor_pairs(
     return TensorPairs(home, inside, proposer, device=device, dtype=dtype, seed=seed, compiled=compiled)
 
 
-def _cannot_be_mapped(learner: Any, home: Home) -> str:
+def _cannot_be_mapped(learner: Any, features: int) -> str:
     """Why `torch.func.vmap` does not take this module; empty if it does."""
     import torch
     from torch.func import vmap
 
-    features = home.static.features if home.source is None else int(home.source(0)[int(home.targets[0])].X.shape[1])
     dtype = getattr(torch, learner.dtype)
     w, X = torch.zeros((2, learner.size()), dtype=dtype), torch.zeros((2, 2, features), dtype=dtype)
     y = weight = torch.zeros((2, 2), dtype=dtype)
@@ -103,7 +105,7 @@ class TensorPairs:
             self.steps, self.step_size, self.batch = proposer.steps, float(proposer.step_size), proposer.batch
         self._rows: dict[int, Rows] = {}
         self._chunk: int | None = None  # where memory ran out
-        self._fits: dict[int, int] = {}
+        self._fits: dict[tuple[int, int], int] = {}  # by peers and rows: a stream's rows may grow
         self._own: Any = None  # where the targets' own rows are, here and there
         self._w = None
         self._compiled: dict[str, Any] = {}
@@ -157,7 +159,7 @@ class TensorPairs:
 
             return self._run(("answers", part.start, part.stop, S), answered, asked.which[part])
 
-        parts = self._parts(T, S, work)
+        parts = self._parts(T, S, max(theirs.longest, own.longest), work)
         both = parts[0] if len(parts) == 1 else np.concatenate(parts)
         losses, lengths = both[:, : S + 1].astype(np.float64), both[:, S + 1 :].astype(np.float64)
         nobody = asked.which < 0
@@ -182,7 +184,8 @@ class TensorPairs:
 
             return np.array(self._run(("proposals", part.start, part.stop, S, same), answered, asked.which[part]))
 
-        return np.asarray(np.concatenate(self._parts(peers.shape[0], S, work)), dtype=np.float64)
+        parts = self._parts(peers.shape[0], S, theirs.longest, work)
+        return np.asarray(np.concatenate(parts), dtype=np.float64)
 
     def hold(self, models: Array) -> None:
         """These models from now on, with running statistics renewed."""
@@ -208,7 +211,7 @@ class TensorPairs:
 
             self._run(("adopt", part.start, part.stop, K, single), adopted, asked.which[part], *(array[part] for array in mixing))
 
-        self._parts(T, K, work)
+        self._parts(T, K, theirs.longest, work)
 
     # Steps and scores of models that are handed in, for baselines
 
@@ -224,7 +227,7 @@ class TensorPairs:
 
             return np.array(self._run(("stepped", part.start, part.stop, everybody), moved, who[part], models[part]))
 
-        return np.concatenate(self._parts(len(who), 1, work))
+        return np.concatenate(self._parts(len(who), 1, rows.longest, work))
 
     def scored(self, models: Array, judges: Slice) -> Array:
         """(D, K) the losses of K models on these devices' rows."""
@@ -240,7 +243,8 @@ class TensorPairs:
 
             return np.array(self._run(("scored", part.start, part.stop, len(models)), score, judges.which[part], models))
 
-        found = np.concatenate(self._parts(len(judges.which), len(models), work)).astype(np.float64)
+        parts = self._parts(len(judges.which), len(models), rows.longest, work)
+        found = np.concatenate(parts).astype(np.float64)
         return np.where(np.isfinite(found), found, np.inf)
 
     def _mine(self) -> torch.Tensor:
@@ -400,13 +404,16 @@ class TensorPairs:
 
         return torch.as_tensor(np.ascontiguousarray(values)).to(self.device)
 
-    def _parts(self, targets: int, peers: int, work: Any) -> list[Any]:
-        """Do the work for all targets, in chunks; a chunk that does not fit is halved (and done again: work must allow that)."""
+    def _parts(self, targets: int, peers: int, longest: int, work: Any) -> list[Any]:
+        """Do the work for all targets, in chunks; a chunk that does not fit is halved (and done again: work must allow that).
+
+        `longest` is how many rows every device that takes part is padded to.
+        """
         import torch
 
-        if peers not in self._fits:
-            self._fits[peers] = self._fitting(peers)
-        size = min(self._chunk or targets, self._fits[peers], targets) or 1
+        if (peers, longest) not in self._fits:
+            self._fits[peers, longest] = self._fitting(peers, longest)
+        size = min(self._chunk or targets, self._fits[peers, longest], targets) or 1
         done: list[Any] = []
         first = 0
         while first < targets:
@@ -423,13 +430,13 @@ class TensorPairs:
                 warnings.warn(f"the device ran out of memory: going on with {size} targets at a time.", PersflWarning, stacklevel=4)
         return done
 
-    def _fitting(self, peers: int) -> int:
-        """How many targets' pairs fit into a share of the free memory."""
+    def _fitting(self, peers: int, longest: int) -> int:
+        """How many targets' pairs of that many rows fit into a share of the free memory."""
         import torch
 
-        rows = self.home.scoring.rows
-        longest = int(rows.counts.max(initial=1)) + (0 if self.public is None else len(self.public) * self._classes())
-        pair = self.dtype.itemsize * (6 * self._w.shape[1] + longest * (3 * rows.features + int(self.learner.width)))
+        rows = longest + (0 if self.public is None else len(self.public) * self._classes())
+        width = 3 * self.home.scoring.rows.features + int(self.learner.width)
+        pair = self.dtype.itemsize * (6 * self._w.shape[1] + rows * width)
         free = SHARE * torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else CPU_BYTES
         return max(1, int(free // (pair * max(1, peers))))
 

@@ -8,7 +8,11 @@ right     the group's steps have shrunk to a tenth, and the own step at least ha
 wrong     not right within two cycles, or the own step has grown tenfold: the group are strangers. Back to the start
 rest      a quarter of the group rests at a time. A peer is judged only while it rests (or is not in the group): one whose steps
           are followed is fitted, and seems kin whoever it is
-done      the group has not changed for a cycle and its steps cancel: ask nobody any more
+tested    once the group's steps begin to cancel, none counts as longer than the shortest quarter of
+          them: so a minority cannot hold the model where it wants to. Whose step is then far longer
+          than the median is not kin, nor who copies
+done      the group has not changed for a cycle and its steps cancel, under test and then in full:
+          ask nobody any more
 """
 
 from __future__ import annotations
@@ -43,6 +47,11 @@ class Kin:
     parts: int = 4  # the parts that rest in turn; one question in as many goes to others
     patience: int = 2  # cycles (rest * parts rounds) that a search may take
     settled: float = 0.01  # how nearly the steps must cancel
+    # What follows keeps liars from pulling (benchmarks/liars.py). Lengths are logs of squares.
+    far: float = float(np.log(30.0))  # how much longer than the median a step of kin may be
+    copy: float = float(np.log(1e3))  # how much shorter than the own step one may be
+    short: float = 0.25  # the share of steps that set what a step may count as under test
+    chance: float = 3.0  # how many times the spread of lengths by chance a step may exceed the median
 
     keeps: ClassVar[bool] = True
 
@@ -61,7 +70,7 @@ class Kin:
 
     def note(self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Kept) -> dict[str, Any]:
         """What is known after these answers, and what follows from it."""
-        memory = self._answered(Memory.of(trust.notes, len(peers)), r, peers, kept.shrink)
+        memory = self._answered(Memory.of(trust.notes, len(peers)), r, peers, kept)
         meeting = (memory.panel >= 0).sum(axis=1) < self.met(trust.n)
         return self._decided(memory, r, kept, meeting).notes()
 
@@ -71,26 +80,29 @@ class Kin:
             return Choice(np.full((T, 1), -1), np.zeros((T, 1)), np.ones(T))
         memory = Memory.of(trust.notes, T)
         acts = ~((memory.panel >= 0).sum(axis=1) < self.met(trust.n)) & ~memory.done & ~memory.anew
-        follows = memory.moving & acts[:, None]
+        follows = (memory.taken > 0) & acts[:, None]
         many = follows.sum(axis=1)
         # A mean of many steps wobbles less than one and may be longer, unless the steps are old: only so many are renewed a round.
         renewed = np.minimum(1.0, (self.peers - self.others) / np.maximum(many, 1))
         stride = np.maximum(1.0, np.sqrt(1.0 + many) * renewed * 0.5**memory.careful)
         each = np.where(acts, stride / (1 + many), 0.0)
         who = np.concatenate([np.where(follows, memory.panel, -1), trust.targets[:, None]], axis=1)
-        weights = np.concatenate([follows, np.ones((T, 1), dtype=bool)], axis=1) * each[:, None]
+        taken = np.where(follows, memory.taken, 0.0)
+        weights = np.concatenate([taken, np.ones((T, 1))], axis=1) * each[:, None]
         return Choice(who, weights, 1.0 - weights.sum(axis=1), memory.anew)
 
-    def _answered(self, memory: Memory, r: int, peers: IntArray, shrink: Array) -> Memory:
+    def _answered(self, memory: Memory, r: int, peers: IntArray, kept: Kept) -> Memory:
         """Remember who was asked and what the answers of those who were not followed say."""
         panel, at, new = joined(memory.panel, peers)
         known = memory.wider(panel)
         t, s = np.nonzero(peers >= 0)
-        slot, said = at[t, s], shrink[t, s]
+        slot, said = at[t, s], kept.shrink[t, s]
         useless = np.isnan(said)
         said = np.where(useless, 0.0, said)
         fair = (r - known["used"][t, slot] >= self.rest // 2) & ~new[t, s]
         known["asked"][t, slot] = r
+        length = kept.length[t, s]
+        known["length"][t, slot] = np.where(np.isnan(length), known["length"][t, slot], length)
         known["shrink"][t, slot] = np.where(fair | useless, said, known["shrink"][t, slot])
         first = fair & np.isnan(known["near"][t, slot])
         known["near"][t, slot] = np.where(first, said, known["near"][t, slot])
@@ -106,27 +118,37 @@ class Kin:
 
         usual = np.median(m.shrink, axis=1) if m.shrink.shape[1] else np.zeros(len(own))
         usual = np.where(usual > self.tenth, usual, 0.0)
-        level, shrink = self._level(m, usual)
-        member = (shrink < self.half * level[:, None]) & (level < -ROUNDING)[:, None] & ~alone[:, None]
+        odd = self._odd(m, kept)
+        level, shrink = self._level(m, usual, own)
+        member = (shrink < self.half * level[:, None]) & ~odd
+        member &= (level < -ROUNDING)[:, None] & ~alone[:, None]
         member = np.where(done[:, None], m.member, member)
         right = (level < -self.tenth) & (own - usual < self.half * level) & ~alone
         begun = np.where(right, r, begun)
         same = np.where((member == m.member).all(axis=1) & right, m.same + 1, 0)
         stable = same >= self.cycle
         resting = (np.arange(m.panel.shape[1]) % self.parts == r // self.rest % self.parts) & ~stable[:, None]
-        mark = np.where(done | ((same > self.cycle) & (kept.moved < self.settled)), np.where(done, mark, own), np.nan)
+        cancel = kept.moved < self.settled
+        sound = stable & (m.sound | cancel)
+        mark = np.where(done | (m.sound & sound & cancel), np.where(done, mark, own), np.nan)
 
         lost = own > self.tenth
         wrong = ~alone & ~done & ((r - begun >= self.patience * self.cycle) | lost)
         mine = wrong[:, None]
         moving = member & ~resting & ~mine
+        begins = right & (kept.moved < 1)
+        tested = ~alone & ~wrong & (begins | np.isfinite(m.most))
+        most = self._most(m, tested, sound, moving, kept)
         return replace(
             m,
             used=np.where(mine, NEVER, np.where(moving & ~done[:, None], r, m.used)),
             shrink=np.where(mine, np.nan_to_num(m.near), m.shrink),
+            odd=odd & ~mine,
             stranger=m.stranger | (member & mine),
             member=member & ~mine,
-            moving=moving,
+            sound=sound & ~wrong,
+            most=most,
+            taken=np.where(moving, np.exp(np.minimum(0.0, most[:, None] - m.length) / 2), 0.0),
             level=level,
             alone=alone | wrong,
             right=right & ~wrong,
@@ -138,14 +160,40 @@ class Kin:
             anew=wrong,
         )
 
-    def _level(self, m: Memory, usual: Array) -> tuple[Array, Array]:
+    def _odd(self, m: Memory, kept: Kept) -> Any:
+        """(T, P) whose steps are next to nothing, or far longer than the group's.
+
+        The latter only once the group's steps begin to cancel. Before that lengths say little: they
+        shrink from round to round, and were measured in different ones.
+        """
+        own = kept.own_length
+        copy = m.length < (own - self.copy)[:, None]
+        far = m.length > (_length(m, m.member & ~copy, own, 0.5) + self.far)[:, None]
+        return np.where((m.right & (kept.moved < 1.0))[:, None], far, m.odd) | copy
+
+    def _most(self, m: Memory, tested: Any, sound: Any, moving: Any, kept: Kept) -> Array:
+        """(T,) what a step may count as, at most.
+
+        Under test it is so little that nearly all steps count the same: the model then comes to rest
+        where directions cancel, and a minority cannot outweigh the rest by longer steps. In a sound group
+        honest steps count in full: their lengths differ by chance, with a spread of sqrt(2 / size). That
+        bar stays as it was when the group proved sound, or those who pull could raise it.
+        """
+        short = _length(m, moving, kept.own_length, self.short)
+        full = _length(m, moving, kept.own_length, 0.5) + self.chance * np.sqrt(2.0 / kept.size)
+        full = np.where(m.sound, m.most, full)
+        return np.where(tested, np.where(sound, full, short), np.inf)
+
+    def _level(self, m: Memory, usual: Array, own: Array) -> tuple[Array, Array]:
         """By how much kin's steps have shrunk, and everybody's; strangers count only once a group is found.
+
+        So do steps that have shrunk far more than the own: nobody can know so early that it suits.
 
         Where a model bends (a network), everybody's steps grow as it learns, tenfold and more; then to grow less counts.
         """
         shrink = np.where(m.panel >= 0, m.shrink - usual[:, None], 0.0)
-        level = self._best(shrink)
-        shrink = np.where((level > -self.tenth)[:, None] & m.stranger, 0.0, shrink)
+        early = shrink < (own - usual - self.tenth)[:, None]
+        shrink = np.where(~m.right[:, None] & (m.stranger | early), 0.0, shrink)
         level = self._best(shrink)
         many = m.member.sum(axis=1)
         if not many.any():
@@ -162,3 +210,10 @@ class Kin:
             return np.zeros(len(shrink))
         few = min(self.few, shrink.shape[1])
         return np.asarray(np.partition(shrink, few - 1, axis=1)[:, :few].mean(axis=1))
+
+
+def _length(memory: Memory, of: Any, own: Array, share: float) -> Array:
+    """(T,) the length that this share of the steps of these peers and the own one stay below."""
+    lengths = np.concatenate([np.where(of, memory.length, np.inf), own[:, None]], axis=1)
+    at = (share * of.sum(axis=1)).astype(np.int64)
+    return np.asarray(np.sort(lengths, axis=1)[np.arange(len(of)), at])

@@ -27,10 +27,14 @@ class Memory:
     used: IntArray  # the round its step was last followed in
     shrink: Array  # by how much its step has shrunk (log of squares), when it last answered unfollowed
     near: Array  # the same, when it first answered away from the start; NaN before
+    length: Array  # how long its last step is (log of squares)
+    odd: Any  # its step is much longer than the group's usual one, or next to nothing
     stranger: Any  # was in a group that proved wrong
     member: Any  # is kin now
-    moving: Any  # is kin, and does not rest now
+    taken: Array  # how much of its step is followed now: 0 for those who are not kin, or rest
 
+    sound: Any  # the group's steps have cancelled though none counted as longer than the usual one
+    most: Array  # what a step may count as, at most (log of squares)
     level: Array  # by how much kin's steps have shrunk
     alone: Any  # goes its own way, asking nobody
     right: Any  # has a group, and is part of it
@@ -52,11 +56,14 @@ class Memory:
     @staticmethod
     def blank(targets: int) -> Memory:
         """Nobody met."""
-        none, zeros, no = np.empty((targets, 0)), np.zeros(targets, dtype=np.int64), np.zeros(targets, dtype=bool)
-        who = none.astype(np.int64)
+        nobody, nothing = np.empty((targets, 0), dtype=np.int64), np.empty((targets, 0))
+        unsaid, no = nothing.astype(bool), np.zeros(targets, dtype=bool)
+        zeros = np.zeros(targets, dtype=np.int64)
         return Memory(
-            who, who, who, none, none, none.astype(bool), none.astype(bool), none.astype(bool), np.zeros(targets), ~no, no, zeros,
-            zeros, zeros, zeros, np.full(targets, np.nan), no,
+            panel=nobody, asked=nobody, used=nobody, shrink=nothing, near=nothing, length=nothing,
+            odd=unsaid, stranger=unsaid, member=unsaid, taken=nothing, sound=no,
+            most=np.full(targets, np.inf), level=np.zeros(targets), alone=~no, right=no, begun=zeros,
+            same=zeros, searches=zeros, careful=zeros, mark=np.full(targets, np.nan), anew=no,
         )  # fmt: skip
 
     @staticmethod
@@ -72,5 +79,8 @@ class Memory:
     def wider(self, panel: IntArray) -> dict[str, Any]:
         """The arrays per pair, with room for a longer panel."""
         more = ((0, 0), (0, panel.shape[1] - self.panel.shape[1]))
-        fill = {"asked": NEVER, "used": NEVER, "shrink": 0.0, "near": np.nan, "stranger": False, "member": False, "moving": False}
+        fill = {
+            "asked": NEVER, "used": NEVER, "shrink": 0.0, "near": np.nan, "length": 0.0,
+            "odd": False, "stranger": False, "member": False, "taken": 0.0,
+        }  # fmt: skip
         return {name: np.pad(getattr(self, name), more, constant_values=value) for name, value in fill.items()}
