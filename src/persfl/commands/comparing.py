@@ -23,6 +23,7 @@ from persfl.comparing.standings import REFERENCE, Standing, by_set, least, mean_
 from persfl.devices import Devices
 from persfl.errors import InputError, need
 from persfl.runs import write_whole
+from persfl.spreadsheets import write_csv
 
 SEEDS = 5
 
@@ -47,7 +48,7 @@ def compare_methods(chosen: argparse.Namespace, name: str, devices: Devices, cla
     found = run_cells(cells, jobs=whole("--jobs", chosen.jobs, least=1), done=_say_seed if live else None)
     standing = standings(found, reference)
     if chosen.out:
-        _write(Path(chosen.out), found, standing)
+        _write(Path(chosen.out), found, standing, verbatim=chosen.verbatim)
     if chosen.json:
         print(json.dumps({"event": "done", "methods": _plain(standing)}))
         return 0
@@ -92,7 +93,13 @@ def show(standing: dict[str, Standing], reference: str) -> None:
     print(f"Better off: devices with less error by {reference}. Regret: log(error / least error of all but {reference}).")
 
 
-def _write(path: Path, cells: list[dict[str, Any]], standing: dict[str, Standing]) -> None:
+def _write(
+    path: Path,
+    cells: list[dict[str, Any]],
+    standing: dict[str, Standing],
+    *,
+    verbatim: bool,
+) -> None:
     """Everything as .json, or every device's error by the variants that counted as .csv."""
     if path.suffix == ".json":
         write_whole(path, (json.dumps({"methods": _plain(standing), "cells": cells}) + "\n").encode())
@@ -101,7 +108,7 @@ def _write(path: Path, cells: list[dict[str, Any]], standing: dict[str, Standing
     for cell in cells:
         errors = {name: cell["errors"][name][one.variant] for name, one in standing.items()}
         parts.append(pd.DataFrame({"seed": cell["seed"], "device": cell["devices"]} | errors))
-    pd.concat(parts).to_csv(path, index=False)
+    write_csv(pd.concat(parts, ignore_index=True), path, verbatim=verbatim)
 
 
 def _plain(standing: dict[str, Standing]) -> list[dict[str, Any]]:
