@@ -17,6 +17,7 @@ from persfl.experiments import load_spec, run_spec, spec_names
 from persfl.experiments.agreement import references, verdicts
 from persfl.experiments.claims import claims
 from persfl.experiments.runner import Result, pieces
+from persfl.experiments.spec import SPECS
 
 PAPER = ["fig2a", "fig2b", "fig2c", "fig3", "fig4", "fig5", "fig6", "fig7"]
 
@@ -243,3 +244,42 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(tmp_path):
 
 def test_pieces_of_vectors_hold_twelve_runs(tmp_path):
     assert [len(piece.runs) for piece in pieces(load_spec("fig5"), runs=30, seed=0, out=tmp_path)] == [12, 12, 6] * 2
+
+
+COPIED = (SPECS / "fig2a.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "compared"),
+    [
+        ("", 5),
+        ("rounds = 40", 5),
+        ("noise = 0.3\npeers = 5", 0),
+        ("step_size = 0.1", 0),
+        ("rows = 25", 0),
+    ],
+)
+def test_a_copied_spec_is_compared_only_with_the_settings_of_the_reference(tmp_path, change, compared):
+    path = tmp_path / "fig2a.toml"
+    head, series = COPIED.split("rounds = 1500\n")
+    path.write_text(f"{head}{change or 'rounds = 1500'}\n{series}")
+    spec = load_spec(path)
+    assert sum(series.reference is not None for series in spec.series) == compared
+    result = Result(spec, {series.name: np.full((12, 41), 5.0) for series in spec.series}, 12, 0)
+    assert len(verdicts(result)) == compared
+    assert len(claims({"fig2a": result})) == (compared > 0)  # what the paper says, it says of its own settings
+
+
+def test_one_changed_series_is_left_out_and_the_others_are_compared(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(COPIED.replace("features = 20\n", "features = 20\nnoise = 0.5\n"))
+    found = {series.name: series.reference for series in load_spec(path).series}
+    assert found["d/m=2"] is None
+    assert sum(name is not None for name in found.values()) == 4
+
+
+def test_a_figure_of_which_series_are_missing_makes_no_claim(tmp_path):
+    for name in ("fig2c", "fig3", "fig5"):
+        spec = load_spec(name)
+        less = type(spec)(**{**vars(spec), "series": spec.series[1:]})
+        assert claims({name: Result(less, {s.name: np.full((3, 9), 5.0) for s in less.series}, 3, 0)}) == []

@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line; --debug may stand before or after the command."""
 
     def __init__(self, *words: Any, **settings: Any) -> None:
-        super().__init__(*words, formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+        super().__init__(*words, **{"formatter_class": argparse.RawDescriptionHelpFormatter} | settings)
         self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show where an error came from")
 
     def error(self, message: str) -> NoReturn:

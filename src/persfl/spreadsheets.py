@@ -28,7 +28,7 @@ def harmless(table: pd.DataFrame) -> pd.DataFrame:
     for place in range(table.shape[1]):
         values = table.iloc[:, place]
         if not pd.api.types.is_numeric_dtype(values):
-            made.isetitem(place, values.astype(object).map(quoted))
+            made.isetitem(place, values.astype(object).map(quoted).to_numpy())
     made.columns = pd.Index([quoted(name) for name in table.columns], dtype=object)
     return made
 

@@ -119,7 +119,8 @@ class WithRows(BaseEstimator, ABC):  # type: ignore[misc]
             X = _table(X)
         if self.preparation_ is not None:
             validate_data(self, X, skip_check_array=True, reset=False)
-            matrix, columns = self.preparation_(X), self.preparation_.columns
+            matrix = self.preparation_(X)
+            columns: list[str] | None = self.preparation_.columns
         else:
             if is_table(X):
                 frame = as_frame(X)
