@@ -285,14 +285,14 @@ def classes():
 @pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
 def test_classes_are_names(classes):
     X, y, who = classes
-    model = PersonalizedClassifier(rounds=60).fit(X, y, devices=who)
+    model = PersonalizedClassifier(rounds=60, trials=1).fit(X, y, devices=who)
     assert model.classes_.tolist() == ["low", "middle", "top"]
     chances = model.predict_proba(X, devices=who)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     assert (model.classes_[chances.argmax(axis=1)] == model.predict(X, devices=who)).all()
     assert model.score(X, y, devices=who) > 0.8
     assert model.worth_.mistakes("personal").mean() < model.worth_.mistakes("pooled").mean()
-    two = PersonalizedClassifier(rounds=60).fit(X, y == "top", devices=who)
+    two = PersonalizedClassifier(rounds=60, trials=1).fit(X, y == "top", devices=who)
     assert two.learner_.kind == "logistic"
     assert two.predict(X, devices=who).dtype == bool
 
@@ -303,7 +303,7 @@ def test_devices_without_some_class(classes):
     kept = ~((who < 3) & (y != "low"))
     X, y, who = X[kept], y[kept], who[kept]
     for base in (None, DecisionTreeClassifier(max_depth=2), LogisticRegression()):
-        model = PersonalizedClassifier(base, rounds=2, peers=3).fit(X, y, devices=who)
+        model = PersonalizedClassifier(base, rounds=2, peers=3, trials=1).fit(X, y, devices=who)
         assert model.predict_proba(X, devices=who).shape == (len(X), 3)
         assert np.isfinite(model.worth_.error("personal")[model.worth_.table["held"] > 0]).all()
 
