@@ -3,8 +3,6 @@
 import json
 import os
 import stat
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -14,6 +12,8 @@ from persfl import cli
 from persfl.cli import main, parser
 from persfl.errors import InputError
 from persfl.preparation import refuse_numbers
+from persfl.report.example import example_info
+from persfl.report.html import write_report
 from persfl.sources.table import read_frame
 from persfl.spreadsheets import harmless, quoted
 
@@ -386,19 +386,15 @@ def test_no_text_begins_like_a_formula(beginning):
     assert made["n"].tolist() == [-1, 2]
 
 
-def test_a_report_has_the_rights_of_any_other_file(tmp_path):
-    """In a process of its own: the mask belongs to the whole process, and nobody may switch it, not even to read it."""
-    code = """
-import os
-from pathlib import Path
-from persfl.report.example import example_info
-from persfl.report.html import write_report
-info, umask = example_info(devices=3), os.umask
-for mask in (0o022, 0o077, 0o007):
-    umask(mask)
-    os.umask = None
-    write_report(info, Path(f"{mask}.html"))
-"""
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert found == {"18.html": 0o644, "63.html": 0o600, "7.html": 0o660}
+@pytest.mark.parametrize(("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)])
+def test_a_report_has_the_rights_of_any_other_file(tmp_path, monkeypatch, mask, rights):
+    """The mask belongs to the whole process: nobody may switch it, not even to read it."""
+    switch = os.umask
+    before = switch(mask)
+    monkeypatch.setattr(os, "umask", None)
+    try:
+        page = write_report(example_info(devices=3), tmp_path / "report.html")
+    finally:
+        switch(before)
+    assert stat.S_IMODE(page.stat().st_mode) == rights
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

@@ -108,8 +108,16 @@ def those(items: Sequence[Any], one: str, several: str, *, thing: str = "device"
     >>> those(["a"], "has", "have"), those(["a", "b"], "has", "have")
     ("device 'a' has", "devices 'a', 'b' have")
     """
-    alone = len(items) == 1
-    return f"{thing}{'' if alone else 's'} {some(items, most)} {one if alone else several}"
+    return f"{named(items, thing, most)} {one if len(items) == 1 else several}"
+
+
+def named(items: Sequence[Any], thing: str, most: int = 3) -> str:
+    """A few items with their noun.
+
+    >>> named(["age"], "column"), named(["age", "sex"], "column")
+    ("column 'age'", "columns 'age', 'sex'")
+    """
+    return f"{thing}{'' if len(items) == 1 else 's'} {some(items, most)}"
 
 
 def some(items: Sequence[Any], most: int = 3) -> str:

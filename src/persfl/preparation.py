@@ -16,7 +16,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from persfl.checks import some
+from persfl.checks import named, some, those
 from persfl.errors import InputError
 from persfl.types import Array
 
@@ -65,7 +65,9 @@ class Preparation:
         if impute:
             empty = [name for name in frame.columns if frame[name].isna().all()]
             if empty:
-                raise InputError(f"column {some(empty)} has no values at all, so there is nothing to fill in. Leave it out.")
+                raise InputError(
+                    f"{those(empty, 'has', 'have', thing='column')} no values at all: nothing to fill in. Leave it out."
+                )
             encode = make_pipeline(SimpleImputer(strategy="most_frequent", missing_values=None), encode)
         steps = [("numbers", SimpleImputer() if impute else "passthrough", numbers), ("categories", encode, texts)]
         self.steps = ColumnTransformer([step for step in steps if step[2]]).set_output(transform="default")
@@ -95,7 +97,7 @@ class Preparation:
         frame = as_frame(table)
         absent = [name for name in [*self.numbers, *self.texts] if name not in frame.columns]
         if absent:
-            raise InputError(f"the table has no column {some(absent)}. Its columns: {some(list(frame.columns), 10)}.")
+            raise InputError(f"the table has no {named(absent, 'column')}. Its columns: {some(list(frame.columns), 10)}.")
         frame = frame[[*self.numbers, *self.texts]]
         for name in self.numbers:
             if _kind(frame[name], name) != "number":

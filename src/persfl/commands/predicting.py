@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from persfl.checks import many, some
+from persfl.checks import many, named, some
 from persfl.commands.tables import ending, loaded
 from persfl.errors import InputError, UnseenWarning, need
 from persfl.preparation import refuse_missing
@@ -54,7 +54,7 @@ def _read(path: Path, spec: dict[str, Any]) -> pd.DataFrame:
     )
     absent = [name for name in [spec["device"], *spec["features"]] if name not in frame.columns]
     if absent:
-        raise InputError(f"{path.name!r} has no column {some(absent)}, which the run was fitted with.")
+        raise InputError(f"{path.name!r} has no {named(absent, 'column')}, which the run was fitted with.")
     if not len(frame):
         raise InputError(f"{path.name!r} has no rows to predict.")
     return frame
@@ -112,7 +112,7 @@ def _kept(frame: pd.DataFrame, device: str, keep: list[str]) -> pd.DataFrame:
     wanted = names if keep == [ALL] and ALL not in names else keep
     strange = [name for name in wanted if name not in names]
     if strange:
-        raise InputError(f"--keep: the table has no column {some(strange)}. Its columns: {some(names, 12)}.")
+        raise InputError(f"--keep: the table has no {named(strange, 'column')}. Its columns: {some(names, 12)}.")
     more = [name for name in wanted if name != device]
     out = frame[[device, *more]].copy()
     out.insert(0, unused("row", out.columns), np.arange(1, len(frame) + 1))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from persfl.checks import many, some, those
+from persfl.checks import many, named, some, those
 from persfl.commands import modules
 from persfl.commands.shown import Shown, table
 from persfl.errors import InputError, need
@@ -49,7 +49,9 @@ class Rows:
         if unknown:
             near = difflib.get_close_matches(unknown[0], [str(name) for name in frame.columns], n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise InputError(f"{path.name!r} has no column {some(unknown)}. Its columns: {some(list(frame.columns), 12)}.{hint}")
+            raise InputError(
+                f"{path.name!r} has no {named(unknown, 'column')}. Its columns: {some(list(frame.columns), 12)}.{hint}"
+            )
         if len(set(special)) < len(special):
             raise InputError(f"--device, --label, --weight and --group must be different columns. Got {', '.join(special)}.")
         if not len(frame):
@@ -140,7 +142,7 @@ def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
     if public is not None:
         absent = [name for name in rows.features if name not in public.columns]
         if absent:
-            raise InputError(f"{chosen.public!r} must have the table's features. It has no column {some(absent)}.")
+            raise InputError(f"{chosen.public!r} must have the table's features. It has no {named(absent, 'column')}.")
         public = public[rows.features]
     return kind(
         _base(chosen.model, rows.task),

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from persfl.checks import LARGEST, many, some
+from persfl.checks import LARGEST, many, named, some
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError, PersflWarning, need
 
@@ -44,7 +44,7 @@ def from_table(
     columns = [c for c in table.columns if c not in special] if features is None else list(features)
     unknown = [c for c in [*special, *columns] if c not in table.columns]
     if unknown:
-        raise InputError(f"the table has no column {some(unknown)}. Its columns: {some(list(table.columns), 10)}.")
+        raise InputError(f"the table has no {named(unknown, 'column')}. Its columns: {some(list(table.columns), 10)}.")
     if label == device or label in columns or device in columns:
         raise InputError(f"device {device!r} and label {label!r} must be two columns, and neither of them a feature.")
     double = [c for c in [*special, *columns] if list(table.columns).count(c) > 1]
