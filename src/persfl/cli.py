@@ -55,7 +55,8 @@ def explained(error: Exception, chosen: argparse.Namespace) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return "there is not enough memory for this table. Use fewer columns (--features) or fewer peers.", WRONG
     what = f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}".rstrip(": ")
-    file = next((text for text in (getattr(chosen, "model", None), getattr(chosen, "module", None)) if text and ".py" in text), "")
+    theirs = [getattr(chosen, "model", None) or "", getattr(chosen, "module", None) or ""]
+    file = next((text for text in theirs if ".py" in text), "")
     if file:
         return f"{what}. This is a defect of {file} or of persfl; --debug shows where.", DEFECT
     return f"{what}. This is a defect of persfl, please report it; --debug shows where.", DEFECT
@@ -63,8 +64,8 @@ def explained(error: Exception, chosen: argparse.Namespace) -> tuple[str, int]:
 
 def _ours(error: OSError) -> bool:
     """Whether a file of the package itself is what could not be read."""
-    name = error.filename
-    return isinstance(name, (str, os.PathLike)) and Path(name).resolve().is_relative_to(Path(__file__).resolve().parent)
+    name, package = error.filename, Path(__file__).resolve().parent
+    return isinstance(name, (str, os.PathLike)) and Path(name).resolve().is_relative_to(package)
 
 
 def _warned(message: Any, category: Any, *_: Any) -> None:
@@ -78,7 +79,12 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *words: Any, **settings: Any) -> None:
         super().__init__(*words, **{"formatter_class": argparse.RawDescriptionHelpFormatter} | settings)
-        self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show where an error came from")
+        self.add_argument(
+            "--debug",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="show where an error came from",
+        )
 
     def error(self, message: str) -> NoReturn:
         """Stop with exit status 2."""
@@ -130,7 +136,8 @@ class Commands:
     def add_parser(self, name: str, *, help: str, **settings: Any) -> argparse.ArgumentParser:
         """As argparse has it."""
         self.lines[name] = help
-        found: argparse.ArgumentParser = self.made.add_parser(name, **{"description": f"{help[0].upper()}{help[1:]}."} | settings)
+        about = {"description": f"{help[0].upper()}{help[1:]}."} | settings
+        found: argparse.ArgumentParser = self.made.add_parser(name, **about)
         return found
 
     @property

@@ -19,6 +19,7 @@ from persfl.sources.table import read_frame, refuse_endless
 from persfl.spreadsheets import write_csv
 
 ALL = "all"
+_SKIP = "Leave them without a prediction: --unseen skip"
 
 
 def predict(chosen: argparse.Namespace) -> int:
@@ -101,9 +102,10 @@ def _known(whose: pd.Series, usable: Any, model: Any, chosen: argparse.Namespace
         return np.ones(len(whose), dtype=bool)
     what = f"{many(len(strangers), 'device')} of the table ({some(strangers)}) not there when fitting."
     if asked == "pooled":
-        raise InputError(f"{what} This run has no model for newcomers. Leave them without a prediction: --unseen skip.")
-    more = " or predict them by one model for all: --unseen pooled" if model.pooled_ is not None else ""
-    raise InputError(f"{what} Leave them without a prediction: --unseen skip,{more or ' or fit again with their rows'}.")
+        raise InputError(f"{what} This run has no model for newcomers. {_SKIP}.")
+    pooled = model.pooled_ is not None
+    other = "predict them by one model for all: --unseen pooled" if pooled else "fit again with their rows"
+    raise InputError(f"{what} {_SKIP}, or {other}.")
 
 
 def _kept(frame: pd.DataFrame, device: str, keep: list[str]) -> pd.DataFrame:

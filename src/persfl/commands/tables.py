@@ -112,7 +112,8 @@ def _task(y: pd.Series, asked: str, name: str) -> tuple[str, str]:
 def _counting(X: pd.DataFrame) -> str:
     """What to say of columns that only count the rows, as tables from a spreadsheet or from R have them."""
     first = {name: X[name].iloc[0] for name in X.columns if pd.api.types.is_integer_dtype(X[name])}
-    found = [name for name, start in first.items() if start in (0, 1) and (X[name] == np.arange(start, start + len(X))).all()]
+    counts = np.arange(len(X))
+    found = [name for name, start in first.items() if start in (0, 1) and (X[name] == start + counts).all()]
     if not found or len(X) < 10:
         return ""
     what = those(found, "only counts", "only count", thing="column")
