@@ -57,10 +57,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         cwd = Path(folder)
         timed("persfl --help", 0.5, "--help", cwd=cwd)
-        timed("persfl demo", 60, "demo", cwd=cwd)
+        if not chosen.quick:
+            timed("persfl demo", 60, "demo", cwd=cwd)
         n = 30 if chosen.quick else 1000
         table(cwd / "few.parquet", n, 10 if chosen.quick else 30, 3 if chosen.quick else 10)
         words: tuple[str, ...] = ("fit", "few.parquet", "--device", "device", "--label", "y", "--no-report", "--out", "default")
+        words += ("--trials", "1", "--budget", "40") if chosen.quick else ()
         timed(f"fit of {n:,} devices, the default" + (" (30 rows, 10 features)" if n == 1000 else ""), 120, *words, cwd=cwd)
         table(cwd / "rows.parquet", n, 20 if chosen.quick else 100, 5 if chosen.quick else 20)
         words = ("fit", "rows.parquet", "--device", "device", "--label", "y", "--rounds", "5" if chosen.quick else "100")

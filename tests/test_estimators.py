@@ -1,20 +1,24 @@
 """The estimators by scikit-learn's rules and by ours."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_validate
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import persfl
 from persfl import Linear, PersflWarning, PersonalizedClassifier, PersonalizedRegressor, TopK, Tree
-from persfl.errors import InputError
+from persfl.errors import InputError, NoDevicesWarning, UnseenWarning
 from persfl.sources import clustered_regression
 
 
@@ -188,13 +192,15 @@ def test_a_step_that_diverges_is_halved_and_said(table):
 
 def test_devices_that_were_not_there(table, fitted):
     new = table[FEATURES][:3]
+    strict = PersonalizedRegressor(unseen="error", holdout=0).fit(table[FEATURES], table["y"], devices=table["who"])
     with pytest.raises(InputError, match="'newcomer' was not there when fitting.*unseen='pooled'"):
-        fitted.predict(new, devices=["d01", "newcomer", "d02"])
+        strict.predict(new, devices=["d01", "newcomer", "d02"])
+    assert strict.pooled_ is None
     with pytest.raises(InputError, match="30 models. Say whose rows"):
         fitted.predict(new)
-    pooled = PersonalizedRegressor(unseen="pooled", holdout=0).fit(table[FEATURES], table["y"], devices=table["who"])
-    mixed = pooled.predict(new, devices=["d01", "newcomer", "d02"])
-    known = pooled.predict(new.iloc[[0, 2]], devices=["d01", "d02"])
+    with pytest.warns(UnseenWarning, match="1 row of 1 device"):
+        mixed = fitted.predict(new, devices=["d01", "newcomer", "d02"])
+    known = fitted.predict(new.iloc[[0, 2]], devices=["d01", "d02"])
     np.testing.assert_allclose(mixed[[0, 2]], known)
     assert abs(mixed[1] - table["y"].mean()) < 100
 
@@ -279,14 +285,14 @@ def classes():
 @pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
 def test_classes_are_names(classes):
     X, y, who = classes
-    model = PersonalizedClassifier(rounds=60).fit(X, y, devices=who)
+    model = PersonalizedClassifier(rounds=60, trials=1).fit(X, y, devices=who)
     assert model.classes_.tolist() == ["low", "middle", "top"]
     chances = model.predict_proba(X, devices=who)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
     assert (model.classes_[chances.argmax(axis=1)] == model.predict(X, devices=who)).all()
     assert model.score(X, y, devices=who) > 0.8
     assert model.worth_.mistakes("personal").mean() < model.worth_.mistakes("pooled").mean()
-    two = PersonalizedClassifier(rounds=60).fit(X, y == "top", devices=who)
+    two = PersonalizedClassifier(rounds=60, trials=1).fit(X, y == "top", devices=who)
     assert two.learner_.kind == "logistic"
     assert two.predict(X, devices=who).dtype == bool
 
@@ -297,7 +303,7 @@ def test_devices_without_some_class(classes):
     kept = ~((who < 3) & (y != "low"))
     X, y, who = X[kept], y[kept], who[kept]
     for base in (None, DecisionTreeClassifier(max_depth=2), LogisticRegression()):
-        model = PersonalizedClassifier(base, rounds=2, peers=3).fit(X, y, devices=who)
+        model = PersonalizedClassifier(base, rounds=2, peers=3, trials=1).fit(X, y, devices=who)
         assert model.predict_proba(X, devices=who).shape == (len(X), 3)
         assert np.isfinite(model.worth_.error("personal")[model.worth_.table["held"] > 0]).all()
 
@@ -387,7 +393,7 @@ def test_own_rows_may_be_better_and_that_is_said():
         PersonalizedRegressor(rounds=5).fit(X, y, devices=who)
     kept = PersonalizedRegressor(rounds=5, fallback=True).fit(X, y, devices=who)
     assert kept.fallback_.mean() > 0.9
-    own = PersonalizedRegressor().fit(X[who == 3], y[who == 3])
+    own = PersonalizedRegressor().fit(X[who == 3], y[who == 3], devices=who[who == 3])
     np.testing.assert_allclose(kept.predict(X[who == 3], devices=who[who == 3]), own.predict(X[who == 3]), rtol=0.05, atol=0.05)
 
 
@@ -517,3 +523,159 @@ def test_what_fallback_did_is_said():
         PersonalizedRegressor(holdout=-1).fit(X, y, devices=who)
     with pytest.raises(InputError, match="holdout"):
         PersonalizedRegressor(holdout=float("nan")).fit(X, y, devices=who)
+
+
+# Devices that were not there, and devices that were forgotten
+
+
+SPLITS = {
+    "as they come": (KFold(3), None),
+    "by device": (GroupKFold(3), "who"),
+    "shuffled": (KFold(3, shuffle=True, random_state=0), None),
+}
+
+
+@pytest.fixture(scope="module")
+def sorted_by_device(table):
+    """Rows as a table has them, device by device, with one device of a single row."""
+    rows = table.sort_values("who", kind="stable").groupby("who").head(6)
+    return rows[(rows["who"] != "d29") | (rows.groupby("who").cumcount() == 0)].reset_index(drop=True)
+
+
+@pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
+@pytest.mark.parametrize("split", SPLITS)
+def test_cross_validation_of_a_regressor(sorted_by_device, split):
+    rows = sorted_by_device
+    cv, group = SPLITS[split]
+    model = PersonalizedRegressor(device="who", rounds=3, holdout=0)
+    groups = None if group is None else rows[group]
+    found = cross_val_score(model, rows[["who", *"abcd"]], rows["y"], cv=cv, groups=groups)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
+def test_cross_validation_of_a_classifier(sorted_by_device):
+    rows = sorted_by_device
+    model = PersonalizedClassifier(device="who", rounds=3, holdout=0)
+    cv = StratifiedKFold(3, shuffle=True, random_state=0)
+    assert np.isfinite(cross_val_score(model, rows[["who", *"abcd"]], rows["y"] > 100, cv=cv)).all()
+
+
+@pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
+def test_a_search_over_a_grid(sorted_by_device):
+    rows = sorted_by_device[sorted_by_device["who"] > "d22"]
+    base = PersonalizedRegressor(DecisionTreeRegressor(), device="who", rounds=1, peers=2, holdout=0)
+    cv = KFold(2, shuffle=True, random_state=0)
+    search = GridSearchCV(base, {"estimator__max_depth": [1, 2]}, cv=cv, error_score="raise")
+    search.fit(rows[["who", *"abcd"]], rows["y"])
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_a_new_device_is_predicted_as_the_fleet_and_that_is_said_once(table):
+    X, y, who = table[list("abcd")], table["y"], table["who"]
+    model = PersonalizedRegressor(rounds=3, holdout=0).fit(X, y, devices=who)
+    mixed = who.where(who > "d01", "x" + who)
+    with pytest.warns(UnseenWarning, match=r"24 rows of 2 devices that were not there.*unseen='error' refuses") as said:
+        found = model.predict(X, devices=mixed)
+    assert len(said) == 1
+    assert said[0].filename == __file__
+    pooled = Ridge(alpha=1e-9).fit(X, y).predict(X)
+    new = (mixed != who).to_numpy()
+    np.testing.assert_allclose(found[new], pooled[new], rtol=1e-6)
+    np.testing.assert_array_equal(found[~new], model.predict(X, devices=who)[~new])
+    with pytest.warns(UnseenWarning, match="12 rows of 1 device that was not there"):
+        model.predict(X, devices=who.replace("d05", "else"))
+    model.set_params(unseen="error")
+    with pytest.raises(InputError, match="devices 'xd0.', 'xd0.' were not there when fitting"):
+        model.predict(X, devices=mixed)
+
+
+def test_forgetting_devices_is_said(table):
+    X, y = table[list("abcd")], table["y"]
+    with pytest.warns(NoDevicesWarning, match="all of them count as one device's.*devices=") as said:
+        PersonalizedRegressor().fit(X, y)
+    assert said[0].filename == __file__
+    with pytest.warns(NoDevicesWarning):
+        PersonalizedClassifier().partial_fit(X, y > 100)
+    PersonalizedRegressor().fit(X, y, devices=["one"] * len(X))  # said, so there is nothing to warn of
+    PersonalizedRegressor(device="who").fit(table[["who", *"abcd"]].assign(who=1), y)
+
+
+@pytest.mark.parametrize("do", ["fit", "predict"])
+def test_a_column_name_is_no_list_of_devices(table, fitted, do):
+    model = PersonalizedRegressor() if do == "fit" else fitted
+    given = (table, table["y"]) if do == "fit" else (table[FEATURES],)
+    with pytest.raises(InputError, match=r"did you mean PersonalizedRegressor\(device='who'\)\?"):
+        getattr(model, do)(*given, devices="who")
+
+
+@pytest.mark.parametrize("features", [list("abcd"), FEATURES])
+def test_labels_that_are_no_numbers(table, features):
+    X, y, who = table[features], table["y"], table["who"]
+    with pytest.raises(InputError, match="labels of a regression must be numbers. Got 'd.*use PersonalizedClassifier"):
+        PersonalizedRegressor().fit(X, who, devices=who)
+    for model in (PersonalizedRegressor(), PersonalizedClassifier()):
+        label = y if isinstance(model, PersonalizedRegressor) else y > 100
+        holes = label.astype(float).where(np.arange(len(y)) % 100 != 0)
+        for given in (holes, holes.to_numpy(), holes.astype("Float64")):
+            with pytest.raises(InputError, match=r"4 of 360 labels are missing \(NaN\). Drop those rows."):
+                model.fit(X, given, devices=who)
+    with pytest.raises(ValueError, match="infinit"):
+        PersonalizedRegressor().fit(X, y.replace(y[0], np.inf), devices=who)
+
+
+def test_numbers_too_large_to_compute_with(table):
+    X, y, who = table[list("abcd")], table["y"], table["who"]
+    giant = X.copy()
+    giant.loc[3, "b"] = -1e300
+    for do in (
+        lambda: PersonalizedRegressor().fit(giant, y, devices=who),
+        lambda: PersonalizedRegressor().fit(giant.assign(k="t"), y, devices=who),
+        lambda: PersonalizedRegressor(rounds=1, holdout=0).fit(X, y, devices=who).predict(giant, devices=who),
+    ):
+        with pytest.raises(InputError, match=r"column 'b' holds -1e\+300, too large to compute with"):
+            do()
+    with pytest.raises(InputError, match=r"y holds 1e\+200, too large"):
+        PersonalizedRegressor().fit(X, y.replace(y[0], 1e200), devices=who)
+    with pytest.raises(InputError, match="sample_weight holds"):
+        PersonalizedRegressor().fit(X, y, devices=who, sample_weight=np.where(who == "d01", 1e200, 1.0))
+    almost = X.assign(b=X["b"] * 1e99)
+    assert np.isfinite(PersonalizedRegressor(rounds=2, holdout=0).fit(almost, y, devices=who).predict(almost, devices=who)).all()
+
+
+def test_a_pipeline_that_leaves_devices_out_is_named(table):
+    X, y, who = table[list("abcd")], table["y"], table["who"]
+    pipeline = make_pipeline(StandardScaler(), PersonalizedRegressor(holdout=0, rounds=2))
+    pipeline.fit(X, y, personalizedregressor__devices=who)
+    with pytest.raises(InputError, match=r"30 models.*If you did, a pipeline.*left it out.*metadata routing"):
+        pipeline[-1].score(pipeline[0].transform(X), y)
+
+
+def test_a_leaked_label_accuses_nobody(table):
+    X, y, who = table[list("abcd")], table["y"], table["who"]
+    model = PersonalizedRegressor(method="paper", holdout=0).fit(X.assign(leak=y), y, devices=who)
+    blend = PersonalizedRegressor(holdout=0).fit(X.assign(leak=y), y, devices=who)
+    assert not [note for note in model.notes_ + blend.notes_ if "unlike all others" in note]
+
+
+def test_several_devices_have_and_one_has(table):
+    X, y, who = table[list("abcd")], table["y"], table["who"].copy()
+    who.iloc[:2] = ["lonely", "alone"]
+    with pytest.warns(PersflWarning, match="^devices 'alone', 'lonely' have a single row: too little to score answers by.$"):
+        PersonalizedRegressor(holdout=0, rounds=2).fit(X, y, devices=who)
+
+
+def test_the_insides_of_scikit_learn_are_where_we_look_for_them():
+    """A canary: the one private function that is used exists, and still refuses what it should."""
+    from persfl.learners.insides import check_settings
+    from persfl.learners.named import learner_named
+
+    check_settings(DecisionTreeRegressor(max_depth=2))
+    with pytest.raises((TypeError, ValueError), match="max_depth"):
+        check_settings(DecisionTreeRegressor(max_depth="deep"))
+    with pytest.raises(InputError, match="these settings do not fit model 'forest'"):
+        learner_named("forest", settings={"n_estimators": -1})
+    source = Path(persfl.__file__).parent
+    private = re.compile(r"from sklearn\.\S* import .*\b_|from sklearn\.(\w+\.)*_|\._validate_params")
+    users = [path.name for path in source.rglob("*.py") if private.search(path.read_text())]
+    assert users == ["insides.py"]

@@ -77,7 +77,7 @@ def test_a_fit_says_what_ran(rows, settings, ran, tmp_path):
 
 def test_alone_and_as_rows_arrive(rows):
     X, y, who = rows
-    alone = PersonalizedRegressor().fit(X, y)
+    alone = PersonalizedRegressor().fit(X, y, devices=[0] * len(X))
     assert (alone.method_, alone.notes_) == ("own", ["There is one device, so there was nobody to ask."])
     online = PersonalizedClassifier(online_rounds=2).partial_fit(X, y > 0, devices=who)
     assert online.method_ == "paper"

@@ -12,6 +12,8 @@ import numpy as np
 from persfl.errors import InputError
 from persfl.types import Array
 
+LARGEST = 1e100  # of a number in a table: sums of squares and cubes stay finite
+
 
 def whole(name: str, value: Any, *, least: int, most: int | None = None, why: str = "") -> int:
     """A whole number within bounds.
@@ -89,6 +91,33 @@ def numbers(value: Any, *, where: str, axes: int) -> Array:
         need = "rows and columns (2 axes)" if axes == 2 else "one value per row (1 axis)"
         raise InputError(f"{where} must have {need}. Got shape {array.shape}.")
     return np.ascontiguousarray(array)
+
+
+def many(count: int, thing: str) -> str:
+    """How many there are, with the noun as it should be.
+
+    >>> many(1, "device"), many(1200, "row")
+    ('1 device', '1,200 rows')
+    """
+    return f"{count:,} {thing}" + ("" if count == 1 else "s")
+
+
+def those(items: Sequence[Any], one: str, several: str, *, thing: str = "device", most: int = 3) -> str:
+    """A few items and what is said of them, with noun and verb as they should be.
+
+    >>> those(["a"], "has", "have"), those(["a", "b"], "has", "have")
+    ("device 'a' has", "devices 'a', 'b' have")
+    """
+    return f"{named(items, thing, most)} {one if len(items) == 1 else several}"
+
+
+def named(items: Sequence[Any], thing: str, most: int = 3) -> str:
+    """A few items with their noun.
+
+    >>> named(["age"], "column"), named(["age", "sex"], "column")
+    ("column 'age'", "columns 'age', 'sex'")
+    """
+    return f"{thing}{'' if len(items) == 1 else 's'} {some(items, most)}"
 
 
 def some(items: Sequence[Any], most: int = 3) -> str:

@@ -6,12 +6,16 @@ import argparse
 import importlib
 import os
 import sys
+import time
+import traceback
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 from persfl.errors import PersflError, PersflWarning
 
+WRONG, DEFECT = 2, 70  # exit status: something handed in is unusable; persfl itself is wrong
 MODELS = ("linear", "mlp", "tree", "forest", "boosting")
 
 
@@ -27,25 +31,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
             warnings.simplefilter("default", PersflWarning)
             warnings.showwarning = _warned  # type: ignore[assignment]
             return int(chosen.command(chosen) or 0)
-    except PersflError as error:
-        print(f"persfl: {error}", file=sys.stderr)
-        return 2
     except BrokenPipeError:  # the reader of our output has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        print(f"persfl: {error}. Check the path and its permissions.", file=sys.stderr)
-        return 2
-    except MemoryError:
-        print("persfl: there is not enough memory for this table. Use fewer columns (--features) or fewer peers.", file=sys.stderr)
-        return 2
-    except ValueError as error:  # what scikit-learn or pandas say of input that our own checks let pass
-        print(f"persfl: {str(error).strip().splitlines()[0]}", file=sys.stderr)
-        return 2
     except KeyboardInterrupt:
         kept = " What is done is kept: the same command goes on from there." if hasattr(chosen, "runs") else ""
         print(f"\npersfl: stopped.{kept}", file=sys.stderr)
         return 130
+    except Exception as error:
+        if getattr(chosen, "debug", False):
+            traceback.print_exc()
+        sentence, status = explained(error, chosen)
+        print(f"persfl: {sentence}", file=sys.stderr)
+        return status
+
+
+def explained(error: Exception, chosen: argparse.Namespace) -> tuple[str, int]:
+    """What to say of an error, and the exit status: the person's to mend, or ours."""
+    if isinstance(error, PersflError):
+        return str(error), WRONG
+    if isinstance(error, OSError) and not _ours(error):
+        return f"{error}. Check the path and its permissions.", WRONG
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this table. Use fewer columns (--features) or fewer peers.", WRONG
+    what = f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}".rstrip(": ")
+    theirs = [getattr(chosen, "model", None) or "", getattr(chosen, "module", None) or ""]
+    file = next((text for text in theirs if ".py" in text), "")
+    if file:
+        return f"{what}. This is a defect of {file} or of persfl; --debug shows where.", DEFECT
+    return f"{what}. This is a defect of persfl, please report it; --debug shows where.", DEFECT
+
+
+def _ours(error: OSError) -> bool:
+    """Whether a file of the package itself is what could not be read."""
+    name, package = error.filename, Path(__file__).resolve().parent
+    return isinstance(name, (str, os.PathLike)) and Path(name).resolve().is_relative_to(package)
 
 
 def _warned(message: Any, category: Any, *_: Any) -> None:
@@ -54,17 +74,80 @@ def _warned(message: Any, category: Any, *_: Any) -> None:
         print(f"persfl: {message}", file=sys.stderr)
 
 
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; --debug may stand before or after the command."""
+
+    def __init__(self, *words: Any, **settings: Any) -> None:
+        super().__init__(*words, **{"formatter_class": argparse.RawDescriptionHelpFormatter} | settings)
+        self.add_argument(
+            "--debug",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="show where an error came from",
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Stop with exit status 2."""
+        self.exit(WRONG, f"{self.prog}: {message}. See {self.prog} --help.\n")
+
+
+EXAMPLES = """\
+examples:
+  persfl demo
+  persfl fit rows.csv --device who --label y --out run
+  persfl helpers run --device ann
+  persfl predict run new.csv --out predictions.csv
+  persfl COMMAND --help                               all options of a command
+"""
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     from persfl import __version__
 
-    made = argparse.ArgumentParser(prog="persfl", description="Personalized federated learning by finding out who really helps.")
+    made = Parser(
+        prog="persfl",
+        usage="persfl COMMAND ...",
+        description="Personalized federated learning by finding out who really helps.",
+    )
     made.add_argument("--version", action="version", version=f"persfl {__version__}")
-    commands = made.add_subparsers(title="commands", metavar="COMMAND")
+    made.set_defaults(began=time.perf_counter())
+    commands = Commands(made.add_subparsers(prog="persfl", metavar="COMMAND", help=argparse.SUPPRESS))
     _table_commands(commands)
     _experiment_commands(commands)
     _federation_commands(commands)
+    made.epilog = f"{commands.listed}\n{EXAMPLES}"
     return made
+
+
+GROUPS = {
+    "from a table": ("demo", "fit", "helpers", "predict", "report", "compare"),
+    "between machines": ("federation", "node", "federate", "ledger"),
+    "experiments": ("reproduce", "run", "tune"),
+}
+
+
+class Commands:
+    """Adds commands and remembers the line of each: argparse itself would list them in one long group."""
+
+    def __init__(self, made: Any) -> None:
+        self.made, self.lines = made, dict[str, str]()
+
+    def add_parser(self, name: str, *, help: str, **settings: Any) -> argparse.ArgumentParser:
+        """As argparse has it."""
+        self.lines[name] = help
+        about = {"description": f"{help[0].upper()}{help[1:]}."} | settings
+        found: argparse.ArgumentParser = self.made.add_parser(name, **about)
+        return found
+
+    @property
+    def listed(self) -> str:
+        """All commands, in groups."""
+        width = max(map(len, self.lines))
+        parts = []
+        for title, names in GROUPS.items():
+            parts += [f"{title}:", *(f"  {name:{width}}  {self.lines[name]}" for name in names), ""]
+        return "\n".join(parts)
 
 
 def _late(module: str, name: str) -> Callable[[argparse.Namespace], int]:
@@ -93,7 +176,12 @@ def _table_commands(commands: Any) -> None:
     fit.add_argument("--force", action="store_true", help="replace a run folder that is there")
     fit.add_argument("--no-report", action="store_true", help="do not write report.html")
     fit.add_argument("--fallback", action="store_true", help="keep a device's own model where the fleet's evidence favours it")
-    fit.add_argument("--unseen", choices=("error", "pooled"), default="error", help="devices first seen when predicting")
+    fit.add_argument(
+        "--unseen",
+        choices=("pooled", "error"),
+        default="pooled",
+        help="devices first seen when predicting: one model for all of them, or an error (default pooled)",
+    )
     fit.set_defaults(command=_late("tables", "fit"))
 
     helpers = commands.add_parser("helpers", help="who helps a device, ranked")
@@ -101,6 +189,7 @@ def _table_commands(commands: Any) -> None:
     helpers.add_argument("--device", metavar="ID", help="whose helpers (default: the best helper of every device)")
     helpers.add_argument("--top", type=_whole, default=20, metavar="N", help="how many lines (default 20)")
     helpers.add_argument("--export", metavar="FILE", help="write all pairs as .csv, or adopted pairs as .graphml")
+    _verbatim(helpers)
     helpers.add_argument("--json", action="store_true", help="all pairs as JSON")
     helpers.set_defaults(command=_late("tables", "helpers"))
 
@@ -108,7 +197,26 @@ def _table_commands(commands: Any) -> None:
     _run_folder(predict)
     predict.add_argument("table", help="rows with the same columns (CSV or Parquet)")
     predict.add_argument("--out", metavar="FILE", help="a .csv or .parquet file (default: print CSV)")
-    predict.set_defaults(command=_late("tables", "predict"))
+    predict.add_argument(
+        "--keep",
+        type=_names,
+        default=[],
+        metavar="A,B",
+        help="columns of the table to write beside row, device and prediction; 'all' for all of them",
+    )
+    predict.add_argument(
+        "--unseen",
+        choices=("pooled", "error", "skip"),
+        help="devices that were not there when fitting: one model for all, stop, or no prediction (default: as fitted)",
+    )
+    predict.add_argument(
+        "--missing",
+        choices=("error", "skip"),
+        default="error",
+        help="rows with missing or infinite values: stop, or no prediction (default error)",
+    )
+    _verbatim(predict)
+    predict.set_defaults(command=_late("predicting", "predict"))
 
     report = commands.add_parser("report", help="write a run's report, one HTML file")
     _run_folder(report)
@@ -118,6 +226,7 @@ def _table_commands(commands: Any) -> None:
     compare = commands.add_parser("compare", help="local, pooled, FedAvg + fine-tuning, IFCA and ours on the same held-out rows")
     _table(compare)
     compare.add_argument("--out", metavar="FILE", help="every device's errors as .csv; over seeds also all results as .json")
+    _verbatim(compare)
     over = compare.add_argument_group("every method on equal terms, over seeds (linear models; any of these options)")
     over.add_argument("--seeds", type=_whole, metavar="N", help="deal rows so many times, from --seed on (default 5)")
     over.add_argument(
@@ -157,6 +266,7 @@ def _table(made: argparse.ArgumentParser) -> None:
     made.add_argument("--impute", action="store_true", help="fill missing values with column means or most frequent categories")
     made.add_argument("--separator", metavar="CHAR", help="between the columns of a CSV (default: found in its first line)")
     made.add_argument("--decimal", default=".", metavar="CHAR", help="decimal mark of a CSV (default .)")
+    made.add_argument("--thousands", metavar="CHAR", help="mark between thousands in a CSV (default: none)")
     made.add_argument(
         "--peers", type=_number, default="auto", metavar="N", help="of the paper's loop: peers asked per round (default 20)"
     )
@@ -184,6 +294,14 @@ def _table(made: argparse.ArgumentParser) -> None:
     )
     made.add_argument("--compute", metavar="WHERE", help="where steps are computed: cuda for a GPU (default: this processor)")
     made.add_argument("--json", action="store_true", help="progress and result as JSON lines")
+
+
+def _verbatim(made: argparse.ArgumentParser) -> None:
+    made.add_argument(
+        "--verbatim",
+        action="store_true",
+        help="texts in a .csv as they are (default: a ' before those that a spreadsheet would run as a formula)",
+    )
 
 
 def _run_folder(made: argparse.ArgumentParser) -> None:

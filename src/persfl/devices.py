@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 import pandas as pd
 
-from persfl.checks import numbers, some
+from persfl.checks import numbers, some, those
 from persfl.errors import InputError, PersflWarning
 from persfl.types import Array, Data, IntArray
 
@@ -104,13 +104,15 @@ class Devices(Sequence[Data]):
         """Raise an InputError for data that cannot be used; warn about data that is thin."""
         _check_ids(self.ids)
         if not empty and (self.counts == 0).any():
-            raise InputError(f"{self._named(self.counts == 0)} has no rows. Give it at least one, or leave it out.")
+            raise InputError(f"{self._named(self.counts == 0, 'has', 'have')} no rows. Give it at least one, or leave it out.")
         for what, values in (("X", self.X), ("y", self.y), ("weight", self.weight)):
             self._check_finite(what, values)
         if (self.weight < 0).any():
-            raise InputError(f"{self._named(self._of_rows(self.weight < 0))} has a negative weight. Weights must be at least 0.")
+            who = self._named(self._of_rows(self.weight < 0), "has", "have")
+            raise InputError(f"{who} a negative weight. Weights must be at least 0.")
         if (self.total[self.counts > 0] <= 0).any():
-            raise InputError(f"{self._named((self.total <= 0) & (self.counts > 0))} has only rows of weight 0. Give one a weight.")
+            who = self._named((self.total <= 0) & (self.counts > 0), "has", "have")
+            raise InputError(f"{who} only rows of weight 0. Give one a weight.")
         if not quiet:
             self._warn()
 
@@ -131,8 +133,8 @@ class Devices(Sequence[Data]):
         single = self.counts == 1
         if single.any() and len(self) > 1:
             warnings.warn(
-                f"{self._named(single)} has a single row: too little to score answers by, and with an intercept one answer of "
-                "such a device gives the row away.",
+                f"{self._named(single, 'has', 'have')} a single row: too little to score answers by, and where "
+                "answers travel, one of them gives the row away.",
                 PersflWarning,
                 stacklevel=4,
             )
@@ -140,8 +142,8 @@ class Devices(Sequence[Data]):
             same = np.flatnonzero((self.X[0] == self.X).all(axis=0)).tolist()
             if same:
                 warnings.warn(
-                    f"column {some([self._column(c) for c in same])} has the same value in every row of every device. "
-                    "Drop it; for a constant term use intercept=True.",
+                    f"{those([self._column(c) for c in same], 'has', 'have', thing='column')} the same value in every "
+                    "row of every device. Drop it; for a constant term use intercept=True.",
                     PersflWarning,
                     stacklevel=4,
                 )
@@ -152,8 +154,8 @@ class Devices(Sequence[Data]):
     def _of_rows(self, mask: Any) -> Any:
         return np.bincount(self.owner[mask], minlength=len(self)) > 0
 
-    def _named(self, mask: Any) -> str:
-        return "device " + some([self.ids[i] for i in np.flatnonzero(mask).tolist()])
+    def _named(self, mask: Any, one: str, several: str) -> str:
+        return those([self.ids[i] for i in np.flatnonzero(mask).tolist()], one, several)
 
     @cached_property
     def counts(self) -> IntArray:

@@ -7,6 +7,8 @@
       CannotMix       (TypeError)         an adopter wants to average models that cannot be averaged
       MissingExtra    (ImportError)       an optional package is not installed; the message has the line to type
     PersflWarning     (UserWarning)       the run goes on, but a person should know
+      NoDevicesWarning    fit was not told whose rows these are: all of them count as one device's
+      UnseenWarning       rows of devices that were not there when fitting are predicted by one model for all
 
 >>> from persfl.errors import InputError
 >>> issubclass(InputError, ValueError)
@@ -50,6 +52,14 @@ class MissingExtra(PersflError, ImportError):
 
 class PersflWarning(UserWarning):
     """The run goes on, but a person should know."""
+
+
+class NoDevicesWarning(PersflWarning):
+    """Nobody said whose rows these are, so all of them count as one device's."""
+
+
+class UnseenWarning(PersflWarning):
+    """Devices that were not there when fitting are predicted by one model for all."""
 
 
 def need(module: str, *, extra: str, why: str) -> ModuleType:

@@ -16,16 +16,22 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from persfl.checks import some
+from persfl.checks import named, some, those
 from persfl.errors import InputError
 from persfl.types import Array
 
 MOST_CATEGORIES = 100
-_THOUSANDS = r"[-+]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?"
-_GROUPED = r"[-+]?\d{1,3}([,.' ]?\d{3})*([.,]\d+)?"
 # What pandas calls objects that are numbers; "empty" has gaps only, as a column of a CSV without values has.
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "empty")
 _TIMES = ("datetime", "datetime64", "date", "time", "timedelta", "timedelta64", "period")
+_FIT_MISSING = (
+    "Fill them in, drop those rows, or let them be replaced by each column's mean or most frequent "
+    "category: impute=True (command line: --impute)."
+)
+_PREDICT_MISSING = (
+    "Fill them in, leave those rows out (command line: --missing skip), or fit with impute=True "
+    "(command line: --impute), which then fills them in here too."
+)
 _DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?"
 
 
@@ -59,7 +65,9 @@ class Preparation:
         if impute:
             empty = [name for name in frame.columns if frame[name].isna().all()]
             if empty:
-                raise InputError(f"column {some(empty)} has no values at all, so there is nothing to fill in. Leave it out.")
+                raise InputError(
+                    f"{those(empty, 'has', 'have', thing='column')} no values at all: nothing to fill in. Leave it out."
+                )
             encode = make_pipeline(SimpleImputer(strategy="most_frequent", missing_values=None), encode)
         steps = [("numbers", SimpleImputer() if impute else "passthrough", numbers), ("categories", encode, texts)]
         self.steps = ColumnTransformer([step for step in steps if step[2]]).set_output(transform="default")
@@ -89,13 +97,13 @@ class Preparation:
         frame = as_frame(table)
         absent = [name for name in [*self.numbers, *self.texts] if name not in frame.columns]
         if absent:
-            raise InputError(f"the table has no column {some(absent)}. Its columns: {some(list(frame.columns), 10)}.")
+            raise InputError(f"the table has no {named(absent, 'column')}. Its columns: {some(list(frame.columns), 10)}.")
         frame = frame[[*self.numbers, *self.texts]]
         for name in self.numbers:
             if _kind(frame[name], name) != "number":
                 raise InputError(f"column {name!r} must hold numbers, as it did when fitting. Got {_example(frame[name])}.")
         if not self.impute:
-            refuse_missing(frame)
+            refuse_missing(frame, fitting=False)
         found = np.ascontiguousarray(self.steps.transform(self._plain(frame)), dtype=np.float64)
         endless = ~np.isfinite(found)
         if endless.any():
@@ -144,17 +152,15 @@ def refuse_text(frame: pd.DataFrame) -> None:
             raise InputError(f"column {name!r} must hold numbers, as it did when fitting. Got {_example(frame[name])}.")
 
 
-def refuse_missing(frame: pd.DataFrame) -> None:
-    """Stop where values are missing, saying how many and where."""
+def refuse_missing(frame: pd.DataFrame, *, fitting: bool = True) -> None:
+    """Stop where values are missing, saying how many and where, and what can be done when fitting or predicting."""
     missing = frame.isna().sum()
     missing = missing[missing > 0].sort_values(ascending=False)
     if len(missing):
         where = some([f"{name} ({count})" for name, count in missing.items()], 5).replace("'", "")
         rows = int(frame.isna().any(axis=1).sum())
-        raise InputError(
-            f"{int(missing.sum())} values are missing (NaN) in {rows} of {len(frame)} rows: {where}. Fill them in, drop those "
-            "rows, or let them be replaced by each column's mean or most frequent category: impute=True (command line: --impute)."
-        )
+        what = f"{int(missing.sum())} values are missing (NaN) in {rows} of {len(frame)} rows: {where}."
+        raise InputError(f"{what} {_FIT_MISSING if fitting else _PREDICT_MISSING}")
 
 
 def _kind(values: pd.Series, name: Any) -> str:
@@ -193,21 +199,54 @@ def refuse_numbers(values: pd.Series, name: Any) -> None:
             f"column {name!r} holds dates, such as {present.iloc[0]!r}. Turn it into numbers (days since a start), or leave it out."
         )
     bad = present[pd.to_numeric(present, errors="coerce").isna()]
+    advice = _marks(bad, present.drop(bad.index)) if len(bad) else ""
+    if advice:
+        raise InputError(f"column {name!r} holds numbers such as {bad.iloc[0]!r}, {advice}")
     if len(present) >= 10 and len(bad) <= 0.1 * len(present):
         such = (
             f"{len(bad)} values are not, such as {bad.iloc[0]!r}. Mend those" if len(bad) else "they are stored as text. Convert it"
         )
         raise InputError(f"column {name!r} holds numbers, but {such}, or leave the column out.")
-    if present.str.fullmatch(_THOUSANDS).mean() >= 0.5 and present.str.fullmatch(_GROUPED).mean() >= 0.9:
-        raise InputError(
-            f"column {name!r} holds numbers with marks between thousands, such as {present.iloc[0]!r}. Write them without."
+
+
+def _marks(bad: pd.Series, plain: pd.Series) -> str:
+    """What to do about numbers with marks that a reader must be told of, or "" where these are none.
+
+    `plain` are the others of the column, which read as numbers as they stand.
+
+    >>> _marks(pd.Series(["1,234", "56,789"]), pd.Series(["7"])).split(". ")[0]
+    'which may be 1234 or 1.234'
+    """
+
+    def mostly(pattern: str) -> bool:
+        found = bad.str.fullmatch(rf"[-+]?{pattern}").sum()
+        return bool(found and found + len(plain) >= 0.9 * (len(bad) + len(plain)))
+
+    comma, dot = _reading("decimal", ","), _reading("thousands", ".")
+    if mostly(r"\d{1,3}(,\d{3})+(\.\d+)?"):
+        first = bad.iloc[0]
+        groups = bad.str.contains(r",.*[,.]").any() or plain.str.contains(".", regex=False).any()
+        if not groups and bad.str.contains(r"^[-+]?0").any():
+            return f"with a decimal comma. Read the table with {comma}."
+        if groups:
+            return f"with commas between thousands. Read the table with {_reading('thousands', ',')}."
+        return (
+            f"which may be {first.replace(',', '')} or {first.replace(',', '.')}. Read the table with "
+            f"{_reading('thousands', ',')} for the first, with {comma} for the second."
         )
-    comma = pd.to_numeric(present.str.replace(",", ".", regex=False), errors="coerce")
-    if comma.notna().mean() >= 0.9 and present.str.contains(",", regex=False).any():
-        raise InputError(
-            f"column {name!r} holds numbers with a decimal comma, such as {present.iloc[0]!r}. "
-            "Read the table with decimal=',' (command line: --decimal ,)."
-        )
+    if mostly(r"\d+,\d+"):
+        return f"with a decimal comma. Read the table with {comma}."
+    if mostly(r"(\d{1,3}(\.\d{3})+|\d+)(,\d+)?"):
+        both = f"{dot} and {comma}" if bad.str.contains(",", regex=False).any() else dot
+        return f"with dots between thousands. Read the table with {both}."
+    if mostly(r"\d{1,3}([' \u00a0\u202f]\d{3})+([.,]\d+)?"):
+        return "with marks between thousands. Write them without."
+    return ""
+
+
+def _reading(option: str, mark: str) -> str:
+    """How to say it, in Python and on the command line."""
+    return f"{option}='{mark}' (command line: --{option} {mark})"
 
 
 def _example(values: pd.Series) -> str:

@@ -439,7 +439,7 @@ def save_model(model: Any, path: str | Path, *, device: str = "device", label: s
 
     >>> import tempfile
     >>> from persfl import PersonalizedRegressor
-    >>> model = PersonalizedRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+    >>> model = PersonalizedRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], devices=["a"] * 3)
     >>> path = save_model(model, Path(tempfile.mkdtemp()) / "run")
     >>> load_model(path).predict([[3.0]]).round(1).tolist()
     [3.0]

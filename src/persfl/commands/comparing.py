@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from persfl.checks import whole
+from persfl.checks import many, whole
 from persfl.commands.shown import bar, table
 from persfl.comparing import page as pages
 from persfl.comparing.cells import Cell, run_cells
@@ -23,6 +23,7 @@ from persfl.comparing.standings import REFERENCE, Standing, by_set, least, mean_
 from persfl.devices import Devices
 from persfl.errors import InputError, need
 from persfl.runs import write_whole
+from persfl.spreadsheets import write_csv
 
 SEEDS = 5
 
@@ -38,25 +39,27 @@ def compare_methods(chosen: argparse.Namespace, name: str, devices: Devices, cla
         raise InputError(f"--few, --seeds and --methods compare linear models. Leave them out with --model {chosen.model}.")
     reference = chosen.reference or REFERENCE
     methods = chosen_methods(chosen.methods or list(METHODS), reference)
-    rows = Table(name, devices, classes, few=chosen.few, share=chosen.holdout)
+    rows = Table(name, devices, classes, few=chosen.few, share=chosen.holdout, ordered=chosen.ordered)
     rounds = 100 if chosen.rounds == "auto" else whole("--rounds", chosen.rounds, least=1)
     seeds = range(chosen.seed, chosen.seed + (chosen.seeds or SEEDS))
     cells = [Cell(rows, seed, methods, rounds, chosen.budget) for seed in seeds]
-    begin = time.perf_counter()
     live = not chosen.json and sys.stderr.isatty()
     found = run_cells(cells, jobs=whole("--jobs", chosen.jobs, least=1), done=_say_seed if live else None)
     standing = standings(found, reference)
     if chosen.out:
-        _write(Path(chosen.out), found, standing)
+        _write(Path(chosen.out), found, standing, verbatim=chosen.verbatim)
     if chosen.json:
         print(json.dumps({"event": "done", "methods": _plain(standing)}))
         return 0
     kept, left = len(found[0]["devices"]), len(devices) - len(found[0]["devices"])
     what = "share of wrong labels" if classes else "mean squared error over the label's variance"
-    rows_of = found[0]["rows"]
+    learn, judge = found[0]["rows"]["learn"], found[0]["rows"]["judge"]
+    small = f" ({many(left, 'device')} with too few rows left out)" if left else ""
+    others = f"{judge:,} {'later ones' if chosen.ordered else 'others'}"
+    waited = f"{time.perf_counter() - chosen.began:.0f} s"
     print(
-        f"{what}; {kept} devices, {rows_of['learn']:,} rows to learn from and {rows_of['judge']:,} others to judge by"
-        f"{f' ({left} devices have too few rows)' if left else ''}; {len(cells)} seeds, {time.perf_counter() - begin:.0f} s.\n"
+        f"{what}; {many(kept, 'device')}, {many(learn, 'row')} to learn from and {others} to judge by{small}; "
+        f"{many(len(cells), 'seed')}, {waited}.\n"
     )
     show(standing, reference)
     if chosen.out:
@@ -92,7 +95,13 @@ def show(standing: dict[str, Standing], reference: str) -> None:
     print(f"Better off: devices with less error by {reference}. Regret: log(error / least error of all but {reference}).")
 
 
-def _write(path: Path, cells: list[dict[str, Any]], standing: dict[str, Standing]) -> None:
+def _write(
+    path: Path,
+    cells: list[dict[str, Any]],
+    standing: dict[str, Standing],
+    *,
+    verbatim: bool,
+) -> None:
     """Everything as .json, or every device's error by the variants that counted as .csv."""
     if path.suffix == ".json":
         write_whole(path, (json.dumps({"methods": _plain(standing), "cells": cells}) + "\n").encode())
@@ -101,7 +110,7 @@ def _write(path: Path, cells: list[dict[str, Any]], standing: dict[str, Standing
     for cell in cells:
         errors = {name: cell["errors"][name][one.variant] for name, one in standing.items()}
         parts.append(pd.DataFrame({"seed": cell["seed"], "device": cell["devices"]} | errors))
-    pd.concat(parts).to_csv(path, index=False)
+    write_csv(pd.concat(parts, ignore_index=True), path, verbatim=verbatim)
 
 
 def _plain(standing: dict[str, Standing]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`persfl fit`, `helpers`, `predict`, `report`, `compare`, `demo`: from a table to models and a report."""
+"""`persfl fit`, `helpers`, `report`, `compare`, `demo`: from a table to models and a report."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from persfl.checks import some
+from persfl.checks import many, named, some, those
 from persfl.commands import modules
 from persfl.commands.shown import Shown, table
 from persfl.errors import InputError, need
 from persfl.learners.named import base
 from persfl.preparation import refuse_missing, refuse_numbers
-from persfl.sources.table import device_codes, read_frame
+from persfl.sources.table import device_codes, read_frame, refuse_endless
+from persfl.spreadsheets import write_csv
 from persfl.training import REFIT_ROUNDS, Forget, peers_asked
 
 # Tables
@@ -31,7 +32,13 @@ class Rows:
 
     def __init__(self, chosen: argparse.Namespace) -> None:
         path = Path(chosen.table)
-        frame = read_frame(path, separator=chosen.separator, decimal=chosen.decimal, text=chosen.device)
+        frame = read_frame(
+            path,
+            separator=chosen.separator,
+            decimal=chosen.decimal,
+            thousands=chosen.thousands,
+            text=chosen.device,
+        )
         special = [
             chosen.device,
             chosen.label,
@@ -42,7 +49,9 @@ class Rows:
         if unknown:
             near = difflib.get_close_matches(unknown[0], [str(name) for name in frame.columns], n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise InputError(f"{path.name!r} has no column {some(unknown)}. Its columns: {some(list(frame.columns), 12)}.{hint}")
+            raise InputError(
+                f"{path.name!r} has no {named(unknown, 'column')}. Its columns: {some(list(frame.columns), 12)}.{hint}"
+            )
         if len(set(special)) < len(special):
             raise InputError(f"--device, --label, --weight and --group must be different columns. Got {', '.join(special)}.")
         if not len(frame):
@@ -60,7 +69,7 @@ class Rows:
             raise InputError(f"{gone} of {len(frame)} rows have no label in column {chosen.label!r}. Drop those rows.")
         self.y, self.devices = frame[chosen.label], frame[chosen.device]
         device_codes(self.devices, len(frame), where=f"column {chosen.device!r}")
-        _refuse_endless(self.X, path)
+        refuse_endless(frame[[*kept, chosen.label]], path)
         self.weight = _weights(frame[chosen.weight], chosen.weight) if chosen.weight else None
         self.groups: dict[Any, Any] | None = None
         if chosen.group:
@@ -70,7 +79,10 @@ class Rows:
             if len(twice):
                 raise InputError(f"--group must be the same in all rows of a device. Device {str(twice.iloc[0])!r} has several.")
             self.groups = dict(zip(pairs[chosen.device].tolist(), pairs[chosen.group].astype(str).tolist(), strict=True))
-        self.task, self.remark = _task(self.y, chosen.task, chosen.label)
+        self.task, remark = _task(self.y, chosen.task, chosen.label)
+        self.remarks = [text for text in (remark, _counting(self.X)) if text]
+        if self.task == "classification" and pd.api.types.is_float_dtype(self.y) and (self.y % 1 != 0).any():
+            self.y = self.y.map(str)  # names of classes, which scikit-learn would take for measurements
 
 
 def _task(y: pd.Series, asked: str, name: str) -> tuple[str, str]:
@@ -80,9 +92,11 @@ def _task(y: pd.Series, asked: str, name: str) -> tuple[str, str]:
     if asked == "classification" and numbers and kinds > 1000:
         raise InputError(f"column {name!r} has {kinds} different numbers: too many to be classes.")
     if asked == "regression" and not numbers:
-        raise InputError(f"--task regression needs numbers in column {name!r}. Got {y.iloc[0]!r}.")
+        raise InputError(f"--task regression needs numbers in column {name!r}. Got {y.tolist()[0]!r}.")
     if asked != "auto":
         return asked, ""
+    if pd.api.types.is_bool_dtype(y):
+        return "classification", f"{name} holds True and False, taken as classes."
     if not numbers:
         refuse_numbers(y, name)
         if kinds > 1000 or (kinds > 20 and kinds > len(y) / 2):
@@ -95,13 +109,15 @@ def _task(y: pd.Series, asked: str, name: str) -> tuple[str, str]:
     return "regression", ""
 
 
-def _refuse_endless(X: pd.DataFrame, path: Path) -> None:
-    """Stop where a number is infinite."""
-    for name in X.columns:
-        if pd.api.types.is_float_dtype(X[name]):
-            many = int(np.isinf(X[name].to_numpy(dtype=np.float64, na_value=np.nan)).sum())
-            if many:
-                raise InputError(f"column {name!r} of {path.name!r} holds {many} infinite values. Mend them or drop those rows.")
+def _counting(X: pd.DataFrame) -> str:
+    """What to say of columns that only count the rows, as tables from a spreadsheet or from R have them."""
+    first = {name: X[name].iloc[0] for name in X.columns if pd.api.types.is_integer_dtype(X[name])}
+    counts = np.arange(len(X))
+    found = [name for name, start in first.items() if start in (0, 1) and (X[name] == start + counts).all()]
+    if not found or len(X) < 10:
+        return ""
+    what = those(found, "only counts", "only count", thing="column")
+    return f"{what} the rows and is learned from all the same. Leave it out: --drop {','.join(found)}."
 
 
 def _weights(values: pd.Series, name: str) -> Any:
@@ -127,7 +143,7 @@ def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
     if public is not None:
         absent = [name for name in rows.features if name not in public.columns]
         if absent:
-            raise InputError(f"{chosen.public!r} must have the table's features. It has no column {some(absent)}.")
+            raise InputError(f"{chosen.public!r} must have the table's features. It has no {named(absent, 'column')}.")
         public = public[rows.features]
     return kind(
         _base(chosen.model, rows.task),
@@ -142,7 +158,7 @@ def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
         holdout=chosen.holdout,
         trials=chosen.trials,
         fallback=getattr(chosen, "fallback", False),
-        unseen=getattr(chosen, "unseen", "error"),
+        unseen=getattr(chosen, "unseen", "error"),  # comparing needs no model for newcomers
         impute=chosen.impute,
         compute=chosen.compute,
         n_jobs=chosen.jobs,
@@ -159,8 +175,9 @@ def fit(chosen: argparse.Namespace) -> int:
 
     need("pyarrow", extra="app", why="keeping a run")
     need("skops.io", extra="app", why="keeping a run")
-    begin = time.perf_counter()
     out = Path(chosen.out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {str(out)!r} is a file. Name a folder for the run, one that is not there yet.")
     if out.resolve() in Path(chosen.table).resolve().parents:
         raise InputError(f"the table lies in {str(out)!r}. Choose an --out of its own for the run.")
     rows = Rows(chosen)
@@ -172,8 +189,7 @@ def fit(chosen: argparse.Namespace) -> int:
     folder = _folder(out, spec, chosen)
     if folder is None:
         return 0
-    if rows.remark:
-        _remark(chosen, rows.remark)
+    _remark(chosen, rows.remarks)
     shown = Shown(folder, lines=chosen.json)
     _announce(chosen, rows, model)
     aside = _aside(out)
@@ -197,7 +213,7 @@ def fit(chosen: argparse.Namespace) -> int:
     shown.close()
     _remove_run(aside)
     where = None if chosen.no_report else _report(folder, model, out / "report.html")
-    _said(chosen, shown, model, rows, out, where, time.perf_counter() - begin)
+    _said(chosen, shown, model, rows, out, where)
     return 0
 
 
@@ -278,7 +294,7 @@ def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
 
     settings = ("device", "label", "weight", "group", "model", "method", "budget", "ordered", "peers", "rounds",
                 "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "seed", "separator", "decimal",
-                "public", "compute")  # fmt: skip
+                "thousands", "public", "compute")  # fmt: skip
     asked = {name: getattr(chosen, name) for name in settings}
     about = {"table": str(chosen.table), "table_sha256": fingerprint(rows.path), "features": rows.features, "task": rows.task}
     if _in_a_file(chosen.model):
@@ -289,7 +305,14 @@ def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
     return about | asked | {"groups": groups}
 
 
-def _said(chosen: argparse.Namespace, shown: Shown, model: Any, rows: Rows, out: Path, where: Path | None, seconds: float) -> None:
+def _said(
+    chosen: argparse.Namespace,
+    shown: Shown,
+    model: Any,
+    rows: Rows,
+    out: Path,
+    where: Path | None,
+) -> None:
     """The result in a few lines."""
     from persfl.report.info import better_rivals, sentence
 
@@ -298,7 +321,9 @@ def _said(chosen: argparse.Namespace, shown: Shown, model: Any, rows: Rows, out:
         facts = {} if verdict is None else dict(verdict._asdict())
         shown.say("done", out=str(out), report=None if where is None else str(where), notes=model.notes_, **facts)
         return
-    print(f"{len(model.devices_)} devices, {len(rows.y):,} rows, {len(rows.features)} features, {rows.task}; {seconds:.0f} s.")
+    counts = ", ".join([many(len(model.devices_), "device"), many(len(rows.y), "row")])
+    names = some(rows.features, 8).replace("'", "")
+    print(f"{counts}, {many(len(rows.features), 'feature')} ({names}), {rows.task}; {_seconds(chosen)}.")
     for note in model.notes_:
         print(note)
     if verdict is not None:
@@ -309,7 +334,13 @@ def _said(chosen: argparse.Namespace, shown: Shown, model: Any, rows: Rows, out:
         _arms(model.worth_)
     print(f"\nModels and rounds are in {out}/.")
     if where is not None:
-        print(f"Open {where} to see who helps whom.")
+        what = "see who helps whom" if len(model.devices_) > 1 else "read the report"
+        print(f"Open {where} to {what}.")
+
+
+def _seconds(chosen: argparse.Namespace) -> str:
+    """How long the person has waited, reading the packages included."""
+    return f"{time.perf_counter() - chosen.began:.0f} s"
 
 
 def _arms(worth: Any) -> None:
@@ -326,8 +357,8 @@ def _arms(worth: Any) -> None:
     table(("held-out error of", "mean", "median", *mistakes, "removed by personalizing (95 % interval)"), rows)
 
 
-def _remark(chosen: argparse.Namespace, text: str) -> None:
-    if not chosen.json:
+def _remark(chosen: argparse.Namespace, remarks: list[str]) -> None:
+    for text in [] if chosen.json else remarks:
         print(text, file=sys.stderr)
 
 
@@ -357,11 +388,11 @@ def write_reports(run: Path, out: Path | None = None, chosen: argparse.Namespace
 
         pages.append(write_federation(folder.read_json("federation.json"), where.with_name("federation.html")))
     if not pages or "model.json" in folder.index["files"]:
-        pages.insert(0, _report(folder, load_model(run) if chosen is None else _loaded(chosen), where))
+        pages.insert(0, _report(folder, load_model(run) if chosen is None else loaded(chosen), where))
     return pages
 
 
-def _loaded(chosen: argparse.Namespace) -> Any:
+def loaded(chosen: argparse.Namespace) -> Any:
     """A run's model."""
     from persfl.runs import load_model
 
@@ -372,7 +403,7 @@ def helpers(chosen: argparse.Namespace) -> int:
     """Who helps a device, ranked; or everything, exported."""
     from persfl.report.export import export
 
-    found = _loaded(chosen).helpers_
+    found = loaded(chosen).helpers_
     if chosen.device is not None:
         names = found["device"].astype(str)
         if chosen.device not in set(names):
@@ -381,7 +412,7 @@ def helpers(chosen: argparse.Namespace) -> int:
             raise InputError(f"there is no device {chosen.device!r} that asked anybody. {hint}")
         found = found[names == chosen.device]
     if chosen.export:
-        print(export(found, chosen.export))
+        print(export(found, chosen.export, verbatim=chosen.verbatim))
         return 0
     if chosen.json:
         print(found.to_json(orient="records"))
@@ -393,55 +424,13 @@ def helpers(chosen: argparse.Namespace) -> int:
         shown, what = found, f"{len(found)} peers that {chosen.device} asked, most adopted first"
     head = ("device", "peer", "asked", "adopted", "share", "reward", "95 % interval", "verdict")
     rows = [
-        (str(r.device), str(r.peer), str(r.asked), f"{r.adopted:g}", f"{r.share:.1%}", f"{r.reward_mean:.3g}",
+        (str(r.device), str(r.peer), str(r.asked), _taken(r.adopted), f"{r.share:.1%}", f"{r.reward_mean:.3g}",
          f"{r.reward_low:.3g} to {r.reward_high:.3g}" if r.reward_low == r.reward_low else "", str(r.verdict))
         for r in shown.head(chosen.top).itertuples(index=False)
     ]  # fmt: skip
     table(head, rows)
     more = len(shown) - len(rows)
     print(f"\n{what}" + (f"; {more} more: --top {len(shown)}" if more > 0 else ""))
-    return 0
-
-
-def predict(chosen: argparse.Namespace) -> int:
-    """Predictions for new rows, each by its own device's model."""
-    from persfl.runs import Folder
-
-    _ending(chosen.out, ".csv", ".parquet", table=chosen.table)
-    folder = Folder.open(Path(chosen.run))
-    spec = folder.spec
-    model = _loaded(chosen)
-    frame = read_frame(chosen.table, separator=spec["separator"], decimal=spec["decimal"], text=spec["device"])
-    absent = [name for name in [spec["device"], *spec["features"]] if name not in frame.columns]
-    if absent:
-        raise InputError(f"{Path(chosen.table).name!r} has no column {some(absent)}, which the run was fitted with.")
-    if not len(frame):
-        raise InputError(f"{Path(chosen.table).name!r} has no rows to predict.")
-    _refuse_endless(frame[spec["features"]], Path(chosen.table))
-    whose = frame[spec["device"]]
-    known = {str(name): name for name in model.devices_.tolist()}  # a model saved from Python may have numbers as ids
-    whose = whose.map(lambda name: known.get(name, name), na_action="ignore")
-    name = "prediction" if spec["device"] != "prediction" else "predicted"
-    out = pd.DataFrame({spec["device"]: whose})
-    X = frame[spec["features"]]
-    asked = (X, whose) if model.device is None else (X.assign(**{model.device: whose}),)
-    if hasattr(model, "classes_"):
-        chances = model.predict_proba(*asked)
-        out[name] = model.classes_[chances.argmax(axis=1)]
-        for k, label in enumerate(model.classes_.tolist()):
-            out[f"chance_{label}"] = chances[:, k]
-    else:
-        out[name] = model.predict(*asked)
-    if chosen.out is None:
-        out.to_csv(sys.stdout, index=False)
-        return 0
-    path = Path(chosen.out)
-    if path.suffix == ".parquet":
-        need("pyarrow", extra="parquet", why="writing a Parquet file")
-        out.to_parquet(path, index=False)
-    else:
-        out.to_csv(path, index=False)
-    print(f"{len(out):,} predictions in {path}")
     return 0
 
 
@@ -452,11 +441,9 @@ def compare(chosen: argparse.Namespace) -> int:
     from persfl.comparing import summary
 
     over_seeds = comparing.asked(chosen)
-    _ending(chosen.out, ".csv", *([".json"] if over_seeds else []), table=chosen.table)
+    ending(chosen.out, ".csv", *([".json"] if over_seeds else []), table=chosen.table)
     rows = Rows(chosen)
-    if rows.remark:
-        _remark(chosen, rows.remark)
-    begin = time.perf_counter()
+    _remark(chosen, rows.remarks)
     model = _model(chosen, rows)
     if over_seeds:
         devices = model._learn_rows(rows.X, rows.y, rows.devices, rows.weight)
@@ -467,13 +454,14 @@ def compare(chosen: argparse.Namespace) -> int:
     shown.close()
     per_device = worth.device().rename(columns={"personal": "personalized"})
     if chosen.out:
-        per_device.to_csv(chosen.out, index=False)
+        write_csv(per_device, Path(chosen.out), verbatim=chosen.verbatim)
     if chosen.json:
         print(json.dumps({"event": "done", "methods": json.loads(summary(worth).reset_index().to_json(orient="records"))}))
         return 0
-    held, seconds = int(worth.table["held"].sum()), time.perf_counter() - begin
+    held = worth.table["held"]
+    rows_of = f"{many(int(held.sum()), 'row')} of {many(int((held > 0).sum()), 'device')}"
     what = "Brier score" if worth.classes else "mean squared error over the label's variance"
-    print(f"{what}, on {held:,} rows of {len(worth.table)} devices that no model saw; {seconds:.0f} s.\n")
+    print(f"{what}, on {rows_of} that no model saw; {_seconds(chosen)}.\n")
     _arms(worth)
     print("\nThe last column counts every device once. Where its interval contains 0, the difference may be chance.")
     if chosen.out:
@@ -482,7 +470,18 @@ def compare(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _ending(out: str | None, *endings: str, table: str) -> None:
+def _taken(answers: float) -> str:
+    """How many answers were adopted; parts of one where an adopter mixes.
+
+    >>> _taken(12.0), _taken(4.75651), _taken(2.58e-5)
+    ('12', '4.76', '<0.01')
+    """
+    if answers == round(answers):
+        return f"{answers:.0f}"
+    return f"{answers:.2f}" if answers >= 0.01 else "<0.01"
+
+
+def ending(out: str | None, *endings: str, table: str) -> None:
     """Stop before the work, not after it, where its result could not be written."""
     if out is not None and Path(out).resolve() == Path(table).resolve():
         raise InputError(f"--out {str(out)!r} is the table itself. Choose another file.")
@@ -510,4 +509,5 @@ def demo(chosen: argparse.Namespace) -> int:
     print("The same for your own table:\n")
     print(f"  persfl {' '.join(command[:-1])}\n", flush=True)
     asked = parser().parse_args([*command, *(["--json"] if chosen.json else [])])
+    asked.began = chosen.began
     return fit(asked)

@@ -46,12 +46,27 @@ class Cell:
         """What was found, as plain values, and the seconds of one core; by one thread, so that sums come out the same anywhere."""
         begin = time.process_time()
         with threadpool_limits(1):
-            found = measured(self.data.dealt(self.seed), self.methods, rounds=self.rounds, budget=self.budget, seed=self.seed)
+            found = measured(
+                self.data.dealt(self.seed),
+                self.methods,
+                rounds=self.rounds,
+                budget=self.budget,
+                seed=self.seed,
+                ordered=getattr(self.data, "ordered", False),
+            )
         about = {"set": self.data.name, "seed": self.seed, "settings": self.data.settings}
         return about | found | {"total": round(time.process_time() - begin, 2)}, time.process_time() - begin
 
 
-def measured(dealt: Dealt, methods: Sequence[str], *, rounds: int = 100, budget: int = 640, seed: int = 0) -> dict[str, Any]:
+def measured(
+    dealt: Dealt,
+    methods: Sequence[str],
+    *,
+    rounds: int = 100,
+    budget: int = 640,
+    seed: int = 0,
+    ordered: bool = False,
+) -> dict[str, Any]:
     """Per method and variant (units, setting): every device's error, and the seconds of one core that fitting took.
 
     An error is the mean squared error over the label's variance in the rows learned from, or the share of wrong labels.
@@ -68,7 +83,7 @@ def measured(dealt: Dealt, methods: Sequence[str], *, rounds: int = 100, budget:
     seconds: dict[str, dict[str, float]] = {name: {} for name in methods}
     for kind in ("shared", "centred"):
         units = Units.of(learn, kind, labels=not classes)
-        terms = Terms(units.inside(learn), learner, classes, rounds, seed, budget)
+        terms = Terms(units.inside(learn), learner, classes, rounds, seed, budget, ordered=ordered)
         for name in methods:
             if kind not in METHODS[name].units:
                 continue

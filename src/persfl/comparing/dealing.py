@@ -24,10 +24,18 @@ def taken(devices: Devices, which: Any, rows: Any = True) -> Devices:
     return Devices(devices.X[at], devices.y[at], devices.weight[at], start, ids, columns=devices.columns)
 
 
-def few_rows(devices: Devices, few: int, *, seed: int, classes: int = 0) -> tuple[Devices, Devices]:
+def few_rows(
+    devices: Devices,
+    few: int,
+    *,
+    seed: int,
+    classes: int = 0,
+    ordered: bool = False,
+) -> tuple[Devices, Devices]:
     """`few` random rows of each device to learn from (0: one of every class it has), and at most 200 of its others to judge by.
 
-    Devices that cannot spare three rows to judge by are left out.
+    Devices that cannot spare three rows to judge by are left out. Where rows are `ordered` by time, the earliest are
+    learned from and those that follow are judged by.
 
     >>> from persfl.sources import clustered_regression
     >>> learn, judge = few_rows(clustered_regression(n=4, rows=(6, 12), features=2, seed=1), 5, seed=0)
@@ -37,7 +45,7 @@ def few_rows(devices: Devices, few: int, *, seed: int, classes: int = 0) -> tupl
     if not whole("few", few, least=0) and not classes:
         raise InputError("few must be at least 1 for a regression: 0 means one row of every class.")
     owner, n = devices.owner, len(devices)
-    mark = stream(seed, "dealt").generator().permutation(len(owner))
+    mark = np.arange(len(owner)) if ordered else stream(seed, "dealt").generator().permutation(len(owner))
     each = owner if few else owner * classes + devices.y.astype(np.int64)
     learn = _place(each, mark) < max(few, 1)
     left = _place(owner, np.where(learn, len(owner), mark))
@@ -46,15 +54,24 @@ def few_rows(devices: Devices, few: int, *, seed: int, classes: int = 0) -> tupl
     return _both(devices, learn, judge, enough)
 
 
-def held_back(devices: Devices, share: float, *, seed: int, classes: int = 0) -> tuple[Devices, Devices]:
+def held_back(
+    devices: Devices,
+    share: float,
+    *,
+    seed: int,
+    classes: int = 0,
+    ordered: bool = False,
+) -> tuple[Devices, Devices]:
     """All but a share of every device's rows to learn from, that share to judge by; devices too small for it are left out.
+
+    Where rows are `ordered` by time, the latest are judged by.
 
     >>> from persfl.sources import clustered_regression
     >>> learn, judge = held_back(clustered_regression(n=3, rows=(2, 8), features=2, seed=4), 0.25, seed=0)
     >>> learn.counts.tolist(), judge.counts.tolist()
     ([4, 6, 5], [1, 2, 2])
     """
-    learn, judge = split(devices, share, seed=seed, classes=classes)
+    learn, judge = split(devices, share, seed=seed, classes=classes, ordered=ordered)
     enough = judge.counts > 0
     if enough.sum() < 2:
         raise _too_small(f"keep back {share:g} of at least four rows")

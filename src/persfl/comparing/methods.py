@@ -42,6 +42,7 @@ class Terms:
     seed: int = 0
     budget: int = 640  # questions per device that blend may ask
     step_size: float | None = None
+    ordered: bool = False  # rows come in the order of time, which blend's folds go by
 
     @property
     def step(self) -> float:
@@ -158,7 +159,15 @@ def _trained(terms: Terms, sampler: Any, adopter: Any, rounds: int) -> State:
 
 def blended(terms: Terms) -> Array:
     """Blend, which looks at both units itself."""
-    return np.asarray(blend(terms.rows, terms.learner, seed=terms.seed, budget=terms.budget, classes=terms.classes).models)
+    found = blend(
+        terms.rows,
+        terms.learner,
+        seed=terms.seed,
+        budget=terms.budget,
+        classes=terms.classes,
+        ordered=terms.ordered,
+    )
+    return np.asarray(found.models)
 
 
 METHODS: dict[str, Method] = {

@@ -112,15 +112,17 @@ class Table:
     classes: int
     few: int | None = None
     share: float = 0.25
+    ordered: bool = False  # in the order of time: early rows to learn from, late ones to judge by
     cost: float = 1.0
 
     @property
     def settings(self) -> dict[str, Any]:
         """How rows are dealt."""
-        return {"name": self.name, "few": self.few, "share": self.share}
+        return {"name": self.name, "few": self.few, "share": self.share, "ordered": self.ordered}
 
     def dealt(self, seed: int) -> Dealt:
         """The rows of this seed."""
+        how: dict[str, Any] = {"seed": seed, "classes": self.classes, "ordered": self.ordered}
         if self.few is None:
-            return Dealt(*held_back(self.devices, self.share, seed=seed, classes=self.classes), self.classes)
-        return Dealt(*few_rows(self.devices, self.few, seed=seed, classes=self.classes), self.classes)
+            return Dealt(*held_back(self.devices, self.share, **how), self.classes)
+        return Dealt(*few_rows(self.devices, self.few, **how), self.classes)

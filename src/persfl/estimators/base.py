@@ -23,9 +23,9 @@ from persfl.adopters import Best
 from persfl.blending import SORTS, sorts
 from persfl.blending import run as blended
 from persfl.blending.cost import cost_of
-from persfl.checks import one_of, real, some, whole
+from persfl.checks import many, one_of, real, some, those, whole
 from persfl.devices import Devices
-from persfl.errors import InputError, PersflWarning
+from persfl.errors import InputError, NoDevicesWarning, PersflWarning, UnseenWarning
 from persfl.estimators.method import METHODS, Method, loop_settings, method_of, said
 from persfl.estimators.rows import WithRows
 from persfl.helping import helpers
@@ -54,6 +54,7 @@ from persfl.units import KINDS, Units
 from persfl.worth import Worth, measured, own_fits, pooled_fit, split, tried
 
 CHEAP = 3e7  # numbers touched by a run that may be repeated without being noticed
+NOTHING = 1e-6  # a loss below this is none, however many times its start it is
 POINTS = 100  # made-up public points, where a base estimator needs some and none are handed in
 
 
@@ -92,7 +93,7 @@ class Personalized(WithRows):
         holdout: float = 0.25,
         trials: int | str = "auto",
         fallback: bool = False,
-        unseen: str = "error",
+        unseen: str = "pooled",
         impute: bool = False,
         window: int | None = None,
         online_rounds: int = 10,
@@ -127,9 +128,10 @@ class Personalized(WithRows):
     def fit(self, X: Any, y: Any, devices: Any = None, sample_weight: Any = None) -> Any:
         """Learn a model for every device.
 
-        `devices` says for each row whose it is (or `device` names the column of X that does); without either, all rows are one
-        device's, and this is a plain fit.
+        `devices` says for each row whose it is (or `device` names the column of X that does);
+        without either, all rows are one device's, this is a plain fit, and a warning says so.
         """
+        self._warn_nobody_named(devices, stacklevel=3)
         return self._fit(X, y, devices, sample_weight)
 
     def _fit(
@@ -184,13 +186,22 @@ class Personalized(WithRows):
         self._pool(rows, kind)
         return self
 
+    def _warn_nobody_named(self, devices: Any, stacklevel: int) -> None:
+        """Forgetting whose rows these are would otherwise look like success."""
+        if devices is None and self.device is None:
+            warnings.warn(
+                "nobody said whose rows these are, so all of them count as one device's and nobody "
+                "is asked. Hand in devices=..., or name the column that says it: device=....",
+                NoDevicesWarning,
+                stacklevel=stacklevel,
+            )
+
     def _warn_thin(self, rows: Devices) -> None:
         """Warn about what a person would want to know before trusting the result."""
         single = np.flatnonzero(rows.counts == 1)
         if len(single):
             warnings.warn(
-                f"device {some([rows.ids[i] for i in single.tolist()])} has a single row: too little to score answers by, and one "
-                "answer of such a device gives the row away.",
+                f"{those([rows.ids[i] for i in single.tolist()], 'has', 'have')} a single row: too little to score answers by.",
                 PersflWarning,
                 stacklevel=4,
             )
@@ -198,7 +209,8 @@ class Personalized(WithRows):
         same = [names[j] for j in range(rows.features) if (rows.X[:, j] == rows.X[0, j]).all()]
         if same:
             warnings.warn(
-                f"column {some(same)} has the same value in every row, so nothing can be learned from it. Leave it out.",
+                f"{those(same, 'has', 'have', thing='column')} the same value in every row, "
+                "so nothing can be learned from that. Leave it out.",
                 PersflWarning,
                 stacklevel=4,
             )
@@ -337,9 +349,13 @@ class Personalized(WithRows):
         self.n_rounds_ = state.r
         self._note_halving(state, "the final run")
         if len(self.losses_) and hasattr(self.learner_, "grad"):
-            lost = self.devices_[runaways(self.losses_[-1], self.losses_[0])].tolist()
-            if lost:
-                self.notes_.append(f"The loss of device {some(lost)} has grown many times over: its rows are unlike all others'.")
+            grown = runaways(self.losses_[-1], self.losses_[0]) & (self.losses_[-1] > NOTHING)
+            lost = self.devices_[grown].tolist()
+            if lost and len(lost) <= len(self.devices_) / 2:  # most of a fleet cannot be unlike all others
+                self.notes_.append(
+                    f"The loss of {those(lost, 'has', 'have')} grown many times over: "
+                    f"{'its' if len(lost) == 1 else 'their'} rows are unlike all others'."
+                )
 
     def _doubt(self) -> None:
         """Say how models came about, where kin was looked for, and which of them are guesses."""
@@ -413,7 +429,7 @@ class Personalized(WithRows):
         if self.rounds != "auto":
             whole("rounds", self.rounds, least=1)
         one_of("units", self.units, ["auto", *KINDS])
-        one_of("unseen", self.unseen, ["error", "pooled"])
+        one_of("unseen", self.unseen, ["pooled", "error"])
         one_of("method", self.method, METHODS)
         if self.method not in ("auto", "paper") and self.adopter is not None:
             raise InputError(f"adopter belongs to method='paper'; method={self.method!r} brings its own. Leave one of them out.")
@@ -566,12 +582,16 @@ class Personalized(WithRows):
         seen = owner >= 0
         if seen.all():
             return self._responses(matrix, owner)
-        if self.pooled_ is None:
-            strangers = pd.unique(np.asarray(pd.Series(devices))[~seen]).tolist()
-            raise InputError(
-                f"device {some(strangers)} was not there when fitting. Known: {some(self.devices_.tolist())}. "
-                "Fit again with its rows, or use unseen='pooled' (command line: --unseen pooled): one model for all newcomers."
-            )
+        strangers = pd.unique(np.asarray(pd.Series(devices))[~seen]).tolist()
+        if self.unseen == "error" or self.pooled_ is None:
+            raise self._strange(strangers)
+        warnings.warn(
+            f"{many(int((~seen).sum()), 'row')} of {many(len(strangers), 'device')} that "
+            f"{'was' if len(strangers) == 1 else 'were'} not there when fitting "
+            f"({some(strangers)}): predicted by one model for all. unseen='error' refuses them.",
+            UnseenWarning,
+            stacklevel=3,
+        )
         out = np.empty((len(matrix), self._classes) if self._classes else len(matrix))
         if seen.any():
             out[seen] = self._responses(matrix[seen], owner[seen])
@@ -580,6 +600,16 @@ class Personalized(WithRows):
         found = respond(self.learner_, self.pooled_, units.features(matrix[~seen], nobody), self._classes)
         out[~seen] = found if self._classes else units.outside(found, nobody)
         return out
+
+    def _strange(self, strangers: list[Any]) -> InputError:
+        """What to say of devices that have no model."""
+        known = some(self.devices_.tolist())
+        what = f"{those(strangers, 'was', 'were')} not there when fitting. Known: {known}."
+        if self.unseen == "error":
+            how = "fit with unseen='pooled' (command line: --unseen pooled): one model for all newcomers"
+        else:
+            how = "leave those rows out: this run has no model for newcomers"
+        return InputError(f"{what} Fit again with their rows, or {how}.")
 
     def _responses(self, matrix: Array, owner: IntArray) -> Array:
         away = unknown(self.models_)
@@ -595,7 +625,11 @@ class Personalized(WithRows):
         if devices is None:
             if len(self.devices_) == 1:
                 return np.zeros(rows, dtype=np.int64)
-            raise InputError(f"there are {len(self.devices_)} models. Say whose rows these are: predict(X, devices=...).")
+            raise InputError(
+                f"there are {len(self.devices_)} models. Say whose rows these are: predict(X, devices=...). "
+                "If you did, a pipeline or a scorer of scikit-learn left it out: name the column instead "
+                "(device=...), or switch on its metadata routing and use set_score_request(devices=True)."
+            )
         codes, ids = device_codes(devices, rows)
         return np.asarray(self._places(ids)[codes])
 

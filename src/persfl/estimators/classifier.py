@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
@@ -64,14 +63,11 @@ class PersonalizedClassifier(ClassifierMixin, Online):  # type: ignore[misc]
             del self.classes_
 
     def _learn_labels(self, y: Any, classes: Any) -> Array:
-        gone = pd.isna(pd.Series(np.asarray(y).ravel()))
-        if gone.any():
-            raise InputError(f"{int(gone.sum())} labels are missing (NaN). Drop those rows.")
         check_classification_targets(y)
         if classes is None:
             self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
-            raise InputError(f"a classifier needs at least 2 classes. Got 1 class: {self.classes_[0]!r}.")
+            raise InputError(f"a classifier needs at least 2 classes. Got 1 class: {self.classes_.tolist()[0]!r}.")
         return self._labels(y)
 
     def _labels(self, y: Any) -> Array:

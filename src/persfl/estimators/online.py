@@ -51,6 +51,8 @@ class Online(Personalized):
                 PersflWarning,
                 stacklevel=2,
             )
+        if not hasattr(self, "_arrived"):
+            self._warn_nobody_named(devices, stacklevel=3)
         trial = copy.copy(self)  # a call that fails must leave everything as it was
         trial._add(X, y, devices, sample_weight, classes)
         self.__dict__.update(trial.__dict__)

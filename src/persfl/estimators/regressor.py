@@ -43,7 +43,8 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     trials : how many times to do that, with other rows held back; "auto" is until nearly every row was, where that
         takes a moment, else 1.
     fallback : keep a device's own model where the evidence of the whole fleet says that it is the better one.
-    unseen : "error", or "pooled" to predict devices that were not there when fitting by one model for all.
+    unseen : "pooled" predicts devices that were not there when fitting by one model for all, with a warning
+        (`persfl.errors.UnseenWarning`); "error" refuses them.
     impute : fill missing values with each column's mean (texts: most frequent) instead of refusing them.
     budget, ordered : for "blend": how many questions a device may ask others (a refit costs 1, an answer
         by gradient steps a quarter); whether its rows come in the order of time.
@@ -97,13 +98,7 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
         return self._labels(y)
 
     def _labels(self, y: Any) -> Array:
-        try:
-            values = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError):
-            odd = next(value for value in np.asarray(y, dtype=object).tolist() if not isinstance(value, (int, float)))
-            raise InputError(
-                f"labels of a regression must be numbers. Got {odd!r}. For classes use PersonalizedClassifier."
-            ) from None
+        values = np.asarray(y, dtype=np.float64)
         if not np.isfinite(values).all():
-            raise InputError(f"{int((~np.isfinite(values)).sum())} labels are missing (NaN) or infinite. Drop those rows.")
+            raise InputError(f"{int((~np.isfinite(values)).sum())} labels are infinite. Mend them or drop those rows.")
         return values

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from numbers import Number
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import column_or_1d, validate_data
 
+from persfl.checks import LARGEST
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError
 from persfl.preparation import Preparation, as_frame, is_table, needs_preparation, refuse_missing, refuse_text
@@ -39,6 +41,7 @@ class WithRows(BaseEstimator, ABC):  # type: ignore[misc]
         """Checked numbers by device; what has to be remembered about columns, classes and seed is remembered."""
         self._seed = _seed(self.random_state)
         self.preparation_: Preparation | None = None
+        y = self._usable(y)
         frame = as_frame(X) if is_table(X) else None
         X, devices = self._own_column(X, frame, devices)
         if self.impute and not is_table(X):
@@ -50,20 +53,38 @@ class WithRows(BaseEstimator, ABC):  # type: ignore[misc]
             validate_data(self, X, skip_check_array=True)
             self.preparation_ = Preparation(frame, impute=self.impute)
             matrix = self.preparation_(frame)
-            y = _one_each(_without_na(y), matrix)
+            y = _one_each(y, matrix)
         else:
             if frame is not None:
                 refuse_missing(frame)
-            matrix, y = validate_data(self, X, _without_na(y), dtype=np.float64, y_numeric=self._numeric, ensure_all_finite=True)
+            matrix, y = validate_data(self, X, y, dtype=np.float64, y_numeric=self._numeric, ensure_all_finite=True)
         y = self._learn_labels(y, classes)
-        weight = _weights(sample_weight, matrix)
+        weight = _weights(sample_weight, len(matrix))
         columns = self.preparation_.columns if self.preparation_ else list(getattr(self, "feature_names_in_", [])) or None
+        _refuse_giants(matrix, columns)
         return self._grouped(matrix, y, weight, devices, columns)
 
     def _more_rows(self, X: Any, y: Any, devices: Any, sample_weight: Any) -> Devices:
         """As `_learn_rows`, by what was remembered."""
         matrix, devices = self._matrix(X, devices)
-        return self._grouped(matrix, self._labels(_one_each(y, matrix)), _weights(sample_weight, matrix), devices, None)
+        y = self._labels(_one_each(self._usable(y), matrix))
+        return self._grouped(matrix, y, _weights(sample_weight, len(matrix)), devices, None)
+
+    def _usable(self, y: Any) -> Any:
+        """Labels, none of them missing; numbers where this is a regression, none of them too large."""
+        if y is None:
+            return y
+        values = y if isinstance(y, pd.Series) else np.asarray(y)
+        if values.ndim > 1 or not len(values):
+            return y  # scikit-learn's own checks have a sentence for that
+        gone = int(pd.isna(pd.Series(values)).sum())
+        if gone:
+            raise InputError(f"{gone} of {len(values)} labels are missing (NaN). Drop those rows.")
+        if not self._numeric:
+            return y
+        numbers = _label_numbers(values)
+        _refuse_giants(numbers, None)
+        return numbers if pd.api.types.is_object_dtype(values.dtype) else y
 
     def _grouped(self, matrix: Array, y: Array, weight: Array, devices: Any, columns: Any) -> Devices:
         if devices is None:
@@ -77,6 +98,12 @@ class WithRows(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _own_column(self, X: Any, frame: pd.DataFrame | None, devices: Any) -> tuple[Any, Any]:
         """The column of X that says whose row it is, taken out of it."""
+        if isinstance(devices, str):
+            name = type(self).__name__
+            raise InputError(
+                f"devices must say for each row whose it is. Got {devices!r}: if that is a column of X, did you "
+                f"mean {name}(device={devices!r})? Otherwise hand in the column itself."
+            )
         if self.device is None:
             return X, devices
         if devices is not None:
@@ -92,12 +119,17 @@ class WithRows(BaseEstimator, ABC):  # type: ignore[misc]
             X = _table(X)
         if self.preparation_ is not None:
             validate_data(self, X, skip_check_array=True, reset=False)
-            return self.preparation_(X), devices
-        if is_table(X):
-            frame = as_frame(X)
-            refuse_text(frame)
-            refuse_missing(frame)
-        return validate_data(self, X, dtype=np.float64, reset=False), devices
+            matrix = self.preparation_(X)
+            columns: list[str] | None = self.preparation_.columns
+        else:
+            if is_table(X):
+                frame = as_frame(X)
+                refuse_text(frame)
+                refuse_missing(frame, fitting=False)
+            matrix = validate_data(self, X, dtype=np.float64, reset=False)
+            columns = list(getattr(self, "feature_names_in_", [])) or None
+        _refuse_giants(matrix, columns)
+        return matrix, devices
 
 
 def _plain(values: Array) -> Array:
@@ -113,8 +145,43 @@ def _one_each(y: Any, matrix: Array) -> Any:
     return y
 
 
-def _weights(sample_weight: Any, matrix: Array) -> Any:
-    return np.ones(len(matrix)) if sample_weight is None else _check_sample_weight(sample_weight, matrix, dtype=np.float64)
+def _weights(sample_weight: Any, rows: int) -> Array:
+    """One weight per row; a single number is everybody's."""
+    if sample_weight is None:
+        return np.ones(rows)
+    if isinstance(sample_weight, Number):
+        sample_weight = np.full(rows, sample_weight)
+    weight = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weight.ndim != 1 or len(weight) != rows:
+        raise InputError(f"sample_weight must be one number per row ({rows}). Got shape {weight.shape}.")
+    if not weight.any():
+        raise InputError("every sample_weight is zero. Give some rows a weight above zero.")
+    _refuse_giants(weight, None, what="sample_weight")
+    return np.asarray(weight)
+
+
+def _label_numbers(values: Any) -> Array:
+    """Labels of a regression; text is a mistake that has a name."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        odd = next((v for v in np.asarray(values, dtype=object).tolist() if not isinstance(v, (int, float))), None)
+        raise InputError(f"labels of a regression must be numbers. Got {odd!r}. For classes use PersonalizedClassifier.") from None
+
+
+def _refuse_giants(values: Array, columns: Any, *, what: str = "y") -> None:
+    """Stop at numbers whose squares no computer can add up; one such cell would be in every model."""
+    with np.errstate(invalid="ignore"):
+        giant = (np.abs(values) > LARGEST) & np.isfinite(values)
+    if not giant.any():
+        return
+    place = np.argwhere(giant)[0].tolist()
+    if len(place) == 2:
+        what = f"column {str(columns[place[1]]) if columns else place[1]!r}"
+    raise InputError(
+        f"{what} holds {float(values[tuple(place)]):g}, too large to compute with (at most {LARGEST:g}; "
+        f"{int(giant.sum())} such values in all). Mend them, or give that column another unit."
+    )
 
 
 def _seed(random_state: Any) -> int:
@@ -129,10 +196,3 @@ def _table(X: Any) -> pd.DataFrame:
     if values.ndim != 2:
         raise InputError(f"X must have rows and columns (2 axes). Got shape {values.shape}.")
     return pd.DataFrame(values, columns=[f"x{i}" for i in range(values.shape[1])])
-
-
-def _without_na(y: Any) -> Any:
-    """Labels without pandas' own missing value, which cannot be compared."""
-    if isinstance(y, pd.Series) and pd.api.types.is_extension_array_dtype(y.dtype) and y.isna().any():
-        raise InputError(f"{int(y.isna().sum())} labels are missing (NaN). Drop those rows.")
-    return y

@@ -13,6 +13,7 @@ import pandas as pd
 
 from persfl.experiments.agreement import verdicts
 from persfl.experiments.runner import Result
+from persfl.spreadsheets import write_csv
 
 
 def write(result: Result, out: Path) -> Path:
@@ -30,8 +31,8 @@ def write(result: Result, out: Path) -> Path:
         summary.append(
             pd.DataFrame({"series": name, "round": rounds, "median": middle, "q10": low, "q90": high, "runs": len(values)})
         )
-    pd.concat(curves).to_csv(folder / "curves.csv", index=False)
-    pd.concat(summary).to_csv(folder / "summary.csv", index=False)
+    write_csv(pd.concat(curves), folder / "curves.csv")
+    write_csv(pd.concat(summary), folder / "summary.csv")
     (folder / "spec.toml").write_text(result.spec.text, encoding="utf-8")
     about = {
         "seed": result.seed,

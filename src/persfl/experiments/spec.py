@@ -171,13 +171,47 @@ def _spec(name: str, content: dict[str, Any], changes: dict[str, Any]) -> Spec:
             raise InputError(f"{name}: name, reference and panel of a series must be text. Got {words}.")
         if words["reference"] is not None and words["reference"] not in references():
             raise InputError(f"{name}: there is no reference {words['reference']!r}. Known: {some(list(references()), 50)}.")
-        # Another setting is another experiment: the authors' curves say nothing about it.
-        reference = words["reference"] if set(changes) <= {"rounds"} else None
         settings = _settings(name, content | entry | changes)
+        # Another setting is another experiment: the authors' curves say nothing about it.
+        same = _but_rounds(settings) in _referenced().get(words["reference"] or "", ())
+        reference = words["reference"] if same else None
         lines.append(Series(words["name"], settings, reference, words["panel"], _grid(name, settings, grid)))
     if len({line.name for line in lines}) < len(lines):
         raise InputError(f"{name}: series names must differ.")
     return Spec(name, head["title"] or name, head["ylabel"] or "MSE", head["about"], tuple(lines), head["tuned"])
+
+
+@cache
+def _referenced() -> dict[str, list[Settings]]:
+    """The settings that each reference is about, their rounds apart: those of the specs that come with persfl."""
+    found: dict[str, list[Settings]] = {}
+    for name in spec_names():
+        content = read_spec(name)[1]
+        series = content.pop("series")
+        shared = {key: value for key, value in content.items() if key not in HEAD}
+        for entry in series:
+            own = {key: value for key, value in entry.items() if key not in ("name", "panel", "grid", "reference")}
+            if "reference" in entry:
+                found.setdefault(entry["reference"], []).append(_but_rounds(_settings(name, shared | own)))
+    return found
+
+
+def _but_rounds(settings: Settings) -> Settings:
+    """Settings as they count when curves are compared: a shorter curve is the beginning of a longer one."""
+    return replace(settings, rounds=Settings().rounds, device=Settings().device)
+
+
+def is_the_papers(spec: Spec, *, whole: bool = True) -> bool:
+    """Whether a spec's series are those of the figure of its name, rounds apart; all of them, or with `whole` False some.
+
+    >>> is_the_papers(load_spec("fig2a")), is_the_papers(load_spec("fig2a", {"noise": 0.3}))
+    (True, False)
+    """
+    if spec.name not in spec_names():
+        return False
+    known = {series.name: _but_rounds(series.settings) for series in load_spec(spec.name).series}
+    same = all(known.get(series.name) == _but_rounds(series.settings) for series in spec.series)
+    return same and (len(spec.series) == len(known) or not whole)
 
 
 def _quick(settings: Settings) -> Settings:

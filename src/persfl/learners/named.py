@@ -16,11 +16,11 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils._param_validation import InvalidParameterError
 
 from persfl.checks import one_of
 from persfl.errors import InputError
 from persfl.learners.estimator import Estimator
+from persfl.learners.insides import check_settings
 from persfl.learners.linear import Linear
 from persfl.learners.mlp import MLP
 from persfl.learners.tree import Tree
@@ -86,9 +86,11 @@ def learner_named(model: str, *, features: int = 0, classes: int = 0, settings: 
         found = base(model, classes=bool(classes), **given)
         if isinstance(found, Tree):
             return found
-        found._validate_params()  # fits between machines skip it
+        check_settings(found)
         return Estimator(found)
-    except (TypeError, InvalidParameterError) as error:
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
         raise InputError(f"these settings do not fit model {model!r}: {error}.") from None
 
 

@@ -8,10 +8,13 @@ import pandas as pd
 
 from persfl.errors import InputError, need
 from persfl.helping import graph
+from persfl.spreadsheets import write_csv
 
 
-def export(table: pd.DataFrame, path: str | Path) -> Path:
+def export(table: pd.DataFrame, path: str | Path, *, verbatim: bool = False) -> Path:
     """Write `helpers_` to a file whose ending says how: .csv (all pairs) or .graphml (adopted pairs, peer to device).
+
+    In a .csv, names that a spreadsheet would take for a formula stand behind a ', unless `verbatim`.
 
     >>> import tempfile
     >>> row = {"device": "ann", "peer": "bob", "asked": 9, "adopted": 4.0, "share": 1.0, "reward_mean": 0.5,
@@ -21,7 +24,7 @@ def export(table: pd.DataFrame, path: str | Path) -> Path:
     """
     path = Path(path)
     if path.suffix == ".csv":
-        table.to_csv(path, index=False)
+        write_csv(table, path, verbatim=verbatim)
     elif path.suffix == ".graphml":
         nx = need("networkx", extra="report", why="writing GraphML")
         found = graph(table)

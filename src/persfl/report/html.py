@@ -22,7 +22,7 @@ import json
 import math
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
@@ -36,16 +36,15 @@ def write_report(info: Mapping[str, Any], path: Path) -> Path:
     """Write the page about these numbers and return where it is; a page that was there is replaced in one step."""
     path = Path(path)
     text = page(info)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    # As readable as any other file the person makes: the system takes off what their umask forbids.
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n") as file:
             file.write(text)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)  # a temporary file is the owner's alone; a report is like any other file
-        os.replace(name, path)
+        os.replace(part, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise
     return path
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from persfl import __version__
+from persfl.checks import many
 from persfl.helping import VERDICTS, pairs_known, reward_interval, verdict_codes
 from persfl.report.blocks import Blocks, blocks, shares
 from persfl.report.makeup import makeup
@@ -66,8 +67,8 @@ def info(model: Any, *, device: str = "device", label: str = "y", groups: Mappin
     classes = hasattr(model, "classes_")
     worth = model.worth_
     return {
-        "title": f"{label} in {n} devices",
-        "asked": f"Which of {n} devices ({device}) help each other to predict {label} from {model.n_features_in_} features?",
+        "title": f"{label} in {many(n, 'device')}",
+        "asked": _asked(n, device, f"{label} from {many(model.n_features_in_, 'feature')}"),
         "version": __version__,
         "task": "classification" if classes else "regression",
         "words": {
@@ -94,10 +95,17 @@ def info(model: Any, *, device: str = "device", label: str = "y", groups: Mappin
     }
 
 
+def _asked(n: int, device: str, what: str) -> str:
+    """The question that the page answers."""
+    if n == 1:
+        return f"How well can the only device ({device}) predict {what}?"
+    return f"Which of {many(n, 'device')} ({device}) help each other to predict {what}?"
+
+
 def sentence(verdict: Verdict, rows: int) -> str:
     """What may be said of the whole fleet."""
     between = f"95 % interval {percent(verdict.low)} to {percent(verdict.high)}"
-    measured = f"measured on {rows:,} rows of {verdict.devices} devices that the models had not seen"
+    measured = f"measured on {many(rows, 'row')} of {many(verdict.devices, 'device')} that the models had not seen"
     if verdict.says == "helps":
         return f"Asking peers removes about {percent(verdict.gain)} of a typical device's error ({between}), {measured}."
     if verdict.says == "hurts":
@@ -151,7 +159,7 @@ def _groups(worth: Worth, rows: Any, layout: Blocks, groups: Mapping[Any, Any] |
     if len(rows) >= 9 and rows.min() < rows.max():
         edges = np.unique(np.quantile(rows, [0, 1 / 3, 2 / 3, 1], method="lower"))
         part = np.clip(np.searchsorted(edges, rows, side="right") - 1, 0, max(len(edges) - 2, 0))
-        names = {k: f"{rows[part == k].min()} to {rows[part == k].max()} rows" for k in np.unique(part).tolist()}
+        names = {k: _row_range(rows[part == k]) for k in np.unique(part).tolist()}
         if len(names) > 1:
             kinds.append(("rows", [names[k] for k in part.tolist()]))
     if len(layout.starts) > 2:
@@ -170,6 +178,12 @@ def _groups(worth: Worth, rows: Any, layout: Blocks, groups: Mapping[Any, Any] |
                     | {k: getattr(row, k) for k in ("devices", "gain", "low", "high", "says")}
                 )
     return found
+
+
+def _row_range(rows: Any) -> str:
+    """How many rows the devices of a group have."""
+    low, high = int(rows.min()), int(rows.max())
+    return many(low, "row") if low == high else f"{low} to {high} rows"
 
 
 def _help(model: Any, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
@@ -219,6 +233,7 @@ def _loss(losses: Array) -> dict[str, Any]:
 def _settings(model: Any) -> list[list[str]]:
     values = model.get_params(deep=False) | {"estimator": repr(model.learner_)}
     values |= {"step_size": f"{model.step_size_:g}", "rounds": model.n_rounds_, "units": model.units_.kind}
+    values["unseen"] = "error" if model.pooled_ is None else "pooled"
     values["peers"] = peers_asked(values["peers"], len(model.devices_))
     if values["adopter"] is None:
         values["adopter"] = "Best()" if model.method_ == "paper" else f"that of {model.method_}"

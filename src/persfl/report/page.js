@@ -36,6 +36,7 @@
   const signed = text => text.replace("-", MINUS);
   const grouped = text => text.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
   const count = x => (missing(x) ? NONE : Number.isInteger(x) ? signed(grouped(String(x))) : num(x));
+  const taken = x => (missing(x) || Number.isInteger(x) ? count(x) : x < 0.01 ? "< 0.01" : x.toFixed(2)); // answers, or parts of one
   function num(x) {
     if (missing(x)) return NONE;
     const size = Math.abs(x);
@@ -1468,7 +1469,7 @@
                   missing(row.low) || missing(row.high) ? null : h("small", null, `${num(row.low)} to ${num(row.high)}`),
                 ),
                 h("td", { class: "n" }, count(row.asked)),
-                h("td", { class: "n" }, count(row.adopted)),
+                h("td", { class: "n" }, taken(row.adopted)),
                 h("td", { class: "t" }, tag(help.verdicts[row.code])),
               ),
             ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from persfl.checks import some, whole
+from persfl.checks import named, whole
 from persfl.errors import InputError
 from persfl.rules.asking import AskKin
 from persfl.rules.by_loss import AskLikely, Likely
@@ -80,14 +80,17 @@ def doubts(trust: Trust, rows: Any, size: int, ids: Any = None) -> list[str]:
     lost, thin = doubtful(trust, rows, size)
     names = np.asarray(trust.targets if ids is None else np.array(ids, dtype=object)[trust.targets], dtype=object)
     found = []
+    one = lost.sum() == 1
     if lost.any():
         found.append(
-            f"device {some(names[lost].tolist())} found no group that it fits into: too few of its kind, or rows too few or too "
-            f"noisy to tell. {'Its model is a guess.' if lost.sum() == 1 else 'Their models are guesses.'}"
+            f"{named(names[lost].tolist(), 'device')} found no group that {'it fits' if one else 'they fit'} into: "
+            f"too few of {'its' if one else 'their'} kind, or rows too few or too noisy to tell. "
+            f"{'Its model is a guess.' if one else 'Their models are guesses.'}"
         )
     if thin.any():
         found.append(
-            f"device {some(names[thin].tolist())} and its kin have fewer than {ENOUGH} rows per coefficient together: with so few, "
+            f"{named(names[thin].tolist(), 'device')} and {'its' if thin.sum() == 1 else 'their'} kin have "
+            f"fewer than {ENOUGH} rows per coefficient together: with so few, "
             "strangers can be fitted until they look like kin."
         )
     return found

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
+import io
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from persfl.checks import some
+from persfl.checks import LARGEST, many, named, some
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError, PersflWarning, need
 
@@ -41,7 +44,7 @@ def from_table(
     columns = [c for c in table.columns if c not in special] if features is None else list(features)
     unknown = [c for c in [*special, *columns] if c not in table.columns]
     if unknown:
-        raise InputError(f"the table has no column {some(unknown)}. Its columns: {some(list(table.columns), 10)}.")
+        raise InputError(f"the table has no {named(unknown, 'column')}. Its columns: {some(list(table.columns), 10)}.")
     if label == device or label in columns or device in columns:
         raise InputError(f"device {device!r} and label {label!r} must be two columns, and neither of them a feature.")
     double = [c for c in [*special, *columns] if list(table.columns).count(c) > 1]
@@ -105,11 +108,13 @@ def read_frame(
     columns: Sequence[str] | None = None,
     separator: str | None = None,
     decimal: str = ".",
+    thousands: str | None = None,
     text: str | None = None,
 ) -> pd.DataFrame:
     """A CSV or Parquet file as a DataFrame.
 
-    `columns` are the only ones needed, `separator` None finds it in the first line, `text` is a column to be read as text.
+    `columns` are the only ones needed, `separator` None finds it in the first line, `thousands` is a mark that numbers
+    have between groups of digits, `text` is a column to be read as text.
     """
     path = Path(path)
     if path.is_dir():
@@ -130,10 +135,10 @@ def read_frame(
             table[text] = table[text].astype(object).map(str, na_action="ignore")
         return table
     if path.suffix.lower() in (".csv", ".gz", ".txt", ".tsv"):
-        first = _first_line(path)
-        separator = separator or max(",;\t", key=first.count)
-        names = next(csv.reader([first], delimiter=separator), [])
-        twice = [name for name, many in Counter(names).items() if name and many > 1]
+        first = _beginning(path)
+        separator = separator or max(",;\t", key=_line(first).count)
+        names = _names(first, separator, path)
+        twice = [name for name, count in Counter(names).items() if name and count > 1]
         if twice:
             raise InputError(f"{path.name!r} has the column {twice[0]!r} more than once. Give every column its own name.")
         if len(names) > MANY_COLUMNS:
@@ -146,6 +151,8 @@ def read_frame(
             )
         # The column that says whose row it is, is text as it stands: 007 and NA are names.
         options: dict[str, Any] = {"sep": separator, "decimal": decimal, "low_memory": False, "index_col": False}
+        if thousands is not None:
+            options["thousands"] = thousands
         if text is not None and text in names:
             options |= {"dtype": {text: str}, "keep_default_na": False}
             options |= {"na_values": {name: [""] if name == text else _MISSING for name in names}}
@@ -157,16 +164,48 @@ def read_frame(
     raise InputError(f"{path.name!r} must end in .csv, .tsv, .csv.gz or .parquet. Got {path.suffix!r}.")
 
 
-def _first_line(path: Path) -> str:
-    """The line of a CSV that names its columns."""
+def _beginning(path: Path) -> str:
+    """The first of a CSV, with the line that names its columns; all kinds of line ends are one."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opener(path, "rb") as file:
-            return str(file.readline(2**20).decode("utf-8-sig").strip("\r\n"))
+            text = codecs.getincrementaldecoder("utf-8-sig")().decode(file.read(2**20))
     except UnicodeDecodeError:
         raise _not_utf8(path) from None
-    except OSError as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path.name!r} could not be read: {error}") from error
+    return str(text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\n"))
+
+
+def _line(text: str) -> str:
+    return text.split("\n", 1)[0]
+
+
+def _names(text: str, separator: str, path: Path) -> list[str]:
+    """What the columns are called."""
+    if len(separator) != 1:
+        raise InputError(f"the separator must be one character. Got {separator!r}.")
+    try:
+        return next(csv.reader(io.StringIO(text), delimiter=separator), [])
+    except csv.Error as error:
+        raise InputError(f"the first line of {path.name!r} could not be read: {error}.") from error
+
+
+def refuse_endless(X: pd.DataFrame, path: Path) -> None:
+    """Stop where a number is infinite, or so large that its square is."""
+    for name in X.columns:
+        if not pd.api.types.is_float_dtype(X[name]):
+            continue
+        size = np.abs(X[name].to_numpy(dtype=np.float64, na_value=np.nan))
+        endless, giant = int(np.isinf(size).sum()), size[np.isfinite(size) & (size > LARGEST)]
+        where = f"column {name!r} of {path.name!r}"
+        if endless:
+            raise InputError(f"{where} holds {many(endless, 'infinite value')}. Mend them or drop those rows.")
+        if len(giant):
+            raise InputError(
+                f"{where} holds {many(len(giant), 'number')} too large to compute with, such as {giant[0]:g} (at most "
+                f"{LARGEST:g}). Mend them, or give the column another unit."
+            )
 
 
 def _not_utf8(path: Path) -> InputError:

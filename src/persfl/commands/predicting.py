@@ -1,0 +1,172 @@
+"""`persfl predict`: new rows, each by its own device's model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from persfl.checks import many, named, some
+from persfl.commands.tables import ending, loaded
+from persfl.errors import InputError, UnseenWarning, need
+from persfl.preparation import refuse_missing
+from persfl.sources.table import read_frame, refuse_endless
+from persfl.spreadsheets import write_csv
+
+ALL = "all"
+_SKIP = "Leave them without a prediction: --unseen skip"
+
+
+def predict(chosen: argparse.Namespace) -> int:
+    """Predictions for new rows, written with row number and device so that they can be joined again."""
+    from persfl.runs import Folder
+
+    ending(chosen.out, ".csv", ".parquet", table=chosen.table)
+    spec = Folder.open(Path(chosen.run)).spec
+    model = loaded(chosen)
+    frame = _read(Path(chosen.table), spec)
+    whose = _ids(frame[spec["device"]], model)
+    usable = _usable(frame[spec["features"]], whose, model, chosen)
+    known = _known(whose, usable, model, chosen)
+    out = _kept(frame, spec["device"], chosen.keep)
+    _add(out, model, frame[spec["features"]], whose, usable & known)
+    left = [(many(int((~usable).sum()), "row"), "values missing or infinite")] if not usable.all() else []
+    if (usable & ~known).any():
+        left.append((many(int((usable & ~known).sum()), "row"), "devices that were not there when fitting"))
+    _write(out, chosen)
+    for rows, why in left:
+        print(f"persfl: {rows} without a prediction: {why}.", file=sys.stderr)
+    return 0
+
+
+def _read(path: Path, spec: dict[str, Any]) -> pd.DataFrame:
+    """The table, read as the one of the fit was."""
+    frame = read_frame(
+        path,
+        separator=spec["separator"],
+        decimal=spec["decimal"],
+        thousands=spec.get("thousands"),
+        text=spec["device"],
+    )
+    absent = [name for name in [spec["device"], *spec["features"]] if name not in frame.columns]
+    if absent:
+        raise InputError(f"{path.name!r} has no {named(absent, 'column')}, which the run was fitted with.")
+    if not len(frame):
+        raise InputError(f"{path.name!r} has no rows to predict.")
+    return frame
+
+
+def _ids(whose: pd.Series, model: Any) -> pd.Series:
+    """Whose row it is, by the ids that the model has: one saved from Python may have numbers."""
+    known = {str(name): name for name in model.devices_.tolist()}
+    return whose.map(lambda name: known.get(name, name), na_action="ignore")
+
+
+def _usable(X: pd.DataFrame, whose: pd.Series, model: Any, chosen: argparse.Namespace) -> Any:
+    """(rows,) where nothing is missing that the model needs; with --missing error that is everywhere."""
+    endless = pd.Series(False, index=X.index)
+    for name in X.columns:
+        if pd.api.types.is_float_dtype(X[name]):
+            endless |= np.isinf(X[name].to_numpy(dtype=np.float64, na_value=np.nan))
+    if chosen.missing == "error":
+        refuse_endless(X, Path(chosen.table))
+        if whose.isna().any():
+            raise InputError(
+                f"{many(int(whose.isna().sum()), 'row')} of {Path(chosen.table).name!r} say not whose they are. "
+                "Fill that in, or leave them without a prediction: --missing skip."
+            )
+        if not model.impute:
+            refuse_missing(X, fitting=False)
+    gone = whose.isna() if model.impute else whose.isna() | X.isna().any(axis=1)
+    return (~(gone | endless)).to_numpy()
+
+
+def _known(whose: pd.Series, usable: Any, model: Any, chosen: argparse.Namespace) -> Any:
+    """(rows,) where there is a model for the device, or one for all newcomers."""
+    seen = whose.isin(model.devices_.tolist()).to_numpy()
+    strangers = pd.unique(whose[usable & ~seen]).tolist()
+    if not strangers or chosen.unseen == "skip":
+        return seen
+    asked = chosen.unseen or model.unseen
+    if asked == "pooled" and model.pooled_ is not None:
+        print(
+            f"persfl: {many(int((usable & ~seen).sum()), 'row')} of {many(len(strangers), 'device')} not there "
+            f"when fitting ({some(strangers)}): predicted by one model for all.",
+            file=sys.stderr,
+        )
+        return np.ones(len(whose), dtype=bool)
+    what = f"{many(len(strangers), 'device')} of the table ({some(strangers)}) not there when fitting."
+    if asked == "pooled":
+        raise InputError(f"{what} This run has no model for newcomers. {_SKIP}.")
+    pooled = model.pooled_ is not None
+    other = "predict them by one model for all: --unseen pooled" if pooled else "fit again with their rows"
+    raise InputError(f"{what} {_SKIP}, or {other}.")
+
+
+def _kept(frame: pd.DataFrame, device: str, keep: list[str]) -> pd.DataFrame:
+    """Row number, device and the columns to keep."""
+    names = [str(name) for name in frame.columns]
+    wanted = names if keep == [ALL] and ALL not in names else keep
+    strange = [name for name in wanted if name not in names]
+    if strange:
+        raise InputError(f"--keep: the table has no {named(strange, 'column')}. Its columns: {some(names, 12)}.")
+    more = [name for name in wanted if name != device]
+    out = frame[[device, *more]].copy()
+    out.insert(0, unused("row", out.columns), np.arange(1, len(frame) + 1))
+    return out
+
+
+def unused(name: str, taken: Any) -> str:
+    """A column name that is not taken yet.
+
+    >>> unused("row", ["who"]), unused("row", ["row"])
+    ('row', 'row_2')
+    """
+    number, found = 2, name
+    while found in taken:
+        found, number = f"{name}_{number}", number + 1
+    return found
+
+
+def _add(out: pd.DataFrame, model: Any, X: pd.DataFrame, whose: pd.Series, which: Any) -> None:
+    """Predictions as further columns, empty where there are none."""
+    X, whose = X[which], whose[which]
+    asked = (X, whose) if model.device is None else (X.assign(**{model.device: whose}),)
+    name = unused("prediction", out.columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnseenWarning)  # said already, in the words of this command
+        if not hasattr(model, "classes_"):
+            out[name] = _spread(model.predict(*asked) if which.any() else [], which)
+            return
+        classes = model.classes_
+        chances = model.predict_proba(*asked) if which.any() else np.empty((0, len(classes)))
+    out[name] = _spread(classes[chances.argmax(axis=1)] if which.any() else [], which)
+    for k, label in enumerate(classes.tolist()):
+        out[unused(f"chance_{label}", out.columns)] = _spread(chances[:, k], which)
+
+
+def _spread(values: Any, which: Any) -> Any:
+    """Values at the rows of a mask; nothing elsewhere."""
+    if which.all():
+        return values
+    wide = np.full(len(which), None, dtype=object)
+    wide[which] = np.asarray(values).tolist()
+    return pd.Series(wide).infer_objects().to_numpy()
+
+
+def _write(out: pd.DataFrame, chosen: argparse.Namespace) -> None:
+    if chosen.out is None:
+        write_csv(out, sys.stdout, verbatim=chosen.verbatim)
+        return
+    path = Path(chosen.out)
+    if path.suffix == ".parquet":
+        need("pyarrow", extra="parquet", why="writing a Parquet file")
+        out.to_parquet(path, index=False)
+    else:
+        write_csv(out, path, verbatim=chosen.verbatim)
+    print(f"{many(len(out), 'row')} with predictions in {path}")
