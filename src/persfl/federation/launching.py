@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -11,13 +10,18 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from persfl.errors import InputError
 from persfl.federation.folder import Federation
 from persfl.federation.link import start_run
 from persfl.federation.processes import listening
 from persfl.runs import INDEX, Folder
+
+try:
+    import fcntl
+except ImportError:  # Windows: persfl can be imported there, a federation cannot be run from there
+    fcntl = None  # type: ignore[assignment]
 
 PROGRESS, LOCK, FAILURE = "progress.jsonl", "lock", "failure.txt"
 _FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")  # may differ when a run goes on
@@ -74,22 +78,28 @@ def held(out: Path) -> bool:
     """Whether a run is writing into this folder now."""
     try:
         with (out / LOCK).open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return False
-    except BlockingIOError:
-        return True
+            return not _locked(file)
     except FileNotFoundError:
         return False
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Lock a file for as long as it is open; False where another process has it."""
+    if fcntl is None:
+        raise InputError("a federation is run from Linux or macOS. Use one of these, or WSL on Windows.")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
 def holding(out: Path) -> Iterator[None]:
     """The right to write into a run folder; it ends with the process, however that ends."""
     with (out / LOCK).open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"another run is writing into {str(out)!r}.") from None
+        if not _locked(file):
+            raise InputError(f"another run is writing into {str(out)!r}.")
         yield
 
 

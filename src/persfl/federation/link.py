@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from persfl import flower_api
 from persfl.errors import InputError
 from persfl.federation.folder import Federation
 from persfl.federation.processes import Process, command, listening, quiet, until
@@ -30,21 +31,19 @@ def superlink(federation: Federation) -> Process:
 def register(federation: Federation) -> int:
     """Tell the SuperLink the keys of all members; how many were new to it."""
     import httpx
-    from flwr.proto.control_pb2 import RegisterNodeRequest
-    from flwr.supercore.control import ControlHttpClient
-    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
-    client = ControlHttpClient.from_server_address(
+    client = flower_api.ControlHttpClient.from_server_address(
         server_address=f"127.0.0.1:{federation.inner}",
         insecure=False,
         root_certificates=federation.ca.read_bytes(),
-        interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
+        interceptors=[flower_api.RuntimeVersion(component_name="flwr CLI")],
     )
     new = 0
     try:
         for name, key in federation.members.items():
             try:
-                client.RegisterNode(RegisterNodeRequest(public_key=key.encode(), name=name))
+                asked = flower_api.RegisterNodeRequest(public_key=key.encode(), name=name)
+                client.RegisterNode(asked)
                 new += 1
             except httpx.HTTPStatusError as error:
                 if error.response.status_code >= 500:
