@@ -78,7 +78,7 @@ def test_certificates_hold(fed):
         (["federation", "up", "nowhere"], "is not a federation's folder"),
         (["node", "--config", "nowhere", "--data", "x.csv", "--label", "y"], "is not a node's folder"),
         (["node", "--config", "FED/ann", "--data", "x.csv", "--label", "y"], "there is no file"),
-        (["federate", "FED", "--out", "run"], "the federation is not up"),
+        (["federate", "FED", "--out", "run"], "nothing listens on port 19444, so the SuperLink is not up. Start `persfl"),
         (["ledger", "FED"], "is not a node's folder"),
     ],
 )
@@ -336,7 +336,7 @@ def test_a_folder_has_one_run_at_a_time(tmp_path):
 def test_resuming_wants_the_same_settings(tmp_path, fed, monkeypatch):
     out = conducted(tmp_path)
     asked = json.loads((tmp_path / "run.plan.json").read_text())
-    monkeypatch.setattr("persfl.federation.launching.listening", lambda port: True)
+    monkeypatch.setattr("persfl.federation.launching.check_up", lambda federation: None)
     said = []
     with pytest.raises(InputError, match="holds a run already"):
         launch(fed, asked, resume=False, show=lambda *facts: said.append(facts))

@@ -14,8 +14,7 @@ from typing import IO, Any
 
 from persfl.errors import InputError
 from persfl.federation.folder import Federation
-from persfl.federation.link import start_run
-from persfl.federation.processes import listening
+from persfl.federation.link import check_up, start_run
 from persfl.runs import INDEX, Folder
 
 try:
@@ -30,12 +29,11 @@ _FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")  #
 def launch(federation: Federation, plan: dict[str, Any], *, resume: bool, show: Callable[[str, dict[str, Any]], None]) -> int:
     """Run a plan over a federation that is up; 0 when it is finished, 3 when it stopped early and can go on."""
     out = Path(plan["out"])
-    if not listening(federation.inner):
-        raise InputError(f"the federation is not up. Start it with: persfl federation up {federation.path}")
     plan = plan | {"run": _run_name(out, plan, resume)}
     if resume and (out / INDEX).is_file() and Folder.open(out).finished:
         show("done", {"text": f"{out} is finished already."})
         return 0
+    check_up(federation)
     out.mkdir(parents=True, exist_ok=True)
     place = federation.coordinator / "plans"
     place.mkdir(exist_ok=True)
@@ -120,7 +118,8 @@ def _watch(progress: Path, begin: int, child: Any, show: Callable[[str, dict[str
                 return 3
         if gone or (over and pid is None):
             why = "the run was ended from outside" if gone else f"the run did not start (see {child.log})"
-            show("stopped", {"why": f"{why}. Everything is kept: go on with the same command and --resume.", "kind": "gone"})
+            how = "go on with the same command and --resume"
+            show("stopped", {"why": f"{why}. Everything is kept: {how}.", "kind": "gone"})
             return 3
         if pid is None and child is None and time.monotonic() - patience > 5:
             pid = _last_pid(progress)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
@@ -51,6 +53,27 @@ def register(federation: Federation) -> int:
     finally:
         client.close()
     return new
+
+
+def check_up(federation: Federation) -> None:
+    """Stop in words where a federation's SuperLink and proxy are not there."""
+    start = f"Start `persfl federation up {federation.path}`."
+    trust = ssl.create_default_context(cafile=str(federation.ca))
+    for port, what in ((federation.inner, "the SuperLink"), (federation.port, "the proxy")):
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", port), timeout=5.0) as plain,
+                trust.wrap_socket(plain, server_hostname="127.0.0.1"),
+            ):
+                pass
+        except ssl.SSLError:
+            raise InputError(
+                f"what listens on port {port} is not {what} of this federation. End it, or change federation.toml."
+            ) from None
+        except TimeoutError:
+            raise InputError(f"what listens on port {port} does not answer. End it and {start[0].lower()}{start[1:]}") from None
+        except OSError:
+            raise InputError(f"nothing listens on port {port}, so {what} is not up. {start}") from None
 
 
 class Up:
