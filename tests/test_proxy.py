@@ -26,6 +26,7 @@ from persfl.federation.members import Members
 from persfl.federation.processes import until
 from persfl.federation.proxy import Proxy, tls
 from persfl.federation.visits import Refusals, Visits
+from persfl.wire import LARGEST
 
 PATH = "/v1/fleet/push-object"
 
@@ -329,6 +330,10 @@ def test_the_address_with_the_most_gives_way():
     assert visits.know(quiet[0], "ann")
     visits.come(One("5.5.5.5"))
     assert not any(one.ended for one in quiet)
+
+
+def test_the_largest_message_fits():
+    assert Limits().body >= LARGEST + 2**20
 
 
 def test_refusals_do_not_fill_the_disk(capsys):

@@ -24,7 +24,6 @@ from persfl.checks import whole
 from persfl.errors import InputError, need
 from persfl.federation.limits import Limits
 from persfl.federation.members import public_key
-from persfl.fleets.flower.policy import Policy
 
 CONFIG, NODE = "federation.toml", "node.toml"
 _DAYS = 825
@@ -146,6 +145,8 @@ def _federation_text(host: str, port: int, inner: int, members: dict[str, str]) 
 
 
 def _node_text(name: str, host: str, port: int) -> str:
+    from persfl.fleets.flower.policy import Policy  # and with it much that the proxy does without
+
     return (
         "# This device in its federation. The owner of the rows owns this file: the policy below is what may leave.\n"
         f'device = "{name}"\nsuperlink = "{host}:{port}"\n\n{Policy().text()}'

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from persfl.errors import InputError
 from persfl.federation.folder import Federation
-from persfl.federation.link import check_up, start_run
+from persfl.federation.link import check_up, link_mark, same_link, start_run
 from persfl.runs import INDEX, Folder
 
 try:
@@ -23,6 +23,10 @@ except ImportError:  # Windows: persfl can be imported there, a federation canno
     fcntl = None  # type: ignore[assignment]
 
 PROGRESS, LOCK, FAILURE = "progress.jsonl", "lock", "failure.txt"
+LINK_GONE = (
+    "the SuperLink, which carries the messages, was stopped or started again. Everything is kept: when "
+    "`persfl federation up` is there, go on with the same command and --resume."
+)
 _FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")  # may differ when a run goes on
 
 
@@ -41,9 +45,10 @@ def launch(federation: Federation, plan: dict[str, Any], *, resume: bool, show: 
     told.write_text(json.dumps(plan, indent=1) + "\n")
     progress = out / PROGRESS
     begin = progress.stat().st_size if progress.is_file() else 0
+    mark = link_mark(federation)
     child = None if held(out) else start_run(federation, told)
     try:
-        return _watch(progress, begin, child, show)
+        return _watch(progress, begin, child, show, lambda: same_link(federation, mark))
     except KeyboardInterrupt:
         _stop(progress)
         show("stopped", {"why": "stopped by hand; everything is kept. Go on with the same command and --resume.", "kind": "hand"})
@@ -101,7 +106,14 @@ def holding(out: Path) -> Iterator[None]:
         yield
 
 
-def _watch(progress: Path, begin: int, child: Any, show: Callable[[str, dict[str, Any]], None]) -> int:
+def _watch(
+    progress: Path,
+    begin: int,
+    child: Any,
+    show: Callable[[str, dict[str, Any]], None],
+    linked: Callable[[], bool],
+) -> int:
+    """Show what happens until it is over; `linked` says whether the SuperLink of the beginning is still there."""
     pid, position, patience = None, begin, time.monotonic()
     while True:
         gone = pid is not None and not _alive(pid)
@@ -118,8 +130,8 @@ def _watch(progress: Path, begin: int, child: Any, show: Callable[[str, dict[str
                 return 3
         if gone or (over and pid is None):
             why = "the run was ended from outside" if gone else f"the run did not start (see {child.log})"
-            how = "go on with the same command and --resume"
-            show("stopped", {"why": f"{why}. Everything is kept: {how}.", "kind": "gone"})
+            text = f"{why}. Everything is kept: go on with the same command and --resume."
+            show("stopped", {"why": text if linked() else LINK_GONE, "kind": "gone"})
             return 3
         if pid is None and child is None and time.monotonic() - patience > 5:
             pid = _last_pid(progress)

@@ -13,7 +13,6 @@ from typing import Any
 
 from persfl.checks import real, whole
 from persfl.errors import InputError
-from persfl.wire import LARGEST
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,7 @@ class Limits:
     strangers: int = 256  # connections that have not shown a known key
     strangers_per_address: int = 32  # of one address: many nodes may be behind one
     connections_per_member: int = 64  # of one known key
-    body: int = LARGEST + 2**20  # bytes of one body
+    body: int = 65 * 2**20  # bytes of one body: the largest message, and what Flower puts around it
     bodies: int = 2**30  # bytes of all bodies that are on their way at once
 
     @staticmethod

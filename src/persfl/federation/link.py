@@ -15,6 +15,8 @@ from persfl.errors import InputError
 from persfl.federation.folder import Federation
 from persfl.federation.processes import Process, command, listening, quiet, until
 
+MARK = "superlink.pid"  # whose run this is: a run does not outlive its SuperLink
+
 
 def superlink(federation: Federation) -> Process:
     """Flower's SuperLink, on this machine only."""
@@ -76,6 +78,17 @@ def check_up(federation: Federation) -> None:
             raise InputError(f"nothing listens on port {port}, so {what} is not up. {start}") from None
 
 
+def same_link(federation: Federation, before: str) -> bool:
+    """Whether the SuperLink is there, and still the one that a run began with."""
+    return link_mark(federation) == before and listening(federation.inner)
+
+
+def link_mark(federation: Federation) -> str:
+    """Which SuperLink is up: another mark, another SuperLink."""
+    path = federation.coordinator / MARK
+    return path.read_text() if path.is_file() else ""
+
+
 class Up:
     """A federation that is up: `with Up(federation): ...`; the SuperLink and the proxy are started again if they die."""
 
@@ -101,6 +114,8 @@ class Up:
 
     def _start_link(self) -> None:
         self.link = superlink(self.federation)
+        mark = self.federation.coordinator / MARK
+        mark.write_text(f"{self.link.pid}\n")
         _await(self.link, self.federation.inner, "the SuperLink")
         register(self.federation)
 

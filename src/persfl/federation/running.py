@@ -15,7 +15,7 @@ import numpy as np
 from persfl.adopters import Best
 from persfl.errors import InputError, PersflError
 from persfl.federation.blending import blended
-from persfl.federation.launching import FAILURE, PROGRESS, holding
+from persfl.federation.launching import FAILURE, LINK_GONE, PROGRESS, holding
 from persfl.federation.member import read_rows
 from persfl.federation.result import keep_result
 from persfl.federation.units import agreed
@@ -78,10 +78,7 @@ def _why(error: BaseException) -> str:
     from httpx import TransportError
 
     if isinstance(error, KeyboardInterrupt | SystemExit | TransportError | ConnectionError):
-        return (
-            "the SuperLink, which carries the messages, was stopped or started again. Everything is kept: when "
-            "`persfl federation up` is there, go on with the same command and --resume."
-        )
+        return LINK_GONE
     return f"{type(error).__name__}, see {FAILURE} in the run folder. Everything is kept: go on with the same command and --resume."
 
 
