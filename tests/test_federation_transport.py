@@ -1,5 +1,6 @@
 """What a federation stands on: Flower's insides, processes, and the words for what goes wrong there."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ pytest.importorskip("flwr")
 
 from persfl import flower_api
 from persfl.errors import InputError
-from persfl.federation import hands
+from persfl.federation import hands, launching, link
 from persfl.federation.folder import init
 from persfl.federation.processes import Process, quiet, until
 
@@ -162,3 +163,27 @@ def test_the_same_refusal_is_said_once(fed, monkeypatch):
     monkeypatch.setattr(hands, "until", lambda *_: time.sleep(0))
     assert hands.run_node(fed.path / "bob", say=said.append, going=lambda: next(left), app=object()) == 0
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(("linked", "says"), [(False, "the SuperLink, which carries"), (True, "ended from outside")])
+def test_a_run_that_is_gone_is_explained(linked, says, tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    progress = tmp_path / "progress.jsonl"
+    progress.write_text(json.dumps({"event": "begun", "pid": gone.pid}) + "\n")
+    said = []
+    assert launching._watch(progress, 0, None, lambda *facts: said.append(facts), lambda: linked) == 3
+    name, facts = said[-1]
+    assert name == "stopped"
+    assert says in facts["why"]
+    assert "--resume" in facts["why"]
+
+
+def test_another_superlink_is_not_the_one_a_run_began_with(fed, monkeypatch):
+    monkeypatch.setattr(link, "listening", lambda port: True)
+    mark = fed.coordinator / link.MARK
+    mark.write_text("17\n")
+    before = link.link_mark(fed)
+    assert link.same_link(fed, before)
+    mark.write_text("18\n")
+    assert not link.same_link(fed, before)
