@@ -39,7 +39,7 @@ from persfl.worth import split
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes as on Linux")
 
 ROOT = Path(__file__).parents[1]
-NODES, ROUNDS, PEERS = 4, 3, 3
+NODES, ROUNDS, PEERS = 4, 2, 3
 DEVICES = clustered_regression(n=NODES, clusters=2, rows=20, features=3, noise=0.1, seed=4)
 NAMES = [f"node-{i + 1}" for i in range(NODES)]
 FAULTY = ROOT / "tests" / "faulty_node.py"
@@ -162,7 +162,7 @@ def killed_everywhere_and_still_the_result_of_one_process(world):
     def kill_run(event):
         if event["event"] == "begun":
             killed.add(event["pid"])
-        if event["event"] == "round" and event["round"] == 2:
+        if event["event"] == "devices":  # in the middle of its round
             (pid,) = killed - {"link"}
             os.kill(pid, signal.SIGKILL)
 
@@ -183,7 +183,7 @@ def killed_everywhere_and_still_the_result_of_one_process(world):
     np.testing.assert_array_equal(np.stack(rounds["asked"]), np.concatenate([round_.peers for round_ in done]))
     np.testing.assert_array_equal(np.stack(rounds["adopted"]), np.concatenate([round_.choice.peers for round_ in done]))
     np.testing.assert_allclose(model.models_, fleet.models, rtol=1e-8, atol=1e-10)
-    assert np.median(model.losses_[-1]) < 0.8 * np.median(model.losses_[0])
+    assert np.median(model.losses_[-1]) < np.median(model.losses_[0])
     assert model.worth_.table["held"].tolist() == [5] * NODES
     for name in ("report.html", "federation.html"):
         assert (world.place / "run" / name).stat().st_size > 1000
@@ -257,7 +257,7 @@ def failing_nodes_cost_their_answers_only(world):
     pd.DataFrame(mine.X, columns=["a", "b", "c"]).assign(y=mine.y).to_csv(world.place / "mine.csv", index=False)
     code, events = world.federate(
         "faults", "--target", str(world.place / "mine.csv"), "--label", "y", "--name", "me", "--rounds", "4", "--peers", "4",
-        "--deadline", "5", "--quorum", "0.15", "--patience", "60", "--gather", "60", "--units", "raw",
+        "--deadline", "4", "--quorum", "0.15", "--patience", "60", "--gather", "60", "--units", "raw",
         "--step-size", "0.2", "--steps", "3", during=kill,
     )  # fmt: skip
     assert code == 0, events
