@@ -199,7 +199,7 @@ def test_a_signed_request_goes_through_and_back(door):
     assert pieces.content == body
     with httpx.Client(verify=here.trust, trust_env=False) as client:  # one connection, many requests
         assert [here.send(b"x" * n, client=client).content for n in (3, 0, 2)] == [b"xxx", b"", b"xx"]
-    assert until(lambda: here.proxy.inside == 0, 10)
+    assert until(lambda: here.proxy.inside.total() == 0, 10)
 
 
 def test_strangers_are_refused_before_their_body(door, fed):
@@ -275,7 +275,7 @@ def test_held_back_bodies_are_cut_and_others_get_through(door):
     for sock in slow:
         assert over(sock)
     assert here.send(b"after").content == b"after"
-    assert until(lambda: here.proxy.inside == 0, 10)
+    assert until(lambda: here.proxy.inside.total() == 0, 10)
 
 
 def test_all_bodies_together_have_a_limit(door):
@@ -284,13 +284,22 @@ def test_all_bodies_together_have_a_limit(door):
     for sock in (first, second):
         sock.sendall(b"x")
     Echo.began.wait(10)
-    assert until(lambda: here.proxy.inside == 2000, 10)
+    assert until(lambda: here.proxy.inside.total() == 2000, 10)
     assert here.send(b"y" * 600, "bob").status_code == 503
     assert here.send(b"y" * 400, "bob").status_code == 200
     first.sendall(b"x" * 999)
     assert status(first) == 200
-    assert until(lambda: here.proxy.inside == 1000, 10)
+    assert until(lambda: here.proxy.inside.total() == 1000, 10)
     assert here.send(b"y" * 600, "bob").status_code == 200
+
+
+def test_one_member_alone_cannot_use_all_room(door):
+    here = door(body=1000, bodies=10_000, bodies_per_member=2500)
+    held = [here.begin(1000) for _ in range(2)]
+    assert until(lambda: here.proxy.inside.total() == 2000, 10)
+    assert here.send(b"y" * 600).status_code == 503
+    assert here.send(b"y" * 600, "bob").status_code == 200
+    assert len(held) == 2
 
 
 def test_one_key_has_so_many_connections(door):
@@ -359,6 +368,7 @@ def changed(fed, old, new):
         ("strangers = 256", "strangrs = 256", r"no setting 'strangrs'. Did you mean 'strangers'\?"),
         ("strangers = 256", "strangers = 0", "strangers must be at least 1"),
         ("body = 68157440", "body = 2000000000", "bodies must be at least body"),
+        ("bodies_per_member = 268435456", "bodies_per_member = 9", "bodies_per_member must be at least body"),
         ("-----BEGIN PUBLIC KEY-----\n", "", "the key of device 'ann' in .* could not be read. Paste all"),
         ("BEGIN PUBLIC", "BEGIN PRIVATE", "the key of device 'ann' in .* is a private key"),
         ('device = "bob"', 'device = "ann"', "device 'ann' twice"),

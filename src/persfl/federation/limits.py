@@ -36,6 +36,7 @@ class Limits:
     connections_per_member: int = 64  # of one known key
     body: int = 65 * 2**20  # bytes of one body: the largest message, and what Flower puts around it
     bodies: int = 2**30  # bytes of all bodies that are on their way at once
+    bodies_per_member: int = 2**28  # and of one known key: one member alone cannot keep the others out
 
     @staticmethod
     def of(told: Any) -> Limits:
@@ -54,8 +55,9 @@ class Limits:
             else:
                 given[one.name] = whole(one.name, value, least=1)
         made = Limits(**given)
-        if made.bodies < made.body:
-            raise InputError(f"bodies must be at least body ({made.body}). Got {made.bodies}.")
+        for name in ("bodies", "bodies_per_member"):
+            if getattr(made, name) < made.body:
+                raise InputError(f"{name} must be at least body ({made.body}). Got {getattr(made, name)}.")
         return made
 
     def text(self) -> str:

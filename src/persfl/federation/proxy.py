@@ -15,6 +15,7 @@ import re
 import socket
 import ssl
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +54,8 @@ class Proxy:
 
         self.limits, self.members = limits, members
         self.visits, self.refusals = Visits(limits), Refusals()
-        self.inside = 0  # bytes of bodies that are on their way, as far as they were announced
+        # Bytes of bodies that are on their way, as far as they were announced, by whose they are.
+        self.inside: Counter[str] = Counter()
         self._link = httpx.AsyncClient(
             base_url=f"https://{upstream}",
             verify=ssl.create_default_context(cafile=str(ca)),
@@ -117,16 +119,23 @@ class Proxy:
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in request.headers}
         refusal = self._refusal(one, request, headers)
         size = int(headers.get("content-length", self.limits.body))
-        if refusal is None and self.inside + size > self.limits.bodies:
+        if refusal is None and not self._room(one.member, size):
             refusal = Refusal(503, "too much is on its way: try again")
         if refusal is not None:
             await self._refuse(one, refusal)
             return
-        self.inside += size
+        whose = one.member
+        self.inside[whose] += size
         try:
             await self._pass(one, request, headers)
         finally:
-            self.inside -= size
+            self.inside[whose] -= size
+
+    def _room(self, member: str, size: int) -> bool:
+        """Whether one more body may be on its way."""
+        limits = self.limits
+        own = self.inside[member] + size
+        return own <= limits.bodies_per_member and self.inside.total() + size <= limits.bodies
 
     def _refusal(self, one: Visit, request: Any, headers: dict[str, str]) -> Refusal | None:
         """What is wrong with a request, by its headers alone."""
