@@ -15,6 +15,8 @@ class Waiting:
     >>> waiting("round 1", ["east"])
     round 1: waiting for east (not seen yet)
     >>> waiting("round 1", ["east"])
+    >>> waiting("device 'east' is at its owner's limit", [])
+    device 'east' is at its owner's limit
     >>> waiting.unwilling = ["west"]
     >>> waiting("round 1", ["east", "north"])
     round 1: waiting for east (not seen yet), north (not seen yet); west does not want a model
@@ -26,6 +28,9 @@ class Waiting:
         self._before: tuple[str, ...] = ()
 
     def __call__(self, where: str, missing: Sequence[str]) -> None:
+        if not missing:  # something else that whoever watches should know
+            self._say({"text": where})
+            return
         names = tuple(sorted(missing))
         if names == self._before:
             return

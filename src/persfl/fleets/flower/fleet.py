@@ -366,7 +366,7 @@ class FlowerFleet:
         """A device at a limit of its owner: the round goes on without, and that is said."""
         if ends(code) and name not in self.roster.limits:
             self.roster.limits[name] = code
-            self._say(why(name, code))
+            self._say(why(name, code), ())
 
     def _at_limits(self) -> str:
         """What is to be said about devices at their limits, where a run stops."""
