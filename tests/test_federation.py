@@ -78,7 +78,7 @@ def test_certificates_hold(fed):
         (["federation", "up", "nowhere"], "is not a federation's folder"),
         (["node", "--config", "nowhere", "--data", "x.csv", "--label", "y"], "is not a node's folder"),
         (["node", "--config", "FED/ann", "--data", "x.csv", "--label", "y"], "there is no file"),
-        (["federate", "FED", "--out", "run"], "the federation is not up"),
+        (["federate", "FED", "--out", "run"], "nothing listens on port 19444, so the SuperLink is not up. Start `persfl"),
         (["ledger", "FED"], "is not a node's folder"),
     ],
 )
@@ -336,7 +336,7 @@ def test_a_folder_has_one_run_at_a_time(tmp_path):
 def test_resuming_wants_the_same_settings(tmp_path, fed, monkeypatch):
     out = conducted(tmp_path)
     asked = json.loads((tmp_path / "run.plan.json").read_text())
-    monkeypatch.setattr("persfl.federation.launching.listening", lambda port: True)
+    monkeypatch.setattr("persfl.federation.launching.check_up", lambda federation: None)
     said = []
     with pytest.raises(InputError, match="holds a run already"):
         launch(fed, asked, resume=False, show=lambda *facts: said.append(facts))
@@ -384,7 +384,7 @@ def test_a_round_goes_on_without_a_device_at_its_limit_and_the_report_says_so(me
 def test_a_blend_at_a_limit_stops_in_words_and_goes_on_when_it_is_raised(tmp_path):
     few = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
     homes = at_home(few, seed=0)
-    homes["d01"].policy = replace(OPEN, questions_per_target=9)
+    homes["d01"].policy = replace(OPEN, questions_per_target=5)
     more = {"method": "blend", "budget": 4, "ordered": False}
     with pytest.raises(Limited, match="device 'd01' is at its owner's limit 'questions_per_target'"):
         conducted(tmp_path, "run", homes, **more)

@@ -1,6 +1,7 @@
-"""A federation of processes on this machine: TLS, node authentication, proxy, five nodes; refusals, failures, kills.
+"""A federation of processes on this machine: TLS, node authentication, proxy, four nodes; refusals, failures, kills.
 
-One test, because starting processes takes most of the time: its parts are told one after the other.
+One test, because starting processes takes most of the time: all are started once, its parts are told one after the other, and what
+only has to be waited for (nodes that are not let in) waits beside them.
 """
 
 import json
@@ -10,7 +11,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +22,12 @@ pytest.importorskip("flwr")
 import httpx
 from faulty_node import SECRET
 
-from persfl import ArrayFleet, Best, Devices, GradientStep, Linear, Uniform, personalize
+from persfl import ArrayFleet, Best, Devices, GradientStep, Linear, Uniform, flower_api, personalize
+from persfl.cli import main
 from persfl.federation.demo import end, start_node
 from persfl.federation.folder import init
-from persfl.federation.hands import supernode
+from persfl.federation.hands import refusal, supernode
+from persfl.federation.member import use_table
 from persfl.federation.processes import Process, free_ports, listening, quiet, until
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Ledger
@@ -37,9 +39,10 @@ from persfl.worth import split
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes as on Linux")
 
 ROOT = Path(__file__).parents[1]
-NODES, ROUNDS, PEERS = 5, 3, 4
+NODES, ROUNDS, PEERS = 4, 2, 3
 DEVICES = clustered_regression(n=NODES, clusters=2, rows=20, features=3, noise=0.1, seed=4)
 NAMES = [f"node-{i + 1}" for i in range(NODES)]
+FAULTY = ROOT / "tests" / "faulty_node.py"
 
 
 class World:
@@ -53,10 +56,13 @@ class World:
         for i, name in enumerate(NAMES):
             frame = pd.DataFrame(DEVICES[i].X, columns=["a", "b", "c"]).assign(y=DEVICES[i].y)
             frame.to_csv(place / f"{name}.csv", index=False)
+            use_table(self.fed.path / name, place / f"{name}.csv", label="y", drop=[], weight=None)
 
     def up(self):
-        self.link = self.child([sys.executable, "-m", "persfl", "federation", "up", str(self.fed.path)], "up.log")
-        assert until(lambda: listening(self.fed.port), 90), (self.place / "up.log").read_text()
+        self.link = self.child(self.persfl("federation", "up", self.fed.path), "up.log")
+
+    def persfl(self, *words):
+        return [sys.executable, "-m", "persfl", *map(str, words)]
 
     def child(self, words, log):
         made = Process(words, env=quiet(self.place / "flwr"), log=self.place / log, cwd=ROOT)
@@ -64,12 +70,17 @@ class World:
         return made
 
     def start(self, name):
-        self.nodes[name] = start_node(self.fed, name, self.place / f"{name}.csv", "y")
-        self.children.append(self.nodes[name])
+        """The first node is `persfl node` itself; the others may be told to misbehave later on."""
+        if name == NAMES[0]:
+            self.nodes[name] = start_node(self.fed, name, self.place / f"{name}.csv", "y")
+            self.children.append(self.nodes[name])
+        else:
+            words = [sys.executable, str(FAULTY), str(self.fed.path / name)]
+            self.nodes[name] = self.child(words, f"{name}.log")
 
     def federate(self, out, *more, during=None):
         """`persfl federate`; `during` sees every event."""
-        words = [sys.executable, "-m", "persfl", "federate", str(self.fed.path), "--out", str(self.place / out), "--json", *more]
+        words = self.persfl("federate", self.fed.path, "--out", self.place / out, "--json", *more)
         child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
         events = []
         try:
@@ -86,6 +97,9 @@ class World:
     def links(self):
         """Process ids of the SuperLink."""
         return [pid for pid, words in running(str(self.fed.path)) if "flower-superlink" in words]
+
+    def log(self, name):
+        return (self.place / name).read_text()
 
 
 def running(mark):
@@ -109,6 +123,7 @@ def world(tmp_path):
         made.up()
         for name in NAMES:
             made.start(name)
+        assert until(lambda: listening(made.fed.port), 90), made.log("up.log")
         yield made
     finally:
         end(made.children)
@@ -119,19 +134,8 @@ def world(tmp_path):
 
 
 LEARN = [
-    "--rounds",
-    str(ROUNDS),
-    "--peers",
-    str(PEERS),
-    "--quorum",
-    "1",
-    "--patience",
-    "120",
-    "--gather",
-    "120",
-    "--deadline",
-    "30",
-]
+    "--rounds", str(ROUNDS), "--peers", str(PEERS), "--quorum", "1", "--patience", "120", "--gather", "120", "--deadline", "30",
+]  # fmt: skip
 
 
 def killed_everywhere_and_still_the_result_of_one_process(world):
@@ -139,17 +143,18 @@ def killed_everywhere_and_still_the_result_of_one_process(world):
     killed = set()
 
     def kill_link(event):
-        if event["event"] == "round" and event["round"] == 1 and "link" not in killed:
+        if event["event"] == "round" and event["round"] == 1 and not killed:
             killed.add("link")
             os.kill(world.links()[0], signal.SIGKILL)
+            node = world.nodes["node-3"]
+            os.kill(node.pid, signal.SIGKILL)  # and with it goes its SuperNode
+            node.wait(10)
 
     code, events = world.federate("run", *LEARN, during=kill_link)
     assert killed == {"link"}, events
     assert code == 3, events
-
-    node = world.nodes["node-3"]
-    os.kill(node.pid, signal.SIGKILL)  # and with it goes its SuperNode
-    node.wait(10)
+    assert "SuperLink" in events[-1]["why"], events  # what happened, and how to go on
+    assert "--resume" in events[-1]["why"], events
     assert until(lambda: not running(str(world.fed.path / "node-3")), 30)
     world.start("node-3")
     assert until(lambda: bool(world.links()) and listening(world.fed.inner), 60)
@@ -157,7 +162,7 @@ def killed_everywhere_and_still_the_result_of_one_process(world):
     def kill_run(event):
         if event["event"] == "begun":
             killed.add(event["pid"])
-        if event["event"] == "round" and event["round"] == 2:
+        if event["event"] == "devices":  # in the middle of its round
             (pid,) = killed - {"link"}
             os.kill(pid, signal.SIGKILL)
 
@@ -178,14 +183,46 @@ def killed_everywhere_and_still_the_result_of_one_process(world):
     np.testing.assert_array_equal(np.stack(rounds["asked"]), np.concatenate([round_.peers for round_ in done]))
     np.testing.assert_array_equal(np.stack(rounds["adopted"]), np.concatenate([round_.choice.peers for round_ in done]))
     np.testing.assert_allclose(model.models_, fleet.models, rtol=1e-8, atol=1e-10)
-    assert np.median(model.losses_[-1]) < 0.8 * np.median(model.losses_[0])
+    assert np.median(model.losses_[-1]) < np.median(model.losses_[0])
     assert model.worth_.table["held"].tolist() == [5] * NODES
     for name in ("report.html", "federation.html"):
         assert (world.place / "run" / name).stat().st_size > 1000
     assert any(event["event"] == "round" and event["own"] < 0.2 * event["seconds"] for event in events)
+    assert [event for event in events if event["event"] == "answer"]
 
 
-def strangers_are_refused(world):
+def strangers_knock(world):
+    """SuperNodes that must not get in, started; how they fared is asked later."""
+    fed = world.fed
+    other = init(world.place / "other", ["node-1", "node-2"], port=fed.port, inner=fed.inner)
+    unknown = other.path / "node-1"  # a key that nobody registered, with the right certificate authority
+    shutil.copy(fed.ca, unknown / "ca.pem")
+    double = world.place / "double"  # the key of a node that is connected
+    shutil.copytree(fed.path / "node-1", double)
+    strange = other.path / "node-2"  # of another federation altogether
+    says = {
+        double: "another process has its key",
+        unknown: "its key is not in the coordinator's federation.toml",
+        strange: "is not the federation of this folder",
+    }
+    began = {}
+    for folder, port in zip(says, free_ports(3), strict=True):
+        (folder / "supernode.log").unlink(missing_ok=True)
+        (folder / "secret").write_bytes(b"x" * 32)
+        began[folder] = supernode(folder, port)
+        world.children.append(began[folder])
+    return other, began, says
+
+
+def strangers_were_refused(world, other, began, says):
+    for folder, child in began.items():
+        assert until(lambda child=child: child.code is not None, 90)
+        log = (folder / "supernode.log").read_text()
+        assert flower_api.JOINED not in log
+        why, hopeless = refusal(log, folder)
+        assert says[folder] in why, log
+        assert hopeless == ("of this folder" in says[folder])  # only that cannot change
+
     fed = world.fed
     trust = ssl.create_default_context(cafile=str(fed.ca))
     door, inside = f"https://127.0.0.1:{fed.port}", f"https://127.0.0.1:{fed.inner}"
@@ -198,51 +235,19 @@ def strangers_are_refused(world):
             assert client.get(door + path).status_code == 404, path
         inner = client.post(f"{inside}/v1/control/list-runs", content=b"").status_code
         assert inner != 404  # the same call is there behind the proxy
-        assert client.post(f"{door}/v1/fleet/pull-messages", content=b"").status_code in (400, 401, 403, 415, 422)  # no signature
-        other = init(world.place / "other", ["node-1"], port=fed.port, inner=fed.inner)
+        assert client.post(f"{door}/v1/fleet/pull-messages", content=b"").status_code == 400  # no signature
         wrong = ssl.create_default_context(cafile=str(other.ca))
         with httpx.Client(verify=wrong, trust_env=False) as stranger, pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY"):
             stranger.post(f"{door}/v1/fleet/pull-messages", content=b"")
         with pytest.raises(httpx.HTTPError):
             client.post(f"http://127.0.0.1:{fed.port}/v1/fleet/pull-messages", content=b"")
 
-    unknown = other.path / "node-1"  # a key that nobody registered, with the right certificate authority
-    shutil.copy(fed.ca, unknown / "ca.pem")
-    shutil.copy(world.place / "node-1.csv", world.place / "rows.csv")
-    words = [
-        sys.executable,
-        "-m",
-        "persfl",
-        "node",
-        "--config",
-        str(unknown),
-        "--data",
-        str(world.place / "rows.csv"),
-        "--label",
-        "y",
-    ]
-    child = world.child(words, "unknown.log")
-    double = world.place / "double"  # the key of a node that is connected
-    shutil.copytree(fed.path / "node-1", double)
-    twin = supernode(double, free_ports(1)[0])
-    world.children.append(twin)
-    assert until(lambda: twin.code is not None, 90)
-    assert b"Failed to activate SuperNode" in (double / "supernode.log").read_bytes()
-    log = world.place / "unknown.log"
-    assert until(lambda: "does not let this node in" in log.read_text(), 90), log.read_text()
-    assert "in the federation" not in log.read_text()
-    child.stop()
-
 
 def failing_nodes_cost_their_answers_only(world):
-    """A target at home among nodes of which one hangs, one sends NaN and is killed, one sends the wrong shape, one fails."""
-    bad = {"node-2": "hang", "node-3": "nan", "node-4": "shape", "node-5": "raise"}
-    end([world.nodes.pop(name) for name in bad])
+    """A target at home among nodes of which one hangs, one sends NaN and is killed, one sends the wrong shape and then fails."""
+    bad = {"node-2": "hang", "node-3": "nan", "node-4": "shape"}
     for name, how in bad.items():
-        folder = world.fed.path / name
-        world.nodes[name] = world.child(
-            [sys.executable, str(ROOT / "tests" / "faulty_node.py"), str(folder), how], f"faulty-{name}.log"
-        )
+        (world.fed.path / name / "mode").write_text(how)
 
     def kill(event):
         if event["event"] == "round" and event["round"] == 2:
@@ -250,48 +255,43 @@ def failing_nodes_cost_their_answers_only(world):
 
     mine = Devices.of([DEVICES[0]], quiet=True)[0]
     pd.DataFrame(mine.X, columns=["a", "b", "c"]).assign(y=mine.y).to_csv(world.place / "mine.csv", index=False)
-    begin = time.monotonic()
     code, events = world.federate(
-        "faults", "--target", str(world.place / "mine.csv"), "--label", "y", "--name", "me", "--rounds", "5", "--peers", "5",
-        "--deadline", "8", "--quorum", "0.15", "--patience", "60", "--gather", "60", "--units", "raw",
-        "--step-size", "0.2", during=kill,
+        "faults", "--target", str(world.place / "mine.csv"), "--label", "y", "--name", "me", "--rounds", "4", "--peers", "4",
+        "--deadline", "4", "--quorum", "0.15", "--patience", "60", "--gather", "60", "--units", "raw",
+        "--step-size", "0.2", "--steps", "3", during=kill,
     )  # fmt: skip
     assert code == 0, events
     rounds = [event for event in events if event["event"] == "round"]
     assert rounds[-1]["loss"] < 0.7 * rounds[0]["loss"]
     told = {row["device"]: row for row in Folder.open(world.place / "faults").read_json("federation.json")["counts"]}
-    assert told["node-1"]["answered"] >= 3  # on a busy machine an honest node may be late, too
+    assert told["node-1"]["answered"] >= 2  # on a busy machine an honest node may be late, too
     assert told["node-2"]["late"] >= 1
     assert told["node-3"]["format"] >= 1
     assert told["node-4"]["format"] >= 1
-    assert told["node-5"]["failed"] >= 1
+    assert told["node-4"]["failed"] >= 1
     assert told["node-3"]["late"] + told["node-3"]["gone"] >= 1
     assert all(told[name]["answered"] == 0 for name in bad)
     assert all(told[name]["rested"] >= 1 for name in bad)
-    assert time.monotonic() - begin < 600
 
-    private = world.fed.path / "node-5"
+    private = world.fed.path / "node-4"
     assert SECRET in (private / "errors.log").read_text()
     places = [path for path in world.place.rglob("*") if path.is_file() and private not in path.parents]
     assert not [path for path in places if SECRET.encode() in path.read_bytes()]
     assert SECRET not in json.dumps(events)
 
 
-def the_ledger_tells_what_left(world):
-    done = subprocess.run(
-        [sys.executable, "-m", "persfl", "ledger", str(world.fed.path / "node-1"), "--json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    told = {(entry["asker"], entry["kind"]): entry for entry in json.loads(done.stdout)["asked"]}
-    assert told["me", "answer"]["answered"] >= 3
+def the_ledger_tells_what_left(world, capsys):
+    capsys.readouterr()
+    assert main(["ledger", str(world.fed.path / "node-1"), "--json"]) == 0
+    told = {(entry["asker"], entry["kind"]): entry for entry in json.loads(capsys.readouterr().out)["asked"]}
+    assert told["me", "answer"]["answered"] >= 2
     assert told["node-2", "answer"]["answered"] >= 1
     assert ("node-1", "score") in told
 
 
-def test_a_federation_of_processes(world):
+def test_a_federation_of_processes(world, capsys):
     killed_everywhere_and_still_the_result_of_one_process(world)
-    strangers_are_refused(world)
+    strangers = strangers_knock(world)
     failing_nodes_cost_their_answers_only(world)
-    the_ledger_tells_what_left(world)
+    strangers_were_refused(world, *strangers)
+    the_ledger_tells_what_left(world, capsys)

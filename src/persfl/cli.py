@@ -417,16 +417,20 @@ def _federation_commands(commands: Any) -> None:
     federate.add_argument(
         "--model", choices=(*MODELS, "ridge", "network"), default="linear", help="what a model is (default linear)"
     )
-    federate.add_argument("--rounds", type=_whole, default=60, metavar="N", help="rounds (default 60)")
-    federate.add_argument("--peers", type=_whole, default=10, metavar="N", help="peers asked per round, or all others (default 10)")
+    federate.add_argument("--rounds", type=_whole, metavar="N", help="of the paper's loop and kin: rounds (default 60)")
+    federate.add_argument(
+        "--peers", type=_whole, metavar="N", help="of the paper's loop and kin: peers asked per round (default 10)"
+    )
     federate.add_argument("--classes", type=int, default=0, metavar="N", help="labels 0 to N - 1 (default 0: a regression)")
     federate.add_argument(
-        "--method", choices=("paper", "kin", "blend"), default="paper", help="how to learn from peers (default paper)"
+        "--method",
+        choices=("auto", "blend", "paper", "kin"),
+        default="auto",
+        help="how to learn: auto is blend, unless an option of the paper's loop or a model that blend does not mix over a "
+        "federation is given (default auto)",
     )
-    federate.add_argument(
-        "--budget", type=_whole, default=640, metavar="N", help="blend: refits a target may ask for (default 640)"
-    )
-    federate.add_argument("--ordered", action="store_true", help="blend: rows come in the order of time")
+    federate.add_argument("--budget", type=_whole, default=640, metavar="N", help="questions per device, with blend (default 640)")
+    federate.add_argument("--ordered", action="store_true", help="rows come in the order of time (for blend)")
     federate.add_argument("--set", type=_setting, action="append", default=[], metavar="KEY=VALUE", help="a setting of the model")
     federate.add_argument("--target", metavar="TABLE", help="target at home: this table stays here, only probes go out")
     federate.add_argument("--name", default="home", metavar="ID", help="what the target at home is called (default home)")

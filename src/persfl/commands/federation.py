@@ -9,11 +9,15 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from persfl.checks import real, whole
-from persfl.commands.shown import table
+from persfl.commands.shown import finite, table
 from persfl.errors import InputError, need
+from persfl.federation.waiting import unwilling_text
+
+if TYPE_CHECKING:
+    from persfl.estimators.method import Method
 
 
 def init(chosen: argparse.Namespace) -> int:
@@ -132,8 +136,63 @@ def federate(chosen: argparse.Namespace) -> int:
     shown = Lines(chosen.json)
     code = launch(federation, plan_of(chosen, federation), resume=chosen.resume, show=shown)
     if code == 0:
+        answer(Path(chosen.out), shown)
         _reports(Path(chosen.out), shown)
     return code
+
+
+def answer(out: Path, shown: Lines) -> None:
+    """What came out, as `persfl fit` says it."""
+    from persfl.commands.tables import arms
+    from persfl.report.info import better_rivals, sentence
+    from persfl.runs import load_model
+
+    model = load_model(out)
+    verdict = None if model.worth_ is None else model.worth_.fleet()
+    if shown.plain:
+        facts = {} if verdict is None else dict(verdict._asdict())
+        shown("answer", {"notes": model.notes_, **{name: finite(value) for name, value in facts.items()}})
+        return
+    print()
+    for note in model.notes_:
+        print(note)
+    if verdict is not None:
+        print(sentence(verdict, int(model.worth_.table["held"].sum())))
+        for note in better_rivals(model.worth_):
+            print(note)
+        print()
+        arms(model.worth_)
+    print(f"\nModels and rounds are in {out}/.")
+
+
+ROUNDS, PEERS = 60, 10  # see docs/federation.md: a tenth of the paper's questions reach its error
+_LOOP = {
+    "rounds": None, "peers": None, "step_size": "auto", "steps": 1, "batch": None, "points": 0, "need": 0, "growth": 2.0,
+    "reach": 10.0,
+}  # fmt: skip
+
+
+def method_of(chosen: argparse.Namespace) -> Method:
+    """Which method a run goes by: as `persfl fit` chooses, as far as a federation can."""
+    from persfl.estimators.method import Method
+
+    if chosen.method != "auto":
+        return Method(chosen.method)
+    loop = [f"--{name.replace('_', '-')}" for name, usual in _LOOP.items() if getattr(chosen, name) != usual]
+    if chosen.units == "raw":
+        loop.append("--units raw")
+    if "loss" in dict(chosen.set):
+        loop.append("--set loss")
+    if chosen.model != "linear":
+        why = "blend mixes linear models only over a federation"
+    elif loop:
+        why = f"{' and '.join(loop)} {'belong' if loop[1:] else 'belongs'} to it"
+    else:
+        return Method("blend")
+    blend = [name for name, usual in (("budget", 640), ("ordered", False)) if getattr(chosen, name) != usual]
+    if blend:
+        raise InputError(f"--{blend[0]} is for blend, and this is a run of paper, since {why}. Leave one of them out.")
+    return Method("paper", why)
 
 
 def plan_of(chosen: argparse.Namespace, federation: Any) -> dict[str, Any]:
@@ -159,11 +218,13 @@ def plan_of(chosen: argparse.Namespace, federation: Any) -> dict[str, Any]:
             "drop": [],
             "weight": None,
         }
+    method = method_of(chosen)
     return {
         "out": str(Path(chosen.out).resolve()), "members": federation.members, "devices": sorted(federation.members), "home": home,
         "label": chosen.label or "y", "model": chosen.model, "classes": chosen.classes, "settings": dict(chosen.set),
-        "method": chosen.method, "budget": chosen.budget, "ordered": chosen.ordered,
-        "rounds": chosen.rounds, "peers": chosen.peers, "step_size": chosen.step_size, "steps": chosen.steps, "batch": chosen.batch,
+        "method": method.name, "why": method.why, "budget": chosen.budget, "ordered": chosen.ordered,
+        "rounds": chosen.rounds or ROUNDS, "peers": chosen.peers or PEERS,
+        "step_size": chosen.step_size, "steps": chosen.steps, "batch": chosen.batch,
         "units": chosen.units, "holdout": chosen.holdout, "points": chosen.points, "seed": chosen.seed, "start": None,
         "local": None, "deadline": chosen.deadline, "quorum": chosen.quorum, "patience": chosen.patience, "gather": chosen.gather,
         "need": chosen.need, "growth": chosen.growth, "reach": chosen.reach,
@@ -189,15 +250,19 @@ class Lines:
             return
         if event == "round":
             loss = "unknown" if facts["loss"] is None else f"{facts['loss']:.4g}"
-            jumps = f", {facts['guarded']} jumps put aside" if facts["guarded"] else ""
+            unfit = f", {facts['unfit']} of these did not fit who asked" if facts["unfit"] else ""
+            far = f", {facts['far']} went too far" if facts["far"] else ""
+            refused = f", {facts['refused']} refused so far" if facts["refused"] else ""
             new = f", {facts['new']} new rows" if facts["new"] else ""
             text = (
-                f"round {facts['round']}: asked {facts['asked']}, answered {facts['answered']}, refused so far {facts['refused']}, "
-                f"median loss {loss}{jumps}{new}; {facts['seconds']:.1f} s, of these our own {facts['own']:.2f} s"
+                f"round {facts['round']}: asked {facts['asked']}, answered {facts['answered']}{unfit}{far}{refused}; "
+                f"median loss {loss}{new}; {facts['seconds']:.1f} s, of these our own {facts['own']:.2f} s"
             )
         elif event == "devices":
             last = f"; rounds {facts['first'] + 1} to {facts['rounds']}" if facts["rounds"] else ""
-            text = f"{len(facts['ids'])} devices, {len(facts['targets'])} of them targets{last}"
+            unwilling = facts.get("unwilling")
+            but = f" ({unwilling_text(unwilling)})" if unwilling else ""
+            text = f"{len(facts['ids'])} devices, {len(facts['targets'])} of them targets{but}{last}"
         elif event == "stopped":
             text = f"stopped: {facts['why']}"
         else:
@@ -211,7 +276,8 @@ def demo(chosen: argparse.Namespace) -> int:
     need("flwr", extra="flower", why="a federation")
     from persfl.federation.demo import demonstrate
 
-    return demonstrate(Path(chosen.out), nodes=chosen.nodes, rounds=chosen.rounds, show=Lines(chosen.json))
+    out, shown = Path(chosen.out), Lines(chosen.json)
+    return demonstrate(out, nodes=chosen.nodes, rounds=chosen.rounds, show=shown, answer=lambda: answer(out, shown))
 
 
 def _say(text: str) -> None:

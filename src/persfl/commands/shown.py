@@ -64,7 +64,7 @@ class Shown:
     def say(self, event: str, **facts: Any) -> None:
         """One event: a line of JSON, or its `text` on a terminal."""
         if self.lines:
-            print(json.dumps({"event": event} | {k: _plain(v) for k, v in facts.items() if k != "text"}), flush=True)
+            print(json.dumps({"event": event} | {k: finite(v) for k, v in facts.items() if k != "text"}), flush=True)
         elif self.live and "text" in facts:
             print(f"\r\x1b[2K{facts['text']}", file=sys.stderr, flush=True)
 
@@ -74,7 +74,7 @@ class Shown:
             print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
 
 
-def _plain(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """JSON has no NaN."""
     return None if isinstance(value, float) and not np.isfinite(value) else value
 

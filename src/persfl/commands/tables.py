@@ -331,7 +331,7 @@ def _said(
         for note in better_rivals(model.worth_):
             print(note)
         print()
-        _arms(model.worth_)
+        arms(model.worth_)
     print(f"\nModels and rounds are in {out}/.")
     if where is not None:
         what = "see who helps whom" if len(model.devices_) > 1 else "read the report"
@@ -343,7 +343,7 @@ def _seconds(chosen: argparse.Namespace) -> str:
     return f"{time.perf_counter() - chosen.began:.0f} s"
 
 
-def _arms(worth: Any) -> None:
+def arms(worth: Any) -> None:
     """Errors of all methods."""
     from persfl.comparing import summary
     from persfl.worth import percent
@@ -367,7 +367,8 @@ def _report(folder: Any, model: Any, path: Path) -> Path:
 
     spec = folder.spec
     groups = None if not spec.get("groups") else dict(spec["groups"])
-    return write_report(info(model, device=str(spec["device"]), label=str(spec["label"]), groups=groups), path)
+    found = info(model, device=str(spec["device"]), label=str(spec["label"]), groups=groups)
+    return write_report(found | {"federation": bool(spec.get("federated"))}, path)
 
 
 def report(chosen: argparse.Namespace) -> int:
@@ -424,7 +425,7 @@ def helpers(chosen: argparse.Namespace) -> int:
         shown, what = found, f"{len(found)} peers that {chosen.device} asked, most adopted first"
     head = ("device", "peer", "asked", "adopted", "share", "reward", "95 % interval", "verdict")
     rows = [
-        (str(r.device), str(r.peer), str(r.asked), _taken(r.adopted), f"{r.share:.1%}", f"{r.reward_mean:.3g}",
+        (str(r.device), str(r.peer), str(r.asked), _taken(r.adopted), f"{r.share:.1%}", _known(r.reward_mean),
          f"{r.reward_low:.3g} to {r.reward_high:.3g}" if r.reward_low == r.reward_low else "", str(r.verdict))
         for r in shown.head(chosen.top).itertuples(index=False)
     ]  # fmt: skip
@@ -432,6 +433,11 @@ def helpers(chosen: argparse.Namespace) -> int:
     more = len(shown) - len(rows)
     print(f"\n{what}" + (f"; {more} more: --top {len(shown)}" if more > 0 else ""))
     return 0
+
+
+def _known(number: float) -> str:
+    """A number, or nothing where there is none: a peer that was asked and never answered has no reward."""
+    return f"{number:.3g}" if number == number else ""
 
 
 def compare(chosen: argparse.Namespace) -> int:
@@ -462,7 +468,7 @@ def compare(chosen: argparse.Namespace) -> int:
     rows_of = f"{many(int(held.sum()), 'row')} of {many(int((held > 0).sum()), 'device')}"
     what = "Brier score" if worth.classes else "mean squared error over the label's variance"
     print(f"{what}, on {rows_of} that no model saw; {_seconds(chosen)}.\n")
-    _arms(worth)
+    arms(worth)
     print("\nThe last column counts every device once. Where its interval contains 0, the difference may be chance.")
     if chosen.out:
         print(f"Every device's errors are in {chosen.out}.")

@@ -12,6 +12,7 @@ import numpy as np
 from persfl.adopters import Best
 from persfl.blending.blend import blend_over
 from persfl.errors import InputError
+from persfl.federation.waiting import Waiting
 from persfl.fleets.flower.device import Device
 from persfl.fleets.flower.homes import FlowerHomes
 from persfl.fleets.flower.judging import sound
@@ -77,7 +78,7 @@ class Outcome:
 
 def blended(
     post: Post, terms: Terms, asked: Mapping[str, Any], folder: Folder, ids: Sequence[str], home: Mapping[str, Device],
-    say: Callable[..., None],
+    wanted: Sequence[str], waiting: Waiting, say: Callable[..., None],
 ) -> tuple[Outcome, State]:  # fmt: skip
     """Run, or go on with, a blend."""
     if terms.model != "linear":
@@ -85,10 +86,16 @@ def blended(
     if terms.mean is None:
         raise InputError("blend needs shared units. Leave --units out, and allow sums in the nodes' policies.")
     letters = Letters(post, terms, run=asked["run"], home=home, deadline=asked["deadline"])
-    targets = np.array([ids.index(name) for name in (sorted(home) or ids)], dtype=np.int64)
-    clock = [time.monotonic()]
+    targets = np.array([ids.index(name) for name in wanted], dtype=np.int64)
+    clock, last = [time.monotonic()], [0]
 
     def told(facts: dict[str, Any]) -> None:
+        missing = facts.pop("missing")
+        if missing and facts["exchange"] == last[0]:  # the same one again: too few have answered
+            waiting(f"exchange {facts['exchange']}", missing)
+            return
+        waiting.over()
+        last[0] = facts["exchange"]
         seconds, clock[0] = time.monotonic() - clock[0], time.monotonic()
         text = (
             f"exchange {facts['exchange']}: {facts['questions']} questions to {facts['asked']} devices, "

@@ -43,8 +43,16 @@ def start_node(federation: Federation, name: str, data: Path, label: str) -> Pro
     return Process(words, env=quiet(folder / "flwr"), log=folder / "node.log")
 
 
-def demonstrate(out: Path, *, nodes: int, rounds: int, show: Callable[[str, dict[str, Any]], None]) -> int:
-    """The demo; whatever happens, nothing is left running."""
+def demonstrate(
+    out: Path,
+    *,
+    nodes: int,
+    rounds: int,
+    show: Callable[[str, dict[str, Any]], None],
+    answer: Callable[[], None] = lambda: None,
+) -> int:
+    """The demo; whatever happens, nothing is left running. `answer` is called when the run is finished."""
+
     if out.exists() and any(out.iterdir()):
         raise InputError(f"{str(out)!r} is not empty. Choose another --out.")
     if not 2 <= nodes <= MOST:
@@ -67,7 +75,8 @@ def demonstrate(out: Path, *, nodes: int, rounds: int, show: Callable[[str, dict
             started += [start_node(federation, name, data, "y") for name, data in rows.items()]
             plan = {
                 "out": str(out.resolve()), "members": federation.members, "devices": sorted(federation.members), "home": None,
-                "label": "y", "model": "linear", "classes": 0, "settings": {}, "rounds": rounds, "peers": nodes - 1,
+                "label": "y", "model": "linear", "classes": 0, "settings": {}, "method": "paper",
+                "rounds": rounds, "peers": nodes - 1,
                 "step_size": "auto", "steps": STEPS, "batch": None, "units": "shared", "holdout": 0.25, "points": 0, "seed": 0,
                 "start": None, "local": None, "deadline": 60.0, "quorum": 0.5, "patience": 120.0, "gather": 90.0, "need": 0,
                 "growth": 2.0, "reach": 10.0,
@@ -77,6 +86,7 @@ def demonstrate(out: Path, *, nodes: int, rounds: int, show: Callable[[str, dict
             finally:
                 end(started)
         if code == 0:
+            answer()
             for path in write_reports(out):
                 show("report", {"path": str(path), "text": f"Open {path}."})
         return code

@@ -16,13 +16,14 @@ import os
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from persfl.checks import whole
 from persfl.errors import InputError, need
-from persfl.fleets.flower.policy import Policy
+from persfl.federation.limits import Limits
+from persfl.federation.members import public_key
 
 CONFIG, NODE = "federation.toml", "node.toml"
 _DAYS = 825
@@ -39,6 +40,7 @@ class Federation:
     port: int
     inner: int  # the SuperLink's own port, on this machine only
     members: dict[str, str]  # device id -> public key as PEM
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def coordinator(self) -> Path:
@@ -84,20 +86,37 @@ def init(path: Path, devices: Sequence[str], *, host: str = "127.0.0.1", port: i
         (folder / "ca.pem").write_bytes(ca)
         (folder / NODE).write_text(_node_text(name, host, port))
         members[name] = pem
-    (path / CONFIG).write_text(_federation_text(host, port, inner, members))
+    text = _federation_text(host, port, inner, members)
+    (path / CONFIG).write_text(text)
     return opened(path)
 
 
 def opened(path: Path) -> Federation:
     """The federation of a folder."""
     told = _read(path / CONFIG, "a federation's folder", "persfl federation init")
+    where = f"{str(path / CONFIG)!r}"
     try:
-        members = {str(one["device"]): str(one["key"]).strip() + "\n" for one in told["member"]}
-        return Federation(path, str(told["host"]), int(told["port"]), int(told["inner_port"]), members)
+        host, port, inner = str(told["host"]), int(told["port"]), int(told["inner_port"])
+        pairs = [(str(one["device"]), str(one["key"])) for one in told["member"]]
     except (KeyError, TypeError, ValueError):
-        raise InputError(
-            f"{str(path / CONFIG)!r} must have host, port, inner_port and members. Make it again, or mend it."
-        ) from None
+        raise InputError(f"{where} must have host, port, inner_port and members. Make it again, or mend it.") from None
+    return Federation(path, host, port, inner, _members(pairs, where), Limits.of(told.get("proxy", {})))
+
+
+def _members(pairs: Sequence[tuple[str, str]], where: str) -> dict[str, str]:
+    """The keys of a federation's devices; the one that is wrong is named."""
+    need("cryptography", extra="flower", why="a federation's keys")
+    members: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for name, text in pairs:
+        key = public_key(text, f"the key of device {name!r} in {where}")
+        if name in members:
+            raise InputError(f"{where} has device {name!r} twice. Remove one of them.")
+        if key in owners:
+            raise InputError(f"{where} has one key for {owners[key]!r} and {name!r}. Each needs its own.")
+        members[name] = key
+        owners[key] = name
+    return members
 
 
 def node_told(path: Path) -> dict[str, Any]:
@@ -122,10 +141,12 @@ def _federation_text(host: str, port: int, inner: int, members: dict[str, str]) 
     text = f'# Who is in this federation. Nothing here is secret.\nhost = "{host}"\nport = {port}\ninner_port = {inner}\n'
     for name, key in members.items():
         text += f'\n[[member]]\ndevice = "{name}"\nkey = """\n{key}"""\n'
-    return text
+    return f"{text}\n# What the proxy lets through, in seconds, bytes and connections.\n{Limits().text()}"
 
 
 def _node_text(name: str, host: str, port: int) -> str:
+    from persfl.fleets.flower.policy import Policy  # and with it much that the proxy does without
+
     return (
         "# This device in its federation. The owner of the rows owns this file: the policy below is what may leave.\n"
         f'device = "{name}"\nsuperlink = "{host}:{port}"\n\n{Policy().text()}'

@@ -8,6 +8,7 @@ of the seconds a process takes to start.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sys
 import threading
@@ -16,12 +17,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from persfl import flower_api
 from persfl.federation.folder import node_told
-from persfl.federation.processes import Process, command, free_ports, quiet, until
+from persfl.federation.processes import Process, command, free_ports, listening, quiet, until
 
 JOINING = 600.0  # seconds to wait for a coordinator that is not up yet
 REFUSED = 240.0  # seconds of refusals after which a node gives up; a killed connection is held to be alive for about 70
 _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
+_CERTIFICATE = re.compile(r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: ([^\n(]+)")
+_SEEN = 2**20  # bytes of a SuperNode's log that are looked at
 
 
 def supernode(folder: Path, port: int, *, node_config: str = "", isolation: str = "process") -> Process:
@@ -47,29 +51,28 @@ class Hands:
     """Answers what the SuperNode on `port` receives, with `app`."""
 
     def __init__(self, port: int, secret: bytes, app: Any) -> None:
-        from flwr.supercore.interceptors import SuperExecAuthHttpInterceptor
-
         self.app = app
         self._address = f"127.0.0.1:{port}"
-        self._runtime = self._client(SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=frozenset({_ACQUIRE})))
+        acquire = frozenset({_ACQUIRE})
+        signed = flower_api.RuntimeSecret(master_secret=secret, protected_methods=acquire)
+        self._runtime = self._client(signed)
         self._one = threading.Lock()  # the device answers one question at a time
         self.trouble = ""
 
     def _client(self, *more: Any) -> Any:
-        from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-        from flwr.supercore.runtime import RuntimeHttpClient
-
-        version = RuntimeVersionHttpInterceptor(component_name="flwr-clientapp")
-        return RuntimeHttpClient.from_server_address(
-            server_address=self._address, insecure=True, root_certificates=None, interceptors=[version, *more]
+        version = flower_api.RuntimeVersion(component_name="flwr-clientapp")
+        return flower_api.RuntimeHttpClient.from_server_address(
+            server_address=self._address,
+            insecure=True,
+            root_certificates=None,
+            interceptors=[version, *more],
         )
 
     def take(self) -> bool:
         """Answer one question, if there is one."""
-        from flwr.proto.runtime_pb2 import AcquireTaskRequest
-        from flwr.supercore.constant import TaskType
-
-        found = self._runtime.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+        kinds = [flower_api.TaskType.CLIENT_APP]
+        asked = flower_api.AcquireTaskRequest(supported_task_types=kinds)
+        found = self._runtime.AcquireTask(asked)
         if not (found.HasField("task") and found.token):
             return False
         # A thread each: Flower waits for hours for the rest of a message whose run has died, and others must not wait with it.
@@ -78,22 +81,20 @@ class Hands:
 
     def _answer(self, token: str, task: int) -> None:
         import httpx
-        from flwr.common.constant import SubStatus
-        from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-        from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor
-        from flwr.supercore.task_identity import TaskIdentity
-        from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
 
-        client = self._client(RuntimeTokenHttpInterceptor(token))
-        heart = HeartbeatSender(make_task_heartbeat_fn_http(client))
+        client = self._client(flower_api.RuntimeToken(token))
+        heart = flower_api.HeartbeatSender(flower_api.task_heartbeat(client))
         heart.start()
         try:
-            message, context, _, _ = pull_task_input(client)  # the app bundle, the last of these, is left closed
+            # The app bundle, the last of these, is left closed.
+            message, context, _, _ = flower_api.pull_task_input(client)
             with self._one:
-                TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = task, context.run_id, context.node_id
+                identity = flower_api.TaskIdentity
+                identity.task_id = task
+                identity.run_id, identity.node_id = context.run_id, context.node_id
                 reply = self.app(message, context)
-            push_message(client, reply, context)
-            push_task_output(client, context, SubStatus.COMPLETED, "")
+            flower_api.push_message(client, reply, context)
+            flower_api.push_task_output(client, context, flower_api.SubStatus.COMPLETED, "")
         except (httpx.HTTPError, RuntimeError, ValueError, OSError) as error:
             self.trouble = type(error).__name__  # its text may hold what the message held
         finally:
@@ -125,31 +126,84 @@ def run_node(folder: Path, *, say: Callable[[str], None], going: Callable[[], bo
     where.unlink(missing_ok=True)
     with os.fdopen(os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(secret)
-    waits, refused = 0, 0.0
+    waits, refused, before = 0, 0.0, ""
     while going():
         begin = time.monotonic()
+        log, seen = _log(folder)
         if _connected(folder, secret, app, say, going):
-            waits, refused = 0, 0.0
+            waits, refused, before = 0, 0.0, ""
             say("the connection is over; joining again" if going() else "out of the federation")
         elif going():
-            say(
-                "the federation does not let this node in: its key is unknown, or its last connection is not over yet; trying again"
-            )
+            why, hopeless = refusal(_since(log, seen), folder)
+            if why != before:
+                say(why if hopeless else f"{why}; trying again")
             refused += time.monotonic() - begin
-            if refused > REFUSED:
-                say(f"giving up; see {folder / 'supernode.log'}")
+            if hopeless or refused > REFUSED:
+                say(f"giving up; see {log}")
                 return 1
+            before = why
         waits += 1
         refused += min(2.0 * waits, 15.0)
         until(lambda: not going(), min(2.0 * waits, 15.0))
     return 0
 
 
+def refusal(said: str, folder: Path) -> tuple[str, bool]:
+    """Why a node was not let in, from its SuperNode's log, and whether trying again is of no use.
+
+    >>> why, hopeless = refusal("... [code: 0] this key is not in the federation", Path("north"))
+    >>> why, hopeless
+    ("the federation does not let this node in: its key is not in the coordinator's federation.toml", False)
+    """
+    certificate = _CERTIFICATE.search(said)
+    no = "the federation does not let this node in:"
+    if certificate:
+        return _about_certificate(certificate[1].strip(), folder), True
+    if "this key is not in the federation" in said:
+        return f"{no} its key is not in the coordinator's federation.toml", False
+    if "set the clock of the node" in said:
+        return f"{no} the clocks of this machine and of the coordinator differ too much", False
+    if flower_api.REFUSED in said:
+        return f"{no} another process has its key, or its last connection is not over yet", False
+    return f"{no} see {folder / 'supernode.log'}", False
+
+
+def _about_certificate(reason: str, folder: Path) -> str:
+    where = node_told(folder)["superlink"]
+    if "expired" in reason or "not yet valid" in reason:
+        return f"the certificate of {where} is not valid today ({reason}). Ask the coordinator for a new one."
+    if "mismatch" in reason:
+        return (
+            f"the certificate of {where} is for another address ({reason}). Put the name that it was made "
+            f"for into {folder / 'node.toml'}."
+        )
+    return (
+        f"{where} is not the federation of this folder: {folder / 'ca.pem'} did not sign its certificate "
+        f"({reason}). Ask the coordinator for the folder of this device."
+    )
+
+
+def _log(folder: Path) -> tuple[Path, int]:
+    """A SuperNode's log, and how much of it is there already."""
+    log = folder / "supernode.log"
+    return log, log.stat().st_size if log.is_file() else 0
+
+
+def _since(log: Path, seen: int) -> str:
+    if not log.is_file():
+        return ""
+    with log.open("rb") as file:
+        file.seek(seen)
+        return file.read(_SEEN).decode(errors="replace")
+
+
 def _connected(folder: Path, secret: bytes, app: Any, say: Callable[[str], None], going: Callable[[], bool]) -> bool:
     """One connection from its beginning to its end; whether this node was let in."""
     (port,) = free_ports(1)
-    log = folder / "supernode.log"
-    seen = log.stat().st_size if log.is_file() else 0
+    log, seen = _log(folder)
+    host, _, door = str(node_told(folder)["superlink"]).rpartition(":")
+    if door.isdigit() and not listening(int(door), host):
+        say(f"nothing listens at {host}:{door} yet; waiting for the coordinator")
     child = supernode(folder, port)
     try:
         until(lambda: _joined(log, seen) or child.code is not None or not going(), JOINING)
@@ -163,6 +217,4 @@ def _connected(folder: Path, secret: bytes, app: Any, say: Callable[[str], None]
 
 def _joined(log: Path, seen: int) -> bool:
     """Whether the SuperNode that writes this log has been let in."""
-    with log.open("rb") as file:
-        file.seek(seen)
-        return b"SuperNode ID: " in file.read(2**20)
+    return flower_api.JOINED in _since(log, seen)

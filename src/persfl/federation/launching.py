@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
@@ -11,27 +10,34 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from persfl.errors import InputError
 from persfl.federation.folder import Federation
-from persfl.federation.link import start_run
-from persfl.federation.processes import listening
+from persfl.federation.link import check_up, link_mark, same_link, start_run
 from persfl.runs import INDEX, Folder
 
+try:
+    import fcntl
+except ImportError:  # Windows: persfl can be imported there, a federation cannot be run from there
+    fcntl = None  # type: ignore[assignment]
+
 PROGRESS, LOCK, FAILURE = "progress.jsonl", "lock", "failure.txt"
+LINK_GONE = (
+    "the SuperLink, which carries the messages, was stopped or started again. Everything is kept: when "
+    "`persfl federation up` is there, go on with the same command and --resume."
+)
 _FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")  # may differ when a run goes on
 
 
 def launch(federation: Federation, plan: dict[str, Any], *, resume: bool, show: Callable[[str, dict[str, Any]], None]) -> int:
     """Run a plan over a federation that is up; 0 when it is finished, 3 when it stopped early and can go on."""
     out = Path(plan["out"])
-    if not listening(federation.inner):
-        raise InputError(f"the federation is not up. Start it with: persfl federation up {federation.path}")
     plan = plan | {"run": _run_name(out, plan, resume)}
     if resume and (out / INDEX).is_file() and Folder.open(out).finished:
         show("done", {"text": f"{out} is finished already."})
         return 0
+    check_up(federation)
     out.mkdir(parents=True, exist_ok=True)
     place = federation.coordinator / "plans"
     place.mkdir(exist_ok=True)
@@ -39,9 +45,10 @@ def launch(federation: Federation, plan: dict[str, Any], *, resume: bool, show: 
     told.write_text(json.dumps(plan, indent=1) + "\n")
     progress = out / PROGRESS
     begin = progress.stat().st_size if progress.is_file() else 0
+    mark = link_mark(federation)
     child = None if held(out) else start_run(federation, told)
     try:
-        return _watch(progress, begin, child, show)
+        return _watch(progress, begin, child, show, lambda: same_link(federation, mark))
     except KeyboardInterrupt:
         _stop(progress)
         show("stopped", {"why": "stopped by hand; everything is kept. Go on with the same command and --resume.", "kind": "hand"})
@@ -74,26 +81,39 @@ def held(out: Path) -> bool:
     """Whether a run is writing into this folder now."""
     try:
         with (out / LOCK).open("ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return False
-    except BlockingIOError:
-        return True
+            return not _locked(file)
     except FileNotFoundError:
         return False
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Lock a file for as long as it is open; False where another process has it."""
+    if fcntl is None:
+        raise InputError("a federation is run from Linux or macOS. Use one of these, or WSL on Windows.")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
 def holding(out: Path) -> Iterator[None]:
     """The right to write into a run folder; it ends with the process, however that ends."""
     with (out / LOCK).open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"another run is writing into {str(out)!r}.") from None
+        if not _locked(file):
+            raise InputError(f"another run is writing into {str(out)!r}.")
         yield
 
 
-def _watch(progress: Path, begin: int, child: Any, show: Callable[[str, dict[str, Any]], None]) -> int:
+def _watch(
+    progress: Path,
+    begin: int,
+    child: Any,
+    show: Callable[[str, dict[str, Any]], None],
+    linked: Callable[[], bool],
+) -> int:
+    """Show what happens until it is over; `linked` says whether the SuperLink of the beginning is still there."""
     pid, position, patience = None, begin, time.monotonic()
     while True:
         gone = pid is not None and not _alive(pid)
@@ -110,7 +130,8 @@ def _watch(progress: Path, begin: int, child: Any, show: Callable[[str, dict[str
                 return 3
         if gone or (over and pid is None):
             why = "the run was ended from outside" if gone else f"the run did not start (see {child.log})"
-            show("stopped", {"why": f"{why}. Everything is kept: go on with the same command and --resume.", "kind": "gone"})
+            text = f"{why}. Everything is kept: go on with the same command and --resume."
+            show("stopped", {"why": text if linked() else LINK_GONE, "kind": "gone"})
             return 3
         if pid is None and child is None and time.monotonic() - patience > 5:
             pid = _last_pid(progress)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from persfl import flower_api
 from persfl.errors import InputError
 from persfl.federation.folder import Federation
 from persfl.federation.processes import Process, command, listening, quiet, until
+
+MARK = "superlink.pid"  # whose run this is: a run does not outlive its SuperLink
 
 
 def superlink(federation: Federation) -> Process:
@@ -30,21 +35,19 @@ def superlink(federation: Federation) -> Process:
 def register(federation: Federation) -> int:
     """Tell the SuperLink the keys of all members; how many were new to it."""
     import httpx
-    from flwr.proto.control_pb2 import RegisterNodeRequest
-    from flwr.supercore.control import ControlHttpClient
-    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
 
-    client = ControlHttpClient.from_server_address(
+    client = flower_api.ControlHttpClient.from_server_address(
         server_address=f"127.0.0.1:{federation.inner}",
         insecure=False,
         root_certificates=federation.ca.read_bytes(),
-        interceptors=[RuntimeVersionHttpInterceptor(component_name="flwr CLI")],
+        interceptors=[flower_api.RuntimeVersion(component_name="flwr CLI")],
     )
     new = 0
     try:
         for name, key in federation.members.items():
             try:
-                client.RegisterNode(RegisterNodeRequest(public_key=key.encode(), name=name))
+                asked = flower_api.RegisterNodeRequest(public_key=key.encode(), name=name)
+                client.RegisterNode(asked)
                 new += 1
             except httpx.HTTPStatusError as error:
                 if error.response.status_code >= 500:
@@ -52,6 +55,38 @@ def register(federation: Federation) -> int:
     finally:
         client.close()
     return new
+
+
+def check_up(federation: Federation) -> None:
+    """Stop in words where a federation's SuperLink and proxy are not there."""
+    start = f"Start `persfl federation up {federation.path}`."
+    trust = ssl.create_default_context(cafile=str(federation.ca))
+    for port, what in ((federation.inner, "the SuperLink"), (federation.port, "the proxy")):
+        try:
+            with (
+                socket.create_connection(("127.0.0.1", port), timeout=5.0) as plain,
+                trust.wrap_socket(plain, server_hostname="127.0.0.1"),
+            ):
+                pass
+        except ssl.SSLError:
+            raise InputError(
+                f"what listens on port {port} is not {what} of this federation. End it, or change federation.toml."
+            ) from None
+        except TimeoutError:
+            raise InputError(f"what listens on port {port} does not answer. End it and {start[0].lower()}{start[1:]}") from None
+        except OSError:
+            raise InputError(f"nothing listens on port {port}, so {what} is not up. {start}") from None
+
+
+def same_link(federation: Federation, before: str) -> bool:
+    """Whether the SuperLink is there, and still the one that a run began with."""
+    return link_mark(federation) == before and listening(federation.inner)
+
+
+def link_mark(federation: Federation) -> str:
+    """Which SuperLink is up: another mark, another SuperLink."""
+    path = federation.coordinator / MARK
+    return path.read_text() if path.is_file() else ""
 
 
 class Up:
@@ -79,6 +114,8 @@ class Up:
 
     def _start_link(self) -> None:
         self.link = superlink(self.federation)
+        mark = self.federation.coordinator / MARK
+        mark.write_text(f"{self.link.pid}\n")
         _await(self.link, self.federation.inner, "the SuperLink")
         register(self.federation)
 

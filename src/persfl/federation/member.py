@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from persfl.checks import some
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.federation.folder import NODE, node_told
@@ -40,7 +42,9 @@ def read_rows(told: dict[str, Any]) -> Rows:
     special = [told["label"], *([told["weight"]] if told["weight"] else [])]
     absent = [name for name in [*special, *told["drop"]] if name not in frame.columns]
     if absent:
-        raise InputError(f"{path.name!r} has no column {absent[0]!r}.")
+        near = difflib.get_close_matches(absent[0], [str(name) for name in frame.columns], n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else f" It has {some(list(map(str, frame.columns)), 5)}."
+        raise InputError(f"{path.name!r} has no column {absent[0]!r}.{hint}")
     columns = [str(name) for name in frame.columns if name not in special and name not in told["drop"]]
     text = [name for name in [*columns, *special] if not pd.api.types.is_numeric_dtype(frame[name])]
     if text:

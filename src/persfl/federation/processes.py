@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -21,7 +20,7 @@ QUIET = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "PYTHONUNBUFFERED": "1",
 }
-_DEATH = 1  # prctl's PR_SET_PDEATHSIG
+_LEASH = Path(__file__).with_name("leash.py")
 
 
 def quiet(home: Path) -> dict[str, str]:
@@ -46,8 +45,8 @@ class Process:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as out:
             self._child = subprocess.Popen(
-                list(words), env=env, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=cwd,
-                start_new_session=True, preexec_fn=_with_parent if sys.platform == "linux" else None,
+                _leashed(words), env=env, stdout=out, stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL, cwd=cwd, start_new_session=True,
             )  # fmt: skip
         self.pid, self.log = self._child.pid, log
 
@@ -88,8 +87,14 @@ def _group(leader: int) -> bool:
     return True
 
 
-def _with_parent() -> None:
-    ctypes.CDLL(None).prctl(_DEATH, signal.SIGTERM)
+def _leashed(words: Sequence[str]) -> list[str]:
+    """The command, begun by a small program that binds it to our life.
+
+    Python between fork and exec (`preexec_fn`) is not safe where threads run, and here they do.
+    """
+    if sys.platform != "linux":
+        return list(words)
+    return [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), *words]
 
 
 def free_ports(count: int) -> list[int]:

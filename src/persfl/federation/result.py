@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 from persfl.estimators.base import id_array
 from persfl.estimators.method import Method, said
 from persfl.federation.blending import Outcome
+from persfl.federation.waiting import unwilling_text
 from persfl.fleets.flower.fleet import FlowerFleet
 from persfl.fleets.flower.judging import worth_of
 from persfl.fleets.flower.letters import why
@@ -28,7 +29,7 @@ def keep_result(folder: Folder, fleet: FlowerFleet | Outcome, terms: Terms, aske
     told = fleet.judged() if terms.holdout else {}
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
-    notes = _notes(fleet, asked, untold)
+    notes = _notes(fleet, asked, untold, folder.spec.get("unwilling", []))
     if "member" in state.trust.notes:
         rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
         notes += doubts(state.trust, rows, fleet.learner.size(terms.features), fleet.ids)
@@ -92,16 +93,15 @@ def _models(fleet: FlowerFleet | Outcome) -> Any:
     return [known.get(i) for i in range(fleet.n)]
 
 
-def _notes(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], untold: list[str]) -> list[str]:
-    notes = [
-        said(Method(asked.get("method", "paper"))),
-        "This was a federation: every device's rows stayed where they are. federation.html says who was asked and who saw what.",
-    ]
+def _notes(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], untold: list[str], unwilling: Sequence[str]) -> list[str]:
+    notes = [said(Method(asked.get("method", "paper"), asked.get("why", "")))]
     guarded = sum(counts["guarded"] for counts in fleet.roster.counts.values())
+    answered = sum(counts["answered"] for counts in fleet.roster.counts.values())
     if guarded:
         notes.append(
-            f"The guard against jumps put {guarded} answers aside: they would have raised a target's own loss more than "
-            f"{asked['growth']:g} times, or lay more than {asked['reach']:g} times as far away as is usual."
+            f"{guarded:,} of {answered:,} answers did not fit the device that asked: its own loss would have grown more than "
+            f"{asked['growth']:g} times, or the step was more than {asked['reach']:g} times as long as usual. That is what "
+            "answers from devices of another kind do; they were not adopted."
         )
     foldless = getattr(fleet, "foldless", [])
     if foldless:
@@ -113,6 +113,9 @@ def _notes(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], untold: list[
     for name, code in sorted(fleet.roster.limits.items()):
         said_of = why(name, code)
         notes.append(f"{said_of[0].upper()}{said_of[1:]} What it did not answer is missing here.")
+    peers_only = [name for name in fleet.ids if name in unwilling]
+    if peers_only:
+        notes.append(f"{unwilling_text(peers_only)} (target = false in node.toml) and answered as a peer only.")
     if untold:
         older = "has no model of this run" if asked.get("method") == "blend" else "keeps the model of an earlier round"
         notes.append(f"{', '.join(untold)} could not be told what came out in the end and {older}.")

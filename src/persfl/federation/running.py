@@ -6,6 +6,7 @@ import json
 import os
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import numpy as np
 from persfl.adopters import Best
 from persfl.errors import InputError, PersflError
 from persfl.federation.blending import blended
-from persfl.federation.launching import FAILURE, PROGRESS, holding
+from persfl.federation.launching import FAILURE, LINK_GONE, PROGRESS, holding
 from persfl.federation.member import read_rows
 from persfl.federation.result import keep_result
 from persfl.federation.units import agreed
+from persfl.federation.waiting import Waiting
 from persfl.fleets.flower.device import Device
 from persfl.fleets.flower.fleet import FlowerFleet
 from persfl.fleets.flower.policy import Policy
@@ -64,20 +66,33 @@ def conduct(grid: Any, plan: Path) -> None:
         raise
     except BaseException as error:
         (out / FAILURE).write_text(traceback.format_exc())
-        diary.say("stopped", why=f"{type(error).__name__}, see {FAILURE} in the run folder", kind=type(error).__name__)
+        diary.say("stopped", why=_why(error), kind=type(error).__name__)
         raise
+
+
+def _why(error: BaseException) -> str:
+    """What ended a run that nobody stopped, and how to go on.
+
+    Flower interrupts an app whose SuperLink has gone away, so that is what an interrupt here means.
+    """
+    from httpx import TransportError
+
+    if isinstance(error, KeyboardInterrupt | SystemExit | TransportError | ConnectionError):
+        return LINK_GONE
+    return f"{type(error).__name__}, see {FAILURE} in the run folder. Everything is kept: go on with the same command and --resume."
 
 
 def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
     post = Post(grid, {key.encode(): name for name, key in asked["members"].items()} if asked["members"] else None)
     home = _home(asked)
+    waiting = Waiting(post.seen, lambda facts: diary.say("waiting", **facts))
     ids = sorted({*asked["devices"], *home})
     folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
     if folder is None or "terms.wire" not in folder.index["files"]:
-        terms = agreed(post, asked, ids, home, diary.say)
+        terms, unwilling = agreed(post, asked, ids, home, waiting)
         kept = {k: v for k, v in asked.items() if k not in ("out", "members")}
         spec = {"device": "device", "label": asked["label"], "features": list(terms.columns), "groups": None, "separator": None,
-                "decimal": ".", "federated": True, "asked": kept}  # fmt: skip
+                "decimal": ".", "federated": True, "asked": kept, "unwilling": unwilling}  # fmt: skip
         folder = Folder.begin(out, spec, every=0)
         head, arrays = terms.to_wire()
         folder.write("terms.wire", pack(head, arrays))
@@ -86,21 +101,25 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
         diary.say("done", already=True)
         return
     terms = Terms.from_wire(*unpack(folder.read("terms.wire")))
+    waiting.over()
+    waiting.unwilling = [] if home else [str(name) for name in folder.spec.get("unwilling", [])]
+    targets = _targets(ids, home, waiting.unwilling)
+    facts = {"ids": ids, "targets": targets, "unwilling": list(waiting.unwilling)}
     if asked.get("method") == "blend":
-        diary.say("devices", ids=ids, targets=sorted(home) or ids, first=0, rounds=0)
-        outcome, state = blended(post, terms, asked, folder, ids, home, diary.say)
+        diary.say("devices", **facts, first=0, rounds=0)
+        outcome, state = blended(post, terms, asked, folder, ids, home, targets, waiting, diary.say)
         keep_result(folder, outcome, terms, asked, state)
         diary.say("done", rounds=state.r)
         return
     last = folder.last(STAGE)
     fleet = FlowerFleet(
-        post, terms, ids=ids, home=home, run=asked["run"], deadline=asked["deadline"], quorum=asked["quorum"],
-        patience=asked["patience"], need=asked["need"], say=lambda text: diary.say("waiting", text=text),
+        post, terms, ids=ids, targets=targets, home=home, run=asked["run"], deadline=asked["deadline"],
+        quorum=asked["quorum"], patience=asked["patience"], need=asked["need"], say=waiting,
         state=None if last is None else folder.read(folder.index["fleet"]),
     )  # fmt: skip
     guarded = Guarded(fleet, growth=asked["growth"], reach=asked["reach"], about="own" if terms.public is None else "answers")
     state = last or State(0, np.empty((len(fleet.targets), 0)), Trust.blank(fleet), Pace(terms.step_size))
-    diary.say("devices", ids=ids, targets=[ids[t] for t in fleet.targets.tolist()], first=state.r, rounds=asked["rounds"])
+    diary.say("devices", **facts, first=state.r, rounds=asked["rounds"])
     sampler, adopter = _rule(asked, fleet)
     if state.kept is not None:
         fleet.kept = state.kept
@@ -117,10 +136,19 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
         state = State(round_.r + 1, nowhere, round_.trust, Pace(terms.step_size), tuple(losses), fleet.kept)
         _keep(folder, fleet, whole, state, round_)
         clock = _said(diary, fleet, guarded, round_, clock)
+        waiting.over()
         if finished(round_.trust):
             break
     keep_result(folder, fleet, terms, asked, state)
     diary.say("done", rounds=state.r)
+
+
+def _targets(ids: list[str], home: dict[str, Device], unwilling: Sequence[str]) -> list[str]:
+    """Who gets a model: the target at home, or everybody who wants one."""
+    found = sorted(home) or [name for name in ids if name not in unwilling]
+    if not found:
+        raise InputError("no device wants a model: all have target = false in their node.toml. Bring one with --target.")
+    return found
 
 
 def _rule(asked: dict[str, Any], fleet: FlowerFleet) -> tuple[Any, Any]:
@@ -149,11 +177,13 @@ def _keep(folder: Folder, fleet: FlowerFleet, plan: Plan, state: State, round_: 
 def _said(diary: Diary, fleet: FlowerFleet, guarded: Guarded, round_: Round, clock: float) -> float:
     now = time.monotonic()
     asked = round_.peers >= 0
-    answered = np.isfinite(round_.losses[:, 1:]) & asked
+    usable = int((np.isfinite(round_.losses[:, 1:]) & asked).sum())
+    unfit = sum(jump.why == "loss" for jump in guarded.jumps)
     seconds, own = now - clock, fleet.letters.own_seconds
     known = round_.loss[np.isfinite(round_.loss)]
     diary.say(
-        "round", round=round_.r + 1, asked=int(asked.sum()), answered=int(answered.sum()), guarded=len(guarded.jumps),
+        "round", round=round_.r + 1, asked=int(asked.sum()), answered=usable + len(guarded.jumps), unfit=unfit,
+        far=len(guarded.jumps) - unfit,
         refused=sum(c["refused"] for c in fleet.roster.counts.values()), loss=float(np.median(known)) if len(known) else None,
         seconds=round(seconds, 3), own=round(own, 4), new=sum(fleet.new.values()), messages=fleet.post.messages,
     )  # fmt: skip

@@ -10,16 +10,17 @@ import sys
 import time
 from types import SimpleNamespace
 
+from persfl import flower_api
+
 IDLE = 0.5
 
 
 def main() -> None:
     """Run the SuperNode with the arguments of the command line."""
-    from flwr.supernode import start_client_internal
-    from flwr.supernode.cli import flower_supernode
-
-    start_client_internal.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, IDLE)))  # type: ignore[attr-defined,assignment]
-    flower_supernode()
+    _ = flower_api.supernode_clock  # says in words if this Flower has no such name to replace
+    sleep = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, IDLE)))
+    flower_api.supernode_module.time = sleep
+    flower_api.supernode_command()
 
 
 if __name__ == "__main__":

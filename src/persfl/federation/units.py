@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from persfl.checks import some
 from persfl.errors import InputError
+from persfl.federation.waiting import Waiting
 from persfl.fleets.flower.device import Device
 from persfl.fleets.flower.letters import Limited, ends, why
 from persfl.fleets.flower.post import Post
@@ -20,10 +21,22 @@ from persfl.wire import Terms, WireError, pack, unpack
 from persfl.wire.models import finite
 
 
-def agreed(post: Post, asked: Mapping[str, Any], ids: Sequence[str], home: Mapping[str, Device], say: Callable[..., None]) -> Terms:
+class Agreement(NamedTuple):
+    """What a run begins with: its terms, and who said that it wants no model of its own."""
+
+    terms: Terms
+    unwilling: list[str]
+
+
+def agreed(post: Post, asked: Mapping[str, Any], ids: Sequence[str], home: Mapping[str, Device], waiting: Waiting) -> Agreement:
     """The terms of a run, from what the devices that are there tell of themselves."""
     ask = _Asking(post, asked, home)
-    there = ask.described(ids, say)
+    there = ask.described(ids, waiting)
+    unwilling = [name for name in sorted(there) if there[name].get("target") is False]
+    return Agreement(_terms(ask, asked, ids, there), [name for name in unwilling if name not in home])
+
+
+def _terms(ask: _Asking, asked: Mapping[str, Any], ids: Sequence[str], there: Mapping[str, Any]) -> Terms:
     columns = _columns(there)
     me = {name: i for i, name in enumerate(ids)}
     raw = Terms(
@@ -88,7 +101,7 @@ class _Asking:
                 found[name] = (head, arrays)
         return found
 
-    def described(self, ids: Sequence[str], say: Callable[..., None]) -> dict[str, dict[str, Any]]:
+    def described(self, ids: Sequence[str], waiting: Waiting) -> dict[str, dict[str, Any]]:
         """Who is there and which columns they have; waits for a quorum."""
         begin = time.monotonic()
         found: dict[str, dict[str, Any]] = {}
@@ -106,7 +119,8 @@ class _Asking:
                 raise InputError(
                     f"{len(found)} of {len(ids)} devices are there, which is too few to begin. Start the others first."
                 )
-            say("waiting", text=f"{len(found)} of {len(ids)} devices are there; waiting for more")
+            missing = [name for name in ids if name not in found]
+            waiting(f"{len(found)} of {len(ids)} devices are there", missing)
             time.sleep(1.0)
 
     def sums(self, terms: Terms, there: Mapping[str, Any], me: Mapping[str, int]) -> tuple[Array, Array, Array]:

@@ -29,6 +29,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+_FEDERATION = (
+    '<p class="asked">This was a federation: every device\'s rows stayed where they are. '
+    '<a href="federation.html">Who was asked, and who saw what</a></p>'
+)
 _DIGITS = 5  # of numbers that are only drawn: curves and the heat map
 
 
@@ -59,6 +63,7 @@ def page(info: Mapping[str, Any]) -> str:
         "title": escape(str(info["title"])),
         "asked": _together(escape(str(info["asked"]))),
         "answer": _together(escape(str(worth["verdict"]["sentence"]))) if worth else "",
+        "federation": _FEDERATION if info.get("federation") else "",
         "version": escape(str(info["version"])),
         "policy": f"default-src 'none'; img-src data:; {allowed}",
         "style": style,

@@ -130,6 +130,7 @@ class Device:
     def _describe(self, head: Told, arrays: Told, about: Told) -> Any:
         now = self._rows(about["round"])
         found: dict[str, Any] = {"rows": now.data.rows, "columns": [str(name) for name in now.columns]}
+        found["target"] = self.policy.target  # whether it wants a model of its own
         out: dict[str, Any] = {}
         entry = Entry(about["run"], about["round"], "describe", "", "", now.data.rows)
         if head.get("sums"):

@@ -57,7 +57,7 @@ class FlowerFleet:
         need: int = 0,
         start: Any = None,
         state: bytes | None = None,
-        say: Callable[[str], None] | None = None,
+        say: Callable[[str, Sequence[str]], None] | None = None,
     ) -> None:
         self.terms, self.need, self.patience = terms, need, real("patience", patience, least=0)
         self.quorum = real("quorum", quorum, least=0, most=1)
@@ -71,7 +71,7 @@ class FlowerFleet:
         self.learner, self.proposer = terms.learner(), terms.proposer()
         self.roster, self._scoring = Roster(), Roster()  # as peers, and as targets
         self.standing = Standing(terms, len(self.targets))
-        self._say = say or (lambda _: None)
+        self._say = say or (lambda where, missing: None)
         self._proposals: dict[tuple[int, int], Any] = {}
         self._steps: Steps | None = None  # where an adopter remembers them
         self._unseen: list[int] = []  # targets whose model was not known when steps were kept last
@@ -219,7 +219,7 @@ class FlowerFleet:
                     f"round {r}: {done} of {len(asked)} devices answered within {waited:.0f} s, and the quorum is "
                     f"{self.quorum:g} of them. Everything is kept: go on when they are back.{self._at_limits()}"
                 )
-            self._say(f"round {r}: {done} of {len(asked)} devices have answered; waiting for more")
+            self._say(f"round {r + 1}", [self.ids[peer] for peer in left])
             time.sleep(min(1.0, self.patience))
 
     def _answers(self, asked: Mapping[int, Sequence[int]], r: int) -> set[int]:
@@ -349,7 +349,7 @@ class FlowerFleet:
             )
             if not left or known >= max(quorum, 1) or time.monotonic() - begin > self.patience:
                 return
-            self._say(f"round {r}: {known} of {len(self.targets)} targets are there; waiting for more")
+            self._say(f"round {r + 1}", [self._name(t) for t in left])
             time.sleep(min(1.0, self.patience))
 
     def _missed(self, t: int, r: int, lost: Lost) -> None:
@@ -366,7 +366,7 @@ class FlowerFleet:
         """A device at a limit of its owner: the round goes on without, and that is said."""
         if ends(code) and name not in self.roster.limits:
             self.roster.limits[name] = code
-            self._say(why(name, code))
+            self._say(why(name, code), ())
 
     def _at_limits(self) -> str:
         """What is to be said about devices at their limits, where a run stops."""

@@ -196,7 +196,8 @@ class FlowerHomes:
                     self._going(name, number, lost.code)
                     self.roster.failed(name, number, lost.how)
             self._say({"exchange": number + 1, "asked": len(asks), "answered": len(found),
-                       "questions": sum(map(len, asks.values())), "seconds": round(time.monotonic() - begin, 3)})  # fmt: skip
+                       "questions": sum(map(len, asks.values())), "seconds": round(time.monotonic() - begin, 3),
+                       "missing": [self.ids[i] for i in left if i not in found]})  # fmt: skip
             left = {i: each for i, each in left.items() if i not in found}
             if len(found) >= max(1, math.ceil(self.quorum * len(asks))):
                 return found

@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
-from flwr.proto.node_pb2 import NodeInfo
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
-from flwr.supercore.task_identity import TaskIdentity
 
+from persfl import flower_api
 from persfl.fleets.flower.client import client_app
 from persfl.fleets.flower.device import Device
 
@@ -27,7 +24,8 @@ class LocalGrid:
     """
 
     def __init__(self, devices: Mapping[str, Device], tamper: Callable[[str, Message], Message | None] | None = None) -> None:
-        TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = 1, 1, 1  # Flower stamps these on every message
+        identity = flower_api.TaskIdentity  # Flower stamps these on every message
+        identity.run_id = identity.task_id = identity.node_id = 1
         self.devices = dict(devices)
         self.tamper = tamper
         self.away: set[str] = set()
@@ -36,9 +34,13 @@ class LocalGrid:
         self._replies: dict[str, Message] = {}
         self._app = client_app(lambda context: self.devices[self._name[context.node_id]])
 
-    def get_nodes(self) -> list[NodeInfo]:
+    def get_nodes(self) -> list[Any]:
         """Who is there, in no order that means anything."""
-        return [NodeInfo(node_id=node, public_key=name.encode()) for name, node in self._node.items() if name not in self.away]
+        return [
+            flower_api.NodeInfo(node_id=node, public_key=name.encode())
+            for name, node in self._node.items()
+            if name not in self.away
+        ]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         """Deliver at once."""
@@ -68,6 +70,6 @@ class LocalGrid:
 
 def _through(message: Message) -> Message:
     """The message after a trip as bytes."""
-    contents = {key: part.deflate() for key, part in get_all_nested_objects(message).items()}
-    again: Any = inflate_object_from_contents(message.object_id, contents)
+    contents = {key: part.deflate() for key, part in flower_api.nested_objects(message).items()}
+    again: Any = flower_api.inflated(message.object_id, contents)
     return again  # type: ignore[no-any-return]

@@ -35,6 +35,7 @@ class Post:
         self._told: dict[int, str] = {}
         self.waited = 0.0
         self.messages = 0
+        self.seen: dict[str, float] = {}  # when a reply of a device came last
 
     def members(self, deadline: float = 30.0) -> dict[str, int]:
         """The devices that are connected now, and their node ids."""
@@ -89,6 +90,7 @@ class Post:
                 if key in waiting:
                     name = waiting.pop(key)
                     found[name] = _read(reply, letters[name][0])
+                    self.seen[name] = time.time()
             if not waiting or time.monotonic() - begin > deadline:
                 break
             time.sleep(self.pause)

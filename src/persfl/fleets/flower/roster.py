@@ -28,7 +28,7 @@ WAYS = {
     "failed": "errors at the device",
     "format": "answers in a wrong form: shape, size, kind, numbers that are not finite or absurd",
     "stale": "answers to another question: another run, round or device",
-    "guarded": "answers that would have been a jump",
+    "guarded": "usable answers that did not fit who asked: its loss would have grown many times over, or the step was far too long",
     "rested": "times it was not asked because it had failed before",
 }
 
