@@ -283,6 +283,7 @@ def test_every_family_predicts_the_same_to_the_last_bit(family):
         assert json.loads(json.dumps(estimator_to(estimator_from(words)))) == words
 
 
+@pytest.mark.filterwarnings("ignore::persfl.errors.UnseenWarning")
 @pytest.mark.parametrize(
     ("estimator", "label"),
     [
