@@ -530,8 +530,12 @@ def test_a_folder_of_format_1_without_objects_is_still_read(finished, tmp_path):
     keep = [k for k, name in enumerate(columns) if "=" not in name]
     # Format 1 kept columns of texts as objects: such a run had numbers only.
     made = dict(good, models=good["models"][:, [*keep, -1]])
-    for name in ("units_mean", "units_scale", "units_centres"):
-        made[name] = good[name][..., keep]
+    for name in ("mean", "scale", "centres"):
+        made[f"units_{name}"] = good[f"units_{name}"][..., keep]
+        if "pooled" in words:
+            made[f"pooled_units_{name}"] = good[f"pooled_units_{name}"][..., keep]
+    if "pooled" in words:
+        made["pooled"] = made.pop("pooled_models")[0, [*keep, -1]]
     content = io.BytesIO()
     np.savez(content, **made)
     replaced(old, "model.json", preparation=None, features=2, names=["a", "b"])
