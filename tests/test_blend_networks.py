@@ -16,8 +16,9 @@ from persfl.blending.part import Part
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners import MLP, Network
+from persfl.model_arrays import models_from, models_to
 from persfl.predicting import respond_each
-from persfl.runs import Folder, load_model, models_from, models_to, save_model
+from persfl.runs import Folder, load_model, save_model
 from persfl.sources import clustered_regression
 from persfl.training import Plan
 from persfl.types import Data
@@ -136,8 +137,7 @@ def test_from_the_command_line(tmp_path, capsys, short):
 
 def test_mixes_that_are_none_are_refused():
     mixes = [[(0.25, np.zeros(3)), (0.75, np.ones(3))], np.full(3, 2.0)]  # the second device keeps its own model
-    arrays, objects = models_to(mixes)
-    assert objects is None
+    arrays = models_to(mixes)
     back = models_from(arrays)
     assert [[share for share, _ in mix] for mix in back] == [[0.25, 0.75], [1.0]]
     np.testing.assert_array_equal(back[1][0][1], np.full(3, 2.0))

@@ -19,9 +19,10 @@ from persfl.cli import main
 from persfl.errors import InputError
 from persfl.federation.demo import tables
 from persfl.federation.folder import init, node_told, opened
-from persfl.federation.launching import held, holding, launch
+from persfl.federation.launching import held, launch
 from persfl.federation.member import device_of, use_table
 from persfl.federation.running import conduct
+from persfl.files import holding
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Policy
 from persfl.fleets.flower.ledger import Entry, Ledger
@@ -306,9 +307,9 @@ def test_a_run_killed_anywhere_goes_on_to_the_same_result(where, when, tmp_path,
         if where == "push":
             grid.push_messages = dying(grid.push_messages)
         else:
-            from persfl import runs
+            from persfl import files
 
-            patch.setattr(runs.os, "replace", dying(os.replace))
+            patch.setattr(files.os, "replace", dying(os.replace))
         try:
             conduct(grid, asked)
         except Killed:

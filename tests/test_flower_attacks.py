@@ -14,11 +14,11 @@ from persfl.blending.at_home import Folding
 from persfl.fleets.flower import Device, Ledger, Policy, Rows
 from persfl.fleets.flower.leaves import boosted, leaf_of, sheltered
 from persfl.learners import Tree
+from persfl.learners.plain import as_plain
 from persfl.learners.tree import Grown
 from persfl.seeds import stream
 from persfl.types import Data
 from persfl.wire import Terms, model_from, nested, pack, unpack, within
-from persfl.wire.plain import as_plain
 
 COUNT, NAMES = 24, ("a", "b", "c")
 RNG = np.random.default_rng(3)

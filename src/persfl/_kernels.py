@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numba import njit, types
+from numba.core.caching import NullCache
 
 # Sums may be reordered (that is what lets them run in vector registers); NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -333,9 +334,14 @@ linear_pairs, distinct, fold, grow, least = _linear_pairs, _distinct, _fold, _gr
 sound_peers, sound_choice = _sound_peers, _sound_choice
 
 
+def place() -> Path:
+    """The folder that compiled code is kept in."""
+    return Path(next(iter(_signatures)).stats.cache_path)
+
+
 def cached() -> bool:
     """Whether an earlier process left compiled code for every kernel."""
-    return all(any(Path(kernel.stats.cache_path).glob(f"_kernels.{kernel.__name__}-*.nbi")) for kernel in _signatures)
+    return all(any(place().glob(f"_kernels.{kernel.__name__}-*.nbi")) for kernel in _signatures)
 
 
 def build() -> None:
@@ -344,3 +350,9 @@ def build() -> None:
         if not kernel.signatures:
             kernel.compile(signature.args)
             kernel.disable_compile()
+
+
+def forget_cache() -> None:
+    """Compile from now on without what is kept on disk, neither reading nor writing it."""
+    for kernel in (*_signatures, _slope, _value, _weighted):
+        kernel._cache = NullCache()

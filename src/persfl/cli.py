@@ -306,9 +306,6 @@ def _verbatim(made: argparse.ArgumentParser) -> None:
 
 def _run_folder(made: argparse.ArgumentParser) -> None:
     made.add_argument("run", help="a run folder, as `persfl fit --out` makes it")
-    made.add_argument(
-        "--trust", action="append", default=[], metavar="TYPE", help="accept models of this foreign type from the folder"
-    )
     made.add_argument("--module", metavar="FILE.py:NAME", help="the torch module of a run that was fitted with one of your own")
 
 

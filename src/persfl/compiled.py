@@ -3,15 +3,24 @@
 numba is the extra `fast`. Without it everything works, only slower. The first use on a machine compiles for some seconds, says so
 on the logger `persfl`, and keeps the result on disk beside the package (or in NUMBA_CACHE_DIR), so that later processes load it.
 Set PERSFL_COMPILED=0 to do without.
+
+What is kept is machine code, and damaged machine code can end a process. So its digests are kept
+beside it, and a cache that does not match them, or that numba cannot read, is made anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import json
 import logging
 import os
+import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
+
+from persfl.files import fingerprint, read_whole, remove_regular, write_whole
 
 log = logging.getLogger("persfl")
 
@@ -30,7 +39,63 @@ def kernels() -> Any | None:
     except RuntimeError as error:  # numba found no folder that it may write compiled code to
         log.warning("persfl runs without compiled kernels: %s. Set NUMBA_CACHE_DIR to a writable folder.", error)
         return None
+    here = _kernels.place()
+    if not _sound(here):
+        _remove(here, _kernels)
     if not _kernels.cached():
         log.warning("persfl compiles its kernels once for this machine; that takes some seconds and is kept for later runs.")
-    _kernels.build()
+    try:
+        _kernels.build()
+    except Exception as error:  # unpickling what is damaged may raise anything
+        why = type(error).__name__
+        log.warning("persfl compiles its kernels anew: %s holds damaged ones (%s).", here, why)
+        _remove(here, _kernels)
+        _kernels.build()
+    _seal(here)
     return _kernels
+
+
+_VERSION = f"py{sys.version_info.major}{sys.version_info.minor}"  # numba keeps a cache for each
+_DIGESTS = f"_kernels.{_VERSION}.json"
+
+
+def _files(here: Path) -> list[Path]:
+    """The files of the cache."""
+    found = here.glob(f"_kernels.*.{_VERSION}.*")
+    return sorted(path for path in found if path.suffix in (".nbi", ".nbc"))
+
+
+def _digests(here: Path) -> dict[str, str]:
+    return {path.name: fingerprint(path) for path in _files(here)}
+
+
+def _sound(here: Path) -> bool:
+    """Whether the cache is as it was left; one of an earlier version has no digests, and passes."""
+    try:
+        known = json.loads(read_whole(here / _DIGESTS))
+        found = _digests(here)
+        return all(found.get(name, digest) == digest for name, digest in known.items())
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return False
+
+
+def _seal(here: Path) -> None:
+    """Keep the digests of the cache, where they are not what is kept already."""
+    with contextlib.suppress(OSError):  # a folder that may only be read, or that others clear now
+        found = json.dumps(_digests(here), indent=1).encode()
+        where = here / _DIGESTS
+        if not where.is_file() or where.read_bytes() != found:
+            write_whole(where, found)
+
+
+def _remove(here: Path, kernels: Any) -> None:
+    """Remove the cache; where that is not allowed, do without it."""
+    try:
+        for path in [*_files(here), here / _DIGESTS]:
+            if path.is_dir():
+                raise IsADirectoryError(path)
+            remove_regular(path)
+    except OSError:
+        kernels.forget_cache()

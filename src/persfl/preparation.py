@@ -6,15 +6,14 @@ frequent category. Both are written into the prepared model, as they are in any 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from numbers import Number
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
 
 from persfl.checks import named, some, those
 from persfl.errors import InputError
@@ -61,36 +60,68 @@ class Preparation:
                     f"column {name!r} has {many} different texts such as {frame[name].dropna().iloc[0]!r}; at most "
                     f"{MOST_CATEGORIES} can be categories. Leave it out, or turn it into numbers."
                 )
-        encode: Any = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
         if impute:
             empty = [name for name in frame.columns if frame[name].isna().all()]
             if empty:
                 raise InputError(
                     f"{those(empty, 'has', 'have', thing='column')} no values at all: nothing to fill in. Leave it out."
                 )
-            encode = make_pipeline(SimpleImputer(strategy="most_frequent", missing_values=None), encode)
-        steps = [("numbers", SimpleImputer() if impute else "passthrough", numbers), ("categories", encode, texts)]
-        self.steps = ColumnTransformer([step for step in steps if step[2]]).set_output(transform="default")
-        self.steps.fit(self._plain(frame))
+        values = self._values(frame)
+        self.known: list[list[str]] = []  # the categories of each text column
+        self.fills: list[Any] = []  # with `impute`: what stands for a gap in each column
+        if impute:
+            self.fills += _means(values, numbers) + [_most_frequent(values[name]) for name in texts]
+        for name in texts:
+            self.known.append(sorted({text for text in values[name] if text is not None}))
         self._describe()
 
+    def to_words(self) -> dict[str, Any]:
+        """What was learned, as values that JSON holds."""
+        words = {"numbers": self.numbers, "texts": self.texts, "impute": self.impute}
+        return words | {"categories": self.known, "fills": self.fills}
+
     @classmethod
-    def restored(cls, steps: Any, *, numbers: list[str], texts: list[str], impute: bool) -> Preparation:
-        """From what was kept of another."""
+    def from_words(cls, words: Any) -> Preparation:
+        """The inverse of `to_words`, for words that somebody else may have written.
+
+        >>> table = pd.DataFrame({"size": [1.0, None], "kind": ["cat", "dog"]})
+        >>> words = Preparation(table, impute=True).to_words()
+        >>> Preparation.from_words(words)(table).tolist()
+        [[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+        >>> Preparation.from_words(words | {"fills": [float("nan"), "cat"]})
+        Traceback (most recent call last):
+        ...
+        persfl.errors.InputError: what a column's gaps are filled with must be a finite number.
+        """
+        if not isinstance(words, Mapping) or set(words) != _WORDS:
+            raise InputError(f"columns are prepared by {', '.join(sorted(_WORDS))}.")
         self = cls.__new__(cls)
-        self.steps, self.numbers, self.texts, self.impute = steps, numbers, texts, impute
+        self.numbers, self.texts = _names(words["numbers"]), _names(words["texts"])
+        if len({*self.numbers, *self.texts}) < len(self.numbers) + len(self.texts):
+            raise InputError("columns that are prepared must have different names.")
+        self.impute = words["impute"]
+        self.known = [_names(texts) for texts in words["categories"]]
+        self.fills = list(words["fills"])
+        if not isinstance(self.impute, bool) or len(self.known) != len(self.texts):
+            raise InputError("every column of texts must have its categories.")
+        if len(self.fills) != (len(self.numbers) + len(self.texts) if self.impute else 0):
+            raise InputError("every column must have what its gaps are filled with.")
+        for fill in self.fills[: len(self.numbers)]:
+            number = isinstance(fill, (int, float)) and not isinstance(fill, bool)
+            if not number or not math.isfinite(fill):
+                raise InputError("what a column's gaps are filled with must be a finite number.")
+        for fill, known in zip(self.fills[len(self.numbers) :], self.known, strict=False):
+            if fill not in known:
+                raise InputError("what fills a column's gaps must be one of its categories.")
         self._describe()
         return self
 
     def _describe(self) -> None:
         self.columns: list[str] = list(self.numbers)
         self.categories: list[list[int]] = []
-        if self.texts:
-            encoder = self.steps.named_transformers_["categories"]
-            encoder = encoder[-1] if self.impute else encoder
-            for name, known in zip(self.texts, encoder.categories_, strict=True):
-                self.categories.append(list(range(len(self.columns), len(self.columns) + len(known))))
-                self.columns += [f"{name}={value}" for value in known]
+        for name, known in zip(self.texts, self.known, strict=True):
+            self.categories.append(list(range(len(self.columns), len(self.columns) + len(known))))
+            self.columns += [f"{name}={value}" for value in known]
 
     def __call__(self, table: Any) -> Array:
         """The numbers of another table with the same columns."""
@@ -104,21 +135,65 @@ class Preparation:
                 raise InputError(f"column {name!r} must hold numbers, as it did when fitting. Got {_example(frame[name])}.")
         if not self.impute:
             refuse_missing(frame, fitting=False)
-        found = np.ascontiguousarray(self.steps.transform(self._plain(frame)), dtype=np.float64)
+        values = self._values(frame)
+        found = np.zeros((len(frame), len(self.columns)))
+        for k, name in enumerate(self.numbers):
+            numbers = values[name]
+            if self.impute:
+                numbers = np.where(np.isnan(numbers), self.fills[k], numbers)
+            found[:, k] = numbers
+        for k, name in enumerate(self.texts):
+            place: dict[str | None, int] = dict(zip(self.known[k], self.categories[k], strict=True))
+            if self.impute:
+                place[None] = place[self.fills[len(self.numbers) + k]]
+            for row, text in enumerate(values[name]):
+                if text in place:  # a category that was not there when fitting is none of them
+                    found[row, place[text]] = 1.0
         endless = ~np.isfinite(found)
         if endless.any():
             column = self.columns[int(np.argmax(endless.any(axis=0)))]
             raise InputError(f"column {column!r} holds {int(endless.sum())} infinite values. Mend them or drop those rows.")
         return found
 
-    def _plain(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Floats and plain text; a missing text is None, which is what the imputer looks for."""
-        parts: dict[str, Any] = {name: frame[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in self.numbers}
+    def _values(self, frame: pd.DataFrame) -> dict[str, Any]:
+        """Floats, and lists of plain texts, in which a missing one is None."""
+        found: dict[str, Any] = {}
+        for name in self.numbers:
+            found[name] = frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
         for name in self.texts:
             values = frame[name].astype(object)
-            text = np.array([None if gone else str(value) for value, gone in zip(values, values.isna(), strict=True)], dtype=object)
-            parts[name] = pd.Series(text, dtype=object)  # pandas would make its own text type of it, in which None is NaN
-        return pd.DataFrame(parts)
+            gone = values.isna()
+            found[name] = [None if g else str(v) for v, g in zip(values, gone, strict=True)]
+        return found
+
+
+_WORDS = {"numbers", "texts", "impute", "categories", "fills"}
+
+
+def _names(words: Any) -> list[str]:
+    """Different texts."""
+    if not isinstance(words, list) or not all(isinstance(name, str) for name in words):
+        raise InputError("columns and categories must be lists of texts.")
+    if len(set(words)) < len(words):
+        raise InputError("columns and categories must be different texts.")
+    return words
+
+
+def _means(values: Mapping[str, Any], numbers: list[str]) -> list[float]:
+    """What scikit-learn fills in for a number that is missing: its column's mean."""
+    if not numbers:
+        return []
+    found = SimpleImputer().fit(pd.DataFrame({name: values[name] for name in numbers}))
+    return [float(mean) for mean in found.statistics_]
+
+
+def _most_frequent(texts: list[str | None]) -> str:
+    """The text that occurs most often; of several the first in order, as scikit-learn has it."""
+    counts: dict[str, int] = {}
+    for text in texts:
+        if text is not None:
+            counts[text] = counts.get(text, 0) + 1
+    return min(counts, key=lambda text: (-counts[text], text))
 
 
 def as_frame(table: Any) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import numpy as np
 
 from persfl.checks import real, whole
 from persfl.devices import Devices
-from persfl.errors import Diverged
+from persfl.errors import Diverged, InputError
 from persfl.fleets import ArrayFleet
 from persfl.learners import Linear
 from persfl.loop import personalize
@@ -112,7 +112,7 @@ def train(devices: Devices, plan: Plan, *, stage: str = "final", keep: Keep | No
     (50, True, True)
     """
     keep = keep or Forget()
-    state = start or keep.last(stage)
+    state = start or resumable(keep.last(stage), devices, plan.learner)
     pace = Pace(plan.step_size) if state is None else state.pace
     while True:
         try:
@@ -127,6 +127,21 @@ def train(devices: Devices, plan: Plan, *, stage: str = "final", keep: Keep | No
             if isinstance(trouble, _Grew) and len(pace.halved) >= GIVE_UP:
                 pace = Pace(plan.step_size, unlike=True)
         state = start  # online, the models before this call are good; otherwise begin anew
+
+
+def resumable(state: State | None, devices: Devices, learner: Any) -> State | None:
+    """A state that was kept, if it is of these devices and this learner."""
+    if state is None:
+        return None
+    n, models = len(devices), state.models
+    measured = all(np.shape(loss) == (n,) for loss in state.losses)
+    if len(models) != n or state.trust.n != n or not measured:
+        raise InputError(f"the run that was kept is not of these {n} devices: use another folder.")
+    for model in models:
+        mix = model if isinstance(model, list) else [(1.0, model)]
+        for _, part in mix:
+            learner.check(part, devices.features)
+    return state
 
 
 def _run(

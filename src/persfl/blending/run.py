@@ -10,7 +10,7 @@ from persfl.blending.networks import blend_networks
 from persfl.blending.refits import blend_refits
 from persfl.devices import Devices
 from persfl.learners import Linear
-from persfl.training import Forget, Keep, Pace, Plan, State
+from persfl.training import Forget, Keep, Pace, Plan, State, resumable
 from persfl.trust import Trust
 
 
@@ -27,7 +27,7 @@ def run(
 ) -> State:
     """As `persfl.training.train`. A stage that was cut begins anew and ends the same, since nothing is drawn but by the seed."""
     keep = keep or Forget()
-    state = keep.last(stage)
+    state = resumable(keep.last(stage), devices, plan.learner)
     if state is not None and state.r == int(state.trust.notes.get("mix_rounds", -1)):
         return state
     pace = Pace(plan.step_size)

@@ -22,7 +22,7 @@ from persfl.comparing.spec import chosen_methods, load_comparison
 from persfl.comparing.standings import REFERENCE, Standing, by_set, least, mean_regret, standings
 from persfl.devices import Devices
 from persfl.errors import InputError, need
-from persfl.runs import write_whole
+from persfl.files import write_whole
 from persfl.spreadsheets import write_csv
 
 SEEDS = 5

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from persfl.checks import many, named, some
-from persfl.commands.tables import ending, loaded
+from persfl.commands.tables import asked_of, ending, loaded
 from persfl.errors import InputError, UnseenWarning, need
 from persfl.preparation import refuse_missing
 from persfl.sources.table import read_frame, refuse_endless
@@ -27,8 +27,11 @@ def predict(chosen: argparse.Namespace) -> int:
     from persfl.runs import Folder
 
     ending(chosen.out, ".csv", ".parquet", table=chosen.table)
-    spec = Folder.open(Path(chosen.run)).spec
-    model = loaded(chosen)
+    folder = Folder.open(Path(chosen.run))
+    spec, model = asked_of(folder), loaded(chosen)
+    if list(getattr(model, "feature_names_in_", spec["features"])) != spec["features"]:
+        where = str(folder.path / "spec.json")
+        raise InputError(f"{where!r} names other columns than the run's models were fitted to.")
     frame = _read(Path(chosen.table), spec)
     whose = _ids(frame[spec["device"]], model)
     usable = _usable(frame[spec["features"]], whose, model, chosen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
-import shutil
+import re
 import sys
 import time
 from pathlib import Path
@@ -18,6 +18,7 @@ from persfl.checks import many, named, some, those
 from persfl.commands import modules
 from persfl.commands.shown import Shown, table
 from persfl.errors import InputError, need
+from persfl.formats import reading
 from persfl.learners.named import base
 from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame, refuse_endless
@@ -174,7 +175,6 @@ def fit(chosen: argparse.Namespace) -> int:
     from persfl import runs
 
     need("pyarrow", extra="app", why="keeping a run")
-    need("skops.io", extra="app", why="keeping a run")
     out = Path(chosen.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {str(out)!r} is a file. Name a folder for the run, one that is not there yet.")
@@ -185,33 +185,37 @@ def fit(chosen: argparse.Namespace) -> int:
     if chosen.model == "mlp" or _in_a_file(chosen.model):
         need("torch", extra="torch", why="a network")
         need("safetensors", extra="torch", why="keeping networks")
+    runs.refuse_unkept(model)
     spec = _spec(chosen, rows)
-    folder = _folder(out, spec, chosen)
+    folder, aside = _folder(out, spec, chosen)
     if folder is None:
         return 0
     _remark(chosen, rows.remarks)
     shown = Shown(folder, lines=chosen.json)
     _announce(chosen, rows, model)
-    aside = _aside(out)
+    before = bool(folder.index["stages"]) or chosen.resume  # there is something to lose
     try:
         model._fit(rows.X, rows.y, rows.devices, rows.weight, keep=shown)
         runs.keep_model(folder, model)
     except Exception as error:  # a module of the user's may raise anything, and what --force set aside must come back all the same
         shown.close()
-        if not (
-            isinstance(error, OSError) or folder.index["stages"] or folder.finished
-        ):  # nothing is done yet, so nothing is lost: the corrected command finds the place as it was
-            shutil.rmtree(out)
-            if (aside / runs.INDEX).is_file():
-                aside.rename(out)
+        done = before or bool(folder.index["stages"]) or folder.finished
+        if done or isinstance(error, OSError):
+            folder.close()
+        else:  # nothing is done yet: the corrected command finds the place as it was
+            folder.discard()
+            _put_back(aside, out)
         raise
     except KeyboardInterrupt:
         shown.close()
         folder.save()
+        folder.close()
         print(f"\npersfl: stopped; what is done is kept in {out}. Go on with the same command and --resume.", file=sys.stderr)
         return 130
     shown.close()
-    _remove_run(aside)
+    if chosen.force or chosen.resume:
+        for old in _asides(out):
+            _remove_run(old)
     where = None if chosen.no_report else _report(folder, model, out / "report.html")
     _said(chosen, shown, model, rows, out, where)
     return 0
@@ -240,57 +244,113 @@ def _announce(chosen: argparse.Namespace, rows: Rows, model: Any) -> None:
         print(f"{n * peers * rounds * runs:,.0f} fits to come; fewer with --rounds, --peers or --holdout 0.", file=sys.stderr)
 
 
-def _folder(out: Path, spec: dict[str, Any], chosen: argparse.Namespace) -> Any:
-    """A new folder, or with --resume the one that is there; None if there is nothing left to do."""
-    from persfl.runs import INDEX, Folder
+def _folder(out: Path, spec: dict[str, Any], chosen: argparse.Namespace) -> tuple[Any, Path | None]:
+    """A new folder, or with --resume the one that is there, and where --force set a run aside.
 
-    if chosen.resume and (out / INDEX).is_file():
-        folder = Folder.open(out)
-        before = folder.spec
-        changed = [key for key in spec if before.get(key) != spec[key]]
-        if changed:
-            key = changed[0]
-            raise InputError(
-                f"{str(out)!r} holds another run: {key} was {before.get(key)!r} and is {spec[key]!r} now. "
-                "Use the same command to resume, or another --out."
-            )
-        if folder.finished:
-            print(f"{out} is finished already. Its report: persfl report {out}")
-            return None
-        return folder
-    if chosen.resume and out.exists() and any(out.iterdir()):
+    No folder if there is nothing left to do.
+    """
+    from persfl.runs import INDEX, Folder, refuse_held
+
+    there = (out / INDEX).is_file()
+    full = out.is_dir() and any(out.iterdir())
+    if chosen.resume and there:
+        return _resumed(out, spec), None
+    if chosen.resume and full and not _only_a_lock(out):
         raise InputError(f"{str(out)!r} is not a run folder: there is nothing to resume. Choose another --out.")
-    if chosen.force and out.exists() and any(out.iterdir()):
-        if not (out / INDEX).is_file():
+    aside = None
+    if chosen.force and full and not _only_a_lock(out):
+        if not there:
             raise InputError(f"{str(out)!r} is not a run folder, so --force does not remove it. Choose another --out.")
-        old = Folder.open(out)
-        known = {*old.index["files"], INDEX, "report.html"}
-        strange = [path for path in out.rglob("*") if path.is_file() and path.relative_to(out).as_posix() not in known]
+        refuse_held(out)
+        strange = Folder.open(out).strangers()
         if strange:
             raise InputError(
                 f"{str(strange[0])!r} does not belong to the run, so --force does not remove it. Choose another --out."
             )
         aside = _aside(out)
-        _remove_run(aside)
         out.rename(aside)  # until the new run is there
-    return Folder.create(out, spec)
+    try:
+        return Folder.create(out, spec), aside
+    except BaseException:
+        _put_back(aside, out)
+        raise
+
+
+def _resumed(out: Path, spec: dict[str, Any]) -> Any:
+    """The run that is there, if it is the same and not over."""
+    from persfl.runs import Folder
+
+    folder = Folder.open(out, lock=True)
+    try:
+        before = folder.spec
+        changed = [key for key in spec if before.get(key) != spec[key]]
+        if changed:
+            key = changed[0]
+            raise InputError(
+                f"{str(out)!r} holds another run: "
+                f"{key} was {before.get(key)!r} and is {spec[key]!r} now. "
+                "Use the same command to resume, or another --out."
+            )
+    except BaseException:
+        folder.close()
+        raise
+    if folder.finished:
+        folder.close()
+        print(f"{out} is finished already. Its report: persfl report {out}")
+        return None
+    return folder
+
+
+def _only_a_lock(out: Path) -> bool:
+    """Whether a run was killed here before it had written anything."""
+    from persfl.files import LOCK
+
+    return [path.name for path in out.iterdir()] == [LOCK]
 
 
 def _aside(out: Path) -> Path:
-    """Where a run that --force replaces waits until the new one is there."""
-    return out.with_name(f".{out.name}.replaced")
+    """Where a run that --force replaces waits until the new one is there: a name that is free.
+
+    One that waits there already, because its successor was cut, is not lost by a second --force.
+    """
+    name = f".{out.name}.replaced"
+    path, k = out.with_name(name), 1
+    while path.exists() or path.is_symlink():
+        k += 1
+        path = out.with_name(f"{name}-{k}")
+    return path
+
+
+def _asides(out: Path) -> list[Path]:
+    """The runs that wait beside a folder."""
+    name = f".{out.name}.replaced"
+    beside = [path for path in out.resolve().parent.iterdir() if path.name.startswith(name)]
+    return [path for path in beside if re.fullmatch(r"(-[0-9]+)?", path.name.removeprefix(name))]
+
+
+def _put_back(aside: Path | None, out: Path) -> None:
+    """A run that --force set aside, where it was; beside it if somebody has put something there."""
+    if aside is None:
+        return
+    if out.exists():
+        print(f"persfl: the run that --force replaced is in {aside}.", file=sys.stderr)
+    else:
+        aside.rename(out)
 
 
 def _remove_run(path: Path) -> None:
-    """Remove a run folder, and nothing else that happens to have its name."""
-    from persfl.runs import INDEX
+    """Remove the files of a run folder, and the folder if it held nothing else."""
+    from persfl.runs import INDEX, Folder
 
-    if (path / INDEX).is_file():
-        shutil.rmtree(path)
+    if (path / INDEX).is_file() and not path.is_symlink():
+        try:
+            Folder.open(path).remove()
+        except InputError:  # of another version, or damaged: then it stays
+            print(f"persfl: the run that --force replaced is in {path}.", file=sys.stderr)
 
 
 def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
-    from persfl.runs import fingerprint
+    from persfl.files import fingerprint
 
     settings = ("device", "label", "weight", "group", "model", "method", "budget", "ordered", "peers", "rounds",
                 "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "seed", "separator", "decimal",
@@ -365,10 +425,21 @@ def _remark(chosen: argparse.Namespace, remarks: list[str]) -> None:
 def _report(folder: Any, model: Any, path: Path) -> Path:
     from persfl.report import info, write_report
 
-    spec = folder.spec
+    spec = asked_of(folder)
     groups = None if not spec.get("groups") else dict(spec["groups"])
-    found = info(model, device=str(spec["device"]), label=str(spec["label"]), groups=groups)
+    with reading(folder.path):  # its numbers may make no sense together
+        found = info(model, device=str(spec["device"]), label=str(spec["label"]), groups=groups)
     return write_report(found | {"federation": bool(spec.get("federated"))}, path)
+
+
+def asked_of(folder: Any) -> dict[str, Any]:
+    """What a run was asked, if it says what reports and predictions need."""
+    from persfl.run_checks import check_spec
+
+    spec: dict[str, Any] = folder.spec
+    with reading(folder.path / "spec.json"):
+        check_spec(spec)
+    return spec
 
 
 def report(chosen: argparse.Namespace) -> int:
@@ -387,7 +458,9 @@ def write_reports(run: Path, out: Path | None = None, chosen: argparse.Namespace
     if "federation.json" in folder.index["files"]:
         from persfl.report.federation import write_federation
 
-        pages.append(write_federation(folder.read_json("federation.json"), where.with_name("federation.html")))
+        facts = folder.read_json("federation.json")
+        with reading(run / "federation.json"):
+            pages.append(write_federation(facts, where.with_name("federation.html")))
     if not pages or "model.json" in folder.index["files"]:
         pages.insert(0, _report(folder, load_model(run) if chosen is None else loaded(chosen), where))
     return pages
@@ -397,14 +470,16 @@ def loaded(chosen: argparse.Namespace) -> Any:
     """A run's model."""
     from persfl.runs import load_model
 
-    return load_model(chosen.run, trusted=chosen.trust, module=modules.load(chosen.module) if chosen.module else None)
+    return load_model(chosen.run, module=modules.load(chosen.module) if chosen.module else None)
 
 
 def helpers(chosen: argparse.Namespace) -> int:
     """Who helps a device, ranked; or everything, exported."""
     from persfl.report.export import export
 
-    found = loaded(chosen).helpers_
+    model = loaded(chosen)
+    with reading(Path(chosen.run)):
+        found = model.helpers_
     if chosen.device is not None:
         names = found["device"].astype(str)
         if chosen.device not in set(names):

@@ -18,9 +18,9 @@ from persfl.comparing.methods import METHODS, Terms
 from persfl.comparing.sets import DataSet, Dealt, Table
 from persfl.errors import InputError
 from persfl.experiments.runner import work
+from persfl.files import write_whole
 from persfl.learners.named import learner_named
 from persfl.predicting import respond_each
-from persfl.runs import write_whole
 from persfl.types import Array
 from persfl.units import Units
 

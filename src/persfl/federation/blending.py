@@ -48,9 +48,7 @@ class Exchanges:
         gone = [name for name in self.folder.index["files"] if name.startswith("exchange-")]
         for name in gone:
             del self.folder.index["files"][name]
-        self.folder.commit()
-        for name in gone:
-            (self.folder.path / name).unlink(missing_ok=True)
+        self.folder.commit()  # which removes them
 
 
 def _file(number: int) -> str:

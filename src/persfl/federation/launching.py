@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
+import re
 import secrets
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from persfl.errors import InputError
 from persfl.federation.folder import Federation
 from persfl.federation.link import check_up, link_mark, same_link, start_run
+from persfl.files import LOCK, holder
 from persfl.runs import INDEX, Folder
 
-try:
-    import fcntl
-except ImportError:  # Windows: persfl can be imported there, a federation cannot be run from there
-    fcntl = None  # type: ignore[assignment]
-
-PROGRESS, LOCK, FAILURE = "progress.jsonl", "lock", "failure.txt"
+PROGRESS, FAILURE = "progress.jsonl", "failure.txt"
 LINK_GONE = (
     "the SuperLink, which carries the messages, was stopped or started again. Everything is kept: when "
     "`persfl federation up` is there, go on with the same command and --resume."
 )
+_RUN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")  # may differ when a run goes on
 
 
@@ -68,42 +65,23 @@ def _run_name(out: Path, plan: dict[str, Any], resume: bool) -> str:
     if not resume:
         raise InputError(f"{str(out)!r} holds a run already. Choose another --out, or go on with --resume.")
     before = Folder.open(out).spec.get("asked", {})
+    if not isinstance(before, dict):
+        raise InputError(f"{str(out / 'spec.json')!r} does not say what was asked.")
     changed = [key for key in plan if key not in _FREE and before.get(key) != plan[key]]
     if changed:
         raise InputError(
             f"{str(out)!r} holds another run: {changed[0]} was {before.get(changed[0])!r} and is {plan[changed[0]]!r} now. "
             "Use the same command to resume, or another --out."
         )
-    return str(before["run"])
+    run = str(before.get("run"))
+    if not _RUN.fullmatch(run):  # it becomes the name of a file
+        raise InputError(f"{str(out / 'spec.json')!r} does not name its run as persfl does.")
+    return run
 
 
 def held(out: Path) -> bool:
     """Whether a run is writing into this folder now."""
-    try:
-        with (out / LOCK).open("ab") as file:
-            return not _locked(file)
-    except FileNotFoundError:
-        return False
-
-
-def _locked(file: IO[bytes]) -> bool:
-    """Lock a file for as long as it is open; False where another process has it."""
-    if fcntl is None:
-        raise InputError("a federation is run from Linux or macOS. Use one of these, or WSL on Windows.")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def holding(out: Path) -> Iterator[None]:
-    """The right to write into a run folder; it ends with the process, however that ends."""
-    with (out / LOCK).open("ab") as file:
-        if not _locked(file):
-            raise InputError(f"another run is writing into {str(out)!r}.")
-        yield
+    return holder(out) is not None
 
 
 def _watch(
@@ -150,14 +128,15 @@ def _events(progress: Path, position: int) -> list[dict[str, Any]]:
                 break
             position += len(line)
             try:
-                found.append(json.loads(line) | {"_end": position})
-            except ValueError:
+                found.append(dict(json.loads(line)) | {"_end": position})
+            except (ValueError, TypeError, RecursionError):
                 continue
     return found
 
 
 def _last_pid(progress: Path) -> int | None:
-    pids = [int(event["pid"]) for event in _events(progress, 0) if event["event"] == "begun"]
+    begun = [event for event in _events(progress, 0) if event.get("event") == "begun"]
+    pids = [event["pid"] for event in begun if isinstance(event.get("pid"), int)]
     return pids[-1] if pids else None
 
 

@@ -15,11 +15,11 @@ from persfl.checks import some
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.federation.folder import NODE, node_told
+from persfl.files import write_whole
 from persfl.fleets.flower.device import Device, Rows
 from persfl.fleets.flower.ledger import Ledger
 from persfl.fleets.flower.policy import Policy
 from persfl.fleets.flower.shelf import Shelf
-from persfl.runs import write_whole
 from persfl.sources.table import read_frame
 from persfl.types import Data
 

@@ -15,16 +15,18 @@ import numpy as np
 from persfl.adopters import Best
 from persfl.errors import InputError, PersflError
 from persfl.federation.blending import blended
-from persfl.federation.launching import FAILURE, LINK_GONE, PROGRESS, holding
+from persfl.federation.launching import FAILURE, LINK_GONE, PROGRESS
 from persfl.federation.member import read_rows
 from persfl.federation.result import keep_result
 from persfl.federation.units import agreed
 from persfl.federation.waiting import Waiting
+from persfl.files import append, holding, write_whole
 from persfl.fleets.flower.device import Device
 from persfl.fleets.flower.fleet import FlowerFleet
 from persfl.fleets.flower.policy import Policy
 from persfl.fleets.flower.post import Post
 from persfl.fleets.guarded import Guarded
+from persfl.formats import reading
 from persfl.loop import personalize
 from persfl.rules import finished, kin
 from persfl.runs import INDEX, Folder
@@ -45,10 +47,7 @@ class Diary:
 
     def say(self, event: str, **facts: Any) -> None:
         line = json.dumps({"event": event, "at": round(time.time(), 3)} | facts)
-        with self._path.open("a") as file:
-            file.write(line + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append(self._path, line + "\n")
 
 
 def conduct(grid: Any, plan: Path) -> None:
@@ -65,7 +64,7 @@ def conduct(grid: Any, plan: Path) -> None:
         diary.say("stopped", why=str(error), kind=type(error).__name__)
         raise
     except BaseException as error:
-        (out / FAILURE).write_text(traceback.format_exc())
+        write_whole(out / FAILURE, traceback.format_exc().encode())
         diary.say("stopped", why=_why(error), kind=type(error).__name__)
         raise
 
@@ -100,7 +99,7 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
     if folder.finished:
         diary.say("done", already=True)
         return
-    terms = Terms.from_wire(*unpack(folder.read("terms.wire")))
+    terms = _terms(folder, asked)
     waiting.over()
     waiting.unwilling = [] if home else [str(name) for name in folder.spec.get("unwilling", [])]
     targets = _targets(ids, home, waiting.unwilling)
@@ -151,6 +150,20 @@ def _targets(ids: list[str], home: dict[str, Device], unwilling: Sequence[str]) 
     return found
 
 
+def _terms(folder: Folder, asked: dict[str, Any]) -> Terms:
+    """The terms that were agreed; the model they name must be the one that is asked for now.
+
+    A network's name is that of a function to be imported: a folder must not choose it.
+    """
+    content = folder.read("terms.wire")
+    with reading(folder.path / "terms.wire"):
+        terms = Terms.from_wire(*unpack(content))
+        agreed_on = (terms.model, terms.classes, dict(terms.settings))
+        if agreed_on != (asked["model"], asked["classes"], dict(asked["settings"])):
+            raise InputError("the terms must be of the model that is asked for.")
+    return terms
+
+
 def _rule(asked: dict[str, Any], fleet: FlowerFleet) -> tuple[Any, Any]:
     """Whom to ask, and what to adopt."""
     peers = min(asked["peers"], fleet.n - 1)
@@ -169,9 +182,7 @@ def _keep(folder: Folder, fleet: FlowerFleet, plan: Plan, state: State, round_: 
     folder.index["fleet"] = name
     if before not in (None, name):
         folder.index["files"].pop(before, None)
-    folder.after(STAGE, plan, state, round_)
-    if before not in (None, name):
-        (folder.path / str(before)).unlink(missing_ok=True)
+    folder.after(STAGE, plan, state, round_)  # and once that is kept, the state before goes
 
 
 def _said(diary: Diary, fleet: FlowerFleet, guarded: Guarded, round_: Round, clock: float) -> float:

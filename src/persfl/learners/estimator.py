@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from persfl.checks import one_of
 from persfl.errors import CannotMix, InputError
+from persfl.learners.plain import Plain
 from persfl.seeds import Stream
 from persfl.types import Array, Data
 
@@ -136,7 +137,11 @@ class Estimator:
     def check(self, model: Any, features: int) -> Any:
         """A handed-in fitted estimator, if it predicts from this many features."""
         try:
-            check_is_fitted(model)
+            if isinstance(model, Plain):
+                if not model.takes(features):
+                    raise InputError("it was fitted to another number of features")
+            else:
+                check_is_fitted(model)
             self.predict(model, np.zeros((1, features)))
         except Exception as error:
             raise InputError(

@@ -7,9 +7,11 @@ models are loaded, and its names and shapes must be those of the file.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,26 @@ def described(learner: Network) -> dict[str, Any]:
     parts = [[name, list(shape)] for name, shape in learner.shapes.items()]
     settings = {name: getattr(learner, name) for name in _SETTINGS}
     return {"loss": learner.kind, "shape": learner.shape, "mlp": made, "parts": parts} | settings
+
+
+def refuse_larger(words: Mapping[str, Any], room: int) -> None:
+    """Stop where a network is described as larger than the file that holds its weights."""
+    if set(words) != {"loss", "shape", "mlp", "parts", *_SETTINGS}:
+        raise InputError("a network must have its loss, its shape, its parts and its settings.")
+    shapes = [tuple(shape) for _, shape in words["parts"]]
+    if not all(isinstance(length, int) and length >= 0 for shape in shapes for length in shape):
+        raise InputError("the parts of a network must have shapes.")
+    count = sum(math.prod(shape) for shape in shapes)
+    if 4 * count > room:
+        raise InputError("a network must not be larger than the file of its weights.")
+    if words["mlp"] is None:
+        return
+    about = words["mlp"]
+    widths = [about["sizes"][0], *about["hidden"], *about["sizes"][1:]]
+    if len(about["sizes"]) != 2 or not all(isinstance(w, int) and w > 0 for w in widths):
+        raise InputError("a network must have widths.")
+    if sum((here + 1) * there for here, there in pairwise(widths)) != count:
+        raise InputError("a network must be as large as its parts.")
 
 
 def rebuilt(words: Mapping[str, Any], module: Any = None) -> Any:

@@ -7,8 +7,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from persfl.files import write_whole
 from persfl.report.html import digest, part
-from persfl.runs import write_whole
 
 _NARROW = "62rem"  # below this the table of all questions, a dozen columns, has no room
 

@@ -23,10 +23,10 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.learners import Tree
+from persfl.learners.plain import LINKS, WIRE_LINKS, Plain, as_plain
 from persfl.learners.tree import Grown
 from persfl.types import Array
 from persfl.wire.codec import WireError
-from persfl.wire.plain import LINKS, Plain, as_plain
 
 LARGE = 1e15  # a number beyond this is absurd in any units
 TREES, NODES, DEEPEST = 5_000, 2_000_000, 1_000
@@ -42,19 +42,28 @@ def model_to(learner: Any, model: Any) -> dict[str, Any]:
     return plain_to(as_plain(model))
 
 
-def plain_to(sent: Plain) -> dict[str, Any]:
-    """A plain model as arrays."""
+def plain_to(sent: Plain, *, kept: bool = False) -> dict[str, Any]:
+    """A plain model as arrays; `kept` for a run folder, with what it takes to be the same bits."""
     arrays: dict[str, Any] = {
-        "link": np.array([LINKS.index(sent.link)]), "rate": np.array([sent.rate]), "stride": np.array([sent.stride]),
+        "link": np.array([LINKS.index(sent.link)]),
+        "rate": np.array([sent.rate]),
+        "stride": np.array([sent.stride]),
         "base": sent.base,
-    }  # fmt: skip
+    }
     if sent.labels is not None:
         arrays["labels"] = sent.labels
     if sent.slopes is not None:
         arrays["slopes"] = sent.slopes
+        if kept and not sent.slopes.flags.c_contiguous:  # sums are added up by where numbers lie
+            arrays["across"] = np.array([1])
+    if sent.mean is not None and sent.scale is not None:
+        arrays |= {"mean": sent.mean, "scale": sent.scale}
+    if sent.fine:
+        arrays["fine"] = np.array([1])
     if sent.trees:
         arrays["nodes"] = np.array([tree.feature.size for tree in sent.trees])
-        arrays |= {name: np.concatenate([getattr(tree, name) for tree in sent.trees]) for name in Grown._fields}
+        for name in Grown._fields:
+            arrays[name] = np.concatenate([getattr(tree, name) for tree in sent.trees])
     return arrays
 
 
@@ -84,47 +93,93 @@ def model_from(learner: Any, arrays: Mapping[str, Any], features: int, classes: 
         raise _odd() from None
 
 
-def plain_from(arrays: Mapping[str, Any], features: int, classes: int, deepest: int = DEEPEST) -> Plain:
-    """The inverse of `plain_to`, for trees of at most this depth: one that is a long chain would take minutes to walk."""
+def plain_from(
+    arrays: Mapping[str, Any],
+    features: int,
+    classes: int,
+    deepest: int = DEEPEST,
+    *,
+    kept: bool = False,
+) -> Plain:
+    """The inverse of `plain_to`, for trees of at most this depth: a chain would take long to walk.
+
+    `kept`: from a run folder, which has families that do not travel and forests of any size.
+    """
+    more = {name for name in ("fine", "mean", "scale", "across") if kept and name in arrays}
     kinds = {"slopes"} if "slopes" in arrays else {"nodes", *Grown._fields}
-    _named(arrays, _PLAIN | kinds | ({"labels"} if classes else set()))
+    _named(arrays, _PLAIN | kinds | more | ({"labels"} if classes else set()))
     link, stride, rate = (arrays[name] for name in ("link", "stride", "rate"))
-    if not (
-        link.shape == stride.shape == rate.shape == (1,) and link.dtype == stride.dtype == np.int64 and rate.dtype == np.float64
-    ):
+    whole = link.dtype == stride.dtype == np.int64 and rate.dtype == np.float64
+    if not whole or not link.shape == stride.shape == rate.shape == (1,):
         raise _odd()
     base, labels = arrays["base"], arrays.get("labels")
-    if base.dtype != np.float64 or base.ndim != 1 or not 0 <= int(link[0]) < len(LINKS) or not 1 <= int(stride[0]) <= len(base):
+    known = LINKS if kept else WIRE_LINKS
+    if base.dtype != np.float64 or base.ndim != 1 or not 0 <= int(link[0]) < len(known):
         raise _odd()
-    name, scores = LINKS[int(link[0])], len(base)
-    if labels is None:
-        fits = name == "value" and scores == 1
-    else:
-        known = (
-            labels.dtype == np.float64 and labels.ndim == 1 and len(labels) >= 1 and bool(np.isin(labels, np.arange(classes)).all())
-        )
-        fits = known and bool((np.diff(labels) > 0).all())
-        fits = fits and (scores == 1 and len(labels) == 2 if name == "sigmoid" else name != "value" and scores == len(labels))
-    if not fits:
+    if not 1 <= int(stride[0]) <= len(base):
         raise _odd()
+    name, scores = known[int(link[0])], len(base)
+    if not _labelled(name, scores, labels, classes):
+        raise _odd()
+    mean, scale = _scaler(arrays, features) if more & {"mean", "scale"} else (None, None)
     if "slopes" in arrays:
         slopes = arrays["slopes"]
-        if slopes.dtype != np.float64 or slopes.shape != (scores, features):
+        if slopes.dtype != np.float64 or slopes.shape != (scores, features) or "fine" in more:
             raise _odd()
-        return Plain(name, base, labels, slopes)
-    trees = _trees(arrays, features, deepest)
+        if "across" in more:
+            slopes = np.asfortranarray(slopes)
+        return Plain(name, base, labels, slopes, mean=mean, scale=scale)
+    trees = _trees(arrays, features, deepest, bounded=not kept)
     wide = trees[0].value.ndim == 2
     if wide and (trees[0].value.shape[1] != scores or name not in ("value", "chances")):
         raise _odd()
     if not wide and (int(stride[0]) != scores or len(trees) % scores or name == "chances"):
         raise _odd()
-    return Plain(name, base, labels, None, float(rate[0]), trees, int(stride[0]))
+    return Plain(
+        name,
+        base,
+        labels,
+        rate=float(rate[0]),
+        trees=trees,
+        stride=int(stride[0]),
+        fine="fine" in more,
+        mean=mean,
+        scale=scale,
+    )
 
 
-def _trees(arrays: Mapping[str, Any], features: int, deepest: int) -> tuple[Grown, ...]:
+def _labelled(link: str, scores: int, labels: Any, classes: int) -> bool:
+    """Whether scores and labels are as many as they must be, and labels are classes."""
+    if labels is None:
+        return link in ("value", "exp") and scores == 1
+    if labels.dtype != np.float64 or labels.ndim != 1 or not len(labels):
+        return False
+    if not np.isin(labels, np.arange(classes)).all() or not (np.diff(labels) > 0).all():
+        return False
+    if link == "sigmoid" or (link == "margin" and scores == 1):
+        return scores == 1 and len(labels) == 2
+    return link not in ("value", "exp") and scores == len(labels)
+
+
+def _scaler(arrays: Mapping[str, Any], features: int) -> tuple[Array, Array]:
+    mean, scale = finite(arrays["mean"], (features,)), finite(arrays["scale"], (features,))
+    if not (scale > 0).all():
+        raise _odd()
+    return mean, scale
+
+
+def _trees(
+    arrays: Mapping[str, Any],
+    features: int,
+    deepest: int,
+    *,
+    bounded: bool,
+) -> tuple[Grown, ...]:
     nodes, whole = arrays["nodes"], _grown(arrays)
     count = len(whole.feature)
-    if nodes.dtype != np.int64 or nodes.ndim != 1 or not 1 <= len(nodes) <= TREES or count > NODES:
+    if nodes.dtype != np.int64 or nodes.ndim != 1 or not len(nodes):
+        raise _odd()
+    if bounded and (len(nodes) > TREES or count > NODES):
         raise _odd()
     if (nodes < 1).any() or (nodes > count).any() or nodes.sum() != count or any(len(part) != count for part in whole):
         raise _odd()

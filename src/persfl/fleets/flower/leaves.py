@@ -27,10 +27,10 @@ from sklearn.ensemble import (
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from persfl.learners import Tree
+from persfl.learners.plain import Plain, as_plain
 from persfl.learners.tree import Grown
 from persfl.seeds import Stream
 from persfl.types import Array, Data, IntArray
-from persfl.wire.plain import Plain, as_plain
 
 _BOOSTED = (GradientBoostingRegressor, GradientBoostingClassifier)
 _FORESTS = (RandomForestRegressor, RandomForestClassifier)

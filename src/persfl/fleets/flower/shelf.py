@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from persfl.errors import InputError
-from persfl.runs import write_whole
+from persfl.files import read_whole, write_whole
 from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, unpack, within
 
 
@@ -48,14 +48,14 @@ class Shelf:
         """The model of a run, if there is one."""
         if self.folder is None:
             return _read(self._held[run]) if run in self._held else None
-        return _read(self._path(run).read_bytes()) if self._path(run).is_file() else None
+        return _read(read_whole(self._path(run))) if self._path(run).is_file() else None
 
     def latest(self) -> Kept:
         """The model that changed last."""
         files = [] if self.folder is None else sorted(self.folder.glob("*.model"), key=lambda path: path.stat().st_mtime)
         if not files:
             raise InputError("there is no model here yet. Take part in a run first.")
-        return _read(files[-1].read_bytes())
+        return _read(read_whole(files[-1]))
 
     def _path(self, run: str) -> Path:
         assert self.folder is not None

@@ -1,0 +1,154 @@
+"""Numbers, JSON and tables from bytes that somebody else may have written.
+
+A digest says that a file was not damaged, not who made it. So sizes are checked before anything is
+unpacked, kinds and shapes before anything is used, and no format here can name a type or hold code.
+
+>>> numbers_from(numbers_to({"a": np.arange(3)}))["a"].tolist()
+[0, 1, 2]
+>>> with reading(Path("run/model.json")):
+...     json_from(b"[" * 100_000)
+Traceback (most recent call last):
+...
+persfl.errors.InputError: 'run/model.json' does not hold what persfl writes there. ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from persfl.errors import InputError, MissingExtra, PersflError, need
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KINDS = "biufU"  # of arrays: truth values, numbers, texts
+_RATIO, _ROOM = 200, 2**22  # a table unpacks to at most so many times its size, and a little room
+_WHAT_TO_DO = "Restore it, or run again into another folder."
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """The one place where malformed content becomes a sentence that names the file.
+
+    Whatever a check further in did not think of (a missing key, another type, a shape that does
+    not fit) is the file's fault here. Trouble with the disk is told as what it is.
+    """
+    try:
+        yield
+    except (MissingExtra, OSError):
+        raise
+    except PersflError as error:
+        why = str(error).rstrip(".")
+        raise InputError(f"{_foreign(path)}: {why}. {_WHAT_TO_DO}") from error
+    except Exception as error:
+        raise InputError(f"{_foreign(path)}. {_WHAT_TO_DO}") from error
+
+
+def _foreign(path: Path) -> str:
+    return f"{str(path)!r} does not hold what persfl writes there"
+
+
+def json_to(value: Any) -> bytes:
+    """A value as JSON."""
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def json_from(content: bytes) -> Any:
+    """The value of a JSON text."""
+    return json.loads(content)
+
+
+def numbers_to(arrays: Mapping[str, Any]) -> bytes:
+    """Named arrays as an .npz file, not compressed."""
+    made = io.BytesIO()
+    np.savez(made, **arrays)
+    return made.getvalue()
+
+
+def numbers_from(content: bytes) -> dict[str, Any]:
+    """The inverse of `numbers_to`.
+
+    Parts are stored as they are, so that a file can never unpack to more than its own size.
+    """
+    arrays: dict[str, Any] = {}
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        parts = archive.infolist()
+        stored = all(part.compress_type == zipfile.ZIP_STORED for part in parts)
+        if not stored or sum(part.file_size for part in parts) > len(content):
+            raise InputError("its arrays must not be compressed.")
+        for part in parts:
+            name = part.filename.removesuffix(".npy")
+            if name in arrays or name == part.filename:
+                raise InputError("it must hold arrays, each once.")
+            arrays[name] = _array(archive.read(part))
+    return arrays
+
+
+def _array(content: bytes) -> Any:
+    """An array of the .npy format, whose size must be what its head says."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    if version == (1, 0):
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    else:
+        shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+    if dtype.kind not in KINDS or dtype.hasobject or not dtype.itemsize:
+        raise InputError("its arrays must hold numbers or texts.")
+    count = math.prod(shape)
+    room = len(content) - stream.tell()
+    if any(length < 0 for length in shape) or count * dtype.itemsize != room:
+        raise InputError("an array must be as long as its head says.")
+    flat = np.frombuffer(content, dtype, count, stream.tell())
+    found = flat.reshape(shape, order="F" if fortran else "C")
+    return found.astype(dtype.newbyteorder("="))  # a copy that may be written to
+
+
+def table_to(table: pd.DataFrame) -> bytes:
+    """A table as Parquet."""
+    need("pyarrow", extra="app", why="keeping a run")
+    made = io.BytesIO()
+    table.to_parquet(made, index=False, compression="zstd")
+    return made.getvalue()
+
+
+def table_from(content: bytes) -> pd.DataFrame:
+    """The inverse of `table_to`; what unpacks to far more than its size is refused."""
+    parquet = need("pyarrow.parquet", extra="app", why="reading a run")
+    arrow = need("pyarrow", extra="app", why="reading a run")
+    most = _RATIO * len(content) + _ROOM
+    try:
+        source = parquet.ParquetFile(io.BytesIO(content))
+        if _claimed(source.metadata) > most:
+            raise InputError("it unpacks to too much.")
+        parts, size = [], 0
+        for part in source.iter_batches(batch_size=2**14):
+            size += part.nbytes
+            if size > most:
+                raise InputError("it unpacks to too much.")
+            parts.append(part)
+        whole = arrow.Table.from_batches(parts, schema=source.schema_arrow)
+        found: pd.DataFrame = whole.to_pandas(ignore_metadata=True)
+        return found
+    except InputError:
+        raise
+    except Exception as error:  # the library has many of its own, OSError among them
+        raise InputError("it is not a table in the Parquet format.") from error
+
+
+def _claimed(about: Any) -> int:
+    """How many bytes a Parquet file says that it unpacks to, or rows, whichever is more."""
+    total = max(0, int(about.num_rows))
+    for i in range(about.num_row_groups):
+        group = about.row_group(i)
+        for j in range(group.num_columns):
+            total += max(0, int(group.column(j).total_uncompressed_size))
+    return total
