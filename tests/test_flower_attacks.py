@@ -399,7 +399,8 @@ def statements(many):
 def test_a_message_costs_as_much_as_it_asks():
     few, many = statements(100), statements(400)
     assert 3 < many / few < 4.5
-    base = Ledger()._base
+    ledger = Ledger()
+    base = ledger._base
     for query in (
         "SELECT 1 FROM answered WHERE digest = ?",
         "SELECT questions FROM of_target WHERE run = ? AND target = ?",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from persfl.trust import Trust
     from persfl.types import Choice, Data, Round
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ArrayFleet",
