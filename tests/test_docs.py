@@ -54,7 +54,12 @@ def demo():
     return folder / "persfl-demo"
 
 
-@pytest.mark.parametrize("page", [page for page, commands in COMMANDS.items() if commands])
+SLOW = {"docs/federation.md": pytest.mark.slow}  # real processes, which tests/test_federation_real.py has too
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=SLOW.get(page, ())) for page, commands in COMMANDS.items() if commands]
+)
 def test_commands(page, tmp_path, monkeypatch, capsys):
     """A page's commands run as they stand, one after the other in one folder, but for fewer rounds and one small figure of all."""
     monkeypatch.chdir(tmp_path)
@@ -88,6 +93,7 @@ def test_example(example, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs(tmp_path):
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "core.py", "--quick"],
@@ -97,6 +103,7 @@ def test_the_benchmark_runs(tmp_path):
     assert done.stdout.count("ratio") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["front", "networks", "federation"])
 def test_the_other_benchmarks_run(script, tmp_path):
     done = subprocess.run(

@@ -43,6 +43,7 @@ def kept(tmp_path_factory):
     return tmp_path_factory.mktemp("kept")
 
 
+@pytest.mark.slow
 def test_medians_agree_with_the_reference_and_with_the_papers_words(kept):
     """One test, because the runs take long: 12 where many go through one fleet, 5 half as long for IFCA."""
     specs = [load_spec(name) for name in ("fig2a", "fig2b", "fig2c", "fig5")]
@@ -59,6 +60,7 @@ def test_medians_agree_with_the_reference_and_with_the_papers_words(kept):
         assert claim.holds, f"{claim.figure}: {claim.sentence}: {claim.numbers}"
 
 
+@pytest.mark.slow
 def test_online_agrees_and_is_faster(kept):
     spec = load_spec("fig6", {"rounds": 500})
     spec = type(spec)(**{**vars(spec), "series": spec.series[:4]})
@@ -69,6 +71,7 @@ def test_online_agrees_and_is_faster(kept):
     assert claim.holds, claim.numbers
 
 
+@pytest.mark.slow
 def test_trees_lie_between_oracle_and_local(tmp_path):
     spec = load_spec("fig7", {"rounds": 40})
     few = type(spec)(**{**vars(spec), "series": spec.series[:3]})

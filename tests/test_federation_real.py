@@ -289,6 +289,7 @@ def the_ledger_tells_what_left(world, capsys):
     assert ("node-1", "score") in told
 
 
+@pytest.mark.slow
 def test_a_federation_of_processes(world, capsys):
     killed_everywhere_and_still_the_result_of_one_process(world)
     strangers = strangers_knock(world)
