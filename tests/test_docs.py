@@ -57,9 +57,7 @@ def demo():
 SLOW = {"docs/federation.md": pytest.mark.slow}  # real processes, which tests/test_federation_real.py has too
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=SLOW.get(page, ())) for page, commands in COMMANDS.items() if commands]
-)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=SLOW.get(page, ())) for page, commands in COMMANDS.items() if commands])
 def test_commands(page, tmp_path, monkeypatch, capsys):
     """A page's commands run as they stand, one after the other in one folder, but for fewer rounds and one small figure of all."""
     monkeypatch.chdir(tmp_path)
