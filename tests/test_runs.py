@@ -209,10 +209,11 @@ def _progress(path):
 
 
 def test_ctrl_c_keeps_what_is_done(table, tmp_path):
-    words = ["fit", table, *WORDS, "--rounds", 1500, "--trials", 1, "--no-report", "--json"]
+    words = ["fit", table, *WORDS, "--rounds", 500, "--trials", 1, "--no-report", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-m", "persfl", *map(str, words), "--out", "run"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PERSFL_SAVE_SECONDS": "0"},  # saves every round, so that it is still at it when the signal comes
     )  # fmt: skip
     lines = [json.loads(process.stdout.readline()) for _ in range(2)]
     process.send_signal(signal.SIGINT)
