@@ -17,6 +17,8 @@ def test_importing_needs_no_extra():
     """Only numpy, scikit-learn and pandas (with what they bring) are needed to import and to run."""
     code = """
 import importlib.util, sys
+
+import pytest
 class Absent:
     def find_spec(self, name, *rest):
         if name.split(".")[0] in ("numba", "matplotlib", "pyarrow", "torch", "flwr", "skops", "networkx", "tqdm", "safetensors"):
@@ -33,6 +35,7 @@ print(len(list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=3))
     assert done.stdout.strip() == "3", done.stderr
 
 
+@pytest.mark.slow
 def test_compiling_says_so_once_and_is_kept(tmp_path):
     code = "from persfl.compiled import kernels; kernels()"
     said = [

@@ -146,7 +146,7 @@ def test_groups_get_a_verdict(run, table):
 # Interruption
 
 
-@pytest.mark.parametrize("model", ["linear", "forest"])
+@pytest.mark.parametrize("model", ["linear", pytest.param("forest", marks=pytest.mark.slow)])
 def test_killed_and_resumed_is_bit_identical(table, tmp_path, model):
     """kill -9 at several moments; each time it goes on from the last saved round."""
     frame = pd.read_csv(table)
