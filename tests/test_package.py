@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import persfl
 
 
@@ -17,8 +19,6 @@ def test_importing_needs_no_extra():
     """Only numpy, scikit-learn and pandas (with what they bring) are needed to import and to run."""
     code = """
 import importlib.util, sys
-
-import pytest
 class Absent:
     def find_spec(self, name, *rest):
         if name.split(".")[0] in ("numba", "matplotlib", "pyarrow", "torch", "flwr", "skops", "networkx", "tqdm", "safetensors"):
