@@ -47,8 +47,21 @@ from persfl.fleets.start import starting_model
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream, stream
 from persfl.types import Array, Data, IntArray
-from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, probe_from, probe_to, unpack, within
+from persfl.wire import (
+    Terms,
+    WireError,
+    model_from,
+    model_to,
+    nested,
+    pack,
+    probe_from,
+    probe_to,
+    sends_model,
+    unpack,
+    within,
+)
 
+_SCORED = ("count", "step", "length", "judge", "adoptions")  # what a target may be asked
 KINDS = ("describe", "answer", "score", "adopt", "blend")
 
 
@@ -211,7 +224,8 @@ class Device:
         probe = proposer.ask(learner, kept.model)
         count = whole_of(head, "count", most=MOST)
         allowance = Allowance(self.policy, self.ledger, about["run"])
-        _must(allowance.work((count + 1) * work_of(terms, learn.rows)))
+        moves = sends_model(proposer, learner) and bool(head.get("step") or head.get("length"))
+        _must(allowance.work((count + 1 + moves) * work_of(terms, learn.rows)))
         losses, lengths, shown = np.full(count, np.inf), np.full(count, np.nan), parts_of(arrays)
         for i in range(count):
             try:
@@ -221,13 +235,17 @@ class Device:
                 continue
         rows = self._rows(about["round"]).data.rows
         out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
-        if head.get("step") and hasattr(learner, "grad"):
+        if moves:
             place = stream(self.lot.seed, "answer", about["round"], me, self.lot.number)
-            step = self._proposal(terms, probe, learn, self._batches(terms, deal), place)
-            out |= nested("step", model_to(learner, step))
+            batches = self._batches(terms, deal)
+            step = self._proposal(terms, probe, learn, batches, place)
+            if head.get("step"):
+                out |= nested("step", model_to(learner, step))
+            if head.get("length"):
+                out["length"] = np.array([float(proposer.length(learner, probe, step))])
         if head.get("judge"):
             out |= judged(terms, kept.model, learn, held, self.lot.seed)
-        told = {name: head.get(name) for name in ("count", "step", "judge", "adoptions")}
+        told = {name: head.get(name) for name in _SCORED}
         said = (sorted(head["terms"].items()), told, me, deal.mark, _state(learner, kept))
         self.ledger.write([self._told("score", self.name, said, arrays, about, rows, out)])
         return {"rows": rows, "new": self._new(rows, about)}, out
