@@ -1,6 +1,8 @@
 """A coordinator that lies: what it tries to get a row, a label or a subset of its choice, and that it does not get it."""
 
+import os
 import sqlite3
+import stat
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -11,8 +13,9 @@ import pytest
 pytest.importorskip("flwr")
 
 from persfl.blending.at_home import Folding
-from persfl.fleets.flower import Device, Ledger, Policy, Rows
+from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
 from persfl.fleets.flower.leaves import boosted, leaf_of, sheltered
+from persfl.fleets.flower.ledger import Entry
 from persfl.learners import Tree
 from persfl.learners.plain import as_plain
 from persfl.learners.tree import Grown
@@ -434,6 +437,86 @@ def test_an_old_ledger_is_counted_once(tmp_path):
         secret = ledger.secret
         ledger.close()
     assert Ledger(path).secret == secret
+
+
+def asked_for_nothing(one, k):
+    """Questions that no limit counts, each under other names."""
+    odd = {"names": [f"eve {k}"], "run": f"run {k}", "round": k}
+    ask(one, "answer", terms(), odd, {"targets": np.array([0])})
+    ask(one, "describe", terms(), odd)
+    ask(one, "adopt", terms(), odd | {"run": "r", "round": k})
+    ask(one, "score", terms(), odd | {"count": -1})
+    blend(one, terms(), [{"what": "\x1b[2Jsteps", "names": [f"eve {k}"]}], {})
+    again = {"targets": np.array([0]), "q0.vector": np.zeros(3)}
+    ask(one, "answer", terms(), {"names": ["ann"]}, again)
+
+
+def test_nobody_fills_the_disk_by_asking(tmp_path, monkeypatch):
+    monkeypatch.setattr("persfl.fleets.flower.ledger.ASKERS", 20)
+    monkeypatch.setattr("persfl.fleets.flower.ledger.SEEN", 20)
+    path = tmp_path / "ledger.sqlite"
+    ledger = Ledger(path)
+    ledger._base.execute("PRAGMA synchronous = OFF")  # only here: it is about sizes
+    one, sizes = Device("ann", ROWS, ledger=ledger), []
+    for k in range(60):
+        asked_for_nothing(one, k)
+        sizes.append(path.stat().st_size)
+    assert sizes[-1] == sizes[30]
+    said = ledger.table()
+    assert len(said) < 40
+    assert sum(entry["questions"] for entry in said) == 6 * 60
+    assert sum(entry["answered"] for entry in said) == 3 * 60
+    assert [entry["different"] for entry in said if entry["answered"] and entry["asker"] == "ann"] == [0, 1]
+    assert {entry["code"] for entry in ledger.refusals()} == {"format"}
+    assert all(entry["kind"].isalpha() for entry in said)
+
+
+def test_the_disk_is_the_owners(tmp_path):
+    one = Device("ann", ROWS, policy=Policy(disk=3_000), shelf=Shelf(tmp_path / "models"))
+    anew = {"adoptions": [{"round": 0, "stay": 0.0, "weights": [1.0], "set": True}]}
+    codes = []
+    for k in range(8):
+        head, _ = ask(one, "adopt", terms(), anew | {"run": f"run {k}"}, {"a0.0.vector": np.ones(3)})
+        codes.append(head["code"])
+    assert codes[0] == "ok"
+    assert codes[-1] == "disk"
+    assert sum(file.stat().st_size for file in (tmp_path / "models").iterdir()) <= 3_000
+    again, _ = ask(one, "adopt", terms(), anew | {"run": "run 0"}, {"a0.0.vector": np.zeros(3)})
+    assert again["code"] == "ok"
+
+
+def test_a_ledger_is_its_owners_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        Ledger(tmp_path / "ledger.sqlite").close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "ledger.sqlite").stat().st_mode) == 0o600
+
+
+def test_rows_that_came_are_counted_from_the_round_before():
+    ledger = Ledger()
+    for r, rows in ((0, 10), (1, 12), (1, 13), (2, 20)):
+        ledger.write([Entry("run", r, "describe", "", "", rows)])
+    assert [ledger.rows("run", r) for r in range(4)] == [None, 10, 13, 20]
+    assert ledger.rows("other", 3) is None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"count": 0, "judge": True},
+        {"count": 0, "adoptions": [{"round": 0, "stay": 1.0, "weights": [], "set": True}] * 100},
+    ],
+)
+def test_fits_and_adoptions_are_work(head):
+    asked = terms(model="mlp", settings={"hidden": [64]})
+    one = Device("ann", ROWS, policy=Policy(work=500_000))
+    assert ask(one, "score", asked, {"count": 0})[0]["code"] == "ok"
+    assert ask(one, "score", asked, head)[0]["code"] == "work"
+    other = Device("bob", ROWS, policy=Policy(work=500_000))
+    own = terms(model="mlp", settings={"hidden": [64]}, start="own")
+    assert ask(other, "adopt", own, {"probe": True})[0]["code"] == "work"
 
 
 def test_devices_have_different_secrets():

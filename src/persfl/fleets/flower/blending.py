@@ -23,7 +23,7 @@ from persfl.blending.steps import STEPS
 from persfl.blending.views import VIEWS, Look
 from persfl.devices import Devices
 from persfl.fleets.flower.judging import judged
-from persfl.fleets.flower.policy import Policy
+from persfl.fleets.flower.policy import Policy, work_of_fit
 from persfl.fleets.flower.questions import MOST, Refused, Told, alone, digest_of, whole_of
 from persfl.fleets.flower.stock import Deal, Stock
 from persfl.proposers import GradientStep, Refit
@@ -224,6 +224,6 @@ def work_of_one(terms: Terms, asked: Told, arrays: Told, rows: int, names: int) 
         "own": copies * (solved + shown * steps * once),
         "weigh": copies * many * once,
         "offers": offered,
-        "mix": (len(views) if isinstance(views, list) else 1) * offered,
+        "mix": (len(views) if isinstance(views, list) else 1) * offered + work_of_fit(terms, rows),
     }
     return int(work.get(str(asked.get("what")), once))

@@ -21,11 +21,11 @@ import numpy as np
 import sklearn
 
 from persfl.fleets.flower.allowance import Allowance
-from persfl.fleets.flower.blending import AS_TARGET, Home, digest_of_one, names_of, work_of_one
+from persfl.fleets.flower.blending import AS_PEER, AS_TARGET, Home, digest_of_one, names_of, work_of_one
 from persfl.fleets.flower.judging import judged
 from persfl.fleets.flower.leaves import sheltered
 from persfl.fleets.flower.ledger import TELLING, Entry, Ledger
-from persfl.fleets.flower.policy import Policy, work_of
+from persfl.fleets.flower.policy import Policy, work_of, work_of_fit
 from persfl.fleets.flower.questions import (
     MOST,
     Refused,
@@ -218,14 +218,14 @@ class Device:
         return stepped(proposer, learner, probe, [learn.take(batch) for batch in batches], first)
 
     def _score(self, head: Told, arrays: Told, about: Told) -> Any:
-        terms, me, kept, deal = self._target(head, arrays, about)
+        terms, me, kept, deal, allowance = self._target(head, arrays, about)
         learn, held = terms.inside(deal.learn), terms.inside(deal.held)
         learner, proposer = terms.learner(), terms.proposer()
         probe = proposer.ask(learner, kept.model)
         count = whole_of(head, "count", most=MOST)
-        allowance = Allowance(self.policy, self.ledger, about["run"])
         moves = sends_model(proposer, learner) and bool(head.get("step") or head.get("length"))
         _must(allowance.work((count + 1 + moves) * work_of(terms, learn.rows)))
+        _must(allowance.work(work_of_fit(terms, learn.rows) if head.get("judge") else 0))
         losses, lengths, shown = np.full(count, np.inf), np.full(count, np.nan), parts_of(arrays)
         for i in range(count):
             try:
@@ -251,7 +251,7 @@ class Device:
         return {"rows": rows, "new": self._new(rows, about)}, out
 
     def _adopt(self, head: Told, arrays: Told, about: Told) -> Any:
-        terms, me, kept, deal = self._target(head, arrays, about)
+        terms, me, kept, deal, _ = self._target(head, arrays, about)
         learner, proposer = terms.learner(), terms.proposer()
         rows, out = self._rows(about["round"]).data.rows, dict[str, Any]()
         entry = Entry(about["run"], about["round"], "adopt", self.name, "", rows)
@@ -281,7 +281,8 @@ class Device:
         for i, asked in enumerate(asks):
             inner, found, code = parts.get(f"k{i}", {}), dict[str, Any](), "ok"
             names, digests = list[str](), list[str]()
-            what = str(asked.get("what"))[:20] if isinstance(asked, dict) else "blend"
+            what = asked.get("what") if isinstance(asked, dict) else None
+            what = what if what in AS_PEER + AS_TARGET else "blend"  # it stands in the ledger
             try:
                 names = [self.name] if what in AS_TARGET else names_of(asked)
                 digests = [digest_of_one(said, asked, inner, *each) for each in enumerate(names)]
@@ -293,7 +294,7 @@ class Device:
                 if what in TELLING:
                     _must(allowance.numbers(digests[0], numbers_of(found)))
                 if "model" in found:
-                    self.shelf.put(about["run"], Kept(about["round"] + 1, found["model"], terms))
+                    self._keep(about["run"], Kept(about["round"] + 1, found["model"], terms))
             except Exception as error:
                 code, found = self._no(error, "a question", about), {}
             codes.append(code)
@@ -317,14 +318,18 @@ class Device:
         learn = terms.inside(deal.learn)
         learner = terms.learner()
         check_labels([learner], alone(learn))
-        kept = self.shelf.get(about["run"])
+        kept, told_to = self.shelf.get(about["run"]), adoptions_of(head)
         before = kept
+        allowance = Allowance(self.policy, self.ledger, about["run"])
+        _must(allowance.work(len(told_to) * work_of(terms, learn.rows)))
         if kept is None:
+            fits = terms.start == "own" or not hasattr(learner, "grad")
+            _must(allowance.work(work_of_fit(terms, learn.rows) if fits else 0))
             # What this model says at public points will leave.
             grower = sheltered(learner, learn.rows, self.policy.rows_per_leaf)
             kept = Kept(0, starting_model(grower, learn, self.lot.at("start"), terms.start), terms)
         parts = parts_of(arrays)
-        for i, told in enumerate(adoptions_of(head)):
+        for i, told in enumerate(told_to):
             if told["round"] < kept.round and not told["set"]:
                 continue  # it was adopted before an interruption
             if told["round"] > kept.round and not told["set"]:
@@ -336,8 +341,13 @@ class Device:
                 model = self._after(terms, learner, model, learn, told["round"])
             kept = Kept(told["round"] + 1, model, terms)
         if kept is not before:
-            self.shelf.put(about["run"], kept)
-        return terms, me, kept, deal
+            self._keep(about["run"], kept)
+        return terms, me, kept, deal, allowance
+
+    def _keep(self, run: str, kept: Kept) -> None:
+        """Put the own model away: names of runs are the asker's word, and the disk is the owner's."""
+        if not self.shelf.put(run, kept, most=self.policy.disk):
+            raise Refused("disk")
 
     def _after(self, terms: Terms, learner: Any, model: Any, data: Data, r: int) -> Any:
         """What follows an adoption: running statistics, the own step."""
