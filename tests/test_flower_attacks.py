@@ -14,8 +14,10 @@ pytest.importorskip("flwr")
 
 from persfl.blending.at_home import Folding
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
+from persfl.fleets.flower.alike import alike
 from persfl.fleets.flower.leaves import boosted, leaf_of, sheltered
 from persfl.fleets.flower.ledger import Entry
+from persfl.fleets.flower.stock import Lot
 from persfl.learners import Tree
 from persfl.learners.plain import as_plain
 from persfl.learners.tree import Grown
@@ -278,7 +280,7 @@ def test_a_forest_that_draws_hardly_a_private_row_says_the_mean_of_all():
     public = np.random.default_rng(1).normal(size=(30, 3))
     data, asked = planted("forest", 0, public)
     asked = replace(asked, step_size=1e-3)
-    one = Device("ann", Rows(NAMES, data))
+    one = Device("ann", Rows(NAMES, data), lot=Lot(0))  # with some lots, no tree draws any
     question = {"targets": np.array([0]), "q0.labels": np.zeros(30)}
     _, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
     values, mean = arrays["p0.value"].ravel(), 1e-3 * data.y.mean() / (1 + 1e-3)
@@ -318,6 +320,58 @@ def test_the_seed_does_not_draw_a_forests_rows():
     question = {"targets": np.array([0]), "q0.labels": np.zeros(10)}
     found = [ask(one, "answer", each, {"names": ["t"]}, question)[1]["p0.value"] for each in asked]
     assert all(np.array_equal(each, found[0]) for each in found)
+
+
+# Rounding: with an intercept of 2 ** 49, a prediction is rounded to eighths, row by row
+
+HUGE = 2.0**49
+
+
+def rounded(one, shift, kind, *, r=0):
+    """Slopes of b and c; those of rows whose a - shift is rounded to another eighth have changed."""
+    units = {"mean": np.array([shift, 0.0, 0.0]), "scale": np.ones(3), "label_mean": -HUGE}
+    asked = terms(settings={"intercept": True}, step_size=1.0, **units)
+    model = np.array([1.0, 0.0, 0.0, HUGE])
+    if kind == "answer":
+        question = {"targets": np.array([0]), "q0.vector": model}
+        return ask(one, "answer", asked, {"names": ["t"]}, question)[1]["p0.vector"][1:3]
+    steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 1.0, "steps": 1}
+    models = {"k0.variance": np.ones(3), "k0.models": model[None]}
+    return blend(one, asked, [steps], models)[1]["k0.answers"][0, 1:3]
+
+
+def told_by_rounding(policy, kind):
+    """Rows whose b and c are found in what answers differ by."""
+    one = Device("ann", ROWS, policy=policy, lot=Lot(0))
+    answers = [rounded(one, shift, kind) for shift in np.arange(0, 0.125, 0.001)]
+    jumps = np.diff(answers, axis=0)
+    jumps = jumps[(jumps != 0).all(axis=1)]
+    ratio = X[:, 1] / X[:, 2]
+    return {int(i) for i in np.argwhere(np.isclose(jumps[:, :1] / jumps[:, 1:], ratio))[:, 1]}
+
+
+def test_rounding_tells_rows_where_the_owner_allows_single_ones():
+    assert len(told_by_rounding(Policy(rows=1), "answer")) > COUNT / 2
+
+
+@pytest.mark.parametrize("kind", ["answer", "blend"])
+def test_rounding_tells_no_row(kind):
+    assert not told_by_rounding(Policy(), kind)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("n", "d"), [(2, 1), (24, 3), (5, 5), (5, 40)])
+def test_rows_alike_have_the_same_moments(n, d, weighted):
+    rng = np.random.default_rng(n + d)
+    weight = rng.uniform(0.1, 3, n) if weighted else np.ones(n)
+    data = Data(rng.normal(size=(n, d)) + 100, rng.normal(size=n), weight)
+    data.X[:, -1] = 1.0  # a column that is the same everywhere
+    made = alike(data)
+    for one in (data, made):
+        assert np.array_equal(one.weight, weight)
+    old, new = (np.column_stack([np.ones(n), one.X, one.y]) for one in (data, made))
+    np.testing.assert_allclose((new.T * weight) @ new, (old.T * weight) @ old, rtol=1e-12, atol=1e-10)
+    assert n == 2 or not np.isclose(new, old).all(axis=1).any()
 
 
 # Counting

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sklearn
 
+from persfl.fleets.flower.alike import alike, by_moments
 from persfl.fleets.flower.allowance import Allowance
 from persfl.fleets.flower.blending import AS_PEER, AS_TARGET, Home, digest_of_one, names_of, work_of_one
 from persfl.fleets.flower.judging import judged
@@ -39,6 +40,7 @@ from persfl.fleets.flower.questions import (
     size_of,
     sums_of,
     whole_of,
+    zeros_and_ones,
 )
 from persfl.fleets.flower.shelf import Kept, Shelf
 from persfl.fleets.flower.stock import Deal, Lot, Stock, Taken
@@ -46,7 +48,7 @@ from persfl.fleets.home import check_labels
 from persfl.fleets.start import starting_model
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream, stream
-from persfl.types import Array, Data, IntArray
+from persfl.types import Array, Data
 from persfl.wire import (
     Terms,
     WireError,
@@ -153,7 +155,8 @@ class Device:
             deal = self._deal(terms, about["round"])
             if deal.learn.rows < self.policy.rows:
                 raise Refused("rows")
-            out = sums_of(terms.inside(deal.learn), arrays.get("about"))
+            real, about_ = terms.inside(deal.learn), arrays.get("about")
+            out = sums_of(terms.inside(self._alike(deal.learn)), about_) | zeros_and_ones(real)
             said = (sorted(head["terms"].items()), me, deal.mark)
             entry = self._told("sums", "", said, arrays, about, now.data.rows, out)
         self.ledger.write([entry])
@@ -169,7 +172,7 @@ class Device:
         rows = self._rows(about["round"]).data.rows
         deal = self._deal(terms, about["round"])
         self._allow(terms, deal.learn.rows)
-        learn = terms.inside(deal.learn)
+        learn = self._seen(terms, deal.learn)
         learner, proposer = terms.learner(), terms.proposer()
         check_labels([learner], alone(learn))
         batches = self._batches(terms, deal)
@@ -205,7 +208,7 @@ class Device:
         terms: Terms,
         probe: Any,
         learn: Data,
-        batches: Sequence[IntArray] | None,
+        batches: Sequence[Data] | None,
         place: Stream,
     ) -> Any:
         """What this device proposes: leaves rest on enough rows, batches are always the same."""
@@ -215,11 +218,11 @@ class Device:
             with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
                 return proposer.answer(grower, probe, learn, place)
         first = int(place.at("batch").uniform(1)[0] * len(batches))
-        return stepped(proposer, learner, probe, [learn.take(batch) for batch in batches], first)
+        return stepped(proposer, learner, probe, batches, first)
 
     def _score(self, head: Told, arrays: Told, about: Told) -> Any:
         terms, me, kept, deal, allowance = self._target(head, arrays, about)
-        learn, held = terms.inside(deal.learn), terms.inside(deal.held)
+        learn = self._seen(terms, deal.learn)
         learner, proposer = terms.learner(), terms.proposer()
         probe = proposer.ask(learner, kept.model)
         count = whole_of(head, "count", most=MOST)
@@ -244,7 +247,9 @@ class Device:
             if head.get("length"):
                 out["length"] = np.array([float(proposer.length(learner, probe, step))])
         if head.get("judge"):
-            out |= judged(terms, kept.model, learn, held, self.lot.seed)
+            both = deal.learn, deal.held
+            single = self.policy.rows <= 1
+            out |= judged(terms, kept.model, *both, self.lot.seed, single=single)
         told = {name: head.get(name) for name in _SCORED}
         said = (sorted(head["terms"].items()), told, me, deal.mark, _state(learner, kept))
         self.ledger.write([self._told("score", self.name, said, arrays, about, rows, out)])
@@ -315,7 +320,7 @@ class Device:
         terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
         deal = self._deal(terms, about["round"])
         self._allow(terms, deal.learn.rows)
-        learn = terms.inside(deal.learn)
+        learn = self._seen(terms, deal.learn)
         learner = terms.learner()
         check_labels([learner], alone(learn))
         kept, told_to = self.shelf.get(about["run"]), adoptions_of(head)
@@ -410,11 +415,20 @@ class Device:
         self._stock().check(deal.place, deal.held_place)
         return deal
 
-    def _batches(self, terms: Terms, deal: Deal) -> list[IntArray] | None:
+    def _alike(self, data: Data) -> Data:
+        """Rows that tell moments alone; the rows themselves where the owner allows single ones."""
+        return alike(data) if self.policy.rows > 1 else data
+
+    def _seen(self, terms: Terms, data: Data) -> Data:
+        """Rows in the units of the run, as questions may see them."""
+        return terms.inside(self._alike(data) if by_moments(terms) else data)
+
+    def _batches(self, terms: Terms, deal: Deal) -> list[Data] | None:
         """The batches of gradient steps; None where steps take all rows."""
         if terms.batch is None or terms.public is not None or terms.batch >= deal.learn.rows:
             return None
-        return self._stock().batches(deal, terms.batch)
+        dealt = self._stock().batches(deal, terms.batch)
+        return [self._seen(terms, deal.learn.take(batch)) for batch in dealt]
 
 
 def _state(learner: Any, kept: Kept) -> str:

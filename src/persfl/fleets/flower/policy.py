@@ -29,9 +29,10 @@ class Policy:
     `questions_ever` and `numbers_ever` bound all runs together.
 
     `steps`: the most gradient steps per answer; `trees`: the most trees. `work`: the most work per
-    message, about in nanoseconds. `disk`: the most bytes of models that are kept, of all runs. `rows`: the fewest rows that anything is computed from (after holding
-    some back, in one batch, without a fold), and by how many rows two sets of rows that are answered
-    from differ at least. `rows_per_leaf`: the fewest private rows that a leaf of a tree rests on.
+    message, about in nanoseconds. `disk`: the most bytes of models that are kept, of all runs.
+    `rows`: the fewest rows that anything is computed from (after holding some back, in one batch,
+    without a fold), and by how many rows two sets of rows that are answered from differ at least.
+    `rows_per_leaf`: the fewest private rows that a leaf of a tree rests on.
     `sums`: whether column sums may leave, which shared units need. `target`: whether this device has a
     model of its own.
 
@@ -152,7 +153,7 @@ def work_of_fit(terms: Terms, rows: int) -> int:
         return work_of(terms, rows)
     learner, size = terms.learner(), _size(terms)
     if terms.model in ("mlp", "network"):
-        return (learner.epochs + 1) * rows * size
+        return int(learner.epochs + 1) * rows * size
     squared = terms.model == "linear" and learner.kind == "squared"
     return (rows + size) * size**2 if squared or terms.model == "ridge" else _DESCENT * rows * size
 

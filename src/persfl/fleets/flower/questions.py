@@ -63,8 +63,13 @@ def sums_of(data: Data, about: Any) -> dict[str, Any]:
         "weight": np.array([data.weight.sum()]),
         "sums": data.weight @ away,
         "squares": data.weight @ away**2,
-        "binary": ((values == 0) | (values == 1)).all(axis=0).astype(np.int64),
     }
+
+
+def zeros_and_ones(data: Data) -> dict[str, Any]:
+    """Per column (the label last): whether all values are 0 or 1."""
+    values = np.column_stack([data.X, data.y])
+    return {"binary": ((values == 0) | (values == 1)).all(axis=0).astype(np.int64)}
 
 
 def whole_of(head: Mapping[str, Any], name: str, most: int = 2**53) -> int:
