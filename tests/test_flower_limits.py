@@ -7,6 +7,7 @@ import pytest
 from persfl import ArrayFleet, Best, Devices, GradientStep, Linear, Uniform, kin, personalize
 from persfl.errors import InputError
 from persfl.federation.folder import init
+from persfl.federation.units import _columns, _names
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Device, FlowerFleet, Policy, Rows
 from persfl.fleets.flower.post import RECORD
@@ -261,3 +262,19 @@ def test_a_target_at_home_has_no_limits_of_its_own(tmp_path):
     told = {"device": "home", "data": str(table), "label": "y", "drop": [], "weight": None}
     one = _home({"home": told, "devices": ["a"], "settings": {}})["home"]
     assert ask(one, "adopt", Terms(columns=("a",), steps=50), {"probe": True})[0]["code"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("columns", "good"),
+    [(["a", "b"], True), ([], False), (["a", "a"], False), (["a", 1], False), (["x" * 2000], False), ("ab", False)],
+)
+def test_what_a_device_says_of_its_columns_is_names_or_nothing(columns, good):
+    assert _names(columns) is good
+
+
+@pytest.mark.parametrize("liar", ["aaa", "eve", "zed"])
+def test_whoever_differs_from_most_is_named(liar):
+    there = {name: {"columns": ["x", "y"]} for name in ("bob", "cid", "fay")}
+    assert _columns(there) == ["x", "y"]
+    with pytest.raises(InputError, match=f"device '{liar}' differs in 'z'"):
+        _columns(there | {liar: {"columns": ["y", "z", "x"]}})
