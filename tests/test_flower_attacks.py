@@ -374,6 +374,32 @@ def test_rows_alike_have_the_same_moments(n, d, weighted):
     assert n == 2 or not np.isclose(new, old).all(axis=1).any()
 
 
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [("linear", "poisson"), ("linear", "logistic"), ("mlp", "logistic")],
+)
+def test_units_do_not_tell_the_least_label(model, loss):
+    counts = Data(X, np.arange(COUNT) % 2 + 0.0)
+    one, question = Device("ann", Rows(NAMES, counts)), {"targets": np.array([0]), "q0.vector": np.zeros(3)}
+    found = set()
+    for shift in (-1.0, 0.5, 2.0):
+        for asked in ({"label_mean": shift}, {"label_scale": 3.0 + shift}):
+            told = terms(model=model, settings={"loss": loss}, **asked)
+            found.add(ask(one, "answer", told, {"names": ["t"]}, question)[0]["code"])
+            steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1}
+            models = {"k0.variance": np.ones(3), "k0.models": np.zeros((1, 3))}
+            found.add(blend(one, told, [steps], models)[0][0])
+    assert found == {"format"}
+
+
+def test_what_cannot_travel_is_not_collected(monkeypatch):
+    monkeypatch.setattr("persfl.fleets.flower.device.LARGEST", 100)
+    question = {"targets": np.arange(9)} | {f"q{i}.vector": RNG.normal(size=3) for i in range(9)}
+    head, arrays = ask(Device("ann", ROWS), "answer", terms(), {"names": ["t"] * 9}, question)
+    assert head["codes"] == ["ok"] * 4 + ["work"] * 5
+    assert len(arrays) == 4
+
+
 # Counting
 
 

@@ -33,7 +33,7 @@ from persfl.fleets.flower.questions import (
     Told,
     adopted,
     adoptions_of,
-    alone,
+    check_fit,
     digest_of,
     numbers_of,
     parts_of,
@@ -44,12 +44,12 @@ from persfl.fleets.flower.questions import (
 )
 from persfl.fleets.flower.shelf import Kept, Shelf
 from persfl.fleets.flower.stock import Deal, Lot, Stock, Taken
-from persfl.fleets.home import check_labels
 from persfl.fleets.start import starting_model
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream, stream
 from persfl.types import Array, Data
 from persfl.wire import (
+    LARGEST,
     Terms,
     WireError,
     model_from,
@@ -174,12 +174,12 @@ class Device:
         self._allow(terms, deal.learn.rows)
         learn = self._seen(terms, deal.learn)
         learner, proposer = terms.learner(), terms.proposer()
-        check_labels([learner], alone(learn))
+        check_fit(terms, deal.learn)
         batches = self._batches(terms, deal)
         told = (sorted(head["terms"].items()), about["round"], me, deal.mark)
         said = digest_of(told, within("terms", arrays))
         asked, allowance = parts_of(arrays), Allowance(self.policy, self.ledger, about["run"])
-        work = work_of(terms, learn.rows)
+        work, size = work_of(terms, learn.rows), 0
         codes: list[str] = []
         out: dict[str, Any] = {}
         entries: list[Entry] = []
@@ -194,9 +194,12 @@ class Device:
                     probe = probe_from(proposer, learner, probed, terms.features, terms.classes)
                     place = stream(self.lot.seed, "answer", about["round"], target, self.lot.number)
                     given = model_to(learner, self._proposal(terms, probe, learn, batches, place))
+                    size += size_of(given)
+                    if size > LARGEST:  # what cannot travel is not collected either
+                        raise Refused("work")
                     out |= nested(f"p{i}", given)
                 except Exception as error:
-                    code = self._no(error, "answer", about)
+                    code, given = self._no(error, "answer", about), {}
             codes.append(code)
             left = size_of(given), code, numbers_of(given)
             entries.append(Entry(about["run"], about["round"], "answer", name, digest, rows, *left))
@@ -274,7 +277,7 @@ class Device:
             raise WireError("questions must be a list.")
         deal = self._deal(terms, about["round"])
         self._allow(terms, deal.learn.rows)
-        check_labels([terms.learner()], alone(deal.learn))
+        check_fit(terms, deal.learn)
         home = Home(terms, deal, self._stock(), self.policy)
         rows, parts = self._rows(about["round"]).data.rows, parts_of(arrays)
         told = (sorted(head["terms"].items()), me, deal.mark)
@@ -322,7 +325,7 @@ class Device:
         self._allow(terms, deal.learn.rows)
         learn = self._seen(terms, deal.learn)
         learner = terms.learner()
-        check_labels([learner], alone(learn))
+        check_fit(terms, deal.learn)
         kept, told_to = self.shelf.get(about["run"]), adoptions_of(head)
         before = kept
         allowance = Allowance(self.policy, self.ledger, about["run"])

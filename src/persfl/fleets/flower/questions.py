@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.fleets.home import check_labels
 from persfl.types import Data
-from persfl.wire import WireError
+from persfl.wire import Terms, WireError
 from persfl.wire.models import finite
 
 MOST = 10_000  # questions in one message
@@ -47,6 +48,20 @@ def adoptions_of(head: Mapping[str, Any]) -> list[dict[str, Any]]:
         if not all(isinstance(w, (int, float)) and 0 <= w <= 1 for w in shares) or not abs(sum(shares) - 1) <= 1e-6:
             raise WireError("an adoption's weights must sum to 1.")
     return told
+
+
+def check_fit(terms: Terms, table: Data) -> None:
+    """Stop where a loss cannot take the labels; by the table alone, whatever units are asked for.
+
+    Counts and classes have no other units. In units of the asker's choice, whether labels fit would
+    tell the least of them.
+    """
+    learner = terms.learner()
+    nothing = Data(np.zeros((1, terms.features)), np.array([-0.5]), np.ones(1))
+    picky = hasattr(learner, "check_labels") and learner.check_labels(nothing)
+    if (picky or terms.classes) and (terms.label_mean, terms.label_scale) != (0, 1):
+        raise WireError("labels that are counts or classes have no other units.")
+    check_labels([learner], alone(table))
 
 
 def alone(data: Data) -> Devices:
