@@ -14,7 +14,7 @@ pytest.importorskip("flwr")
 
 from persfl.blending.at_home import Folding
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
-from persfl.fleets.flower.alike import alike
+from persfl.fleets.flower.alike import Likenesses, alike
 from persfl.fleets.flower.leaves import boosted, leaf_of, sheltered
 from persfl.fleets.flower.ledger import Entry
 from persfl.fleets.flower.stock import Lot
@@ -398,6 +398,23 @@ def test_what_cannot_travel_is_not_collected(monkeypatch):
     head, arrays = ask(Device("ann", ROWS), "answer", terms(), {"names": ["t"] * 9}, question)
     assert head["codes"] == ["ok"] * 4 + ["work"] * 5
     assert len(arrays) == 4
+
+
+def test_rows_alike_are_made_once(monkeypatch):
+    made = []
+    monkeypatch.setattr("persfl.fleets.flower.alike.alike", lambda data: made.append(data.rows) or alike(data))
+    one = Device("ann", ROWS)
+    for k in range(5):
+        assert step(one, terms(batch=12), r=k) is not None
+    assert sorted(made) == [12, 12, COUNT]
+    few = Likenesses(most=20)
+    parts = [Data(X[i : i + 5], Y[i : i + 5]) for i in (0, 5, 0)]
+    assert [few.of(part).rows for part in parts] == [5, 5, 5]
+    assert len(made) == 6
+    wide = Device("ann", ROWS, policy=Policy(work=COUNT * 3))
+    assert ask(wide, "answer", terms(), {"names": ["t"]})[0]["code"] in ("work", "format")
+    assert ask(wide, "score", terms(), {"count": 0})[0]["code"] == "work"
+    assert ask(wide, "describe", terms(), {"sums": True})[0]["code"] == "work"
 
 
 # Counting

@@ -17,6 +17,8 @@ False
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,13 +52,35 @@ def alike(data: Data) -> Data:
     return Data(np.ascontiguousarray(made[:, :-1]), made[:, -1].copy(), data.weight)
 
 
-def alike_in(data: Data, parts: Sequence[IntArray]) -> Data:
-    """The same within each of these parts, which stay where they are."""
-    X, y = data.X.copy(), data.y.copy()
-    for part in parts:
-        made = alike(data.take(part))
-        X[part], y[part] = made.X, made.y
-    return Data(X, y, data.weight)
+class Likenesses:
+    """Rows alike that were made before: making them takes longer than a step from them.
+
+    `most` numbers are kept, those that were used last.
+    """
+
+    def __init__(self, most: int = 2**25) -> None:
+        self._most = most
+        self._made: OrderedDict[str, Data] = OrderedDict()
+
+    def of(self, data: Data) -> Data:
+        """As `alike`."""
+        found = hashlib.sha256(repr(data.X.shape).encode())
+        for part in (data.X, data.y, data.weight):
+            found.update(np.ascontiguousarray(part).tobytes())
+        key = found.hexdigest()
+        made = self._made.pop(key, None)
+        self._made[key] = alike(data) if made is None else made
+        while len(self._made) > 1 and sum(each.X.size for each in self._made.values()) > self._most:
+            self._made.popitem(last=False)
+        return self._made[key]
+
+    def within(self, data: Data, parts: Sequence[IntArray]) -> Data:
+        """The same within each of these parts, which stay where they are."""
+        X, y = data.X.copy(), data.y.copy()
+        for part in parts:
+            made = self.of(data.take(part))
+            X[part], y[part] = made.X, made.y
+        return Data(X, y, data.weight)
 
 
 def by_moments(terms: Terms) -> bool:

@@ -22,7 +22,7 @@ from persfl.blending.at_home import Folding, Own, Peers, mixed, route, spreads
 from persfl.blending.steps import STEPS
 from persfl.blending.views import VIEWS, Look
 from persfl.devices import Devices
-from persfl.fleets.flower.alike import alike_in, by_moments
+from persfl.fleets.flower.alike import Likenesses, by_moments
 from persfl.fleets.flower.judging import judged
 from persfl.fleets.flower.policy import Policy, work_of_fit
 from persfl.fleets.flower.questions import MOST, Refused, Told, alone, digest_of, whole_of
@@ -50,8 +50,16 @@ class Dealt(Folding):
 class Home:
     """One device's rows under the terms of a run, as blend asks about them."""
 
-    def __init__(self, terms: Terms, deal: Deal, stock: Stock, policy: Policy) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        deal: Deal,
+        stock: Stock,
+        policy: Policy,
+        likenesses: Likenesses,
+    ) -> None:
         self.terms, self.deal, self.stock, self.policy = terms, deal, stock, policy
+        self._likenesses = likenesses
         self.learn = self._seen(np.zeros(deal.learn.rows))
         self._folds: dict[bool, Dealt] = {}
         self._dealt: dict[bool, Devices] = {}
@@ -65,7 +73,8 @@ class Home:
         """Rows in the units of the run; where moments are all that is told, each fold's moments."""
         rows = self.deal.learn
         if self.policy.rows > 1 and by_moments(self.terms):
-            rows = alike_in(rows, [np.flatnonzero(folds == f) for f in np.unique(folds)])
+            parts = [np.flatnonzero(folds == f) for f in np.unique(folds)]
+            rows = self._likenesses.within(rows, parts)
         return self.terms.inside(rows)
 
     def reply(self, asked: Told, arrays: Told, many: int) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sklearn
 
-from persfl.fleets.flower.alike import alike, by_moments
+from persfl.fleets.flower.alike import Likenesses, by_moments
 from persfl.fleets.flower.allowance import Allowance
 from persfl.fleets.flower.blending import AS_PEER, AS_TARGET, Home, digest_of_one, names_of, work_of_one
 from persfl.fleets.flower.judging import judged
@@ -103,6 +103,7 @@ class Device:
         self.lot = lot or Lot(self.ledger.secret)
         self._rows = rows if callable(rows) else lambda _: rows
         self._last: tuple[Any, int, Taken] | None = None
+        self._likenesses = Likenesses()
         self._log = log or (lambda _: None)
 
     def reply(self, kind: str, body: Any) -> bytes:
@@ -155,6 +156,7 @@ class Device:
             deal = self._deal(terms, about["round"])
             if deal.learn.rows < self.policy.rows:
                 raise Refused("rows")
+            _must("work" if deal.learn.X.size * terms.features > self.policy.work else "ok")
             real, about_ = terms.inside(deal.learn), arrays.get("about")
             out = sums_of(terms.inside(self._alike(deal.learn)), about_) | zeros_and_ones(real)
             said = (sorted(head["terms"].items()), me, deal.mark)
@@ -278,7 +280,7 @@ class Device:
         deal = self._deal(terms, about["round"])
         self._allow(terms, deal.learn.rows)
         check_fit(terms, deal.learn)
-        home = Home(terms, deal, self._stock(), self.policy)
+        home = Home(terms, deal, self._stock(), self.policy, self._likenesses)
         rows, parts = self._rows(about["round"]).data.rows, parts_of(arrays)
         told = (sorted(head["terms"].items()), me, deal.mark)
         said = digest_of(told, within("terms", arrays))
@@ -373,6 +375,8 @@ class Device:
         no = self.policy.refuses(terms, rows)
         if no is not None:
             raise Refused(no)
+        if by_moments(terms) and rows * (terms.features + 1) ** 2 > self.policy.work:
+            raise Refused("work")  # for rows alike
 
     def _told(
         self,
@@ -420,7 +424,7 @@ class Device:
 
     def _alike(self, data: Data) -> Data:
         """Rows that tell moments alone; the rows themselves where the owner allows single ones."""
-        return alike(data) if self.policy.rows > 1 else data
+        return self._likenesses.of(data) if self.policy.rows > 1 else data
 
     def _seen(self, terms: Terms, data: Data) -> Data:
         """Rows in the units of the run, as questions may see them."""
