@@ -483,6 +483,21 @@ def test_work_in_a_message_is_bounded():
     assert ask(one, "score", asked, shown)[0]["code"] == "work"
 
 
+def test_messages_at_the_same_time_are_no_way_around_limits(tmp_path, monkeypatch):
+    path, limited = tmp_path / "ledger.sqlite", Policy(questions=1)
+    one, two = (Device("ann", ROWS, policy=limited, ledger=Ledger(path)) for _ in range(2))
+    codes, real = [], one._proposal
+
+    def meanwhile(*given):
+        codes.append(step(two, terms(), target=1) is not None)  # in another process
+        return real(*given)
+
+    monkeypatch.setattr(one, "_proposal", meanwhile)
+    codes.append(step(one, terms()) is not None)
+    assert codes == [True, False]
+    assert one.ledger.counts("r", "t").run == 1
+
+
 # The ledger
 
 

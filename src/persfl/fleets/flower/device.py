@@ -161,7 +161,7 @@ class Device:
             out = sums_of(terms.inside(self._alike(deal.learn)), about_) | zeros_and_ones(real)
             said = (sorted(head["terms"].items()), me, deal.mark)
             entry = self._told("sums", "", said, arrays, about, now.data.rows, out)
-        self.ledger.write([entry])
+        self.ledger.write([entry], self.policy)
         return found, out
 
     def _answer(self, head: Told, arrays: Told, about: Told) -> Any:
@@ -205,7 +205,7 @@ class Device:
             codes.append(code)
             left = size_of(given), code, numbers_of(given)
             entries.append(Entry(about["run"], about["round"], "answer", name, digest, rows, *left))
-        self.ledger.write(entries)
+        self.ledger.write(entries, self.policy)
         return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
 
     def _proposal(
@@ -257,7 +257,8 @@ class Device:
             out |= judged(terms, kept.model, *both, self.lot.seed, single=single)
         told = {name: head.get(name) for name in _SCORED}
         said = (sorted(head["terms"].items()), told, me, deal.mark, _state(learner, kept))
-        self.ledger.write([self._told("score", self.name, said, arrays, about, rows, out)])
+        entry = self._told("score", self.name, said, arrays, about, rows, out)
+        self.ledger.write([entry], self.policy)
         return {"rows": rows, "new": self._new(rows, about)}, out
 
     def _adopt(self, head: Told, arrays: Told, about: Told) -> Any:
@@ -270,7 +271,7 @@ class Device:
             told = sorted(head["terms"].items()), head.get("adoptions")
             said = (*told, me, deal.mark, _state(learner, kept))
             entry = self._told("adopt", self.name, said, arrays, about, rows, out)
-        self.ledger.write([entry])
+        self.ledger.write([entry], self.policy)
         return {"rows": rows, "after": kept.round}, out
 
     def _blend(self, head: Told, arrays: Told, about: Told) -> Any:
@@ -315,7 +316,8 @@ class Device:
                 Entry(about["run"], about["round"], what, name, digest, rows, *left)
                 for name, digest in zip(names, digests, strict=False)
             ]
-        self.ledger.write(entries or [Entry(about["run"], about["round"], "blend", "", "", code="format")])
+        nothing = Entry(about["run"], about["round"], "blend", "", "", code="format")
+        self.ledger.write(entries or [nothing], self.policy)
         return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
 
     def _target(self, head: Told, arrays: Told, about: Told) -> Any:

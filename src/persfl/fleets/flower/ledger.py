@@ -32,6 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.errors import InputError
+from persfl.fleets.flower.policy import Policy
+from persfl.fleets.flower.questions import Refused
 from persfl.types import IntArray
 
 VERSION = 3
@@ -175,15 +177,36 @@ class Ledger:
 
     # Questions
 
-    def write(self, entries: Sequence[Entry]) -> None:
-        """All of these, or none; on the disk when this returns."""
+    def write(self, entries: Sequence[Entry], policy: Policy | None = None) -> None:
+        """All of these, or none; on the disk when this returns.
+
+        None, and `Refused`, where the policy's limits would be passed: another process may have
+        answered since they were looked at.
+        """
         with self._whole():
             told = [entry for entry in entries if entry.digest and entry.code == "ok"]
             new = [entry for entry in told if self._first(entry.digest)]
             self._add(new)
+            self._hold(new, policy)
             self._line(new)
             self._count(Counter(entries) - Counter(new))
             self._look(entries)
+
+    def _hold(self, new: Sequence[Entry], policy: Policy | None) -> None:
+        """Refuse what is beyond the limits, now that it is counted."""
+        if policy is None:
+            return
+        for run, target in {(entry.run, entry.target) for entry in new}:
+            found = self.counts(run, target)
+            over = {
+                "questions_per_target": found.target > policy.questions_per_target,
+                "questions": found.run > policy.questions,
+                "questions_ever": found.ever > policy.questions_ever,
+                "numbers": found.numbers > policy.numbers,
+                "numbers_ever": found.numbers_ever > policy.numbers_ever,
+            }
+            for code in (code for code, much in over.items() if much):
+                raise Refused(code)
 
     def _line(self, new: Sequence[Entry]) -> None:
         """Questions that were answered for the first time: their limits bound the lines."""
