@@ -79,7 +79,7 @@ def _columns(there: Mapping[str, Mapping[str, Any]]) -> list[str]:
     >>> _columns(three)
     Traceback (most recent call last):
     ...
-    persfl.errors.InputError: every device must have the same columns: device 'ann' differs in 'x', 'z'.
+    persfl.errors.InputError: every device must have the same columns: device 'ann' differs in ...
     """
     sets = {name: frozenset(there[name]["columns"]) for name in sorted(there)}
     times = Counter(sets.values())
@@ -87,7 +87,8 @@ def _columns(there: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for name, found in sets.items():
         if found != usual:
             odd = some(sorted(found ^ usual))
-            raise InputError(f"every device must have the same columns: device {name!r} differs in {odd}.")
+            who = f"device {name!r} differs in {odd}"
+            raise InputError(f"every device must have the same columns: {who}.")
     return list(there[next(iter(sets))]["columns"])
 
 

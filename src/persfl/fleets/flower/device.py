@@ -22,7 +22,14 @@ import sklearn
 
 from persfl.fleets.flower.alike import Likenesses, by_moments
 from persfl.fleets.flower.allowance import Allowance
-from persfl.fleets.flower.blending import AS_PEER, AS_TARGET, Home, digest_of_one, names_of, work_of_one
+from persfl.fleets.flower.blending import (
+    AS_PEER,
+    AS_TARGET,
+    Home,
+    digest_of_one,
+    names_of,
+    work_of_one,
+)
 from persfl.fleets.flower.judging import judged
 from persfl.fleets.flower.leaves import sheltered
 from persfl.fleets.flower.ledger import TELLING, Entry, Ledger
@@ -357,7 +364,7 @@ class Device:
         return terms, me, kept, deal, allowance
 
     def _keep(self, run: str, kept: Kept) -> None:
-        """Put the own model away: names of runs are the asker's word, and the disk is the owner's."""
+        """Put the own model away: names of runs are the asker's, the disk is the owner's."""
         if not self.shelf.put(run, kept, most=self.policy.disk):
             raise Refused("disk")
 

@@ -45,7 +45,7 @@ def judged(
     *,
     single: bool = False,
 ) -> dict[str, Array]:
-    """Sums over the rows held back, in the label's own units; `learn` and `held` are as in the table.
+    """Sums over the rows held back, in the label's own units; rows are those of the table.
 
     All 0 where there are fewer than two: a sum over one is the row's. Unless the owner allows that
     single rows are told of, errors under squared loss come from rows alike. The spread of errors

@@ -338,7 +338,7 @@ class Ledger:
     # For the owner
 
     def table(self) -> list[dict[str, Any]]:
-        """Per asker and kind: questions, different ones with answers, what left, first and last time."""
+        """Per asker and kind: questions, different ones answered, what left, first and last time."""
         columns = {
             "asker": "target",
             "kind": "kind",
