@@ -307,7 +307,7 @@ def guarded(share, *, fleet=ArrayFleet, own=True):
 
 
 class Blind:
-    """A fleet that does not know the targets' own steps, as one between machines."""
+    """A fleet that does not know the targets' own steps."""
 
     def __init__(self, fleet):
         self.n, self.targets, self._fleet = fleet.n, fleet.targets, fleet

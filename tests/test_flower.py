@@ -424,10 +424,10 @@ def test_a_device_may_be_a_peer_only():
 
 def test_the_ledger_is_written_before_an_answer_leaves(tmp_path):
     class Full(Ledger):
-        def write(self, entries):
+        def write(self, entries, policy=None):
             if any(entry.kind == "answer" for entry in entries):
                 raise OSError("disk full")
-            super().write(entries)
+            super().write(entries, policy)
 
     device = Device("d00", Rows(columns(DEVICES), DEVICES[0]), policy=OPEN, ledger=Full(tmp_path / "ledger"))
     head, arrays = LINEAR.to_wire()

@@ -1,6 +1,8 @@
 """A coordinator that lies: what it tries to get a row, a label or a subset of its choice, and that it does not get it."""
 
+import os
 import sqlite3
+import stat
 from dataclasses import replace
 from itertools import combinations, pairwise
 
@@ -11,8 +13,11 @@ import pytest
 pytest.importorskip("flwr")
 
 from persfl.blending.at_home import Folding
-from persfl.fleets.flower import Device, Ledger, Policy, Rows
+from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
+from persfl.fleets.flower.alike import Likenesses, alike
 from persfl.fleets.flower.leaves import boosted, leaf_of, sheltered
+from persfl.fleets.flower.ledger import Entry
+from persfl.fleets.flower.stock import Lot
 from persfl.learners import Tree
 from persfl.learners.plain import as_plain
 from persfl.learners.tree import Grown
@@ -275,7 +280,7 @@ def test_a_forest_that_draws_hardly_a_private_row_says_the_mean_of_all():
     public = np.random.default_rng(1).normal(size=(30, 3))
     data, asked = planted("forest", 0, public)
     asked = replace(asked, step_size=1e-3)
-    one = Device("ann", Rows(NAMES, data))
+    one = Device("ann", Rows(NAMES, data), lot=Lot(0))  # with some lots, no tree draws any
     question = {"targets": np.array([0]), "q0.labels": np.zeros(30)}
     _, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
     values, mean = arrays["p0.value"].ravel(), 1e-3 * data.y.mean() / (1 + 1e-3)
@@ -315,6 +320,101 @@ def test_the_seed_does_not_draw_a_forests_rows():
     question = {"targets": np.array([0]), "q0.labels": np.zeros(10)}
     found = [ask(one, "answer", each, {"names": ["t"]}, question)[1]["p0.value"] for each in asked]
     assert all(np.array_equal(each, found[0]) for each in found)
+
+
+# Rounding: with an intercept of 2 ** 49, a prediction is rounded to eighths, row by row
+
+HUGE = 2.0**49
+
+
+def rounded(one, shift, kind, *, r=0):
+    """Slopes of b and c; those of rows whose a - shift is rounded to another eighth have changed."""
+    units = {"mean": np.array([shift, 0.0, 0.0]), "scale": np.ones(3), "label_mean": -HUGE}
+    asked = terms(settings={"intercept": True}, step_size=1.0, **units)
+    model = np.array([1.0, 0.0, 0.0, HUGE])
+    if kind == "answer":
+        question = {"targets": np.array([0]), "q0.vector": model}
+        return ask(one, "answer", asked, {"names": ["t"]}, question)[1]["p0.vector"][1:3]
+    steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 1.0, "steps": 1}
+    models = {"k0.variance": np.ones(3), "k0.models": model[None]}
+    return blend(one, asked, [steps], models)[1]["k0.answers"][0, 1:3]
+
+
+def told_by_rounding(policy, kind):
+    """Rows whose b and c are found in what answers differ by."""
+    one = Device("ann", ROWS, policy=policy, lot=Lot(0))
+    answers = [rounded(one, shift, kind) for shift in np.arange(0, 0.125, 0.001)]
+    jumps = np.diff(answers, axis=0)
+    jumps = jumps[(jumps != 0).all(axis=1)]
+    ratio = X[:, 1] / X[:, 2]
+    return {int(i) for i in np.argwhere(np.isclose(jumps[:, :1] / jumps[:, 1:], ratio))[:, 1]}
+
+
+def test_rounding_tells_rows_where_the_owner_allows_single_ones():
+    assert len(told_by_rounding(Policy(rows=1), "answer")) > COUNT / 2
+
+
+@pytest.mark.parametrize("kind", ["answer", "blend"])
+def test_rounding_tells_no_row(kind):
+    assert not told_by_rounding(Policy(), kind)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("n", "d"), [(2, 1), (24, 3), (5, 5), (5, 40)])
+def test_rows_alike_have_the_same_moments(n, d, weighted):
+    rng = np.random.default_rng(n + d)
+    weight = rng.uniform(0.1, 3, n) if weighted else np.ones(n)
+    data = Data(rng.normal(size=(n, d)) + 100, rng.normal(size=n), weight)
+    data.X[:, -1] = 1.0  # a column that is the same everywhere
+    made = alike(data)
+    for one in (data, made):
+        assert np.array_equal(one.weight, weight)
+    old, new = (np.column_stack([np.ones(n), one.X, one.y]) for one in (data, made))
+    np.testing.assert_allclose((new.T * weight) @ new, (old.T * weight) @ old, rtol=1e-12, atol=1e-10)
+    assert n == 2 or not np.isclose(new, old).all(axis=1).any()
+
+
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [("linear", "poisson"), ("linear", "logistic"), ("mlp", "logistic")],
+)
+def test_units_do_not_tell_the_least_label(model, loss):
+    counts = Data(X, np.arange(COUNT) % 2 + 0.0)
+    one, question = Device("ann", Rows(NAMES, counts)), {"targets": np.array([0]), "q0.vector": np.zeros(3)}
+    found = set()
+    for shift in (-1.0, 0.5, 2.0):
+        for asked in ({"label_mean": shift}, {"label_scale": 3.0 + shift}):
+            told = terms(model=model, settings={"loss": loss}, **asked)
+            found.add(ask(one, "answer", told, {"names": ["t"]}, question)[0]["code"])
+            steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1}
+            models = {"k0.variance": np.ones(3), "k0.models": np.zeros((1, 3))}
+            found.add(blend(one, told, [steps], models)[0][0])
+    assert found == {"format"}
+
+
+def test_what_cannot_travel_is_not_collected(monkeypatch):
+    monkeypatch.setattr("persfl.fleets.flower.device.LARGEST", 100)
+    question = {"targets": np.arange(9)} | {f"q{i}.vector": RNG.normal(size=3) for i in range(9)}
+    head, arrays = ask(Device("ann", ROWS), "answer", terms(), {"names": ["t"] * 9}, question)
+    assert head["codes"] == ["ok"] * 4 + ["work"] * 5
+    assert len(arrays) == 4
+
+
+def test_rows_alike_are_made_once(monkeypatch):
+    made = []
+    monkeypatch.setattr("persfl.fleets.flower.alike.alike", lambda data: made.append(data.rows) or alike(data))
+    one = Device("ann", ROWS)
+    for k in range(5):
+        assert step(one, terms(batch=12), r=k) is not None
+    assert sorted(made) == [12, 12, COUNT]
+    few = Likenesses(most=20)
+    parts = [Data(X[i : i + 5], Y[i : i + 5]) for i in (0, 5, 0)]
+    assert [few.of(part).rows for part in parts] == [5, 5, 5]
+    assert len(made) == 6
+    wide = Device("ann", ROWS, policy=Policy(work=COUNT * 3))
+    assert ask(wide, "answer", terms(), {"names": ["t"]})[0]["code"] in ("work", "format")
+    assert ask(wide, "score", terms(), {"count": 0})[0]["code"] == "work"
+    assert ask(wide, "describe", terms(), {"sums": True})[0]["code"] == "work"
 
 
 # Counting
@@ -383,6 +483,21 @@ def test_work_in_a_message_is_bounded():
     assert ask(one, "score", asked, shown)[0]["code"] == "work"
 
 
+def test_messages_at_the_same_time_are_no_way_around_limits(tmp_path, monkeypatch):
+    path, limited = tmp_path / "ledger.sqlite", Policy(questions=1)
+    one, two = (Device("ann", ROWS, policy=limited, ledger=Ledger(path)) for _ in range(2))
+    codes, real = [], one._proposal
+
+    def meanwhile(*given):
+        codes.append(step(two, terms(), target=1) is not None)  # in another process
+        return real(*given)
+
+    monkeypatch.setattr(one, "_proposal", meanwhile)
+    codes.append(step(one, terms()) is not None)
+    assert codes == [True, False]
+    assert one.ledger.counts("r", "t").run == 1
+
+
 # The ledger
 
 
@@ -434,6 +549,86 @@ def test_an_old_ledger_is_counted_once(tmp_path):
         secret = ledger.secret
         ledger.close()
     assert Ledger(path).secret == secret
+
+
+def asked_for_nothing(one, k):
+    """Questions that no limit counts, each under other names."""
+    odd = {"names": [f"eve {k}"], "run": f"run {k}", "round": k}
+    ask(one, "answer", terms(), odd, {"targets": np.array([0])})
+    ask(one, "describe", terms(), odd)
+    ask(one, "adopt", terms(), odd | {"run": "r", "round": k})
+    ask(one, "score", terms(), odd | {"count": -1})
+    blend(one, terms(), [{"what": "\x1b[2Jsteps", "names": [f"eve {k}"]}], {})
+    again = {"targets": np.array([0]), "q0.vector": np.zeros(3)}
+    ask(one, "answer", terms(), {"names": ["ann"]}, again)
+
+
+def test_nobody_fills_the_disk_by_asking(tmp_path, monkeypatch):
+    monkeypatch.setattr("persfl.fleets.flower.ledger.ASKERS", 20)
+    monkeypatch.setattr("persfl.fleets.flower.ledger.SEEN", 20)
+    path = tmp_path / "ledger.sqlite"
+    ledger = Ledger(path)
+    ledger._base.execute("PRAGMA synchronous = OFF")  # only here: it is about sizes
+    one, sizes = Device("ann", ROWS, ledger=ledger), []
+    for k in range(60):
+        asked_for_nothing(one, k)
+        sizes.append(path.stat().st_size)
+    assert sizes[-1] == sizes[30]
+    said = ledger.table()
+    assert len(said) < 40
+    assert sum(entry["questions"] for entry in said) == 6 * 60
+    assert sum(entry["answered"] for entry in said) == 3 * 60
+    assert [entry["different"] for entry in said if entry["answered"] and entry["asker"] == "ann"] == [0, 1]
+    assert {entry["code"] for entry in ledger.refusals()} == {"format"}
+    assert all(entry["kind"].isalpha() for entry in said)
+
+
+def test_the_disk_is_the_owners(tmp_path):
+    one = Device("ann", ROWS, policy=Policy(disk=3_000), shelf=Shelf(tmp_path / "models"))
+    anew = {"adoptions": [{"round": 0, "stay": 0.0, "weights": [1.0], "set": True}]}
+    codes = []
+    for k in range(8):
+        head, _ = ask(one, "adopt", terms(), anew | {"run": f"run {k}"}, {"a0.0.vector": np.ones(3)})
+        codes.append(head["code"])
+    assert codes[0] == "ok"
+    assert codes[-1] == "disk"
+    assert sum(file.stat().st_size for file in (tmp_path / "models").iterdir()) <= 3_000
+    again, _ = ask(one, "adopt", terms(), anew | {"run": "run 0"}, {"a0.0.vector": np.zeros(3)})
+    assert again["code"] == "ok"
+
+
+def test_a_ledger_is_its_owners_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        Ledger(tmp_path / "ledger.sqlite").close()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "ledger.sqlite").stat().st_mode) == 0o600
+
+
+def test_rows_that_came_are_counted_from_the_round_before():
+    ledger = Ledger()
+    for r, rows in ((0, 10), (1, 12), (1, 13), (2, 20)):
+        ledger.write([Entry("run", r, "describe", "", "", rows)])
+    assert [ledger.rows("run", r) for r in range(4)] == [None, 10, 13, 20]
+    assert ledger.rows("other", 3) is None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"count": 0, "judge": True},
+        {"count": 0, "adoptions": [{"round": 0, "stay": 1.0, "weights": [], "set": True}] * 100},
+    ],
+)
+def test_fits_and_adoptions_are_work(head):
+    asked = terms(model="mlp", settings={"hidden": [64]})
+    one = Device("ann", ROWS, policy=Policy(work=500_000))
+    assert ask(one, "score", asked, {"count": 0})[0]["code"] == "ok"
+    assert ask(one, "score", asked, head)[0]["code"] == "work"
+    other = Device("bob", ROWS, policy=Policy(work=500_000))
+    own = terms(model="mlp", settings={"hidden": [64]}, start="own")
+    assert ask(other, "adopt", own, {"probe": True})[0]["code"] == "work"
 
 
 def test_devices_have_different_secrets():

@@ -7,6 +7,7 @@ import pytest
 from persfl import ArrayFleet, Best, Devices, GradientStep, Linear, Uniform, kin, personalize
 from persfl.errors import InputError
 from persfl.federation.folder import init
+from persfl.federation.units import _columns, _names
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Device, FlowerFleet, Policy, Rows
 from persfl.fleets.flower.post import RECORD
@@ -125,6 +126,67 @@ def test_a_target_without_a_loss_costs_itself_alone(value):
     assert fleet.roster.counts["d01"]["format"] > 0
 
 
+def shortened(liars, share):
+    """What some devices answer to the first target is `share` as long as it should be."""
+    asked = {}
+
+    def tamper(name, message):
+        record = message.content.config_records[RECORD]
+        head, arrays = unpack(record["body"])
+        if name in liars and head.get("kind") == "answer" and head["code"] == "ok":
+            probe = asked["fleet"].standing.probes[0]
+            short = probe + share * (arrays["p0.vector"] - probe)
+            record["body"] = pack(head, dict(arrays) | {"p0.vector": short})
+        return message
+
+    return tamper, asked
+
+
+def personal(devices, share, guard):
+    """Four rounds of nine peers of one kind, six of whom shorten their steps."""
+    tamper, asked = shortened(federated.names(10)[4:], share)
+    told = Terms(columns=federated.columns(devices), settings={"intercept": False}, step_size=0.05)
+    asked["fleet"] = federated.fleet(devices, told, tamper=tamper, targets=["d00"])
+    fleet = guard(asked["fleet"])
+    for _ in personalize(fleet, sampler=Uniform(9), adopter=Best(), rounds=4, seed=0):
+        pass
+    return fleet
+
+
+def test_a_majority_of_short_steps_does_not_make_honest_ones_long_between_machines():
+    devices = clustered_regression(n=10, clusters=1, rows=24, features=6, seed=4)
+    used, plain = personal(devices, 0.01, Guarded), personal(devices, 0.01, lambda fleet: fleet)
+    assert not used.jumps
+    assert np.array_equal(used.models[0], plain.models[0])
+
+
+@pytest.mark.parametrize("more", [{}, {"steps": 2, "batch": 6}])
+def test_targets_tell_how_long_their_own_steps_are(more):
+    told = Terms(columns=TERMS.columns, settings={"intercept": False}, seed=5, **more)
+    ours, theirs = federated.fleet(DEVICES, told), federated.loop(DEVICES, told)
+    peers = np.array([[(t + 1) % 6] for t in range(6)])
+    for fleet in (ours, theirs):
+        fleet.observe(0)
+        fleet.probe(peers, 0)
+    assert np.allclose(ours.own_lengths(0), theirs.own_lengths(0))
+    assert np.isnan(ours.own_lengths(1)).all()
+    assert all(home.ledger.counts("run", "").numbers for home in ours.post.grid.devices.values())
+
+
+@pytest.mark.parametrize("lie", [np.nan, np.inf, -1.0])
+def test_an_own_step_without_a_length_is_none(lie):
+    def tamper(name, message):
+        record = message.content.config_records[RECORD]
+        head, arrays = unpack(record["body"])
+        if name == "d01" and head.get("kind") == "score":
+            record["body"] = pack(head, dict(arrays) | {"length": np.array([lie])})
+        return message
+
+    fleet = federated.fleet(DEVICES, TERMS, tamper=tamper)
+    list(personalize(Guarded(fleet), sampler=Uniform(3), adopter=Best(), rounds=1, seed=0))
+    assert np.isnan(fleet.own_lengths(0)).tolist() == [False, True, *[False] * 4]
+
+
 def test_refusals_are_answers_for_a_quorum():
     homes = federated.at_home(DEVICES)
     for name in ("d00", "d01", "d02", "d03"):
@@ -200,3 +262,19 @@ def test_a_target_at_home_has_no_limits_of_its_own(tmp_path):
     told = {"device": "home", "data": str(table), "label": "y", "drop": [], "weight": None}
     one = _home({"home": told, "devices": ["a"], "settings": {}})["home"]
     assert ask(one, "adopt", Terms(columns=("a",), steps=50), {"probe": True})[0]["code"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("columns", "good"),
+    [(["a", "b"], True), ([], False), (["a", "a"], False), (["a", 1], False), (["x" * 2000], False), ("ab", False)],
+)
+def test_what_a_device_says_of_its_columns_is_names_or_nothing(columns, good):
+    assert _names(columns) is good
+
+
+@pytest.mark.parametrize("liar", ["aaa", "eve", "zed"])
+def test_whoever_differs_from_most_is_named(liar):
+    there = {name: {"columns": ["x", "y"]} for name in ("bob", "cid", "fay")}
+    assert _columns(there) == ["x", "y"]
+    with pytest.raises(InputError, match=f"device '{liar}' differs in 'z'"):
+        _columns(there | {liar: {"columns": ["y", "z", "x"]}})

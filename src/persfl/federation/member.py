@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -88,5 +89,7 @@ def _noted(path: Path, text: str) -> None:
     """Errors stay here, for the owner to read."""
     if path.is_file() and path.stat().st_size > _LOG:
         path.replace(path.with_suffix(".old"))
-    with path.open("a") as file:
+    # An error's text may hold private values.
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(handle, "a") as file:
         file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")

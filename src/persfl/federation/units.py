@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from persfl.training import step_of
 from persfl.types import Array
 from persfl.wire import Terms, WireError, pack, unpack
 from persfl.wire.models import finite
+from persfl.wire.terms import COLUMNS
 
 
 class Agreement(NamedTuple):
@@ -69,13 +71,36 @@ def _refit_step(asked: Mapping[str, Any]) -> float:
 
 
 def _columns(there: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The columns that everybody has, in the order of the first device."""
-    first = there[sorted(there)[0]]["columns"]
-    for name in sorted(there):
-        if set(there[name]["columns"]) != set(first):
-            odd = sorted(set(there[name]["columns"]) ^ set(first))
-            raise InputError(f"every device must have the same columns: device {name!r} differs in {some(odd)}.")
-    return list(first)
+    """The columns that everybody has, in the order of the first device that has them.
+
+    One device may say anything, so whoever differs from most is named.
+
+    >>> three = {"ann": {"columns": ["z"]}, "bob": {"columns": ["x"]}, "eve": {"columns": ["x"]}}
+    >>> _columns(three)
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: every device must have the same columns: device 'ann' differs in ...
+    """
+    sets = {name: frozenset(there[name]["columns"]) for name in sorted(there)}
+    times = Counter(sets.values())
+    usual = max(sets.values(), key=lambda each: times[each])
+    for name, found in sets.items():
+        if found != usual:
+            odd = some(sorted(found ^ usual))
+            who = f"device {name!r} differs in {odd}"
+            raise InputError(f"every device must have the same columns: {who}.")
+    return list(there[next(iter(sets))]["columns"])
+
+
+def _names(columns: Any) -> bool:
+    """Whether what a device says of its columns can be names: each once, none a book."""
+    if not isinstance(columns, list) or not 0 < len(columns) <= COLUMNS:
+        return False
+    good = all(isinstance(name, str) and len(name) <= _LONGEST for name in columns)
+    return good and len(set(columns)) == len(columns)
+
+
+_LONGEST = 1_000  # letters of a column's name
 
 
 class _Asking:
@@ -108,7 +133,7 @@ class _Asking:
         while True:
             for name, (head, _) in self._all([n for n in ids if n not in found], lambda _: self._body({})).items():
                 columns = head.get("columns")
-                if isinstance(columns, list) and 0 < len(columns) <= 10_000 and all(isinstance(c, str) for c in columns):
+                if _names(columns):
                     found[name] = head
             others = [name for name in found if name not in self.home]
             enough = len(found) >= max(2, self.asked["quorum"] * len(ids)) and len(others) >= 1

@@ -22,12 +22,13 @@ from persfl.blending.at_home import Folding, Own, Peers, mixed, route, spreads
 from persfl.blending.steps import STEPS
 from persfl.blending.views import VIEWS, Look
 from persfl.devices import Devices
+from persfl.fleets.flower.alike import Likenesses, by_moments
 from persfl.fleets.flower.judging import judged
-from persfl.fleets.flower.policy import Policy
+from persfl.fleets.flower.policy import Policy, work_of_fit
 from persfl.fleets.flower.questions import MOST, Refused, Told, alone, digest_of, whole_of
 from persfl.fleets.flower.stock import Deal, Stock
 from persfl.proposers import GradientStep, Refit
-from persfl.types import Array, IntArray
+from persfl.types import Array, Data, IntArray
 from persfl.wire import Terms, WireError, within
 from persfl.wire.models import finite
 
@@ -49,15 +50,32 @@ class Dealt(Folding):
 class Home:
     """One device's rows under the terms of a run, as blend asks about them."""
 
-    def __init__(self, terms: Terms, deal: Deal, stock: Stock, policy: Policy) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        deal: Deal,
+        stock: Stock,
+        policy: Policy,
+        likenesses: Likenesses,
+    ) -> None:
         self.terms, self.deal, self.stock, self.policy = terms, deal, stock, policy
-        self.learn, self.held = terms.inside(deal.learn), terms.inside(deal.held)
+        self._likenesses = likenesses
+        self.learn = self._seen(np.zeros(deal.learn.rows))
         self._folds: dict[bool, Dealt] = {}
+        self._dealt: dict[bool, Devices] = {}
 
     @property
     def rows(self) -> Devices:
         """As devices, of which there is one."""
         return alone(self.learn)
+
+    def _seen(self, folds: Any) -> Data:
+        """Rows in the units of the run; where moments are all that is told, each fold's moments."""
+        rows = self.deal.learn
+        if self.policy.rows > 1 and by_moments(self.terms):
+            parts = [np.flatnonzero(folds == f) for f in np.unique(folds)]
+            rows = self._likenesses.within(rows, parts)
+        return self.terms.inside(rows)
 
     def reply(self, asked: Told, arrays: Told, many: int) -> dict[str, Any]:
         """The arrays of an answer, to a question on behalf of so many."""
@@ -142,7 +160,8 @@ class Home:
         if not self.terms.holdout:
             return {"model": model}
         seed = self.stock.lot.seed
-        return {"model": model} | judged(self.terms, model, self.learn, self.held, seed)
+        rows, single = (self.deal.learn, self.deal.held), self.policy.rows <= 1
+        return {"model": model} | judged(self.terms, model, *rows, seed, single=single)
 
     def _as_target(self, learner: Any, asked: Told, arrays: Told) -> Own:
         ordered, classes = asked.get("ordered") is True, self.terms.classes
@@ -150,8 +169,9 @@ class Home:
             count = Folding(classes, ordered).count
             folds = self.stock.folds(self.deal, count, classes=classes, ordered=ordered)
             self._folds[ordered] = Dealt(classes, ordered, folds=folds)
+            self._dealt[ordered] = alone(self._seen(folds))
         look, nobody = self._look(asked, arrays), np.zeros(1, dtype=np.int64)
-        return Own(learner, self.rows, look, self._folds[ordered], nobody)
+        return Own(learner, self._dealt[ordered], look, self._folds[ordered], nobody)
 
     def _look(self, asked: Told, arrays: Told) -> Look:
         view, label = asked.get("view"), asked.get("label")
@@ -224,6 +244,6 @@ def work_of_one(terms: Terms, asked: Told, arrays: Told, rows: int, names: int) 
         "own": copies * (solved + shown * steps * once),
         "weigh": copies * many * once,
         "offers": offered,
-        "mix": (len(views) if isinstance(views, list) else 1) * offered,
+        "mix": (len(views) if isinstance(views, list) else 1) * offered + work_of_fit(terms, rows),
     }
     return int(work.get(str(asked.get("what")), once))

@@ -20,35 +20,57 @@ from typing import Any, NamedTuple
 import numpy as np
 import sklearn
 
+from persfl.fleets.flower.alike import Likenesses, by_moments
 from persfl.fleets.flower.allowance import Allowance
-from persfl.fleets.flower.blending import AS_TARGET, Home, digest_of_one, names_of, work_of_one
+from persfl.fleets.flower.blending import (
+    AS_PEER,
+    AS_TARGET,
+    Home,
+    digest_of_one,
+    names_of,
+    work_of_one,
+)
 from persfl.fleets.flower.judging import judged
 from persfl.fleets.flower.leaves import sheltered
 from persfl.fleets.flower.ledger import TELLING, Entry, Ledger
-from persfl.fleets.flower.policy import Policy, work_of
+from persfl.fleets.flower.policy import Policy, work_of, work_of_fit
 from persfl.fleets.flower.questions import (
     MOST,
     Refused,
     Told,
     adopted,
     adoptions_of,
-    alone,
+    check_fit,
     digest_of,
     numbers_of,
     parts_of,
     size_of,
     sums_of,
     whole_of,
+    zeros_and_ones,
 )
 from persfl.fleets.flower.shelf import Kept, Shelf
 from persfl.fleets.flower.stock import Deal, Lot, Stock, Taken
-from persfl.fleets.home import check_labels
 from persfl.fleets.start import starting_model
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream, stream
-from persfl.types import Array, Data, IntArray
-from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, probe_from, probe_to, unpack, within
+from persfl.types import Array, Data
+from persfl.wire import (
+    LARGEST,
+    Terms,
+    WireError,
+    model_from,
+    model_to,
+    nested,
+    pack,
+    probe_from,
+    probe_to,
+    sends_model,
+    unpack,
+    within,
+)
 
+_SCORED = ("count", "step", "length", "judge", "adoptions")  # what a target may be asked
 KINDS = ("describe", "answer", "score", "adopt", "blend")
 
 
@@ -88,6 +110,7 @@ class Device:
         self.lot = lot or Lot(self.ledger.secret)
         self._rows = rows if callable(rows) else lambda _: rows
         self._last: tuple[Any, int, Taken] | None = None
+        self._likenesses = Likenesses()
         self._log = log or (lambda _: None)
 
     def reply(self, kind: str, body: Any) -> bytes:
@@ -140,10 +163,12 @@ class Device:
             deal = self._deal(terms, about["round"])
             if deal.learn.rows < self.policy.rows:
                 raise Refused("rows")
-            out = sums_of(terms.inside(deal.learn), arrays.get("about"))
+            _must("work" if deal.learn.X.size * terms.features > self.policy.work else "ok")
+            real, about_ = terms.inside(deal.learn), arrays.get("about")
+            out = sums_of(terms.inside(self._alike(deal.learn)), about_) | zeros_and_ones(real)
             said = (sorted(head["terms"].items()), me, deal.mark)
             entry = self._told("sums", "", said, arrays, about, now.data.rows, out)
-        self.ledger.write([entry])
+        self.ledger.write([entry], self.policy)
         return found, out
 
     def _answer(self, head: Told, arrays: Told, about: Told) -> Any:
@@ -156,14 +181,14 @@ class Device:
         rows = self._rows(about["round"]).data.rows
         deal = self._deal(terms, about["round"])
         self._allow(terms, deal.learn.rows)
-        learn = terms.inside(deal.learn)
+        learn = self._seen(terms, deal.learn)
         learner, proposer = terms.learner(), terms.proposer()
-        check_labels([learner], alone(learn))
+        check_fit(terms, deal.learn)
         batches = self._batches(terms, deal)
         told = (sorted(head["terms"].items()), about["round"], me, deal.mark)
         said = digest_of(told, within("terms", arrays))
         asked, allowance = parts_of(arrays), Allowance(self.policy, self.ledger, about["run"])
-        work = work_of(terms, learn.rows)
+        work, size = work_of(terms, learn.rows), 0
         codes: list[str] = []
         out: dict[str, Any] = {}
         entries: list[Entry] = []
@@ -178,13 +203,16 @@ class Device:
                     probe = probe_from(proposer, learner, probed, terms.features, terms.classes)
                     place = stream(self.lot.seed, "answer", about["round"], target, self.lot.number)
                     given = model_to(learner, self._proposal(terms, probe, learn, batches, place))
+                    size += size_of(given)
+                    if size > LARGEST:  # what cannot travel is not collected either
+                        raise Refused("work")
                     out |= nested(f"p{i}", given)
                 except Exception as error:
-                    code = self._no(error, "answer", about)
+                    code, given = self._no(error, "answer", about), {}
             codes.append(code)
             left = size_of(given), code, numbers_of(given)
             entries.append(Entry(about["run"], about["round"], "answer", name, digest, rows, *left))
-        self.ledger.write(entries)
+        self.ledger.write(entries, self.policy)
         return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
 
     def _proposal(
@@ -192,7 +220,7 @@ class Device:
         terms: Terms,
         probe: Any,
         learn: Data,
-        batches: Sequence[IntArray] | None,
+        batches: Sequence[Data] | None,
         place: Stream,
     ) -> Any:
         """What this device proposes: leaves rest on enough rows, batches are always the same."""
@@ -202,16 +230,17 @@ class Device:
             with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
                 return proposer.answer(grower, probe, learn, place)
         first = int(place.at("batch").uniform(1)[0] * len(batches))
-        return stepped(proposer, learner, probe, [learn.take(batch) for batch in batches], first)
+        return stepped(proposer, learner, probe, batches, first)
 
     def _score(self, head: Told, arrays: Told, about: Told) -> Any:
-        terms, me, kept, deal = self._target(head, arrays, about)
-        learn, held = terms.inside(deal.learn), terms.inside(deal.held)
+        terms, me, kept, deal, allowance = self._target(head, arrays, about)
+        learn = self._seen(terms, deal.learn)
         learner, proposer = terms.learner(), terms.proposer()
         probe = proposer.ask(learner, kept.model)
         count = whole_of(head, "count", most=MOST)
-        allowance = Allowance(self.policy, self.ledger, about["run"])
-        _must(allowance.work((count + 1) * work_of(terms, learn.rows)))
+        moves = sends_model(proposer, learner) and bool(head.get("step") or head.get("length"))
+        _must(allowance.work((count + 1 + moves) * work_of(terms, learn.rows)))
+        _must(allowance.work(work_of_fit(terms, learn.rows) if head.get("judge") else 0))
         losses, lengths, shown = np.full(count, np.inf), np.full(count, np.nan), parts_of(arrays)
         for i in range(count):
             try:
@@ -221,19 +250,26 @@ class Device:
                 continue
         rows = self._rows(about["round"]).data.rows
         out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
-        if head.get("step") and hasattr(learner, "grad"):
+        if moves:
             place = stream(self.lot.seed, "answer", about["round"], me, self.lot.number)
-            step = self._proposal(terms, probe, learn, self._batches(terms, deal), place)
-            out |= nested("step", model_to(learner, step))
+            batches = self._batches(terms, deal)
+            step = self._proposal(terms, probe, learn, batches, place)
+            if head.get("step"):
+                out |= nested("step", model_to(learner, step))
+            if head.get("length"):
+                out["length"] = np.array([float(proposer.length(learner, probe, step))])
         if head.get("judge"):
-            out |= judged(terms, kept.model, learn, held, self.lot.seed)
-        told = {name: head.get(name) for name in ("count", "step", "judge", "adoptions")}
+            both = deal.learn, deal.held
+            single = self.policy.rows <= 1
+            out |= judged(terms, kept.model, *both, self.lot.seed, single=single)
+        told = {name: head.get(name) for name in _SCORED}
         said = (sorted(head["terms"].items()), told, me, deal.mark, _state(learner, kept))
-        self.ledger.write([self._told("score", self.name, said, arrays, about, rows, out)])
+        entry = self._told("score", self.name, said, arrays, about, rows, out)
+        self.ledger.write([entry], self.policy)
         return {"rows": rows, "new": self._new(rows, about)}, out
 
     def _adopt(self, head: Told, arrays: Told, about: Told) -> Any:
-        terms, me, kept, deal = self._target(head, arrays, about)
+        terms, me, kept, deal, _ = self._target(head, arrays, about)
         learner, proposer = terms.learner(), terms.proposer()
         rows, out = self._rows(about["round"]).data.rows, dict[str, Any]()
         entry = Entry(about["run"], about["round"], "adopt", self.name, "", rows)
@@ -242,7 +278,7 @@ class Device:
             told = sorted(head["terms"].items()), head.get("adoptions")
             said = (*told, me, deal.mark, _state(learner, kept))
             entry = self._told("adopt", self.name, said, arrays, about, rows, out)
-        self.ledger.write([entry])
+        self.ledger.write([entry], self.policy)
         return {"rows": rows, "after": kept.round}, out
 
     def _blend(self, head: Told, arrays: Told, about: Told) -> Any:
@@ -251,8 +287,8 @@ class Device:
             raise WireError("questions must be a list.")
         deal = self._deal(terms, about["round"])
         self._allow(terms, deal.learn.rows)
-        check_labels([terms.learner()], alone(deal.learn))
-        home = Home(terms, deal, self._stock(), self.policy)
+        check_fit(terms, deal.learn)
+        home = Home(terms, deal, self._stock(), self.policy, self._likenesses)
         rows, parts = self._rows(about["round"]).data.rows, parts_of(arrays)
         told = (sorted(head["terms"].items()), me, deal.mark)
         said = digest_of(told, within("terms", arrays))
@@ -263,7 +299,8 @@ class Device:
         for i, asked in enumerate(asks):
             inner, found, code = parts.get(f"k{i}", {}), dict[str, Any](), "ok"
             names, digests = list[str](), list[str]()
-            what = str(asked.get("what"))[:20] if isinstance(asked, dict) else "blend"
+            what = asked.get("what") if isinstance(asked, dict) else None
+            what = what if what in AS_PEER + AS_TARGET else "blend"  # it stands in the ledger
             try:
                 names = [self.name] if what in AS_TARGET else names_of(asked)
                 digests = [digest_of_one(said, asked, inner, *each) for each in enumerate(names)]
@@ -275,7 +312,7 @@ class Device:
                 if what in TELLING:
                     _must(allowance.numbers(digests[0], numbers_of(found)))
                 if "model" in found:
-                    self.shelf.put(about["run"], Kept(about["round"] + 1, found["model"], terms))
+                    self._keep(about["run"], Kept(about["round"] + 1, found["model"], terms))
             except Exception as error:
                 code, found = self._no(error, "a question", about), {}
             codes.append(code)
@@ -286,7 +323,8 @@ class Device:
                 Entry(about["run"], about["round"], what, name, digest, rows, *left)
                 for name, digest in zip(names, digests, strict=False)
             ]
-        self.ledger.write(entries or [Entry(about["run"], about["round"], "blend", "", "", code="format")])
+        nothing = Entry(about["run"], about["round"], "blend", "", "", code="format")
+        self.ledger.write(entries or [nothing], self.policy)
         return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
 
     def _target(self, head: Told, arrays: Told, about: Told) -> Any:
@@ -296,17 +334,21 @@ class Device:
         terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
         deal = self._deal(terms, about["round"])
         self._allow(terms, deal.learn.rows)
-        learn = terms.inside(deal.learn)
+        learn = self._seen(terms, deal.learn)
         learner = terms.learner()
-        check_labels([learner], alone(learn))
-        kept = self.shelf.get(about["run"])
+        check_fit(terms, deal.learn)
+        kept, told_to = self.shelf.get(about["run"]), adoptions_of(head)
         before = kept
+        allowance = Allowance(self.policy, self.ledger, about["run"])
+        _must(allowance.work(len(told_to) * work_of(terms, learn.rows)))
         if kept is None:
+            fits = terms.start == "own" or not hasattr(learner, "grad")
+            _must(allowance.work(work_of_fit(terms, learn.rows) if fits else 0))
             # What this model says at public points will leave.
             grower = sheltered(learner, learn.rows, self.policy.rows_per_leaf)
             kept = Kept(0, starting_model(grower, learn, self.lot.at("start"), terms.start), terms)
         parts = parts_of(arrays)
-        for i, told in enumerate(adoptions_of(head)):
+        for i, told in enumerate(told_to):
             if told["round"] < kept.round and not told["set"]:
                 continue  # it was adopted before an interruption
             if told["round"] > kept.round and not told["set"]:
@@ -318,8 +360,13 @@ class Device:
                 model = self._after(terms, learner, model, learn, told["round"])
             kept = Kept(told["round"] + 1, model, terms)
         if kept is not before:
-            self.shelf.put(about["run"], kept)
-        return terms, me, kept, deal
+            self._keep(about["run"], kept)
+        return terms, me, kept, deal, allowance
+
+    def _keep(self, run: str, kept: Kept) -> None:
+        """Put the own model away: names of runs are the asker's, the disk is the owner's."""
+        if not self.shelf.put(run, kept, most=self.policy.disk):
+            raise Refused("disk")
 
     def _after(self, terms: Terms, learner: Any, model: Any, data: Data, r: int) -> Any:
         """What follows an adoption: running statistics, the own step."""
@@ -337,6 +384,8 @@ class Device:
         no = self.policy.refuses(terms, rows)
         if no is not None:
             raise Refused(no)
+        if by_moments(terms) and rows * (terms.features + 1) ** 2 > self.policy.work:
+            raise Refused("work")  # for rows alike
 
     def _told(
         self,
@@ -382,11 +431,20 @@ class Device:
         self._stock().check(deal.place, deal.held_place)
         return deal
 
-    def _batches(self, terms: Terms, deal: Deal) -> list[IntArray] | None:
+    def _alike(self, data: Data) -> Data:
+        """Rows that tell moments alone; the rows themselves where the owner allows single ones."""
+        return self._likenesses.of(data) if self.policy.rows > 1 else data
+
+    def _seen(self, terms: Terms, data: Data) -> Data:
+        """Rows in the units of the run, as questions may see them."""
+        return terms.inside(self._alike(data) if by_moments(terms) else data)
+
+    def _batches(self, terms: Terms, deal: Deal) -> list[Data] | None:
         """The batches of gradient steps; None where steps take all rows."""
         if terms.batch is None or terms.public is not None or terms.batch >= deal.learn.rows:
             return None
-        return self._stock().batches(deal, terms.batch)
+        dealt = self._stock().batches(deal, terms.batch)
+        return [self._seen(terms, deal.learn.take(batch)) for batch in dealt]
 
 
 def _state(learner: Any, kept: Kept) -> str:

@@ -26,7 +26,19 @@ from persfl.fleets.flower.standing import Adoption, Standing
 from persfl.fleets.home import diverged
 from persfl.fleets.steps import Steps, as_vector, vectors
 from persfl.types import Answers, Array, Choice, IntArray, Kept
-from persfl.wire import LARGEST, Terms, WireError, model_from, model_to, nested, pack, probe_to, unpack, within
+from persfl.wire import (
+    LARGEST,
+    Terms,
+    WireError,
+    model_from,
+    model_to,
+    nested,
+    pack,
+    probe_to,
+    sends_model,
+    unpack,
+    within,
+)
 
 
 class Away(NotReady):
@@ -76,6 +88,7 @@ class FlowerFleet:
         self._steps: Steps | None = None  # where an adopter remembers them
         self._unseen: list[int] = []  # targets whose model was not known when steps were kept last
         self._stepped: dict[int, Any] = {}  # where targets' own steps would take them
+        self._lengths: dict[int, float] = {}  # and how far
         self._r, self._quiet, self._odd, self._waited_for = 0, 0, 0, -1
         if state is not None:
             self._restore(state)
@@ -110,6 +123,7 @@ class FlowerFleet:
         self.standing.before(r)
         self._begin(r)
         self._proposals, self._stepped, self._odd = {}, {}, 0
+        self._lengths = {}
         self._collect(peers, r)
         losses, lengths = np.full((len(peers), peers.shape[1] + 1), np.inf), np.full(peers.shape, np.nan)
         self._score(peers, r, losses, lengths)
@@ -126,6 +140,16 @@ class FlowerFleet:
         # A target that is away keeps the step it would have taken last.
         own = [self._stepped.get(t, models[t] + self._steps.own[1][t]) for t in range(len(models))]
         return self._steps.keep(peers, models, np.array(answers).reshape(*peers.shape, -1), np.stack(own))
+
+    def own_lengths(self, r: int) -> Array:
+        """(T,) how far their own rows would take the targets just asked; NaN where none was told.
+
+        A target tells it with its scores. Whoever lies about it bends the guard of nobody else.
+        """
+        count = len(self.targets)
+        told = self._lengths if r == self._r else {}
+        found = np.array([told.get(t, np.nan) for t in range(count)], dtype=np.float64)
+        return np.where(np.isfinite(found) & (found >= 0), found, np.nan)
 
     def _vectors(self) -> Array:
         """(T, size) models for remembered steps; a target that has not been seen yet has none, and starts when it comes."""
@@ -276,6 +300,7 @@ class FlowerFleet:
 
     def _score(self, peers: IntArray, r: int, losses: Array, lengths: Array) -> None:
         begin, letters, shown = time.monotonic(), {}, {}
+        moves = sends_model(self.proposer, self.learner)
         self.letters.next()
         for t in range(len(self.targets)):
             if self.standing.probes[t] is None or not self._scoring.due(self._name(t), r):
@@ -284,7 +309,8 @@ class FlowerFleet:
             arrays: dict[str, Any] = {}
             for i, s in enumerate(columns):
                 arrays |= nested(f"p{i}", model_to(self.learner, self._proposals[t, int(peers[t, s])]))
-            letters[self._name(t)] = ("score", self._to(t, r, {"count": len(columns), "step": self._steps is not None}, arrays))
+            head = {"count": len(columns), "step": self._steps is not None, "length": moves}
+            letters[self._name(t)] = ("score", self._to(t, r, head, arrays))
             shown[t] = columns
         self.letters.own_seconds += time.monotonic() - begin
         found = self.letters.exchange(letters)
@@ -307,6 +333,8 @@ class FlowerFleet:
             if "step.vector" in arrays:
                 with contextlib.suppress(WireError):
                     self._stepped[t] = model_from(self.learner, within("step", arrays), self.terms.features, self.terms.classes)
+            if _are(arrays.get("length"), 1):
+                self._lengths[t] = float(arrays["length"][0])
             self.standing.own[t] = losses[t, 0] = float(own[0])  # type: ignore[index]
             for i, s in enumerate(columns):
                 losses[t, s + 1], lengths[t, s] = others[i], far[i]  # type: ignore[index]

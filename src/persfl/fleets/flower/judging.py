@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from persfl.devices import Devices
+from persfl.fleets.flower.alike import alike, by_moments
 from persfl.predicting import respond
 from persfl.types import Array, Data
 from persfl.wire import Terms
@@ -35,31 +36,70 @@ def sound(told: Mapping[str, Any]) -> bool:
     return bool((np.abs(sums) <= LARGE**2).all() and (plain >= 0).all() and told["judged"][0] <= LARGE)
 
 
-def judged(terms: Terms, model: Any, learn: Data, held: Data, seed: int) -> dict[str, Array]:
-    """Sums over the rows held back, in the label's own units; all 0 where there are fewer than two: a sum over one is the row's."""
+def judged(
+    terms: Terms,
+    model: Any,
+    learn: Data,
+    held: Data,
+    seed: int,
+    *,
+    single: bool = False,
+) -> dict[str, Array]:
+    """Sums over the rows held back, in the label's own units; rows are those of the table.
+
+    All 0 where there are fewer than two: a sum over one is the row's. Unless the owner allows that
+    single rows are told of, errors under squared loss come from rows alike. The spread of errors
+    needs the rows, and is made of fourth powers; about how large it is, is all that is told.
+    """
+    learn, real = terms.inside(learn), terms.inside(held)
+    held = real if single or not by_moments(terms) else terms.inside(alike(held))
     if held.rows < 2:
         return {"judged": np.zeros(FIELDS), "errors": np.zeros(2), "mistakes": np.zeros(2)}
     learner, alone = terms.learner(), Devices(learn.X, learn.y, learn.weight, np.array([0, learn.rows]), [0])
     own = own_fits(learner, alone, seed)[0]
-    weight, losses, mistakes = held.weight, [], []
-    for judged_one in (own, model):
-        found = respond(learner, judged_one, held.X, terms.classes)
-        if terms.classes:
-            code = held.y.astype(np.int64)
-            losses.append(((found - (code[:, None] == np.arange(terms.classes))) ** 2).sum(axis=1))
-            mistakes.append(float(weight @ (found.argmax(axis=1) != code)))
-        else:
-            losses.append(((found - held.y) * terms.label_scale) ** 2)
-            mistakes.append(0.0)
+    weight = held.weight
+    losses, mistakes = _missed(terms, (own, model), held)
     y = held.y * terms.label_scale + terms.label_mean
-    difference = losses[0] - losses[1]
-    middle = float(weight @ difference) / float(weight.sum())
-    sums = [held.rows, weight.sum(), (weight**2).sum(), weight @ y, weight @ y**2, weight @ (difference - middle) ** 2, middle]
+    middle = float(weight @ (losses[0] - losses[1])) / float(weight.sum())
+    each = losses if held is real else _missed(terms, (own, model), real)[0]
+    spread = float(weight @ (each[0] - each[1] - middle) ** 2)
+    spread = spread if single else about(spread)
+    labels = [weight @ y, weight @ y**2]
+    sums = [held.rows, weight.sum(), (weight**2).sum(), *labels, spread, middle]
     return {
         "judged": np.array(sums, dtype=np.float64),
         "errors": np.array([weight @ loss for loss in losses]),
         "mistakes": np.array(mistakes),
     }
+
+
+def _missed(terms: Terms, models: Sequence[Any], rows: Data) -> tuple[list[Array], list[float]]:
+    """Per model: the error of every row, and the weight of those whose class is missed."""
+    learner = terms.learner()
+    losses, mistakes = list[Array](), list[float]()
+    for model in models:
+        found = respond(learner, model, rows.X, terms.classes)
+        if terms.classes:
+            code = rows.y.astype(np.int64)
+            truth = code[:, None] == np.arange(terms.classes)
+            losses.append(((found - truth) ** 2).sum(axis=1))
+            mistakes.append(float(rows.weight @ (found.argmax(axis=1) != code)))
+        else:
+            losses.append(((found - rows.y) * terms.label_scale) ** 2)
+            mistakes.append(0.0)
+    return losses, mistakes
+
+
+def about(value: float) -> float:
+    """A size to within a sixteenth.
+
+    >>> about(93.243), about(0.0)
+    (96.0, 0.0)
+    """
+    if not value or not np.isfinite(value):
+        return value
+    fraction, exponent = np.frexp(value)
+    return float(np.ldexp(np.round(fraction * 16) / 16, exponent))
 
 
 def worth_of(ids: Sequence[Any], told: Mapping[int, Mapping[str, Array]], classes: int) -> Worth | None:

@@ -1,9 +1,11 @@
 """What crossed a device's border, written before it crosses.
 
-A SQLite file beside the device's rows, one line per question. It is also what limits are counted
-by, so it survives restarts; a question that is put again word by word (a run that was interrupted)
-gets the same answer and does not count again. And it holds what only the device knows: the secret
-by which its rows are dealt, and which rows it has answered from together.
+A SQLite file beside the device's rows, one line per question that was answered with something new.
+It is also what limits are counted by, so it survives restarts; a question that is put again word by
+word (a run that was interrupted) gets the same answer and does not count again. Whatever is not
+limited (repeated and refused questions, those that are answered with nothing) is counted, not
+written down one by one: nobody may fill a disk by asking. And it holds what only the device knows:
+the secret by which its rows are dealt, and which rows it has answered from together.
 
 >>> ledger = Ledger()
 >>> ledger.write([Entry("run", 0, "answer", "ann", "d1", rows=10, bytes=160)])
@@ -14,7 +16,9 @@ by which its rows are dealt, and which rows it has answered from together.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import secrets
 import sqlite3
 import time
@@ -28,9 +32,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.errors import InputError
+from persfl.fleets.flower.policy import Policy
+from persfl.fleets.flower.questions import Refused
 from persfl.types import IntArray
 
-VERSION = 2
+VERSION = 3
+ASKERS = 1_000  # kinds of askers, questions and codes that are counted apart
+SEEN = 10_000  # rounds of which it is known how many rows there were
 # What a device tells of itself: its numbers are counted one by one.
 TELLING = ("sums", "spread", "score", "adopt", "own", "weigh", "offers", "mix")
 
@@ -39,7 +47,14 @@ CREATE TABLE IF NOT EXISTS entries (
     id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL,
     kind TEXT NOT NULL, target TEXT NOT NULL, digest TEXT NOT NULL, rows INTEGER NOT NULL,
     bytes INTEGER NOT NULL, code TEXT NOT NULL, numbers INTEGER NOT NULL DEFAULT 0);
-CREATE INDEX IF NOT EXISTS by_run ON entries (run, id) WHERE rows > 0;
+CREATE TABLE IF NOT EXISTS others (
+    target TEXT NOT NULL, kind TEXT NOT NULL, code TEXT NOT NULL, times INTEGER NOT NULL,
+    bytes INTEGER NOT NULL, numbers INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
+    PRIMARY KEY (target, kind, code)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS seen (
+    id INTEGER PRIMARY KEY, run TEXT NOT NULL, round INTEGER NOT NULL, rows INTEGER NOT NULL,
+    UNIQUE (run, round));
+CREATE INDEX IF NOT EXISTS seen_last ON seen (run, id);
 CREATE TABLE IF NOT EXISTS answered (digest TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS of_target (
     run TEXT NOT NULL, target TEXT NOT NULL, questions INTEGER NOT NULL,
@@ -53,7 +68,13 @@ CREATE TABLE IF NOT EXISTS stock (number INTEGER PRIMARY KEY, ids BLOB NOT NULL)
 CREATE TABLE IF NOT EXISTS pieces (one INTEGER PRIMARY KEY, labels BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS row_sets (digest TEXT PRIMARY KEY) WITHOUT ROWID;
 """
+_KNOWN = "SELECT 1 FROM others WHERE target = ? AND kind = ? AND code = ?"
 _OR_ADD = "ON CONFLICT DO UPDATE SET questions = questions + excluded.questions"
+_ALL = """
+SELECT target, kind, code, COUNT(*) AS times, COUNT(DISTINCT NULLIF(digest, '')) AS new,
+    SUM(bytes) AS bytes, SUM(numbers) AS numbers, MIN(at) AS first, MAX(at) AS last
+    FROM entries GROUP BY 1, 2, 3
+UNION ALL SELECT target, kind, code, times, 0, bytes, numbers, first, last FROM others"""
 _FIRST = """
 SELECT run, target, MIN(id) FROM entries WHERE digest != '' AND code = 'ok' GROUP BY digest"""
 # A ledger that counted by looking at all its lines: its counts, once.
@@ -63,6 +84,13 @@ INSERT OR IGNORE INTO answered
 INSERT INTO of_target SELECT run, target, COUNT(*) FROM ({_FIRST}) GROUP BY run, target;
 INSERT INTO of_run SELECT run, SUM(questions), 0 FROM of_target GROUP BY run;
 INSERT INTO ever SELECT 1, COALESCE(SUM(questions), 0), 0 FROM of_run;
+"""
+# One that had a line for everything: its lines stay, and say how many rows there were.
+_LOOKED = f"""
+DROP INDEX IF EXISTS by_run;
+INSERT OR REPLACE INTO seen (run, round, rows) SELECT run, round, rows FROM (
+    SELECT id, run, round, rows FROM entries WHERE rows > 0 ORDER BY id DESC LIMIT {SEEN})
+    ORDER BY id;
 """
 
 
@@ -95,6 +123,8 @@ class Ledger:
 
     def __init__(self, path: Path | None = None) -> None:
         where: Any = ":memory:" if path is None else path
+        if path is not None:
+            _own(path)
         how: Any = {"timeout": 30, "isolation_level": None, "check_same_thread": False}
         self._base = sqlite3.connect(where, **how)
         weakref.finalize(self, self._base.close)  # from Python 3.13 on, one left open is warned about
@@ -115,11 +145,11 @@ class Ledger:
             if int(self._one("PRAGMA user_version")[0]) == VERSION:
                 return  # somebody else was faster
             more = "ALTER TABLE entries ADD COLUMN numbers INTEGER NOT NULL DEFAULT 0"
-            if self._one("SELECT 1 FROM sqlite_master WHERE name = 'entries'"):
+            if found < 2 and self._one("SELECT 1 FROM sqlite_master WHERE name = 'entries'"):
                 self._base.execute(more)
                 self._base.execute("DROP INDEX IF EXISTS by_digest")
                 self._base.execute("DROP INDEX IF EXISTS by_target")
-            for statement in (_SHAPE + _COUNTED).split(";"):
+            for statement in (_SHAPE + (_COUNTED if found < 2 else "") + _LOOKED).split(";"):
                 self._base.execute(statement)
             seed = secrets.randbelow(2**63)
             self._base.execute("INSERT OR IGNORE INTO secret VALUES (1, ?)", (seed,))
@@ -147,17 +177,74 @@ class Ledger:
 
     # Questions
 
-    def write(self, entries: Sequence[Entry]) -> None:
-        """All of these, or none; on the disk when this returns."""
-        now = time.time()
+    def write(self, entries: Sequence[Entry], policy: Policy | None = None) -> None:
+        """All of these, or none; on the disk when this returns.
+
+        None, and `Refused`, where the policy's limits would be passed: another process may have
+        answered since they were looked at.
+        """
         with self._whole():
-            self._base.executemany(
-                "INSERT INTO entries (at, run, round, kind, target, digest, rows, bytes, code, "
-                "numbers) VALUES (?,?,?,?,?,?,?,?,?,?)",
-                [(now, *entry) for entry in entries],
-            )
             told = [entry for entry in entries if entry.digest and entry.code == "ok"]
-            self._add([entry for entry in told if self._first(entry.digest)])
+            new = [entry for entry in told if self._first(entry.digest)]
+            self._add(new)
+            self._hold(new, policy)
+            self._line(new)
+            self._count(Counter(entries) - Counter(new))
+            self._look(entries)
+
+    def _hold(self, new: Sequence[Entry], policy: Policy | None) -> None:
+        """Refuse what is beyond the limits, now that it is counted."""
+        if policy is None:
+            return
+        for run, target in {(entry.run, entry.target) for entry in new}:
+            found = self.counts(run, target)
+            over = {
+                "questions_per_target": found.target > policy.questions_per_target,
+                "questions": found.run > policy.questions,
+                "questions_ever": found.ever > policy.questions_ever,
+                "numbers": found.numbers > policy.numbers,
+                "numbers_ever": found.numbers_ever > policy.numbers_ever,
+            }
+            for code in (code for code, much in over.items() if much):
+                raise Refused(code)
+
+    def _line(self, new: Sequence[Entry]) -> None:
+        """Questions that were answered for the first time: their limits bound the lines."""
+        now = time.time()
+        self._base.executemany(
+            "INSERT INTO entries (at, run, round, kind, target, digest, rows, bytes, code, numbers) VALUES (?,?,?,?,?,?,?,?,?,?)",
+            [(now, *entry) for entry in new],
+        )
+
+    def _count(self, others: Counter[Entry]) -> None:
+        """Everything else, by asker, kind and code; names beyond the most are nobody's."""
+        now, found = time.time(), Counter[tuple[str, str, str]]()
+        bytes_, numbers = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
+        room = ASKERS - int(self._one("SELECT COUNT(*) FROM others")[0]) if others else 0
+        for entry, times in others.items():
+            key = entry.target, entry.kind, entry.code
+            if key not in found and not self._one(_KNOWN, *key):
+                key = key if room > 0 else ("", *key[1:])
+                room -= 1
+            found[key] += times
+            bytes_[key] += times * entry.bytes
+            numbers[key] += times * entry.numbers
+        self._base.executemany(
+            "INSERT INTO others VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "times = times + excluded.times, bytes = bytes + excluded.bytes, "
+            "numbers = numbers + excluded.numbers, last = excluded.last",
+            [(*key, many, bytes_[key], numbers[key], now, now) for key, many in found.items()],
+        )
+
+    def _look(self, entries: Sequence[Entry]) -> None:
+        """Note how many rows there were, in the rounds that were asked about last."""
+        rounds = {(entry.run, entry.round): entry.rows for entry in entries if entry.rows > 0}
+        self._base.executemany(
+            "INSERT OR REPLACE INTO seen (run, round, rows) VALUES (?, ?, ?)",
+            [(*key, rows) for key, rows in rounds.items()],
+        )
+        last = "(SELECT MAX(id) FROM seen)"
+        self._base.execute(f"DELETE FROM seen WHERE id <= {last} - {SEEN}")
 
     def _first(self, digest: str) -> bool:
         """Note a question as answered; whether it was the first time."""
@@ -198,7 +285,7 @@ class Ledger:
     def rows(self, run: str, r: int) -> int | None:
         """How many rows it had when it was asked last before round `r` of a run, if it was."""
         found = self._one(
-            "SELECT rows FROM entries WHERE rows > 0 AND run = ? AND round < ? ORDER BY id DESC LIMIT 1",
+            "SELECT rows FROM seen WHERE run = ? AND round < ? ORDER BY id DESC LIMIT 1",
             run,
             r,
         )
@@ -251,30 +338,37 @@ class Ledger:
     # For the owner
 
     def table(self) -> list[dict[str, Any]]:
-        """Per asker and kind: questions, how many were answered, what left, first and last time."""
+        """Per asker and kind: questions, different ones answered, what left, first and last time."""
         columns = {
             "asker": "target",
             "kind": "kind",
-            "questions": "COUNT(*)",
-            "different": "COUNT(DISTINCT digest)",
-            "answered": "SUM(code = 'ok')",
-            "refused": "SUM(code != 'ok')",
+            "questions": "SUM(times)",
+            "different": "SUM(new)",
+            "answered": "SUM(times * (code = 'ok'))",
+            "refused": "SUM(times * (code != 'ok'))",
             "bytes": "SUM(bytes)",
             "numbers": "SUM(numbers)",
-            "first": "MIN(at)",
-            "last": "MAX(at)",
+            "first": "MIN(first)",
+            "last": "MAX(last)",
         }
-        query = f"SELECT {', '.join(columns.values())} FROM entries GROUP BY 1, 2 ORDER BY 1, 2"
+        query = f"SELECT {', '.join(columns.values())} FROM ({_ALL}) GROUP BY 1, 2 ORDER BY 1, 2"
         return [dict(zip(columns, row, strict=True)) for row in self._base.execute(query)]
 
     def refusals(self) -> list[dict[str, Any]]:
         """Why questions were not answered, and how often."""
-        query = "SELECT code, COUNT(*) FROM entries WHERE code != 'ok' GROUP BY code ORDER BY code"
-        found = self._base.execute(query)
+        which = "WHERE code != 'ok' GROUP BY code ORDER BY code"
+        found = self._base.execute(f"SELECT code, SUM(times) FROM ({_ALL}) {which}")
         return [{"code": code, "times": times} for code, times in found]
 
     def close(self) -> None:
         self._base.close()
+
+
+def _own(path: Path) -> None:
+    """A file that its owner alone can read: whoever has the secret knows which rows are where."""
+    with contextlib.suppress(OSError):  # whoever may not open it is told so by SQLite
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        path.chmod(0o600)
 
 
 def cut(labels: Any, chosen: Any, least: int) -> Any:

@@ -26,6 +26,7 @@ LIMITS = {
     "numbers": "numbers that it tells of itself in a run",
     "numbers_ever": "numbers that it tells of itself in all runs together",
     "work": "work for one message",
+    "disk": "bytes of models that it keeps",
 }
 REFUSALS = ("models", "steps", "trees", "rows", "target", "sums", "split", *LIMITS)
 

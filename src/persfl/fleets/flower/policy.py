@@ -29,9 +29,10 @@ class Policy:
     `questions_ever` and `numbers_ever` bound all runs together.
 
     `steps`: the most gradient steps per answer; `trees`: the most trees. `work`: the most work per
-    message, about in nanoseconds. `rows`: the fewest rows that anything is computed from (after holding
-    some back, in one batch, without a fold), and by how many rows two sets of rows that are answered
-    from differ at least. `rows_per_leaf`: the fewest private rows that a leaf of a tree rests on.
+    message, about in nanoseconds. `disk`: the most bytes of models that are kept, of all runs.
+    `rows`: the fewest rows that anything is computed from (after holding some back, in one batch,
+    without a fold), and by how many rows two sets of rows that are answered from differ at least.
+    `rows_per_leaf`: the fewest private rows that a leaf of a tree rests on.
     `sums`: whether column sums may leave, which shared units need. `target`: whether this device has a
     model of its own.
 
@@ -49,6 +50,7 @@ class Policy:
     steps: int = 10
     trees: int = 500
     work: int = 200_000_000_000
+    disk: int = 1_000_000_000
     rows: int = 5
     rows_per_leaf: int = 5
     sums: bool = True
@@ -140,6 +142,23 @@ def work_of(terms: Terms, rows: int) -> int:
     return (rows + size) * size**2  # a system of equations
 
 
+def work_of_fit(terms: Terms, rows: int) -> int:
+    """About how many nanoseconds it takes to learn from a device's own rows alone.
+
+    >>> asked = Terms(model="mlp", columns=("a", "b"), settings={"hidden": [4]})
+    >>> work_of_fit(asked, rows=100) // work_of(asked, rows=100)
+    201
+    """
+    if _trees(terms):
+        return work_of(terms, rows)
+    learner, size = terms.learner(), _size(terms)
+    if terms.model in ("mlp", "network"):
+        return int(learner.epochs + 1) * rows * size
+    squared = terms.model == "linear" and learner.kind == "squared"
+    return (rows + size) * size**2 if squared or terms.model == "ridge" else _DESCENT * rows * size
+
+
+_DESCENT = 200  # steps of a descent, about
 _TREE, _CELL = 300_000, 100  # nanoseconds to begin a tree, and for a number in it
 
 

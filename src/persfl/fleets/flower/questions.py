@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.fleets.home import check_labels
 from persfl.types import Data
-from persfl.wire import WireError
+from persfl.wire import Terms, WireError
 from persfl.wire.models import finite
 
 MOST = 10_000  # questions in one message
@@ -49,6 +50,20 @@ def adoptions_of(head: Mapping[str, Any]) -> list[dict[str, Any]]:
     return told
 
 
+def check_fit(terms: Terms, table: Data) -> None:
+    """Stop where a loss cannot take the labels; by the table alone, whatever units are asked for.
+
+    Counts and classes have no other units. In units of the asker's choice, whether labels fit would
+    tell the least of them.
+    """
+    learner = terms.learner()
+    nothing = Data(np.zeros((1, terms.features)), np.array([-0.5]), np.ones(1))
+    picky = hasattr(learner, "check_labels") and learner.check_labels(nothing)
+    if (picky or terms.classes) and (terms.label_mean, terms.label_scale) != (0, 1):
+        raise WireError("labels that are counts or classes have no other units.")
+    check_labels([learner], alone(table))
+
+
 def alone(data: Data) -> Devices:
     """One device's rows as devices."""
     return Devices(data.X, data.y, data.weight, np.array([0, len(data.y)]), [0])
@@ -63,8 +78,13 @@ def sums_of(data: Data, about: Any) -> dict[str, Any]:
         "weight": np.array([data.weight.sum()]),
         "sums": data.weight @ away,
         "squares": data.weight @ away**2,
-        "binary": ((values == 0) | (values == 1)).all(axis=0).astype(np.int64),
     }
+
+
+def zeros_and_ones(data: Data) -> dict[str, Any]:
+    """Per column (the label last): whether all values are 0 or 1."""
+    values = np.column_stack([data.X, data.y])
+    return {"binary": ((values == 0) | (values == 1)).all(axis=0).astype(np.int64)}
 
 
 def whole_of(head: Mapping[str, Any], name: str, most: int = 2**53) -> int:

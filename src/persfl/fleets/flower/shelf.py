@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,9 @@ class Shelf:
     >>> shelf = Shelf()
     >>> terms = Terms(columns=("a",), settings={"intercept": False})
     >>> shelf.put("run", Kept(3, np.array([1.5]), terms))
+    True
+    >>> shelf.put("other", Kept(0, np.array([1.5]), terms), most=600)
+    False
     >>> shelf.get("run").round, shelf.get("run").model.tolist()
     (3, [1.5])
     """
@@ -34,15 +38,31 @@ class Shelf:
         self.folder = folder
         self._held: dict[str, bytes] = {}
 
-    def put(self, run: str, kept: Kept) -> None:
-        """Replace the model of a run; it is on the disk when this returns."""
+    def put(self, run: str, kept: Kept, most: int = 2**53) -> bool:
+        """Replace the model of a run; it is on the disk when this returns.
+
+        False, and nothing happens, where all models together would take more than `most` bytes.
+        """
         head, arrays = kept.terms.to_wire()
         arrays |= nested("model", model_to(kept.terms.learner(), kept.model))
         body = pack(head | {"run": run, "round": kept.round}, arrays)
+        if len(body) + self._others(run) > most:
+            return False
         if self.folder is None:
             self._held[run] = body
         else:
             write_whole(self._path(run), body)
+        return True
+
+    def _others(self, run: str) -> int:
+        """Bytes of the models of other runs."""
+        if self.folder is None:
+            return sum(len(body) for name, body in self._held.items() if name != run)
+        mine = self._path(run)
+        if not self.folder.is_dir():
+            return 0
+        with os.scandir(self.folder) as files:
+            return sum(file.stat().st_size for file in files if file.name != mine.name)
 
     def get(self, run: str) -> Kept | None:
         """The model of a run, if there is one."""
