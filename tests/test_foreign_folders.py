@@ -495,6 +495,38 @@ def test_nonsense_is_noticed_by_report_and_by_predict(finished, table, tmp_path,
             assert len(said.splitlines()) == 1
 
 
+@pytest.mark.parametrize("name", ["\x1b]0;title\x07\x1b[2J", "\u202eback", "a\nb", "\x00", "\x9b2J"])
+def test_no_name_of_a_folder_commands_the_terminal(run, table, capsys, monkeypatch, name):
+    devices = [name, "q", "r"]
+    replaced(run, "model.json", devices=devices)
+    assert main(["helpers", str(run)]) == 0
+    assert main(["helpers", str(run), "--device", "nobody"]) == 2
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda self: True)
+    frame = FRAME.assign(who=[devices["pqr".index(who)] for who in FRAME["who"]])
+    frame.to_parquet(table.with_suffix(".parquet"))
+    assert main(["predict", str(run), str(table.with_suffix(".parquet"))]) == 0
+    said = "".join(capsys.readouterr())
+    assert ascii(name)[1:-1] in said
+    assert all(letter.isprintable() or letter == "\n" for letter in said)
+
+
+@pytest.mark.parametrize("odd", ["\ud800", 10**400, -(2**70), float("nan")])
+def test_names_that_no_table_holds_are_refused(run, table, odd):
+    for change in ({"devices": [odd, "q", "r"]}, {"notes": [odd]}, {"names": [odd, "b", "kind"]}):
+        sound = (run / "model.json").read_bytes()
+        replaced(run, "model.json", **change)
+        with pytest.raises(InputError, match=r"model\.json"):
+            load_model(run)
+        seal(run, "model.json", sound)
+
+
+def test_the_name_of_a_column_is_a_text(run, table, capsys):
+    settings = json.loads((run / "model.json").read_text())["settings"]
+    replaced(run, "model.json", settings=settings | {"device": 7})
+    assert main(["predict", str(run), str(table)]) == 2
+    assert "unusable 'settings'" in capsys.readouterr().err
+
+
 def test_what_unpacks_to_much_is_refused_before(monkeypatch):
     monkeypatch.setattr(formats, "_ROOM", 2**16)
     zeros = np.zeros(2**20)

@@ -23,6 +23,7 @@ from persfl.learners.named import base
 from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame, refuse_endless
 from persfl.spreadsheets import write_csv
+from persfl.terminal import visible
 from persfl.training import REFIT_ROUNDS, Forget, peers_asked
 
 # Tables
@@ -385,7 +386,7 @@ def _said(
     names = some(rows.features, 8).replace("'", "")
     print(f"{counts}, {many(len(rows.features), 'feature')} ({names}), {rows.task}; {_seconds(chosen)}.")
     for note in model.notes_:
-        print(note)
+        print(visible(note))
     if verdict is not None:
         print(sentence(verdict, int(model.worth_.table["held"].sum())))
         for note in better_rivals(model.worth_):
