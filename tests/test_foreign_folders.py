@@ -395,6 +395,29 @@ def test_a_link_in_a_folder_is_refused_and_nothing_behind_it_touched(run, table,
     assert (victim / "final-000001-1.parquet").read_text() == "precious"
 
 
+def test_a_lock_is_written_over_nobodys_file(run, table, tmp_path, capsys):
+    fit = ["fit", str(table), *WORDS, "--out"]
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "lock").write_text("my own words")
+    for more in ([], ["--resume"], ["--force"]):
+        assert main([*fit, str(mine), *more]) == 2
+        assert "is not a lock of persfl" in capsys.readouterr().err
+    assert (mine / "lock").read_text() == "my own words"
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    os.link(victim, run / "lock")  # as an archive unpacked beside it can do
+    assert main([*fit, str(run), "--resume"]) == 2
+    assert "is a link or a special file" in capsys.readouterr().err
+    os.link(victim, tmp_path / "progress.jsonl")
+    with pytest.raises(InputError, match="link"):
+        append(tmp_path / "progress.jsonl", "more")
+    assert victim.read_text() == "precious"
+    assert read_whole(victim) == b"precious"
+    (mine / "lock").write_text("process 7 since 2026-01-01 00:00:00")  # left by a killed run
+    Lock(mine).take()
+
+
 def test_names_in_an_index_lead_nowhere_else(run, tmp_path):
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")
