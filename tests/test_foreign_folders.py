@@ -36,6 +36,7 @@ from persfl.learners.plain import FAMILIES
 from persfl.model_arrays import models_from, models_to
 from persfl.preparation import Preparation
 from persfl.runs import INDEX, Folder, load_model, save_model
+from persfl.sources import clustered_regression
 
 ROOT = Path(__file__).parents[1]
 RNG = np.random.default_rng(0)
@@ -416,6 +417,39 @@ def test_a_lock_is_written_over_nobodys_file(run, table, tmp_path, capsys):
     assert read_whole(victim) == b"precious"
     (mine / "lock").write_text("process 7 since 2026-01-01 00:00:00")  # left by a killed run
     Lock(mine).take()
+
+
+def test_a_forged_state_leads_compiled_code_nowhere_else(tmp_path):
+    devices = clustered_regression(n=20, clusters=2, rows=12, features=3, noise=0.1, seed=0)
+    whose, path = np.repeat(np.arange(20), 12), tmp_path / "run"
+
+    def fit(keep):
+        model = PersonalizedRegressor(method="kin", rounds=60, peers=5, holdout=0)
+        return model._fit(devices.X, devices.y, whose, keep=keep)
+
+    class Cut(Exception):
+        pass
+
+    folder = Folder.create(path, {}, every=0)
+    after = folder.after
+
+    def cut(stage, plan, state, round_):
+        after(stage, plan, state, round_)
+        if state.r == 20:
+            raise Cut
+
+    folder.after = cut
+    with pytest.raises(Cut):
+        fit(folder)
+    folder.close()
+    name = folder.index["stages"]["final"]["state"]
+    arrays = numbers_from((path / name).read_bytes())
+    panel, kept, asked = (arrays[k] for k in ("trust_note_panel", "kept_peers", "trust_note_asked"))
+    asked[panel == 3] = 10**6  # so that it is followed, and not asked
+    panel[panel == 3] = kept[kept == 3] = 10**8
+    seal(path, name, numbers_to(arrays))
+    with pytest.raises(InputError, match="device indices below 20"):
+        fit(Folder.open(path))
 
 
 def test_names_in_an_index_lead_nowhere_else(run, tmp_path):
