@@ -452,6 +452,44 @@ def test_a_forged_state_leads_compiled_code_nowhere_else(tmp_path):
         fit(Folder.open(path))
 
 
+def test_force_replaces_the_run_behind_a_link_and_not_the_link(finished, table, tmp_path):
+    real, link = tmp_path / "disk" / "real", tmp_path / "run"
+    shutil.copytree(finished / "linear", real)
+    link.symlink_to(real)
+    fit = ["fit", str(table), *WORDS, "--holdout", "0", "--out", str(link)]
+    before = (real / INDEX).read_bytes()
+    assert main([*fit, "--force"]) == 0
+    assert link.is_symlink()
+    assert (real / INDEX).read_bytes() != before
+    found = {path.name for place in (tmp_path, real.parent) for path in place.iterdir()}
+    assert found == {"disk", "run", "real"}
+
+
+def test_no_process_but_one_is_ended_by_what_a_folder_says(tmp_path):
+    from persfl.federation.launching import _last_pid
+
+    progress = tmp_path / "progress.jsonl"
+    for pid in (-1, 0, 1, True, 2**70, "7", None):
+        progress.write_text(json.dumps({"event": "begun", "pid": pid}) + "\n")
+        assert _last_pid(progress) is None
+
+
+def test_networks_that_take_long_to_make_are_not_made():
+    from persfl.learners.kept import refuse_larger
+
+    words = {"loss": "squared", "shape": None, "l2": 0.0, "epochs": 1, "rate": 0.1, "seed": 0}
+    words |= {"dtype": "float32", "mlp": None}
+    with pytest.raises(InputError, match="shapes"):
+        refuse_larger(words | {"parts": [["a", [10**4000] * 1500]]}, 2**30)
+    many = [1] * 100_000
+    mlp = {"hidden": many, "activation": "relu", "sizes": [2, 1]}
+    parts = [["a", [2 * len(many) + 3]]]
+    with pytest.raises(InputError, match="at most 1000 widths"):
+        refuse_larger(words | {"parts": parts, "mlp": mlp}, 2**30)
+    with pytest.raises(InputError, match="as large as its parts"):
+        refuse_larger(words | {"parts": [["a", [7]]], "mlp": mlp | {"hidden": [1, 1]}}, 2**30)
+
+
 def test_names_in_an_index_lead_nowhere_else(run, tmp_path):
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")

@@ -205,7 +205,7 @@ def fit(chosen: argparse.Namespace) -> int:
             folder.close()
         else:  # nothing is done yet: the corrected command finds the place as it was
             folder.discard()
-            _put_back(aside, out)
+            _put_back(aside, _behind(out))
         raise
     except KeyboardInterrupt:
         shown.close()
@@ -215,7 +215,7 @@ def fit(chosen: argparse.Namespace) -> int:
         return 130
     shown.close()
     if chosen.force or chosen.resume:
-        for old in _asides(out):
+        for old in _asides(_behind(out)):
             _remove_run(old)
     where = None if chosen.no_report else _report(folder, model, out / "report.html")
     _said(chosen, shown, model, rows, out, where)
@@ -252,6 +252,7 @@ def _folder(out: Path, spec: dict[str, Any], chosen: argparse.Namespace) -> tupl
     """
     from persfl.runs import INDEX, Folder, refuse_held
 
+    out = _behind(out)
     there = (out / INDEX).is_file()
     full = out.is_dir() and any(out.iterdir())
     if chosen.resume and there:
@@ -300,6 +301,11 @@ def _resumed(out: Path, spec: dict[str, Any]) -> Any:
         print(f"{out} is finished already. Its report: persfl report {out}")
         return None
     return folder
+
+
+def _behind(out: Path) -> Path:
+    """The folder itself where a link leads to it: --force replaces the run, not the link."""
+    return out.resolve() if out.is_symlink() else out
 
 
 def _only_a_lock(out: Path) -> bool:
