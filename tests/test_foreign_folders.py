@@ -1,5 +1,6 @@
 """Run folders that somebody else made: nothing in them runs, nothing outside them is touched."""
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -35,6 +36,7 @@ from persfl.learners.description import estimator_from, estimator_to
 from persfl.learners.plain import FAMILIES
 from persfl.model_arrays import models_from, models_to
 from persfl.preparation import Preparation
+from persfl.report.federation import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
 from persfl.sources import clustered_regression
 
@@ -488,6 +490,39 @@ def test_networks_that_take_long_to_make_are_not_made():
         refuse_larger(words | {"parts": parts, "mlp": mlp}, 2**30)
     with pytest.raises(InputError, match="as large as its parts"):
         refuse_larger(words | {"parts": [["a", [7]]], "mlp": mlp | {"hidden": [1, 1]}}, 2**30)
+
+
+def _evil(value, text):
+    """The same JSON, every text and number in it replaced, keys too where they are free."""
+    if isinstance(value, dict):
+        return {key: _evil(inner, text) for key, inner in value.items()}
+    return [_evil(inner, text) for inner in value] if isinstance(value, list) else text
+
+
+def test_nothing_of_a_foreign_federation_becomes_markup(tmp_path):
+    evil = '"><meta http-equiv=refresh content="0;url=https://x"><b title=\'&'
+    sound = {"algorithm": 1, "method": "kin", "home": [], "sums": True, "holdout": 0.25, "rounds": 3, "messages": 5}
+    sound |= {"model": "linear", "deadline": 9, "quorum": 1, "growth": 2, "reach": 9, "notes": ["a"]}
+    sound |= {"devices": ["a"], "targets": ["a"], "ways": {"asked": "what"}, "rows": {"a": 1}}
+    sound["counts"] = [{"device": "a", "asked": 1}]
+    for name in sound:
+        for change in (evil, _evil(sound[name], evil), {evil: evil}, [evil]):
+            page = ""
+            with contextlib.suppress(InputError), formats.reading(tmp_path):
+                page = federation_page(json.loads(json.dumps(sound | {name: change})))
+            assert "<meta http-equiv=refresh" not in page
+            assert "<b title" not in page
+    assert "<b>" not in federation_page(sound | {"rounds": "<b>"})
+
+
+def test_a_report_is_written_over_no_table_and_no_model(run, capsys):
+    before = (run / "model.json").read_bytes()
+    for name in ("model.json", "rows.csv", "report"):
+        assert main(["report", str(run), "--out", str(run / name)]) == 2
+        assert "--out must end in .html" in capsys.readouterr().err
+    assert (run / "model.json").read_bytes() == before
+    assert main(["report", str(run), "--out", str(run / "federation.html")]) == 2
+    assert "another name" in capsys.readouterr().err
 
 
 def test_names_in_an_index_lead_nowhere_else(run, tmp_path):
