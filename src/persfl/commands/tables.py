@@ -451,7 +451,7 @@ def asked_of(folder: Any) -> dict[str, Any]:
 
 def report(chosen: argparse.Namespace) -> int:
     """The page of a finished run, and the federation's own where it was one."""
-    ending(chosen.out, ".html", ".htm", table=chosen.run)
+    ending(chosen.out, ".html", table=chosen.run)
     if chosen.out and Path(chosen.out).name == "federation.html":
         raise InputError("--out must have another name: federation.html is that of a federation's own page.")
     for path in write_reports(Path(chosen.run), Path(chosen.out) if chosen.out else None, chosen=chosen):
