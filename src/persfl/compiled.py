@@ -44,8 +44,8 @@ def kernels() -> Any | None:
     here = _kernels.place()
     if not _ours(here):
         log.warning(
-            "persfl compiles its kernels in every process, which takes some seconds: others may write "
-            "to %s, and what is kept there would run. Set NUMBA_CACHE_DIR to a folder of your own.",
+            "persfl compiles its kernels in every process, which takes some seconds: "
+            "others may write to %s, and what is kept there would run. Set NUMBA_CACHE_DIR to a folder of your own.",
             here,
         )
         _kernels.forget_cache()
@@ -97,8 +97,14 @@ def _ours(here: Path) -> bool:
         guarded = place != here and about.st_mode & stat.S_ISVTX  # as /tmp: only owners rename
         if about.st_uid not in users or (_open_to_others(about, groups) and not guarded):
             return False
-    kept = [path.lstat() for path in (*_files(here), here / _DIGESTS) if path.is_symlink() or path.exists()]
-    return all(stat.S_ISREG(about.st_mode) and about.st_uid in users and not _open_to_others(about, groups) for about in kept)
+    for path in (*_files(here), here / _DIGESTS):
+        if not (path.is_symlink() or path.exists()):
+            continue
+        about = path.lstat()
+        plain = stat.S_ISREG(about.st_mode) and about.st_uid in users
+        if not plain or _open_to_others(about, groups):
+            return False
+    return True
 
 
 def _open_to_others(about: os.stat_result, groups: set[int]) -> bool:

@@ -29,8 +29,12 @@ _DEEPEST = 4  # the table, a column, its list, an element
 _LIST = 128  # bytes that a list takes in memory, beside what it holds
 _REPEATED = 2
 # Kinds of values in the compact protocol.
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _SEQUENCE, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+_TRUE, _FALSE = 1, 2
+_BYTE, _DOUBLE = 3, 7
 _WHOLE = (4, 5, 6)
+_BINARY, _STRUCT = 8, 12
+_SEQUENCE, _SET = 9, 10
+_MAP = 11
 _MOST_PARTS = 200_000  # of a footer, or of the head of a page
 _NESTED = 12
 

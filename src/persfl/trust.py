@@ -129,7 +129,8 @@ class Trust:
         """
         for devices in who:
             if devices.shape[1] != len(self.targets) or devices.max(initial=-1) >= self.n:
-                raise InputError(f"rounds must be of {len(self.targets)} targets and {self.n} devices.")
+                known = f"{len(self.targets)} targets and {self.n} devices"
+                raise InputError(f"rounds must be of {known}.")
 
     def widened(self, n: int) -> Trust:
         """The same knowledge about a fleet in which every device is a target, after others have joined behind them.

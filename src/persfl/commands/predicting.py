@@ -165,7 +165,7 @@ def _spread(values: Any, which: Any) -> Any:
 
 
 def _print(out: pd.DataFrame, verbatim: bool) -> None:
-    """As CSV, byte for byte to a program; on a terminal with nothing in it that moves the cursor."""
+    """As CSV, as it is to a program; on a terminal with nothing in it that moves the cursor."""
     if not sys.stdout.isatty():
         write_csv(out, sys.stdout, verbatim=verbatim)
         return

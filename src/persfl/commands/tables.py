@@ -453,7 +453,8 @@ def report(chosen: argparse.Namespace) -> int:
     """The page of a finished run, and the federation's own where it was one."""
     ending(chosen.out, ".html", table=chosen.run)
     if chosen.out and Path(chosen.out).name == "federation.html":
-        raise InputError("--out must have another name: federation.html is that of a federation's own page.")
+        why = "federation.html is that of a federation's own page"
+        raise InputError(f"--out must have another name: {why}.")
     for path in write_reports(Path(chosen.run), Path(chosen.out) if chosen.out else None, chosen=chosen):
         print(path)
     return 0
