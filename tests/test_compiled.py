@@ -1,8 +1,10 @@
 """The cache of compiled kernels: whatever is in it, the kernels work."""
 
 import os
+import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +47,55 @@ def test_a_damaged_cache_is_made_anew(tmp_path):
     assert (said, loaded) == ("True", "0")
     assert "damaged ones (EOFError)" in log
     assert used(tmp_path) == ("True", "1", "")
+
+
+class Marker:
+    """Unpickled, it makes a folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such modes")
+def test_a_cache_that_others_may_write_to_is_not_used(tmp_path):
+    marker, cache = tmp_path / "marker", tmp_path / "cache"
+    assert used(cache)[:2] == ("True", "0")
+    index = next(cache.rglob("*.nbi"))
+    index.write_bytes(pickle.dumps(Marker(marker)))
+    next(cache.rglob("_kernels.*.json")).unlink()  # whoever may write there can do that, too
+    cache.chmod(0o777)
+    said, _, log = used(cache)
+    assert said == "True"
+    assert "others may write to" in log
+    assert not marker.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such modes")
+def test_what_is_safe_to_load_code_from(tmp_path):
+    here = tmp_path / "a" / "b"
+    here.mkdir(parents=True)
+    assert compiled._ours(here)
+    assert compiled._ours(Path(compiled.__file__).parent / "__pycache__")
+    here.parent.chmod(0o1777)  # as /tmp
+    assert compiled._ours(here)
+    here.chmod(0o1777)  # others may put files of theirs there
+    assert not compiled._ours(here)
+    here.chmod(0o755)
+    kept = here / f"_kernels.f-1.{compiled._VERSION}.nbi"
+    kept.touch()
+    assert compiled._ours(here)
+    kept.chmod(0o666)
+    assert not compiled._ours(here)
+    kept.chmod(0o644)
+    if os.geteuid() == 0:
+        os.chown(kept, 12345, 12345)
+        assert not compiled._ours(here)
+    kept.unlink()
+    (here / compiled._DIGESTS).symlink_to(tmp_path / "elsewhere")
+    assert not compiled._ours(here)
 
 
 def test_a_cache_that_cannot_be_removed_is_not_used(tmp_path):

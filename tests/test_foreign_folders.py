@@ -1,5 +1,6 @@
 """Run folders that somebody else made: nothing in them runs, nothing outside them is touched."""
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -35,7 +36,9 @@ from persfl.learners.description import estimator_from, estimator_to
 from persfl.learners.plain import FAMILIES
 from persfl.model_arrays import models_from, models_to
 from persfl.preparation import Preparation
+from persfl.report.federation import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
+from persfl.sources import clustered_regression
 
 ROOT = Path(__file__).parents[1]
 RNG = np.random.default_rng(0)
@@ -395,6 +398,133 @@ def test_a_link_in_a_folder_is_refused_and_nothing_behind_it_touched(run, table,
     assert (victim / "final-000001-1.parquet").read_text() == "precious"
 
 
+def test_a_lock_is_written_over_nobodys_file(run, table, tmp_path, capsys):
+    fit = ["fit", str(table), *WORDS, "--out"]
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "lock").write_text("my own words")
+    for more in ([], ["--resume"], ["--force"]):
+        assert main([*fit, str(mine), *more]) == 2
+        assert "is not a lock of persfl" in capsys.readouterr().err
+    assert (mine / "lock").read_text() == "my own words"
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    os.link(victim, run / "lock")  # as an archive unpacked beside it can do
+    assert main([*fit, str(run), "--resume"]) == 2
+    assert "is a link or a special file" in capsys.readouterr().err
+    os.link(victim, tmp_path / "progress.jsonl")
+    with pytest.raises(InputError, match="link"):
+        append(tmp_path / "progress.jsonl", "more")
+    assert victim.read_text() == "precious"
+    assert read_whole(victim) == b"precious"
+    (mine / "lock").write_text("process 7 since 2026-01-01 00:00:00")  # left by a killed run
+    Lock(mine).take()
+
+
+def test_a_forged_state_leads_compiled_code_nowhere_else(tmp_path):
+    devices = clustered_regression(n=20, clusters=2, rows=12, features=3, noise=0.1, seed=0)
+    whose, path = np.repeat(np.arange(20), 12), tmp_path / "run"
+
+    def fit(keep):
+        model = PersonalizedRegressor(method="kin", rounds=60, peers=5, holdout=0)
+        return model._fit(devices.X, devices.y, whose, keep=keep)
+
+    class Cut(Exception):
+        pass
+
+    folder = Folder.create(path, {}, every=0)
+    after = folder.after
+
+    def cut(stage, plan, state, round_):
+        after(stage, plan, state, round_)
+        if state.r == 20:
+            raise Cut
+
+    folder.after = cut
+    with pytest.raises(Cut):
+        fit(folder)
+    folder.close()
+    name = folder.index["stages"]["final"]["state"]
+    arrays = numbers_from((path / name).read_bytes())
+    panel, kept, asked = (arrays[k] for k in ("trust_note_panel", "kept_peers", "trust_note_asked"))
+    asked[panel == 3] = 10**6  # so that it is followed, and not asked
+    panel[panel == 3] = kept[kept == 3] = 10**8
+    seal(path, name, numbers_to(arrays))
+    with pytest.raises(InputError, match="device indices below 20"):
+        fit(Folder.open(path))
+
+
+def test_force_replaces_the_run_behind_a_link_and_not_the_link(finished, table, tmp_path):
+    real, link = tmp_path / "disk" / "real", tmp_path / "run"
+    shutil.copytree(finished / "linear", real)
+    link.symlink_to(real)
+    fit = ["fit", str(table), *WORDS, "--holdout", "0", "--out", str(link)]
+    before = (real / INDEX).read_bytes()
+    assert main([*fit, "--force"]) == 0
+    assert link.is_symlink()
+    assert (real / INDEX).read_bytes() != before
+    found = {path.name for place in (tmp_path, real.parent) for path in place.iterdir()}
+    assert found == {"disk", "run", "real"}
+
+
+def test_no_process_but_one_is_ended_by_what_a_folder_says(tmp_path):
+    from persfl.federation.launching import _last_pid
+
+    progress = tmp_path / "progress.jsonl"
+    for pid in (-1, 0, 1, True, 2**70, "7", None):
+        progress.write_text(json.dumps({"event": "begun", "pid": pid}) + "\n")
+        assert _last_pid(progress) is None
+
+
+def test_networks_that_take_long_to_make_are_not_made():
+    from persfl.learners.kept import refuse_larger
+
+    words = {"loss": "squared", "shape": None, "l2": 0.0, "epochs": 1, "rate": 0.1, "seed": 0}
+    words |= {"dtype": "float32", "mlp": None}
+    with pytest.raises(InputError, match="shapes"):
+        refuse_larger(words | {"parts": [["a", [10**4000] * 1500]]}, 2**30)
+    many = [1] * 100_000
+    mlp = {"hidden": many, "activation": "relu", "sizes": [2, 1]}
+    parts = [["a", [2 * len(many) + 3]]]
+    with pytest.raises(InputError, match="at most 1000 widths"):
+        refuse_larger(words | {"parts": parts, "mlp": mlp}, 2**30)
+    with pytest.raises(InputError, match="as large as its parts"):
+        refuse_larger(words | {"parts": [["a", [7]]], "mlp": mlp | {"hidden": [1, 1]}}, 2**30)
+
+
+def _evil(value, text):
+    """The same JSON, every text and number in it replaced, keys too where they are free."""
+    if isinstance(value, dict):
+        return {key: _evil(inner, text) for key, inner in value.items()}
+    return [_evil(inner, text) for inner in value] if isinstance(value, list) else text
+
+
+def test_nothing_of_a_foreign_federation_becomes_markup(tmp_path):
+    evil = '"><meta http-equiv=refresh content="0;url=https://x"><b title=\'&'
+    sound = {"algorithm": 1, "method": "kin", "home": [], "sums": True, "holdout": 0.25, "rounds": 3, "messages": 5}
+    sound |= {"model": "linear", "deadline": 9, "quorum": 1, "growth": 2, "reach": 9, "notes": ["a"]}
+    sound |= {"devices": ["a"], "targets": ["a"], "ways": {"asked": "what"}, "rows": {"a": 1}}
+    sound["counts"] = [{"device": "a", "asked": 1}]
+    for name in sound:
+        for change in (evil, _evil(sound[name], evil), {evil: evil}, [evil]):
+            page = ""
+            with contextlib.suppress(InputError), formats.reading(tmp_path):
+                page = federation_page(json.loads(json.dumps(sound | {name: change})))
+            assert "<meta http-equiv=refresh" not in page
+            assert "<b title" not in page
+    assert "<b>" not in federation_page(sound | {"rounds": "<b>"})
+
+
+def test_a_report_is_written_over_no_table_and_no_model(run, capsys):
+    before = (run / "model.json").read_bytes()
+    for name in ("model.json", "rows.csv", "report"):
+        assert main(["report", str(run), "--out", str(run / name)]) == 2
+        assert "--out must end in .html" in capsys.readouterr().err
+    assert (run / "model.json").read_bytes() == before
+    assert main(["report", str(run), "--out", str(run / "federation.html")]) == 2
+    assert "another name" in capsys.readouterr().err
+
+
 def test_names_in_an_index_lead_nowhere_else(run, tmp_path):
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")
@@ -493,6 +623,38 @@ def test_nonsense_is_noticed_by_report_and_by_predict(finished, table, tmp_path,
             said = capsys.readouterr().err
             assert "model.npz" in said
             assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["\x1b]0;title\x07\x1b[2J", "\u202eback", "a\nb", "\x00", "\x9b2J"])
+def test_no_name_of_a_folder_commands_the_terminal(run, table, capsys, monkeypatch, name):
+    devices = [name, "q", "r"]
+    replaced(run, "model.json", devices=devices)
+    assert main(["helpers", str(run)]) == 0
+    assert main(["helpers", str(run), "--device", "nobody"]) == 2
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda self: True)
+    frame = FRAME.assign(who=[devices["pqr".index(who)] for who in FRAME["who"]])
+    frame.to_parquet(table.with_suffix(".parquet"))
+    assert main(["predict", str(run), str(table.with_suffix(".parquet"))]) == 0
+    said = "".join(capsys.readouterr())
+    assert ascii(name)[1:-1] in said
+    assert all(letter.isprintable() or letter == "\n" for letter in said)
+
+
+@pytest.mark.parametrize("odd", ["\ud800", 10**400, -(2**70), float("nan")])
+def test_names_that_no_table_holds_are_refused(run, table, odd):
+    for change in ({"devices": [odd, "q", "r"]}, {"notes": [odd]}, {"names": [odd, "b", "kind"]}):
+        sound = (run / "model.json").read_bytes()
+        replaced(run, "model.json", **change)
+        with pytest.raises(InputError, match=r"model\.json"):
+            load_model(run)
+        seal(run, "model.json", sound)
+
+
+def test_the_name_of_a_column_is_a_text(run, table, capsys):
+    settings = json.loads((run / "model.json").read_text())["settings"]
+    replaced(run, "model.json", settings=settings | {"device": 7})
+    assert main(["predict", str(run), str(table)]) == 2
+    assert "unusable 'settings'" in capsys.readouterr().err
 
 
 def test_what_unpacks_to_much_is_refused_before(monkeypatch):

@@ -111,3 +111,12 @@ def test_damaged_arrays_are_refused(damage):
         arrays["key"] = arrays["key"] + 10
     with pytest.raises(InputError, match="saved trust"):
         Trust.from_arrays(arrays)
+
+
+def test_a_device_that_there_is_not_is_refused_before_compiled_code_sees_it():
+    one = np.array([[1.0]])
+    for peers, chosen in (([[1]], [[10**8]]), ([[10**8]], [[1]]), ([[1], [0]], [[1]])):
+        choice = Choice(np.array(chosen), one, np.zeros(1))
+        trust = Trust(2, np.array([0])).updated(np.array(peers), np.array([[3.0, 1.0]]), one, choice)
+        with pytest.raises(InputError, match="1 targets and 2 devices"):
+            _ = trust.pairs

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from persfl.errors import PersflError, PersflWarning
+from persfl.terminal import visible
 
 WRONG, DEFECT = 2, 70  # exit status: something handed in is unusable; persfl itself is wrong
 MODELS = ("linear", "mlp", "tree", "forest", "boosting")
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if getattr(chosen, "debug", False):
             traceback.print_exc()
         sentence, status = explained(error, chosen)
-        print(f"persfl: {sentence}", file=sys.stderr)
+        print(f"persfl: {visible(sentence)}", file=sys.stderr)
         return status
 
 
@@ -71,7 +72,7 @@ def _ours(error: OSError) -> bool:
 def _warned(message: Any, category: Any, *_: Any) -> None:
     """A person at a terminal needs the sentence, not the line of code."""
     if issubclass(category, PersflWarning):
-        print(f"persfl: {message}", file=sys.stderr)
+        print(f"persfl: {visible(str(message))}", file=sys.stderr)
 
 
 class Parser(argparse.ArgumentParser):

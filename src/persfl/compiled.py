@@ -5,7 +5,8 @@ on the logger `persfl`, and keeps the result on disk beside the package (or in N
 Set PERSFL_COMPILED=0 to do without.
 
 What is kept is machine code, and damaged machine code can end a process. So its digests are kept
-beside it, and a cache that does not match them, or that numba cannot read, is made anew.
+beside it, and a cache that does not match them, or that numba cannot read, is made anew. Digests
+keep nobody out who can write both: a cache in a folder that others may write to is not used.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import importlib.util
 import json
 import logging
 import os
+import stat
 import sys
 from functools import cache
 from pathlib import Path
@@ -40,6 +42,15 @@ def kernels() -> Any | None:
         log.warning("persfl runs without compiled kernels: %s. Set NUMBA_CACHE_DIR to a writable folder.", error)
         return None
     here = _kernels.place()
+    if not _ours(here):
+        log.warning(
+            "persfl compiles its kernels in every process, which takes some seconds: "
+            "others may write to %s, and what is kept there would run. Set NUMBA_CACHE_DIR to a folder of your own.",
+            here,
+        )
+        _kernels.forget_cache()
+        _kernels.build()
+        return _kernels
     if not _sound(here):
         _remove(here, _kernels)
     if not _kernels.cached():
@@ -67,6 +78,39 @@ def _files(here: Path) -> list[Path]:
 
 def _digests(here: Path) -> dict[str, str]:
     return {path.name: fingerprint(path) for path in _files(here)}
+
+
+def _ours(here: Path) -> bool:
+    """Whether nobody can have put code there but this user, root and whoever owns the package.
+
+    Beside the package it is as safe as the package's own code. Elsewhere, every folder on the way
+    counts: whoever may rename one of them can put another in its place.
+    """
+    package = Path(__file__).resolve().parent
+    here = here.resolve()
+    if not hasattr(os, "geteuid") or here.is_relative_to(package):
+        return True
+    owner = package.stat()
+    users, groups = {0, os.geteuid(), owner.st_uid}, {0, os.getegid(), owner.st_gid}
+    for place in (here, *here.parents):
+        about = place.stat()
+        guarded = place != here and about.st_mode & stat.S_ISVTX  # as /tmp: only owners rename
+        if about.st_uid not in users or (_open_to_others(about, groups) and not guarded):
+            return False
+    for path in (*_files(here), here / _DIGESTS):
+        if not (path.is_symlink() or path.exists()):
+            continue
+        about = path.lstat()
+        plain = stat.S_ISREG(about.st_mode) and about.st_uid in users
+        if not plain or _open_to_others(about, groups):
+            return False
+    return True
+
+
+def _open_to_others(about: os.stat_result, groups: set[int]) -> bool:
+    """Whether anybody may write there, or a group that is not this user's own."""
+    by_group = about.st_mode & stat.S_IWGRP and about.st_gid not in groups
+    return bool(about.st_mode & stat.S_IWOTH or by_group)
 
 
 def _sound(here: Path) -> bool:

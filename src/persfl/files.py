@@ -24,6 +24,7 @@ _BESIDE = ".part"  # how a file is called until it is whole
 _HERE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe under a file's name must not hold us
 _TRIES, _PAUSE = 3, 0.02  # seconds between looks at a lock
+_LONGEST = 100  # bytes in a lock
 _LOCKED_BYTE = 2**30  # where Windows locks: far behind what a person reads in the file
 
 
@@ -78,7 +79,10 @@ def _opened(path: Path, flags: int, mode: str) -> IO[Any]:
         if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a pipe that nobody reads
             raise _strange(path) from None
         raise
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    about = os.fstat(handle)
+    # A file of two names may be one of somebody's own, elsewhere: it is read, but never written.
+    shared = about.st_nlink > 1 and flags & (os.O_WRONLY | os.O_RDWR)
+    if not stat.S_ISREG(about.st_mode) or shared:
         os.close(handle)
         raise _strange(path)
     return os.fdopen(handle, mode)
@@ -155,6 +159,9 @@ class Lock:
             if _is_at(file, self.folder / LOCK):  # and was not removed by whoever had it before
                 break
             file.close()
+        if not _is_lock(file):
+            file.close()
+            raise InputError(f"{str(self.folder / LOCK)!r} is not a lock of persfl. Move it away.")
         file.truncate(0)
         file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}".encode())
         file.flush()
@@ -242,8 +249,15 @@ def _is_at(file: IO[Any], path: Path) -> bool:
         return False
 
 
+def _is_lock(file: IO[Any]) -> bool:
+    """Whether a file is what a run leaves behind that was killed, and not somebody's own."""
+    text = file.read(_LONGEST + 1)
+    file.seek(0)
+    return not text or (text.startswith(b"process ") and len(text) <= _LONGEST)
+
+
 def _said_by(file: IO[Any]) -> str:
     """What the holder wrote; somebody else may have put anything there."""
     file.seek(0)
-    text = file.read(100).decode("ascii", "replace")
+    text = file.read(_LONGEST).decode("ascii", "replace")
     return text if text.startswith("process ") and text.isprintable() else "an unknown process"

@@ -80,7 +80,7 @@ def _rounds(fleet: Any, sampler: Sampler, adopter: Adopter, numbers: range, seed
         losses, lengths = fleet.probe(peers, r)
         if note is not None:
             trust = trust.noted(note(trust, r, peers, losses, fleet.keep(peers, r) if keeps else None))
-        choice = checked_choice(adopter(trust, peers, losses), peers, trust.targets, keeps)
+        choice = checked_choice(adopter(trust, peers, losses), peers, trust.targets, trust.n, keeps)
         fleet.adopt(choice)
         trust = trust.updated(peers, losses, lengths, _shares(choice, trust.targets) if keeps else choice)
         yield Round(r, peers, losses, lengths, choice, trust)
@@ -134,7 +134,13 @@ def _shares(choice: Choice, targets: IntArray) -> Choice:
     return Choice(np.where(choice.peers == targets[:, None], -1, choice.peers), choice.weights / total, choice.stay)
 
 
-def checked_choice(choice: Any, peers: IntArray, targets: IntArray, keeps: bool = False) -> Choice:
+def checked_choice(
+    choice: Any,
+    peers: IntArray,
+    targets: IntArray,
+    n: int,
+    keeps: bool = False,
+) -> Choice:
     """What an adopter returned, made regular: only peers that were asked, weights that are shares.
 
     Where steps are kept, peers may have been asked earlier (the fleet knows who was), and moves may be longer than the answers.
@@ -162,6 +168,8 @@ def checked_choice(choice: Any, peers: IntArray, targets: IntArray, keeps: bool 
         )
     weights, stay = _shares_of_one(weights, stay, targets, keeps)
     if keeps:
+        if who.max(initial=-1) >= n:  # remembered, perhaps by a foreign folder
+            raise stranger(int(who.max()), n)
         return Choice(np.where(weights > 0, who, -1), weights, stay, *anew)
     known = (who[:, :, None] == peers[:, None, :]).any(axis=2) & (who >= 0)
     if (~known & (weights > 0)).any():

@@ -52,16 +52,23 @@ def _texts(value: Any) -> bool:
 
 def _ids(value: Any) -> bool:
     """Different texts or numbers, at least one."""
-    kinds = (bool, int, float, str)
-    if not isinstance(value, list) or not value or not all(isinstance(v, kinds) for v in value):
+    if not isinstance(value, list) or not value or not all(map(_id, value)):
         return False
     return len(set(value)) == len(value)
+
+
+def _id(value: Any) -> bool:
+    """A text, or a number that a table can hold."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return isinstance(value, str) or (isinstance(value, float) and not math.isnan(value))
 
 
 def _settings(value: Any) -> bool:
     if not isinstance(value, dict) or not set(value) <= set(SETTINGS):
         return False
-    return all(map(_plain, value.values()))
+    device = value.get("device")
+    return all(map(_plain, value.values())) and (device is None or _text(device))
 
 
 def _described(value: Any) -> bool:

@@ -151,7 +151,7 @@ def _choice_of(adopter: Any, trust: Trust, peers: Any, losses: Any) -> Choice:
     """What the loop would make of an adopter's choice; what the loop refuses is a broken promise."""
     keeps = bool(getattr(adopter, "keeps", False))
     try:
-        return checked_choice(adopter(trust, peers, losses), peers, trust.targets, keeps)
+        return checked_choice(adopter(trust, peers, losses), peers, trust.targets, trust.n, keeps)
     except InputError as error:
         raise AssertionError(f"broken promise: {error}") from error
 

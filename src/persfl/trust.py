@@ -101,6 +101,7 @@ class Trust:
         if not entries:
             return self._folded
         peers, losses, chosen, weights = (np.stack(part) for part in zip(*reversed(entries), strict=True))  # (rounds, T, ...)
+        self._refuse_strangers(peers, chosen)
         span = self.n * len(self.targets)
         fast = kernels() if span <= 4 * peers.size else None  # a row for every possible pair must not cost more than the queue
         if fast is not None:
@@ -120,6 +121,16 @@ class Trust:
         columns = {name: np.concatenate([getattr(self._folded, name), values]) for name, values in new.items()}
         adopted = np.concatenate([self._folded.adopted, np.zeros(many), weights[took]])
         return _fold(key, columns, (base + chosen)[took], adopted)
+
+    def _refuse_strangers(self, *who: IntArray) -> None:
+        """Stop where a round names devices that there are not: compiled code believes every index.
+
+        What an adopter remembers may have come from a folder that somebody else made.
+        """
+        for devices in who:
+            if devices.shape[1] != len(self.targets) or devices.max(initial=-1) >= self.n:
+                known = f"{len(self.targets)} targets and {self.n} devices"
+                raise InputError(f"rounds must be of {known}.")
 
     def widened(self, n: int) -> Trust:
         """The same knowledge about a fleet in which every device is a target, after others have joined behind them.

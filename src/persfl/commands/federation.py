@@ -15,6 +15,7 @@ from persfl.checks import real, whole
 from persfl.commands.shown import finite, table
 from persfl.errors import InputError, need
 from persfl.federation.waiting import unwilling_text
+from persfl.terminal import visible
 
 if TYPE_CHECKING:
     from persfl.estimators.method import Method
@@ -115,7 +116,7 @@ def ledger(chosen: argparse.Namespace) -> int:
         return 0
     head = ("asked for", "kind", "questions", "different", "answered", "not", "bytes out", "numbers", "first", "last")
     shown = [
-        (_printed(e["asker"]) or "the coordinator", e["kind"], str(e["questions"]), str(e["different"]), str(e["answered"]),
+        (e["asker"] or "the coordinator", e["kind"], str(e["questions"]), str(e["different"]), str(e["answered"]),
          str(e["refused"]), str(e["bytes"]), str(e["numbers"]), _moment(e["first"]), _moment(e["last"]))
         for e in entries
     ]  # fmt: skip
@@ -155,7 +156,7 @@ def answer(out: Path, shown: Lines) -> None:
         return
     print()
     for note in model.notes_:
-        print(note)
+        print(visible(note))
     if verdict is not None:
         print(sentence(verdict, int(model.worth_.table["held"].sum())))
         for note in better_rivals(model.worth_):
@@ -268,7 +269,7 @@ class Lines:
         else:
             text = facts.get("text", "")
         if text:
-            print(text, flush=True)
+            print(visible(str(text)), flush=True)
 
 
 def demo(chosen: argparse.Namespace) -> int:
@@ -282,11 +283,6 @@ def demo(chosen: argparse.Namespace) -> int:
 
 def _say(text: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
-
-
-def _printed(name: str) -> str:
-    """A name that somebody else chose: without what would move the cursor or colour the screen."""
-    return name if name.isprintable() else ascii(name)
 
 
 def _moment(seconds: float) -> str:

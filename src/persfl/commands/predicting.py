@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import warnings
 from pathlib import Path
@@ -17,6 +18,7 @@ from persfl.errors import InputError, UnseenWarning, need
 from persfl.preparation import refuse_missing
 from persfl.sources.table import read_frame, refuse_endless
 from persfl.spreadsheets import write_csv
+from persfl.terminal import visible
 
 ALL = "all"
 _SKIP = "Leave them without a prediction: --unseen skip"
@@ -162,9 +164,19 @@ def _spread(values: Any, which: Any) -> Any:
     return pd.Series(wide).infer_objects().to_numpy()
 
 
+def _print(out: pd.DataFrame, verbatim: bool) -> None:
+    """As CSV, as it is to a program; on a terminal with nothing in it that moves the cursor."""
+    if not sys.stdout.isatty():
+        write_csv(out, sys.stdout, verbatim=verbatim)
+        return
+    text = io.StringIO()
+    write_csv(out, text, verbatim=verbatim)
+    print(visible(text.getvalue()), end="")
+
+
 def _write(out: pd.DataFrame, chosen: argparse.Namespace) -> None:
     if chosen.out is None:
-        write_csv(out, sys.stdout, verbatim=chosen.verbatim)
+        _print(out, chosen.verbatim)
         return
     path = Path(chosen.out)
     if path.suffix == ".parquet":

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from persfl.errors import need
+from persfl.terminal import shown
 from persfl.training import Keep, Plan, State
 from persfl.types import Round
 
@@ -19,8 +20,9 @@ STAGES = {"final": "all rows"}
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Columns of text, the first on the left, aligned."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    for row in [head, *rows]:
+    lines = [tuple(map(shown, row)) for row in [head, *rows]]
+    widths = [max(len(row[i]) for row in lines) for i in range(len(head))]
+    for row in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 

@@ -23,6 +23,7 @@ from persfl.learners.named import base
 from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame, refuse_endless
 from persfl.spreadsheets import write_csv
+from persfl.terminal import visible
 from persfl.training import REFIT_ROUNDS, Forget, peers_asked
 
 # Tables
@@ -204,7 +205,7 @@ def fit(chosen: argparse.Namespace) -> int:
             folder.close()
         else:  # nothing is done yet: the corrected command finds the place as it was
             folder.discard()
-            _put_back(aside, out)
+            _put_back(aside, _behind(out))
         raise
     except KeyboardInterrupt:
         shown.close()
@@ -214,7 +215,7 @@ def fit(chosen: argparse.Namespace) -> int:
         return 130
     shown.close()
     if chosen.force or chosen.resume:
-        for old in _asides(out):
+        for old in _asides(_behind(out)):
             _remove_run(old)
     where = None if chosen.no_report else _report(folder, model, out / "report.html")
     _said(chosen, shown, model, rows, out, where)
@@ -251,6 +252,7 @@ def _folder(out: Path, spec: dict[str, Any], chosen: argparse.Namespace) -> tupl
     """
     from persfl.runs import INDEX, Folder, refuse_held
 
+    out = _behind(out)
     there = (out / INDEX).is_file()
     full = out.is_dir() and any(out.iterdir())
     if chosen.resume and there:
@@ -299,6 +301,11 @@ def _resumed(out: Path, spec: dict[str, Any]) -> Any:
         print(f"{out} is finished already. Its report: persfl report {out}")
         return None
     return folder
+
+
+def _behind(out: Path) -> Path:
+    """The folder itself where a link leads to it: --force replaces the run, not the link."""
+    return out.resolve() if out.is_symlink() else out
 
 
 def _only_a_lock(out: Path) -> bool:
@@ -385,7 +392,7 @@ def _said(
     names = some(rows.features, 8).replace("'", "")
     print(f"{counts}, {many(len(rows.features), 'feature')} ({names}), {rows.task}; {_seconds(chosen)}.")
     for note in model.notes_:
-        print(note)
+        print(visible(note))
     if verdict is not None:
         print(sentence(verdict, int(model.worth_.table["held"].sum())))
         for note in better_rivals(model.worth_):
@@ -444,6 +451,10 @@ def asked_of(folder: Any) -> dict[str, Any]:
 
 def report(chosen: argparse.Namespace) -> int:
     """The page of a finished run, and the federation's own where it was one."""
+    ending(chosen.out, ".html", table=chosen.run)
+    if chosen.out and Path(chosen.out).name == "federation.html":
+        why = "federation.html is that of a federation's own page"
+        raise InputError(f"--out must have another name: {why}.")
     for path in write_reports(Path(chosen.run), Path(chosen.out) if chosen.out else None, chosen=chosen):
         print(path)
     return 0

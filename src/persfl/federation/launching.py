@@ -99,8 +99,8 @@ def _watch(
         for event in _events(progress, position):
             position = event.pop("_end")
             name = str(event.pop("event"))
-            if name == "begun":
-                pid = int(event["pid"])
+            if name == "begun" and _is_process(event.get("pid")):
+                pid = event["pid"]
             show(name, event)
             if name == "done":
                 return 0
@@ -136,8 +136,13 @@ def _events(progress: Path, position: int) -> list[dict[str, Any]]:
 
 def _last_pid(progress: Path) -> int | None:
     begun = [event for event in _events(progress, 0) if event.get("event") == "begun"]
-    pids = [event["pid"] for event in begun if isinstance(event.get("pid"), int)]
+    pids = [event["pid"] for event in begun if _is_process(event.get("pid"))]
     return pids[-1] if pids else None
+
+
+def _is_process(pid: Any) -> bool:
+    """Whether a number is one process: others stand for groups, or for all that a user runs."""
+    return isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31
 
 
 def _stop(progress: Path) -> None:

@@ -22,6 +22,7 @@ from persfl.learners.mlp import MLP
 from persfl.learners.network import Network
 from persfl.types import Array
 
+_MOST_WIDTHS, _MOST_AXES = 1000, 64  # layers are made one by one, which takes time
 _SETTINGS = ("l2", "epochs", "rate", "seed", "dtype")
 
 
@@ -40,7 +41,7 @@ def refuse_larger(words: Mapping[str, Any], room: int) -> None:
     if set(words) != {"loss", "shape", "mlp", "parts", *_SETTINGS}:
         raise InputError("a network must have its loss, its shape, its parts and its settings.")
     shapes = [tuple(shape) for _, shape in words["parts"]]
-    if not all(isinstance(length, int) and length >= 0 for shape in shapes for length in shape):
+    if not all(_is_shape(shape) for shape in shapes):
         raise InputError("the parts of a network must have shapes.")
     count = sum(math.prod(shape) for shape in shapes)
     if 4 * count > room:
@@ -51,8 +52,16 @@ def refuse_larger(words: Mapping[str, Any], room: int) -> None:
     widths = [about["sizes"][0], *about["hidden"], *about["sizes"][1:]]
     if len(about["sizes"]) != 2 or not all(isinstance(w, int) and w > 0 for w in widths):
         raise InputError("a network must have widths.")
-    if sum((here + 1) * there for here, there in pairwise(widths)) != count:
+    if len(widths) > _MOST_WIDTHS:
+        raise InputError(f"a network must have at most {_MOST_WIDTHS} widths.")
+    layers = [shape for here, there in pairwise(widths) for shape in ((there, here), (there,))]
+    if shapes != layers:
         raise InputError("a network must be as large as its parts.")
+
+
+def _is_shape(shape: tuple[Any, ...]) -> bool:
+    """Few lengths, none of them absurd: their product is taken."""
+    return len(shape) <= _MOST_AXES and all(isinstance(n, int) and 0 <= n < 2**40 for n in shape)
 
 
 def rebuilt(words: Mapping[str, Any], module: Any = None) -> Any:

@@ -74,7 +74,8 @@ def federation_page(info: Mapping[str, Any]) -> str:
         f'<link rel="icon" href="data:,">\n<title>The federation</title>\n<style>{style}</style>\n'
         f'<style media="(max-width: {_NARROW})">{cards}</style>\n</head>\n<body>\n'
         '<header class="top"><p class="kicker">persfl report</p><h1>The federation</h1>'
-        f'<p class="asked">{len(info["devices"])} devices, {len(info["targets"])} of them targets, {info["rounds"]} rounds. '
+        f'<p class="asked">{len(info["devices"])} devices, {len(info["targets"])} of them targets, '
+        f"{escape(str(info['rounds']))} rounds. "
         '<a href="report.html">The report of the run</a></p></header>\n'
         f'<main id="main">{notes}{"".join(parts)}</main>\n</body>\n</html>\n'
     )
