@@ -14,15 +14,15 @@ import pandas as pd
 
 from persfl.checks import many, whole
 from persfl.commands.shown import bar, table
-from persfl.comparing import page as pages
-from persfl.comparing.cells import Cell, run_cells
-from persfl.comparing.methods import METHODS
-from persfl.comparing.sets import Table
-from persfl.comparing.spec import chosen_methods, load_comparison
-from persfl.comparing.standings import REFERENCE, Standing, by_set, least, mean_regret, standings
 from persfl.devices import Devices
 from persfl.errors import InputError, need
 from persfl.files import write_whole
+from persfl.lab import comparison_tables as tables
+from persfl.lab.comparison_cells import Cell, run_cells
+from persfl.lab.comparison_methods import METHODS
+from persfl.lab.comparison_sets import Table
+from persfl.lab.comparison_specs import chosen_methods, load_comparison
+from persfl.lab.standings import REFERENCE, Standing, by_set, least, mean_regret, standings
 from persfl.spreadsheets import write_csv
 
 SEEDS = 5
@@ -74,9 +74,9 @@ def _say_seed(cell: dict[str, Any]) -> None:
 def show(standing: dict[str, Standing], reference: str) -> None:
     """Where every method stands, best first."""
     rows = [
-        (one.method, f"{one.error:.4f}", one.variant, pages.removed(one),
+        (one.method, f"{one.error:.4f}", one.variant, tables.removed(one),
          f"{one.better:.0%} / {one.worse:.0%}" if one.method != reference else "",
-         pages.signed(one.regret), f"{one.seconds:.1f}")
+         tables.signed(one.regret), f"{one.seconds:.1f}")
         for one in sorted(standing.values(), key=lambda one: one.error)
     ]  # fmt: skip
     head = (
@@ -120,6 +120,8 @@ def _plain(standing: dict[str, Standing]) -> list[dict[str, Any]]:
 
 def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
     """All methods on the data sets of a spec."""
+    from persfl.lab.pages import comparison_page
+
     if not chosen.numbers:
         need("matplotlib", extra="report", why="drawing figures")
     spec = load_comparison(chosen.spec, changes)
@@ -134,19 +136,18 @@ def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
     with bar(chosen.numbers, total=len(cells), disable=None, leave=False) as shown:
         found = run_cells(cells, jobs=jobs, path=folder / "results.json", done=lambda _: shown.update(1))
     sets = by_set(found)
-    write_whole(folder / "page.md", pages.page(spec.title or spec.name, spec.about, sets, spec.reference).encode())
+    write_whole(folder / "page.md", comparison_page(spec.title or spec.name, spec.about, sets, spec.reference).encode())
     if not chosen.numbers:
-        from persfl.comparing.figure import draw
+        from persfl.lab.drawings import draw_regrets
 
-        draw(sets, spec.reference).savefig(folder / "figure.png", dpi=130)
+        draw_regrets(sets, spec.reference).savefig(folder / "figure.png", dpi=130)
     rows = [_line(name, standings(some, spec.reference), spec.reference) for name, some in sets.items()]
     table(("set", "best rival", "error", spec.reference, "regret (95 % interval over seeds)", "seconds per seed"), [
         (*row, f"{sum(cell['total'] for cell in some) / len(some):.0f}") for row, some in zip(rows, sets.values(), strict=True)
     ])  # fmt: skip
-    middle, low, high = mean_regret(sets, spec.reference, spec.reference)
-    print(
-        f"\nMean regret {pages.signed_interval(middle, low, high)} over {len(sets)} sets and {spec.seeds} seeds from {chosen.seed}."
-    )
+    regret = tables.signed_interval(*mean_regret(sets, spec.reference, spec.reference))
+    over = f"over {len(sets)} sets and {spec.seeds} seeds from {chosen.seed}"
+    print(f"\nMean regret {regret} {over}.")
     if missing:
         print(f"Not there, so left out: {', '.join(missing)}. Name the folder of their files with --data.")
     print(f"{time.perf_counter() - begin:.0f} s. Tables are in {folder}/page.md, every device's errors in {folder}/results.json.")
@@ -155,5 +156,5 @@ def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
 
 def _line(name: str, standing: dict[str, Standing], reference: str) -> tuple[str, ...]:
     mine, rival = standing[reference], standing[least(standing, reference)]
-    regret = pages.signed_interval(mine.regret, mine.regret_low, mine.regret_high)
+    regret = tables.signed_interval(*mine.regret_interval)
     return name, rival.method, f"{rival.error:.4f}", f"{mine.error:.4f}", regret

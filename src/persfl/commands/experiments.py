@@ -13,7 +13,8 @@ from persfl.errors import InputError, need
 
 def reproduce(chosen: argparse.Namespace) -> int:
     """The paper's figures."""
-    from persfl.experiments.spec import load_spec, spec_names
+    from persfl.lab.figure_specs import load_spec
+    from persfl.lab.spec_files import spec_names
 
     if not chosen.figures:
         for name in spec_names():
@@ -29,7 +30,8 @@ def reproduce(chosen: argparse.Namespace) -> int:
 
 def run(chosen: argparse.Namespace) -> int:
     """An experiment of the user's own."""
-    from persfl.experiments.spec import load_spec, read_spec
+    from persfl.lab.figure_specs import load_spec
+    from persfl.lab.spec_files import read_spec
 
     changes = dict(_change(text) for text in chosen.changes)
     if "set" in read_spec(chosen.spec)[1]:
@@ -56,14 +58,14 @@ def _change(text: str) -> tuple[str, Any]:
 
 def tune(chosen: argparse.Namespace) -> int:
     """Settings from grids. Changes on the command line are for trying: what is written is the spec as it was, with the choices."""
-    from persfl.experiments.runner import collect
-    from persfl.experiments.spec import load_spec
-    from persfl.experiments.tuning import settled, spread
+    from persfl.lab.figure_runs import collect
+    from persfl.lab.figure_specs import load_spec
+    from persfl.lab.tuning import grid_spec, tuned_spec
 
     spec = _shortened(load_spec(chosen.spec, dict(_change(text) for text in chosen.changes)), chosen)
-    runs, out, grid = _runs(chosen), Path(chosen.out), spread(spec)
+    runs, out, grid = _runs(chosen), Path(chosen.out), grid_spec(spec)
     _work([grid], runs, chosen)
-    tuned, found = settled(load_spec(chosen.spec), collect(grid, runs=runs, seed=chosen.seed, out=out))
+    tuned, found = tuned_spec(load_spec(chosen.spec), collect(grid, runs=runs, seed=chosen.seed, out=out))
     path = out / f"{spec.name}.toml"
     path.write_text(tuned.brief, encoding="utf-8")
     said = [(one.series, ", ".join(f"{key}={value}" for key, value in one.values.items()), one.error, one.edge) for one in found]
@@ -92,7 +94,8 @@ def _shortened(spec: Any, chosen: argparse.Namespace) -> Any:
 def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict[str, float], str]:
     """Run what is not kept yet; returns the seconds of one core per figure, and a sentence about all of it."""
     from persfl.checks import whole
-    from persfl.experiments.runner import pieces, work
+    from persfl.lab.figure_runs import pieces
+    from persfl.lab.jobs import finished_jobs
 
     jobs, out = whole("--jobs", chosen.jobs, least=1), Path(chosen.out)
     out.mkdir(parents=True, exist_ok=True)
@@ -105,7 +108,7 @@ def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict
     left = len(missing)
     with bar(chosen.numbers, total=total, disable=None, bar_format=shape, leave=False) as shown:
         shown.set_description_str(f"{left} pieces to do")
-        for piece, seconds in work(missing, jobs=jobs):
+        for piece, seconds in finished_jobs(missing, jobs=jobs):
             left -= 1
             spent[piece.figure] += seconds
             shown.set_description_str(f"{piece.figure} {piece.series} done, {left} pieces left")
@@ -117,10 +120,11 @@ def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict
 def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
     if not chosen.numbers:
         need("matplotlib", extra="report", why="drawing figures")
-    from persfl.experiments import figures, files
-    from persfl.experiments.agreement import verdicts
-    from persfl.experiments.page import write_page
-    from persfl.experiments.runner import collect
+    from persfl.lab.agreement import verdicts
+    from persfl.lab.drawings import save_curves
+    from persfl.lab.figure_files import write_figure
+    from persfl.lab.figure_runs import collect
+    from persfl.lab.pages import write_reproduction
 
     runs, out = _runs(chosen), Path(chosen.out)
     specs = [_shortened(spec, chosen) for spec in specs]
@@ -129,9 +133,9 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
     for spec in specs:
         result = collect(spec, runs=runs, seed=chosen.seed, out=out)
         results[spec.name] = result
-        folder = files.write(result, out)
+        folder = write_figure(result, out)
         if not chosen.numbers:
-            figures.save(result, folder)
+            save_curves(result, folder)
         known = {verdict.series: verdict for verdict in verdicts(result)}
         for series in spec.series:
             end = result.curves[series.name][:, -1]
@@ -144,7 +148,7 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
     if chosen.numbers:
         print(f"Tables are in {out}/.")
     else:
-        page = write_page(results, out, short=chosen.quick or chosen.rounds is not None)
+        page = write_reproduction(results, out, short=chosen.quick or chosen.rounds is not None)
         print(f"Figures and tables are in {out}/, the comparison in {page}.")
     return 0
 
