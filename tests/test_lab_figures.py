@@ -127,6 +127,9 @@ def test_what_is_done_is_not_done_again(tmp_path):
     ("text", "sentence"),
     [
         ("rows = 5", "a spec needs at least one"),
+        ("series = [{name = 'a'}, 3]", "a spec needs at least one"),
+        ("trees = 0\n[[series]]\nname = 'a'", "trees must be at least 1. Got 0."),
+        ("alone = -1\n[[series]]\nname = 'a'", "alone must be 0 to rounds"),
         ("[[series]]\nrows = 5", r"every \[\[series\]\] needs a name"),
         ("[[series]]\nname = 'a'\n[[series]]\nname = 'a'", "series names must differ"),
         ("row = 5\n[[series]]\nname = 'a'", "unknown key 'row'. Known: method, n, clusters, rows"),

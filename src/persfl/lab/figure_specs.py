@@ -23,10 +23,7 @@ SHARING = ("ifca", "pooled", "fedavg", "finetuned", "ditto")  # all devices of a
 TREES = ("tree", "forest")
 NETWORKS = ("mlp", "cnn")
 LEARNERS = ("linear", *TREES, *NETWORKS)
-AT_LEAST_ONE = (
-    "n", "clusters", "rows", "features", "rounds", "peers", "told",
-    "depth", "trees", "public", "validation", "top", "held",
-)  # fmt: skip
+MAY_BE_ZERO = ("drift_at", "alone")  # of the whole numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,8 +221,7 @@ def _quick(settings: Settings) -> Settings:
 
 def _grid(spec: str, settings: Settings, grid: object) -> dict[str, list[Any]]:
     """The values to choose among, every one of which must make good settings."""
-    good = isinstance(grid, dict) and all(isinstance(v, list) and v for v in grid.values())
-    if not isinstance(grid, dict) or not good:
+    if not isinstance(grid, dict) or not all(v and isinstance(v, list) for v in grid.values()):
         need = "grid must give a list of values for each setting"
         raise InputError(f"{spec}: {need}, as in grid = {{step_size = [0.1, 1.0]}}.")
     for key, values in grid.items():
@@ -252,10 +248,9 @@ def _settings(spec: str, values: dict[str, Any]) -> Settings:
     if s.drift_at < 0 or (s.drift_at and (not s.vector or s.clusters < 2)):
         need = "drift_at must be a round, with a linear learner and 2 or more clusters"
         raise InputError(f"{spec}: {need}. Got {s.drift_at}.")
-    numbers = asdict(s)
-    for key in AT_LEAST_ONE:
-        if numbers[key] < 1:
-            raise InputError(f"{spec}: {key} must be at least 1. Got {numbers[key]}.")
+    for key, value in asdict(s).items():
+        if type(value) is int and value < 1 and key not in MAY_BE_ZERO:
+            raise InputError(f"{spec}: {key} must be at least 1. Got {value}.")
     if not 0 <= s.alone <= s.rounds or s.pull < 0:
         need = "alone must be 0 to rounds and pull at least 0"
         raise InputError(f"{spec}: {need}. Got {s.alone} and {s.pull:g}.")
