@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from persfl.lab.figure_runs import Result
-from persfl.lab.spec_files import references
+from persfl.lab.spec_files import Reference, references
 from persfl.types import Array
 
 NOTHING = 1e-20  # below this an error is rounding
@@ -78,7 +78,7 @@ def verdicts(result: Result) -> list[SeriesVerdict]:
     return found
 
 
-def _points(reference: Mapping[str, Any], median: Array) -> Iterator[_Point]:
+def _points(reference: Reference, median: Array) -> Iterator[_Point]:
     """The rounds of the reference that our curve reaches."""
     columns = [reference[key] for key in ("iteration", "median", "q10", "q90")]
     for r, theirs, low, high in zip(*columns, strict=True):
@@ -89,7 +89,7 @@ def _points(reference: Mapping[str, Any], median: Array) -> Iterator[_Point]:
 def _verdict(
     series: str,
     points: list[_Point],
-    reference: Mapping[str, Any],
+    reference: Reference,
     width: float,
     runs: int,
 ) -> SeriesVerdict:
@@ -110,7 +110,7 @@ def _verdict(
     return SeriesVerdict(series, agrees, len(compared), worst_round, factor, floors, complete)
 
 
-def _floor(last: _Point, reference: Mapping[str, Any], at_end: bool) -> tuple[bool, str]:
+def _floor(last: _Point, reference: Reference, at_end: bool) -> tuple[bool, str]:
     """Whether both curves end at the same level, and in words where they end."""
     if last.theirs <= NOTHING:
         if last.ours <= NOTHING:

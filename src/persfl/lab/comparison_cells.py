@@ -23,12 +23,14 @@ from persfl.lab.comparison_methods import METHODS, ComparisonTerms
 from persfl.lab.comparison_sets import DataSet, Table
 from persfl.lab.jobs import finished_jobs
 from persfl.lab.row_splits import RowSplit
+from persfl.lab.standings import CellRecord
 from persfl.learners.named import learner_named
 from persfl.predicting import respond_each
 from persfl.types import Array, Learner
 from persfl.units import Units
 
 _FORM = 1  # of kept results
+Measurements = dict[str, Any]  # of one cell, as plain values
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Cell:
         """A rough number of seconds."""
         return self.data.cost
 
-    def work(self) -> tuple[dict[str, Any], float]:
+    def work(self) -> tuple[Measurements, float]:
         """The measurements as plain values, and the seconds of one core.
 
         By one thread, so that sums come out the same anywhere.
@@ -74,7 +76,7 @@ def measurements(
     budget: int = 640,
     seed: int = 0,
     ordered: bool = False,
-) -> dict[str, Any]:
+) -> Measurements:
     """Per method and variant (units, setting): every device's error, and the seconds of one core.
 
     An error is the mean squared error over the label's variance in the rows learned from, or the
@@ -132,8 +134,8 @@ def run_cells(
     *,
     jobs: int = 1,
     path: Path | None = None,
-    done: Callable[[dict[str, Any]], Any] | None = None,
-) -> list[dict[str, Any]]:
+    done: Callable[[Measurements], object] | None = None,
+) -> list[Measurements]:
     """Do what is not in the file at `path` yet, longest first, and return all in order.
 
     Each cell is kept in the file as it comes.
@@ -145,7 +147,7 @@ def run_cells(
 
     def missing(cell: Cell) -> bool:
         known = kept.get((cell.data.name, cell.seed), {})
-        return bool(known.get("settings") != _plain(cell.data.settings))
+        return known.get("settings") != _plain(cell.data.settings)
 
     todo = [cell for cell in cells if missing(cell)]
     for found, _ in finished_jobs(todo, jobs=jobs):
@@ -171,7 +173,7 @@ def read_cells(path: Path) -> dict[str, Any]:
     return content
 
 
-def _kept(path: Path, about: dict[str, Any]) -> dict[tuple[str, int], dict[str, Any]]:
+def _kept(path: Path, about: CellRecord) -> dict[tuple[str, int], Measurements]:
     if not path.exists():
         return {}
     content = read_cells(path)
@@ -182,9 +184,9 @@ def _kept(path: Path, about: dict[str, Any]) -> dict[tuple[str, int], dict[str, 
     return {(cell["set"], cell["seed"]): cell for cell in content["cells"]}
 
 
-def _plain(value: dict[str, Any]) -> Any:
+def _plain(value: CellRecord) -> dict[str, Any]:
     """As it reads when it comes back from a file."""
-    return json.loads(json.dumps(value))
+    return dict(json.loads(json.dumps(value)))
 
 
 @cache

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 from persfl.checks import one_of, some, whole
 from persfl.errors import InputError
 from persfl.lab.comparison_cells import Cell
 from persfl.lab.comparison_methods import METHODS
 from persfl.lab.comparison_sets import KNOWN, DataSet
-from persfl.lab.spec_files import read_spec, typed_values
+from persfl.lab.spec_files import Changes, Values, read_spec, typed_values
 from persfl.lab.standings import REFERENCE
 
 QUICK_ROUNDS, QUICK_BUDGET = 10, 40
@@ -71,7 +70,7 @@ class Comparison:
         return [Cell(data, seed, *how) for data in self.sets for seed in seeds]
 
 
-def load_comparison(name: str | Path, changes: Mapping[str, Any] | None = None) -> Comparison:
+def load_comparison(name: str | Path, changes: Changes | None = None) -> Comparison:
     """A comparison by name or path; `changes` are put in the place of what the file says."""
     path, content = read_spec(name)
     spec = path.stem
@@ -119,7 +118,7 @@ def _set(spec: str, entry: object) -> DataSet:
     return data
 
 
-def _checked(spec: str, values: Mapping[str, Any], kind: type, *without: str) -> dict[str, Any]:
+def _checked(spec: str, values: Changes, kind: type, *without: str) -> Values:
     """Values for the fields of a dataclass that a file may set."""
     known = sorted({field.name for field in fields(kind)} - set(without))
     return typed_values(spec, values, kind, known)

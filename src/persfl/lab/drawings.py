@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from persfl.errors import need
 from persfl.lab.figure_runs import Result
 from persfl.lab.figure_specs import Series
-from persfl.lab.spec_files import references
+from persfl.lab.spec_files import Reference, references
 from persfl.lab.standings import REFERENCE, CellsBySet, Interval, mean_regret, standings
 from persfl.types import Array
+
+if TYPE_CHECKING:  # an extra
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = ("#3b6fb6", "#e08214", "#2d7d5a", "#a32a5c", "#6a51a3", "#4d4d4d")
 LEAST = 1e-31  # errors of exactly 0 are drawn here
@@ -30,7 +34,7 @@ STRONG = {
 FURTHEST = 1.5  # regrets beyond this are drawn at the edge
 
 
-def _figure(width: float, height: float) -> Any:
+def _figure(width: float, height: float) -> Figure:
     need("matplotlib", extra="report", why="drawing a figure")
     from matplotlib.figure import Figure
 
@@ -40,7 +44,7 @@ def _figure(width: float, height: float) -> Any:
 # Error curves of a figure
 
 
-def draw_curves(result: Result, *, reference: bool = False) -> Any:
+def draw_curves(result: Result, *, reference: bool = False) -> Figure:
     """A matplotlib figure in the paper's layout: log axes, medians with a 10-90 % band.
 
     With `reference` the authors' medians and bands are drawn beside ours.
@@ -58,7 +62,7 @@ def draw_curves(result: Result, *, reference: bool = False) -> Any:
     return figure
 
 
-def _panel(ax: Any, lines: list[Series], result: Result, reference: bool) -> None:
+def _panel(ax: Axes, lines: list[Series], result: Result, reference: bool) -> None:
     for colour, series in zip(cycle(COLOURS), lines, strict=False):
         curves = result.curves[series.name]
         _line(ax, curves, series.name, colour, trees=series.settings.tree)
@@ -75,7 +79,7 @@ def _panel(ax: Any, lines: list[Series], result: Result, reference: bool) -> Non
     ax.legend(fontsize=8, frameon=False)
 
 
-def _line(ax: Any, curves: Array, name: str, colour: str, *, trees: bool) -> None:
+def _line(ax: Axes, curves: Array, name: str, colour: str, *, trees: bool) -> None:
     """Median and band of all runs; for trees also the level before the first round."""
     shown = np.quantile(curves[:, 1:], [0.1, 0.5, 0.9], axis=0)
     low, middle, high = np.maximum(shown, LEAST)
@@ -86,14 +90,15 @@ def _line(ax: Any, curves: Array, name: str, colour: str, *, trees: bool) -> Non
         ax.axhline(np.median(curves[:, 0]), color=colour, linestyle="--", linewidth=1)
 
 
-def _points(ax: Any, reference: dict[str, Any], colour: str, stop: int) -> None:
+def _points(ax: Axes, reference: Reference, colour: str, stop: int) -> None:
     """The authors' medians, with bars from their 10 % to their 90 % quantile."""
     here = [i for i, r in enumerate(reference["iteration"]) if r < stop]
     columns = [reference[key] for key in ("iteration", "median", "q10", "q90")]
     rounds, median, low, high = np.maximum(np.array(columns, dtype=float)[:, here], LEAST)
     bars = [np.maximum(median - low, 0), np.maximum(high - median, 0)]
-    edges = {"markeredgecolor": "black", "markeredgewidth": 0.5, "elinewidth": 1, "capsize": 2}
-    ax.errorbar(rounds, median, yerr=bars, fmt="o", markersize=4, color=colour, **edges)
+    edges: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.5}
+    lines: dict[str, Any] = {"yerr": bars, "elinewidth": 1, "capsize": 2}
+    ax.errorbar(rounds, median, fmt="o", markersize=4, color=colour, **lines, **edges)
 
 
 def save_curves(result: Result, folder: Path) -> None:
@@ -109,7 +114,7 @@ def save_curves(result: Result, folder: Path) -> None:
 # Regrets of a comparison
 
 
-def draw_regrets(cells: CellsBySet, reference: str = REFERENCE) -> Any:
+def draw_regrets(cells: CellsBySet, reference: str = REFERENCE) -> Figure:
     """A matplotlib figure: a line per set, a mark per method, the reference large.
 
     Left of 0 a method beats the best rival.
@@ -138,7 +143,7 @@ def draw_regrets(cells: CellsBySet, reference: str = REFERENCE) -> Any:
 
 
 def _mark(
-    ax: Any,
+    ax: Axes,
     row: int,
     regret: Interval,
     method: str,

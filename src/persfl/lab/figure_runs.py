@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -122,7 +121,7 @@ def run_spec(
     seed: int = 0,
     jobs: int = 1,
     out: str | Path = "reproduction",
-    done: Callable[[Piece], Any] | None = None,
+    done: Callable[[Piece], object] | None = None,
 ) -> Result:
     """Run what is not kept yet and return all curves of a figure.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from persfl.checks import one_of, some
 from persfl.errors import InputError
-from persfl.lab.spec_files import read_spec, references, spec_names, typed_values
+from persfl.lab.spec_files import Changes, Values, read_spec, references, spec_names, typed_values
 
 HEAD = ("title", "ylabel", "about", "tuned")
 WORDS = ("name", "reference", "panel")  # of a series; everything else but its grid is a setting
@@ -75,6 +75,7 @@ class Settings:
 
 
 USUAL = asdict(Settings())
+Grid = Mapping[str, Sequence[Any]]  # values to choose among, by the name of a setting
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Series:
     settings: Settings
     reference: str | None = None
     panel: str | None = None
-    grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # for `persfl tune`
+    grid: Grid = field(default_factory=dict)  # for `persfl tune`
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Spec:
         return replace(self, series=tuple(changed))
 
 
-def load_spec(name: str | Path, changes: Mapping[str, Any] | None = None) -> Spec:
+def load_spec(name: str | Path, changes: Changes | None = None) -> Spec:
     """A spec by name or path; `changes` are set for all series, on top of what the file says.
 
     >>> load_spec("fig2a", {"rows": 25}).series[0].settings.rows
@@ -147,9 +148,9 @@ def load_spec(name: str | Path, changes: Mapping[str, Any] | None = None) -> Spe
 
 def _series(
     spec: str,
-    shared: dict[str, Any],
-    entry: dict[str, Any],
-    changes: dict[str, Any],
+    shared: Values,
+    entry: Values,
+    changes: Values,
 ) -> Series:
     words = {key: entry.get(key) for key in WORDS}
     name, reference = words["name"], words["reference"]
@@ -169,7 +170,7 @@ def _series(
     return Series(name, settings, reference, words["panel"], grid)
 
 
-def _own(entry: dict[str, Any]) -> dict[str, Any]:
+def _own(entry: Values) -> Values:
     """The settings that a series has for itself."""
     return {key: value for key, value in entry.items() if key not in (*WORDS, "grid")}
 
@@ -219,7 +220,7 @@ def _quick(settings: Settings) -> Settings:
     return replace(short, n=min(s.n, 24), peers=min(s.peers, 5), alone=min(s.alone, 5))
 
 
-def _grid(spec: str, settings: Settings, grid: object) -> dict[str, list[Any]]:
+def _grid(spec: str, settings: Settings, grid: object) -> Grid:
     """The values to choose among, every one of which must make good settings."""
     if not isinstance(grid, dict) or not all(v and isinstance(v, list) for v in grid.values()):
         need = "grid must give a list of values for each setting"
@@ -230,7 +231,7 @@ def _grid(spec: str, settings: Settings, grid: object) -> dict[str, list[Any]]:
     return grid
 
 
-def _settings(spec: str, values: dict[str, Any]) -> Settings:
+def _settings(spec: str, values: Values) -> Settings:
     """Settings of known names and types that go together."""
     known = [field.name for field in fields(Settings)]
     s = Settings(**typed_values(spec, values, Settings, known))
@@ -257,7 +258,7 @@ def _settings(spec: str, values: dict[str, Any]) -> Settings:
     return s
 
 
-def _toml(spec: Spec, shown: Mapping[str, Any]) -> str:
+def _toml(spec: Spec, shown: Changes) -> str:
     """A spec as text, with the settings that are `shown` anyway and those that are not usual."""
     head = {"title": spec.title, "ylabel": spec.ylabel, "about": spec.about, "tuned": spec.tuned}
     out = [_line(key, value) for key, value in head.items()]

@@ -15,6 +15,9 @@ from persfl.errors import InputError
 
 SPECS = Path(__file__).parents[1] / "specs"
 COMPARES = "[[set]]"  # what only the spec of a comparison has
+Values = dict[str, Any]  # by name, as TOML gives them
+Reference = dict[str, Any]  # a curve of the authors: lists by name
+Changes = Mapping[str, Any]  # that a caller makes to them
 
 
 def spec_names(folder: str = "") -> list[str]:
@@ -31,7 +34,7 @@ def spec_names(folder: str = "") -> list[str]:
     return sorted(names, key=lambda name: (not name.startswith("fig") or "-" in name, name))
 
 
-def read_spec(name: str | Path) -> tuple[Path, dict[str, Any]]:
+def read_spec(name: str | Path) -> tuple[Path, Values]:
     """Where a spec is, by name or path, and what it says.
 
     One with [[set]] instead of [[series]] is a comparison of methods.
@@ -51,10 +54,10 @@ def read_spec(name: str | Path) -> tuple[Path, dict[str, Any]]:
 
 def typed_values(
     spec: str,
-    values: Mapping[str, Any],
+    values: Changes,
     kind: type,
     known: Sequence[str],
-) -> dict[str, Any]:
+) -> Values:
     """Values for the `known` fields of a dataclass, each of its field's type.
 
     TOML says 1 where 1.0 is meant, and has lists where we have tuples: both are changed.
@@ -82,13 +85,13 @@ def _typed(spec: str, key: str, value: object, wanted: str) -> object:
 
 
 @cache
-def references() -> dict[str, Any]:
+def references() -> dict[str, Reference]:
     """What the authors' notebook gave, by name: rounds, median, 10 % and 90 % quantiles.
 
     >>> references()["fig2a d=20"]["runs"]
     12
     """
-    found: dict[str, Any] = {}
+    found: dict[str, Reference] = {}
     for path in sorted((SPECS / "reference").glob("*.json")):
         found |= json.loads(path.read_text(encoding="utf-8"))
     return found

@@ -7,7 +7,7 @@ chosen = argmin over the grid of the mean over runs of the error after the last 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.lab.figure_runs import Result
-from persfl.lab.figure_specs import Spec
+from persfl.lab.figure_specs import Grid, Spec
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ def tuned_spec(spec: Spec, result: Result) -> tuple[Spec, list[Chosen]]:
     return replace(spec, series=tuple(lines), tuned=how), found
 
 
-def _at_an_end(value: Any, values: Sequence[Any]) -> bool:
+def _at_an_end(value: object, values: Sequence[Any]) -> bool:
     return len(values) > 2 and value in (min(values), max(values))
 
 
-def _combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+def _combinations(grid: Grid) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
