@@ -22,7 +22,8 @@ def reproduce(chosen: argparse.Namespace) -> int:
         print()
         for name in spec_names("networks"):
             print(f"{name:20} {load_spec(name).title}")
-        print("\npersfl reproduce fig2a [...], or all (networks take a GPU and are not in it); --quick for a first look")
+        every = "all (networks take a GPU and are not in it)"
+        print(f"\npersfl reproduce fig2a [...], or {every}; --quick for a first look")
         return 0
     names = spec_names() if chosen.figures == ["all"] else list(dict.fromkeys(chosen.figures))
     return _experiments([load_spec(name) for name in names], chosen)
@@ -39,7 +40,8 @@ def run(chosen: argparse.Namespace) -> int:
 
         return run_comparison(chosen, changes)
     if chosen.data is not None or chosen.only:
-        raise InputError("--data and --only belong to specs that compare methods on data sets, such as compare. Leave them out.")
+        whose = "specs that compare methods on data sets, such as compare"
+        raise InputError(f"--data and --only belong to {whose}. Leave them out.")
     return _experiments([load_spec(chosen.spec, changes)], chosen)
 
 
@@ -57,30 +59,39 @@ def _change(text: str) -> tuple[str, Any]:
 
 
 def tune(chosen: argparse.Namespace) -> int:
-    """Settings from grids. Changes on the command line are for trying: what is written is the spec as it was, with the choices."""
+    """Settings from grids.
+
+    Changes on the command line are for trying: what is written is the spec as it was, with the
+    choices.
+    """
     from persfl.lab.figure_runs import collect
     from persfl.lab.figure_specs import load_spec
     from persfl.lab.tuning import grid_spec, tuned_spec
 
-    spec = _shortened(load_spec(chosen.spec, dict(_change(text) for text in chosen.changes)), chosen)
-    runs, out, grid = _runs(chosen), Path(chosen.out), grid_spec(spec)
+    changes = dict(_change(text) for text in chosen.changes)
+    spec = _shortened(load_spec(chosen.spec, changes), chosen)
+    runs, out = _runs(chosen), Path(chosen.out)
+    grid = grid_spec(spec)
     _work([grid], runs, chosen)
-    tuned, found = tuned_spec(load_spec(chosen.spec), collect(grid, runs=runs, seed=chosen.seed, out=out))
+    result = collect(grid, runs=runs, seed=chosen.seed, out=out)
+    tuned, found = tuned_spec(load_spec(chosen.spec), result)
     path = out / f"{spec.name}.toml"
     path.write_text(tuned.brief, encoding="utf-8")
-    said = [(one.series, ", ".join(f"{key}={value}" for key, value in one.values.items()), one.error, one.edge) for one in found]
-    table(
-        ("series", "chosen", "mean error", "at the end of its list"),
-        [(name, values, f"{error:.3g}", ", ".join(edge)) for name, values, error, edge in said],
-    )
-    print(f"\n{len(grid.series)} settings, {runs} runs each, seed {chosen.seed}. The spec with the chosen ones is {path}.")
+    rows = []
+    for one in found:
+        values = ", ".join(f"{key}={value}" for key, value in one.values.items())
+        rows.append((one.series, values, f"{one.error:.3g}", ", ".join(one.edge)))
+    table(("series", "chosen", "mean error", "at the end of its list"), rows)
+    tried = f"{len(grid.series)} settings, {runs} runs each, seed {chosen.seed}"
+    print(f"\n{tried}. The spec with the chosen ones is {path}.")
     return 0
 
 
 def _runs(chosen: argparse.Namespace) -> int:
     from persfl.checks import whole
 
-    return whole("--runs", (3 if chosen.quick else 12) if chosen.runs is None else chosen.runs, least=1)
+    usual = 3 if chosen.quick else 12
+    return whole("--runs", usual if chosen.runs is None else chosen.runs, least=1)
 
 
 def _shortened(spec: Any, chosen: argparse.Namespace) -> Any:
@@ -92,7 +103,10 @@ def _shortened(spec: Any, chosen: argparse.Namespace) -> Any:
 
 
 def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict[str, float], str]:
-    """Run what is not kept yet; returns the seconds of one core per figure, and a sentence about all of it."""
+    """Run what is not kept yet.
+
+    Returns the seconds of one core per figure, and a sentence about all of it.
+    """
     from persfl.checks import whole
     from persfl.lab.figure_runs import pieces
     from persfl.lab.jobs import finished_jobs
@@ -114,7 +128,8 @@ def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict
             shown.set_description_str(f"{piece.figure} {piece.series} done, {left} pieces left")
             shown.update(piece.cost)
     kept = len(todo) - len(missing)
-    return spent, f"{time.perf_counter() - begin:.0f} s on {jobs} cores; {kept} of {len(todo)} pieces were kept from before."
+    waited = f"{time.perf_counter() - begin:.0f} s on {jobs} cores"
+    return spent, f"{waited}; {kept} of {len(todo)} pieces were kept from before."
 
 
 def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
@@ -143,7 +158,8 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
             rows.append((spec.name, series.name, f"{_median(end):.3g}", said))
     table(("figure", "series", "median", "against the reference"), rows)
     print()
-    table(("figure", "runs", "seconds of one core"), [(name, str(runs), f"{seconds:.1f}") for name, seconds in spent.items()])
+    times = [(name, str(runs), f"{seconds:.1f}") for name, seconds in spent.items()]
+    table(("figure", "runs", "seconds of one core"), times)
     print(f"\n{about}")
     if chosen.numbers:
         print(f"Tables are in {out}/.")
