@@ -23,10 +23,16 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before numpy: cells are parallel, not what is inside them
 
 from persfl import PersonalizedRegressor
-from persfl.comparing.cells import run_cells
-from persfl.comparing.page import regret_table, removed_table, seconds_line, signed, signed_interval
-from persfl.comparing.spec import chosen_methods, load_comparison
-from persfl.comparing.standings import by_set, least, mean_regret, standings
+from persfl.lab.comparison_cells import run_cells
+from persfl.lab.comparison_specs import chosen_methods, load_comparison
+from persfl.lab.comparison_tables import (
+    regret_table,
+    removed_table,
+    seconds_line,
+    signed,
+    signed_interval,
+)
+from persfl.lab.standings import by_set, least, mean_regret, standings
 from persfl.sources import clustered_regression
 
 NAMED = ("local", "pooled", "clustered", "fine-tuned", "paper", "blend")

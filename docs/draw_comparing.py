@@ -12,10 +12,16 @@ from typing import Any
 
 from draw_digits import filled
 
-from persfl.comparing.cells import read_cells
-from persfl.comparing.figure import draw
-from persfl.comparing.page import regret_table, removed_table, seconds_line, signed_interval, variants_table
-from persfl.comparing.standings import REFERENCE, by_set, least, mean_regret, standings
+from persfl.lab.comparison_cells import read_cells
+from persfl.lab.comparison_tables import (
+    regret_table,
+    removed_table,
+    seconds_line,
+    signed_interval,
+    variants_table,
+)
+from persfl.lab.drawings import draw_regrets
+from persfl.lab.standings import REFERENCE, by_set, least, mean_regret, standings
 
 HERE = Path(__file__).parent
 
@@ -70,7 +76,7 @@ def main(path: Path) -> None:
         "variants": variants_table(cells),
     }
     page.write_text(filled(page.read_text(encoding="utf-8"), parts), encoding="utf-8")
-    draw(cells).savefig(HERE / "comparing.png", dpi=110)
+    draw_regrets(cells).savefig(HERE / "comparing.png", dpi=110)
 
 
 if __name__ == "__main__":

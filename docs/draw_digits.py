@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from persfl.experiments import load_spec
-from persfl.experiments.spec import SPECS
+from persfl.lab.figure_specs import load_spec
+from persfl.lab.spec_files import SPECS
 
 HERE = Path(__file__).parent
 KEPT, PAGE = HERE / "digits.json", HERE / "digits.md"

@@ -15,11 +15,11 @@ from persfl import ArrayFleet, GradientStep, Linear
 from persfl.baselines import ditto, fedavg, finetuned, ifca, local
 from persfl.cli import main
 from persfl.errors import Diverged, InputError
-from persfl.experiments import load_spec, run_spec, spec_names
-from persfl.experiments.digits import digit_curve
-from persfl.experiments.runner import Result
-from persfl.experiments.spec import Settings
-from persfl.experiments.tuning import settled, spread
+from persfl.lab.digit_curves import digit_curve
+from persfl.lab.figure_runs import Result, run_spec
+from persfl.lab.figure_specs import Settings, load_spec
+from persfl.lab.spec_files import spec_names
+from persfl.lab.tuning import grid_spec, tuned_spec
 from persfl.learners import Network
 from persfl.seeds import stream
 from persfl.sources import clustered_digits, clustered_regression
@@ -180,11 +180,11 @@ def test_the_best_of_a_grid_is_chosen(tmp_path):
         "rounds = 5\n[[series]]\nname = 'a'\ngrid = {step_size = [0.1, 0.2, 0.3], top = [1, 2]}\n[[series]]\nname = 'b'\n"
     )
     spec = load_spec(path)
-    grid = spread(spec)
+    grid = grid_spec(spec)
     assert [line.name for line in grid.series][1::3] == ["a | step_size=0.1, top=2", "a | step_size=0.3, top=1"]
     ends = [3.0, 2.0, 4.0, 1.0, 5.0, 6.0, 7.0]
     result = Result(grid, {line.name: np.full((2, 6), end) for line, end in zip(grid.series, ends, strict=True)}, 2, 0)
-    tuned, chosen = settled(spec, result)
+    tuned, chosen = tuned_spec(spec, result)
     assert (tuned.series[0].settings.step_size, tuned.series[0].settings.top) == (0.2, 2)
     assert tuned.series[1] == spec.series[1]
     assert tuned.tuned == "seed 0, 2 runs, 100 devices, 5 rounds"
@@ -194,7 +194,7 @@ def test_the_best_of_a_grid_is_chosen(tmp_path):
         again.write_text(text)
         assert (load_spec(again).series, load_spec(again).tuned) == (tuned.series, tuned.tuned)
     with pytest.raises(InputError, match="there is nothing to choose"):
-        spread(replace(spec, series=spec.series[1:]))
+        grid_spec(replace(spec, series=spec.series[1:]))
 
 
 @pytest.mark.parametrize(

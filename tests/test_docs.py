@@ -63,7 +63,6 @@ def test_commands(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for command in COMMANDS[page]:
         words = [{"all": "fig5"}.get(word, word) for word in shlex.split(command)[1:]]
-        words = [str(ROOT / word) if word.startswith("experiments/") else word for word in words]
         less = LESS.get(" ".join(words[:2]), LESS.get(words[0], []))
         if words == ["demo"]:
             copytree(demo(), "persfl-demo")

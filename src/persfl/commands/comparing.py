@@ -1,4 +1,4 @@
-"""`persfl compare --seeds ...` on a table, and `persfl run` on a spec of a comparison: every method on equal terms."""
+"""Every method on equal terms: `persfl compare --seeds ...` on a table, `persfl run` on a spec."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any
 import pandas as pd
 
 from persfl.checks import many, whole
-from persfl.commands.shown import bar, table
-from persfl.comparing import page as pages
-from persfl.comparing.cells import Cell, run_cells
-from persfl.comparing.methods import METHODS
-from persfl.comparing.sets import Table
-from persfl.comparing.spec import chosen_methods, load_comparison
-from persfl.comparing.standings import REFERENCE, Standing, by_set, least, mean_regret, standings
+from persfl.commands.shown import bar, finite, table
 from persfl.devices import Devices
 from persfl.errors import InputError, need
 from persfl.files import write_whole
+from persfl.lab import comparison_tables as tables
+from persfl.lab.comparison_cells import Cell, run_cells
+from persfl.lab.comparison_methods import METHODS
+from persfl.lab.comparison_sets import Table
+from persfl.lab.comparison_specs import chosen_methods, load_comparison
+from persfl.lab.standings import REFERENCE, Standing, by_set, least, mean_regret, standings
 from persfl.spreadsheets import write_csv
 
 SEEDS = 5
@@ -30,21 +30,25 @@ SEEDS = 5
 
 def asked(chosen: argparse.Namespace) -> bool:
     """Whether all methods are to be compared, over seeds."""
-    return any(getattr(chosen, name) is not None for name in ("few", "seeds", "methods", "reference"))
+    words = (chosen.few, chosen.seeds, chosen.methods, chosen.reference)
+    return any(word is not None for word in words)
 
 
 def compare_methods(chosen: argparse.Namespace, name: str, devices: Devices, classes: int) -> int:
     """All methods on one table."""
     if chosen.model != "linear":
-        raise InputError(f"--few, --seeds and --methods compare linear models. Leave them out with --model {chosen.model}.")
+        need = "--few, --seeds and --methods compare linear models"
+        raise InputError(f"{need}. Leave them out with --model {chosen.model}.")
     reference = chosen.reference or REFERENCE
     methods = chosen_methods(chosen.methods or list(METHODS), reference)
-    rows = Table(name, devices, classes, few=chosen.few, share=chosen.holdout, ordered=chosen.ordered)
+    dealing = {"few": chosen.few, "share": chosen.holdout, "ordered": chosen.ordered}
+    rows = Table(name, devices, classes, **dealing)
     rounds = 100 if chosen.rounds == "auto" else whole("--rounds", chosen.rounds, least=1)
     seeds = range(chosen.seed, chosen.seed + (chosen.seeds or SEEDS))
     cells = [Cell(rows, seed, methods, rounds, chosen.budget) for seed in seeds]
     live = not chosen.json and sys.stderr.isatty()
-    found = run_cells(cells, jobs=whole("--jobs", chosen.jobs, least=1), done=_say_seed if live else None)
+    jobs = whole("--jobs", chosen.jobs, least=1)
+    found = run_cells(cells, jobs=jobs, done=_say_seed if live else None)
     standing = standings(found, reference)
     if chosen.out:
         _write(Path(chosen.out), found, standing, verbatim=chosen.verbatim)
@@ -57,10 +61,8 @@ def compare_methods(chosen: argparse.Namespace, name: str, devices: Devices, cla
     small = f" ({many(left, 'device')} with too few rows left out)" if left else ""
     others = f"{judge:,} {'later ones' if chosen.ordered else 'others'}"
     waited = f"{time.perf_counter() - chosen.began:.0f} s"
-    print(
-        f"{what}; {many(kept, 'device')}, {many(learn, 'row')} to learn from and {others} to judge by{small}; "
-        f"{many(len(cells), 'seed')}, {waited}.\n"
-    )
+    used = f"{many(learn, 'row')} to learn from and {others} to judge by{small}"
+    print(f"{what}; {many(kept, 'device')}, {used}; {many(len(cells), 'seed')}, {waited}.\n")
     show(standing, reference)
     if chosen.out:
         print(f"\nEvery device's errors are in {chosen.out}.")
@@ -74,9 +76,9 @@ def _say_seed(cell: dict[str, Any]) -> None:
 def show(standing: dict[str, Standing], reference: str) -> None:
     """Where every method stands, best first."""
     rows = [
-        (one.method, f"{one.error:.4f}", one.variant, pages.removed(one),
+        (one.method, f"{one.error:.4f}", one.variant, tables.removed(one),
          f"{one.better:.0%} / {one.worse:.0%}" if one.method != reference else "",
-         pages.signed(one.regret), f"{one.seconds:.1f}")
+         tables.signed(one.regret), f"{one.seconds:.1f}")
         for one in sorted(standing.values(), key=lambda one: one.error)
     ]  # fmt: skip
     head = (
@@ -89,10 +91,10 @@ def show(standing: dict[str, Standing], reference: str) -> None:
         "seconds",
     )
     table(head, rows)
-    print(
-        f"\nRemoved: the typical share of a method's error that {reference} removes, device by device; its interval is over seeds."
-    )
-    print(f"Better off: devices with less error by {reference}. Regret: log(error / least error of all but {reference}).")
+    share = f"the typical share of a method's error that {reference} removes, device by device"
+    print(f"\nRemoved: {share}; its interval is over seeds.")
+    regret = f"log(error / least error of all but {reference})"
+    print(f"Better off: devices with less error by {reference}. Regret: {regret}.")
 
 
 def _write(
@@ -104,7 +106,8 @@ def _write(
 ) -> None:
     """Everything as .json, or every device's error by the variants that counted as .csv."""
     if path.suffix == ".json":
-        write_whole(path, (json.dumps({"methods": _plain(standing), "cells": cells}) + "\n").encode())
+        text = json.dumps({"methods": _plain(standing), "cells": cells}) + "\n"
+        write_whole(path, text.encode())
         return
     parts = []
     for cell in cells:
@@ -115,45 +118,57 @@ def _write(
 
 def _plain(standing: dict[str, Standing]) -> list[dict[str, Any]]:
     """JSON has no NaN."""
-    return [{k: None if isinstance(v, float) and v != v else v for k, v in one._asdict().items()} for one in standing.values()]
+    found = []
+    for one in standing.values():
+        found.append({key: finite(value) for key, value in one._asdict().items()})
+    return found
 
 
 def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
     """All methods on the data sets of a spec."""
+    from persfl.lab.pages import comparison_page
+
     if not chosen.numbers:
         need("matplotlib", extra="report", why="drawing figures")
     spec = load_comparison(chosen.spec, changes)
     spec = spec.quick() if chosen.quick else spec
     rounds, seeds = chosen.rounds or spec.rounds, chosen.runs or spec.seeds
-    spec = replace(spec, rounds=whole("--rounds", rounds, least=1), seeds=whole("--runs", seeds, least=1))
+    rounds, seeds = whole("--rounds", rounds, least=1), whole("--runs", seeds, least=1)
+    spec = replace(spec, rounds=rounds, seeds=seeds)
     spec, missing = spec.only(chosen.only).there(chosen.data)
     folder = Path(chosen.out) / spec.name
     cells = spec.cells(chosen.seed)
     begin = time.perf_counter()
     jobs = whole("--jobs", chosen.jobs, least=1)
     with bar(chosen.numbers, total=len(cells), disable=None, leave=False) as shown:
-        found = run_cells(cells, jobs=jobs, path=folder / "results.json", done=lambda _: shown.update(1))
+        path = folder / "results.json"
+        found = run_cells(cells, jobs=jobs, path=path, done=lambda _: shown.update(1))
     sets = by_set(found)
-    write_whole(folder / "page.md", pages.page(spec.title or spec.name, spec.about, sets, spec.reference).encode())
+    page = comparison_page(spec.title or spec.name, spec.about, sets, spec.reference)
+    write_whole(folder / "page.md", page.encode())
     if not chosen.numbers:
-        from persfl.comparing.figure import draw
+        from persfl.lab.drawings import draw_regrets
 
-        draw(sets, spec.reference).savefig(folder / "figure.png", dpi=130)
-    rows = [_line(name, standings(some, spec.reference), spec.reference) for name, some in sets.items()]
-    table(("set", "best rival", "error", spec.reference, "regret (95 % interval over seeds)", "seconds per seed"), [
-        (*row, f"{sum(cell['total'] for cell in some) / len(some):.0f}") for row, some in zip(rows, sets.values(), strict=True)
-    ])  # fmt: skip
-    middle, low, high = mean_regret(sets, spec.reference, spec.reference)
-    print(
-        f"\nMean regret {pages.signed_interval(middle, low, high)} over {len(sets)} sets and {spec.seeds} seeds from {chosen.seed}."
-    )
+        draw_regrets(sets, spec.reference).savefig(folder / "figure.png", dpi=130)
+    rows = []
+    for name, some in sets.items():
+        seconds = sum(cell["total"] for cell in some) / len(some)
+        line = _line(name, standings(some, spec.reference), spec.reference)
+        rows.append((*line, f"{seconds:.0f}"))
+    regret = "regret (95 % interval over seeds)"
+    table(("set", "best rival", "error", spec.reference, regret, "seconds per seed"), rows)
+    regret = tables.signed_interval(*mean_regret(sets, spec.reference, spec.reference))
+    over = f"over {len(sets)} sets and {spec.seeds} seeds from {chosen.seed}"
+    print(f"\nMean regret {regret} {over}.")
     if missing:
-        print(f"Not there, so left out: {', '.join(missing)}. Name the folder of their files with --data.")
-    print(f"{time.perf_counter() - begin:.0f} s. Tables are in {folder}/page.md, every device's errors in {folder}/results.json.")
+        what = "Name the folder of their files with --data."
+        print(f"Not there, so left out: {', '.join(missing)}. {what}")
+    places = f"Tables are in {folder}/page.md, every device's errors in {folder}/results.json."
+    print(f"{time.perf_counter() - begin:.0f} s. {places}")
     return 0
 
 
 def _line(name: str, standing: dict[str, Standing], reference: str) -> tuple[str, ...]:
     mine, rival = standing[reference], standing[least(standing, reference)]
-    regret = pages.signed_interval(mine.regret, mine.regret_low, mine.regret_high)
+    regret = tables.signed_interval(*mine.regret_interval)
     return name, rival.method, f"{rival.error:.4f}", f"{mine.error:.4f}", regret

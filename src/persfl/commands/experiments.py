@@ -13,7 +13,8 @@ from persfl.errors import InputError, need
 
 def reproduce(chosen: argparse.Namespace) -> int:
     """The paper's figures."""
-    from persfl.experiments.spec import load_spec, spec_names
+    from persfl.lab.figure_specs import load_spec
+    from persfl.lab.spec_files import spec_names
 
     if not chosen.figures:
         for name in spec_names():
@@ -21,7 +22,8 @@ def reproduce(chosen: argparse.Namespace) -> int:
         print()
         for name in spec_names("networks"):
             print(f"{name:20} {load_spec(name).title}")
-        print("\npersfl reproduce fig2a [...], or all (networks take a GPU and are not in it); --quick for a first look")
+        every = "all (networks take a GPU and are not in it)"
+        print(f"\npersfl reproduce fig2a [...], or {every}; --quick for a first look")
         return 0
     names = spec_names() if chosen.figures == ["all"] else list(dict.fromkeys(chosen.figures))
     return _experiments([load_spec(name) for name in names], chosen)
@@ -29,7 +31,8 @@ def reproduce(chosen: argparse.Namespace) -> int:
 
 def run(chosen: argparse.Namespace) -> int:
     """An experiment of the user's own."""
-    from persfl.experiments.spec import load_spec, read_spec
+    from persfl.lab.figure_specs import load_spec
+    from persfl.lab.spec_files import read_spec
 
     changes = dict(_change(text) for text in chosen.changes)
     if "set" in read_spec(chosen.spec)[1]:
@@ -37,7 +40,8 @@ def run(chosen: argparse.Namespace) -> int:
 
         return run_comparison(chosen, changes)
     if chosen.data is not None or chosen.only:
-        raise InputError("--data and --only belong to specs that compare methods on data sets, such as compare. Leave them out.")
+        whose = "specs that compare methods on data sets, such as compare"
+        raise InputError(f"--data and --only belong to {whose}. Leave them out.")
     return _experiments([load_spec(chosen.spec, changes)], chosen)
 
 
@@ -55,30 +59,39 @@ def _change(text: str) -> tuple[str, Any]:
 
 
 def tune(chosen: argparse.Namespace) -> int:
-    """Settings from grids. Changes on the command line are for trying: what is written is the spec as it was, with the choices."""
-    from persfl.experiments.runner import collect
-    from persfl.experiments.spec import load_spec
-    from persfl.experiments.tuning import settled, spread
+    """Settings from grids.
 
-    spec = _shortened(load_spec(chosen.spec, dict(_change(text) for text in chosen.changes)), chosen)
-    runs, out, grid = _runs(chosen), Path(chosen.out), spread(spec)
+    Changes on the command line are for trying: what is written is the spec as it was, with the
+    choices.
+    """
+    from persfl.lab.figure_runs import collect
+    from persfl.lab.figure_specs import load_spec
+    from persfl.lab.tuning import grid_spec, tuned_spec
+
+    changes = dict(_change(text) for text in chosen.changes)
+    spec = _shortened(load_spec(chosen.spec, changes), chosen)
+    runs, out = _runs(chosen), Path(chosen.out)
+    grid = grid_spec(spec)
     _work([grid], runs, chosen)
-    tuned, found = settled(load_spec(chosen.spec), collect(grid, runs=runs, seed=chosen.seed, out=out))
+    result = collect(grid, runs=runs, seed=chosen.seed, out=out)
+    tuned, found = tuned_spec(load_spec(chosen.spec), result)
     path = out / f"{spec.name}.toml"
     path.write_text(tuned.brief, encoding="utf-8")
-    said = [(one.series, ", ".join(f"{key}={value}" for key, value in one.values.items()), one.error, one.edge) for one in found]
-    table(
-        ("series", "chosen", "mean error", "at the end of its list"),
-        [(name, values, f"{error:.3g}", ", ".join(edge)) for name, values, error, edge in said],
-    )
-    print(f"\n{len(grid.series)} settings, {runs} runs each, seed {chosen.seed}. The spec with the chosen ones is {path}.")
+    rows = []
+    for one in found:
+        values = ", ".join(f"{key}={value}" for key, value in one.values.items())
+        rows.append((one.series, values, f"{one.error:.3g}", ", ".join(one.edge)))
+    table(("series", "chosen", "mean error", "at the end of its list"), rows)
+    tried = f"{len(grid.series)} settings, {runs} runs each, seed {chosen.seed}"
+    print(f"\n{tried}. The spec with the chosen ones is {path}.")
     return 0
 
 
 def _runs(chosen: argparse.Namespace) -> int:
     from persfl.checks import whole
 
-    return whole("--runs", (3 if chosen.quick else 12) if chosen.runs is None else chosen.runs, least=1)
+    usual = 3 if chosen.quick else 12
+    return whole("--runs", usual if chosen.runs is None else chosen.runs, least=1)
 
 
 def _shortened(spec: Any, chosen: argparse.Namespace) -> Any:
@@ -90,9 +103,13 @@ def _shortened(spec: Any, chosen: argparse.Namespace) -> Any:
 
 
 def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict[str, float], str]:
-    """Run what is not kept yet; returns the seconds of one core per figure, and a sentence about all of it."""
+    """Run what is not kept yet.
+
+    Returns the seconds of one core per figure, and a sentence about all of it.
+    """
     from persfl.checks import whole
-    from persfl.experiments.runner import pieces, work
+    from persfl.lab.figure_runs import pieces
+    from persfl.lab.jobs import finished_jobs
 
     jobs, out = whole("--jobs", chosen.jobs, least=1), Path(chosen.out)
     out.mkdir(parents=True, exist_ok=True)
@@ -105,22 +122,24 @@ def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict
     left = len(missing)
     with bar(chosen.numbers, total=total, disable=None, bar_format=shape, leave=False) as shown:
         shown.set_description_str(f"{left} pieces to do")
-        for piece, seconds in work(missing, jobs=jobs):
+        for piece, seconds in finished_jobs(missing, jobs=jobs):
             left -= 1
             spent[piece.figure] += seconds
             shown.set_description_str(f"{piece.figure} {piece.series} done, {left} pieces left")
             shown.update(piece.cost)
     kept = len(todo) - len(missing)
-    return spent, f"{time.perf_counter() - begin:.0f} s on {jobs} cores; {kept} of {len(todo)} pieces were kept from before."
+    waited = f"{time.perf_counter() - begin:.0f} s on {jobs} cores"
+    return spent, f"{waited}; {kept} of {len(todo)} pieces were kept from before."
 
 
 def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
     if not chosen.numbers:
         need("matplotlib", extra="report", why="drawing figures")
-    from persfl.experiments import figures, files
-    from persfl.experiments.agreement import verdicts
-    from persfl.experiments.page import write_page
-    from persfl.experiments.runner import collect
+    from persfl.lab.agreement import verdicts
+    from persfl.lab.drawings import save_curves
+    from persfl.lab.figure_files import write_figure
+    from persfl.lab.figure_runs import collect
+    from persfl.lab.pages import write_reproduction
 
     runs, out = _runs(chosen), Path(chosen.out)
     specs = [_shortened(spec, chosen) for spec in specs]
@@ -129,9 +148,9 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
     for spec in specs:
         result = collect(spec, runs=runs, seed=chosen.seed, out=out)
         results[spec.name] = result
-        folder = files.write(result, out)
+        folder = write_figure(result, out)
         if not chosen.numbers:
-            figures.save(result, folder)
+            save_curves(result, folder)
         known = {verdict.series: verdict for verdict in verdicts(result)}
         for series in spec.series:
             end = result.curves[series.name][:, -1]
@@ -139,12 +158,13 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
             rows.append((spec.name, series.name, f"{_median(end):.3g}", said))
     table(("figure", "series", "median", "against the reference"), rows)
     print()
-    table(("figure", "runs", "seconds of one core"), [(name, str(runs), f"{seconds:.1f}") for name, seconds in spent.items()])
+    times = [(name, str(runs), f"{seconds:.1f}") for name, seconds in spent.items()]
+    table(("figure", "runs", "seconds of one core"), times)
     print(f"\n{about}")
     if chosen.numbers:
         print(f"Tables are in {out}/.")
     else:
-        page = write_page(results, out, short=chosen.quick or chosen.rounds is not None)
+        page = write_reproduction(results, out, short=chosen.quick or chosen.rounds is not None)
         print(f"Figures and tables are in {out}/, the comparison in {page}.")
     return 0
 

@@ -412,7 +412,7 @@ def _seconds(chosen: argparse.Namespace) -> str:
 
 def arms(worth: Any) -> None:
     """Errors of all methods."""
-    from persfl.comparing import summary
+    from persfl.lab.trial import summary
     from persfl.worth import percent
 
     rows = []
@@ -529,8 +529,8 @@ def _known(number: float) -> str:
 def compare(chosen: argparse.Namespace) -> int:
     """All methods on the same held-out rows."""
     from persfl.commands import comparing
-    from persfl.comparing import compare as compared
-    from persfl.comparing import summary
+    from persfl.lab.trial import compare as compared
+    from persfl.lab.trial import summary
 
     over_seeds = comparing.asked(chosen)
     ending(chosen.out, ".csv", *([".json"] if over_seeds else []), table=chosen.table)

@@ -247,7 +247,7 @@ class Personalized(WithRows):
         self._pool(rows, kind)
 
     def _trial(self, rows: Devices, kind: str, keep: Keep | None, rivals: Any) -> None:
-        """Runs that hold rows back, to compare with rivals on them; `rivals` makes more of them (see `persfl.comparing`)."""
+        """Runs that hold rows back, to compare with rivals on them; `rivals` makes more of them (see `persfl.lab`)."""
         done = []
         for part in range(self._trials(rows)):
             learn, held = split(rows, self.holdout, seed=self._seed, part=part, classes=self._classes, ordered=self.ordered)

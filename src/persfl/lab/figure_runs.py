@@ -1,4 +1,4 @@
-"""One runner for every spec: pieces of work in parallel, each kept on disk as soon as it is done."""
+"""One runner for every figure: pieces of work, each kept on disk as soon as it is done."""
 
 from __future__ import annotations
 
@@ -6,32 +6,19 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from persfl.errors import InputError
-from persfl.experiments.methods import TOGETHER, curves
-from persfl.experiments.spec import Settings, Spec
+from persfl.lab.curves import TOGETHER, curves
+from persfl.lab.figure_specs import Settings, Spec
+from persfl.lab.jobs import finished_jobs
 from persfl.types import Array
 
-Done = TypeVar("Done", covariant=True)
 _FORM = 2  # of kept curves: raise it when the same settings begin to give other numbers
-
-
-class Work(Protocol[Done]):
-    """Something that can be done in a process of its own."""
-
-    @property
-    def cost(self) -> float:
-        """A rough measure of how long it takes, to start with the longest."""
-
-    def work(self) -> tuple[Done, float]:
-        """Do it; returns what came of it and the seconds it took."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +37,17 @@ class Piece:
         """A rough number of microseconds, to start with the longest."""
         s = self.settings
         if s.network:
-            return s.rounds * (2000 + 80 * s.n * (s.peers if s.method == "algorithm1" else 2))
+            asked = s.peers if s.method == "algorithm1" else 2
+            return s.rounds * (2000 + 80 * s.n * asked)
         if s.tree:
-            return s.rounds * s.peers * (500 + 20 * s.features) * (s.trees if s.learner == "forest" else 1)
+            trees = s.trees if s.learner == "forest" else 1
+            return s.rounds * s.peers * (500 + 20 * s.features) * trees
         if s.online:
             return s.rounds * len(self.runs) * s.n * s.rows * s.features * 0.02
         return s.rounds * (100 + len(self.runs) * (s.peers * 0.3 + s.features))
 
     def kept(self, run: int) -> Path:
-        """Where the curve of a run is kept; the name depends on everything the curve depends on."""
+        """Where the curve of a run is; its name depends on everything that the curve depends on."""
         what = json.dumps([_FORM, asdict(self.settings), self.seed, run], sort_keys=True)
         return self.folder / "runs" / f"{hashlib.sha256(what.encode()).hexdigest()[:20]}.npy"
 
@@ -68,7 +57,7 @@ class Piece:
         return all(self.curve(run) is not None for run in self.runs)
 
     def curve(self, run: int) -> Array | None:
-        """A kept curve; None where there is none, or where the file is damaged and has to be made again."""
+        """A kept curve; None where there is none, or a damaged one that has to be made again."""
         try:
             curve = np.load(self.kept(run), allow_pickle=False)
         except (OSError, ValueError, EOFError):
@@ -79,14 +68,18 @@ class Piece:
     def work(self) -> tuple[Piece, float]:
         """Compute and keep; returns itself and the seconds it took."""
         begin = time.perf_counter()
-        for run, curve in zip(self.runs, curves(self.settings, self.runs, self.seed), strict=True):
+        made = curves(self.settings, self.runs, self.seed)
+        for run, curve in zip(self.runs, made, strict=True):
             _keep(self.kept(run), curve)
         return self, time.perf_counter() - begin
 
 
 @dataclass(frozen=True)
 class Result:
-    """The curves of a figure: per series (runs, rounds + 1), column r after round r; column 0 is NaN where it has no meaning."""
+    """The curves of a figure: per series (runs, rounds + 1), column r after round r.
+
+    Column 0 is NaN where it has no meaning.
+    """
 
     spec: Spec
     curves: dict[str, Array]
@@ -101,21 +94,9 @@ def pieces(spec: Spec, *, runs: int, seed: int, out: Path) -> list[Piece]:
         size = TOGETHER if series.settings.vector else 1
         for first in range(0, runs, size):
             some = tuple(range(first, min(runs, first + size)))
-            found.append(Piece(spec.name, series.name, series.settings, some, seed, out / spec.name))
+            folder = out / spec.name
+            found.append(Piece(spec.name, series.name, series.settings, some, seed, folder))
     return found
-
-
-def work(todo: Iterable[Work[Done]], *, jobs: int) -> Iterator[tuple[Done, float]]:
-    """Do pieces, longest first, and yield what comes of each as it is finished."""
-    ordered = sorted(todo, key=lambda piece: -piece.cost)
-    if jobs == 1 or len(ordered) < 2:
-        yield from (piece.work() for piece in ordered)
-        return
-    yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(_worked)(piece) for piece in ordered)
-
-
-def _worked(piece: Work[Done]) -> tuple[Done, float]:
-    return piece.work()
 
 
 def collect(spec: Spec, *, runs: int, seed: int, out: Path) -> Result:
@@ -125,7 +106,8 @@ def collect(spec: Spec, *, runs: int, seed: int, out: Path) -> Result:
         for run in piece.runs:
             curve = piece.curve(run)
             if curve is None:
-                raise InputError(f"{piece.kept(run)} is missing or damaged. Run the same command again.")
+                what = "is missing or damaged. Run the same command again."
+                raise InputError(f"{piece.kept(run)} {what}")
             if piece.settings.vector:
                 curve = np.concatenate([[np.nan], curve])
             found[piece.series].append(curve)
@@ -139,25 +121,27 @@ def run_spec(
     seed: int = 0,
     jobs: int = 1,
     out: str | Path = "reproduction",
-    done: Callable[[Piece], Any] | None = None,
+    done: Callable[[Piece], object] | None = None,
 ) -> Result:
     """Run what is not kept yet and return all curves of a figure.
 
     >>> import tempfile
-    >>> from persfl.experiments import load_spec
+    >>> from persfl.lab.figure_specs import load_spec
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     result = run_spec(load_spec("fig5").rounds(20), runs=2, out=folder)
     >>> result.curves["oracle"].shape
     (2, 21)
     """
-    todo = [piece for piece in pieces(spec, runs=runs, seed=seed, out=Path(out)) if not piece.done]
-    for piece, _ in work(todo, jobs=jobs):
+    every = pieces(spec, runs=runs, seed=seed, out=Path(out))
+    todo = [piece for piece in every if not piece.done]
+    for piece, _ in finished_jobs(todo, jobs=jobs):
         if done is not None:
             done(piece)
     return collect(spec, runs=runs, seed=seed, out=Path(out))
 
 
 def _keep(path: Path, curve: Array) -> None:
+    """All or nothing, under the process's own name first: two commands may do the same piece."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
     with part.open("wb") as file:

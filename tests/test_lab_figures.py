@@ -15,11 +15,11 @@ import pytest
 
 from persfl.cli import main
 from persfl.errors import InputError
-from persfl.experiments import load_spec, run_spec, spec_names
-from persfl.experiments.agreement import references, verdicts
-from persfl.experiments.claims import claims
-from persfl.experiments.runner import Result, pieces
-from persfl.experiments.spec import SPECS
+from persfl.lab.agreement import verdicts
+from persfl.lab.claims import claims
+from persfl.lab.figure_runs import Result, pieces, run_spec
+from persfl.lab.figure_specs import load_spec
+from persfl.lab.spec_files import SPECS, references, spec_names
 
 PAPER = ["fig2a", "fig2b", "fig2c", "fig3", "fig4", "fig5", "fig6", "fig7"]
 
@@ -100,11 +100,11 @@ def test_a_run_does_not_depend_on_how_many_there_are(tmp_path):
 def test_runs_side_by_side_equal_a_run_alone(tmp_path):
     """Many runs go through one fleet; the first of them must be what the plain five lines give."""
     from persfl import Best, GradientStep, Linear, LoopFleet, Uniform, personalize
-    from persfl.experiments.methods import _seed
+    from persfl.lab.curves import run_seed
     from persfl.sources import clustered_regression
 
     result = run_spec(load_spec("fig2b", {"rounds": 40}), runs=3, out=tmp_path)
-    seed = _seed(0, 0)
+    seed = run_seed(0, 0)
     devices = clustered_regression(noise=0.5, seed=seed)
     fleet = LoopFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0], seed=seed)
     run = personalize(fleet, sampler=Uniform(20), adopter=Best(), rounds=40, seed=seed)
@@ -127,6 +127,9 @@ def test_what_is_done_is_not_done_again(tmp_path):
     ("text", "sentence"),
     [
         ("rows = 5", "a spec needs at least one"),
+        ("series = [{name = 'a'}, 3]", "a spec needs at least one"),
+        ("trees = 0\n[[series]]\nname = 'a'", "trees must be at least 1. Got 0."),
+        ("alone = -1\n[[series]]\nname = 'a'", "alone must be 0 to rounds"),
         ("[[series]]\nrows = 5", r"every \[\[series\]\] needs a name"),
         ("[[series]]\nname = 'a'\n[[series]]\nname = 'a'", "series names must differ"),
         ("row = 5\n[[series]]\nname = 'a'", "unknown key 'row'. Known: method, n, clusters, rows"),
@@ -223,11 +226,11 @@ def test_trees_that_do_not_learn_do_not_agree():
 
 
 def test_many_series_are_all_drawn(tmp_path):
-    from persfl.experiments.figures import draw
+    from persfl.lab.drawings import draw_curves
 
     path = tmp_path / "many.toml"
     path.write_text("rounds = 3\n" + "".join(f'[[series]]\nname = "s{i}"\n' for i in range(8)))
-    figure = draw(run_spec(load_spec(path), runs=1, out=tmp_path))
+    figure = draw_curves(run_spec(load_spec(path), runs=1, out=tmp_path))
     assert len(figure.axes[0].get_lines()) == 8
 
 

@@ -10,16 +10,15 @@ import pytest
 from sklearn.datasets import load_digits
 
 from persfl.cli import main
-from persfl.comparing import cells as kept
-from persfl.comparing import page
-from persfl.comparing.cells import Cell, measured, run_cells
-from persfl.comparing.dealing import few_rows, held_back
-from persfl.comparing.methods import METHODS, Terms, pulled
-from persfl.comparing.sets import DataSet, Dealt, Table
-from persfl.comparing.spec import load_comparison
-from persfl.comparing.standings import by_set, interval, mean_regret, standings
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError
+from persfl.lab import comparison_cells, comparison_tables
+from persfl.lab.comparison_cells import Cell, measurements, run_cells
+from persfl.lab.comparison_methods import METHODS, ComparisonTerms
+from persfl.lab.comparison_sets import DataSet, Table
+from persfl.lab.comparison_specs import load_comparison
+from persfl.lab.row_splits import RowSplit, few_rows, held_back
+from persfl.lab.standings import by_set, interval, mean_regret, standings
 from persfl.learners import Linear
 from persfl.predicting import respond_each
 from persfl.sources import clustered_regression, read_archive, shifted_digits, varied_regression
@@ -143,7 +142,7 @@ def test_every_method_learns_from_the_same_rows(classes):
         y = np.digitize(y, [0.0] if classes == 2 else [-0.8, 0.8]).astype(float)
     rows = Devices(X, y, np.ones(len(y)), offsets(np.full(10, 40)), range(10))
     methods = [name for name in METHODS if name != "kin" or not classes]  # kin of classes is slow, and finds no group here
-    found = measured(Table("t", rows, classes, few=12).dealt(0), methods, rounds=20, budget=20)
+    found = measurements(Table("t", rows, classes, few=12).dealt(0), methods, rounds=20, budget=20)
     assert set(found["errors"]) == set(methods)
     guess = 1 - max(np.bincount(y.astype(int))) / len(y) if classes else 1.0
     for name, variants in found["errors"].items():
@@ -155,7 +154,7 @@ def test_every_method_learns_from_the_same_rows(classes):
 
 def test_errors_are_those_of_the_rows_to_judge_by(tiny):
     learn, judge, _ = dealt = tiny.dealt(3)
-    errors = measured(dealt, ["local"], seed=3)["errors"]["local"]["centred"]
+    errors = measurements(dealt, ["local"], seed=3)["errors"]["local"]["centred"]
     units = Units.of(learn, "centred", labels=True)
     models = own_fits(Linear(intercept=True), units.inside(learn), 3)
     said = units.outside(
@@ -170,7 +169,7 @@ def test_steps_that_run_away_on_one_device_are_halved():
     X = rows.X.copy()
     X[:6] *= 30  # own steps of the first device overshoot
     far = Devices(X, rows.y, rows.weight, rows.start, rows.ids)
-    models = pulled(0.1)(Terms(far, Linear(intercept=True), rounds=30))
+    models = METHODS["Ditto"].makers["pull 0.1"](ComparisonTerms(far, Linear(intercept=True), rounds=30))
     assert np.abs(models).max() < 100
 
 
@@ -196,7 +195,7 @@ def test_results_of_other_code_or_settings_are_not_mixed(tiny, tmp_path, monkeyp
     run_cells([Cell(tiny, 1, FAST, rounds=3)], path=path)
     with pytest.raises(InputError, match="other rounds"):
         run_cells([Cell(tiny, 1, FAST, rounds=4)], path=path)
-    monkeypatch.setattr(kept, "code", lambda: "other")
+    monkeypatch.setattr(comparison_cells, "code", lambda: "other")
     with pytest.raises(InputError, match="other code"):
         run_cells([Cell(tiny, 1, FAST, rounds=3)], path=path)
     for text in ("[]", "{", '{"cells": 3}'):
@@ -250,11 +249,11 @@ def test_intervals_cover_and_regrets_average():
     middle, low, high = mean_regret(cells)
     assert middle == pytest.approx((np.log(0.5) + np.log(1.5)) / 2)
     assert low == pytest.approx(high)  # the seeds differ in level only
-    text = page.regret_table(cells)
+    text = comparison_tables.regret_table(cells)
     assert "loses to local" in text.splitlines()[3]
     assert "loses" not in text.splitlines()[2]
     assert "mean regret" in text.splitlines()[4]
-    assert "**\N{MINUS SIGN}50 %" in page.removed_table(cells)
+    assert "**\N{MINUS SIGN}50 %" in comparison_tables.removed_table(cells)
 
 
 def test_nobody_errs():
@@ -436,7 +435,7 @@ def test_other_experiments_have_no_data_sets(capsys):
 
 def test_a_table_of_devices_can_be_dealt():
     dealt = Table("rows", numbered([8, 9]), 0, share=0.5).dealt(0)
-    assert isinstance(dealt, Dealt)
+    assert isinstance(dealt, RowSplit)
     assert DataSet(name="linear", few=3).settings["few"] == 3
     assert DataSet(name="x", few=1, file="x.csv").missing
     assert not Path("x.csv").exists()

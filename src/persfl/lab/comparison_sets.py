@@ -1,18 +1,18 @@
-"""Data sets by name: two that come with persfl, five that are made up, and tables in a folder of the user's."""
+"""Data sets by name: two that come with persfl, five that are made up, and tables of the user's."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from persfl.comparing.dealing import few_rows, held_back, taken
 from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
 from persfl.errors import InputError
+from persfl.lab.row_splits import RowSplit, few_rows, held_back, taken
 from persfl.seeds import stream
 from persfl.sources import from_table, read_archive, shifted_digits, varied_regression
 from persfl.sources.shifted import SHIFTS
@@ -23,29 +23,27 @@ BUNDLED = {"txhousing": (load_housing, 0), "flights": (load_flights, 3)}
 KNOWN = (*BUNDLED, "linear", *SHIFTS)
 
 
-class Dealt(NamedTuple):
-    """Rows to learn from, rows to judge by, and how many classes labels have (0: they are numbers)."""
-
-    learn: Devices
-    judge: Devices
-    classes: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """Where rows come from and how many of them a device learns from; `folder` is where files are, and no part of what it is.
+    """Where rows come from and how many of them a device learns from.
+
+    `folder` is where files are, and no part of what a set is.
 
     >>> dealt = DataSet(name="flights", few=10).dealt(seed=0)
-    >>> dealt.learn, dealt.judge, dealt.classes
-    (Devices(75 devices, 750 rows, 5 features), Devices(75 devices, 2250 rows, 5 features), 3)
+    >>> dealt.learn, dealt.classes
+    (Devices(75 devices, 750 rows, 5 features), 3)
+    >>> dealt.judge
+    Devices(75 devices, 2250 rows, 5 features)
     """
+
+    ordered: ClassVar[bool] = False  # rows are drawn at random
 
     name: str
     few: int  # rows of each device to learn from; 0: one of every class
     file: str = ""  # a .csv or .npz file in the folder; without one the name says what it is
-    device: str = ""  # of a .csv: whose row it is, what to predict, from what (default: all other columns)
-    label: str = ""
-    features: tuple[str, ...] = ()
+    device: str = ""  # of a .csv: the column that says whose row it is
+    label: str = ""  # of a .csv: what to predict
+    features: tuple[str, ...] = ()  # of a .csv: from what (default: all other columns)
     squares: bool = False  # the squares of the features too
     log: bool = False  # predict the label's logarithm
     classes: bool = False  # numbers in the label column are names of classes, as texts are anyway
@@ -63,14 +61,15 @@ class DataSet:
         """Whether its file is not there."""
         return bool(self.file) and not (self.folder and (Path(self.folder) / self.file).is_file())
 
-    def dealt(self, seed: int) -> Dealt:
+    def dealt(self, seed: int) -> RowSplit:
         """The rows of this seed."""
         devices, classes = self.rows(seed)
         if 0 < self.devices < len(devices):
+            draw = stream(seed, "devices").generator()
             which = np.zeros(len(devices), dtype=bool)
-            which[stream(seed, "devices").generator().choice(len(devices), self.devices, replace=False)] = True
+            which[draw.choice(len(devices), self.devices, replace=False)] = True
             devices = taken(devices, which)
-        return Dealt(*few_rows(devices, self.few, seed=seed, classes=classes), classes)
+        return RowSplit(*few_rows(devices, self.few, seed=seed, classes=classes), classes)
 
     def rows(self, seed: int) -> tuple[Devices, int]:
         """All rows, and how many classes there are."""
@@ -80,22 +79,28 @@ class DataSet:
             load, classes = BUNDLED[self.name]
             frame = load().frame
             return from_table(frame, device=frame.columns[0], label=frame.columns[-1]), classes
-        return (shifted_digits(self.name, seed=seed), 10) if self.name in SHIFTS else (varied_regression(seed=seed), 0)
+        if self.name in SHIFTS:
+            return shifted_digits(self.name, seed=seed), 10
+        return varied_regression(seed=seed), 0
 
     def _read(self, path: Path) -> tuple[Devices, int]:
         if path.suffix == ".npz":
             return read_archive(path)
         if not self.device or not self.label:
-            raise InputError(f"{self.name}: a .csv file needs device and label, the names of two of its columns.")
+            need = "a .csv file needs device and label, the names of two of its columns"
+            raise InputError(f"{self.name}: {need}.")
         frame = read_frame(path)
-        absent = [name for name in (self.device, self.label, *self.features) if name not in frame.columns]
-        if absent:
-            raise InputError(f"{path.name!r} has no column {absent[0]!r}. Its columns: {', '.join(map(str, frame.columns))}.")
-        features = list(self.features) or [name for name in frame.columns if name not in (self.device, self.label)]
+        for name in (self.device, self.label, *self.features):
+            if name not in frame.columns:
+                known = ", ".join(map(str, frame.columns))
+                raise InputError(f"{path.name!r} has no column {name!r}. Its columns: {known}.")
+        named = (self.device, self.label)
+        features = list(self.features) or [name for name in frame.columns if name not in named]
         table = frame[[self.device, *features]]
         if self.squares:
             table = pd.concat([table, (frame[features] ** 2).add_suffix(" squared")], axis=1)
-        label, classes = frame[self.label], 0
+        label = frame[self.label]
+        classes = 0
         if self.classes or not pd.api.types.is_numeric_dtype(label):
             codes, names = pd.factorize(label, sort=True)
             label, classes = pd.Series(codes, index=frame.index), len(names)
@@ -112,17 +117,18 @@ class Table:
     classes: int
     few: int | None = None
     share: float = 0.25
-    ordered: bool = False  # in the order of time: early rows to learn from, late ones to judge by
+    ordered: bool = False  # by time: early rows to learn from, late ones to judge by
     cost: float = 1.0
 
     @property
     def settings(self) -> dict[str, Any]:
         """How rows are dealt."""
-        return {"name": self.name, "few": self.few, "share": self.share, "ordered": self.ordered}
+        share = {"few": self.few, "share": self.share, "ordered": self.ordered}
+        return {"name": self.name} | share
 
-    def dealt(self, seed: int) -> Dealt:
+    def dealt(self, seed: int) -> RowSplit:
         """The rows of this seed."""
         how: dict[str, Any] = {"seed": seed, "classes": self.classes, "ordered": self.ordered}
         if self.few is None:
-            return Dealt(*held_back(self.devices, self.share, **how), self.classes)
-        return Dealt(*few_rows(self.devices, self.few, **how), self.classes)
+            return RowSplit(*held_back(self.devices, self.share, **how), self.classes)
+        return RowSplit(*few_rows(self.devices, self.few, **how), self.classes)

@@ -1,0 +1,17 @@
+"""Experiments of two kinds, both written down as TOML: the paper's figures, and comparisons.
+
+A figure (`persfl reproduce`) is a set of error curves beside those of the authors' own code:
+
+    figure_specs > curves (method_rounds, digit_curves) > figure_runs > agreement, claims, tuning
+    what it leaves: figure_files, drawings, pages
+
+A comparison (`persfl compare`, `persfl run compare`) puts methods on equal terms: the same rows to
+learn from, the same rows to judge by.
+
+    comparison_specs > comparison_sets (row_splits) > comparison_methods (cluster_fits)
+    > comparison_cells > standings
+    what it leaves: comparison_tables, drawings, pages
+
+`trial` compares one estimator with its rivals on one table. Both kinds share `spec_files` (how TOML
+is found and its types are checked) and `jobs` (pieces of work side by side).
+"""

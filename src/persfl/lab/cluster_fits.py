@@ -1,0 +1,61 @@
+"""One model for each cluster of devices: k-means on what a device's rows are like.
+
+    a device is   mean of x,  mean of x y' (and of y')      y' = the label, or one column per class
+
+each divided by its spread over devices. It sees features directly, so it is hard to beat where
+those are what devices differ in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from persfl.devices import Devices
+from persfl.lab.row_splits import taken
+from persfl.seeds import stream
+from persfl.types import Array, Data, IntArray, Learner
+from persfl.worth import pooled_fit
+
+
+def clustered_fits(
+    learner: Learner,
+    rows: Devices,
+    *,
+    told: int = 4,
+    classes: int = 0,
+    seed: int = 0,
+) -> Array:
+    """(devices, size) every device's model is that of its cluster, one of `told`.
+
+    >>> from persfl import Linear
+    >>> from persfl.sources import clustered_regression
+    >>> rows = clustered_regression(n=40, clusters=2, rows=20, features=3, seed=0)
+    >>> models = clustered_fits(Linear(intercept=True), rows, told=2)
+    >>> float(np.abs(models[:, :3] - rows.true_weights).max().round(6))
+    0.0
+    """
+    group = clusters(rows, told, classes=classes, seed=seed)
+    members = [taken(rows, group == k) for k in range(group.max() + 1)]
+    return np.stack([pooled_fit(learner, some, seed) for some in members])[group]
+
+
+def clusters(rows: Devices, told: int, *, classes: int = 0, seed: int = 0) -> IntArray:
+    """(devices,) the cluster of each, numbered from 0 without gaps."""
+    marks = [_marks(rows[i], float(rows.total[i]), classes) for i in range(len(rows))]
+    means = np.array(marks)
+    alike = (means - means.mean(axis=0)) / (means.std(axis=0) + 1e-9)
+    draw = stream(seed, "clusters").integer()
+    group = KMeans(min(told, len(rows)), n_init=5, random_state=draw).fit_predict(alike)
+    return np.asarray(np.unique(group, return_inverse=True)[1])
+
+
+def _marks(data: Data, total: float, classes: int) -> Array:
+    """What one device's rows are like: the means of the module's docstring."""
+    weight = data.weight / total
+    labels = data.y[:, None]
+    if classes:
+        labels = (labels == np.arange(classes)) + 0.0
+    with_one = np.column_stack([data.X, np.ones(len(data.y))])
+    products = with_one.T @ (weight[:, None] * labels)
+    return np.concatenate([weight @ data.X, products.ravel()])

@@ -1,0 +1,35 @@
+"""Pieces of work side by side, each in a process of its own, the longest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
+
+from joblib import Parallel, delayed
+
+Done = TypeVar("Done", covariant=True)
+
+
+class Job(Protocol[Done]):
+    """Something that can be done in a process of its own."""
+
+    @property
+    def cost(self) -> float:
+        """A rough measure of how long it takes, to start with the longest."""
+
+    def work(self) -> tuple[Done, float]:
+        """Do it; returns what came of it and the seconds it took."""
+
+
+def finished_jobs(todo: Iterable[Job[Done]], *, jobs: int) -> Iterator[tuple[Done, float]]:
+    """Do the work in `jobs` processes, and yield what comes of each piece as it is finished."""
+    ordered = sorted(todo, key=lambda job: -job.cost)
+    if jobs == 1 or len(ordered) < 2:
+        yield from (job.work() for job in ordered)
+        return
+    parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
+    yield from parallel(delayed(_worked)(job) for job in ordered)
+
+
+def _worked(job: Job[Done]) -> tuple[Done, float]:
+    return job.work()

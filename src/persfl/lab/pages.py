@@ -1,0 +1,183 @@
+"""The pages that experiments leave: figures beside the reference (HTML), comparisons (Markdown).
+
+`reproduction.html` is one file that works offline.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from html import escape
+from pathlib import Path
+
+import numpy as np
+
+from persfl.lab.agreement import SeriesVerdict, verdicts
+from persfl.lab.claims import claims
+from persfl.lab.comparison_tables import (
+    regret_table,
+    removed_table,
+    seconds_line,
+    variants_table,
+)
+from persfl.lab.figure_runs import Result
+from persfl.lab.standings import REFERENCE, CellsBySet
+
+_STYLE = """
+:root{color-scheme:light dark;--line:#8884;--good:#1b7f5c;--bad:#b3261e}
+body{font:16px/1.5 system-ui,sans-serif;max-width:76rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.7rem}h2{margin-top:3rem;border-top:1px solid var(--line);padding-top:1.5rem}
+table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
+th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+td.n{text-align:right;font-variant-numeric:tabular-nums}
+img{max-width:100%;background:#fff;border-radius:6px}
+.pair{display:grid;gap:1rem;align-items:start}
+.pair{grid-template-columns:repeat(auto-fit,minmax(26rem,1fr))}
+.good{color:var(--good);font-weight:600}.bad{color:var(--bad);font-weight:600}
+@media(prefers-color-scheme:dark){:root{--good:#6fcf9f;--bad:#ff8a80}}
+@media print{h2{break-before:page}}
+"""
+_HEAD = f"""<!doctype html><html lang=en><meta charset=utf-8>
+<meta name=viewport content='width=device-width'>
+<title>persfl: the paper, regenerated</title><style>{_STYLE}</style><h1>The paper, regenerated</h1>
+<p>Median and 10-90 % band over runs. Points with bars are what the authors' notebook gave (median,
+10-90 %). A series <b>agrees</b> where in every listed round with a reference above 1e-20 our median
+lies within a factor 10 of theirs (trees: 1.5) or inside their band, and both end at the same
+floor.</p>"""
+_SHORT = """<p class=bad>A short run: fewer rounds than the paper's. It shows that things work and
+proves nothing.</p>"""
+_PICTURES = {"figure.png": "ours", "comparison.png": "ours and the reference"}
+
+
+# The paper, regenerated
+
+
+def write_reproduction(results: Mapping[str, Result], out: Path, *, short: bool) -> Path:
+    """Write the page about these results and return where it is.
+
+    Figures that earlier commands left below `out` stay on it.
+    """
+    parts = [_HEAD]
+    if short:
+        parts.append(_SHORT)
+    parts.append(_overview(results))
+    if not short:
+        parts.append(_claims(results))
+    parts += [_figure(name, result, out / name) for name, result in results.items()]
+    for about in sorted(out.glob("*/run.json")):
+        if about.parent.name not in results:
+            parts.append(_earlier(about))
+    page = out / "reproduction.html"
+    page.write_text("\n".join(parts), encoding="utf-8")
+    return page
+
+
+def _table(head: str, rows: Iterable[str]) -> str:
+    """Column names, parted by |, and rows of cells that begin with their own <td>."""
+    columns = "".join(f"<th>{name}" for name in head.split("|"))
+    return f"<table><tr>{columns}{''.join(f'<tr>{row}' for row in rows)}</table>"
+
+
+def _overview(results: Mapping[str, Result]) -> str:
+    rows = []
+    for figure, result in results.items():
+        name, title = escape(figure), escape(result.spec.title)
+        what = f"<td><a href='#{name}'>{name}</a><td>{title}<td class=n>{result.runs}"
+        rows.append(f"{what}<td>{_agreeing(verdicts(result))}")
+    return _table("figure|what|runs|against the reference", rows)
+
+
+def _agreeing(found: list[SeriesVerdict]) -> str:
+    if not found:
+        return "no reference"
+    good = sum(verdict.agrees for verdict in found)
+    if not all(verdict.complete for verdict in found):
+        return f"<span class=open>{good} of {len(found)} series agree so far</span>"
+    kind = "good" if good == len(found) else "bad"
+    return f"<span class={kind}>{good} of {len(found)} series agree</span>"
+
+
+def _claims(results: Mapping[str, Result]) -> str:
+    rows = []
+    for claim in claims(results):
+        kind, word = ("good", "holds") if claim.holds else ("bad", "does not hold")
+        sentence = f"<td>{claim.figure}<td>{escape(claim.sentence)}"
+        rows.append(f"{sentence}<td class={kind}>{word}<td>{escape(claim.numbers)}")
+    if not rows:
+        return ""
+    return "<h2>What the paper says in words</h2>" + _table("figure|claim||numbers", rows)
+
+
+def _figure(name: str, result: Result, folder: Path) -> str:
+    known = {verdict.series: verdict for verdict in verdicts(result)}
+    rows = []
+    for series in result.spec.series:
+        low, middle, high = np.quantile(result.curves[series.name][:, -1], [0.1, 0.5, 0.9])
+        what = f"<td>{escape(series.name)}<td class=n>{series.settings.rounds}"
+        ends = f"<td class=n>{middle:.3g}<td class=n>{low:.3g} to {high:.3g}"
+        rows.append(f"{what}{ends}<td>{_verdict(known.get(series.name))}")
+    title = escape(result.spec.title)
+    head = f"<h2 id='{escape(name)}'>{title}</h2><p>{escape(result.spec.about)}</p>"
+    table = _table("series|rounds|median at the end|10-90 %|verdict", rows)
+    return f"{head}{_images(title, folder)}{table}"
+
+
+def _verdict(verdict: SeriesVerdict | None) -> str:
+    if verdict is None:
+        return ""
+    kind = "open" if not verdict.complete else "good" if verdict.agrees else "bad"
+    return f"<span class={kind}>{escape(str(verdict))}</span>"
+
+
+def _earlier(about: Path) -> str:
+    """A figure of an earlier command, as it was left on disk."""
+    kept = json.loads(about.read_text(encoding="utf-8"))
+    name = escape(about.parent.name)
+    run = f"an earlier run: seed {kept.get('seed')}, {kept.get('runs')} runs"
+    said = kept.get("verdicts", {})
+    rows = [f"<td>{escape(series)}<td>{escape(word)}" for series, word in said.items()]
+    table = _table("series|verdict", rows) if rows else ""
+    return f"<h2 id='{name}'>{name} ({run})</h2>{_images(name, about.parent)}{table}"
+
+
+def _images(title: str, folder: Path) -> str:
+    """The pictures that are there, inside the page."""
+    shown = []
+    for file, words in _PICTURES.items():
+        if (folder / file).exists():
+            data = base64.b64encode((folder / file).read_bytes()).decode()
+            image = f"<img alt='{title}: {words}' src='data:image/png;base64,{data}'>"
+            shown.append(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
+    return f"<div class=pair>{''.join(shown)}</div>"
+
+
+# A comparison
+
+
+def comparison_page(title: str, about: str, cells: CellsBySet, reference: str = REFERENCE) -> str:
+    """The whole page of a comparison."""
+    seeds = sorted({cell["seed"] for some in cells.values() for cell in some})
+    return f"""# {title}
+
+{about}
+
+{len(seeds)} seeds ({seeds[0]} to {seeds[-1]}). Errors are means over devices, then over seeds: \
+squared error over the label's variance, or the share of wrong labels. Of every method the best of \
+its variants counts, in hindsight. Regret is log(error of {reference} / least error of the \
+others), with Student's 95 % interval over seeds.
+
+{regret_table(cells, reference)}
+
+## What {reference} removes of the others' error
+
+Device by device, typical share, 95 % interval over seeds. Bold: clearly worse than that method.
+
+{removed_table(cells, reference)}
+
+## Variants that counted
+
+{variants_table(cells)}
+
+{seconds_line(cells)}
+"""
