@@ -14,7 +14,8 @@ from persfl.fleets.pairs import pair_kernel
 from persfl.fleets.start import handed_in, starting_model
 from persfl.fleets.steps import Steps
 from persfl.seeds import Stream, stream
-from persfl.types import Answers, Array, Choice, IntArray, Kept
+from persfl.traits import has_gradients, has_statistics, has_tensors
+from persfl.types import Answers, Array, Choice, IntArray, Kept, PublicProposer
 
 CHUNK = 32 * 2**20  # bytes of gathered rows at a time; small enough to stay in cache
 
@@ -57,7 +58,7 @@ class ArrayFleet:
         self._tensors: Any = None
         self._steps: Steps | None = None
         self.learner, self.proposer, self.local, self.seed = learner, proposer, local, seed
-        if isinstance(learner, (list, tuple)) or not hasattr(learner, "grad"):
+        if isinstance(learner, (list, tuple)) or not has_gradients(learner):
             if device not in (None, "cpu"):
                 raise InputError(f"device={device!r} needs steps of Linear or Network. Got {learner!r}: leave it out.")
             self._loop = LoopFleet(
@@ -207,7 +208,7 @@ class ArrayFleet:
             else:
                 everything = np.concatenate([models[:, None], proposals], axis=1)
                 models = self.learner.mix(everything, np.concatenate([choice.stay[:, None], choice.weights], axis=1))
-        if getattr(self.learner, "renews", False):
+        if has_statistics(self.learner):
             own = self.home.training
             models = np.concatenate([self.learner.settled(models[part], own.batch(part)) for part in self._chunks(own)])
         if self.local is not None:
@@ -246,7 +247,7 @@ class ArrayFleet:
     def _choose_engine(self) -> None:
         """Tensors where they were asked for or the learner is made of them, else compiled code where there is some."""
         device, dtype, compiled = self._asked_for
-        if any(self._asked_for) or hasattr(self.learner, "part_slopes"):
+        if any(self._asked_for) or has_tensors(self.learner):
             from persfl.fleets.tensors import tensor_pairs
 
             self._tensors = tensor_pairs(
@@ -264,7 +265,7 @@ class ArrayFleet:
     def _begin(self) -> None:
         self._choose_engine()
         own = self.home.training
-        if hasattr(self.proposer, "check_features"):
+        if isinstance(self.proposer, PublicProposer):
             self.proposer.check_features(own.rows.features)
         given = handed_in(self._start, learners_of(self.learner, len(self.targets)), own.rows.features)
         if given is not None:
@@ -277,7 +278,8 @@ class ArrayFleet:
 
     def _chunks(self, rows: Slice) -> list[slice]:
         """Targets in parts whose gathered rows fit into CHUNK bytes."""
-        longest = int(rows.rows.counts[rows.which].max(initial=1)) + getattr(self.proposer, "extra_rows", 0)
+        extra = self.proposer.extra_rows if isinstance(self.proposer, PublicProposer) else 0
+        longest = int(rows.rows.counts[rows.which].max(initial=1)) + extra
         each = 8 * (rows.rows.features + 2) * longest * max(1, rows.which[0].size)
         size = max(1, CHUNK // each)
         return [slice(i, i + size) for i in range(0, len(rows.which), size)]

@@ -16,7 +16,8 @@ from persfl.fleets.home import Home, check_parts, diverged, no_models_yet
 from persfl.fleets.start import handed_in, starting_model
 from persfl.fleets.steps import Steps, as_vector, vectors
 from persfl.seeds import Stream, stream
-from persfl.types import Answers, Array, Choice, Data, IntArray, Kept
+from persfl.traits import has_statistics
+from persfl.types import Answers, Array, Choice, Data, IntArray, Kept, PublicProposer
 
 
 class LoopFleet:
@@ -161,7 +162,7 @@ class LoopFleet:
             weights, pieces = [w for w, _ in parts], [p for _, p in parts]
             models.append(pieces[0] if len(parts) == 1 else self._mixed(t, pieces, weights))
         models = [
-            learner.settled(model, self.home.training[t]) if getattr(learner, "renews", False) else model
+            learner.settled(model, self.home.training[t]) if has_statistics(learner) else model
             for t, (learner, model) in enumerate(zip(self.learners, models, strict=True))
         ]
         if self.local is not None:
@@ -174,7 +175,7 @@ class LoopFleet:
     def _begin(self) -> None:
         own = self.home.training
         given = handed_in(self._start, self.learners, own.rows.features)
-        if hasattr(self.proposer, "check_features"):
+        if isinstance(self.proposer, PublicProposer):
             self.proposer.check_features(own.rows.features)
         places = [stream(self.seed, "start", int(target)) for target in self.targets]
         self._models = given or self._map(

@@ -13,7 +13,7 @@ from persfl.fleets.home import Slice
 from persfl.learners.linear import Linear
 from persfl.learners.losses import LOSSES
 from persfl.proposers.gradient import GradientStep
-from persfl.types import Answers, Array
+from persfl.types import Answers, Array, Learner, Proposer
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LinearSteps:
         return Answers(losses, lengths)
 
 
-def pair_kernel(learner: Any, proposer: Any) -> LinearSteps | None:
+def pair_kernel(learner: Learner, proposer: Proposer) -> LinearSteps | None:
     """The compiled kernel for these parts, or None where there is none (or no numba)."""
     if type(learner) is not Linear or learner.kind not in LOSSES:  # a subclass may do something else
         return None

@@ -8,10 +8,10 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.seeds import Stream
-from persfl.types import Data
+from persfl.types import Data, Learner
 
 
-def starting_model(learner: Any, data: Data, stream: Stream, start: Any) -> Any:
+def starting_model(learner: Learner, data: Data, stream: Stream, start: Any) -> Any:
     """One model (or a batch of them, where the data has leading axes).
 
     `start` is None (the learner's own `init`), "zeros" or "own".

@@ -26,6 +26,7 @@ from persfl.learners.linear import Linear
 from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
 from persfl.seeds import Stream, stream
+from persfl.traits import has_statistics, has_tensors, traits_of
 from persfl.types import Answers, Array, Choice, IntArray
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def tensor_pairs(
 
     The home must have rows: how many features a module has to take is known from them.
     """
-    network = hasattr(learner, "part_slopes")
+    network = has_tensors(learner)
     steps = type(proposer) is GradientStep or (network and type(proposer) is Refit and proposer.near(learner) > 0)
     if not steps or not (network or type(learner) is Linear):
         if device != "cpu":
@@ -193,7 +194,7 @@ class TensorPairs:
         self._renew()
 
     def _renew(self) -> None:
-        if getattr(self.learner, "renews", False):
+        if has_statistics(self.learner):
             own = self.home.training
             self.models = np.stack([self.learner.settled(model, own[t]) for t, model in enumerate(self.models)])
 
@@ -351,7 +352,7 @@ class TensorPairs:
         points, proposer = self.public, self.proposer
         z = vmap(self.learner.said, in_dims=(0, None))(parts, points)
         chances = None
-        if self.learner.classifies:
+        if traits_of(self.learner).chances:
             chances = z.softmax(dim=-1) if self.learner.kind == "cross_entropy" else torch.cat([-z, z], dim=-1).sigmoid()
         if chances is None:
             labels, mass = z[..., 0], torch.full_like(z[..., 0], proposer.point_weight)
