@@ -17,7 +17,7 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.fleets.loop import LoopFleet
+from persfl.fleets.loop_fleet import LoopFleet
 from persfl.loop import checked_choice, personalize
 from persfl.samplers import Nobody, Uniform
 from persfl.seeds import stream

@@ -162,7 +162,7 @@ def _run(
         start=None if state is None else state.models,
         seed=plan.seed,
         n_jobs=plan.n_jobs,
-        device=plan.compute,
+        compute=plan.compute,
     )
     trust = Trust.blank(fleet) if state is None else state.trust
     if state is not None and finished(trust):

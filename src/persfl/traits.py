@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, TypeGuard
 
+from persfl.seeds import Stream
 from persfl.types import (
     Adopter,
+    Data,
     Differentiable,
     Fleet,
     Keeping,
     KeepingFleet,
     Learner,
+    Model,
     Predictive,
     Renewing,
     TensorLearner,
@@ -50,7 +53,7 @@ class Traits:
     renews: bool
     """`settled(models, data)`: running statistics that belong to the target (`Renewing`)."""
     tensors: bool
-    """`parts`, `joined`, `part_loss`, `part_slopes`: the same on torch tensors (`TensorLearner`)."""
+    """`parts`, `joined`, `part_loss`, `part_slopes`: on torch tensors (`TensorLearner`)."""
     task: Task
     """What labels are."""
     loss: str
@@ -139,6 +142,12 @@ def has_statistics(learner: Learner) -> TypeGuard[Renewing]:
 def has_tensors(learner: Learner) -> TypeGuard[TensorLearner]:
     """Whether steps and losses can be computed on torch tensors."""
     return traits_of(learner).tensors
+
+
+def zeros_of(learner: Learner, data: Data, stream: Stream) -> Model:
+    """The model that says nothing yet: `zeros(data)`, where `init` is a fit."""
+    zeros = getattr(learner, "zeros", None)
+    return learner.init(data, stream) if zeros is None else zeros(data)
 
 
 def keeps_steps(adopter: Adopter) -> TypeGuard[Keeping]:

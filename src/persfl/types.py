@@ -165,14 +165,14 @@ class Predictive(Learner, Protocol):
 
 
 class Renewing(Learner, Protocol):
-    """Models hold running statistics. They belong to the target, which renews them from its own rows."""
+    """Models hold running statistics, which a target renews from its own rows."""
 
     def settled(self, models: Array, data: Data, momentum: float | None = None) -> Array:
         """(..., size) the same weights with statistics renewed from these rows."""
 
 
 class TensorLearner(Differentiable, Protocol):
-    """A learner that also computes on torch tensors: one model, one device's rows; `vmap` adds axes."""
+    """A learner that also computes on torch tensors, for one device; `vmap` adds axes."""
 
     refit_steps: int
     """How many proximal steps an answer to `Refit` takes; 0 is a fit anew."""
@@ -232,7 +232,7 @@ class Proposer(Protocol):
         """Runs on the target: what is sent."""
 
     def answer(self, learner: Learner, probe: Probe, data: Data, stream: Stream | None) -> Proposal:
-        """Runs on the peer: what comes back. Randomness is drawn at `stream`; None where none is needed."""
+        """Runs on the peer: what comes back; randomness is drawn at `stream`, if any is."""
 
     def length(self, learner: Learner, probe: Probe, proposal: Proposal) -> Any:
         """Runs on the target: how far the proposal lies from the model; NaN where that has no meaning."""
@@ -264,12 +264,12 @@ class Noting(Protocol):
 
     def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice: ...
     def note(self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Any) -> dict[str, Any]:
-        """Its notes, written before it chooses; `kept` says how steps have changed, where it keeps them."""
+        """Its notes, before it chooses; `kept` says how steps have changed, if it keeps them."""
 
 
 @runtime_checkable
 class Keeping(Noting, Protocol):
-    """A noting adopter that chooses among remembered steps, where `keeps` is True (`fleet.keep`, `fleet.kept`)."""
+    """A noting adopter that, where `keeps` is True, chooses among steps that the fleet keeps."""
 
     @property
     def keeps(self) -> bool: ...

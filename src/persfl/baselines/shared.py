@@ -7,8 +7,9 @@ import numpy as np
 from persfl.checks import real, whole
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.fleets.array import ArrayFleet, cannot_share
-from persfl.fleets.home import diverged
+from persfl.fleets.array_fleet import ArrayFleet
+from persfl.fleets.engine import cannot_share
+from persfl.fleets.rows import diverged
 from persfl.seeds import Stream, distinct, stream
 from persfl.traits import has_gradients, has_statistics
 from persfl.trust import Trust

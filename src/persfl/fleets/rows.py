@@ -34,7 +34,7 @@ class Slice:
         return self.rows.gather(self.which[i])
 
 
-class Home:
+class FleetRows:
     """The rows of a fleet, static or arriving.
 
     `devices` is anything `Devices.of` takes, or a source: a function of the round to a sequence of Data, one per device.
