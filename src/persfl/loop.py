@@ -84,10 +84,10 @@ def _keeper(fleet: Fleet, adopter: Keeping, known: Trust) -> KeepingFleet:
         raise InputError(
             f"{adopter!r} needs a fleet that keeps steps, such as LoopFleet or ArrayFleet. Got {type(fleet).__name__}."
         )
-    if not known.notes:
-        fleet.kept = None
-    elif fleet.kept is None:
+    if known.notes and fleet.kept is None:
         raise InputError("to go on with remembered steps, set fleet.kept to what it was after the last round.")
+    if not known.notes and fleet.kept is not None:
+        fleet.kept = None  # of an earlier run
     return fleet
 
 
