@@ -1,7 +1,7 @@
 """How fast rounds of neural networks are, all devices targets.
 
     python benchmarks/networks.py                on a CPU: ratios against a plain PyTorch loop over pairs, one thread
-    python benchmarks/networks.py --device cuda  on a GPU: milliseconds a round through the public API
+    python benchmarks/networks.py --compute cuda  on a GPU: milliseconds a round through the public API
     python benchmarks/networks.py --quick        small: shows that it works
 
 The network is 64-32-10 with ReLU in float32, 50 rows per device, 20 peers, one gradient step per answer. The plain loop does for
@@ -39,11 +39,11 @@ def rows(n: int, rows: int, features: int, classes: int) -> Devices:
     return Devices(X, y, np.ones(n * rows), np.arange(n + 1) * rows, range(n))
 
 
-def timed(fleet: Any, rounds: int, device: str) -> float:
+def timed(fleet: Any, rounds: int, compute: str) -> float:
     """The median seconds of a round, after a few that warm up."""
     spent, begin = [], time.perf_counter()
     for _ in personalize(fleet, sampler=Uniform(PEERS), adopter=Best(), rounds=rounds):
-        if device != "cpu":
+        if compute != "cpu":
             torch.cuda.synchronize()
         now = time.perf_counter()
         spent.append(now - begin)
@@ -77,14 +77,14 @@ def plain(devices: Devices, targets: int) -> float:
 def main() -> None:
     """Print the lines."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--compute", default="cpu")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--precision", default="highest", help="of products on a GPU: 'high' rounds them to TF32")
     parser.add_argument("--devices", type=int, nargs="+", default=[100, 1000, 10_000], help="sizes of fleets on a GPU")
     chosen = parser.parse_args()
     torch.set_float32_matmul_precision(chosen.precision)
     learner = Network(network)
-    if chosen.device == "cpu":
+    if chosen.compute == "cpu":
         torch.set_num_threads(1)
         n = 25 if chosen.quick else 100
         devices = rows(n, ROWS, 64, 10)
@@ -103,9 +103,9 @@ def main() -> None:
     for n in chosen.devices if not chosen.quick else (100,):
         devices = rows(n, ROWS, 64, 10)
         for compiled in (False, True):
-            fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(STEP), device=chosen.device, compiled=compiled)
+            fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(STEP), compute=chosen.compute, compiled=compiled)
             torch.cuda.reset_peak_memory_stats()
-            spent = timed(fleet, 30, chosen.device)
+            spent = timed(fleet, 30, chosen.compute)
             peak = torch.cuda.max_memory_allocated() / 2**30
             print(
                 f"network, {n} targets, {'compiled' if compiled else 'plain'}: {1e3 * spent:.2f} ms, peak {peak:.2f} GiB",
@@ -114,9 +114,9 @@ def main() -> None:
     for compiled in (False, True):
         devices = rows(1000, 10, 100, 0)
         fleet = ArrayFleet(
-            devices, learner=Linear(), proposer=GradientStep(STEP), device=chosen.device, dtype="float32", compiled=compiled
+            devices, learner=Linear(), proposer=GradientStep(STEP), compute=chosen.compute, dtype="float32", compiled=compiled
         )
-        spent = timed(fleet, 200, chosen.device)
+        spent = timed(fleet, 200, chosen.compute)
         print(
             f"linear, 1000 targets, 100 features, 10 rows, {'compiled' if compiled else 'plain'}: {1e3 * spent:.2f} ms", flush=True
         )

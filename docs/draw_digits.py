@@ -33,12 +33,12 @@ def gathered(paths: list[Path]) -> dict[str, Any]:
     for path in paths:
         run = json.loads(path.read_text(encoding="utf-8"))
         one = next(iter(run["settings"].values()))
-        spec = load_spec(f"networks/digits-{one['learner']}", {"n": one["n"], "device": one["device"]})
+        spec = load_spec(f"networks/digits-{one['learner']}", {"n": one["n"], "compute": one["compute"]})
         if run["settings"] != json.loads(json.dumps({series.name: vars(series.settings) for series in spec.series})):
             raise SystemExit(f"{path} was run with other settings than those of the spec. Run the spec again.")
-        about = {"seed": run["seed"], "runs": run["runs"], "versions": run["versions"], "computed": one["device"]}
+        about = {"seed": run["seed"], "runs": run["runs"], "versions": run["versions"], "computed": one["compute"]}
         if found["seed"] is not None and any(found[key] != value for key, value in about.items()):
-            raise SystemExit(f"{path} has another seed, number of runs, device or versions than the files before it.")
+            raise SystemExit(f"{path} has another seed, number of runs, processor or versions than the files before it.")
         found |= about
         found["errors"][f"{one['learner']} {one['n']}"] = {name: np.round(ends, 6).tolist() for name, ends in run["ends"].items()}
     return found
@@ -150,7 +150,7 @@ def blocks(kept: dict[str, Any]) -> dict[str, str]:
     tuned = sorted({load_spec(f"networks/digits-{network}").tuned for network in NETWORKS})
     how = f"chosen in runs with {' and '.join(tuned)}" if all(tuned) else "first guesses: nothing has been tuned yet"
     found["about"] = (
-        f"Seed {kept['seed']}, runs 0 to {kept['runs'] - 1}, device {kept['computed']!r} ({versions}). The settings are {how}."
+        f"Seed {kept['seed']}, runs 0 to {kept['runs'] - 1}, computed on {kept['computed']!r} ({versions}). The settings are {how}."
     )
     return found
 

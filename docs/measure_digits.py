@@ -1,6 +1,6 @@
 """Measures what the digits page says: settings from the specs' grids, then every method on 24, 120 and 480 devices.
 
-python docs/measure_digits.py --device cuda --jobs 14 --out results     everything, on a GPU
+python docs/measure_digits.py --compute cuda --jobs 14 --out results    everything, on a GPU
 python docs/measure_digits.py --quick --out results                     a first look on a CPU: shows that it runs, proves nothing
 
 Settings are chosen at 120 devices, 2 runs with seed 106; the methods are compared in 10 runs with seed 6, so that nothing is chosen
@@ -25,7 +25,7 @@ def persfl(words: list[str]) -> None:
 
 def measure(network: str, asked: argparse.Namespace, work: Path) -> None:
     """Tune one network's spec, then run it for every number of devices."""
-    common = ["--set", f"device={asked.device}", "--jobs", str(asked.jobs), "--numbers", *(["--quick"] if asked.quick else [])]
+    common = ["--set", f"compute={asked.compute}", "--jobs", str(asked.jobs), "--numbers", *(["--quick"] if asked.quick else [])]
     spec = f"networks/digits-{network}"
     if not asked.tuned:
         persfl(["tune", spec, "--runs", str(2 if not asked.quick else 1), *common, "--out", str(work / "tuned")])
@@ -40,7 +40,7 @@ def measure(network: str, asked: argparse.Namespace, work: Path) -> None:
 def main() -> None:
     """Everything that was asked for, one after the other."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("--device", default="cpu", help="where networks are computed (default cpu)")
+    asked.add_argument("--compute", default="cpu", help="where networks are computed (default cpu)")
     asked.add_argument("--jobs", type=int, default=1, help="parallel processes (default 1)")
     asked.add_argument("--out", type=Path, required=True, help="the folder for the results")
     asked.add_argument("--networks", nargs="+", default=["mlp", "cnn"], help="which networks (default both)")

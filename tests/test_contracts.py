@@ -176,7 +176,7 @@ def test_fleets_agree_down_to_the_floor_of_rounding():
 
 def test_many_targets_in_chunks(monkeypatch, uncompiled):
     uncompiled()
-    monkeypatch.setattr("persfl.fleets.array.CHUNK", 3000)
+    monkeypatch.setattr("persfl.fleets.batched.CHUNK", 3000)
     check_fleet(ArrayFleet, learner=Linear(), proposer=GradientStep(0.05, batch=3), adopter=TopK(2), start="own")
 
 

@@ -225,7 +225,7 @@ def test_tune_and_run_from_the_command_line(tmp_path, capsys, monkeypatch):
     tuned = load_spec("tuned/few.toml")
     assert [line.name for line in tuned.series] == [line.name for line in few.series]
     assert {line.settings.rounds for line in tuned.series} == {200}  # shorter runs were for trying
-    assert main(["run", "tuned/few.toml", "--quick", "--runs", "2", "--jobs", "1", "--numbers", "--set", "device=cpu"]) == 0
+    assert main(["run", "tuned/few.toml", "--quick", "--runs", "2", "--jobs", "1", "--numbers", "--set", "compute=cpu"]) == 0
     assert not list(Path("runs").rglob("*.png"))
     kept = json.loads(Path("runs/few/run.json").read_text())
     result = run_spec(tuned.quick(), runs=2, seed=6, out="runs")
@@ -245,10 +245,10 @@ def test_the_page_holds_what_the_results_say():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("device", [None, "cpu"])
-def test_nobody_steps_on_rows_held_out(device):
+@pytest.mark.parametrize("compute", [None, "cpu"])
+def test_nobody_steps_on_rows_held_out(compute):
     devices = clustered_regression(n=6, clusters=6, rows=6, features=4, noise=1.0, seed=0)
-    made = {"learner": Linear(), "proposer": GradientStep(0.05), "holdout": 0.5, "device": device}
+    made = {"learner": Linear(), "proposer": GradientStep(0.05), "holdout": 0.5, "compute": compute}
     alone = ArrayFleet(devices, local=GradientStep(0.05), start="zeros", **made)
     *_, last = local(alone, rounds=21)  # whose losses are those before the step
     for method in (lambda fleet: ditto(fleet, pull=0.0, rounds=20), lambda fleet: finetuned(fleet, alone=20, rounds=20)):

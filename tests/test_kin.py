@@ -25,7 +25,7 @@ from persfl import (
     personalize,
 )
 from persfl.devices import Devices
-from persfl.fleets.steps import Steps
+from persfl.fleets.kept_steps import Steps
 from persfl.rules import doubts, finished, members
 from persfl.rules.rule import doubtful
 from persfl.runs import load_model, save_model
@@ -117,7 +117,7 @@ def test_tensors_give_the_same_rounds():
     pytest.importorskip("torch")
     rule = kin(5)
     check_fleet(
-        lambda *args, **more: ArrayFleet(*args, device="cpu", **more),
+        lambda *args, **more: ArrayFleet(*args, compute="cpu", **more),
         learner=Linear("squared", intercept=True),
         proposer=GradientStep(0.05),
         sampler=rule.sampler,
@@ -296,8 +296,8 @@ def test_features_of_any_scale(kind):
 
 def test_shrinking_is_the_same_in_any_units(monkeypatch):
     """But for the ridge, which keeps directions that nobody took from counting without end."""
-    monkeypatch.setattr("persfl.fleets.steps.RIDGE", 1e-9)
-    monkeypatch.setattr("persfl.fleets.steps.LONGEST", 50.0)
+    monkeypatch.setattr("persfl.fleets.kept_steps.RIDGE", 1e-9)
+    monkeypatch.setattr("persfl.fleets.kept_steps.LONGEST", 50.0)
     rng = np.random.default_rng(1)
     first, later, own = rng.standard_normal((1, 40, 4)), rng.standard_normal((1, 40, 4)), rng.standard_normal((1, 4))
     who, start, shrinks = np.arange(1, 41)[None], np.zeros((1, 4)), []

@@ -32,7 +32,7 @@ from persfl import (
 )
 from persfl.cli import main
 from persfl.errors import InputError, NotReady
-from persfl.fleets import tensors
+from persfl.fleets import torch_engine
 from persfl.learners import MLP, Network, kept
 from persfl.runs import Folder, load_model, save_model
 from persfl.sources import Inbox, Replay, clustered_regression
@@ -91,7 +91,7 @@ def test_contracts(name):
 def test_both_fleets_agree(name, batch):
     devices, parts = images(), {"learner": NETWORKS[name], "proposer": GradientStep(0.1, steps=1 + bool(batch), batch=batch)}
     loop, array = (make(devices, seed=3, **parts) for make in (LoopFleet, ArrayFleet))
-    assert array._tensors is not None
+    assert isinstance(array.engine, torch_engine.Torch)
     for adopter in (Best(),) if batch else (TopK(2),):
         pair = [personalize(fleet, sampler=Uniform(3), adopter=adopter, rounds=8, seed=4) for fleet in (loop, array)]
         for slow, fast in zip(*pair, strict=True):
@@ -121,7 +121,7 @@ def test_linear_learners_on_tensors(learner):
     for proposer in (GradientStep(0.05), GradientStep(0.05, steps=2, batch=3)):
         runs = [
             _run(make(devices, learner=learner, proposer=proposer, seed=1, **more), peers=4, rounds=20)
-            for make, more in ((LoopFleet, {}), (ArrayFleet, {"device": "cpu"}))
+            for make, more in ((LoopFleet, {}), (ArrayFleet, {"compute": "cpu"}))
         ]
         for slow, fast in zip(*runs, strict=True):
             np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-10)
@@ -232,14 +232,14 @@ def test_a_module_that_cannot_be_mapped_is_asked_pair_by_pair():
 @pytest.fixture
 def scarce(monkeypatch):
     """A function that lets memory run out from then on wherever more than two targets are taken at a time."""
-    true = tensors.TensorPairs._run
+    true = torch_engine.Torch._run
 
     def run(self, key, function, *inputs):
         if inputs[0].shape[0] > 2:
             raise torch.cuda.OutOfMemoryError("made up")
         return true(self, key, function, *inputs)
 
-    return lambda: monkeypatch.setattr(tensors.TensorPairs, "_run", run)
+    return lambda: monkeypatch.setattr(torch_engine.Torch, "_run", run)
 
 
 def test_out_of_memory_halves_the_chunk(scarce):
@@ -256,8 +256,8 @@ def test_out_of_memory_halves_the_chunk(scarce):
 def test_chunks_change_nothing(monkeypatch):
     devices, learner = images(n=9), NETWORKS["cnn"]
     runs = []
-    for limit in (tensors.CPU_BYTES, 1):
-        monkeypatch.setattr(tensors, "CPU_BYTES", limit)
+    for limit in (torch_engine.CPU_BYTES, 1):
+        monkeypatch.setattr(torch_engine, "CPU_BYTES", limit)
         fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1))
         runs.append(list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=5))[-1])
     np.testing.assert_allclose(runs[0].losses, runs[1].losses, atol=1e-12)
@@ -266,16 +266,16 @@ def test_chunks_change_nothing(monkeypatch):
 def test_memory_is_reckoned_by_the_largest_rows_that_take_part(monkeypatch):
     """Peers' rows, not the few that targets score by; and those of now, not of an earlier round."""
     seen = []
-    true = tensors.TensorPairs._fitting
+    true = torch_engine.Torch._fitting
 
     def fitting(self, peers, longest):
         seen.append((peers, longest, true(self, peers, longest)))
         return seen[-1][2]
 
-    monkeypatch.setattr(tensors.TensorPairs, "_fitting", fitting)
+    monkeypatch.setattr(torch_engine.Torch, "_fitting", fitting)
     rng = np.random.default_rng(0)
     rows = [(rng.standard_normal((m, 3)), rng.standard_normal(m)) for m in (4, 4, 40, 4)]
-    parts = {"learner": Linear(), "proposer": GradientStep(0.1), "targets": [0], "device": "cpu"}
+    parts = {"learner": Linear(), "proposer": GradientStep(0.1), "targets": [0], "compute": "cpu"}
     fleet = ArrayFleet(rows, holdout=0.5, **parts)
     fleet.probe(np.array([[1, 2]]), 0)
     assert [longest for _, longest, _ in seen] == [40]
@@ -342,7 +342,7 @@ def test_mistakes_get_a_sentence():
     with pytest.raises(InputError, match="device 0 do not fit: loss='cross_entropy' takes whole labels"):
         ArrayFleet([(rng.normal(size=(3, 16)), np.full(3, 0.5))] * 3, learner=Network(mlp), proposer=GradientStep(0.1))
     with pytest.raises(InputError, match="cannot be used here"):
-        ArrayFleet(images(), learner=Network(mlp), proposer=GradientStep(0.1), device="no such thing")
+        ArrayFleet(images(), learner=Network(mlp), proposer=GradientStep(0.1), compute="no such thing")
     with pytest.raises(InputError, match="named arrays must hold"):
         NETWORKS["mlp"].flat({"a": 1})
     with pytest.raises(InputError, match="finite numbers"):
@@ -353,9 +353,9 @@ def test_mistakes_get_a_sentence():
 def test_gpu_and_cpu_choose_alike():
     rows = clustered_regression(n=50, clusters=2, rows=10, features=20, noise=0.1, seed=1)
     runs = [
-        list(personalize(ArrayFleet(rows, learner=Linear(), proposer=GradientStep(0.05), device=device), sampler=Uniform(10),
+        list(personalize(ArrayFleet(rows, learner=Linear(), proposer=GradientStep(0.05), compute=compute), sampler=Uniform(10),
                          adopter=Best(), rounds=30))
-        for device in ("cpu", "cuda")
+        for compute in ("cpu", "cuda")
     ]  # fmt: skip
     for here, there in zip(*runs, strict=True):
         np.testing.assert_array_equal(here.choice.peers, there.choice.peers)
@@ -363,8 +363,8 @@ def test_gpu_and_cpu_choose_alike():
         warnings.simplefilter("error")
         for name, learner in NETWORKS.items():
             pair = [
-                _run(ArrayFleet(images(), learner=learner, proposer=GradientStep(0.1), device=device), peers=3, rounds=10)
-                for device in ("cpu", "cuda")
+                _run(ArrayFleet(images(), learner=learner, proposer=GradientStep(0.1), compute=compute), peers=3, rounds=10)
+                for compute in ("cpu", "cuda")
             ]
             np.testing.assert_allclose(pair[0][-1].losses, pair[1][-1].losses, atol=1e-8, err_msg=name)
 
@@ -374,7 +374,7 @@ def test_gpu_runs_resume_and_outlive_scarce_memory(scarce):
     learner, devices = NETWORKS["mlp"], images()
 
     def fleet(**more):
-        return ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1), device="cuda", **more)
+        return ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1), compute="cuda", **more)
 
     whole, begun = fleet(), fleet()
     expected = _run(whole, peers=3, rounds=10)
@@ -402,7 +402,7 @@ def test_refits_of_networks(name, refit):
     learner, proposer, devices = NETWORKS[name], REFITS[refit], images()
     check_proposer(proposer, learner, devices[0])
     loop, array = (make(devices, learner=learner, proposer=proposer, seed=3) for make in (LoopFleet, ArrayFleet))
-    assert array._tensors is not None
+    assert isinstance(array.engine, torch_engine.Torch)
     for slow, fast in zip(*(_run(fleet, peers=3, rounds=4) for fleet in (loop, array)), strict=True):
         np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-8)
         np.testing.assert_allclose(fast.lengths, slow.lengths, atol=1e-8)
@@ -442,8 +442,8 @@ def test_proximal_steps_near_the_fit_and_stay_where_nothing_pulls():
 def test_refit_with_steps_needs_gradients():
     with pytest.raises(InputError, match="Refit takes steps with learners that have gradients"):
         Refit(PUBLIC, steps=2).ask(Tree(2), None)
-    with pytest.raises(InputError, match="device='cuda' needs steps of Linear or Network"):
-        ArrayFleet(images(), learner=NETWORKS["mlp"], proposer=Refit(PUBLIC, steps=0), device="cuda")
+    with pytest.raises(InputError, match="compute='cuda' needs steps of Linear or Network"):
+        ArrayFleet(images(), learner=NETWORKS["mlp"], proposer=Refit(PUBLIC, steps=0), compute="cuda")
 
 
 # The front door

@@ -15,8 +15,20 @@ from persfl.checks import whole
 from persfl.compiled import kernels
 from persfl.devices import stranger
 from persfl.errors import InputError
+from persfl.traits import can_keep, keeps_steps
 from persfl.trust import Trust
-from persfl.types import Adopter, Array, Choice, Fleet, IntArray, Round, Sampler
+from persfl.types import (
+    Adopter,
+    Array,
+    Choice,
+    Fleet,
+    IntArray,
+    Keeping,
+    KeepingFleet,
+    Noting,
+    Round,
+    Sampler,
+)
 
 ROUNDING = 1e-6  # how far shares may be from a sum of 1, or below 0
 
@@ -58,28 +70,45 @@ def personalize(
             f"trust must be about this fleet's {fleet.n} devices and {len(fleet.targets)} targets. "
             f"Got one about {known.n} devices and {len(known.targets)} targets, or about other targets."
         )
-    keeper: Any = fleet
-    keeps = bool(getattr(adopter, "keeps", False))
-    if keeps and not hasattr(keeper, "keep"):
+    numbers = range(first, rounds)
+    if keeps_steps(adopter):
+        return _rounds(fleet, sampler, adopter, numbers, seed, known, _keeper(fleet, adopter, known))
+    if can_keep(fleet) and fleet.kept is not None:
+        fleet.kept = None  # of an earlier run, with another rule or from another start
+    return _rounds(fleet, sampler, adopter, numbers, seed, known)
+
+
+def _keeper(fleet: Fleet, adopter: Keeping, known: Trust) -> KeepingFleet:
+    """The fleet as one that remembers steps: none yet, or those that go with what is known."""
+    if not can_keep(fleet):
         raise InputError(
             f"{adopter!r} needs a fleet that keeps steps, such as LoopFleet or ArrayFleet. Got {type(fleet).__name__}."
         )
-    if keeps and known.notes:
-        if keeper.kept is None:
-            raise InputError("to go on with remembered steps, set fleet.kept to what it was after the last round.")
-    elif getattr(keeper, "kept", None) is not None:
-        keeper.kept = None  # of an earlier run, with another rule or from another start
-    return _rounds(fleet, sampler, adopter, range(first, rounds), seed, known)
+    if known.notes and fleet.kept is None:
+        raise InputError("to go on with remembered steps, set fleet.kept to what it was after the last round.")
+    if not known.notes and fleet.kept is not None:
+        fleet.kept = None  # of an earlier run
+    return fleet
 
 
-def _rounds(fleet: Any, sampler: Sampler, adopter: Adopter, numbers: range, seed: int, trust: Trust) -> Iterator[Round]:
-    note, keeps = getattr(adopter, "note", None), bool(getattr(adopter, "keeps", False))
+def _rounds(
+    fleet: Fleet,
+    sampler: Sampler,
+    adopter: Adopter,
+    numbers: range,
+    seed: int,
+    trust: Trust,
+    keeper: KeepingFleet | None = None,
+) -> Iterator[Round]:
+    noting = adopter if isinstance(adopter, Noting) else None
+    keeps = keeper is not None
     for r in numbers:
         fleet.observe(r)
         peers = _checked_peers(sampler(trust, r, seed), fleet)
         losses, lengths = fleet.probe(peers, r)
-        if note is not None:
-            trust = trust.noted(note(trust, r, peers, losses, fleet.keep(peers, r) if keeps else None))
+        if noting is not None:
+            kept = None if keeper is None else keeper.keep(peers, r)
+            trust = trust.noted(noting.note(trust, r, peers, losses, kept))
         choice = checked_choice(adopter(trust, peers, losses), peers, trust.targets, trust.n, keeps)
         fleet.adopt(choice)
         trust = trust.updated(peers, losses, lengths, _shares(choice, trust.targets) if keeps else choice)

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from persfl.types import Array, IntArray
+from persfl.traits import has_chances
+from persfl.types import Array, IntArray, Learner
 
 _CHUNK = 2**22  # numbers of gathered models at a time
 
 
-def respond(learner: Any, model: Any, X: Array, classes: int = 0) -> Array:
+def respond(learner: Learner, model: Any, X: Array, classes: int = 0) -> Array:
     """(rows,) values, or with `classes` (rows, classes) chances, of one model.
 
     >>> from persfl import Linear
@@ -22,7 +23,7 @@ def respond(learner: Any, model: Any, X: Array, classes: int = 0) -> Array:
         return np.asarray(sum(share * respond(learner, part, X, classes) for share, part in model))
     if not classes:
         return np.asarray(learner.predict(model, X), dtype=np.float64)
-    if not _has_chances(learner, model):
+    if not has_chances(learner) or not (isinstance(model, np.ndarray) or hasattr(model, "predict_proba")):
         labels = learner.labels(model, X).astype(np.int64)
         return np.asarray(labels[:, None] == np.arange(classes), dtype=np.float64)
     chances, known = learner.chances(model, X)
@@ -33,7 +34,7 @@ def respond(learner: Any, model: Any, X: Array, classes: int = 0) -> Array:
     return full
 
 
-def respond_each(learner: Any, models: Any, X: Array, owner: IntArray, classes: int = 0) -> Array:
+def respond_each(learner: Learner, models: Any, X: Array, owner: IntArray, classes: int = 0) -> Array:
     """As `respond`, each row by the model of its owner (a position in `models`).
 
     >>> from persfl import Linear
@@ -65,7 +66,3 @@ def unknown(models: Any) -> Any:
     if isinstance(models, np.ndarray):
         return np.isnan(models).all(axis=1)
     return np.array([model is None or bool(np.isnan(getattr(model, "value", np.zeros(1))).all()) for model in models])
-
-
-def _has_chances(learner: Any, model: Any) -> bool:
-    return hasattr(learner, "chances") and (isinstance(model, np.ndarray) or hasattr(model, "predict_proba"))

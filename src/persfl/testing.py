@@ -17,16 +17,27 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.fleets.loop import LoopFleet
+from persfl.fleets.loop_fleet import LoopFleet
 from persfl.loop import checked_choice, personalize
 from persfl.samplers import Nobody, Uniform
 from persfl.seeds import stream
 from persfl.sources import clustered_regression
+from persfl.traits import can_keep, has_gradients, keeps_steps, traits_of
 from persfl.trust import Trust
-from persfl.types import Choice, Data, Fleet, Round
+from persfl.types import (
+    Adopter,
+    Choice,
+    Data,
+    Differentiable,
+    Fleet,
+    Learner,
+    Proposer,
+    Round,
+    Sampler,
+)
 
 
-def check_learner(learner: Any, data: Data | None = None) -> None:
+def check_learner(learner: Learner, data: Data | None = None) -> None:
     """A model family: deterministic, indifferent to padding, and (if it has gradients) with leading axes and right slopes."""
     data = _rows(learner) if data is None else data
     place = stream(0, "check")
@@ -58,11 +69,11 @@ def check_learner(learner: Any, data: Data | None = None) -> None:
         except InputError:
             continue
         raise AssertionError(f"check must refuse {wrong!r} with an InputError")
-    if hasattr(learner, "grad"):
+    if has_gradients(learner):
         _check_vectors(learner, data, fitted)
 
 
-def _check_vectors(learner: Any, data: Data, fitted: Any) -> None:
+def _check_vectors(learner: Differentiable, data: Data, fitted: Any) -> None:
     rng = np.random.default_rng(0)
     moves = np.asarray(learner.moves) if hasattr(learner, "moves") else np.ones(np.shape(fitted), dtype=bool)
     model = np.where(moves, 0.3 * rng.standard_normal(np.shape(fitted)) + 0.01, fitted)
@@ -83,7 +94,7 @@ def _check_vectors(learner: Any, data: Data, fitted: Any) -> None:
     _expect(np.allclose(learner.mix(models, np.array([0.25, 0.75])), 1.75 * model), "mix must be the weighted mean")
 
 
-def check_proposer(proposer: Any, learner: Any, data: Data | None = None) -> None:
+def check_proposer(proposer: Proposer, learner: Learner, data: Data | None = None) -> None:
     """A question and its answer: deterministic, without side effects, one model of the asker's family."""
     data = _rows(learner) if data is None else data
     place = stream(0, "check", 1)
@@ -97,7 +108,7 @@ def check_proposer(proposer: Any, learner: Any, data: Data | None = None) -> Non
     length = proposer.length(learner, probe, proposal)
     _expect(np.isnan(length) or length >= 0, "a length must be at least 0, or NaN")
     _expect(isinstance(proposer.advice(), str) and proposer.advice() != "", "advice must say what to change")
-    if not hasattr(learner, "grad"):
+    if not has_gradients(learner):
         return
     two = np.stack([model, 0.5 * model])
     both = Data(*(np.stack([part, part[::-1]]) for part in (data.X, data.y, data.weight)))
@@ -110,7 +121,7 @@ def check_proposer(proposer: Any, learner: Any, data: Data | None = None) -> Non
         _expect(np.allclose(together[i], alone, rtol=1e-6, atol=1e-8), "leading axes must give what one by one gives")
 
 
-def check_sampler(sampler: Callable[..., Any], *, n: int = 30) -> None:
+def check_sampler(sampler: Sampler, *, n: int = 30) -> None:
     """Whom to ask: different devices, never oneself, a function of seed, round and target alone."""
     everyone = Trust(n, np.arange(n))
     for r in range(5):
@@ -124,7 +135,7 @@ def check_sampler(sampler: Callable[..., Any], *, n: int = 30) -> None:
         _expect(_same(few, peers[[3, n - 1]]), "whom a target asks must not depend on the other targets")
 
 
-def check_adopter(adopter: Callable[..., Any]) -> None:
+def check_adopter(adopter: Adopter) -> None:
     """Which answers to take: weights that sum to 1, only usable answers, staying where there are none."""
     n, T, S = 30, 6, 5
     rng = np.random.default_rng(0)
@@ -147,11 +158,10 @@ def check_adopter(adopter: Callable[..., Any]) -> None:
     _expect((nobody.stay == 1).all(), "a target that asked nobody must stay")
 
 
-def _choice_of(adopter: Any, trust: Trust, peers: Any, losses: Any) -> Choice:
+def _choice_of(adopter: Adopter, trust: Trust, peers: Any, losses: Any) -> Choice:
     """What the loop would make of an adopter's choice; what the loop refuses is a broken promise."""
-    keeps = bool(getattr(adopter, "keeps", False))
     try:
-        return checked_choice(adopter(trust, peers, losses), peers, trust.targets, trust.n, keeps)
+        return checked_choice(adopter(trust, peers, losses), peers, trust.targets, trust.n, keeps_steps(adopter))
     except InputError as error:
         raise AssertionError(f"broken promise: {error}") from error
 
@@ -159,13 +169,13 @@ def _choice_of(adopter: Any, trust: Trust, peers: Any, losses: Any) -> Choice:
 def check_fleet(
     make: Callable[..., Fleet],
     *,
-    learner: Any,
-    proposer: Any,
-    adopter: Any,
+    learner: Learner,
+    proposer: Proposer,
+    adopter: Adopter,
     devices: Devices | None = None,
     rounds: int = 30,
     peers: int = 5,
-    sampler: Any = None,
+    sampler: Sampler | None = None,
     **options: Any,
 ) -> None:
     """A fleet: LoopFleet's rounds, to 1e-9; probing changes no model; a run cut in two equals a whole one.
@@ -175,7 +185,7 @@ def check_fleet(
     devices = clustered_regression(n=12, clusters=2, rows=(4, 15), features=3, noise=0.1, seed=1) if devices is None else devices
     parts = {"learner": learner, "proposer": proposer, "seed": 5, **options}
 
-    def run(fleet: Any, **more: Any) -> list[Round]:
+    def run(fleet: Fleet, **more: Any) -> list[Round]:
         return list(personalize(fleet, sampler=sampler or Uniform(peers), adopter=adopter, seed=9, **({"rounds": rounds} | more)))
 
     fleet, reference = make(devices, **parts), LoopFleet(devices, **parts)
@@ -202,8 +212,8 @@ def check_fleet(
     half = run(begun, rounds=cut)
     trust = Trust.from_arrays(half[-1].trust.to_arrays())
     resumed = make(devices, **(parts | {"start": list(begun.models)}))
-    if getattr(begun, "kept", None) is not None:
-        resumed.kept = {name: np.array(value) for name, value in begun.kept.items()}  # type: ignore[attr-defined]
+    if can_keep(begun) and can_keep(resumed) and begun.kept is not None:
+        resumed.kept = {name: np.array(value) for name, value in begun.kept.items()}
     rest = run(resumed, first=cut, trust=trust)
     whole = run(make(devices, **parts))
     _expect(
@@ -226,12 +236,12 @@ def _same_choice(ours: Round, theirs: Round, scale: float) -> bool:
     return bool((best[differ] <= 1e-20 * scale).all())
 
 
-def _rows(learner: Any) -> Data:
+def _rows(learner: Learner) -> Data:
     """Rows that fit a learner: numbers, or labels where it is a classifier."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 3))
     score = X @ np.array([1.0, -0.5, 0.25]) + 0.3 * rng.standard_normal(40)
-    kind = getattr(learner, "kind", "squared")
+    kind = traits_of(learner).loss
     labels = {
         "logistic": (score > 0) + 0.0,
         "log": (score > 0) + 0.0,

@@ -16,8 +16,9 @@ from persfl.learners import Linear
 from persfl.loop import personalize
 from persfl.rules.rule import finished
 from persfl.samplers import Nobody, Uniform
+from persfl.traits import has_gradients, keeps_steps, traits_of
 from persfl.trust import Trust
-from persfl.types import Adopter, Array, Round, Sampler
+from persfl.types import Adopter, Array, Learner, Round, Sampler
 
 # The longest step and, with many features, steps times features: the more features, the more a step can overshoot. In shared units;
 # measured on the tables and generators named in docs/settings.md. A step that is too long is halved, so boldness costs little.
@@ -42,7 +43,7 @@ KIN_ROUNDS = 400  # at most: kin stops asking when it is done
 class Plan:
     """What a run is made of; `proposer` makes the proposer for a step size."""
 
-    learner: Any
+    learner: Learner
     proposer: Callable[[float], Any]
     step_size: float
     sampler: Sampler
@@ -121,7 +122,7 @@ def train(devices: Devices, plan: Plan, *, stage: str = "final", keep: Keep | No
                 return done
             pace = replace(pace, step_size=pace.step_size / 4, halved=(*pace.halved, pace.step_size, pace.step_size / 2), safe=True)
         except Diverged as trouble:
-            if len(pace.halved) > HALVINGS or not hasattr(plan.learner, "grad"):
+            if len(pace.halved) > HALVINGS or not has_gradients(plan.learner):
                 raise
             pace = replace(pace, step_size=pace.step_size / 2, halved=(*pace.halved, pace.step_size))
             if isinstance(trouble, _Grew) and len(pace.halved) >= GIVE_UP:
@@ -129,7 +130,7 @@ def train(devices: Devices, plan: Plan, *, stage: str = "final", keep: Keep | No
         state = start  # online, the models before this call are good; otherwise begin anew
 
 
-def resumable(state: State | None, devices: Devices, learner: Any) -> State | None:
+def resumable(state: State | None, devices: Devices, learner: Learner) -> State | None:
     """A state that was kept, if it is of these devices and this learner."""
     if state is None:
         return None
@@ -161,7 +162,7 @@ def _run(
         start=None if state is None else state.models,
         seed=plan.seed,
         n_jobs=plan.n_jobs,
-        device=plan.compute,
+        compute=plan.compute,
     )
     trust = Trust.blank(fleet) if state is None else state.trust
     if state is not None and finished(trust):
@@ -172,7 +173,7 @@ def _run(
     state = State(0 if state is None else state.r, fleet.models, trust, pace, () if state is None else state.losses, kept)
     if not state.losses:
         keep.after(stage, plan, state, None)
-    searching = getattr(plan.adopter, "keeps", False)
+    searching = keeps_steps(plan.adopter)
     losses = list(state.losses)
     begin = losses[0] if losses and resumed else None  # online, the rows of this call set the level
     for round_ in personalize(
@@ -182,7 +183,7 @@ def _run(
         begin = own if begin is None else begin
         # Refitted models start at their own fit, whose loss may be 0; only descent can run away. A search for kin that leads far
         # away is ended by the rule itself.
-        if hasattr(plan.learner, "grad") and not pace.unlike and not searching and _too_long(own, begin):
+        if has_gradients(plan.learner) and not pace.unlike and not searching and _too_long(own, begin):
             raise _Grew(
                 f"round {round_.r}: losses grow instead of falling; {plan.proposer(pace.step_size).advice()}.",
                 round=round_.r,
@@ -226,7 +227,7 @@ def peers_of(peers: Any, n: int) -> Sampler:
     return Uniform(whole("peers", peers, least=1, most=n - 1, why=f"{n} devices"))
 
 
-def step_of(step_size: Any, learner: Any, features: int) -> float:
+def step_of(step_size: Any, learner: Learner, features: int) -> float:
     """The step size to begin with.
 
     >>> step_of("auto", Linear(), features=20)
@@ -236,5 +237,6 @@ def step_of(step_size: Any, learner: Any, features: int) -> float:
         if isinstance(learner, Linear):
             most, shared = STEP_SIZES[learner.kind]
             return min(most, shared / features)
-        return NETWORK_STEPS.get(getattr(learner, "kind", ""), 0.05) if hasattr(learner, "grad") else 1.0
+        traits = traits_of(learner)
+        return NETWORK_STEPS.get(traits.loss, 0.05) if traits.gradients else 1.0
     return real("step_size", step_size, above=0)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    import torch
+
     from persfl.seeds import Stream
     from persfl.trust import Trust
 
@@ -22,6 +24,8 @@ IntArray = NDArray[np.int64]
 Model = Any
 Probe = Any
 Proposal = Any
+if TYPE_CHECKING:
+    Parts = dict[str, torch.Tensor]  # a model by the names of its parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,27 +144,135 @@ class Learner(Protocol):
         """A model that came from elsewhere, made usable, or an InputError."""
 
 
+# What some learners can do beyond that. `persfl.traits` says which can, and narrows to these types.
+
+
+class Differentiable(Learner, Protocol):
+    """Models are vectors; every method takes leading axes."""
+
+    def size(self, features: int) -> int:
+        """How many numbers a model has."""
+
+    def grad(self, model: Array, data: Data) -> Array:
+        """(..., size) the gradient of `loss`."""
+
+
+class Predictive(Learner, Protocol):
+    """Labels are classes, and a model knows how likely each is."""
+
+    def chances(self, model: Model, X: Array) -> tuple[Array, Array]:
+        """The chance of every label, and the labels."""
+
+
+class Renewing(Learner, Protocol):
+    """Models hold running statistics, which a target renews from its own rows."""
+
+    def settled(self, models: Array, data: Data, momentum: float | None = None) -> Array:
+        """(..., size) the same weights with statistics renewed from these rows."""
+
+
+class TensorLearner(Differentiable, Protocol):
+    """A learner that also computes on torch tensors, for one device; `vmap` adds axes."""
+
+    refit_steps: int
+    """How many proximal steps an answer to `Refit` takes; 0 is a fit anew."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def width(self) -> int:
+        """About how many numbers a row takes on its way through the model and back."""
+
+    def slopes(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """(size,) the gradient; 0 for what steps do not change."""
+
+    def parts(self, w: torch.Tensor) -> tuple[Parts, Parts]:
+        """A model's vector by name: what steps change, and what they do not."""
+
+    def joined(self, parts: Parts) -> torch.Tensor:
+        """The vector again."""
+
+    def said(self, parts: Parts, X: torch.Tensor) -> torch.Tensor:
+        """(rows, outputs) what the model says."""
+
+    def part_loss(self, parts: Parts, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """The weighted mean loss."""
+
+    def part_slopes(
+        self,
+        parts: Parts,
+        fixed: Parts,
+        X: torch.Tensor,
+        y: torch.Tensor,
+        weight: torch.Tensor,
+    ) -> Parts:
+        """Its gradient, by name."""
+
+
+@runtime_checkable
+class LabelCheck(Protocol):
+    """A learner that can say which labels its loss cannot take."""
+
+    def check_labels(self, data: Data) -> str | None:
+        """What these labels lack; None where they fit."""
+
+
+@runtime_checkable
+class Restarting(Protocol):
+    """A learner whose starts can differ, for what must start apart."""
+
+    def fresh(self, data: Data, stream: Stream) -> Model:
+        """Another start, drawn at this place."""
+
+
 class Proposer(Protocol):
     """Turns what leaves a target into what leaves a peer."""
 
-    def ask(self, learner: Any, model: Model) -> Probe:
+    def ask(self, learner: Learner, model: Model) -> Probe:
         """Runs on the target: what is sent."""
 
-    def answer(self, learner: Any, probe: Probe, data: Data, stream: Stream) -> Proposal:
-        """Runs on the peer: what comes back."""
+    def answer(self, learner: Learner, probe: Probe, data: Data, stream: Stream | None) -> Proposal:
+        """Runs on the peer: what comes back; randomness is drawn at `stream`, if any is."""
 
-    def length(self, learner: Any, probe: Probe, proposal: Proposal) -> Any:
+    def length(self, learner: Learner, probe: Probe, proposal: Proposal) -> Any:
         """Runs on the target: how far the proposal lies from the model; NaN where that has no meaning."""
 
     def advice(self) -> str:
         """What to change when every answer overflows."""
 
 
+@runtime_checkable
+class PublicProposer(Proposer, Protocol):
+    """A proposer whose answers rest on public points beside the peer's rows."""
+
+    @property
+    def extra_rows(self) -> int:
+        """How many rows an answer is fitted to beside the peer's own."""
+
+    def check_features(self, features: int) -> None:
+        """Stop where the points do not have the devices' columns."""
+
+
 Sampler = Callable[["Trust", int, int], IntArray]
 Adopter = Callable[["Trust", IntArray, Array], Choice]
-# An adopter may remember more than Trust's sums: `note(trust, r, peers, losses, kept)` then returns its notes, before it chooses.
-# With `keeps = True` the fleet keeps each peer's last step (`fleet.keep`, `fleet.kept`) and `kept` says how those have changed.
 Source = Callable[[int], Sequence[Data]]
+
+
+@runtime_checkable
+class Noting(Protocol):
+    """An adopter that remembers more than Trust's sums."""
+
+    def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice: ...
+    def note(self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Any) -> dict[str, Any]:
+        """Its notes, before it chooses; `kept` says how steps have changed, if it keeps them."""
+
+
+@runtime_checkable
+class Keeping(Noting, Protocol):
+    """A noting adopter that, where `keeps` is True, chooses among steps that the fleet keeps."""
+
+    @property
+    def keeps(self) -> bool: ...
 
 
 class Fleet(Protocol):

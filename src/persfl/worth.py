@@ -28,7 +28,8 @@ from persfl.learners.shrunk import shrunk
 from persfl.predicting import respond, respond_each
 from persfl.proposers import GradientStep, Refit
 from persfl.seeds import stream
-from persfl.types import Array, Data, IntArray
+from persfl.traits import has_gradients
+from persfl.types import Array, Data, Differentiable, IntArray, Learner
 from persfl.units import Units
 
 ARMS = {
@@ -265,7 +266,7 @@ def _rows(devices: Devices, which: Any, owner: IntArray) -> Devices:
     return Devices(devices.X[which], devices.y[which], devices.weight[which], start, devices.ids, columns=devices.columns)
 
 
-def pooled_fit(learner: Any, rows: Devices, seed: int = 0) -> Any:
+def pooled_fit(learner: Learner, rows: Devices, seed: int = 0) -> Any:
     """One model fitted to everybody's rows (for squared loss through sums over devices, shrunk a hair to be unique)."""
     if not isinstance(learner, Linear) or learner.kind != "squared":
         return learner.fit(Data(rows.X, rows.y, rows.weight), stream(seed, "pooled"))
@@ -283,35 +284,37 @@ def pooled_fit(learner: Any, rows: Devices, seed: int = 0) -> Any:
     return np.linalg.solve(gram + np.diag(ridge), pull)
 
 
-def own_fits(learner: Any, rows: Devices, seed: int = 0) -> Any:
+def own_fits(learner: Learner, rows: Devices, seed: int = 0) -> Any:
     """Every device's model from its own rows alone."""
     if isinstance(learner, Linear):
         return shrunk(learner, rows)
-    if hasattr(learner, "grad"):
+    if has_gradients(learner):
         place = stream(seed, "own").at(np.arange(len(rows)))
         return np.concatenate([learner.fit(rows.gather(part), place[part]) for part in _batches(learner, rows)])
     return [learner.fit(rows[i], stream(seed, "own", i)) for i in range(len(rows))]
 
 
-def _batches(learner: Any, rows: Devices) -> list[IntArray]:
+def _batches(learner: Differentiable, rows: Devices) -> list[IntArray]:
     """Devices in batches of similar memory, in their order."""
     each = learner.size(rows.features) + int(rows.counts.max(initial=1)) * rows.features
     step = max(1, _NUMBERS // each)
     return [np.arange(i, min(i + step, len(rows))) for i in range(0, len(rows), step)]
 
 
-def tuned_fits(learner: Any, rows: Devices, pooled: Any, public: Array | None, steps: GradientStep | None, seed: int = 0) -> Any:
+def tuned_fits(
+    learner: Learner, rows: Devices, pooled: Any, public: Array | None, steps: GradientStep | None, seed: int = 0
+) -> Any:
     """The pooled model, fine-tuned on every device's own rows: shrunk toward it, stepped from it, or refitted with its labels."""
     if isinstance(learner, Linear):
         return shrunk(learner, rows, pooled)
-    if steps is not None:
+    if steps is not None and has_gradients(learner):
         return np.concatenate([_stepped(learner, pooled, rows.gather(part), steps) for part in _batches(learner, rows)])
     proposer = Refit(public if public is not None else rows.X[:0])
     probe = proposer.ask(learner, pooled)
     return [proposer.answer(learner, probe, rows[i], stream(seed, "tuned", i)) for i in range(len(rows))]
 
 
-def _stepped(learner: Any, pooled: Array, data: Data, steps: GradientStep) -> Array:
+def _stepped(learner: Learner, pooled: Array, data: Data, steps: GradientStep) -> Array:
     """Own steps from the pooled model; where they do not lower a device's loss it takes shorter ones. A rival is no straw man."""
     models = np.tile(pooled, (len(data.y), 1))
     now, todo = learner.loss(models, data), np.arange(len(models))
@@ -338,7 +341,7 @@ def tried(
     train: Devices,
     test: Devices,
     *,
-    learner: Any,
+    learner: Learner,
     units: Units,
     models: Any,
     classes: int = 0,

@@ -15,7 +15,7 @@ import numpy as np
 from persfl.baselines.shared import all_devices, averaged, hold, participants, quiet_round
 from persfl.checks import real, whole
 from persfl.errors import InputError
-from persfl.fleets.array import ArrayFleet
+from persfl.fleets.array_fleet import ArrayFleet
 from persfl.proposers import GradientStep
 from persfl.seeds import stream
 from persfl.trust import Trust

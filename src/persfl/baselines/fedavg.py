@@ -11,7 +11,7 @@ import numpy as np
 
 from persfl.baselines.shared import all_devices, averaged, hold, participants, quiet_round
 from persfl.checks import whole
-from persfl.fleets.array import ArrayFleet
+from persfl.fleets.array_fleet import ArrayFleet
 from persfl.seeds import stream
 from persfl.trust import Trust
 from persfl.types import Round

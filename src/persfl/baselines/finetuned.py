@@ -13,7 +13,7 @@ import numpy as np
 from persfl.baselines.fedavg import fedavg
 from persfl.baselines.shared import all_devices, hold, quiet_round
 from persfl.checks import whole
-from persfl.fleets.array import ArrayFleet
+from persfl.fleets.array_fleet import ArrayFleet
 from persfl.seeds import stream
 from persfl.trust import Trust
 from persfl.types import Round

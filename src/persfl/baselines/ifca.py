@@ -11,10 +11,10 @@ import numpy as np
 
 from persfl.baselines.shared import all_devices, hold, participants, quiet_round
 from persfl.checks import whole
-from persfl.fleets.array import ArrayFleet
+from persfl.fleets.array_fleet import ArrayFleet
 from persfl.seeds import stream
 from persfl.trust import Trust
-from persfl.types import Round
+from persfl.types import Restarting, Round
 
 
 def ifca(fleet: ArrayFleet, *, told: int, rounds: int, share: float = 0.2, seed: int = 0) -> Iterator[Round]:
@@ -32,7 +32,7 @@ def ifca(fleet: ArrayFleet, *, told: int, rounds: int, share: float = 0.2, seed:
     """
     devices, learner, trust = all_devices(fleet), fleet.learner, Trust.blank(fleet)
     apart, told = stream(seed, "ifca"), whole("told", told, least=1)
-    if hasattr(learner, "fresh"):
+    if isinstance(learner, Restarting):
         models = np.stack([learner.fresh(devices[0], apart.at(j)) for j in range(told)])
     else:
         models = apart.generator().standard_normal((told, *learner.init(devices[0], stream(seed, "shared")).shape))

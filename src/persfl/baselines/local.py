@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from persfl.adopters import Best
 from persfl.errors import InputError
-from persfl.fleets.array import ArrayFleet
+from persfl.fleets.array_fleet import ArrayFleet
 from persfl.loop import personalize
 from persfl.samplers import Nobody
 from persfl.types import Round

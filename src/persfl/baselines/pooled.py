@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from persfl.baselines.shared import all_rows, quiet_round
 from persfl.checks import whole
 from persfl.errors import InputError
-from persfl.fleets.array import ArrayFleet
+from persfl.fleets.array_fleet import ArrayFleet
 from persfl.seeds import stream
 from persfl.trust import Trust
 from persfl.types import Data, Round

@@ -7,16 +7,18 @@ import numpy as np
 from persfl.checks import real, whole
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.fleets.array import ArrayFleet, cannot_share
-from persfl.fleets.home import diverged
+from persfl.fleets.array_fleet import ArrayFleet
+from persfl.fleets.engine import cannot_share
+from persfl.fleets.rows import diverged
 from persfl.seeds import Stream, distinct, stream
+from persfl.traits import has_gradients, has_statistics
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray, Model, Round
 
 
 def all_devices(fleet: ArrayFleet) -> Devices:
     """The rows of the whole fleet, whose models must be vectors."""
-    if isinstance(fleet.learner, (list, tuple)) or not hasattr(fleet.learner, "grad"):
+    if isinstance(fleet.learner, (list, tuple)) or not has_gradients(fleet.learner):
         raise cannot_share(fleet.learner)
     return all_rows(fleet)
 
@@ -48,7 +50,7 @@ def hold(fleet: ArrayFleet, models: Array, r: int) -> None:
     lost = ~np.isfinite(models).all(axis=-1)
     if lost.any():
         raise diverged(r, fleet.ids[int(fleet.targets[np.argmax(lost)])], fleet.proposer.advice())
-    if getattr(fleet.learner, "renews", False):  # running statistics belong to the target here too
+    if has_statistics(fleet.learner):  # running statistics belong to the target here too
         own = fleet.home.training
         models = np.stack([fleet.learner.settled(model, own[t]) for t, model in enumerate(models)])
     fleet.models = models

@@ -19,8 +19,9 @@ from persfl.blending.thin import Thin, thin
 from persfl.blending.toward import Toward, drawn, moments
 from persfl.blending.views import Look, View, means
 from persfl.devices import Devices
+from persfl.learners.linear import Linear
 from persfl.predicting import respond_each
-from persfl.types import Array, Data, IntArray
+from persfl.types import Array, Data, IntArray, Proposer
 
 _LARGEST = 2**20  # numbers of rows that are taken together for their products
 HIDDEN = 0.3  # what a row weighs whose class no other row has
@@ -44,7 +45,7 @@ class Folding:
         return fold_numbers(rows, self.count, classes=self.classes, ordered=self.ordered, seed=self.seed, numbers=numbers)
 
 
-def route(learner: Any) -> Any:
+def route(learner: Linear) -> Any:
     """How offers come about: by refits in closed form, or by steps."""
     return squared if learner.kind == "squared" else steps
 
@@ -67,12 +68,12 @@ def spreads(rows: Devices, labels: bool) -> Spreads:
 class Peers:
     """Devices that answer, in one view of their rows."""
 
-    def __init__(self, learner: Any, rows: Devices) -> None:
+    def __init__(self, learner: Linear, rows: Devices) -> None:
         self.learner, self.rows = learner, rows
         self._strength = np.empty(0)  # that the inverses belong to
 
     @staticmethod
-    def seen(learner: Any, rows: Devices, look: Look) -> Peers:
+    def seen(learner: Linear, rows: Devices, look: Look) -> Peers:
         """From rows as they are."""
         return Peers(learner, View.of(look, rows, learner.kind == "squared").inside(rows))
 
@@ -108,7 +109,7 @@ class Peers:
             self._strength = np.array(strength)
         return self._inverses
 
-    def answers(self, proposer: Any, who: IntArray, models: Array) -> Array:
+    def answers(self, proposer: Proposer, who: IntArray, models: Array) -> Array:
         """(K, size) each to its model."""
         out = np.full(models.shape, np.nan)
         at = np.flatnonzero(who >= 0)
@@ -154,7 +155,7 @@ class Peers:
 class Own:
     """Devices as targets, in one view: copies of their rows, and what can be offered to them."""
 
-    def __init__(self, learner: Any, rows: Devices, look: Look, folding: Folding, numbers: IntArray) -> None:
+    def __init__(self, learner: Linear, rows: Devices, look: Look, folding: Folding, numbers: IntArray) -> None:
         self.learner, self.rows, self.folding = learner, rows, folding
         self.fold, self.look = folding.of(rows, numbers), look
         own = copies(rows, self.fold, np.arange(len(rows)), folding.count)

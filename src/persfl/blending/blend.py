@@ -25,7 +25,7 @@ from persfl.seeds import stream
 from persfl.types import IntArray
 
 
-def blend(rows: Devices, learner: Any, *, seed: int = 0, budget: int = 640, ordered: bool = False, classes: int = 0) -> Blended:
+def blend(rows: Devices, learner: Linear, *, seed: int = 0, budget: int = 640, ordered: bool = False, classes: int = 0) -> Blended:
     """A model for every device; each asks others for at most `budget` refits (see `budget`).
 
     >>> from persfl.sources import clustered_regression

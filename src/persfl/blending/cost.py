@@ -6,7 +6,7 @@ kinds of fits). They tell the order of magnitude, which is what a person needs t
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from persfl.blending.budget import SHORTER
 from persfl.blending.offered import BLOCKS, CLASS_FOLDS, FOLDS
 from persfl.blending.steps import names
 from persfl.learners import Linear
-from persfl.types import IntArray
+from persfl.traits import has_gradients
+from persfl.types import IntArray, Learner
 
 LONG, LARGE = 300.0, 4 * 2**30  # seconds and bytes from which on a person would want to know
 _DEVICE, _QUESTION = 1e-3, 2e-6  # seconds per device, and per question whatever it is about
@@ -48,7 +49,7 @@ class Cost(NamedTuple):
 
 
 def cost_of(
-    learner: Any,
+    learner: Learner,
     counts: IntArray,
     features: int,
     *,
@@ -66,7 +67,7 @@ def cost_of(
     >>> cost_of(Linear(intercept=True), np.full(100_000, 100), 40).large
     True
     """
-    if not hasattr(learner, "grad"):
+    if not has_gradients(learner):
         return None
     size, rows = learner.size(features), counts.astype(np.float64)
     copies = 1 + (BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS)

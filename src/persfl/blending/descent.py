@@ -16,12 +16,14 @@ from persfl.blending.alike import likeness_of, likest
 from persfl.devices import Devices
 from persfl.proposers import GradientStep
 from persfl.seeds import stream
-from persfl.types import Array, Data, IntArray
+from persfl.types import Array, Data, Differentiable, IntArray
 
 LONGEST, PACES, FALLS = 1.0, 7, 0.9
 
 
-def adam(learner: Any, models: Array, data: Data, marks: Sequence[int], rate: float, seen: Any = None) -> dict[int, Array]:
+def adam(
+    learner: Differentiable, models: Array, data: Data, marks: Sequence[int], rate: float, seen: Any = None
+) -> dict[int, Array]:
     """(copies, size) per mark: these models after so many steps on their rows; `seen` (copies, classes) leaves other classes out.
 
     >>> from persfl import Linear
@@ -45,13 +47,13 @@ def adam(learner: Any, models: Array, data: Data, marks: Sequence[int], rate: fl
     return found
 
 
-def together(learner: Any, fleet: Devices, steps: int, rate: float, seed: int) -> Array:
+def together(learner: Differentiable, fleet: Devices, steps: int, rate: float, seed: int) -> Array:
     """(size,) one model for these devices: their mean gradient, by rows, is that of all rows."""
     data = Data(fleet.X[None], fleet.y[None], fleet.weight[None])
     return np.asarray(adam(learner, learner.init(data, stream(seed, "start")), data, (steps,), rate)[steps][0])
 
 
-def nearest(learner: Any, others: Devices, own: Devices, at: Sequence[Array], who: IntArray) -> IntArray:
+def nearest(learner: Differentiable, others: Devices, own: Devices, at: Sequence[Array], who: IntArray) -> IntArray:
     """(copies, peers) of `who`, whose gradients at these models point most like one's own.
 
     Each number of a gradient is measured by how much peers differ in it.
@@ -92,7 +94,7 @@ def padded(data: Data, rows: int) -> Data:
     return Data(X, np.pad(data.y, [*none, (0, more)]), np.pad(data.weight, [*none, (0, more)]))
 
 
-def pace(learner: Any, others: Devices, model: Array, steps: int, who: IntArray) -> float:
+def pace(learner: Differentiable, others: Devices, model: Array, steps: int, who: IntArray) -> float:
     """The longest of 1, 1/4, 1/16 ... such that so many plain steps from this model lower the own loss of nine devices in ten.
 
     `who` are asked, at most PACES times each.
@@ -107,5 +109,5 @@ def pace(learner: Any, others: Devices, model: Array, steps: int, who: IntArray)
     return found
 
 
-def _slopes(learner: Any, rows: Devices, model: Array, who: IntArray) -> Array:
+def _slopes(learner: Differentiable, rows: Devices, model: Array, who: IntArray) -> Array:
     return np.asarray(learner.grad(np.broadcast_to(model, (len(who), len(model))), rows.gather(who)), dtype=np.float64)

@@ -12,13 +12,14 @@ from persfl.blending.homes import Evidence, Spreads, Starts
 from persfl.blending.offered import of_devices
 from persfl.blending.views import Look
 from persfl.devices import Devices
-from persfl.types import Array, IntArray
+from persfl.learners.linear import Linear
+from persfl.types import Array, IntArray, Proposer
 
 
 class Here:
     """Devices whose rows are here."""
 
-    def __init__(self, rows: Devices, learner: Any, folding: Folding | None = None) -> None:
+    def __init__(self, rows: Devices, learner: Linear, folding: Folding | None = None) -> None:
         self.rows, self.learner, self.folding = rows, learner, folding or Folding()
         self.n, self.features, self.classes = len(rows), rows.features, self.folding.classes
         self.targets: IntArray = np.arange(self.n)
@@ -60,7 +61,7 @@ class HerePart:
         self._peers = Peers.seen(homes.learner, others, look)
         self._own = Own(homes.learner, of_devices(homes.rows, mine), look, homes.folding, mine)
 
-    def answers(self, proposer: Any, who: IntArray, models: Array, whose: IntArray | None = None) -> Array:
+    def answers(self, proposer: Proposer, who: IntArray, models: Array, whose: IntArray | None = None) -> Array:
         """From the peers' rows."""
         return self._peers.answers(proposer, who, models)
 
@@ -72,7 +73,7 @@ class HerePart:
         """Of the targets' copies."""
         return self._own.copies.rows.total
 
-    def own_answers(self, proposer: Any, models: Array) -> Array:
+    def own_answers(self, proposer: Proposer, models: Array) -> Array:
         """From the targets' copies."""
         who = np.arange(len(self._own.copies.rows))
         return np.stack([self._own.copies.answers(proposer, who, np.tile(model, (len(who), 1))) for model in models])

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from persfl.types import Array, IntArray
+from persfl.learners.linear import Linear
+from persfl.types import Array, IntArray, Proposer
 
 Starts = Mapping[str, Array]  # what offers are made from: (size,) for all copies alike, or (copies, size)
 
@@ -38,7 +39,7 @@ class Evidence(NamedTuple):
 class Part(Protocol):
     """A group of targets in one view, and the devices of other groups, their peers. `peers`, `targets`, `copies` are counts."""
 
-    learner: Any
+    learner: Linear
     features: int
     peers: int
     targets: int
@@ -47,7 +48,7 @@ class Part(Protocol):
     budget: float
     weight: Array  # (peers,) of their rows
 
-    def answers(self, proposer: Any, who: IntArray, models: Array, whose: IntArray | None = None) -> Array:
+    def answers(self, proposer: Proposer, who: IntArray, models: Array, whose: IntArray | None = None) -> Array:
         """(K, size) what each of these peers answers to its model; NaN for no usable answer, and where `who` is -1.
 
         `whose` (K,) says which copy asks; without it all targets ask together.
@@ -59,7 +60,7 @@ class Part(Protocol):
     def own_rows(self) -> Array:
         """(targets * copies,) the weight of each copy's rows."""
 
-    def own_answers(self, proposer: Any, models: Array) -> Array:
+    def own_answers(self, proposer: Proposer, models: Array) -> Array:
         """(M, targets * copies, size) what each copy answers to these M models."""
 
     def own_rough(self, mean: Array, strength: Array) -> Array:
@@ -77,7 +78,7 @@ class Homes(Protocol):
 
     n: int
     targets: IntArray
-    learner: Any
+    learner: Linear
     features: int
     classes: int
     copies: int

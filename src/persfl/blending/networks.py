@@ -29,8 +29,9 @@ from persfl.devices import Devices
 from persfl.predicting import respond_each
 from persfl.proposers import GradientStep
 from persfl.seeds import stream
+from persfl.traits import has_statistics, traits_of
 from persfl.trust import Trust
-from persfl.types import Array, Choice, Data, IntArray
+from persfl.types import Array, Choice, Data, Differentiable, IntArray
 
 RATE = 0.01  # of Adam, where the learner has none of its own
 OWN, STEPS, SLOWER = (30, 150), (0, 10, 30, 100), 0.3  # own steps; those from another model are slower
@@ -71,7 +72,7 @@ def _calm(losses: Array) -> Array:
 
 
 def blend_networks(
-    rows: Devices, learner: Any, *, seed: int = 0, budget: int = 640, ordered: bool = False, classes: int = 0
+    rows: Devices, learner: Differentiable, *, seed: int = 0, budget: int = 640, ordered: bool = False, classes: int = 0
 ) -> Blended:
     """A mix for every device: `models[i]` is a list of (share, model).
 
@@ -167,7 +168,7 @@ def offers(parts: list[Part], classes: int = 0, longest: int = 0) -> tuple[dict[
     thrice = Data(*(np.concatenate([getattr(data, name)] * len(starts)) for name in ("X", "y", "weight")))
     start = _at_home(learner, np.concatenate(list(starts.values())), thrice)
     ways = {"": adam(learner, start, thrice, STEPS, SLOWER * rate)}
-    if classes and getattr(learner, "kind", "") == "cross_entropy":
+    if classes and traits_of(learner).loss == "cross_entropy":
         seen = seen_classes(thrice, classes)
         ways["-seen"] = adam(learner, start, thrice, STEPS[1:], SLOWER * rate, seen)
     for k, name in enumerate(starts):
@@ -219,7 +220,7 @@ def _at(data: Data, which: slice) -> Data:
     return Data(data.X[which], data.y[which], data.weight[which])
 
 
-def _averaged(learner: Any, rows: list[Data], start: Array, steps: int, rate: float) -> Array:
+def _averaged(learner: Differentiable, rows: list[Data], start: Array, steps: int, rate: float) -> Array:
     """(copies, size) step by step along the mean gradient of the nearest, whose rows these are."""
     data = Data(*(np.concatenate([getattr(each, name) for each in rows]) for name in ("X", "y", "weight")))
     found = adam(learner, start, data, (steps,), rate)[steps]
@@ -230,18 +231,18 @@ def _asked(part: Part, peers: int, start: Array, step: float) -> Asked:
     """The ordinary search for neighbours, from the average over the nearest."""
     learner, own, known = part.learner, part.own, len(part.others)
     noise = None
-    if not getattr(learner, "classifies", False):
+    if not traits_of(learner).chances:
         noise = learner.loss(start, own.gather(np.arange(len(own))))
     rule = Calm(Neighbours(peers, known, own.total, noise))
     return part.neighbours(GradientStep(step, steps=SHORT), rule, start, ROUNDS if peers else 1)
 
 
-def _at_home(learner: Any, models: Array, data: Data) -> Array:
+def _at_home(learner: Differentiable, models: Array, data: Data) -> Array:
     """With running statistics of the device's own rows, where a module has any."""
-    return np.asarray(learner.settled(models, data, momentum=1.0)) if getattr(learner, "renews", False) else models
+    return np.asarray(learner.settled(models, data, momentum=1.0)) if has_statistics(learner) else models
 
 
-def _bundles(learner: Any, rows: Devices, group: IntArray, count: int) -> list[list[int]]:
+def _bundles(learner: Differentiable, rows: Devices, group: IntArray, count: int) -> list[list[int]]:
     """Groups to take together: as many as have room."""
     many, last = int(np.bincount(group).max()) * (count + 1), int(group.max())
     each = many * (30 * learner.size(rows.features) + 20 * int(rows.counts.max()) * rows.features) + 3 * rows.X.size

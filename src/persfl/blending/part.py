@@ -9,6 +9,7 @@ from persfl.blending.search import Asked
 from persfl.devices import Devices
 from persfl.fleets import ArrayFleet
 from persfl.loop import personalize
+from persfl.types import Proposer
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class Part:
         """How many devices the group has."""
         return len(self.own) // self.copies
 
-    def neighbours(self, proposer: Any, rule: Any, start: Any, rounds: int) -> Asked:
+    def neighbours(self, proposer: Proposer, rule: Any, start: Any, rounds: int) -> Asked:
         """The ordinary loop: every copy is a target, the other groups' devices are its peers."""
         everybody = Devices.joined([self.others, self.own])
         m = len(self.others)

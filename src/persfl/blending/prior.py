@@ -14,7 +14,6 @@ back; otherwise noise and pull would shrink each other to nothing where devices 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import digamma
@@ -22,6 +21,7 @@ from scipy.special import digamma
 from persfl.blending.average import tamed
 from persfl.blending.homes import Part
 from persfl.blending.toward import Toward, design, moments
+from persfl.learners.linear import Linear
 from persfl.seeds import stream
 from persfl.types import Array, Data, IntArray
 
@@ -74,7 +74,7 @@ def learned(part: Part, pooled: Array, who: IntArray, *, rounds: int = ROUNDS) -
     return Prior(pooled, mean, spread, noise)
 
 
-def noise_of(learner: Any, data: Data, model: Array, strength: Array) -> Array:
+def noise_of(learner: Linear, data: Data, model: Array, strength: Array) -> Array:
     """(...) each device's own mean squared error, corrected for what its refit has taken from its own rows."""
     X = design(learner, data.X)
     gram, _ = moments(learner, data)

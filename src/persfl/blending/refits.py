@@ -24,8 +24,9 @@ from persfl.devices import Devices
 from persfl.predicting import respond
 from persfl.proposers import Refit
 from persfl.seeds import stream
+from persfl.traits import traits_of
 from persfl.trust import Trust
-from persfl.types import Array, Choice, Data, IntArray
+from persfl.types import Array, Choice, Data, IntArray, Learner
 
 STEPS = (1.0, 10.0)  # weight of own rows against the public points
 EVENLY = ([0, 2, 3, 5, 6], [0, 3], [0, 6])  # offers, as `_names` has them: all that know own rows; own and one refit of others'
@@ -57,7 +58,7 @@ class One:
 
 def blend_refits(
     rows: Devices,
-    learner: Any,
+    learner: Learner,
     public: Array,
     *,
     seed: int = 0,
@@ -78,7 +79,7 @@ def blend_refits(
     n, count = len(rows), BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS
     fold = fold_numbers(rows, count, classes=classes, ordered=ordered, seed=seed)
     usable, group = judged(rows, fold, count), dealt(n, seed)
-    soft = bool(classes) and getattr(learner, "kind", "") == "log"
+    soft = bool(classes) and traits_of(learner).loss == "log"
     heard, paid = Heard(n, not classes), Paid.by(n, count + 1, budget)
     names = tuple(_names()[k] for k in paid.offers)
     evenly = paid.evenly
@@ -173,7 +174,7 @@ def fits_to_come(n: int, budget: int, *, classes: bool = False, ordered: bool = 
     return Paid.by(n, copies, budget).fits(n, copies)
 
 
-def _pooled(learner: Any, others: Devices, many: int, seed: int, h: int) -> Any:
+def _pooled(learner: Learner, others: Devices, many: int, seed: int, h: int) -> Any:
     """One model for the other devices, of the rows of so many of them."""
     if not many:
         return None
@@ -182,7 +183,7 @@ def _pooled(learner: Any, others: Devices, many: int, seed: int, h: int) -> Any:
     return learner.fit(Data(others.X, others.y, others.weight), stream(seed, "pooled", h))
 
 
-def _alone(learner: Any, data: Data, place: Any) -> Any:
+def _alone(learner: Learner, data: Data, place: Any) -> Any:
     """The model of own rows."""
     return learner.fit(_weighty(data), place)
 
@@ -202,7 +203,7 @@ def _names() -> tuple[str, ...]:
 
 
 def _together(
-    learner: Any, others: Devices, notes: Any, c: int, model: Any, public: Array, soft: bool, seed: int, many: int
+    learner: Learner, others: Devices, notes: Any, c: int, model: Any, public: Array, soft: bool, seed: int, many: int
 ) -> Any:
     """What the neighbours that have fitted best answer in the end, mixed: several trees are better than one."""
     if not many:
@@ -215,7 +216,7 @@ def _together(
     return [(1.0 / len(answers), answer) for answer in answers]
 
 
-def _offers(learner: Any, data: Data, alone: Any, pooled: Any, near: Any, public: Array, soft: bool, place: Any) -> list[Any]:
+def _offers(learner: Learner, data: Data, alone: Any, pooled: Any, near: Any, public: Array, soft: bool, place: Any) -> list[Any]:
     """In the order of the names; what is None is not offered."""
     data = _weighty(data)
     found = [alone]

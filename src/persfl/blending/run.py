@@ -11,6 +11,7 @@ from persfl.blending.refits import blend_refits
 from persfl.devices import Devices
 from persfl.learners import Linear
 from persfl.training import Forget, Keep, Pace, Plan, State, resumable
+from persfl.traits import has_gradients
 from persfl.trust import Trust
 
 
@@ -35,7 +36,7 @@ def run(
     settings: dict[str, Any] = {"seed": plan.seed, "budget": budget, "ordered": ordered, "classes": classes}
     if isinstance(plan.learner, Linear):
         found = blend(devices, plan.learner, **settings)
-    elif hasattr(plan.learner, "grad"):
+    elif has_gradients(plan.learner):
         found = blend_networks(devices, plan.learner, **settings)
     else:
         found = blend_refits(devices, plan.learner, public, n_jobs=plan.n_jobs, **settings)

@@ -8,7 +8,7 @@ import numpy as np
 
 from persfl.blending.homes import Part
 from persfl.loop import personalize
-from persfl.types import Answers, Array, Choice, IntArray, Round
+from persfl.types import Answers, Array, Choice, IntArray, Proposer, Round
 
 
 class Asked(NamedTuple):
@@ -25,7 +25,7 @@ class Asked(NamedTuple):
 class Search:
     """A fleet made of the questions of a `Part`: peers are devices 0 to `peers` - 1, the copies stand behind them."""
 
-    def __init__(self, part: Part, proposer: Any, start: Array) -> None:
+    def __init__(self, part: Part, proposer: Proposer, start: Array) -> None:
         self.part, self.proposer = part, proposer
         self.models: Any = np.array(start)
         self.n = part.peers + len(start)
@@ -56,7 +56,7 @@ class Search:
         self.models = choice.stay[:, None] * self.models + parts
 
 
-def neighbours(part: Part, proposer: Any, rule: Any, start: Array, rounds: int) -> Asked:
+def neighbours(part: Part, proposer: Proposer, rule: Any, start: Array, rounds: int) -> Asked:
     """What asking neighbours from these models leads to."""
     fleet = Search(part, proposer, start)
     done = list(personalize(fleet, sampler=rule.sampler, adopter=rule, rounds=rounds, seed=part.seed))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.learners.linear import Linear
 from persfl.types import IntArray
 
 _LARGEST = 4 * 2**20  # bytes: rows that many steps go over should stay in the cache
 
 
-def spans(learner: Any, rows: Devices, who: IntArray | None = None, *, wide: int = 1) -> list[tuple[int, int]]:
+def spans(learner: Linear, rows: Devices, who: IntArray | None = None, *, wide: int = 1) -> list[tuple[int, int]]:
     """From where to where in `who` (all devices unless said otherwise); `wide` models go with each of them.
 
     >>> from persfl import Linear

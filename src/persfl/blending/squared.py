@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from persfl.blending.spans import spans
 from persfl.blending.thin import Thin, thin
 from persfl.blending.toward import Toward, drawn, moments
 from persfl.devices import Devices
+from persfl.learners.linear import Linear
 from persfl.proposers import GradientStep
 from persfl.types import Array, Data
 
@@ -34,7 +34,7 @@ FREE = 0.01  # how strongly an intercept is drawn, where slopes are drawn with 1
 QUESTIONS = 1  # a refit counts as one
 
 
-def names(learner: Any) -> list[str]:
+def names(learner: Linear) -> list[str]:
     """What offers are called."""
     return [f"{name} {pull:g}" for name, pulls in PULLS.items() for pull in pulls]
 
@@ -60,7 +60,7 @@ def starts(part: Part) -> tuple[dict[str, Array], Asked]:
     return told | {"neighbours": asked.models}, asked._replace(missing=unpaid(missing))
 
 
-def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
+def offers(learner: Linear, own: Devices, told: Starts) -> dict[str, Array]:
     """(copies, size) per starting point and pull; `inf` is the starting point itself."""
     size = learner.size(own.features)
     plain = np.ones(size)
@@ -91,14 +91,14 @@ def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
 Refits = tuple[Callable[[Array, Array], Array], Array]  # models by (toward, strength), and the rows' noise
 
 
-def _refits(learner: Any, data: Data, mean: Array, strength: Array) -> Refits:
+def _refits(learner: Linear, data: Data, mean: Array, strength: Array) -> Refits:
     """Of devices with as many rows as coefficients."""
     gram, pulled = moments(learner, data)
     rough = noise_of(learner, data, drawn(gram, pulled, mean, strength), strength)
     return partial(drawn, gram, pulled), rough
 
 
-def _few_refits(learner: Any, data: Data, mean: Array, strength: Array) -> Refits:
+def _few_refits(learner: Linear, data: Data, mean: Array, strength: Array) -> Refits:
     """Of devices with fewer."""
     rows = Thin.of(learner, data)
 
@@ -108,7 +108,7 @@ def _few_refits(learner: Any, data: Data, mean: Array, strength: Array) -> Refit
     return refit, rows.rough(rows.inverse(strength), mean)
 
 
-def shapes(learner: Any, features: int, copies: int) -> dict[str, tuple[int, ...]]:
+def shapes(learner: Linear, features: int, copies: int) -> dict[str, tuple[int, ...]]:
     """What `starts` holds, for whoever gets it from elsewhere."""
     size = learner.size(features)
     return {"pooled": (size,), "mean": (size,), "spread": (size,), "noise": (1,), "neighbours": (copies, size)}

@@ -23,6 +23,7 @@ from persfl.blending.memory import Neighbours
 from persfl.blending.search import Asked, neighbours, unpaid
 from persfl.blending.spans import spans
 from persfl.devices import Devices
+from persfl.learners.linear import Linear
 from persfl.proposers import GradientStep
 from persfl.training import STEP_SIZES
 from persfl.types import Array, Data, IntArray
@@ -37,17 +38,17 @@ SEARCH_ROUNDS, SHORT = 8, 5
 QUESTIONS = SHORTER
 
 
-def step_for(learner: Any, features: int) -> float:
+def step_for(learner: Linear, features: int) -> float:
     """Shorter where there are many features, or where the loss is steep."""
     return min(STEP * min(1.0, 64.0 / max(features, 1)), bold_step(learner, features))
 
 
-def bold_step(learner: Any, features: int) -> float:
+def bold_step(learner: Linear, features: int) -> float:
     """As long as averaged steps may be: one that is too long is noticed, and shortened (see `settled`)."""
     return STEP_SIZES[learner.kind][0] * min(1.0, 64.0 / max(features, 1))
 
 
-def names(learner: Any) -> list[str]:
+def names(learner: Linear) -> list[str]:
     """What offers are called."""
     found = []
     for name in STARTS:
@@ -87,13 +88,13 @@ def starts(part: Part) -> tuple[dict[str, Array], Asked]:
     return starts, asked._replace(missing=unpaid(missing))
 
 
-def shapes(learner: Any, features: int, copies: int) -> dict[str, tuple[int, ...]]:
+def shapes(learner: Linear, features: int, copies: int) -> dict[str, tuple[int, ...]]:
     """What `starts` holds, for whoever gets it from elsewhere."""
     size = learner.size(features)
     return {"pooled": (size,), "alike": (copies, size), "neighbours": (copies, size)}
 
 
-def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
+def offers(learner: Linear, own: Devices, told: Starts) -> dict[str, Array]:
     """(copies, size) per starting point and number of own steps."""
     pace, size = step_for(learner, own.features), learner.size(own.features)
     found: dict[str, Array] = {}
@@ -106,7 +107,7 @@ def offers(learner: Any, own: Devices, told: Starts) -> dict[str, Array]:
     return {name: found[name] for name in names(learner)}
 
 
-def _ways(learner: Any, name: str) -> tuple[str, ...]:
+def _ways(learner: Linear, name: str) -> tuple[str, ...]:
     return ("down", "out") if _classes(learner) and name != "own" else ("free",)
 
 
@@ -162,7 +163,7 @@ def averaged(part: Part, near: IntArray, proposer: GradientStep, rounds: int) ->
     return models
 
 
-def level(learner: Any, own: Devices, step: float) -> Array:
+def level(learner: Linear, own: Devices, step: float) -> Array:
     """(copies, size) what a device knows without its features: own steps from zero, of the intercept alone."""
     models = np.zeros((len(own), learner.size(own.features)))
     if not learner.intercept:
@@ -176,7 +177,7 @@ def level(learner: Any, own: Devices, step: float) -> Array:
     return models
 
 
-def tuned(learner: Any, own: Devices, start: Array, step: float, unseen: str) -> Iterator[tuple[int, Array]]:
+def tuned(learner: Linear, own: Devices, start: Array, step: float, unseen: str) -> Iterator[tuple[int, Array]]:
     """(..., copies, size) models after so many own steps. Weights of classes that the rows do not have stay, and these classes are
     pushed "down" by the others, or left "out" of the comparison; "free" steps move everything."""
     marks = {steps: np.empty(start.shape) for steps in STEPS}
@@ -190,7 +191,7 @@ def tuned(learner: Any, own: Devices, start: Array, step: float, unseen: str) ->
     yield from marks.items()
 
 
-def _own_slope(learner: Any, model: Array, data: Data, seen: Any, out: bool) -> Array:
+def _own_slope(learner: Linear, model: Array, data: Data, seen: Any, out: bool) -> Array:
     with np.errstate(all="ignore"):  # what overflows is not chosen
         if seen is None:
             return np.asarray(learner.grad(model, data))
@@ -201,5 +202,5 @@ def _own_slope(learner: Any, model: Array, data: Data, seen: Any, out: bool) -> 
         return np.asarray(np.where(np.repeat(seen, model.shape[-1] // learner.classes, axis=-1), learner.grad(model, data), 0.0))
 
 
-def _classes(learner: Any) -> bool:
+def _classes(learner: Linear) -> bool:
     return bool(getattr(learner, "classes", 1) > 1 and learner.intercept)

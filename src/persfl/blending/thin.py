@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.blending.toward import design
+from persfl.learners.linear import Linear
 from persfl.types import Array, Data, IntArray
 
 
@@ -27,7 +28,7 @@ class Thin(NamedTuple):
     weight: Array
 
     @staticmethod
-    def of(learner: Any, data: Data) -> Thin:
+    def of(learner: Linear, data: Data) -> Thin:
         """The rows of these devices."""
         root = np.sqrt(data.weight)
         return Thin(design(learner, data.X) * root[..., None], data.y * root, data.weight)
@@ -69,6 +70,6 @@ class Thin(NamedTuple):
         return np.asarray(np.matmul(inverse, first[..., None])[..., 0])
 
 
-def thin(learner: Any, counts: IntArray, features: int) -> Any:
+def thin(learner: Linear, counts: IntArray, features: int) -> Any:
     """Which devices, by their numbers of rows, have fewer of them than a model has coefficients."""
     return counts < learner.size(features)

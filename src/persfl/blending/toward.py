@@ -17,7 +17,8 @@ from persfl.errors import InputError
 from persfl.proposers import Refit
 from persfl.proposers.gradient import distance
 from persfl.seeds import Stream
-from persfl.types import Array, Data
+from persfl.traits import has_gradients, traits_of
+from persfl.types import Array, Data, Learner
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,20 +48,20 @@ class Toward:
         points = np.diag(np.sqrt(slopes * d / constant))
         return Refit(np.concatenate([points, -points]), private_weight=1.0, public_weight=float(constant / (2 * d)))
 
-    def ask(self, learner: Any, model: Array) -> Array:
+    def ask(self, learner: Learner, model: Array) -> Array:
         """The model: its labels at the points would tell as much."""
-        if getattr(learner, "kind", "") != "squared" or learner.size(1) > 2:
+        if not has_gradients(learner) or traits_of(learner).loss != "squared" or learner.size(1) > 2:
             raise InputError(f"Toward asks linear models under squared loss. Got {learner!r}: use Refit(public).")
         if model.shape[-1] != len(self.strength):
             raise InputError(f"there must be one strength per coefficient. Got {len(self.strength)} for {model.shape[-1]}.")
         return model
 
-    def answer(self, learner: Any, probe: Array, data: Data, stream: Stream | None) -> Array:
+    def answer(self, learner: Learner, probe: Array, data: Data, stream: Stream | None) -> Array:
         """(..., size) the refitted weights."""
         gram, pull = moments(learner, data)
         return drawn(gram, pull, probe, self.strength)
 
-    def length(self, learner: Any, probe: Array, proposal: Array) -> Any:
+    def length(self, learner: Learner, probe: Array, proposal: Array) -> Any:
         """The Euclidean distance moved."""
         return distance(probe, proposal)
 

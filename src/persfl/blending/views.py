@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.learners.linear import Linear
 from persfl.types import Array
 
 VIEWS = ("shared", "centred")
@@ -77,7 +78,7 @@ class View:
         X = (rows.X - self.centre[owner]) / self.scale[owner]
         return Devices(X, (rows.y - self.level[owner]) / self.label_scale, rows.weight, rows.start, rows.ids)
 
-    def outside(self, models: Array, learner: Any) -> Array:
+    def outside(self, models: Array, learner: Linear) -> Array:
         """(devices, size) these devices' linear models of this view as models of the shared units."""
         d = self.centre.shape[1]
         W = models.reshape(len(models), learner.classes, -1).copy()

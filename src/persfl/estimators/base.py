@@ -48,6 +48,7 @@ from persfl.training import (
     step_of,
     train,
 )
+from persfl.traits import has_gradients, is_learner, traits_of
 from persfl.trust import Trust
 from persfl.types import Array, IntArray
 from persfl.units import KINDS, Units
@@ -76,7 +77,7 @@ class Personalized(WithRows):
     @property
     def _scaled(self) -> bool:
         """Whether labels have units: classes have none, and counts lose their meaning in any but their own."""
-        return not self._classes and getattr(self.learner_, "kind", "") != "poisson"
+        return not self._classes and traits_of(self.learner_).task != "counts"
 
     def __init__(
         self,
@@ -268,9 +269,7 @@ class Personalized(WithRows):
                     models=self._sure(state, inside),
                     classes=self._classes,
                     public=self.public_,
-                    steps=GradientStep(state.pace.step_size, steps=self._rounds("paper"))
-                    if hasattr(self.learner_, "grad")
-                    else None,
+                    steps=GradientStep(state.pace.step_size, steps=self._rounds("paper")) if has_gradients(self.learner_) else None,
                     seed=self._seed,
                     more=rivals(inside, self.learner_, state.pace.step_size, self._rounds("paper"), self._seed) if rivals else None,
                 )
@@ -339,7 +338,7 @@ class Personalized(WithRows):
     def _rounds(self, method: str | None = None) -> int:
         if self.rounds != "auto":
             return int(self.rounds)
-        if not hasattr(self.learner_, "grad"):
+        if not has_gradients(self.learner_):
             return REFIT_ROUNDS
         return KIN_ROUNDS if (method or self.method_) == "kin" else STEP_ROUNDS
 
@@ -348,7 +347,7 @@ class Personalized(WithRows):
         self.losses_ = np.stack(state.losses) if state.losses else np.empty((0, len(self.devices_)))
         self.n_rounds_ = state.r
         self._note_halving(state, "the final run")
-        if len(self.losses_) and hasattr(self.learner_, "grad"):
+        if len(self.losses_) and has_gradients(self.learner_):
             grown = runaways(self.losses_[-1], self.losses_[0]) & (self.losses_[-1] > NOTHING)
             lost = self.devices_[grown].tolist()
             if lost and len(lost) <= len(self.devices_) / 2:  # most of a fleet cannot be unlike all others
@@ -452,14 +451,14 @@ class Personalized(WithRows):
         n, features = len(rows), rows.features
 
         def proposer(step: float) -> Any:
-            if hasattr(learner, "grad"):
+            if has_gradients(learner):
                 return GradientStep(step)
             assert public is not None  # made above for every learner without gradients
-            return Refit(public, step_size=step, soft=bool(classes) and getattr(learner, "kind", "") == "log")
+            return Refit(public, step_size=step, soft=bool(classes) and traits_of(learner).loss == "log")
 
         sampler, adopter = peers_of(self.peers, n), Best() if self.adopter is None else self.adopter
         if self.method_ == "kin":
-            rule = kin(peers_asked(self.peers, n), steps=hasattr(learner, "grad"))
+            rule = kin(peers_asked(self.peers, n), steps=has_gradients(learner))
             sampler, adopter = rule.sampler, rule.adopter
         return Plan(
             learner,
@@ -476,11 +475,11 @@ class Personalized(WithRows):
     def _units(self) -> str:
         if self.units != "auto":
             return self.units
-        return "shared" if hasattr(self.learner_, "grad") else "raw"
+        return "shared" if has_gradients(self.learner_) else "raw"
 
     def _public(self, rows: Devices, kind: str) -> Array | None:
         """Public points in the units of the run; None where the learner takes steps instead."""
-        if hasattr(self.learner_, "grad"):
+        if has_gradients(self.learner_):
             return None
         if self.public is None or isinstance(self.public, (int, np.integer)):
             count = POINTS if self.public is None else whole("public", self.public, least=1)
@@ -506,9 +505,9 @@ class Personalized(WithRows):
         base = self.estimator
         if base is None:
             return self._linear()
-        if all(hasattr(base, name) for name in ("init", "loss", "mix", "check")):
-            kind = getattr(base, "kind", "squared")  # trees know squared loss only
-            if (kind in ("logistic", "multinomial", "cross_entropy", "log", "error")) != bool(self._classes) and kind != "own":
+        if is_learner(base):
+            kind = traits_of(base).loss
+            if (traits_of(base).task == "classes") != bool(self._classes) and kind != "own":
                 want = "classes" if self._classes else "numbers"
                 raise InputError(f"{type(self).__name__} needs a learner with a loss for {want}. Got {base!r}.")
             if kind == "own" and self._classes:

@@ -1,7 +1,7 @@
 """Fleets: devices and the targets' models, wherever they live."""
 
-from persfl.fleets.array import ArrayFleet
+from persfl.fleets.array_fleet import ArrayFleet
 from persfl.fleets.guarded import Guarded
-from persfl.fleets.loop import LoopFleet
+from persfl.fleets.loop_fleet import LoopFleet
 
 __all__ = ["ArrayFleet", "Guarded", "LoopFleet"]

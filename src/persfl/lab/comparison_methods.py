@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from persfl.training import (
     step_of,
     train,
 )
+from persfl.traits import has_gradients
 from persfl.types import Adopter, Array, Learner, Model, Round, Sampler
 from persfl.worth import own_fits, pooled_fit, tuned_fits
 
@@ -194,7 +195,7 @@ def _blended(terms: ComparisonTerms) -> Array:
     """Blend, which looks at both units itself."""
     found = blend(
         terms.rows,
-        terms.learner,
+        cast("Linear", terms.learner),
         seed=terms.seed,
         budget=terms.budget,
         classes=terms.classes,
@@ -229,7 +230,7 @@ def rivals(
 
     None for learners without gradients.
     """
-    if not hasattr(learner, "grad"):
+    if not has_gradients(learner):
         return {}
     terms = ComparisonTerms(inside, learner, rounds=rounds, seed=seed, step_size=step_size)
     told = [f"IFCA ({clusters})" for clusters in TOLD if clusters < len(inside)]

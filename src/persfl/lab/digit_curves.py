@@ -55,8 +55,8 @@ def digit_curve(settings: Settings, seed: int) -> Array:
     world = clustered_digits(s.n, clusters=s.clusters, rows=s.rows, held=s.held, seed=seed)
     learner = LEARNERS[s.learner](stream(seed, "weights").integer())  # that all devices start from
     step = GradientStep(s.step_size)
-    fleet = ArrayFleet(world.training, learner=learner, proposer=step, device=s.device, seed=seed)
-    judge = Judge(learner, world.held, s.device)
+    fleet = ArrayFleet(world.training, learner=learner, proposer=step, compute=s.compute, seed=seed)
+    judge = Judge(learner, world.held, s.compute)
     errors = [judge.error(fleet.models)]
     clusters = np.asarray(world.training.clusters)
     try:
@@ -70,19 +70,19 @@ def digit_curve(settings: Settings, seed: int) -> Array:
 class Judge:
     """Devices' held-out rows, kept where networks are computed."""
 
-    def __init__(self, learner: Network, held: Devices, device: str) -> None:
+    def __init__(self, learner: Network, held: Devices, compute: str) -> None:
         torch = need("torch", extra="torch", why="networks")
         shape = (len(held), len(held.X) // len(held))
         dtype = getattr(torch, learner.dtype)
-        self.device = device
+        self.compute = compute
         self.outputs = torch.func.vmap(learner.outputs)
-        self.X = torch.as_tensor(held.X.reshape(*shape, -1), dtype=dtype, device=device)
-        self.y = torch.as_tensor(held.y.reshape(shape), device=device)
+        self.X = torch.as_tensor(held.X.reshape(*shape, -1), dtype=dtype, device=compute)
+        self.y = torch.as_tensor(held.y.reshape(shape), device=compute)
 
     def error(self, models: Array) -> float:
         """The mean over devices of the share of rows that a device's own model labels wrong."""
         torch = need("torch", extra="torch", why="networks")
         with torch.no_grad():
-            weights = torch.as_tensor(models, dtype=self.X.dtype, device=self.device)
+            weights = torch.as_tensor(models, dtype=self.X.dtype, device=self.compute)
             labels = self.outputs(weights, self.X).argmax(dim=-1)
             return float((labels != self.y).double().mean())

@@ -56,7 +56,7 @@ class Settings:
     public_weight: float = 1.0
     validation: int = 100  # fresh rows on which trees are judged
     held: int = 40  # rows per device on which networks are judged
-    device: str = "cpu"  # where networks are computed
+    compute: str = "cpu"  # where networks are computed
 
     @property
     def vector(self) -> bool:
@@ -192,7 +192,7 @@ def _referenced() -> dict[str, list[Settings]]:
 
 def _comparable(settings: Settings) -> Settings:
     """Settings as they count when curves are compared: a short one is the beginning of a longer."""
-    return replace(settings, rounds=USUAL["rounds"], device=USUAL["device"])
+    return replace(settings, rounds=USUAL["rounds"], compute=USUAL["compute"])
 
 
 def is_the_papers(spec: Spec, *, whole: bool = True) -> bool:

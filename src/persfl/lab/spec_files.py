@@ -68,7 +68,8 @@ def typed_values(
     """
     unknown = sorted(set(values) - set(known))
     if unknown:
-        raise InputError(f"{spec}: unknown key {some(unknown)}. Known: {', '.join(known)}.")
+        moved = " Where networks are computed is now compute." if "device" in unknown and "compute" in known else ""
+        raise InputError(f"{spec}: unknown key {some(unknown)}.{moved} Known: {', '.join(known)}.")
     types = {field.name: str(field.type) for field in fields(kind)}
     return {key: _typed(spec, key, value, types[key]) for key, value in values.items()}
 

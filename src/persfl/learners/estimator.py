@@ -21,6 +21,7 @@ from persfl.checks import one_of
 from persfl.errors import CannotMix, InputError
 from persfl.learners.plain import Plain
 from persfl.seeds import Stream
+from persfl.traits import Traits
 from persfl.types import Array, Data
 
 _REGRESSION, _CLASSIFICATION = ("squared", "absolute"), ("log", "error")
@@ -80,6 +81,11 @@ class Estimator:
 
     def __repr__(self) -> str:
         return f"Estimator({self.estimator!r}, loss={self.kind!r})"
+
+    @property
+    def traits(self) -> Traits:
+        """No gradients, no mean; chances where the fitted classifiers have `predict_proba`."""
+        return Traits.of(self.kind, gradients=False)
 
     def init(self, data: Data, stream: Stream) -> Any:
         """Fitted to the device's own rows."""

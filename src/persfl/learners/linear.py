@@ -15,6 +15,7 @@ from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
 from persfl.learners.losses import LOSSES, sigmoid, softmax
 from persfl.seeds import Stream
+from persfl.traits import Traits
 from persfl.types import Array, Data
 
 # A mean squared residual below this share of the labels' mean square is what rounding leaves, and counts as 0 (for absolute loss:
@@ -57,6 +58,11 @@ class Linear:
         object.__setattr__(self, "delta", real("delta", delta, above=0))
         object.__setattr__(self, "classes", 1 if classes is None else whole("classes", classes, least=2))
 
+    @property
+    def traits(self) -> Traits:
+        """Vectors with gradients and a mean; chances where labels are classes."""
+        return Traits.of(self.kind, gradients=True)
+
     def size(self, features: int) -> int:
         """How many numbers a model has."""
         return self.classes * (features + self.intercept)
@@ -85,11 +91,6 @@ class Linear:
         if self.kind == "multinomial":
             return np.asarray(z.argmax(axis=-1), dtype=np.float64)
         return (z > 0).astype(np.float64) if self.kind == "logistic" else LOSSES[self.kind].response(z)
-
-    @property
-    def classifies(self) -> bool:
-        """Whether labels are classes, so that there are chances of them."""
-        return self.kind in ("logistic", "multinomial")
 
     def chances(self, model: Array, X: Array) -> tuple[Array, Array]:
         """The chance of every label, and the labels."""

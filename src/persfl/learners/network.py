@@ -22,6 +22,7 @@ import numpy as np
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError, need
 from persfl.seeds import Stream
+from persfl.traits import Traits
 from persfl.types import Array, Data
 
 if TYPE_CHECKING:
@@ -127,9 +128,9 @@ class Network:
         return self._places[-1][3]
 
     @property
-    def classifies(self) -> bool:
-        """Whether labels are classes, so that there are chances of them."""
-        return self.kind in ("cross_entropy", "logistic")
+    def traits(self) -> Traits:
+        """Vectors with gradients and a mean; running statistics where the module has some."""
+        return Traits.of(self.kind, gradients=True, renews=self._norms, tensors=True)
 
     @property
     def renews(self) -> bool:

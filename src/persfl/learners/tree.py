@@ -21,6 +21,7 @@ from persfl.checks import whole
 from persfl.compiled import kernels
 from persfl.errors import CannotMix, InputError
 from persfl.seeds import Stream
+from persfl.traits import Traits
 from persfl.types import Array, Data, IntArray
 
 
@@ -49,6 +50,11 @@ class Tree:
 
     def __post_init__(self) -> None:
         whole("max_depth", self.max_depth, least=1, most=30)
+
+    @property
+    def traits(self) -> Traits:
+        """Trees of numbers: no gradients, no mean."""
+        return Traits.of("squared", gradients=False)
 
     def init(self, data: Data, stream: Stream) -> Grown:
         """Fitted to the device's own rows."""

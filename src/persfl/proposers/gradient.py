@@ -6,14 +6,15 @@ w~ = w - step_size * grad L_peer(w)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from persfl.checks import real, whole
 from persfl.errors import InputError
 from persfl.seeds import Stream
-from persfl.types import Array, Data
+from persfl.traits import has_gradients
+from persfl.types import Array, Data, Learner
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,14 @@ class GradientStep:
         if self.batch is not None:
             whole("batch", self.batch, least=1)
 
-    def ask(self, learner: Any, model: Array) -> Array:
+    def ask(self, learner: Learner, model: Array) -> Array:
         """The target's weights."""
-        if not hasattr(learner, "grad"):
-            raise InputError(f"GradientStep needs a learner with gradients, such as Linear. Got {learner!r}: use Refit(public).")
-        return model
+        return model if has_gradients(learner) else _refused(learner)
 
-    def answer(self, learner: Any, probe: Array, data: Data, stream: Stream | None) -> Array:
+    def answer(self, learner: Learner, probe: Array, data: Data, stream: Stream | None) -> Array:
         """The weights after the steps."""
+        if not has_gradients(learner):
+            return _refused(learner)
         model = probe
         with np.errstate(all="ignore"):  # overflow shows as a loss of inf, and is handled there
             for step in range(self.steps):
@@ -52,12 +53,16 @@ class GradientStep:
                 model = model - self.step_size * learner.grad(model, seen)
         return model
 
-    def length(self, learner: Any, probe: Array, proposal: Array) -> Any:
+    def length(self, learner: Learner, probe: Array, proposal: Array) -> Any:
         """The Euclidean distance moved."""
         return distance(probe, proposal)
 
     def advice(self) -> str:
         return f"step_size={self.step_size:g} is too large: try {self.step_size / 2:g} or less, or standardize the features"
+
+
+def _refused(learner: Learner) -> NoReturn:
+    raise InputError(f"GradientStep needs a learner with gradients, such as Linear. Got {learner!r}: use Refit(public).")
 
 
 def distance(probe: Array, proposal: Array) -> Any:

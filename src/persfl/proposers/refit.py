@@ -19,7 +19,9 @@ from persfl.checks import numbers, real, whole
 from persfl.errors import InputError
 from persfl.proposers.gradient import GradientStep, distance
 from persfl.seeds import Stream
-from persfl.types import Array, Data
+from persfl.seeds import stream as anywhere
+from persfl.traits import has_chances, has_gradients, has_tensors, traits_of
+from persfl.types import Array, Data, Learner
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -94,17 +96,20 @@ class Refit:
         if self.public.shape[1] != features:
             raise InputError(f"public points must have the devices' {features} features. Got {self.public.shape[1]}.")
 
-    def near(self, learner: Any) -> int:
+    def near(self, learner: Learner) -> int:
         """How many proximal steps an answer takes; 0 where it is a fit."""
-        return int(getattr(learner, "refit_steps", 0) if self.steps is None else self.steps)
+        if self.steps is not None:
+            return self.steps
+        return learner.refit_steps if has_tensors(learner) else 0
 
-    def softly(self, learner: Any) -> bool:
+    def softly(self, learner: Learner) -> bool:
         """Whether public points carry chances."""
-        if self.soft and not getattr(learner, "classifies", True):
+        chances = traits_of(learner).chances
+        if self.soft and not chances:
             raise InputError(f"soft=True sends chances of classes, which {learner!r} does not have. Leave it out.")
-        return bool(self.near(learner) and getattr(learner, "classifies", False)) if self.soft is None else self.soft
+        return self.near(learner) > 0 and chances if self.soft is None else self.soft
 
-    def ask(self, learner: Any, model: Any) -> Any:
+    def ask(self, learner: Learner, model: Any) -> Any:
         """The model's labels at the public points: (..., points), or with `soft` (chances (..., points, classes), classes).
 
         For proximal steps the model itself.
@@ -112,20 +117,22 @@ class Refit:
         if not self.near(learner):
             return self._seen(learner, model)
         self.softly(learner)
-        if not hasattr(learner, "grad"):
+        if not has_gradients(learner):
             raise InputError(f"Refit takes steps with learners that have gradients. Got {learner!r}: leave steps out.")
         return model
 
-    def _seen(self, learner: Any, model: Any) -> Any:
+    def _seen(self, learner: Learner, model: Any) -> Any:
         """What the model says about the public points."""
-        return learner.chances(model, self.public) if self.softly(learner) else learner.labels(model, self.public)
+        if self.softly(learner) and has_chances(learner):
+            return learner.chances(model, self.public)
+        return learner.labels(model, self.public)
 
-    def answer(self, learner: Any, probe: Any, data: Data, stream: Stream | None) -> Any:
+    def answer(self, learner: Learner, probe: Any, data: Data, stream: Stream | None) -> Any:
         """A model fitted to both."""
         steps = self.near(learner)
         rows = self._both(data, self._seen(learner, probe) if steps else probe, softly=self.softly(learner))
         if not steps:
-            return learner.fit(rows, stream)
+            return learner.fit(rows, stream or anywhere(0))
         return GradientStep(self.rate, steps=steps).answer(learner, probe, rows, None)
 
     def _both(self, data: Data, seen: Any, *, softly: bool) -> Data:
@@ -160,7 +167,7 @@ class Refit:
         flat = self.point_weight * chances.reshape(*chances.shape[:-2], -1)
         return np.repeat(self.public, k, axis=0), np.broadcast_to(np.tile(labels, len(self.public)), flat.shape), flat
 
-    def length(self, learner: Any, probe: Any, proposal: Any) -> Any:
+    def length(self, learner: Learner, probe: Any, proposal: Any) -> Any:
         """The distance moved by proximal steps; of a fit not measured."""
         if self.near(learner):
             return distance(probe, proposal)

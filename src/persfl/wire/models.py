@@ -25,7 +25,8 @@ from persfl.errors import InputError
 from persfl.learners import Tree
 from persfl.learners.plain import LINKS, WIRE_LINKS, Plain, as_plain
 from persfl.learners.tree import Grown
-from persfl.types import Array
+from persfl.traits import has_gradients
+from persfl.types import Array, Learner
 from persfl.wire.codec import WireError
 
 LARGE = 1e15  # a number beyond this is absurd in any units
@@ -33,9 +34,9 @@ TREES, NODES, DEEPEST = 5_000, 2_000_000, 1_000
 _PLAIN = {"link", "rate", "stride", "base"}
 
 
-def model_to(learner: Any, model: Any) -> dict[str, Any]:
+def model_to(learner: Learner, model: Any) -> dict[str, Any]:
     """A model of this learner as arrays."""
-    if hasattr(learner, "grad"):
+    if has_gradients(learner):
         return {"vector": np.asarray(model)}
     if isinstance(learner, Tree):
         return {name: np.asarray(getattr(model, name)) for name in Grown._fields}
@@ -67,13 +68,13 @@ def plain_to(sent: Plain, *, kept: bool = False) -> dict[str, Any]:
     return arrays
 
 
-def model_from(learner: Any, arrays: Mapping[str, Any], features: int, classes: int = 0) -> Any:
+def model_from(learner: Learner, arrays: Mapping[str, Any], features: int, classes: int = 0) -> Any:
     """The inverse of `model_to`, for arrays that somebody else sent."""
     for array in arrays.values():
         if array.dtype.kind == "f" and not (np.abs(array) <= LARGE).all():  # also where they are NaN
             raise WireError("a model must hold finite numbers of a sensible size.")
     try:
-        if hasattr(learner, "grad"):
+        if has_gradients(learner):
             _named(arrays, {"vector"})
             vector = arrays["vector"]
             if vector.dtype != np.dtype(getattr(learner, "dtype", "float64")):

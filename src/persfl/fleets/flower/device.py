@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sklearn
 
+from persfl.fleets.engine import starting_model
 from persfl.fleets.flower.alike import Likenesses, by_moments
 from persfl.fleets.flower.allowance import Allowance
 from persfl.fleets.flower.blending import (
@@ -51,7 +52,6 @@ from persfl.fleets.flower.questions import (
 )
 from persfl.fleets.flower.shelf import Kept, Shelf
 from persfl.fleets.flower.stock import Deal, Lot, Stock, Taken
-from persfl.fleets.start import starting_model
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream, stream
 from persfl.types import Array, Data

@@ -23,8 +23,8 @@ from persfl.fleets.flower.letters import REFUSALS, Letters, Lost, ends, way, why
 from persfl.fleets.flower.post import Post
 from persfl.fleets.flower.roster import Roster
 from persfl.fleets.flower.standing import Adoption, Standing
-from persfl.fleets.home import diverged
-from persfl.fleets.steps import Steps, as_vector, vectors
+from persfl.fleets.kept_steps import Steps, as_vector, vectors
+from persfl.fleets.rows import diverged
 from persfl.types import Answers, Array, Choice, IntArray, Kept
 from persfl.wire import (
     LARGEST,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from persfl.devices import Devices
-from persfl.fleets.home import check_labels
+from persfl.fleets.rows import check_labels
 from persfl.types import Data
 from persfl.wire import Terms, WireError
 from persfl.wire.models import finite

@@ -11,22 +11,24 @@ from __future__ import annotations
 
 import warnings
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from persfl.checks import one_of
-from persfl.devices import Devices, stranger
+from persfl.devices import Devices
 from persfl.errors import InputError, PersflWarning, need
-from persfl.fleets.home import Home, Slice
-from persfl.fleets.linear_tensors import LinearTensors
-from persfl.fleets.replayed import Replayed
-from persfl.fleets.tensor_rows import Rows
+from persfl.fleets.batched import Batched, column, somebody
+from persfl.fleets.engine import Task
+from persfl.fleets.rows import Slice
+from persfl.fleets.torch_linear import LinearTensors
+from persfl.fleets.torch_runtime import Rows, Runtime
 from persfl.learners.linear import Linear
 from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
 from persfl.seeds import Stream, stream
-from persfl.types import Answers, Array, Choice, IntArray
+from persfl.traits import has_statistics, has_tensors, traits_of
+from persfl.types import Answers, Array, Choice, IntArray, TensorLearner
 
 if TYPE_CHECKING:
     import torch
@@ -35,41 +37,39 @@ if TYPE_CHECKING:
 
 SHARE = 0.25  # of the free memory that one chunk may take
 CPU_BYTES = 256 * 2**20
-MOST_RECORDED = 64
 
 
-def tensor_pairs(
-    home: Home, learner: Any, proposer: Any, *, device: str, dtype: str | None, seed: int, compiled: bool
-) -> TensorPairs | None:
-    """The way through tensors for these parts; None where there is none and none was asked for.
+def torch_engine(task: Task, *, compute: str, dtype: str | None, compiled: bool) -> Torch | None:
+    """The engine for these parts; None where there is none and none was asked for.
 
-    The home must have rows: how many features a module has to take is known from them.
+    There must be rows: how many features a module has to take is known from them.
     """
-    network = hasattr(learner, "part_slopes")
-    steps = type(proposer) is GradientStep or (network and type(proposer) is Refit and proposer.near(learner) > 0)
+    learner, proposer = task.learners[0], task.proposer
+    network = has_tensors(learner)
+    near = type(proposer) is Refit and network and proposer.near(learner) > 0
+    steps = type(proposer) is GradientStep or near
     if not steps or not (network or type(learner) is Linear):
-        if device != "cpu":
-            raise InputError(f"device={device!r} needs steps of Linear or Network. Got {learner!r} with {proposer!r}.")
+        if compute != "cpu":
+            raise InputError(f"compute={compute!r} needs steps of Linear or Network. Got {learner!r} with {proposer!r}.")
         return None
-    trouble = _cannot_be_mapped(learner, int(home.features or 0)) if network else ""
+    trouble = _cannot_be_mapped(learner, int(task.rows.features or 0)) if has_tensors(learner) else ""
     if trouble:
         warnings.warn(
             f"this module cannot be computed for many pairs at once, so they are asked one by one, on this processor: {trouble}",
             PersflWarning,
-            stacklevel=4,
+            stacklevel=6,
         )
         return None
-    inside = learner if network else LinearTensors(learner, fused=compiled)
-    return TensorPairs(home, inside, proposer, device=device, dtype=dtype, seed=seed, compiled=compiled)
+    return Torch(task, compute=compute, dtype=dtype, compiled=compiled)
 
 
-def _cannot_be_mapped(learner: Any, features: int) -> str:
+def _cannot_be_mapped(learner: TensorLearner, features: int) -> str:
     """Why `torch.func.vmap` does not take this module; empty if it does."""
     import torch
     from torch.func import vmap
 
     dtype = getattr(torch, learner.dtype)
-    w, X = torch.zeros((2, learner.size()), dtype=dtype), torch.zeros((2, 2, features), dtype=dtype)
+    w, X = torch.zeros((2, learner.size(features)), dtype=dtype), torch.zeros((2, 2, features), dtype=dtype)
     y = weight = torch.zeros((2, 2), dtype=dtype)
     try:
         vmap(learner.slopes)(w, X, y, weight + 1)
@@ -81,38 +81,45 @@ def _cannot_be_mapped(learner: Any, features: int) -> str:
     return ""
 
 
-class TensorPairs:
-    """Steps and scores of all pairs; holds the targets' models."""
+class Torch:
+    """Steps and scores of all pairs on tensors; holds the targets' models there."""
 
     _w: Any
 
-    def __init__(
-        self, home: Home, learner: Any, proposer: Any, *, device: str, dtype: str | None, seed: int, compiled: bool
-    ) -> None:
-        torch = need("torch", extra="torch", why=f"device={device!r}")
+    def __init__(self, task: Task, *, compute: str, dtype: str | None, compiled: bool) -> None:
+        torch = need("torch", extra="torch", why=f"compute={compute!r}")
         try:
-            self.device = torch.device(device)
+            self.device = torch.device(compute)
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
-            raise InputError(f"device={device!r} cannot be used here: {str(error).splitlines()[0]}") from None
-        self.home, self.learner, self.proposer, self.seed, self.compiled = home, learner, proposer, seed, compiled
-        self.dtype = getattr(torch, one_of("dtype", dtype or getattr(learner, "dtype", "float64"), ("float32", "float64")))
+            said = str(error).splitlines()[0]
+            raise InputError(f"compute={compute!r} cannot be used here: {said}") from None
+        self.task, self.rows = task, task.rows
+        self.proposer = cast("Any", task.proposer)  # one of the two that `torch_engine` lets through
+        # What few rounds need, and tensors would not speed up: first models, and local steps.
+        self.arrays = Batched(task)
+        learner = task.learners[0]
+        inside = LinearTensors(learner, fused=compiled) if isinstance(learner, Linear) else learner
+        self.learner = cast("Any", inside)
+        self.compiled = compiled
+        kind = one_of("dtype", dtype or self.learner.dtype, ("float32", "float64"))
+        self.dtype = getattr(torch, kind)
         self.public: Any = None
-        if isinstance(proposer, Refit):
-            self.public = torch.as_tensor(proposer.public).to(self.device, self.dtype)
-            self.steps, self.step_size, self.batch = proposer.near(learner), float(proposer.rate), None
+        if isinstance(self.proposer, Refit):
+            self.public = torch.as_tensor(self.proposer.public).to(self.device, self.dtype)
+            self.steps, self.step_size = self.proposer.near(learner), float(self.proposer.rate)
+            self.batch: int | None = None
         else:
-            self.steps, self.step_size, self.batch = proposer.steps, float(proposer.step_size), proposer.batch
-        self._rows: dict[int, Rows] = {}
-        self._chunk: int | None = None  # where memory ran out
+            self.steps, self.step_size = self.proposer.steps, float(self.proposer.step_size)
+            self.batch = self.proposer.batch
+        self._there: dict[int, Rows] = {}
         self._fits: dict[tuple[int, int], int] = {}  # by peers and rows: a stream's rows may grow
         self._own: Any = None  # where the targets' own rows are, here and there
         self._w = None
         self._compiled: dict[str, Any] = {}
-        self._recorded: dict[Any, Replayed] = {}
-        self._shared: Any = None
         # Rows of a stream lie elsewhere every round, and a minibatch is drawn on this side: those are launched kernel by kernel.
-        self.records = self.device.type == "cuda" and home.source is None and self.batch is None
+        records = self.device.type == "cuda" and self.rows.source is None and self.batch is None
+        self.runtime = Runtime(self.device, targets=len(self.rows.targets), records=records)
 
     # Models
 
@@ -123,34 +130,35 @@ class TensorPairs:
         return np.asarray(self._w.detach().cpu().numpy())
 
     @models.setter
-    def models(self, models: Array) -> None:
+    def models(self, models: Any) -> None:
         import torch
 
-        new = torch.tensor(np.asarray(models)).to(self.device, self.dtype)
+        new = torch.tensor(np.stack(models)).to(self.device, self.dtype)
         if self._w is None or self._w.shape != new.shape:
             self._w = new
-            self._recorded.clear()
+            self.runtime.forget()
         else:
             self._w.copy_(new)  # recordings read this place
 
     def moved(self, rows: Devices) -> Rows:
         """Rows on the device; those of a fleet that stays are moved once."""
-        held = self._rows.get(id(rows))
+        held = self._there.get(id(rows))
         if held is None or held.devices is not rows:
-            if len(self._rows) > 3:  # a stream: what has passed is not needed again
-                self._rows.clear()
-            held = self._rows[id(rows)] = Rows(rows, self.device, self.dtype)
+            if len(self._there) > 3:  # a stream: what has passed is not needed again
+                self._there.clear()
+            held = self._there[id(rows)] = Rows(rows, self.device, self.dtype)
         return held
 
     # A round
 
-    def answers(self, peers: IntArray, r: int) -> Answers:
+    def started(self, start: str | None) -> Array:
+        """(T, size) the targets' first models by this rule."""
+        return self.arrays.started(start)
+
+    def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
         """Losses and lengths of all pairs."""
-        if peers.max(initial=-1) >= self.home.n:
-            raise stranger(int(peers.max()), self.home.n)
         T, S = peers.shape
-        asked = self.home.peers(peers)
-        theirs, own, mine = self.moved(asked.rows), self.moved(self.home.scoring.rows), self._mine()
+        theirs, own, mine = self.moved(asked.rows), self.moved(self.rows.scoring.rows), self._mine()
 
         def work(part: slice) -> Any:
             # Whatever a recording reads must be an input or stay where it is: rows and models do.
@@ -167,16 +175,34 @@ class TensorPairs:
             losses[:, 1:][nobody], lengths[nobody] = np.inf, np.nan
         return Answers(losses, lengths)
 
+    def advice(self) -> str:
+        """What to change when every answer overflows."""
+        return self.proposer.advice()
+
+    def own_answers(self, r: int) -> Array:
+        """(T, size) where the proposer's step on their own rows would take the targets."""
+        return self.proposals(self.rows.targets[:, None], column(self.rows.training), r)[:, 0]
+
+    def own_lengths(self, r: int) -> Array:
+        """(T,) how far that is."""
+        learner = self.task.learners[0]
+        probe = self.proposer.ask(learner, self.models)
+        return np.asarray(self.proposer.length(learner, probe, self.own_answers(r)))
+
     def adopt(self, choice: Choice, r: int) -> None:
         """Every target's model becomes the mix it chose."""
         if choice.peers.shape[1]:
             self._mix(choice, r)
-        self._renew()
+        self._settle(r)
 
     def proposals(self, peers: IntArray, asked: Slice, r: int) -> Array:
+        """(T, S, size) what these peers answer, on this side; NaN for nobody."""
+        return somebody(asked, self._w.shape[1], lambda: self._asked(peers, asked, r))
+
+    def _asked(self, peers: IntArray, asked: Slice, r: int) -> Array:
         """(T, S, size) what these peers answer from these rows, on this side."""
         theirs, S = self.moved(asked.rows), peers.shape[1]
-        same = asked.rows is self.home.static
+        same = self._stays(asked)
 
         def work(part: slice) -> Any:
             def answered(their: Any) -> Any:
@@ -187,19 +213,21 @@ class TensorPairs:
         parts = self._parts(peers.shape[0], S, theirs.longest, work)
         return np.asarray(np.concatenate(parts), dtype=np.float64)
 
-    def hold(self, models: Array) -> None:
-        """These models from now on, with running statistics renewed."""
+    def hold(self, models: Array, r: int) -> None:
+        """These models from now on: statistics renewed, and a local step further."""
         self.models = models
-        self._renew()
+        self._settle(r)
 
-    def _renew(self) -> None:
-        if getattr(self.learner, "renews", False):
-            own = self.home.training
-            self.models = np.stack([self.learner.settled(model, own[t]) for t, model in enumerate(self.models)])
+    def _settle(self, r: int) -> None:
+        learner, own = self.task.learners[0], self.rows.training
+        if has_statistics(learner):
+            self.models = np.stack([learner.settled(model, own[t]) for t, model in enumerate(self.models)])
+        if self.task.local is not None:
+            self.models = np.ascontiguousarray(self.arrays.after_local(self.models, r))
 
     def _mix(self, choice: Choice, r: int) -> None:
         T, K = choice.peers.shape
-        asked = self.home.peers(choice.peers)
+        asked = self.rows.peers(choice.peers)
         theirs = self.moved(asked.rows)
         single = K == 1 and bool((choice.weights == 1.0).all())
         mixing = [] if single else [np.column_stack([choice.stay, choice.weights])]
@@ -215,9 +243,9 @@ class TensorPairs:
 
     # Steps and scores of models that are handed in, for baselines
 
-    def stepped(self, models: Array, movers: Slice, place: Stream) -> Array:
+    def step(self, models: Array, movers: Slice, place: Stream) -> Array:
         """(D, size) where a step on these devices' rows takes these models."""
-        rows, who, everybody = self.moved(movers.rows), movers.which, movers.rows is self.home.static
+        rows, who, everybody = self.moved(movers.rows), movers.which, self._stays(movers)
 
         def work(part: slice) -> Any:
             at = None if self.batch is None else place[part, None]
@@ -229,7 +257,7 @@ class TensorPairs:
 
         return np.concatenate(self._parts(len(who), 1, rows.longest, work))
 
-    def scored(self, models: Array, judges: Slice) -> Array:
+    def score(self, models: Array, judges: Slice) -> Array:
         """(D, K) the losses of K models on these devices' rows."""
         from torch.func import vmap
 
@@ -247,12 +275,16 @@ class TensorPairs:
         found = np.concatenate(parts).astype(np.float64)
         return np.where(np.isfinite(found), found, np.inf)
 
+    def _stays(self, some: Slice) -> bool:
+        """Whether these are rows of everybody, which lie where they are in every round."""
+        return self.rows.source is None and some.rows is self.rows.static
+
     def _mine(self) -> torch.Tensor:
         """Where the targets' own rows are."""
-        which = self.home.scoring.which
+        which = self.rows.scoring.which
         if self._own is None or self._own[0] is not which:
-            self._own = (which, self._tensor(which))
-            self._recorded.clear()
+            self._own = (which, self.runtime.tensor(which))
+            self.runtime.forget()
         return self._own[1]
 
     def _answered(
@@ -329,7 +361,7 @@ class TensorPairs:
         return now
 
     def _place(self, part: slice, peers: IntArray, r: int) -> Any:
-        return None if self.batch is None else stream(self.seed, "answer", r).at(self.home.targets[part, None], peers[part])
+        return None if self.batch is None else stream(self.task.seed, "answer", r).at(self.rows.targets[part, None], peers[part])
 
     def _minibatch(self, rows: tuple[torch.Tensor, ...], place: Any) -> tuple[torch.Tensor, ...]:
         """The rows that `persfl.proposers.gradient.minibatch` draws, here."""
@@ -351,7 +383,7 @@ class TensorPairs:
         points, proposer = self.public, self.proposer
         z = vmap(self.learner.said, in_dims=(0, None))(parts, points)
         chances = None
-        if self.learner.classifies:
+        if traits_of(self.task.learners[0]).chances:
             chances = z.softmax(dim=-1) if self.learner.kind == "cross_entropy" else torch.cat([-z, z], dim=-1).sigmoid()
         if chances is None:
             labels, mass = z[..., 0], torch.full_like(z[..., 0], proposer.point_weight)
@@ -377,65 +409,20 @@ class TensorPairs:
     # Running
 
     def _run(self, key: Any, function: Any, *inputs: Any) -> Any:
-        """What the function says of these arrays, as an array; recorded where that is possible."""
-        # A recording keeps the memory it used. One for all targets is worth that; one per chunk would add up to all of them, and
-        # chunks are large enough to keep the device busy without.
-        if not self.records or len(inputs[0]) < len(self.home.targets):
-            out = function(*(self._tensor(array) for array in inputs))
-            return None if out is None else out.cpu().numpy()
-        if key not in self._recorded:
-            if len(self._recorded) >= MOST_RECORDED:
-                self._recorded.clear()
-            kept = self._w.clone()  # recording runs the function, which may change the models
-            self._recorded[key] = Replayed(function, inputs, self.device, self._pool())
-            self._w.copy_(kept)
-        return self._recorded[key](*inputs)
-
-    def _pool(self) -> Any:
-        """Memory that all recordings share: they are replayed one after the other."""
-        import torch
-
-        if self._shared is None:
-            self._shared = torch.cuda.graph_pool_handle()
-        return self._shared
-
-    def _tensor(self, values: Any) -> torch.Tensor:
-        import torch
-
-        return torch.as_tensor(np.ascontiguousarray(values)).to(self.device)
+        return self.runtime.run(key, function, self._w, *inputs)
 
     def _parts(self, targets: int, peers: int, longest: int, work: Any) -> list[Any]:
-        """Do the work for all targets, in chunks; a chunk that does not fit is halved (and done again: work must allow that).
-
-        `longest` is how many rows every device that takes part is padded to.
-        """
-        import torch
-
+        """Do the work for all targets, in chunks; `longest` is how many rows every device that takes part is padded to."""
         if (peers, longest) not in self._fits:
             self._fits[peers, longest] = self._fitting(peers, longest)
-        size = min(self._chunk or targets, self._fits[peers, longest], targets) or 1
-        done: list[Any] = []
-        first = 0
-        while first < targets:
-            part = slice(first, min(first + size, targets))
-            try:
-                done.append(work(part))
-                first = part.stop
-            except torch.cuda.OutOfMemoryError:
-                if size == 1:
-                    raise
-                self._recorded.clear()
-                torch.cuda.empty_cache()
-                size = self._chunk = max(1, size // 2)
-                warnings.warn(f"the device ran out of memory: going on with {size} targets at a time.", PersflWarning, stacklevel=4)
-        return done
+        return self.runtime.chunks(targets, self._fits[peers, longest], work)
 
     def _fitting(self, peers: int, longest: int) -> int:
         """How many targets' pairs of that many rows fit into a share of the free memory."""
         import torch
 
         rows = longest + (0 if self.public is None else len(self.public) * self._classes())
-        width = 3 * self.home.scoring.rows.features + int(self.learner.width)
+        width = 3 * self.rows.scoring.rows.features + int(self.learner.width)
         pair = self.dtype.itemsize * (6 * self._w.shape[1] + rows * width)
         free = SHARE * torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else CPU_BYTES
         return max(1, int(free // (pair * max(1, peers))))

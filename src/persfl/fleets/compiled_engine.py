@@ -1,4 +1,4 @@
-"""The compiled way through a round, for parts that have one."""
+"""The compiled engine: gradient steps of Linear over all pairs, on rows where they lie."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 
 from persfl.compiled import kernels
 from persfl.devices import Devices, stranger
-from persfl.fleets.home import Slice
+from persfl.fleets.batched import Batched
+from persfl.fleets.engine import Task
+from persfl.fleets.rows import Slice
 from persfl.learners.linear import Linear
 from persfl.learners.losses import LOSSES
 from persfl.proposers.gradient import GradientStep
-from persfl.types import Answers, Array
+from persfl.types import Answers, Array, IntArray, Learner, Proposer
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,22 @@ class LinearSteps:
         return Answers(losses, lengths)
 
 
-def pair_kernel(learner: Any, proposer: Any) -> LinearSteps | None:
+class Compiled(Batched):
+    """As `Batched`, with the pairs in compiled code."""
+
+    def __init__(self, task: Task, steps: LinearSteps) -> None:
+        super().__init__(task)
+        self.steps = steps
+
+    def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
+        """Losses and lengths of all pairs."""
+        return self.steps.answers(asked, self.rows.scoring, self.models)
+
+    def _answered(self, peers: IntArray, asked: Slice, r: int) -> Array:
+        return self.steps.proposals(asked, self.rows.scoring, self.models)
+
+
+def pair_kernel(learner: Learner, proposer: Proposer) -> LinearSteps | None:
     """The compiled kernel for these parts, or None where there is none (or no numba)."""
     if type(learner) is not Linear or learner.kind not in LOSSES:  # a subclass may do something else
         return None

@@ -211,6 +211,8 @@ def _turned(change: Array, away: Array) -> Any:
 
 def vectors(models: Any) -> Array:
     """(T, size) models that are vectors, or an InputError that names what else there is."""
+    if isinstance(models, np.ndarray) and models.ndim == 2:
+        return models
     try:
         stacked = np.stack([model for model in models if isinstance(model, np.ndarray)])
     except ValueError:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LinearTensors:
-    """What `persfl.fleets.tensors` computes with, for `Linear`; `torch.func.vmap` adds axes.
+    """What `persfl.fleets.torch_engine` computes with, for `Linear`; `torch.func.vmap` adds axes.
 
     `fused` writes products as sums, which a compiler turns into one pass over rows where they lie; without one products are faster.
     """

@@ -15,7 +15,8 @@ from persfl.devices import Devices, position, stranger
 from persfl.errors import Diverged, InputError, NotReady, PersflWarning
 from persfl.seeds import stream
 from persfl.sources.stream import ids_of
-from persfl.types import Answers, Array, Data, IntArray
+from persfl.traits import is_learner, is_proposer
+from persfl.types import Answers, Array, Data, IntArray, LabelCheck, Learner
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Slice:
         return self.rows.gather(self.which[i])
 
 
-class Home:
+class FleetRows:
     """The rows of a fleet, static or arriving.
 
     `devices` is anything `Devices.of` takes, or a source: a function of the round to a sequence of Data, one per device.
@@ -54,13 +55,13 @@ class Home:
         self.n = len(self.ids)
         self.targets = self._positions(targets)
         self.features: int | None = None
-        self.learners: Sequence[Any] = ()
+        self.learners: Sequence[Learner] = ()
         self._bad: set[int] = set()
         self._quiet = 0
         if self.source is None:
             self._settle(Slice(self.static, self.targets))
 
-    def serve(self, learners: Sequence[Any]) -> None:
+    def serve(self, learners: Sequence[Learner]) -> None:
         """Say whose losses the labels must fit; rows that stay are checked now, others when they arrive."""
         self.learners = learners
         if self.source is None:
@@ -193,19 +194,21 @@ def _marks(data: Data, seed: int) -> Array:
     return place.uniform(1)[:, 0]
 
 
-def check_labels(learners: Sequence[Any], rows: Devices) -> None:
+def check_labels(learners: Sequence[Learner], rows: Devices) -> None:
     """Stop where a loss cannot take the labels."""
     for learner in {id(learner): learner for learner in learners}.values():
-        trouble = learner.check_labels(Data(rows.X, rows.y, rows.weight)) if hasattr(learner, "check_labels") else None
+        if not isinstance(learner, LabelCheck):
+            continue
+        trouble = learner.check_labels(Data(rows.X, rows.y, rows.weight))
         if trouble:
             at = next(i for i in range(len(rows)) if learner.check_labels(rows[i]))
             raise InputError(f"labels of device {rows.ids[at]!r} do not fit: {trouble}")
 
 
-def check_parts(learners: Sequence[Any], proposer: Any, local: Any = None) -> None:
+def check_parts(learners: Sequence[object], proposer: object, local: object = None) -> None:
     """Stop where something else stands in a learner's or a proposer's place."""
     for learner in learners:
-        if not all(hasattr(learner, name) for name in ("init", "fit", "predict", "labels", "loss", "mix", "check")):
+        if not is_learner(learner):
             wrap = (
                 f"Wrap it: Estimator({learner!r})."
                 if isinstance(learner, BaseEstimator)
@@ -215,7 +218,7 @@ def check_parts(learners: Sequence[Any], proposer: Any, local: Any = None) -> No
     for name, part in (("proposer", proposer), ("local", local)):
         if name == "local" and part is None:
             continue
-        if isinstance(part, type) or not all(hasattr(part, method) for method in ("ask", "answer", "length", "advice")):
+        if not is_proposer(part):
             raise InputError(f"{name} must be GradientStep(...), Refit(...) or one of your own. Got {part!r}.")
 
 

@@ -1,0 +1,64 @@
+"""The fast fleet: all pairs of a round at once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from functools import partial
+from typing import Any
+
+from persfl.errors import InputError
+from persfl.fleets.engine_choice import Wishes, engine_for
+from persfl.fleets.in_process import InProcessFleet
+from persfl.types import Proposer
+
+
+class ArrayFleet(InProcessFleet):
+    """Devices in this process whose models are rows of one array.
+
+    Takes what `LoopFleet` takes and gives the same rounds. Learners whose models are not vectors
+    (scikit-learn estimators, or one learner per target) are asked pair by pair.
+
+    `compute`: where torch computes, such as "cuda" for a GPU; `dtype`: "float32" or "float64"
+    there; `compiled`: with `torch.compile`. Networks take torch always, linear learners where one
+    of the three asks for it.
+
+    >>> from persfl import Best, GradientStep, Linear, Uniform, personalize
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=50, clusters=2, rows=10, features=5, seed=0)
+    >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05))
+    >>> for round_ in personalize(fleet, sampler=Uniform(10), adopter=Best(), rounds=200): pass
+    >>> bool(((fleet.models - devices.true_weights) ** 2).sum(axis=1).max() < 1e-3)
+    True
+    """
+
+    def __init__(
+        self,
+        devices: Any,
+        *,
+        learner: Any,
+        proposer: Proposer,
+        targets: Sequence[Hashable] | None = None,
+        seed: int = 0,
+        start: Any = None,
+        holdout: float = 0.0,
+        local: Proposer | None = None,
+        n_jobs: int | None = 1,
+        compute: str | None = None,
+        dtype: str | None = None,
+        compiled: bool = False,
+        device: str | None = None,
+    ) -> None:
+        if device is not None:
+            raise InputError(f"a processor is named by compute, since a device is a participant. Write compute={device!r}.")
+        wishes = Wishes(compute, dtype, compiled, n_jobs)
+        super().__init__(
+            devices,
+            learner=learner,
+            proposer=proposer,
+            targets=targets,
+            seed=seed,
+            start=start,
+            holdout=holdout,
+            local=local,
+            engine=partial(engine_for, wishes=wishes),
+        )

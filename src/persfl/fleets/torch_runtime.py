@@ -1,0 +1,157 @@
+"""How the torch engine runs: rows there, chunks that fit into memory, recorded computations."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from persfl.devices import Devices
+from persfl.errors import PersflWarning
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_RECORDED = 64
+
+
+class Runtime:
+    """Runs functions of arrays on a torch device, a chunk of targets at a time."""
+
+    def __init__(self, device: torch.device, *, targets: int, records: bool) -> None:
+        self.device, self.targets, self.records = device, targets, records
+        self._chunk: int | None = None  # where memory ran out
+        self._recorded: dict[Any, Replayed] = {}
+        self._shared: Any = None
+
+    def forget(self) -> None:
+        """Drop the recordings: something that they read lies elsewhere now."""
+        self._recorded.clear()
+
+    def run(self, key: Any, function: Callable[..., Any], models: torch.Tensor, *inputs: Any) -> Any:
+        """What the function says of these arrays, as an array; recorded where that is possible."""
+        # A recording keeps the memory it used. One for all targets is worth that; one per chunk
+        # would add up to all of them, and chunks are large enough to keep the device busy without.
+        if not self.records or len(inputs[0]) < self.targets:
+            out = function(*(self.tensor(array) for array in inputs))
+            return None if out is None else out.cpu().numpy()
+        if key not in self._recorded:
+            if len(self._recorded) >= MOST_RECORDED:
+                self._recorded.clear()
+            kept = models.clone()  # recording runs the function, which may change the models
+            self._recorded[key] = Replayed(function, inputs, self.device, self._pool())
+            models.copy_(kept)
+        return self._recorded[key](*inputs)
+
+    def chunks(self, targets: int, fits: int, work: Callable[[slice], Any]) -> list[Any]:
+        """Do the work for all targets, so many at a time as fit; a chunk that does not is halved.
+
+        It is then done again: work must allow that.
+        """
+        import torch
+
+        size = min(self._chunk or targets, fits, targets) or 1
+        done: list[Any] = []
+        first = 0
+        while first < targets:
+            part = slice(first, min(first + size, targets))
+            try:
+                done.append(work(part))
+                first = part.stop
+            except torch.cuda.OutOfMemoryError:
+                if size == 1:
+                    raise
+                self._recorded.clear()
+                torch.cuda.empty_cache()
+                size = self._chunk = max(1, size // 2)
+                said = f"the device ran out of memory: going on with {size} targets at a time."
+                warnings.warn(said, PersflWarning, stacklevel=5)
+        return done
+
+    def tensor(self, values: Any) -> torch.Tensor:
+        """An array where the computation is."""
+        import torch
+
+        return torch.as_tensor(np.ascontiguousarray(values)).to(self.device)
+
+    def _pool(self) -> Any:
+        """Memory that all recordings share: they are replayed one after the other."""
+        import torch
+
+        if self._shared is None:
+            self._shared = torch.cuda.graph_pool_handle()
+        return self._shared
+
+
+class Rows:
+    """Devices' rows as tensors: a device's are a slice, gathered for the pairs at hand."""
+
+    def __init__(self, rows: Devices, device: Any, dtype: Any) -> None:
+        import torch
+
+        self.devices = rows
+        self.X, self.y, self.weight = (torch.as_tensor(part).to(device, dtype) for part in (rows.X, rows.y, rows.weight))
+        self.start = torch.as_tensor(rows.start[:-1].copy()).to(device)
+        self.counts = torch.as_tensor(rows.counts).to(device)
+        self.longest = max(1, int(rows.counts.max(initial=1)))
+        self.even = len(rows) * self.longest == len(rows.X)
+        self.slots = torch.arange(self.longest, device=device)
+        if self.even:
+            self.X, self.y, self.weight = (t.reshape(len(rows), self.longest, *t.shape[1:]) for t in (self.X, self.y, self.weight))
+
+    def __getitem__(self, which: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Padded rows, leading axes as `which`; weight 0 where there are none."""
+        import torch
+
+        somebody = which >= 0
+        safe = which.clamp_min(0)
+        if self.even:
+            return self.X[safe], self.y[safe], self.weight[safe] * somebody[..., None]
+        real = (self.slots < self.counts[safe][..., None]) & somebody[..., None]
+        at = torch.where(real, self.start[safe][..., None] + self.slots, 0)
+        return self.X[at], self.y[at], self.weight[at] * real
+
+
+class Replayed:
+    """A function of arrays recorded as a CUDA graph: launching kernel by kernel takes longer than they run.
+
+    Arrays go in and come out through pinned memory, and the copies are part of the recording: a call costs one launch and, where
+    something comes out, one wait. What it returns is overwritten by the next call.
+    """
+
+    def __init__(self, function: Any, inputs: tuple[Any, ...], device: Any, pool: Any) -> None:
+        import torch
+
+        self.pinned = tuple(torch.from_numpy(np.ascontiguousarray(array)).pin_memory() for array in inputs)
+        held = tuple(array.to(device) for array in self.pinned)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                out = function(*held)
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        self.into = tuple(array.numpy() for array in self.pinned)
+        self.output: torch.Tensor | None = None if out is None else torch.empty(out.shape, dtype=out.dtype, pin_memory=True)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, pool=pool):
+            for tensor, array in zip(held, self.pinned, strict=True):
+                tensor.copy_(array, non_blocking=True)
+            out = function(*held)
+            if self.output is not None:
+                self.output.copy_(out, non_blocking=True)
+        self.held = held  # the recording reads this memory
+
+    def __call__(self, *inputs: Any) -> Any:
+        import torch
+
+        torch.cuda.current_stream().synchronize()  # the last replay must have read its inputs before they are overwritten
+        for place, array in zip(self.into, inputs, strict=True):
+            np.copyto(place, array)
+        self.graph.replay()
+        if self.output is None:
+            return None
+        torch.cuda.current_stream().synchronize()
+        return self.output.numpy()
