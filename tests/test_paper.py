@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeRegressor
 from persfl import ArrayFleet, Best, Estimator, GradientStep, Linear, LoopFleet, Refit, SameCluster, TopK, Uniform, personalize
 from persfl.sources import Switch, clustered_regression, clustered_stream
 
-REFERENCE = Path(__file__).parents[1] / "experiments" / "reference"
+REFERENCE = Path(__file__).parents[1] / "src" / "persfl" / "specs" / "reference"
 
 
 def error_curve(source, *, true, rounds, sampler=None, adopter=None, **options):

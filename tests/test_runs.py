@@ -210,8 +210,10 @@ def _progress(path):
 
 def test_ctrl_c_keeps_what_is_done(table, tmp_path):
     words = ["fit", table, *WORDS, "--rounds", 500, "--trials", 1, "--no-report", "--json"]
+    # Tests that run in the background of a shell are told to ignore the signal, and what they start inherits that.
+    heed = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     process = subprocess.Popen(
-        [sys.executable, "-m", "persfl", *map(str, words), "--out", "run"],
+        [sys.executable, "-c", heed + "runpy.run_module('persfl', run_name='__main__')", *map(str, words), "--out", "run"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"PERSFL_SAVE_SECONDS": "0"},  # saves every round, so that it is still at it when the signal comes
     )  # fmt: skip
