@@ -374,6 +374,38 @@ def test_rows_alike_have_the_same_moments(n, d, weighted):
     assert n == 2 or not np.isclose(new, old).all(axis=1).any()
 
 
+def other_rows(data, rng):
+    """Quite different rows of the same weights and moments."""
+    n, root, values = data.rows, np.sqrt(data.weight), np.column_stack([data.X, data.y])
+    middle = data.weight @ values / data.weight.sum()
+    about = np.linalg.qr(np.column_stack([root, rng.normal(size=(n, n - 1))]))[0][:, 1:]
+    turn = about @ np.linalg.qr(rng.normal(size=(n - 1, n - 1)))[0] @ about.T
+    values = middle + turn @ (root[:, None] * (values - middle)) / root[:, None]
+    return Data(values[:, :-1].copy(), values[:, -1].copy(), data.weight)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["plain", "first", "tenth", "pair", "large", "wide", "both", "none"])
+def test_rows_alike_depend_on_moments_alone(kind, weighted):
+    """Also where columns say nothing new: lines of a plain QR are then rows themselves."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(8, 12 if kind in ("wide", "both") else 3))
+    if kind in ("first", "both", "tenth"):
+        X[:, 0] = 0.1 if kind == "tenth" else 1.0
+    if kind in ("pair", "both"):
+        X[:, 1] = np.arange(8) % 2
+        X[:, 2] = 1 - X[:, 1]
+    X = X + 1e6 * (kind == "large")
+    X = X * (kind != "none")
+    y = rng.normal(size=8) * (kind != "none")
+    data = Data(X, y, rng.uniform(0.1, 3, 8) if weighted else np.ones(8))
+    ours, theirs = (np.column_stack([made.X, made.y]) for made in (alike(data), alike(other_rows(data, rng))))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+    old = np.column_stack([X, y])
+    for made, real in ((ours, old), (ours - X.mean(), old - X.mean())):
+        np.testing.assert_allclose((made.T * data.weight) @ made, (real.T * data.weight) @ real, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("model", "loss"),
     [("linear", "poisson"), ("linear", "logistic"), ("mlp", "logistic")],
