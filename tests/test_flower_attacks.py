@@ -15,11 +15,12 @@ pytest.importorskip("flwr")
 from persfl.blending.at_home import Folding
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
 from persfl.fleets.flower.alike import Likenesses, alike
+from persfl.fleets.flower.judging import judged
 from persfl.fleets.flower.leaves import boosted, leaf_of, sheltered
 from persfl.fleets.flower.ledger import Entry
 from persfl.fleets.flower.stock import Lot
 from persfl.learners import Tree
-from persfl.learners.plain import as_plain
+from persfl.learners.plain import Plain, as_plain
 from persfl.learners.tree import Grown
 from persfl.seeds import stream
 from persfl.types import Data
@@ -404,6 +405,31 @@ def test_rows_alike_depend_on_moments_alone(kind, weighted):
     old = np.column_stack([X, y])
     for made, real in ((ours, old), (ours - X.mean(), old - X.mean())):
         np.testing.assert_allclose((made.T * data.weight) @ made, (real.T * data.weight) @ real, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["linear", "ridge"])
+def test_errors_depend_on_moments_alone(model):
+    """In whatever units, and of whatever model: also the own model's, and how much they spread."""
+    rng = np.random.default_rng(6)
+    learn, held = Data(X[:16], Y[:16]), Data(X[16:], Y[16:])
+    others = other_rows(learn, rng), other_rows(held, rng)
+    for size in (1.0, 2.0**-10, 2.0**10):
+        units = {"mean": np.array([0.3, 0.0, -size]), "scale": np.array([1.0, size, 1.0]), "label_mean": 0.1}
+        asked = terms(model=model, settings={"intercept": False} if model == "linear" else {}, **units)
+        vector = np.array([3.0, 1.0, 0.0])
+        given = vector if model == "linear" else Plain("value", np.zeros(1), slopes=vector[None])
+        told = [judged(asked, given, *rows, 0) for rows in ((learn, held), others)]
+        for name in told[0]:
+            np.testing.assert_allclose(told[0][name], told[1][name], rtol=1e-6, atol=1e-9)
+
+
+def test_units_do_not_choose_which_values_are_asked_for():
+    """Whether all values are 0 or 1 is told; not whether all are one of two others."""
+    values = Data(np.where(X > 0, 7.0, 3.0), Y)
+    for mean, scale in ((0.0, 1.0), (3.0, 4.0)):
+        asked = terms(mean=np.full(3, mean), scale=np.full(3, scale))
+        head, told = ask(Device("ann", Rows(NAMES, values)), "describe", asked, {"sums": True})
+        assert (head["code"], told["binary"].tolist()) == ("ok", [0, 0, 0, 0])
 
 
 @pytest.mark.parametrize(
