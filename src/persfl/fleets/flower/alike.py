@@ -60,7 +60,9 @@ def _factor(about: Array, levels: Array) -> Array:
     made of it, or for a column of zeros a line of `about` itself: a row, more or less. `levels` say
     how large columns were before their means were taken off, and so what is rounding.
     """
-    sizes = np.linalg.norm(about, axis=0)
+    peaks = np.abs(about).max(axis=0)
+    units = np.where(peaks > 0, peaks, 1.0)  # or squares of very large and small numbers get lost
+    sizes = units * np.linalg.norm(about / units, axis=0)
     rounding = _EPS * (levels + sizes)
     says = sizes > 64 * rounding
     if not says.any():
@@ -79,11 +81,12 @@ def _echelon(about: Array, least: Array) -> Array:
     """The same column by column; those of which no more than `least` is new are passed over."""
     rest, lines = about.copy(), list[Array]()
     for k in range(about.shape[1]):
-        size = float(np.linalg.norm(rest[:, k]))
-        if size <= least[k] or len(lines) == len(about):
-            rest[:, k] = 0.0
+        unit = float(np.abs(rest[:, k]).max())
+        new = rest[:, k] / (unit or 1.0)
+        size = float(np.linalg.norm(new))
+        if unit * size <= least[k] or len(lines) == len(about):
             continue
-        new = rest[:, k] / size
+        new /= size
         line = np.zeros(about.shape[1])
         line[k:] = new @ rest[:, k:]
         rest[:, k:] -= np.outer(new, line[k:])
