@@ -386,7 +386,10 @@ def other_rows(data, rng):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("kind", ["plain", "first", "tenth", "pair", "large", "wide", "both", "none"])
+@pytest.mark.parametrize(
+    "kind",
+    ["plain", "first", "tenth", "pair", "large", "wide", "both", "none"],
+)
 def test_rows_alike_depend_on_moments_alone(kind, weighted):
     """Also where columns say nothing new: lines of a plain QR are then rows themselves."""
     rng = np.random.default_rng(5)
@@ -400,11 +403,13 @@ def test_rows_alike_depend_on_moments_alone(kind, weighted):
     X = X * (kind != "none")
     y = rng.normal(size=8) * (kind != "none")
     data = Data(X, y, rng.uniform(0.1, 3, 8) if weighted else np.ones(8))
-    ours, theirs = (np.column_stack([made.X, made.y]) for made in (alike(data), alike(other_rows(data, rng))))
+    pair = alike(data), alike(other_rows(data, rng))
+    ours, theirs = (np.column_stack([made.X, made.y]) for made in pair)
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
     old = np.column_stack([X, y])
     for made, real in ((ours, old), (ours - X.mean(), old - X.mean())):
-        np.testing.assert_allclose((made.T * data.weight) @ made, (real.T * data.weight) @ real, rtol=1e-9, atol=1e-9)
+        found, wanted = ((values.T * data.weight) @ values for values in (made, real))
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("model", ["linear", "ridge"])
@@ -414,8 +419,9 @@ def test_errors_depend_on_moments_alone(model):
     learn, held = Data(X[:16], Y[:16]), Data(X[16:], Y[16:])
     others = other_rows(learn, rng), other_rows(held, rng)
     for size in (1.0, 2.0**-10, 2.0**10):
-        units = {"mean": np.array([0.3, 0.0, -size]), "scale": np.array([1.0, size, 1.0]), "label_mean": 0.1}
-        asked = terms(model=model, settings={"intercept": False} if model == "linear" else {}, **units)
+        mean, scale = np.array([0.3, 0.0, -size]), np.array([1.0, size, 1.0])
+        settings = {"intercept": False} if model == "linear" else {}
+        asked = terms(model=model, settings=settings, mean=mean, scale=scale, label_mean=0.1)
         vector = np.array([3.0, 1.0, 0.0])
         given = vector if model == "linear" else Plain("value", np.zeros(1), slopes=vector[None])
         told = [judged(asked, given, *rows, 0) for rows in ((learn, held), others)]
