@@ -15,11 +15,12 @@ pytest.importorskip("flwr")
 from persfl.blending.at_home import Folding
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
 from persfl.fleets.flower.alike import Likenesses, alike
+from persfl.fleets.flower.judging import judged
 from persfl.fleets.flower.leaves import boosted, leaf_of, sheltered
 from persfl.fleets.flower.ledger import Entry
 from persfl.fleets.flower.stock import Lot
 from persfl.learners import Tree
-from persfl.learners.plain import as_plain
+from persfl.learners.plain import Plain, as_plain
 from persfl.learners.tree import Grown
 from persfl.seeds import stream
 from persfl.types import Data
@@ -372,6 +373,69 @@ def test_rows_alike_have_the_same_moments(n, d, weighted):
     old, new = (np.column_stack([np.ones(n), one.X, one.y]) for one in (data, made))
     np.testing.assert_allclose((new.T * weight) @ new, (old.T * weight) @ old, rtol=1e-12, atol=1e-10)
     assert n == 2 or not np.isclose(new, old).all(axis=1).any()
+
+
+def other_rows(data, rng):
+    """Quite different rows of the same weights and moments."""
+    n, root, values = data.rows, np.sqrt(data.weight), np.column_stack([data.X, data.y])
+    middle = data.weight @ values / data.weight.sum()
+    about = np.linalg.qr(np.column_stack([root, rng.normal(size=(n, n - 1))]))[0][:, 1:]
+    turn = about @ np.linalg.qr(rng.normal(size=(n - 1, n - 1)))[0] @ about.T
+    values = middle + turn @ (root[:, None] * (values - middle)) / root[:, None]
+    return Data(values[:, :-1].copy(), values[:, -1].copy(), data.weight)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    "kind",
+    ["plain", "first", "tenth", "pair", "large", "wide", "both", "none"],
+)
+def test_rows_alike_depend_on_moments_alone(kind, weighted):
+    """Also where columns say nothing new: lines of a plain QR are then rows themselves."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(8, 12 if kind in ("wide", "both") else 3))
+    if kind in ("first", "both", "tenth"):
+        X[:, 0] = 0.1 if kind == "tenth" else 1.0
+    if kind in ("pair", "both"):
+        X[:, 1] = np.arange(8) % 2
+        X[:, 2] = 1 - X[:, 1]
+    X = X + 1e6 * (kind == "large")
+    X = X * (kind != "none")
+    y = rng.normal(size=8) * (kind != "none")
+    data = Data(X, y, rng.uniform(0.1, 3, 8) if weighted else np.ones(8))
+    pair = alike(data), alike(other_rows(data, rng))
+    ours, theirs = (np.column_stack([made.X, made.y]) for made in pair)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+    old = np.column_stack([X, y])
+    for made, real in ((ours, old), (ours - X.mean(), old - X.mean())):
+        found, wanted = ((values.T * data.weight) @ values for values in (made, real))
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["linear", "ridge"])
+def test_errors_depend_on_moments_alone(model):
+    """In whatever units, and of whatever model: also the own model's, and how much they spread."""
+    rng = np.random.default_rng(6)
+    learn, held = Data(X[:16], Y[:16]), Data(X[16:], Y[16:])
+    others = other_rows(learn, rng), other_rows(held, rng)
+    for size in (1.0, 2.0**-10, 2.0**10):
+        mean, scale = np.array([0.3, 0.0, -size]), np.array([1.0, size, 1.0])
+        settings = {"intercept": False} if model == "linear" else {}
+        asked = terms(model=model, settings=settings, mean=mean, scale=scale, label_mean=0.1)
+        vector = np.array([3.0, 1.0, 0.0])
+        given = vector if model == "linear" else Plain("value", np.zeros(1), slopes=vector[None])
+        told = [judged(asked, given, *rows, 0) for rows in ((learn, held), others)]
+        for name in told[0]:
+            np.testing.assert_allclose(told[0][name], told[1][name], rtol=1e-6, atol=1e-9)
+
+
+def test_units_do_not_choose_which_values_are_asked_for():
+    """Whether all values are 0 or 1 is told; not whether all are one of two others."""
+    values = Data(np.where(X > 0, 7.0, 3.0), Y)
+    for mean, scale in ((0.0, 1.0), (3.0, 4.0)):
+        asked = terms(mean=np.full(3, mean), scale=np.full(3, scale))
+        head, told = ask(Device("ann", Rows(NAMES, values)), "describe", asked, {"sums": True})
+        assert (head["code"], told["binary"].tolist()) == ("ok", [0, 0, 0, 0])
 
 
 @pytest.mark.parametrize(

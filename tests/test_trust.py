@@ -97,7 +97,7 @@ def test_overflowing_rewards_stay_with_their_peer():
     assert table.loc[1, "reward_mean"] < -1e199
 
 
-@pytest.mark.parametrize("damage", ["drop", "length", "order", "range"])
+@pytest.mark.parametrize("damage", ["drop", "length", "order", "range", "overflow"])
 def test_damaged_arrays_are_refused(damage):
     *_, (trust, _) = play(Trust(10, np.array([0])), 5)
     arrays = trust.to_arrays()
@@ -107,6 +107,10 @@ def test_damaged_arrays_are_refused(damage):
         arrays["asked"] = arrays["asked"][:-1]
     elif damage == "order":
         arrays["key"] = arrays["key"][::-1]
+    elif damage == "overflow":  # differences of neighbours are above 0 only because they overflow
+        columns = set(arrays) - {"n", "targets"}
+        arrays |= {name: arrays[name][:3] for name in columns}
+        arrays["key"] = np.array([2**63 - 1, -(10**12), 5])
     else:
         arrays["key"] = arrays["key"] + 10
     with pytest.raises(InputError, match="saved trust"):

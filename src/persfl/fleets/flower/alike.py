@@ -27,6 +27,8 @@ from persfl.seeds import stream
 from persfl.types import Array, Data, IntArray
 from persfl.wire import Terms
 
+_EPS = float(np.finfo(np.float64).eps)
+
 
 def alike(data: Data) -> Data:
     """Made-up rows with the moments of these; none weighs 0."""
@@ -42,14 +44,54 @@ def alike(data: Data) -> Data:
     axis /= np.linalg.norm(axis)
     away = root[:, None] * (values - middle)
     turned = away - 2.0 * np.outer(axis, axis @ away)
-    factor: Array = np.asarray(np.linalg.qr(turned[1:], mode="r"))
-    factor = factor * np.where(np.diagonal(factor) < 0, -1.0, 1.0)[:, None]
+    factor = _factor(turned[1:], np.abs(middle) * np.linalg.norm(root))
     # Any directions about the means do; chance ones make rows of which none stands out.
     chance = stream(0, "alike").uniform(data.rows * len(factor)).reshape(data.rows, -1) - 0.5
     frame = np.linalg.qr(chance - np.outer(level, level @ chance))[0]
     spread = frame @ factor
     made = middle + spread / root[:, None]
     return Data(np.ascontiguousarray(made[:, :-1]), made[:, -1].copy(), data.weight)
+
+
+def _factor(about: Array, levels: Array) -> Array:
+    """(rank, columns) the factor of the moments that every matrix with these moments has.
+
+    A column that says nothing new gets no line of its own. Otherwise that line would be what chance
+    made of it, or for a column of zeros a line of `about` itself: a row, more or less. `levels` say
+    how large columns were before their means were taken off, and so what is rounding.
+    """
+    peaks = np.abs(about).max(axis=0)
+    units = np.where(peaks > 0, peaks, 1.0)  # or squares of very large and small numbers get lost
+    sizes = units * np.linalg.norm(about / units, axis=0)
+    rounding = _EPS * (levels + sizes)
+    says = sizes > 64 * rounding
+    if not says.any():
+        return np.zeros((0, len(sizes)))
+    about = np.where(says, about, 0.0)
+    worst = float((rounding[says] / sizes[says]).max())
+    least = np.where(says, sizes, np.inf) * min(max(64 * worst, 1e-12), 1e-9)
+    factor: Array = np.asarray(np.linalg.qr(about, mode="r"))
+    diagonal = np.diagonal(factor)
+    if (np.abs(diagonal) > least[: len(diagonal)]).all():
+        return factor * np.where(diagonal < 0, -1.0, 1.0)[:, None]
+    return _echelon(about, least)
+
+
+def _echelon(about: Array, least: Array) -> Array:
+    """The same column by column; those of which no more than `least` is new are passed over."""
+    rest, lines = about.copy(), list[Array]()
+    for k in range(about.shape[1]):
+        unit = float(np.abs(rest[:, k]).max())
+        new = rest[:, k] / (unit or 1.0)
+        size = float(np.linalg.norm(new))
+        if unit * size <= least[k] or len(lines) == len(about):
+            continue
+        new /= size
+        line = np.zeros(about.shape[1])
+        line[k:] = new @ rest[:, k:]
+        rest[:, k:] -= np.outer(new, line[k:])
+        lines.append(line)
+    return np.stack(lines)
 
 
 class Likenesses:

@@ -164,8 +164,9 @@ class Device:
             if deal.learn.rows < self.policy.rows:
                 raise Refused("rows")
             _must("work" if deal.learn.X.size * terms.features > self.policy.work else "ok")
-            real, about_ = terms.inside(deal.learn), arrays.get("about")
-            out = sums_of(terms.inside(self._alike(deal.learn)), about_) | zeros_and_ones(real)
+            seen, about_ = terms.inside(self._alike(deal.learn)), arrays.get("about")
+            # In the units of the table: in others, these would be values of the asker's choice.
+            out = sums_of(seen, about_) | zeros_and_ones(deal.learn)
             said = (sorted(head["terms"].items()), me, deal.mark)
             entry = self._told("sums", "", said, arrays, about, now.data.rows, out)
         self.ledger.write([entry], self.policy)

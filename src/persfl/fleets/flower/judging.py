@@ -48,21 +48,23 @@ def judged(
     """Sums over the rows held back, in the label's own units; rows are those of the table.
 
     All 0 where there are fewer than two: a sum over one is the row's. Unless the owner allows that
-    single rows are told of, errors under squared loss come from rows alike. The spread of errors
-    needs the rows, and is made of fourth powers; about how large it is, is all that is told.
+    single rows are told of, all of it comes from rows alike under squared loss: also the own model,
+    whose strength is chosen by leaving rows out, and the spread of errors, which is then that of
+    rows of which none stands out. Both would tell more than moments, in units and of models of the
+    asker's choice.
     """
-    learn, real = terms.inside(learn), terms.inside(held)
-    held = real if single or not by_moments(terms) else terms.inside(alike(held))
     if held.rows < 2:
         return {"judged": np.zeros(FIELDS), "errors": np.zeros(2), "mistakes": np.zeros(2)}
+    if by_moments(terms) and not single:
+        learn, held = alike(learn), alike(held)
+    learn, held = terms.inside(learn), terms.inside(held)
     learner, alone = terms.learner(), Devices(learn.X, learn.y, learn.weight, np.array([0, learn.rows]), [0])
     own = own_fits(learner, alone, seed)[0]
     weight = held.weight
     losses, mistakes = _missed(terms, (own, model), held)
     y = held.y * terms.label_scale + terms.label_mean
     middle = float(weight @ (losses[0] - losses[1])) / float(weight.sum())
-    each = losses if held is real else _missed(terms, (own, model), real)[0]
-    spread = float(weight @ (each[0] - each[1] - middle) ** 2)
+    spread = float(weight @ (losses[0] - losses[1] - middle) ** 2)
     spread = spread if single else about(spread)
     labels = [weight @ y, weight @ y**2]
     sums = [held.rows, weight.sum(), (weight**2).sum(), *labels, spread, middle]
