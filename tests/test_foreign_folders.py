@@ -11,6 +11,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import threading
 import tracemalloc
 import warnings
 import zipfile
@@ -795,3 +796,30 @@ def test_a_short_fuzz(monkeypatch):
     assert fuzz.run(cases=300, seed=0, only="wire", say=said.append) == 0, said
     assert fuzz.run(cases=12, seed=0, only="folders", kinds=2, say=said.append) == 0, said
     assert said[-1] == "wrong: nothing."
+
+
+def test_two_writers_of_one_file_leave_it_whole(tmp_path):
+    """A writer must not rename what another is still writing, nor remove it."""
+    path = tmp_path / "model.json"
+    contents = [bytes([65 + k]) * 300_000 for k in range(3)]
+    write_whole(path, contents[0])
+    seen, trouble = set(), []
+
+    def write(content):
+        try:
+            for _ in range(15):
+                write_whole(path, lambda file: [file.write(content[i : i + 1000]) for i in range(0, len(content), 1000)])
+        except Exception as error:
+            trouble.append(error)
+
+    writers = [threading.Thread(target=write, args=(content,)) for content in contents]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        seen.add(path.read_bytes())
+    assert trouble == []
+    assert seen <= set(contents)
+    path.with_name("model.json.part").write_bytes(b"left by a killed run")
+    write_whole(path, b"whole")
+    assert [name.name for name in tmp_path.iterdir()] == ["model.json"]
+    assert path.read_bytes() == b"whole"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import importlib.util
 import os
 import stat
 import time
@@ -24,6 +25,8 @@ _BESIDE = ".part"  # how a file is called until it is whole
 _HERE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe under a file's name must not hold us
 _TRIES, _PAUSE = 3, 0.02  # seconds between looks at a lock
+_WAITS = 1_500  # looks at a file that another process writes: half a minute
+_HELD = importlib.util.find_spec("fcntl") is not None  # Windows cannot rename a file that is open
 _LONGEST = 100  # bytes in a lock
 _LOCKED_BYTE = 2**30  # where Windows locks: far behind what a person reads in the file
 
@@ -39,22 +42,66 @@ def write_whole(path: Path, content: bytes | Callable[[Any], Any]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + _BESIDE)
-    beside.unlink(missing_ok=True)  # left by a killed run, or planted: never written through
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _HERE, 0o666)
-    with os.fdopen(handle, "wb") as file:
+    file = _own_part(beside)
+    try:
         if isinstance(content, bytes):
             file.write(content)
         else:
             content(file)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(beside, path)
+        if _HELD:  # renamed while it is held: nobody takes it for one that a killed run left
+            os.replace(beside, path)
+    finally:
+        file.close()
+    if not _HELD:
+        os.replace(beside, path)
     if hasattr(os, "O_DIRECTORY"):
         place = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(place)
         finally:
             os.close(place)
+
+
+def _own_part(beside: Path) -> IO[Any]:
+    """A new file that this process alone writes; what a killed run left, or somebody planted, is never written through."""
+    for _ in range(_WAITS):
+        with contextlib.suppress(FileExistsError):
+            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _HERE, 0o666)
+            file = os.fdopen(handle, "wb")
+            # Between making it and holding it somebody else may have taken it for a left one.
+            if not _HELD or (_mine(file) and _is_at(file, beside)):
+                return file
+            file.close()
+            continue
+        if not _removed_if_left(beside):
+            time.sleep(_PAUSE)
+    raise OSError(f"another process keeps writing {str(beside)!r}. Wait until it is over.")
+
+
+def _removed_if_left(beside: Path) -> bool:
+    """Remove a file that nobody is writing."""
+    try:
+        if not _HELD or not stat.S_ISREG(beside.lstat().st_mode):
+            beside.unlink(missing_ok=True)
+            return True
+        with _opened(beside, os.O_RDONLY | _NO_WAIT, "rb") as file:
+            if not _mine(file):
+                return False
+            if _is_at(file, beside):
+                beside.unlink()
+    except FileNotFoundError:  # its writer was quicker
+        pass
+    return True
+
+
+def _mine(file: IO[Any]) -> bool:
+    """Whether nobody else holds this file; on disks that know no locks, nobody does."""
+    try:
+        return _locked_at_once(file)
+    except OSError:
+        return True
 
 
 def read_whole(path: Path) -> bytes:
