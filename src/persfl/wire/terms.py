@@ -27,6 +27,7 @@ from persfl.wire.models import LARGE, finite
 
 COLUMNS, POINTS = 10_000, 100_000
 SMALLEST = 1e-100  # units in which rows overflow would say which rows are large
+OF_CLASSES = ("logistic", "multinomial")  # losses of linear models
 _SETTINGS = {
     "linear": {"loss", "intercept", "l2", "delta"},
     "mlp": {"hidden", "activation", "loss", "dtype", "l2", "seed"},
@@ -74,6 +75,9 @@ class Terms:
         if not 1 <= len(names) <= COLUMNS or len(set(names)) < len(names) or not all(isinstance(c, str) for c in names):
             raise InputError("columns must be at least one name, each once.")
         whole("classes", self.classes, least=0, most=1000)
+        # A device tells which losses are made of moments by this: there are none of classes.
+        if self.model == "linear" and self.classes and "loss" in self.settings:
+            one_of("loss", self.settings["loss"], OF_CLASSES)
         real("step_size", self.step_size, above=0)
         whole("steps", self.steps, least=1, most=10_000)
         if self.batch is not None:
