@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from persfl.blending.at_home import Folding
+from persfl.errors import InputError
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
 from persfl.fleets.flower.alike import Likenesses, alike
 from persfl.fleets.flower.judging import judged
@@ -386,6 +387,30 @@ def test_labels_that_are_no_classes_are_not_told_as_classes(model, labels, soft)
     for what in ({"judge": True, "count": 0}, {"count": 0}):
         head, arrays = ask(one, "score", asked, what)
         assert (head["code"], arrays) == ("failed", {})
+
+
+@pytest.mark.parametrize("model", ["tree", "forest", "boosting"])
+def test_no_row_is_told_by_weights_that_vanish(model):
+    """With a step of next to nothing, rows of a usual weight weigh 0: the heaviest would be left."""
+    labels, weight = (Y > 0) + 0.0, np.append(np.ones(COUNT - 1), 1.6)
+    one = Device("ann", Rows(NAMES, Data(X, labels, weight)))
+    asked = Terms(
+        model=model,
+        columns=NAMES,
+        classes=2,
+        settings={} if model == "tree" else {"n_estimators": 1},
+        public=np.zeros((2, 3)),
+        soft=True,
+        step_size=4.4e-323,
+    )
+    chances = {"q0.labels": np.array([0.0, 1.0]), "q0.chances": np.zeros((2, 2))}
+    question = {"targets": np.array([0])} | chances
+    head, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
+    assert (head["code"], arrays) == ("format", {})
+    grower = sheltered(asked.learner(), COUNT, LEAST)
+    rows = Data(X, labels, weight * (weight > 1))
+    with pytest.raises(InputError, match="weigh"):
+        grower.fit(rows, stream(0, "x"))
 
 
 @pytest.mark.parametrize("kind", ["answer", "score", "blend"])
