@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from persfl.blending.at_home import Folding
+from persfl.errors import InputError
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
 from persfl.fleets.flower.alike import Likenesses, alike
 from persfl.fleets.flower.judging import judged
@@ -358,6 +359,73 @@ def test_rounding_tells_rows_where_the_owner_allows_single_ones():
 @pytest.mark.parametrize("kind", ["answer", "blend"])
 def test_rounding_tells_no_row(kind):
     assert not told_by_rounding(Policy(), kind)
+
+
+# Classes: those of a model that travels are the labels that it was fitted to
+
+
+@pytest.mark.parametrize("model", ["tree", "forest", "boosting", "ridge"])
+@pytest.mark.parametrize("labels", [Y, np.round(1e6 * Y), np.where(np.arange(COUNT), 1.0, -7.0)])
+@pytest.mark.parametrize("soft", [False, True])
+def test_labels_that_are_no_classes_are_not_told_as_classes(model, labels, soft):
+    one = Device("ann", Rows(NAMES, Data(X, labels)))
+    settings = {"n_estimators": 1} if model in ("forest", "boosting") else {}
+    asked = Terms(
+        model=model,
+        columns=NAMES,
+        classes=2,
+        settings=settings,
+        public=np.zeros((2, 3)),
+        soft=soft,
+    )
+    question = {"targets": np.array([0]), "q0.labels": np.array([0.0, 1.0])}
+    if soft:
+        question["q0.chances"] = np.full((2, 2), 0.5)
+    head, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
+    assert head["code"] == "failed"
+    assert not arrays
+    for what in ({"judge": True, "count": 0}, {"count": 0}):
+        head, arrays = ask(one, "score", asked, what)
+        assert (head["code"], arrays) == ("failed", {})
+
+
+@pytest.mark.parametrize("model", ["tree", "forest", "boosting"])
+def test_no_row_is_told_by_weights_that_vanish(model):
+    """With a step of next to nothing, rows of a usual weight weigh 0: the heaviest would be left."""
+    labels, weight = (Y > 0) + 0.0, np.append(np.ones(COUNT - 1), 1.6)
+    one = Device("ann", Rows(NAMES, Data(X, labels, weight)))
+    asked = Terms(
+        model=model,
+        columns=NAMES,
+        classes=2,
+        settings={} if model == "tree" else {"n_estimators": 1},
+        public=np.zeros((2, 3)),
+        soft=True,
+        step_size=4.4e-323,
+    )
+    chances = {"q0.labels": np.array([0.0, 1.0]), "q0.chances": np.zeros((2, 2))}
+    question = {"targets": np.array([0])} | chances
+    head, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
+    assert (head["code"], arrays) == ("format", {})
+    grower = sheltered(asked.learner(), COUNT, LEAST)
+    rows = Data(X, labels, weight * (weight > 1))
+    with pytest.raises(InputError, match="weigh"):
+        grower.fit(rows, stream(0, "x"))
+
+
+@pytest.mark.parametrize("kind", ["answer", "score", "blend"])
+@pytest.mark.parametrize("loss", ["squared", "absolute", "huber", "poisson"])
+def test_losses_of_numbers_are_not_asked_of_classes(kind, loss):
+    """Or rows would be told from themselves under squared loss, as if labels were classes."""
+    one = Device("ann", Rows(NAMES, Data(X, (Y > 0) + 0.0)))
+    told, more = terms(settings={"intercept": True}).to_wire()
+    told["terms"] |= {"classes": 2, "settings": {"loss": loss}}
+    question = {"targets": np.array([0]), "q0.vector": np.zeros(4)}
+    steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 1.0, "steps": 1}
+    models = {"k0.variance": np.ones(3), "k0.models": np.zeros((1, 4))}
+    about = {"run": "r", "round": 0, "ask": 1, "me": 0, "names": ["t"], "asks": [steps], "count": 0}
+    head, arrays = unpack(one.reply(kind, pack(about | told, more | question | models)))
+    assert (head["code"], arrays) == ("format", {})
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -26,7 +26,9 @@ from persfl.wire.codec import LARGEST, WireError
 from persfl.wire.models import LARGE, finite
 
 COLUMNS, POINTS = 10_000, 100_000
-SMALLEST = 1e-100  # units in which rows overflow would say which rows are large
+# Units in which rows overflow, and steps in which weights vanish, would say which rows are large.
+SMALLEST = 1e-100
+OF_CLASSES = ("logistic", "multinomial")  # losses of linear models
 _SETTINGS = {
     "linear": {"loss", "intercept", "l2", "delta"},
     "mlp": {"hidden", "activation", "loss", "dtype", "l2", "seed"},
@@ -74,6 +76,9 @@ class Terms:
         if not 1 <= len(names) <= COLUMNS or len(set(names)) < len(names) or not all(isinstance(c, str) for c in names):
             raise InputError("columns must be at least one name, each once.")
         whole("classes", self.classes, least=0, most=1000)
+        # A device tells which losses are made of moments by this: there are none of classes.
+        if self.model == "linear" and self.classes and "loss" in self.settings:
+            one_of("loss", self.settings["loss"], OF_CLASSES)
         real("step_size", self.step_size, above=0)
         whole("steps", self.steps, least=1, most=10_000)
         if self.batch is not None:
@@ -144,7 +149,8 @@ class Terms:
             classes = told["classes"]
             if isinstance(classes, int) and more["public"].nbytes * classes > LARGEST:  # chances count a point once per class
                 raise WireError("public points, once per class, must fit into a message.")
-        sizes = {"label_scale": (SMALLEST, LARGE), "label_mean": (-LARGE, LARGE), "step_size": (0.0, LARGE)}
+        positive = (SMALLEST, LARGE)
+        sizes = {"label_scale": positive, "label_mean": (-LARGE, LARGE), "step_size": positive}
         for name, (least, most) in sizes.items():
             if not isinstance(told[name], (int, float)) or not least <= told[name] <= most:
                 raise WireError(f"{name} must be a number of a sensible size.")

@@ -26,6 +26,7 @@ from sklearn.ensemble import (
 )
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
+from persfl.errors import InputError
 from persfl.learners import Tree
 from persfl.learners.plain import Plain, as_plain
 from persfl.learners.tree import Grown
@@ -59,6 +60,8 @@ class Sheltered:
         used = data.weight > 0
         rows = Data(data.X[used], data.y[used], data.weight[used])
         private = (np.arange(len(used)) < self.private)[used]
+        if _few(private, self.least):  # a root rests on all rows, and is never taken out
+            raise InputError(f"at least {self.least} private rows must weigh more than 0.")
         if isinstance(self.learner, Tree):
             mean = _mean(rows.y, rows.weight)
             return cut_back(self.learner.fit(rows, stream), rows.X, private, self.least, mean)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.errors import InputError
 from persfl.fleets.rows import check_labels
 from persfl.types import Data
 from persfl.wire import Terms, WireError
@@ -62,6 +63,9 @@ def check_fit(terms: Terms, table: Data) -> None:
     if (picky or terms.classes) and (terms.label_mean, terms.label_scale) != (0, 1):
         raise WireError("labels that are counts or classes have no other units.")
     check_labels([learner], alone(table))
+    # What travels of a classifier names its classes: labels that are none would leave as they are.
+    if terms.classes and not np.isin(table.y, np.arange(terms.classes)).all():
+        raise InputError(f"labels must be whole numbers from 0 to {terms.classes - 1}.")
 
 
 def alone(data: Data) -> Devices:
