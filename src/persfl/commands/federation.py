@@ -144,26 +144,16 @@ def federate(chosen: argparse.Namespace) -> int:
 
 def answer(out: Path, shown: Lines) -> None:
     """What came out, as `persfl fit` says it."""
-    from persfl.commands.tables import arms
-    from persfl.report.info import better_rivals, sentence
+    from persfl.commands.tables import print_answer, verdict_facts
     from persfl.runs import load_model
 
     model = load_model(out)
-    verdict = None if model.worth_ is None else model.worth_.fleet()
     if shown.plain:
-        facts = {} if verdict is None else dict(verdict._asdict())
-        shown("answer", {"notes": model.notes_, **{name: finite(value) for name, value in facts.items()}})
+        facts = {name: finite(value) for name, value in verdict_facts(model).items()}
+        shown("answer", {"notes": model.notes_, **facts})
         return
     print()
-    for note in model.notes_:
-        print(visible(note))
-    if verdict is not None:
-        print(sentence(verdict, int(model.worth_.table["held"].sum())))
-        for note in better_rivals(model.worth_):
-            print(note)
-        print()
-        arms(model.worth_)
-    print(f"\nModels and rounds are in {out}/.")
+    print_answer(model, out)
 
 
 ROUNDS, PEERS = 60, 10  # see docs/federation.md: a tenth of the paper's questions reach its error

@@ -381,28 +381,37 @@ def _said(
     where: Path | None,
 ) -> None:
     """The result in a few lines."""
-    from persfl.report.info import better_rivals, sentence
-
-    verdict = None if model.worth_ is None else model.worth_.fleet()
     if chosen.json:
-        facts = {} if verdict is None else dict(verdict._asdict())
-        shown.say("done", out=str(out), report=None if where is None else str(where), notes=model.notes_, **facts)
+        report = None if where is None else str(where)
+        shown.say("done", out=str(out), report=report, notes=model.notes_, **verdict_facts(model))
         return
     counts = ", ".join([many(len(model.devices_), "device"), many(len(rows.y), "row")])
     names = some(rows.features, 8).replace("'", "")
     print(f"{counts}, {many(len(rows.features), 'feature')} ({names}), {rows.task}; {_seconds(chosen)}.")
+    print_answer(model, out)
+    if where is not None:
+        what = "see who helps whom" if len(model.devices_) > 1 else "read the report"
+        print(f"Open {where} to {what}.")
+
+
+def verdict_facts(model: Any) -> dict[str, Any]:
+    """The fleet's verdict for programs; nothing where no rows were held back."""
+    return {} if model.worth_ is None else dict(model.worth_.fleet()._asdict())
+
+
+def print_answer(model: Any, out: Path) -> None:
+    """What came out, for people: notes, the verdict, every error, and where the run is kept."""
+    from persfl.report.info import better_rivals, sentence
+
     for note in model.notes_:
         print(visible(note))
-    if verdict is not None:
-        print(sentence(verdict, int(model.worth_.table["held"].sum())))
+    if model.worth_ is not None:
+        print(sentence(model.worth_.fleet(), int(model.worth_.table["held"].sum())))
         for note in better_rivals(model.worth_):
             print(note)
         print()
         arms(model.worth_)
     print(f"\nModels and rounds are in {out}/.")
-    if where is not None:
-        what = "see who helps whom" if len(model.devices_) > 1 else "read the report"
-        print(f"Open {where} to {what}.")
 
 
 def _seconds(chosen: argparse.Namespace) -> str:
