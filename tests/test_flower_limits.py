@@ -111,16 +111,22 @@ def test_a_chain_is_no_tree_of_a_forest():
         model_from(Terms(model="forest", columns=("a",)).learner(), chain, 1)
 
 
-@pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_a_target_without_a_loss_costs_itself_alone(value):
+def scores_of_d01(**lies):
+    """Tampering by which d01 tells these numbers with its scores."""
+
     def tamper(name, message):
         record = message.content.config_records[RECORD]
         head, arrays = unpack(record["body"])
         if name == "d01" and head.get("kind") == "score":
-            record["body"] = pack(head, dict(arrays) | {"own": np.array([value])})
+            record["body"] = pack(head, dict(arrays) | {part: np.array([value]) for part, value in lies.items()})
         return message
 
-    fleet = federated.fleet(DEVICES, TERMS, tamper=tamper)
+    return tamper
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_a_target_without_a_loss_costs_itself_alone(value):
+    fleet = federated.fleet(DEVICES, TERMS, tamper=scores_of_d01(own=value))
     rounds = list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=3, seed=0))
     assert np.isfinite(rounds[-1].loss[[0, 2, 3, 4, 5]]).all()
     assert fleet.roster.counts["d01"]["format"] > 0
@@ -175,14 +181,7 @@ def test_targets_tell_how_long_their_own_steps_are(more):
 
 @pytest.mark.parametrize("lie", [np.nan, np.inf, -1.0])
 def test_an_own_step_without_a_length_is_none(lie):
-    def tamper(name, message):
-        record = message.content.config_records[RECORD]
-        head, arrays = unpack(record["body"])
-        if name == "d01" and head.get("kind") == "score":
-            record["body"] = pack(head, dict(arrays) | {"length": np.array([lie])})
-        return message
-
-    fleet = federated.fleet(DEVICES, TERMS, tamper=tamper)
+    fleet = federated.fleet(DEVICES, TERMS, tamper=scores_of_d01(length=lie))
     list(personalize(Guarded(fleet), sampler=Uniform(3), adopter=Best(), rounds=1, seed=0))
     assert np.isnan(fleet.own_lengths(0)).tolist() == [False, True, *[False] * 4]
 

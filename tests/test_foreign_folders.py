@@ -51,6 +51,24 @@ FRAME["late"] = np.where(FRAME["y"] > 0, "yes", "no")
 FEATURES = ["a", "b", "kind"]
 
 
+class Cut(Exception):
+    """A run ends here."""
+
+
+def cut_folder(path, rounds):
+    """A new run folder that keeps so many rounds and then ends the run."""
+    folder = Folder.create(path, {}, every=0)
+    after = folder.after
+
+    def cut(stage, plan, state, round_):
+        after(stage, plan, state, round_)
+        if state.r == rounds:
+            raise Cut
+
+    folder.after = cut
+    return folder
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     path = tmp_path_factory.mktemp("table") / "rows.csv"
@@ -304,18 +322,7 @@ def test_a_run_of_estimators_goes_on_to_the_same_bits(tmp_path, estimator, label
     X, y, whose = FRAME[FEATURES], FRAME[label], FRAME["who"]
     whole = kind(estimator, **settings).fit(X, y, devices=whose)
 
-    class Cut(Exception):
-        pass
-
-    folder = Folder.create(tmp_path / "run", {}, every=0)
-    after = folder.after
-
-    def cut(stage, plan, state, round_):
-        after(stage, plan, state, round_)
-        if state.r == 1:
-            raise Cut
-
-    folder.after = cut
+    folder = cut_folder(tmp_path / "run", 1)
     with pytest.raises(Cut):
         kind(estimator, **settings)._fit(X, y, whose, keep=folder)
     folder.close()
@@ -430,18 +437,7 @@ def test_a_forged_state_leads_compiled_code_nowhere_else(tmp_path):
         model = PersonalizedRegressor(method="kin", rounds=60, peers=5, holdout=0)
         return model._fit(devices.X, devices.y, whose, keep=keep)
 
-    class Cut(Exception):
-        pass
-
-    folder = Folder.create(path, {}, every=0)
-    after = folder.after
-
-    def cut(stage, plan, state, round_):
-        after(stage, plan, state, round_)
-        if state.r == 20:
-            raise Cut
-
-    folder.after = cut
+    folder = cut_folder(path, 20)
     with pytest.raises(Cut):
         fit(folder)
     folder.close()
