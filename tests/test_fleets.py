@@ -1,11 +1,10 @@
 import copy
 import pickle
 import warnings
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
+from liars import Lying
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -275,28 +274,15 @@ def test_baselines_of_estimators_say_what_they_cannot(devices):
 # The guard
 
 
-@dataclass(frozen=True)
-class Short:
-    """Gradient steps; those of some devices, known by their first number, are `share` as long."""
-
-    liars: Any
-    share: float
-    step: Any
-
-    ask = property(lambda self: self.step.ask)
-    length = property(lambda self: self.step.length)
-    advice = property(lambda self: self.step.advice)
-
-    def answer(self, learner, probe, data, place):
-        honest = self.step.answer(learner, probe, data, place)
-        lies = np.isin(data.X[..., 0, 0], self.liars)[..., None]
-        return np.where(lies, probe + self.share * (honest - probe), honest)
+def short(liars, share, step):
+    """Steps that are `share` as long where these devices answer."""
+    return Lying(lambda probe, honest: probe + share * (honest - probe), liars, step)
 
 
 def guarded(share, *, fleet=ArrayFleet, own=True):
     """Nine peers of one kind, six of whom shorten their steps: 60 rounds with a guard, and the model without one."""
     devices = clustered_regression(n=10, clusters=1, rows=24, features=6, seed=4)
-    proposer = Short(devices.X[devices.start[4:-1], 0], share, GradientStep(0.05))
+    proposer = short(devices.X[devices.start[4:-1], 0], share, GradientStep(0.05))
     parts = {"learner": Linear(), "proposer": proposer, "targets": [0]}
     plain, inside = fleet(devices, **parts), fleet(devices, **parts)
     used = Guarded(inside if own else Blind(inside))
@@ -336,8 +322,8 @@ def test_copies_have_no_part_in_the_median_where_own_steps_are_unknown(share):
 def test_eight_copies_and_one_who_jumps():
     devices = clustered_regression(n=10, clusters=1, rows=24, features=6, seed=4)
     first = devices.X[devices.start[:-1], 0]
-    jumps = Short(first[9:], 50.0, GradientStep(0.05))
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=Short(first[1:9], 0.0, jumps), targets=[0])
+    jumps = short(first[9:], 50.0, GradientStep(0.05))
+    fleet = ArrayFleet(devices, learner=Linear(), proposer=short(first[1:9], 0.0, jumps), targets=[0])
     used = Guarded(fleet, growth=1e9)
     used.probe(np.arange(1, 10)[None], 0)
     assert [(jump.peer, jump.why) for jump in used.jumps] == [(9, "length")]

@@ -1,10 +1,11 @@
 """Kin: found where it is, in every fleet, with liars, on features of any scale; exact after interruptions; says when it fails."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from liars import Lying
 from sklearn.tree import DecisionTreeRegressor
 
 from persfl import (
@@ -62,23 +63,6 @@ def ran(fleet, rule, rounds=400, seed=0, **more):
 def group(trust, target=0):
     known = members(trust)
     return set(known.panel[target][known.member[target]].tolist())
-
-
-@dataclass(frozen=True)
-class Lying:
-    """Gradient steps, except that those of some devices (known by their first number) are lies."""
-
-    lie: Any
-    liars: Any
-    step: GradientStep
-
-    ask = property(lambda self: self.step.ask)
-    length = property(lambda self: self.step.length)
-    advice = property(lambda self: self.step.advice)
-
-    def answer(self, learner, probe, data, place):
-        honest = self.step.answer(learner, probe, data, place)
-        return np.where(np.isin(data.X[..., 0, 0], self.liars)[..., None], self.lie(probe, honest), honest)
 
 
 # Contracts
