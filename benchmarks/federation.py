@@ -1,4 +1,5 @@
-"""What a federated round costs, how much of that is persfl's own, and how few questions reach the same error.
+"""What a federated round costs, how much of that is persfl's own, and how few questions reach the
+same error.
 
 python benchmarks/federation.py            nodes as processes, TLS, proxy; about four minutes
 python benchmarks/federation.py --quick    no processes: messages in one process, few runs
@@ -29,20 +30,42 @@ from persfl.fleets.flower.local import LocalGrid
 from persfl.sources import clustered_regression
 from persfl.wire import Terms
 
-SETTINGS = [(300, 20, 0.05), (300, 10, 0.05), (60, 20, 0.05), (60, 10, 0.05), (60, 10, 0.1), (60, 10, 0.2), (30, 10, 0.1)]
+SETTINGS = [
+    (300, 20, 0.05),
+    (300, 10, 0.05),
+    (60, 20, 0.05),
+    (60, 10, 0.05),
+    (60, 10, 0.1),
+    (60, 10, 0.2),
+    (30, 10, 0.1),
+]
 
 
 def questions(runs: int) -> None:
-    """The paper's toy (100 devices of 2 kinds, 10 rows, 20 features, noise 0.1): error after so many questions."""
+    """The paper's toy (100 devices of 2 kinds, 10 rows, 20 features, noise 0.1): error after so
+    many questions.
+    """
     print(f"median error of 5 targets in {runs} runs of the paper's toy, noise 0.1")
     for rounds, peers, step in SETTINGS:
         errors = []
         for seed in range(runs):
-            devices = clustered_regression(n=100, clusters=2, rows=10, features=20, noise=0.1, seed=seed)
-            fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(step), targets=range(5), seed=seed)
-            for _ in personalize(fleet, sampler=Uniform(peers), adopter=Best(), rounds=rounds, seed=seed):
+            devices = clustered_regression(
+                n=100, clusters=2, rows=10, features=20, noise=0.1, seed=seed
+            )
+            fleet = ArrayFleet(
+                devices,
+                learner=Linear(),
+                proposer=GradientStep(step),
+                targets=range(5),
+                seed=seed,
+            )
+            for _ in personalize(
+                fleet, sampler=Uniform(peers), adopter=Best(), rounds=rounds, seed=seed
+            ):
                 pass
-            errors += ((fleet.models - devices.true_weights[:5]) ** 2).sum(axis=1).tolist()
+            errors += (
+                ((fleet.models - devices.true_weights[:5]) ** 2).sum(axis=1).tolist()
+            )
         print(
             f"  {rounds:3} rounds x {peers:2} peers, step {step:4}: {rounds * peers:4} questions, "
             f"{rounds * peers / 99:4.1f} per peer, error {np.median(errors):.4f}"
@@ -50,38 +73,73 @@ def questions(runs: int) -> None:
 
 
 def messages(rounds: int) -> None:
-    """Our own work for a round of 5 devices that are all targets: packing, checking, answering, scoring; no network."""
+    """Our own work for a round of 5 devices that are all targets: packing, checking, answering,
+    scoring; no network.
+    """
     with tempfile.TemporaryDirectory() as place:
         homes = {}
         for name, path in tables(Path(place), 5).items():
             folder = Path(place) / name
             folder.mkdir()
-            (folder / "node.toml").write_text(f'device = "{name}"\nsuperlink = "127.0.0.1:1"\n\n{Policy().text()}')
+            (folder / "node.toml").write_text(
+                f'device = "{name}"\nsuperlink = "127.0.0.1:1"\n\n{Policy().text()}'
+            )
             columns = use_table(folder, path, label="y", drop=[], weight=None).columns
             homes[name] = device_of(folder)
-        post = Post(LocalGrid(homes), {name.encode(): name for name in homes}, pause=0.0)
+        post = Post(
+            LocalGrid(homes), {name.encode(): name for name in homes}, pause=0.0
+        )
         fleet = FlowerFleet(post, Terms(columns=tuple(columns)), ids=list(homes))
         list(personalize(fleet, sampler=Uniform(4), adopter=Best(), rounds=1))
         begin = time.perf_counter()
-        list(personalize(fleet, sampler=Uniform(4), adopter=Best(), rounds=rounds, first=1))
+        list(
+            personalize(
+                fleet, sampler=Uniform(4), adopter=Best(), rounds=rounds, first=1
+            )
+        )
         print(
-            f"a round of 5 devices in one process, files and ledgers included: {(time.perf_counter() - begin) / (rounds - 1):.3f} s"
+            "a round of 5 devices in one process, files and ledgers included:"
+            f" {(time.perf_counter() - begin) / (rounds - 1):.3f} s"
         )
 
 
 def processes(rounds: int, *, plain: bool) -> None:
-    """Rounds of 5 nodes as processes; `plain` with Flower's own process for every message instead of ours that stays."""
+    """Rounds of 5 nodes as processes; `plain` with Flower's own process for every message
+    instead of ours that stays.
+    """
     with tempfile.TemporaryDirectory() as place:
         port, inner = free_ports(2)
         rows = tables(Path(place) / "tables", 5)
         federation = init(Path(place) / "fed", list(rows), port=port, inner=inner)
         started = []
         plan = {
-            "out": str(Path(place) / "run"), "members": federation.members, "devices": sorted(rows), "home": None, "label": "y",
-            "model": "linear", "classes": 0, "settings": {}, "rounds": rounds, "peers": 4, "step_size": "auto", "steps": 1,
-            "batch": None, "units": "raw", "holdout": 0.0, "points": 0, "seed": 0, "start": None, "local": None, "deadline": 120.0,
-            "quorum": 1.0, "patience": 300.0, "gather": 120.0, "need": 0, "growth": 2.0, "reach": 10.0,
-        }  # fmt: skip
+            "out": str(Path(place) / "run"),
+            "members": federation.members,
+            "devices": sorted(rows),
+            "home": None,
+            "label": "y",
+            "model": "linear",
+            "classes": 0,
+            "settings": {},
+            "rounds": rounds,
+            "peers": 4,
+            "step_size": "auto",
+            "steps": 1,
+            "batch": None,
+            "units": "raw",
+            "holdout": 0.0,
+            "points": 0,
+            "seed": 0,
+            "start": None,
+            "local": None,
+            "deadline": 120.0,
+            "quorum": 1.0,
+            "patience": 300.0,
+            "gather": 120.0,
+            "need": 0,
+            "growth": 2.0,
+            "reach": 10.0,
+        }
         found = []
         with Up(federation, say=lambda text: None):
             try:
@@ -90,19 +148,42 @@ def processes(rounds: int, *, plain: bool) -> None:
                         folder = federation.path / name
                         use_table(folder, table, label="y", drop=[], weight=None)
                         (own,) = free_ports(1)
-                        started.append(supernode(folder, own, node_config=f'folder="{folder}"', isolation="subprocess"))
+                        started.append(
+                            supernode(
+                                folder,
+                                own,
+                                node_config=f'folder="{folder}"',
+                                isolation="subprocess",
+                            )
+                        )
                     else:
                         started.append(start_node(federation, name, table, "y"))
-                launch(federation, plan, resume=False, show=lambda event, facts: found.append((event, facts)))
+                launch(
+                    federation,
+                    plan,
+                    resume=False,
+                    show=lambda event, facts: found.append((event, facts)),
+                )
             finally:
                 end(started)
-    later = [facts for event, facts in found if event == "round"][1:]  # the first includes starting
+    # the first includes starting
+    later = [facts for event, facts in found if event == "round"][1:]
     if not later:
         print([facts for event, facts in found if event == "stopped"])
         return
-    seconds, own = np.median([facts["seconds"] for facts in later]), np.median([facts["own"] for facts in later])
-    how = "a new process for every message, as Flower does" if plain else "`persfl node`, whose process stays"
-    print(f"5 nodes, all targets, {how}: {seconds:.1f} s a round; of these our own {own:.2f} s ({own / seconds:.1%})")
+    seconds, own = (
+        np.median([facts["seconds"] for facts in later]),
+        np.median([facts["own"] for facts in later]),
+    )
+    how = (
+        "a new process for every message, as Flower does"
+        if plain
+        else "`persfl node`, whose process stays"
+    )
+    print(
+        f"5 nodes, all targets, {how}: {seconds:.1f} s a round; of these our own {own:.2f} s"
+        f" ({own / seconds:.1%})"
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
     python benchmarks/front.py --million  also a million rows of 10,000 devices
     python benchmarks/front.py --quick    small fleets: shows that it works
 
-Times are of whole commands, imports included, on however many cores there are. Peak memory is the command's largest resident size.
+Times are of whole commands, imports included, on however many cores there are. Peak memory is the
+command's largest resident size.
 """
 
 from __future__ import annotations
@@ -38,14 +39,19 @@ def table(path: Path, devices: int, rows: int, features: int) -> Path:
 def timed(what: str, limit: float | None, *words: str, cwd: Path) -> None:
     """Run a command and print its seconds and peak memory."""
     begin = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "persfl", *words], cwd=cwd, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "persfl", *words], cwd=cwd, stdout=subprocess.DEVNULL
+    )
     _, status, used = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - begin
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{what} failed with {process.returncode}")
     allowed = "" if limit is None else f" (may take {limit:g} s)"
-    print(f"{what}: {seconds:.1f} s{allowed}, peak {used.ru_maxrss / 2**20:.2f} GiB", flush=True)
+    print(
+        f"{what}: {seconds:.1f} s{allowed}, peak {used.ru_maxrss / 2**20:.2f} GiB",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -60,20 +66,79 @@ def main() -> None:
         if not chosen.quick:
             timed("persfl demo", 60, "demo", cwd=cwd)
         n = 30 if chosen.quick else 1000
-        table(cwd / "few.parquet", n, 10 if chosen.quick else 30, 3 if chosen.quick else 10)
-        words: tuple[str, ...] = ("fit", "few.parquet", "--device", "device", "--label", "y", "--no-report", "--out", "default")
+        table(
+            cwd / "few.parquet",
+            n,
+            10 if chosen.quick else 30,
+            3 if chosen.quick else 10,
+        )
+        words: tuple[str, ...] = (
+            "fit",
+            "few.parquet",
+            "--device",
+            "device",
+            "--label",
+            "y",
+            "--no-report",
+            "--out",
+            "default",
+        )
         words += ("--trials", "1", "--budget", "40") if chosen.quick else ()
-        timed(f"fit of {n:,} devices, the default" + (" (30 rows, 10 features)" if n == 1000 else ""), 120, *words, cwd=cwd)
-        table(cwd / "rows.parquet", n, 20 if chosen.quick else 100, 5 if chosen.quick else 20)
-        words = ("fit", "rows.parquet", "--device", "device", "--label", "y", "--rounds", "5" if chosen.quick else "100")
-        timed(f"fit of {n:,} devices, the paper's rule", 60, *words, "--no-report", "--out", "run", cwd=cwd)
+        timed(
+            f"fit of {n:,} devices, the default"
+            + (" (30 rows, 10 features)" if n == 1000 else ""),
+            120,
+            *words,
+            cwd=cwd,
+        )
+        table(
+            cwd / "rows.parquet",
+            n,
+            20 if chosen.quick else 100,
+            5 if chosen.quick else 20,
+        )
+        words = (
+            "fit",
+            "rows.parquet",
+            "--device",
+            "device",
+            "--label",
+            "y",
+            "--rounds",
+            "5" if chosen.quick else "100",
+        )
+        timed(
+            f"fit of {n:,} devices, the paper's rule",
+            60,
+            *words,
+            "--no-report",
+            "--out",
+            "run",
+            cwd=cwd,
+        )
         timed(f"report of {n:,} devices", 10, "report", "run", cwd=cwd)
-        print(f"report.html: {(cwd / 'run' / 'report.html').stat().st_size / 1e6:.1f} MB (may have 5)")
+        print(
+            f"report.html: {(cwd / 'run' / 'report.html').stat().st_size / 1e6:.1f} MB (may have 5)"
+        )
         if chosen.million:
             table(cwd / "million.parquet", 10_000, 100, 10)
-            timed("fit of 1,000,000 rows, 10,000 devices, with report", None, "fit", "million.parquet", "--device", "device",
-                  "--label", "y", "--out", "million", cwd=cwd)  # fmt: skip
-            print(f"report.html: {(cwd / 'million' / 'report.html').stat().st_size / 1e6:.1f} MB (may have 5)")
+            timed(
+                "fit of 1,000,000 rows, 10,000 devices, with report",
+                None,
+                "fit",
+                "million.parquet",
+                "--device",
+                "device",
+                "--label",
+                "y",
+                "--out",
+                "million",
+                cwd=cwd,
+            )
+            print(
+                f"report.html: {(cwd / 'million' / 'report.html').stat().st_size / 1e6:.1f} MB (may"
+                " have 5)"
+            )
 
 
 if __name__ == "__main__":

@@ -1,19 +1,25 @@
 """What liars cost: the error with some devices lying, over the error when nobody does.
 
     python benchmarks/liars.py            kin where 30 % lie: the table of docs/kin.md; some minutes
-    python benchmarks/liars.py --paper    the paper's rule where 80 % lie, without a guard and with one
-    python benchmarks/liars.py --quick    two seeds of a few lies, for a smoke test
+    python benchmarks/liars.py --paper    the paper's rule where 80 % lie, without a guard and with
+    one python benchmarks/liars.py --quick    two seeds of a few lies, for a smoke test
 
-20 devices of 24 rows in two clusters, 6 coefficients, noise 0.1, 9 peers a round, steps of 0.05, at most
-400 rounds, eight seeds. Every honest device is a target; its squared error is averaged over them. The lies
-aim at one wrong model, N(0, 4) in every coefficient. Those who lie do nothing but answer falsely.
+20 devices of 24 rows in two clusters, 6 coefficients, noise 0.1, 9 peers a round, steps of 0.05, at
+most 400 rounds, eight seeds. Every honest device is a target; its squared error is averaged over
+them. The lies aim at one wrong model, N(0, 4) in every coefficient. Those who lie do nothing but
+answer falsely.
 """
 
 from __future__ import annotations
 
 import os
 
-for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+for name in (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+):
     os.environ[name] = "1"
 
 import argparse
@@ -75,7 +81,9 @@ def lies(wrong: Any) -> dict[str, Lie]:
         "creep, 1 %": lambda q, h, _: h + 0.01 * (wrong - h),
         "creep, 0.2 % (as long as noise)": lambda q, h, _: h + 0.002 * (wrong - h),
         "random steps of length 1": lambda q, h, place: q + anyhow(h.shape, place),
-        "random steps as long as honest": lambda q, h, place: q + length(h - q) * anyhow(h.shape, place),
+        "random steps as long as honest": lambda q, h, place: (
+            q + length(h - q) * anyhow(h.shape, place)
+        ),
         "the model zero": lambda q, h, _: 0 * h,
         "decoy: steps to the wrong model": lambda q, h, _: q + 0.1 * (wrong - q),
         "the wrong model": lambda q, h, _: wrong + 0 * h,
@@ -85,13 +93,17 @@ def lies(wrong: Any) -> dict[str, Lie]:
         "copies but for 1e-9": lambda q, h, _: q + 1e-9 * (h - q),
         "a hundredth of the step": lambda q, h, _: q + 0.01 * (h - q),
         "honest at first, then copies": lambda q, h, _: at_first(q, h, q),
-        "honest at first, then creeping": lambda q, h, _: at_first(q, h, q + 0.003 * (wrong - q)),
+        "honest at first, then creeping": lambda q, h, _: at_first(
+            q, h, q + 0.003 * (wrong - q)
+        ),
     }
 
 
 def error(seed: int, how: str, share: float, rule: Any, guard: bool) -> float:
     """The mean squared error of the honest devices' models."""
-    devices = clustered_regression(n=N, clusters=2, rows=ROWS, features=FEATURES, noise=NOISE, seed=seed)
+    devices = clustered_regression(
+        n=N, clusters=2, rows=ROWS, features=FEATURES, noise=NOISE, seed=seed
+    )
     rng = np.random.default_rng(1000 + seed)
     bad = rng.permutation(N)[: round(share * N)]
     wrong = 2 * rng.standard_normal(FEATURES)
@@ -99,32 +111,46 @@ def error(seed: int, how: str, share: float, rule: Any, guard: bool) -> float:
     if how:
         step = Lying(lies(wrong)[how], devices.X[devices.start[:-1][bad], 0], step)
     honest = sorted(set(range(N)) - set(bad.tolist()))
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=step, targets=honest, seed=seed)
+    fleet = ArrayFleet(
+        devices, learner=Linear(), proposer=step, targets=honest, seed=seed
+    )
     used: Any = Guarded(fleet) if guard else fleet
     sampler, adopter = rule
-    for round_ in personalize(used, sampler=sampler, adopter=adopter, rounds=ROUNDS, seed=seed):
+    for round_ in personalize(
+        used, sampler=sampler, adopter=adopter, rounds=ROUNDS, seed=seed
+    ):
         if finished(round_.trust):
             break
-    return float(((fleet.models - devices.true_weights[honest]) ** 2).sum(axis=1).mean())
+    return float(
+        ((fleet.models - devices.true_weights[honest]) ** 2).sum(axis=1).mean()
+    )
 
 
-def table(title: str, share: float, rule: Any, seeds: Any, names: Any, guards: Any) -> None:
+def table(
+    title: str, share: float, rule: Any, seeds: Any, names: Any, guards: Any
+) -> None:
     """Print median and worst ratio of a rule, without a guard or with one."""
     print(f"\n{title}, {share:.0%} of the devices lie")
-    heads = [f"{'guarded' if guard else 'as it is'}: median | worst" for guard in guards]
+    heads = [
+        f"{'guarded' if guard else 'as it is'}: median | worst" for guard in guards
+    ]
     print(f"| lie | {' | '.join(heads)} |\n|---{'|---|---' * len(guards)}|")
     honest = {seed: error(seed, "", share, rule, False) for seed in seeds}
     for name in names:
         cells = []
         for guard in guards:
-            ratios = [error(seed, name, share, rule, guard) / honest[seed] for seed in seeds]
+            ratios = [
+                error(seed, name, share, rule, guard) / honest[seed] for seed in seeds
+            ]
             cells += [f"{np.median(ratios):.3g}", f"{max(ratios):.3g}"]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def main() -> None:
     """Print what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in ("quick", "paper"):
         parser.add_argument(f"--{name}", action="store_true")
     chosen = parser.parse_args()
@@ -132,7 +158,14 @@ def main() -> None:
     names = list(lies(np.zeros(FEATURES)))
     names = names[:2] if chosen.quick else names
     if chosen.paper:
-        table("the paper's rule", 0.8, (Uniform(PEERS), Best()), seeds, names, (False, True))
+        table(
+            "the paper's rule",
+            0.8,
+            (Uniform(PEERS), Best()),
+            seeds,
+            names,
+            (False, True),
+        )
     else:
         rule = kin(PEERS)
         table("kin", 0.3, (rule.sampler, rule.adopter), seeds, names, (False,))

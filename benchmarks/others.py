@@ -2,9 +2,10 @@
 
     python benchmarks/others.py [--only tree,mlp] [--seeds 4] [--cities 8,12,20,46]
 
-House prices with ten rows of each of some cities, and flights with ten rows of each of 75 destinations; the rest to judge by.
-Errors are means over devices (squared error over the label's variance, or the share of wrong labels) of own models, of one for
-all, of that one fine-tuned or refitted on own rows, and of the blend; `worst` is the largest ratio of blend to own over the seeds.
+House prices with ten rows of each of some cities, and flights with ten rows of each of 75
+destinations; the rest to judge by. Errors are means over devices (squared error over the label's
+variance, or the share of wrong labels) of own models, of one for all, of that one fine-tuned or
+refitted on own rows, and of the blend; `worst` is the largest ratio of blend to own over the seeds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.tree import DecisionTreeClassifier
 
 from persfl import Estimator, GradientStep, Tree
@@ -36,12 +41,22 @@ KINDS = ("tree", "forest", "boosting", "mlp")
 def learner_of(kind: str, features: int, classes: int, seed: int) -> Any:
     """The model family by this name; None where it has none for classes."""
     if kind == "mlp":
-        return Network(partial(MLP(), features, classes or 1), loss="cross_entropy" if classes else "squared", seed=seed)
+        return Network(
+            partial(MLP(), features, classes or 1),
+            loss="cross_entropy" if classes else "squared",
+            seed=seed,
+        )
     if kind == "tree":
         return Estimator(DecisionTreeClassifier(max_depth=4)) if classes else Tree(3)
     if kind == "forest":
-        return Estimator(RandomForestClassifier(20) if classes else RandomForestRegressor(20))
-    return None if classes else Estimator(GradientBoostingRegressor(n_estimators=30, max_depth=2))
+        return Estimator(
+            RandomForestClassifier(20) if classes else RandomForestRegressor(20)
+        )
+    return (
+        None
+        if classes
+        else Estimator(GradientBoostingRegressor(n_estimators=30, max_depth=2))
+    )
 
 
 def dealt(table: Any, devices: int, few: int, seed: int) -> tuple[Devices, Devices]:
@@ -56,11 +71,21 @@ def dealt(table: Any, devices: int, few: int, seed: int) -> tuple[Devices, Devic
         at = np.flatnonzero(which & np.isin(who, some))
         at = at[np.argsort(who[at], kind="stable")]
         counts = np.unique(who[at], return_counts=True)[1]
-        parts.append(Devices(np.ascontiguousarray(X[at]), y[at], np.ones(len(at)), offsets(counts), range(len(counts))))
+        parts.append(
+            Devices(
+                np.ascontiguousarray(X[at]),
+                y[at],
+                np.ones(len(at)),
+                offsets(counts),
+                range(len(counts)),
+            )
+        )
     return parts[0], parts[1]
 
 
-def errors(kind: str, learn: Devices, test: Devices, classes: int, seed: int) -> dict[str, float] | None:
+def errors(
+    kind: str, learn: Devices, test: Devices, classes: int, seed: int
+) -> dict[str, float] | None:
     """Mean error per method, and the seconds that the blend took."""
     learner = learner_of(kind, learn.features, classes, seed)
     if learner is None:
@@ -69,14 +94,26 @@ def errors(kind: str, learn: Devices, test: Devices, classes: int, seed: int) ->
     inside = units.inside(learn)
     public = None if kind == "mlp" else public_points(inside, 100, seed=seed)
     pooled = pooled_fit(learner, inside, seed)
-    steps = GradientStep(NETWORK_STEPS[learner.kind], steps=100) if kind == "mlp" else None
+    steps = (
+        GradientStep(NETWORK_STEPS[learner.kind], steps=100) if kind == "mlp" else None
+    )
 
     def missed(models: Any) -> float:
-        said = respond_each(learner, models, units.features(test.X, test.owner), test.owner, classes)
-        wrong = said.argmax(axis=1) != test.y if classes else (units.outside(said, test.owner) - test.y) ** 2 / learn.y.var()
+        said = respond_each(
+            learner, models, units.features(test.X, test.owner), test.owner, classes
+        )
+        wrong = (
+            said.argmax(axis=1) != test.y
+            if classes
+            else (units.outside(said, test.owner) - test.y) ** 2 / learn.y.var()
+        )
         return float((np.bincount(test.owner, weights=wrong) / test.counts).mean())
 
-    everybody = np.repeat(pooled[None], len(learn), axis=0) if kind == "mlp" else [pooled] * len(learn)
+    everybody = (
+        np.repeat(pooled[None], len(learn), axis=0)
+        if kind == "mlp"
+        else [pooled] * len(learn)
+    )
     begin = time.process_time()
     found = (
         blend_networks(inside, learner, seed=seed, classes=classes)
@@ -95,25 +132,42 @@ def errors(kind: str, learn: Devices, test: Devices, classes: int, seed: int) ->
 
 def main() -> None:
     """Print the table."""
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     made.add_argument("--only", default=",".join(KINDS))
     made.add_argument("--seeds", type=int, default=4)
     made.add_argument("--cities", default="8,12,20,46")
     made.add_argument("--no-flights", action="store_true")
     chosen = made.parse_args()
-    worlds = [("housing", load_housing(), int(n), 0, 10) for n in chosen.cities.split(",")]
+    worlds = [
+        ("housing", load_housing(), int(n), 0, 10) for n in chosen.cities.split(",")
+    ]
     worlds += [] if chosen.no_flights else [("flights", load_flights(), 75, 3, 10)]
-    print(f"{'':24}" + "".join(f"{name:>9}" for name in ("own", "pooled", "tuned", "blend", "worst", "s")))
+    print(
+        f"{'':24}"
+        + "".join(
+            f"{name:>9}" for name in ("own", "pooled", "tuned", "blend", "worst", "s")
+        )
+    )
     for kind in chosen.only.split(","):
         for name, table, devices, classes, few in worlds:
             dealing = [dealt(table, devices, few, seed) for seed in range(chosen.seeds)]
-            runs = [errors(kind, *both, classes, seed) for seed, both in enumerate(dealing)]
+            runs = [
+                errors(kind, *both, classes, seed) for seed, both in enumerate(dealing)
+            ]
             if None in runs:
                 continue
             f = pd.DataFrame(runs)
             mean = f.mean()
-            cells = "".join(f"{mean[arm]:9.3f}" for arm in ("own", "pooled", "tuned", "blend"))
-            print(f"{kind:9}{name:9}{devices:>4}  {cells}{(f.blend / f.own).max():9.2f}{mean.seconds:9.1f}", flush=True)
+            cells = "".join(
+                f"{mean[arm]:9.3f}" for arm in ("own", "pooled", "tuned", "blend")
+            )
+            print(
+                f"{kind:9}{name:9}{devices:>4} "
+                f" {cells}{(f.blend / f.own).max():9.2f}{mean.seconds:9.1f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

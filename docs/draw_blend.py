@@ -2,8 +2,8 @@
 
 python docs/draw_blend.py
 
-Everything shown is computed by persfl. Left: one of 40 generated devices with four rows and one feature, and what it is offered.
-Right: what models are made of in four fleets, mean over devices.
+Everything shown is computed by persfl. Left: one of 40 generated devices with four rows and one
+feature, and what it is offered. Right: what models are made of in four fleets, mean over devices.
 """
 
 from pathlib import Path
@@ -19,7 +19,10 @@ from persfl.devices import Devices, offsets
 from persfl.sources import clustered_regression
 from persfl.units import Units
 
-INK, COLOURS = "#222222", {"own": "#c8452d", "fleet": "#8a8f98", "neighbours": "#1b7f5c", "blend": "#222222"}
+INK, COLOURS = (
+    "#222222",
+    {"own": "#c8452d", "fleet": "#8a8f98", "neighbours": "#1b7f5c", "blend": "#222222"},
+)
 
 
 def kinds(n: int = 40, rows: int = 4) -> Devices:
@@ -38,7 +41,11 @@ def lines(ax: plt.Axes) -> None:
     devices, learner = kinds(), Linear(intercept=True)
     homes = Here(devices, learner)
     starts, _ = squared.starts(homes.alone(np.arange(1, len(devices))))
-    found = squared.offers(learner, Devices.of([devices[0]], quiet=True), {**starts, "neighbours": starts["neighbours"][:1]})
+    found = squared.offers(
+        learner,
+        Devices.of([devices[0]], quiet=True),
+        {**starts, "neighbours": starts["neighbours"][:1]},
+    )
     mixed = blend(devices, learner).models[0]
     x = np.array([-2.0, 2.0])
     shown = {
@@ -59,7 +66,9 @@ def lines(ax: plt.Axes) -> None:
     ax.scatter(devices[0].X[:, 0], devices[0].y, color=INK, zorder=3, s=36)
     ax.legend(fontsize=9, frameon=False)
     ax.set(xlim=(-2.1, 2.1), xticks=[], yticks=[])
-    ax.set_title("four own rows, and what is on offer", fontsize=10, loc="left", color=INK)
+    ax.set_title(
+        "four own rows, and what is on offer", fontsize=10, loc="left", color=INK
+    )
     ax.spines[["top", "right"]].set_visible(False)
 
 
@@ -77,10 +86,28 @@ def fleets() -> dict[str, tuple[Devices, Linear]]:
     )
     line = Linear(intercept=True)
     return {
-        "46 cities, 10 rows": (Units.of(cities, "shared", labels=True).inside(cities), line),
-        "all alike, 10 rows": (clustered_regression(n=60, clusters=1, rows=10, features=8, noise=1.0, seed=0), line),
-        "4 kinds, 20 rows": (clustered_regression(n=60, clusters=4, rows=20, features=8, noise=0.5, seed=0), line),
-        "60 kinds, 100 rows": (clustered_regression(n=60, clusters=60, rows=100, features=8, noise=0.5, seed=0), line),
+        "46 cities, 10 rows": (
+            Units.of(cities, "shared", labels=True).inside(cities),
+            line,
+        ),
+        "all alike, 10 rows": (
+            clustered_regression(
+                n=60, clusters=1, rows=10, features=8, noise=1.0, seed=0
+            ),
+            line,
+        ),
+        "4 kinds, 20 rows": (
+            clustered_regression(
+                n=60, clusters=4, rows=20, features=8, noise=0.5, seed=0
+            ),
+            line,
+        ),
+        "60 kinds, 100 rows": (
+            clustered_regression(
+                n=60, clusters=60, rows=100, features=8, noise=0.5, seed=0
+            ),
+            line,
+        ),
     }
 
 
@@ -89,10 +116,20 @@ def shares(ax: plt.Axes) -> None:
     for row, (name, (devices, learner)) in enumerate(fleets().items()):
         found = blend(devices, learner)
         left = 0.0
-        for sort, share in zip(SORTS, sorts(found.names, found.shares).mean(axis=0).tolist(), strict=True):
+        for sort, share in zip(
+            SORTS, sorts(found.names, found.shares).mean(axis=0).tolist(), strict=True
+        ):
             ax.barh(row, share, left=left, color=COLOURS[sort], height=0.62)
             if share > 0.3:
-                ax.text(left + share / 2, row, f"{sort} {share:.0%}", ha="center", va="center", fontsize=8, color="white")
+                ax.text(
+                    left + share / 2,
+                    row,
+                    f"{sort} {share:.0%}",
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color="white",
+                )
             left += share
         ax.text(-0.02, row, name, ha="right", va="center", fontsize=9, color=INK)
     ax.set(xlim=(0, 1), xticks=[], yticks=[])
@@ -103,7 +140,9 @@ def shares(ax: plt.Axes) -> None:
 
 def main() -> None:
     """Draw."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), gridspec_kw={"width_ratios": [1, 1.1], "wspace": 0.55})
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(10, 3.4), gridspec_kw={"width_ratios": [1, 1.1], "wspace": 0.55}
+    )
     lines(left)
     shares(right)
     figure.savefig(Path(__file__).with_name("blend.png"), dpi=130, bbox_inches="tight")

@@ -1,6 +1,7 @@
 """Puts the results of a comparison into docs/comparing.md, as tables, and draws docs/comparing.png.
 
-python docs/draw_comparing.py RESULTS.json     what benchmarks/blend.py --out or persfl run compare has left (results.json)
+python docs/draw_comparing.py RESULTS.json     what benchmarks/blend.py --out or persfl run compare
+has left (results.json)
 
 Only seeds that all data sets have are shown, so that every number is over the same ones.
 """
@@ -29,15 +30,28 @@ HERE = Path(__file__).parent
 def complete(path: Path) -> dict[str, list[Mapping[str, Any]]]:
     """Cells by data set, in the order of the page, for the seeds that no set misses."""
     cells = by_set(read_cells(path)["cells"])
-    seeds = set.intersection(*({cell["seed"] for cell in some} for some in cells.values()))
+    seeds = set.intersection(
+        *({cell["seed"] for cell in some} for some in cells.values())
+    )
     if not seeds:
-        raise SystemExit(f"{path} has no seed that all its data sets have. Run the same command again to complete it.")
+        raise SystemExit(
+            f"{path} has no seed that all its data sets have. Run the same command again to"
+            " complete it."
+        )
     page = (HERE / "comparing.md").read_text(encoding="utf-8")
     order = sorted(cells, key=lambda name: page.find(f"| {name} |"))
-    return {name: sorted((c for c in cells[name] if c["seed"] in seeds), key=lambda cell: cell["seed"]) for name in order}
+    return {
+        name: sorted(
+            (c for c in cells[name] if c["seed"] in seeds),
+            key=lambda cell: cell["seed"],
+        )
+        for name in order
+    }
 
 
-def about(cells: Mapping[str, Sequence[Mapping[str, Any]]], rounds: int, budget: int) -> str:
+def about(
+    cells: Mapping[str, Sequence[Mapping[str, Any]]], rounds: int, budget: int
+) -> str:
     """What was run."""
     seeds = [cell["seed"] for cell in next(iter(cells.values()))]
     many = (
@@ -45,7 +59,10 @@ def about(cells: Mapping[str, Sequence[Mapping[str, Any]]], rounds: int, budget:
         if len(seeds) > 1
         else f"One seed ({seeds[0]}), so regrets have no interval"
     )
-    return f"{many}; {len(cells)} data sets, {rounds} rounds, {budget} questions per device for blend. {seconds_line(cells)}"
+    return (
+        f"{many}; {len(cells)} data sets, {rounds} rounds, {budget} questions per device for blend."
+        f" {seconds_line(cells)}"
+    )
 
 
 def losses(cells: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -53,14 +70,21 @@ def losses(cells: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     found = {name: standings(some) for name, some in cells.items()}
     lines = []
     for name, table in sorted(found.items(), key=lambda one: -one[1][REFERENCE].regret):
-        ours, rival, alone = table[REFERENCE], table[least(table, REFERENCE)], table["local"]
+        ours, rival, alone = (
+            table[REFERENCE],
+            table[least(table, REFERENCE)],
+            table["local"],
+        )
         if ours.regret > 0:
             lines.append(
-                f"- {name}: {rival.method} {rival.error:.3f}, {REFERENCE} {ours.error:.3f}; {ours.error / alone.error - 1:+.0%} "
-                "against own rows alone."
+                f"- {name}: {rival.method} {rival.error:.3f}, {REFERENCE} {ours.error:.3f};"
+                f" {ours.error / alone.error - 1:+.0%} against own rows alone."
             )
     middle = signed_interval(*mean_regret(cells))
-    head = f"The mean regret of {REFERENCE} over these {len(cells)} sets is {middle}. It loses on {len(lines)}"
+    head = (
+        f"The mean regret of {REFERENCE} over these {len(cells)} sets is {middle}. It loses on"
+        f" {len(lines)}"
+    )
     return f"{head}:\n\n" + "\n".join(lines) if lines else f"{head}."
 
 

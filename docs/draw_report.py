@@ -1,6 +1,8 @@
-"""Photographs the demo's report for docs/report.md: report.png (answer), report-whom.png (heat map), report-one.png (one device).
+"""Photographs the demo's report for docs/report.md: report.png (answer), report-whom.png (heat
+map), report-one.png (one device).
 
-python docs/draw_report.py      needs chromium, chromedriver and the package selenium (tools/browser installs the first two)
+python docs/draw_report.py      needs chromium, chromedriver and the package selenium (tools/browser
+installs the first two)
 """
 
 import io
@@ -29,10 +31,14 @@ def opened(page: Path) -> webdriver.Chrome:
         "--force-color-profile=srgb",
     ):
         options.add_argument(argument)
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+    browser = webdriver.Chrome(
+        options=options, service=webdriver.ChromeService("/usr/bin/chromedriver")
+    )
     browser.get(page.as_uri())
     browser.execute_script(
-        "document.getElementById('name').value = arguments[0]; document.querySelector('#choose button').click()", CITY
+        "document.getElementById('name').value = arguments[0]; document.querySelector('#choose"
+        " button').click()",
+        CITY,
     )
     height = browser.execute_script("return document.documentElement.scrollHeight")
     browser.set_window_size(WIDTH, height + 200)
@@ -42,8 +48,14 @@ def opened(page: Path) -> webdriver.Chrome:
 
 def cut(browser: webdriver.Chrome, name: str, first: str, last: str) -> None:
     """The part of the page from the top of one element to the bottom of another."""
-    ask = "return document.querySelector(arguments[0]).getBoundingClientRect()[arguments[1]] + window.scrollY"
-    top, bottom = (int(browser.execute_script(ask, *which)) for which in ((first, "top"), (last, "bottom")))
+    ask = (
+        "return document.querySelector(arguments[0]).getBoundingClientRect()[arguments[1]] +"
+        " window.scrollY"
+    )
+    top, bottom = (
+        int(browser.execute_script(ask, *which))
+        for which in ((first, "top"), (last, "bottom"))
+    )
     whole = image.imread(io.BytesIO(browser.get_screenshot_as_png()))
     image.imsave(HERE / name, whole[max(0, top - 14) : bottom + 14, :WIDTH])
 

@@ -13,12 +13,29 @@ housing = load_housing().frame  # any table in which one column says whose row i
 table = housing.groupby("city").sample(10, random_state=0)
 later = housing.drop(table.index)
 
-model = PersonalizedRegressor(device="city").fit(table.drop(columns="log_price"), table["log_price"])
+model = PersonalizedRegressor(device="city").fit(
+    table.drop(columns="log_price"), table["log_price"]
+)
 numbers = info(model, device="city", label="log_price")
 
 print(numbers["worth"]["verdict"]["sentence"])
-print(f"R squared on {len(later):,} further months: {model.score(later.drop(columns='log_price'), later['log_price']):.2f}")
+print(
+    f"R squared on {len(later):,} further months:"
+    f" {model.score(later.drop(columns='log_price'), later['log_price']):.2f}"
+)
 print("\nWho helps Austin:")
-print(model.helpers_.query("device == 'Austin'")[["peer", "asked", "adopted", "share", "verdict"]].head().to_string(index=False))
-print("\nAustin's model: " + ", ".join(f"{name} {value:.3g}" for name, value in model.coefficients().loc["Austin"].items()))
+print(
+    model.helpers_.query("device == 'Austin'")[
+        ["peer", "asked", "adopted", "share", "verdict"]
+    ]
+    .head()
+    .to_string(index=False)
+)
+print(
+    "\nAustin's model: "
+    + ", ".join(
+        f"{name} {value:.3g}"
+        for name, value in model.coefficients().loc["Austin"].items()
+    )
+)
 print(f"\nOpen {write_report(numbers, Path('report.html'))} for the rest.")

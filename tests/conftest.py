@@ -28,5 +28,12 @@ def pytest_xdist_auto_num_workers(config):
 
 
 def pytest_collection_modifyitems(items):
-    """The longest tests first, so that nothing waits for them at the end; of these the federation."""
-    items.sort(key=lambda item: ("test_federation_real" not in item.nodeid, not item.get_closest_marker("slow")))
+    """The longest tests first, so that nothing waits for them at the end; of these the
+    federation.
+    """
+    items.sort(
+        key=lambda item: (
+            "test_federation_real" not in item.nodeid,
+            not item.get_closest_marker("slow"),
+        )
+    )

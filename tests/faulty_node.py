@@ -38,12 +38,21 @@ def main(folder: Path) -> None:
             return honest(kind, body)
         shaped.append(how)
         head, arrays = unpack(honest(kind, body))
-        change = {"nan": lambda v: v * np.nan, "shape": lambda v: np.append(v, 1.0)}[how]
+        change = {"nan": lambda v: v * np.nan, "shape": lambda v: np.append(v, 1.0)}[
+            how
+        ]
         return pack(head, {name: change(array) for name, array in arrays.items()})
 
     device.reply = reply
     app = client_app(lambda _: device)
-    sys.exit(run_node(folder, say=lambda text: print(text, flush=True), going=lambda: True, app=app))
+    sys.exit(
+        run_node(
+            folder,
+            say=lambda text: print(text, flush=True),
+            going=lambda: True,
+            app=app,
+        )
+    )
 
 
 if __name__ == "__main__":

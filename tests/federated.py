@@ -25,7 +25,13 @@ def columns(devices):
 def at_home(devices, policy=OPEN, seed=5, **more):
     """A Device for each of these; rows are dealt as by a run in one process with this seed."""
     return {
-        name: Device(name, Rows(columns(devices), devices[i]), policy=policy, lot=Lot(seed, i), **more)
+        name: Device(
+            name,
+            Rows(columns(devices), devices[i]),
+            policy=policy,
+            lot=Lot(seed, i),
+            **more,
+        )
         for i, name in enumerate(names(len(devices)))
     }
 
@@ -43,7 +49,11 @@ def fleet(devices, terms, *, homes=None, tamper=None, **options):
 
 def loop(devices, terms, **options):
     """The same devices in one process, under the same terms."""
-    inside = Devices.of([terms.inside(devices[i]) for i in range(len(devices))], ids=names(len(devices)), quiet=True)
+    inside = Devices.of(
+        [terms.inside(devices[i]) for i in range(len(devices))],
+        ids=names(len(devices)),
+        quiet=True,
+    )
     return LoopFleet(
         inside,
         learner=terms.learner(),
@@ -60,12 +70,16 @@ def in_batches(devices, terms):
 
     class Batches(GradientStep):
         def answer(self, learner, probe, data, place):
-            who = next(i for i in range(len(devices)) if np.array_equal(devices[i].y, data.y))
+            who = next(
+                i for i in range(len(devices)) if np.array_equal(devices[i].y, data.y)
+            )
             rows, nothing = np.arange(data.rows), data.take(np.arange(0))
             deal = Deal(data, nothing, rows, np.zeros_like(rows), rows[:0])
             dealt = Stock(Ledger(), Lot(terms.seed, who), 1).batches(deal, self.batch)
             first = int(place.at("batch").uniform(1)[0] * len(dealt))
-            return stepped(self, learner, probe, [data.take(batch) for batch in dealt], first)
+            return stepped(
+                self, learner, probe, [data.take(batch) for batch in dealt], first
+            )
 
     return Batches(terms.step_size, terms.steps, terms.batch)
 
@@ -81,12 +95,34 @@ def same_rounds(ours, theirs):
 def plan(out, homes, **changes):
     """What `persfl federate` would ask for."""
     asked = {
-        "out": str(out), "members": {name: name for name in homes}, "devices": sorted(homes), "home": None, "label": "y",
-        "model": "linear", "classes": 0, "settings": {}, "rounds": 6,
-        "peers": 3, "step_size": "auto", "steps": 1, "batch": None, "units": "auto",
-        "holdout": 0.25, "points": 0, "seed": 0, "start": None, "local": None, "deadline": 0.05, "quorum": 0.5, "patience": 0.0,
-        "gather": 0.0, "need": 0, "growth": 2.0, "reach": 10.0, "run": "r1",
-    } | changes  # fmt: skip
+        "out": str(out),
+        "members": {name: name for name in homes},
+        "devices": sorted(homes),
+        "home": None,
+        "label": "y",
+        "model": "linear",
+        "classes": 0,
+        "settings": {},
+        "rounds": 6,
+        "peers": 3,
+        "step_size": "auto",
+        "steps": 1,
+        "batch": None,
+        "units": "auto",
+        "holdout": 0.25,
+        "points": 0,
+        "seed": 0,
+        "start": None,
+        "local": None,
+        "deadline": 0.05,
+        "quorum": 0.5,
+        "patience": 0.0,
+        "gather": 0.0,
+        "need": 0,
+        "growth": 2.0,
+        "reach": 10.0,
+        "run": "r1",
+    } | changes
     path = out.parent / f"{out.name}.plan.json"
     path.write_text(json.dumps(asked))
     return path

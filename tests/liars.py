@@ -22,4 +22,8 @@ class Lying:
 
     def answer(self, learner, probe, data, place):
         honest = self.step.answer(learner, probe, data, place)
-        return np.where(np.isin(data.X[..., 0, 0], self.liars)[..., None], self.lie(probe, honest), honest)
+        return np.where(
+            np.isin(data.X[..., 0, 0], self.liars)[..., None],
+            self.lie(probe, honest),
+            honest,
+        )

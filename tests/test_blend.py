@@ -1,4 +1,6 @@
-"""Blend: as good as the best of its parts, honest folds, exact again, kept and loaded; says what models are made of."""
+"""Blend: as good as the best of its parts, honest folds, exact again, kept and loaded; says
+what models are made of.
+"""
 
 import importlib
 import json
@@ -8,7 +10,16 @@ import pandas as pd
 import pytest
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from persfl import Linear, PersflError, PersonalizedClassifier, PersonalizedRegressor, Refit, Tree, Trust, cli
+from persfl import (
+    Linear,
+    PersflError,
+    PersonalizedClassifier,
+    PersonalizedRegressor,
+    Refit,
+    Tree,
+    Trust,
+    cli,
+)
 from persfl.blending import blend, sorts
 from persfl.blending.at_home import Folding, Own, route, spreads
 from persfl.blending.average import mean_of, settled
@@ -44,19 +55,32 @@ def housing_error(method, seed):
     model = PersonalizedRegressor(method=method, holdout=0).fit(
         learn[housing.feature_names], learn["log_price"], devices=learn["city"]
     )
-    missed = (model.predict(test[housing.feature_names], devices=test["city"]) - test["log_price"]) ** 2
+    missed = (
+        model.predict(test[housing.feature_names], devices=test["city"])
+        - test["log_price"]
+    ) ** 2
     return missed.groupby(test["city"]).mean().mean() / housing.target.var(), model
 
 
 def test_better_than_the_printed_rule_on_house_prices():
-    theirs, ours = (np.mean([housing_error(method, seed)[0] for seed in (1, 2)]) for method in ("paper", "blend"))
+    theirs, ours = (
+        np.mean([housing_error(method, seed)[0] for seed in (1, 2)])
+        for method in ("paper", "blend")
+    )
     assert ours < 0.95 * theirs
     assert ours < 0.13
 
 
 def test_a_refit_question_is_its_public_points():
     rng = np.random.default_rng(0)
-    learner, data = Linear(intercept=True), Data(rng.normal(size=(4, 7, 3)), rng.normal(size=(4, 7)), rng.uniform(0, 2, (4, 7)))
+    learner, data = (
+        Linear(intercept=True),
+        Data(
+            rng.normal(size=(4, 7, 3)),
+            rng.normal(size=(4, 7)),
+            rng.uniform(0, 2, (4, 7)),
+        ),
+    )
     asked = Toward(np.array([0.5, 2.0, 9.0, 0.3]))
     model = rng.normal(size=(4, 4))
     points = asked.refit()
@@ -78,24 +102,37 @@ def test_a_refit_question_is_its_public_points():
 def test_the_fleet_is_learned_from_answers_alone():
     rng = np.random.default_rng(0)
     n, rows = 400, 8
-    truth = np.array([1.0, -2.0, 0.5]) + rng.normal(size=(n, 3)) * np.sqrt([0.04, 0.5, 1.0])
+    truth = np.array([1.0, -2.0, 0.5]) + rng.normal(size=(n, 3)) * np.sqrt(
+        [0.04, 0.5, 1.0]
+    )
     X = rng.normal(size=(n, rows, 3))
     y = np.einsum("nrd,nd->nr", X, truth) + 0.5 * rng.normal(size=(n, rows))
-    devices = Devices.of([*zip(X, y, strict=True), (X[0], y[0])])  # the last is the target
-    found = learned(Here(devices, Linear()).alone(np.arange(n)), np.zeros(3), np.arange(n), rounds=8)
+    # the last is the target
+    devices = Devices.of([*zip(X, y, strict=True), (X[0], y[0])])
+    found = learned(
+        Here(devices, Linear()).alone(np.arange(n)), np.zeros(3), np.arange(n), rounds=8
+    )
     np.testing.assert_allclose(found.mean, [1.0, -2.0, 0.5], atol=0.15)
     np.testing.assert_allclose(np.log(found.spread), np.log([0.04, 0.5, 1.0]), atol=0.2)
-    assert 0.15 < found.noise < 0.25  # a geometric mean: below the variance of 0.25 where rows are few
+    # a geometric mean: below the variance of 0.25 where rows are few
+    assert 0.15 < found.noise < 0.25
 
 
 def test_folds_hide_rows_and_every_row_once():
-    devices = Devices.of([(np.arange(n)[:, None] + 0.0, np.arange(n) % 3 + 0.0) for n in (7, 2, 1)], quiet=True)
+    devices = Devices.of(
+        [(np.arange(n)[:, None] + 0.0, np.arange(n) % 3 + 0.0) for n in (7, 2, 1)],
+        quiet=True,
+    )
     assert np.bincount(fold_numbers(devices, 3)[:7]).tolist() == [3, 2, 2]
     fold = fold_numbers(devices, 3, ordered=True)
     assert fold.tolist() == [0, 0, 0, 1, 1, 2, 2, 0, 1, 0]
     own = copies(devices, fold, np.arange(3), 3)
     assert own.counts.tolist() == [7] * 4 + [2] * 4 + [1] * 4
-    hidden = [7 * 4 - own.weight[:28].sum(), 2 * 4 - own.weight[28:36].sum(), 4 - own.weight[36:].sum()]
+    hidden = [
+        7 * 4 - own.weight[:28].sum(),
+        2 * 4 - own.weight[28:36].sum(),
+        4 - own.weight[36:].sum(),
+    ]
     assert hidden == [7, 2, 0]  # a single row cannot be hidden, and is no evidence
     assert judged(devices, fold, 3).tolist() == [1.0] * 9 + [0.0]
     dealt = fold_numbers(devices, 2, classes=3, seed=0)
@@ -104,36 +141,64 @@ def test_folds_hide_rows_and_every_row_once():
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_what_judges_a_fold_has_not_seen_it(loss):
-    devices = clustered_regression(n=12, clusters=2, rows=10, features=3, noise=0.3, seed=0)
+    devices = clustered_regression(
+        n=12, clusters=2, rows=10, features=3, noise=0.3, seed=0
+    )
     y = devices.y if loss == "squared" else (devices.y > 0) + 0.0
     learner, folding = Linear(loss, intercept=True), Folding(ordered=True)
     offered = []
     for change in (0.0, 1.0):
         labels = y.copy()
-        labels[100:105] = labels[100:105] + 50.0 * change if loss == "squared" else np.abs(labels[100:105] - change)
+        labels[100:105] = (
+            labels[100:105] + 50.0 * change
+            if loss == "squared"
+            else np.abs(labels[100:105] - change)
+        )
         rows = Devices(devices.X, labels, devices.weight, devices.start, devices.ids)
         part = Here(rows, learner, folding).alone(np.arange(10))
         starts, _ = route(learner).starts(part)
-        own = Own(learner, of_devices(rows, np.array([10, 11])), Look("shared", np.ones(3), 1.0), folding, np.array([10, 11]))
+        own = Own(
+            learner,
+            of_devices(rows, np.array([10, 11])),
+            Look("shared", np.ones(3), 1.0),
+            folding,
+            np.array([10, 11]),
+        )
         offered.append(own.offers(starts))
     for key, before in offered[0].items():
-        np.testing.assert_array_equal(before[1], offered[1][key][1])  # without the first fold, whose labels have changed
-        np.testing.assert_array_equal(before[3:], offered[1][key][3:])  # the other device
-    assert any(not np.array_equal(before[0], offered[1][key][0]) for key, before in offered[0].items())
+        # without the first fold, whose labels have changed
+        np.testing.assert_array_equal(before[1], offered[1][key][1])
+        # the other device
+        np.testing.assert_array_equal(before[3:], offered[1][key][3:])
+    assert any(
+        not np.array_equal(before[0], offered[1][key][0])
+        for key, before in offered[0].items()
+    )
 
 
 def test_one_model_for_all_is_found_by_averaged_steps():
     rng = np.random.default_rng(0)
     curve = rng.normal(size=(12, 12))
-    curve, truth = curve @ curve.T + np.diag(np.geomspace(0.01, 50, 12)), rng.normal(size=12)
+    curve, truth = (
+        curve @ curve.T + np.diag(np.geomspace(0.01, 50, 12)),
+        rng.normal(size=12),
+    )
     step = 1.0 / np.linalg.eigvalsh(curve)[-1]
     plain = np.zeros(12)
     for _ in range(25):
         plain = plain - step * curve @ (plain - truth)
-    found = settled(lambda model: model - step * curve @ (model - truth), np.zeros(12), 25)
+    found = settled(
+        lambda model: model - step * curve @ (model - truth), np.zeros(12), 25
+    )
     assert np.abs(found - truth).max() < 1e-3 * np.abs(plain - truth).max()
-    assert np.isfinite(settled(lambda model: 3.0 - 9.0 * model**3, np.zeros(2), 30)).all()  # steps that are far too long
-    assert settled(lambda model: np.full(2, np.nan), np.ones(2), 5).tolist() == [1.0, 1.0]
+    # steps that are far too long
+    assert np.isfinite(
+        settled(lambda model: 3.0 - 9.0 * model**3, np.zeros(2), 30)
+    ).all()
+    assert settled(lambda model: np.full(2, np.nan), np.ones(2), 5).tolist() == [
+        1.0,
+        1.0,
+    ]
     honest = rng.normal(size=(20, 3))
     liars = np.concatenate([honest, np.full((2, 3), 1e12), np.full((1, 3), np.nan)])
     assert np.abs(mean_of(liars, np.zeros(3), np.ones(23))).max() < 3.0
@@ -141,48 +206,74 @@ def test_one_model_for_all_is_found_by_averaged_steps():
 
 def test_views_are_the_same_models():
     rng = np.random.default_rng(0)
-    devices = Devices.of([(rng.normal(3.0, 2.0, (6, 2)), rng.normal(9.0, 1.0, 6)) for _ in range(4)])
+    devices = Devices.of(
+        [(rng.normal(3.0, 2.0, (6, 2)), rng.normal(9.0, 1.0, 6)) for _ in range(4)]
+    )
     view = View.of(Look.of("centred", spreads(devices, True)), devices, True)
     inside, learner = view.inside(devices), Linear(intercept=True)
     models = rng.normal(size=(4, 3))
     outside = view.outside(models, learner)
     for i in range(4):
-        again = learner.predict(models[i], inside[i].X) * view.label_scale + view.level[i]
+        again = (
+            learner.predict(models[i], inside[i].X) * view.label_scale + view.level[i]
+        )
         np.testing.assert_allclose(learner.predict(outside[i], devices[i].X), again)
 
 
 def test_shares_follow_own_rows_and_the_fleet():
     losses = np.tile([0.2, 0.8], (30, 1))
     losses[0] = [0.8, 0.2]
-    assert shares(losses, np.full(30, 10.0), relative=False)[0, 0] > 0.99  # ten rows against the fleet's hundred
+    # ten rows against the fleet's hundred
+    assert shares(losses, np.full(30, 10.0), relative=False)[0, 0] > 0.99
     assert shares(losses, np.r_[2000.0, np.full(29, 10.0)], relative=False)[0, 1] > 0.99
     broken = losses.copy()
     broken[:, 1] = [np.nan, np.inf] * 15
-    np.testing.assert_array_equal(shares(broken, np.full(30, 10.0), relative=True), np.tile([1.0, 0.0], (30, 1)))
-    np.testing.assert_allclose(shares(np.ones((3, 4)), np.zeros(3), relative=True), 0.25)
+    np.testing.assert_array_equal(
+        shares(broken, np.full(30, 10.0), relative=True), np.tile([1.0, 0.0], (30, 1))
+    )
+    np.testing.assert_allclose(
+        shares(np.ones((3, 4)), np.zeros(3), relative=True), 0.25
+    )
 
 
 def test_two_rows_fitted_by_luck_decide_nothing():
     rng = np.random.default_rng(0)
     sound = rng.chisquare(2, (40, 6)) / 2
-    wild = rng.chisquare(2, (40, 3)) / 2 * np.where(rng.random((40, 1)) < 0.5, 0.01, 6.0)  # three times worse in the mean
-    assert shares(np.concatenate([sound, wild], axis=1), np.full(40, 2.0), relative=True)[:, 6:].max() < 0.01
+    # three times worse in the mean
+    wild = (
+        rng.chisquare(2, (40, 3)) / 2 * np.where(rng.random((40, 1)) < 0.5, 0.01, 6.0)
+    )
+    assert (
+        shares(np.concatenate([sound, wild], axis=1), np.full(40, 2.0), relative=True)[
+            :, 6:
+        ].max()
+        < 0.01
+    )
 
 
 def test_noise_does_not_vanish_where_rows_are_fewer_than_coefficients():
     rng = np.random.default_rng(0)
     truth, X = rng.normal(size=(200, 4)), rng.normal(size=(200, 3, 3))
-    y = np.einsum("nrd,nd->nr", X, truth[:, :3]) + truth[:, 3:] + 0.5 * rng.normal(size=(200, 3))
-    devices = Devices.of([*zip(X, y, strict=True), (X[0], y[0])])  # the last is the target
+    y = (
+        np.einsum("nrd,nd->nr", X, truth[:, :3])
+        + truth[:, 3:]
+        + 0.5 * rng.normal(size=(200, 3))
+    )
+    # the last is the target
+    devices = Devices.of([*zip(X, y, strict=True), (X[0], y[0])])
     part = Here(devices, Linear(intercept=True)).alone(np.arange(200))
     found = learned(part, np.zeros(4), np.arange(200))
-    assert found.noise > 0.2  # the truth is 0.25; three rows and four coefficients cannot tell it from spread
+    # the truth is 0.25; three rows and four coefficients cannot tell it from spread
+    assert found.noise > 0.2
 
 
 def test_own_level_is_an_offer():
     rng = np.random.default_rng(0)
     own = Devices.of([(rng.normal(size=(8, 2)), np.r_[np.zeros(6), np.ones(2)])])
-    for learner in (Linear("logistic", intercept=True), Linear("multinomial", classes=2, intercept=True)):
+    for learner in (
+        Linear("logistic", intercept=True),
+        Linear("multinomial", classes=2, intercept=True),
+    ):
         model = level(learner, own, 0.3)
         said = learner.predict(model, own.X)
         chance = said[..., 1] if said.ndim == 3 else said
@@ -191,27 +282,44 @@ def test_own_level_is_an_offer():
 
 
 def test_one_row_of_each_class():
-    """Every fold hides a class, so own steps look worse than they are; the fleet's evidence must not rule them out."""
+    """Every fold hides a class, so own steps look worse than they are; the fleet's evidence
+    must not rule them out.
+    """
     rng = np.random.default_rng(1)
     devices, classes, rows = 10, 6, 8
     centres = 2.0 * rng.standard_normal((classes, 3))
-    shifts = rng.standard_normal((devices, classes, 3)), rng.standard_normal((devices, 1, 3))
+    shifts = (
+        rng.standard_normal((devices, classes, 3)),
+        rng.standard_normal((devices, 1, 3)),
+    )
     own = centres + 1.2 * (shifts[0] + shifts[1])
-    X = (own[:, :, None] + 0.3 * rng.standard_normal((devices, classes, rows, 3))).reshape(-1, 3)
+    X = (
+        own[:, :, None] + 0.3 * rng.standard_normal((devices, classes, rows, 3))
+    ).reshape(-1, 3)
     owner, y = (index.ravel() for index in np.indices((devices, classes, rows))[:2])
     first = np.arange(len(y)) % rows == 0
-    model = PersonalizedClassifier(method="blend", holdout=0).fit(X[first], y[first], devices=owner[first])
-    assert model.score(X[~first], y[~first], devices=owner[~first]) > 0.71  # 0.69 without
+    model = PersonalizedClassifier(method="blend", holdout=0).fit(
+        X[first], y[first], devices=owner[first]
+    )
+    # 0.69 without
+    assert model.score(X[~first], y[~first], devices=owner[~first]) > 0.71
 
 
 def test_neighbours_remember_who_fitted():
-    rule = Neighbours(peers=4, known=20, rows=np.array([10.0, 10.0]), noise=np.array([1.0, 1.0]))
+    rule = Neighbours(
+        peers=4, known=20, rows=np.array([10.0, 10.0]), noise=np.array([1.0, 1.0])
+    )
     trust = Trust(22, np.array([20, 21]))
     asked = np.zeros((2, 20))
     for r in range(30):
         peers = rule.sampler(trust, r, 0)
-        assert all(len(set(row[row >= 0])) == (row >= 0).sum() and row.max() < 20 for row in peers)
-        losses = np.concatenate([np.full((2, 1), 9.0), np.where(peers % 5 == 0, 1.0, 4.0)], axis=1)
+        assert all(
+            len(set(row[row >= 0])) == (row >= 0).sum() and row.max() < 20
+            for row in peers
+        )
+        losses = np.concatenate(
+            [np.full((2, 1), 9.0), np.where(peers % 5 == 0, 1.0, 4.0)], axis=1
+        )
         losses[:, 1:][peers == 7] = np.inf
         trust = trust.noted(rule.note(trust, r, peers, losses, None))
         choice = rule(trust, peers, losses)
@@ -226,13 +334,20 @@ def test_neighbours_remember_who_fitted():
 def test_classes_never_seen_are_not_forgotten():
     rng = np.random.default_rng(0)
     own = Devices.of([(rng.normal(size=(8, 2)), np.r_[np.zeros(4), np.ones(4)])])
-    learner, start = Linear("multinomial", classes=3, intercept=True), rng.normal(size=(1, 9))
+    learner, start = (
+        Linear("multinomial", classes=3, intercept=True),
+        rng.normal(size=(1, 9)),
+    )
     for unseen in ("down", "out"):
         models = dict(tuned(learner, own, start, 0.3, unseen))
         np.testing.assert_array_equal(models[300][0, 6:], start[0, 6:])
         assert not np.allclose(models[300][0, :6], start[0, :6])
     chance = {
-        unseen: learner.predict(dict(tuned(learner, own, start, 0.3, unseen))[300], own.X)[..., 2].mean()
+        unseen: (
+            learner.predict(dict(tuned(learner, own, start, 0.3, unseen))[300], own.X)[
+                ..., 2
+            ].mean()
+        )
         for unseen in ("down", "out")
     }
     assert chance["down"] < chance["out"]
@@ -248,41 +363,66 @@ def destinations():
 def test_classes(destinations, tmp_path):
     X, y, who = destinations
     first = np.arange(len(y)) % 2 == 0
-    model = PersonalizedClassifier(method="blend", holdout=0).fit(X[first], y[first], devices=who[first])
+    model = PersonalizedClassifier(method="blend", holdout=0).fit(
+        X[first], y[first], devices=who[first]
+    )
     assert model.score(X[~first], y[~first], devices=who[~first]) > 0.55
-    np.testing.assert_allclose(model.made_of()[["own", "fleet", "neighbours"]].sum(axis=1), 1.0)
+    np.testing.assert_allclose(
+        model.made_of()[["own", "fleet", "neighbours"]].sum(axis=1), 1.0
+    )
     again = load_model(save_model(model, tmp_path / "run"))
-    np.testing.assert_array_equal(again.predict(X, devices=who), model.predict(X, devices=who))
+    np.testing.assert_array_equal(
+        again.predict(X, devices=who), model.predict(X, devices=who)
+    )
     pd.testing.assert_frame_equal(again.made_of(), model.made_of())
 
 
 @pytest.mark.parametrize("loss", ["huber", "absolute", "poisson"])
 def test_other_losses(loss):
-    devices = clustered_regression(n=10, clusters=2, rows=8, features=2, noise=0.1, seed=0)
-    y = np.random.default_rng(0).poisson(np.exp(0.3 * devices.y)) + 0.0 if loss == "poisson" else devices.y
-    model = PersonalizedRegressor(Linear(loss, intercept=True), method="blend", holdout=0).fit(devices.X, y, devices=devices.owner)
+    devices = clustered_regression(
+        n=10, clusters=2, rows=8, features=2, noise=0.1, seed=0
+    )
+    y = (
+        np.random.default_rng(0).poisson(np.exp(0.3 * devices.y)) + 0.0
+        if loss == "poisson"
+        else devices.y
+    )
+    model = PersonalizedRegressor(
+        Linear(loss, intercept=True), method="blend", holdout=0
+    ).fit(devices.X, y, devices=devices.owner)
     missed = ((model.predict(devices.X, devices=devices.owner) - y) ** 2).mean()
     assert missed < 0.7 * y.var()
 
 
 @pytest.mark.parametrize("n", [2, 3, 9])
 def test_few_devices_and_single_rows(n):
-    devices = clustered_regression(n=n, clusters=1, rows=6, features=2, noise=0.1, seed=0)
+    devices = clustered_regression(
+        n=n, clusters=1, rows=6, features=2, noise=0.1, seed=0
+    )
     keep = np.ones(len(devices.X), dtype=bool)
     keep[1:6] = n < 9  # of nine devices, the first has one row
     found = blend(
-        Devices(devices.X[keep], devices.y[keep], devices.weight[keep],
-                np.concatenate([[0], np.cumsum(np.bincount(devices.owner[keep]))]), range(n)),
+        Devices(
+            devices.X[keep],
+            devices.y[keep],
+            devices.weight[keep],
+            np.concatenate([[0], np.cumsum(np.bincount(devices.owner[keep]))]),
+            range(n),
+        ),
         Linear(intercept=True),
-    )  # fmt: skip
+    )
     assert np.isfinite(found.models).all()
     np.testing.assert_allclose(found.shares.sum(axis=1), 1.0)
     assert np.abs(found.models[:, :2] - devices.true_weights[0]).max() < 0.6
 
 
 def test_same_seed_same_result_and_weights_count_copies():
-    devices = clustered_regression(n=16, clusters=2, rows=8, features=3, noise=0.3, seed=0)
-    one, two, other = (blend(devices, Linear(intercept=True), seed=seed) for seed in (0, 0, 1))
+    devices = clustered_regression(
+        n=16, clusters=2, rows=8, features=3, noise=0.3, seed=0
+    )
+    one, two, other = (
+        blend(devices, Linear(intercept=True), seed=seed) for seed in (0, 0, 1)
+    )
     np.testing.assert_array_equal(one.models, two.models)
     assert not np.array_equal(one.models, other.models)
     assert one.trust.table()["asked"].sum() > 0
@@ -290,8 +430,12 @@ def test_same_seed_same_result_and_weights_count_copies():
 
 
 def test_a_run_is_kept_resumed_and_reported(tmp_path, capsys, monkeypatch):
-    devices = clustered_regression(n=12, clusters=2, rows=8, features=3, noise=0.3, seed=0)
-    table = pd.DataFrame(devices.X, columns=list("abc")).assign(who=devices.owner, y=devices.y)
+    devices = clustered_regression(
+        n=12, clusters=2, rows=8, features=3, noise=0.3, seed=0
+    )
+    table = pd.DataFrame(devices.X, columns=list("abc")).assign(
+        who=devices.owner, y=devices.y
+    )
     table.to_csv(tmp_path / "t.csv", index=False)
     command = [
         "fit",
@@ -333,7 +477,11 @@ def test_a_run_is_kept_resumed_and_reported(tmp_path, capsys, monkeypatch):
 
 
 def test_settings_that_do_not_fit():
-    X, y, who = np.random.default_rng(0).normal(size=(12, 2)), np.arange(12.0), np.repeat([0, 1, 2], 4)
+    X, y, who = (
+        np.random.default_rng(0).normal(size=(12, 2)),
+        np.arange(12.0),
+        np.repeat([0, 1, 2], 4),
+    )
     for wrong, says in (
         ({"rounds": 5}, "rounds belongs to method='paper'"),
         ({"units": "raw"}, "units belongs to method='paper'"),
@@ -346,15 +494,22 @@ def test_settings_that_do_not_fit():
 
 
 def test_rows_in_the_order_of_time():
-    devices = clustered_regression(n=10, clusters=1, rows=8, features=2, noise=0.2, seed=0)
+    devices = clustered_regression(
+        n=10, clusters=1, rows=8, features=2, noise=0.2, seed=0
+    )
     blocks = blend(devices, Linear(intercept=True), ordered=True)
     assert np.isfinite(blocks.models).all()
-    assert not np.array_equal(blocks.models, blend(devices, Linear(intercept=True)).models)
+    assert not np.array_equal(
+        blocks.models, blend(devices, Linear(intercept=True)).models
+    )
     learn, held = split_rows(devices, 0.25, seed=0, ordered=True)
     for i in range(10):
-        np.testing.assert_array_equal(learn[i].y, devices[i].y[:6])  # the latest are held back
+        # the latest are held back
+        np.testing.assert_array_equal(learn[i].y, devices[i].y[:6])
         np.testing.assert_array_equal(held[i].y, devices[i].y[6:])
-    model = PersonalizedRegressor(method="blend", ordered=True).fit(devices.X, devices.y, devices=devices.owner)
+    model = PersonalizedRegressor(method="blend", ordered=True).fit(
+        devices.X, devices.y, devices=devices.owner
+    )
     assert model.worth_.table["held"].tolist() == [2] * 10
 
 
@@ -363,7 +518,11 @@ def arriving(seed, n=9, rows=6):
     rng = np.random.default_rng(seed)
     for block in range(4):
         X = rng.normal(size=(n * rows, 2))
-        yield X, X @ [1.0 + block, -1.0] + 0.1 * rng.normal(size=len(X)), np.repeat(np.arange(n), rows)
+        yield (
+            X,
+            X @ [1.0 + block, -1.0] + 0.1 * rng.normal(size=len(X)),
+            np.repeat(np.arange(n), rows),
+        )
 
 
 def test_rows_that_keep_arriving(tmp_path):
@@ -371,7 +530,8 @@ def test_rows_that_keep_arriving(tmp_path):
     for X, y, who in arriving(0):
         model.partial_fit(X, y, devices=who)
         again.partial_fit(X, y, devices=who)
-        with pytest.raises(ValueError, match="NaN"):  # a call that fails leaves everything as it was
+        # a call that fails leaves everything as it was
+        with pytest.raises(ValueError, match="NaN"):
             again.partial_fit(X * np.nan, y, devices=who)
     np.testing.assert_array_equal(model.models_, again.models_)
     assert model.rows_.tolist() == [9] * 9
@@ -379,10 +539,15 @@ def test_rows_that_keep_arriving(tmp_path):
     assert model.losses_.shape == (model.n_rounds_, 9)
     X, y, who = next(arriving(1))
     y = X @ [4.0, -1.0]
-    assert ((model.predict(X, devices=who) - y) ** 2).mean() < 0.3  # the kept third of the rows is a block older
-    np.testing.assert_allclose(model.made_of()[["own", "fleet", "neighbours"]].sum(axis=1), 1.0)
+    # the kept third of the rows is a block older
+    assert ((model.predict(X, devices=who) - y) ** 2).mean() < 0.3
+    np.testing.assert_allclose(
+        model.made_of()[["own", "fleet", "neighbours"]].sum(axis=1), 1.0
+    )
     kept = load_model(save_model(model, tmp_path / "run"))
-    np.testing.assert_array_equal(kept.predict(X, devices=who), model.predict(X, devices=who))
+    np.testing.assert_array_equal(
+        kept.predict(X, devices=who), model.predict(X, devices=who)
+    )
     more = np.r_[who, [99] * 6]
     model.partial_fit(np.r_[X, X[:6]], np.r_[y, y[:6]], devices=more)  # somebody joins
     assert model.devices_.tolist()[-1] == 99
@@ -392,12 +557,21 @@ def test_rows_that_keep_arriving(tmp_path):
 
 def test_the_first_rows_of_a_stream_are_a_fit_of_ordered_rows():
     X, y, who = next(arriving(0))
-    stream, at_once = PersonalizedRegressor(method="blend"), PersonalizedRegressor(method="blend", ordered=True, holdout=0)
+    stream, at_once = (
+        PersonalizedRegressor(method="blend"),
+        PersonalizedRegressor(method="blend", ordered=True, holdout=0),
+    )
     stream.partial_fit(X, y, devices=who)
-    np.testing.assert_array_equal(stream.models_, at_once.fit(X, y, devices=who).models_)
-    trees = PersonalizedClassifier(DecisionTreeClassifier(max_depth=2), method="blend", budget=20)
+    np.testing.assert_array_equal(
+        stream.models_, at_once.fit(X, y, devices=who).models_
+    )
+    trees = PersonalizedClassifier(
+        DecisionTreeClassifier(max_depth=2), method="blend", budget=20
+    )
     for rows, _, owner in arriving(0, n=3):
-        trees.partial_fit(rows, (rows[:, 0] > 0).astype(int), devices=owner, classes=[0, 1])
+        trees.partial_fit(
+            rows, (rows[:, 0] > 0).astype(int), devices=owner, classes=[0, 1]
+        )
     assert trees.score(rows, rows[:, 0] > 0, devices=owner) > 0.9
 
 
@@ -409,10 +583,14 @@ def test_adopter_and_sampler_keep_the_promises():
     assert choice.peers.tolist() == [[0, -1, -1]]
     assert choice.weights.tolist() == [[1.0, 0.0, 0.0]]
     nothing = np.array([[1.0, np.inf, np.inf, np.inf]])
-    assert rule(trust.noted(rule.note(trust, 0, peers, nothing, None)), peers, nothing).stay.tolist() == [1.0]
+    assert rule(
+        trust.noted(rule.note(trust, 0, peers, nothing, None)), peers, nothing
+    ).stay.tolist() == [1.0]
 
 
-@pytest.mark.parametrize("base", [DecisionTreeRegressor(max_depth=3, random_state=0), Tree(3)])
+@pytest.mark.parametrize(
+    "base", [DecisionTreeRegressor(max_depth=3, random_state=0), Tree(3)]
+)
 def test_trees_are_kept_as_mixes(base, tmp_path):
     housing = load_housing()
     learn, test = split(housing.frame[housing.frame.city < "C"], "city", 10, 0)
@@ -422,7 +600,9 @@ def test_trees_are_kept_as_mixes(base, tmp_path):
         assert abs(sum(share for share, _ in mix) - 1.0) < 1e-9
     said = model.predict(test[housing.feature_names], devices=test["city"])
     again = load_model(save_model(model, tmp_path / "run"))
-    np.testing.assert_array_equal(again.predict(test[housing.feature_names], devices=test["city"]), said)
+    np.testing.assert_array_equal(
+        again.predict(test[housing.feature_names], devices=test["city"]), said
+    )
     pd.testing.assert_frame_equal(again.made_of(), model.made_of())
 
 
@@ -433,10 +613,14 @@ def test_trees_of_46_cities_help_each_other():
     missed = {}
     model = PersonalizedRegressor(Tree(3), method="blend", holdout=0)
     model.fit(learn[housing.feature_names], learn["log_price"], devices=learn["city"])
-    missed["blend"] = ((model.predict(X, devices=who) - y) ** 2).groupby(who).mean().mean()
+    missed["blend"] = (
+        ((model.predict(X, devices=who) - y) ** 2).groupby(who).mean().mean()
+    )
     own = []
     for city, rows in learn.groupby("city"):
-        tree = DecisionTreeRegressor(max_depth=3, random_state=0).fit(rows[housing.feature_names], rows["log_price"])
+        tree = DecisionTreeRegressor(max_depth=3, random_state=0).fit(
+            rows[housing.feature_names], rows["log_price"]
+        )
         own.append(((tree.predict(X[who == city]) - y[who == city]) ** 2).mean())
     assert missed["blend"] < 0.9 * np.mean(own)
 
@@ -444,10 +628,19 @@ def test_trees_of_46_cities_help_each_other():
 def test_forests_of_classes(destinations):
     X, y, who = destinations
     few = who <= "BDL"
-    model = PersonalizedClassifier(DecisionTreeClassifier(max_depth=4, random_state=0), method="blend", trials=1)
+    model = PersonalizedClassifier(
+        DecisionTreeClassifier(max_depth=4, random_state=0), method="blend", trials=1
+    )
     model.fit(X[few], y[few], devices=who[few])
     assert model.worth_ is not None
     chances = model.predict_proba(X[few], devices=who[few])
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
-    again = PersonalizedClassifier(DecisionTreeClassifier(max_depth=4, random_state=0), method="blend", trials=1)
-    np.testing.assert_array_equal(again.fit(X[few], y[few], devices=who[few]).predict_proba(X[few], devices=who[few]), chances)
+    again = PersonalizedClassifier(
+        DecisionTreeClassifier(max_depth=4, random_state=0), method="blend", trials=1
+    )
+    np.testing.assert_array_equal(
+        again.fit(X[few], y[few], devices=who[few]).predict_proba(
+            X[few], devices=who[few]
+        ),
+        chances,
+    )

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from persfl import GradientStep, Linear, PersonalizedRegressor, Tree
-from persfl.blending import blend_networks, blend_over, blend_refits, networks, refits, sorts
+from persfl.blending import (
+    blend_networks,
+    blend_over,
+    blend_refits,
+    networks,
+    refits,
+    sorts,
+)
 from persfl.blending.at_home import Folding
 from persfl.blending.here import Here
 from persfl.blending.part import Part
@@ -23,7 +30,9 @@ STEPS = 0.25  # what an answer by gradient steps costs; a refit costs 1
 
 def marked(n, rows=6, classes=0):
     """Devices whose first feature is their own number: a row tells whose it is."""
-    devices = clustered_regression(n=n, clusters=1, rows=rows, features=3, noise=0.3, seed=0)
+    devices = clustered_regression(
+        n=n, clusters=1, rows=rows, features=3, noise=0.3, seed=0
+    )
     devices.X[:, 0] = devices.owner
     y = (devices.y > 0) + 0.0 if classes else devices.y
     return Devices(devices.X, y, devices.weight, devices.start, devices.ids)
@@ -33,14 +42,18 @@ def whose(data):
     """The devices behind the rows of each entry of a batch."""
     marks = data.X[..., 0].reshape(-1, data.X.shape[-2])
     weighs = np.broadcast_to(data.weight, data.X.shape[:-1]).reshape(marks.shape) > 0
-    return [set(entry[there].tolist()) for entry, there in zip(marks, weighs, strict=True)]
+    return [
+        set(entry[there].tolist()) for entry, there in zip(marks, weighs, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize(("loss", "classes"), [("squared", 0), ("logistic", 2)])
 @pytest.mark.parametrize("n", [5, 18])
 def test_linear_models_keep_the_budget(n, loss, classes, budget):
-    homes = Here(marked(n, classes=classes), Linear(loss, intercept=True), Folding(classes))
+    homes = Here(
+        marked(n, classes=classes), Linear(loss, intercept=True), Folding(classes)
+    )
     asked, made = [], homes.part
 
     def counting(*given):
@@ -48,7 +61,9 @@ def test_linear_models_keep_the_budget(n, loss, classes, budget):
         real = part.answers
 
         def answers(proposer, who, models, by=None):
-            asked.append((1.0 if isinstance(proposer, Toward) else STEPS) * (who >= 0).sum())
+            asked.append(
+                (1.0 if isinstance(proposer, Toward) else STEPS) * (who >= 0).sum()
+            )
             return real(proposer, who, models, by)
 
         part.answers = answers
@@ -68,7 +83,11 @@ def known_by_asking(found, asked):
     if not asked:
         assert fleet + neighbours == 0
     if not sum((round_.peers >= 0).sum() for round_ in found.rounds):
-        assert not any("neighbours" in name for name, share in zip(found.names, found.shares.T, strict=True) if share.any())
+        assert not any(
+            "neighbours" in name
+            for name, share in zip(found.names, found.shares.T, strict=True)
+            if share.any()
+        )
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -106,7 +125,12 @@ def test_refits_keep_the_budget(budget, monkeypatch):
 def test_networks_keep_the_budget(n, budget, monkeypatch):
     devices = marked(n)
     asked, own = [], set()
-    real = {"grad": Network.grad, "answer": GradientStep.answer, "offers": networks.offers, "search": Part.neighbours}
+    real = {
+        "grad": Network.grad,
+        "answer": GradientStep.answer,
+        "offers": networks.offers,
+        "search": Part.neighbours,
+    }
     quiet = []
 
     def count(data):
@@ -143,17 +167,23 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
     monkeypatch.setattr(networks, "ROOM", 1)  # one group at a time
     monkeypatch.setattr(networks, "OWN", (2,))  # own steps are free
     monkeypatch.setattr(networks, "STEPS", (0, 2))
-    found = blend_networks(devices, Network(partial(MLP((2,)), 3, 1), loss="squared"), budget=budget)
+    found = blend_networks(
+        devices, Network(partial(MLP((2,)), 3, 1), loss="squared"), budget=budget
+    )
     assert sum(asked) <= n * budget
     assert sum(asked) > 0.1 * n * budget or budget < 640
     known_by_asking(found, sum(asked))
 
 
-@pytest.mark.parametrize("estimator", [None, Linear("huber", intercept=True), Tree(2), MLP((2,))])
+@pytest.mark.parametrize(
+    "estimator", [None, Linear("huber", intercept=True), Tree(2), MLP((2,))]
+)
 def test_a_budget_of_one_leaves_own_rows(estimator, monkeypatch):
     if isinstance(estimator, MLP):
         monkeypatch.setattr(networks, "OWN", (2, 5))
-    devices = clustered_regression(n=4, clusters=1, rows=6, features=2, noise=0.1, seed=0)
+    devices = clustered_regression(
+        n=4, clusters=1, rows=6, features=2, noise=0.1, seed=0
+    )
     model = PersonalizedRegressor(estimator, budget=1, holdout=0)
     model.fit(devices.X, devices.y, devices=devices.owner)
     np.testing.assert_allclose(model.made_of()["own"], 1.0)
@@ -166,9 +196,19 @@ def test_a_budget_of_one_leaves_own_rows(estimator, monkeypatch):
 
 
 def test_bundles_make_no_difference(monkeypatch):
-    whole = clustered_regression(n=27, clusters=2, rows=8, features=3, noise=0.3, seed=0)
-    devices = Devices.of([(each.X[: 3 + i % 5], each.y[: 3 + i % 5]) for i, each in enumerate(whole)])
-    for name, less in {"OWN": (5,), "STEPS": (0, 5), "POOLED": 10, "ROUNDS": 2, "NEAR": 5}.items():
+    whole = clustered_regression(
+        n=27, clusters=2, rows=8, features=3, noise=0.3, seed=0
+    )
+    devices = Devices.of(
+        [(each.X[: 3 + i % 5], each.y[: 3 + i % 5]) for i, each in enumerate(whole)]
+    )
+    for name, less in {
+        "OWN": (5,),
+        "STEPS": (0, 5),
+        "POOLED": 10,
+        "ROUNDS": 2,
+        "NEAR": 5,
+    }.items():
         monkeypatch.setattr(networks, name, less)
     learner = Network(partial(MLP((4,)), 3, 1), loss="squared")
     found = []
@@ -179,4 +219,6 @@ def test_bundles_make_no_difference(monkeypatch):
     assert any("neighbours" in name for name in found[0].names)
     np.testing.assert_array_equal(found[0].shares, found[1].shares)
     for mix, same in zip(found[0].models, found[1].models, strict=True):
-        np.testing.assert_array_equal([model for _, model in mix], [model for _, model in same])
+        np.testing.assert_array_equal(
+            [model for _, model in mix], [model for _, model in same]
+        )

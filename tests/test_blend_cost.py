@@ -1,4 +1,6 @@
-"""What blend takes: few rows of many columns go by the rows, and what takes long is said in advance."""
+"""What blend takes: few rows of many columns go by the rows, and what takes long is said in
+advance.
+"""
 
 import warnings
 
@@ -22,21 +24,41 @@ def devices(counts, features, seed=0):
     truth = rng.normal(size=features) / np.sqrt(features)
     rows = [rng.normal(size=(count, features)) for count in counts]
     weights = [rng.uniform(0.5, 2.0, count) for count in counts]
-    return Devices.of([(X, X @ truth + 0.1 * rng.normal(size=len(X)), w) for X, w in zip(rows, weights, strict=True)], quiet=True)
+    return Devices.of(
+        [
+            (X, X @ truth + 0.1 * rng.normal(size=len(X)), w)
+            for X, w in zip(rows, weights, strict=True)
+        ],
+        quiet=True,
+    )
 
 
 def test_answers_by_rows_are_those_by_columns():
     learner, rows = Linear(intercept=True), devices((3, 30, 9, 1, 12, 11), 10)
-    assert thin(learner, rows.counts, 10).tolist() == [True, False, True, True, False, False]
+    assert thin(learner, rows.counts, 10).tolist() == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
     rng = np.random.default_rng(0)
     who, models = np.array([0, 3, 1, 2, 0, 4, 5, 2]), rng.normal(size=(8, 11))
     for strength in (rng.uniform(0.1, 3.0, 11), np.geomspace(1e-4, 1e3, 11)):
         peers = Peers(learner, rows)
-        answers, rough = peers.answers(Toward(strength), who, models), peers.rough(who, models[0], strength)
+        answers, rough = (
+            peers.answers(Toward(strength), who, models),
+            peers.rough(who, models[0], strength),
+        )
         for k, i in enumerate(who.tolist()):
             gram, pull = moments(learner, rows[i])
-            np.testing.assert_allclose(answers[k], drawn(gram, pull, models[k], strength), rtol=1e-8, atol=1e-8)
-            noise = noise_of(learner, rows[i], drawn(gram, pull, models[0], strength), strength)
+            np.testing.assert_allclose(
+                answers[k], drawn(gram, pull, models[k], strength), rtol=1e-8, atol=1e-8
+            )
+            noise = noise_of(
+                learner, rows[i], drawn(gram, pull, models[0], strength), strength
+            )
             np.testing.assert_allclose(rough[k], noise, rtol=1e-6)
 
 
@@ -44,7 +66,11 @@ def test_a_blend_by_rows_is_that_by_columns(monkeypatch):
     rows = devices((4, 5, 30, 1), 9)
     by_rows = blend(rows, Linear(intercept=True), budget=200)
     for module in (at_home, squared):
-        monkeypatch.setattr(module, "thin", lambda learner, counts, features: np.zeros(len(counts), dtype=bool))
+        monkeypatch.setattr(
+            module,
+            "thin",
+            lambda learner, counts, features: np.zeros(len(counts), dtype=bool),
+        )
     by_columns = blend(rows, Linear(intercept=True), budget=200)
     np.testing.assert_allclose(by_rows.models, by_columns.models, atol=1e-8)
     np.testing.assert_allclose(by_rows.shares, by_columns.shares, atol=1e-8)
@@ -114,7 +140,10 @@ def test_a_file_of_many_columns_is_announced(tmp_path, monkeypatch):
         warnings.simplefilter("error", PersflWarning)
         assert table.read_frame(path).shape == (1, 3)
     monkeypatch.setattr(table, "MANY_COLUMNS", 2)
-    with pytest.warns(PersflWarning, match="'wide.csv' has 3 columns: .* seconds before learning begins"):
+    with pytest.warns(
+        PersflWarning,
+        match="'wide.csv' has 3 columns: .* seconds before learning begins",
+    ):
         table.read_frame(path)
     path.write_text("a,b,a\n1,2,3\n")
     with pytest.raises(ValueError, match="'a' more than once"):

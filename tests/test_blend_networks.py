@@ -1,4 +1,6 @@
-"""Blend of networks: better than own ones where devices are alike, honest folds, short lists, kept without code and checked."""
+"""Blend of networks: better than own ones where devices are alike, honest folds, short lists,
+kept without code and checked.
+"""
 
 import importlib
 from functools import partial
@@ -7,7 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from persfl import Best, GradientStep, PersonalizedClassifier, PersonalizedRegressor, Uniform, cli
+from persfl import (
+    Best,
+    GradientStep,
+    PersonalizedClassifier,
+    PersonalizedRegressor,
+    Uniform,
+    cli,
+)
 from persfl.blending import blend_networks, networks, run
 from persfl.blending.descent import pace
 from persfl.blending.folds import copies
@@ -31,7 +40,13 @@ SMALL = MLP(hidden=(4,))
 @pytest.fixture
 def short(monkeypatch):
     """The same with fewer steps: enough to see that nothing is lost or leaked."""
-    for name, less in {"OWN": (2, 5), "STEPS": (0, 2, 5), "POOLED": 10, "NEAR": 3, "ROUNDS": 2}.items():
+    for name, less in {
+        "OWN": (2, 5),
+        "STEPS": (0, 2, 5),
+        "POOLED": 10,
+        "NEAR": 3,
+        "ROUNDS": 2,
+    }.items():
         monkeypatch.setattr(networks, name, less)
 
 
@@ -40,8 +55,12 @@ def network(features, outputs, loss="squared"):
 
 
 def test_devices_that_are_alike_help_each_other(tmp_path):
-    devices = clustered_regression(n=12, clusters=2, rows=8, features=3, noise=0.5, seed=1)
-    model = PersonalizedRegressor(SMALL, method="blend", holdout=0).fit(devices.X, devices.y, devices=devices.owner)
+    devices = clustered_regression(
+        n=12, clusters=2, rows=8, features=3, noise=0.5, seed=1
+    )
+    model = PersonalizedRegressor(SMALL, method="blend", holdout=0).fit(
+        devices.X, devices.y, devices=devices.owner
+    )
     assert max(len(mix) for mix in model.models_) <= 4
     for mix in model.models_:
         assert abs(sum(share for share, _ in mix) - 1.0) < 1e-6
@@ -50,7 +69,9 @@ def test_devices_that_are_alike_help_each_other(tmp_path):
     truth = (fresh * devices.true_weights[who]).sum(axis=1)
     said = model.predict(fresh, devices=who)
     alone = own_fits(model.learner_, model.units_.inside(devices), 0)
-    own = model.units_.outside(respond_each(model.learner_, alone, model.units_.features(fresh, who), who), who)
+    own = model.units_.outside(
+        respond_each(model.learner_, alone, model.units_.features(fresh, who), who), who
+    )
     assert ((said - truth) ** 2).mean() < 0.8 * ((own - truth) ** 2).mean()
     assert model.made_of()["neighbours"].mean() > 0.5
     again = load_model(save_model(model, tmp_path / "run"))
@@ -60,59 +81,108 @@ def test_devices_that_are_alike_help_each_other(tmp_path):
 
 
 def test_what_judges_a_fold_has_not_seen_it(short):
-    devices = clustered_regression(n=6, clusters=2, rows=8, features=2, noise=0.3, seed=0)
+    devices = clustered_regression(
+        n=6, clusters=2, rows=8, features=2, noise=0.3, seed=0
+    )
     first, offered = Devices.of([(devices[i].X, devices[i].y) for i in range(5)]), []
     for change in (0.0, 5.0):
         y = devices[5].y.copy()
         y[:2] += change
-        own = copies(Devices.of([(devices[5].X, y)]), np.arange(8) // 2 % 4, np.arange(1), 4)
-        offered.append(offers([Part(network(2, 1), first, own, seed=0, budget=80.0 * 5, copies=5)])[0])
+        own = copies(
+            Devices.of([(devices[5].X, y)]), np.arange(8) // 2 % 4, np.arange(1), 4
+        )
+        offered.append(
+            offers(
+                [Part(network(2, 1), first, own, seed=0, budget=80.0 * 5, copies=5)]
+            )[0]
+        )
     for key, before in offered[0].items():
-        np.testing.assert_array_equal(before[1], offered[1][key][1])  # without the first fold, whose labels have changed
-    assert any(not np.array_equal(before[0], offered[1][key][0]) for key, before in offered[0].items())
+        # without the first fold, whose labels have changed
+        np.testing.assert_array_equal(before[1], offered[1][key][1])
+    assert any(
+        not np.array_equal(before[0], offered[1][key][0])
+        for key, before in offered[0].items()
+    )
 
 
 def test_classes_never_seen_are_left_alone(short):
     learner = network(2, 3, "cross_entropy")
     rng = np.random.default_rng(0)
-    data, model = Data(rng.normal(size=(6, 2)), np.array([0.0, 1.0] * 3)), rng.normal(size=learner.size())
+    data, model = (
+        Data(rng.normal(size=(6, 2)), np.array([0.0, 1.0] * 3)),
+        rng.normal(size=learner.size()),
+    )
     names = learner.named(learner.grad(model, data, seen=np.array([1.0, 1.0, 0.0])))
     assert (names["2.bias"][2] == 0).all()
     assert (names["2.bias"][:2] != 0).all()
     assert learner.named(learner.grad(model, data))["2.bias"][2] > 0
-    X, y, who = rng.normal(size=(24, 2)), np.r_[np.arange(12) % 2, np.arange(12) % 3], np.repeat([0, 1, 2], 8)
-    fitted = PersonalizedClassifier(SMALL, method="blend", holdout=0, budget=40).fit(X, y, devices=who)
-    np.testing.assert_allclose(fitted.predict_proba(X, devices=who).sum(axis=1), 1.0, atol=1e-6)
-    again = PersonalizedClassifier(SMALL, method="blend", holdout=0, budget=40).fit(X, y, devices=who)
-    np.testing.assert_array_equal(fitted.predict_proba(X, devices=who), again.predict_proba(X, devices=who))
+    X, y, who = (
+        rng.normal(size=(24, 2)),
+        np.r_[np.arange(12) % 2, np.arange(12) % 3],
+        np.repeat([0, 1, 2], 8),
+    )
+    fitted = PersonalizedClassifier(SMALL, method="blend", holdout=0, budget=40).fit(
+        X, y, devices=who
+    )
+    np.testing.assert_allclose(
+        fitted.predict_proba(X, devices=who).sum(axis=1), 1.0, atol=1e-6
+    )
+    again = PersonalizedClassifier(SMALL, method="blend", holdout=0, budget=40).fit(
+        X, y, devices=who
+    )
+    np.testing.assert_array_equal(
+        fitted.predict_proba(X, devices=who), again.predict_proba(X, devices=who)
+    )
 
 
 def test_steps_that_would_run_away_are_shorter(short):
     rng = np.random.default_rng(0)
     learner = network(2, 1)
-    tame, wild = (Devices.of([(scale * rng.normal(size=(6, 2)), rng.normal(size=6)) for _ in range(5)]) for scale in (1.0, 30.0))
+    tame, wild = (
+        Devices.of(
+            [(scale * rng.normal(size=(6, 2)), rng.normal(size=6)) for _ in range(5)]
+        )
+        for scale in (1.0, 30.0)
+    )
     model = learner.init(tame[0], None)
-    assert pace(learner, wild, model, 5, np.arange(5)) < pace(learner, tame, model, 5, np.arange(5))
+    assert pace(learner, wild, model, 5, np.arange(5)) < pace(
+        learner, tame, model, 5, np.arange(5)
+    )
     found = blend_networks(wild, learner, budget=20)
     assert all(np.isfinite(part).all() for mix in found.models for _, part in mix)
 
 
 def test_a_stage_is_kept_and_resumed(tmp_path, monkeypatch, short):
-    devices = clustered_regression(n=3, clusters=1, rows=6, features=2, noise=0.3, seed=0)
+    devices = clustered_regression(
+        n=3, clusters=1, rows=6, features=2, noise=0.3, seed=0
+    )
     plan = Plan(network(2, 1), GradientStep, 0.1, Uniform(1), Best(), rounds=1, seed=0)
-    settings = {"budget": 20, "ordered": False, "classes": 0, "keep": Folder.create(tmp_path / "run", {}, every=0)}
+    settings = {
+        "budget": 20,
+        "ordered": False,
+        "classes": 0,
+        "keep": Folder.create(tmp_path / "run", {}, every=0),
+    }
     whole = run(devices, plan, **settings)
-    monkeypatch.setattr(importlib.import_module("persfl.blending.run"), "blend_networks", None)
+    monkeypatch.setattr(
+        importlib.import_module("persfl.blending.run"), "blend_networks", None
+    )
     resumed = run(devices, plan, **settings | {"keep": Folder.open(tmp_path / "run")})
     assert resumed.r == whole.r > 0
     for before, after in zip(whole.models, resumed.models, strict=True):
         assert [share for share, _ in before] == [share for share, _ in after]
-        np.testing.assert_array_equal([part for _, part in before], [part for _, part in after])
+        np.testing.assert_array_equal(
+            [part for _, part in before], [part for _, part in after]
+        )
 
 
 def test_from_the_command_line(tmp_path, capsys, short):
-    devices = clustered_regression(n=3, clusters=1, rows=6, features=2, noise=0.3, seed=0)
-    table = pd.DataFrame(devices.X, columns=list("ab")).assign(who=devices.owner, y=devices.y)
+    devices = clustered_regression(
+        n=3, clusters=1, rows=6, features=2, noise=0.3, seed=0
+    )
+    table = pd.DataFrame(devices.X, columns=list("ab")).assign(
+        who=devices.owner, y=devices.y
+    )
     table.to_csv(tmp_path / "t.csv", index=False)
     run_, said = str(tmp_path / "run"), str(tmp_path / "said.csv")
     fit = [
@@ -136,7 +206,8 @@ def test_from_the_command_line(tmp_path, capsys, short):
 
 
 def test_mixes_that_are_none_are_refused():
-    mixes = [[(0.25, np.zeros(3)), (0.75, np.ones(3))], np.full(3, 2.0)]  # the second device keeps its own model
+    # the second device keeps its own model
+    mixes = [[(0.25, np.zeros(3)), (0.75, np.ones(3))], np.full(3, 2.0)]
     arrays = models_to(mixes)
     back = models_from(arrays)
     assert [[share for share, _ in mix] for mix in back] == [[0.25, 0.75], [1.0]]
@@ -156,4 +227,6 @@ def test_mixes_that_are_none_are_refused():
 def test_a_processor_elsewhere_is_refused():
     devices = clustered_regression(n=3, clusters=1, rows=6, features=2, seed=0)
     with pytest.raises(InputError, match="compute belongs to method=.paper"):
-        PersonalizedRegressor(SMALL, method="blend", compute="cuda").fit(devices.X, devices.y, devices=devices.owner)
+        PersonalizedRegressor(SMALL, method="blend", compute="cuda").fit(
+            devices.X, devices.y, devices=devices.owner
+        )

@@ -10,7 +10,11 @@ import pytest
 
 TOOL = Path(__file__).parents[1] / "tools" / "browser"
 FAMILIES = {"fonts-dejavu-core": "DejaVu Sans", "fonts-liberation": "Liberation Sans"}
-BROWSER = {"chromium": "chromium", "chromium-driver": "chromedriver", "fontconfig": "fc-list"}
+BROWSER = {
+    "chromium": "chromium",
+    "chromium-driver": "chromedriver",
+    "fontconfig": "fc-list",
+}
 # It knows a family if a file of that name lies beside it, as apt-get below leaves one.
 FC_LIST = '[ ! -e "$(dirname "$0")/$1.ttf" ] || echo "$1"'
 APT = """
@@ -34,7 +38,9 @@ def put(package: str) -> str:
     name = BROWSER[package]
     script = FC_LIST if name == "fc-list" else "exit 0"
     lines = shlex.join([f"#!{shutil.which('bash')}", script])
-    return f'at="$(dirname "$0")/{name}"; printf "%s\\n" {lines} > "$at"; chmod +x "$at"'
+    return (
+        f'at="$(dirname "$0")/{name}"; printf "%s\\n" {lines} > "$at"; chmod +x "$at"'
+    )
 
 
 @pytest.fixture
@@ -48,13 +54,21 @@ def machine(tmp_path):
 
     def run(there, *, apt=True, required=False):
         for package in there:
-            subprocess.run(["bash", "-c", put(package), str(tmp_path / "any")], check=True)
+            subprocess.run(
+                ["bash", "-c", put(package), str(tmp_path / "any")], check=True
+            )
         if apt:
-            cases = "\n".join(f"{package}) {put(package)} ;;" for package in (*BROWSER, *FAMILIES))
+            cases = "\n".join(
+                f"{package}) {put(package)} ;;" for package in (*BROWSER, *FAMILIES)
+            )
             command(tmp_path, "apt-get", APT.replace("PAIRS", cases))
-        environment = {"PATH": str(tmp_path)} | ({"PERSFL_BROWSER": "required"} if required else {})
+        environment = {"PATH": str(tmp_path)} | (
+            {"PERSFL_BROWSER": "required"} if required else {}
+        )
         tool = [tmp_path / "bash", TOOL]
-        done = subprocess.run(tool, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            tool, env=environment, capture_output=True, text=True, check=False
+        )
         asked = tmp_path / "asked"
         return done, asked.read_text().splitlines() if asked.exists() else []
 

@@ -35,7 +35,20 @@ def fit(tmp_path, table, *more, name="run", label="y"):
     else:
         path.write_bytes(table.encode() if isinstance(table, str) else table)
     words = [*map(str, more)]
-    return main(["fit", str(path), "--device", "who", "--label", label, "--out", str(tmp_path / name), *QUICK, *words])
+    return main(
+        [
+            "fit",
+            str(path),
+            "--device",
+            "who",
+            "--label",
+            label,
+            "--out",
+            str(tmp_path / name),
+            *QUICK,
+            *words,
+        ]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +77,14 @@ def test_predictions_can_be_joined(run, tmp_path):
     kept = predicted(run, new, tmp_path, "--keep", "y,a")
     assert list(kept.columns) == ["row", "who", "y", "a", "prediction"]
     np.testing.assert_allclose(kept["y"], new["y"])
-    assert list(predicted(run, new, tmp_path, "--keep", "all").columns) == ["row", "who", "a", "b", "y", "prediction"]
+    assert list(predicted(run, new, tmp_path, "--keep", "all").columns) == [
+        "row",
+        "who",
+        "a",
+        "b",
+        "y",
+        "prediction",
+    ]
     assert predicted(run, new, tmp_path, "--keep", "z") == 2
 
 
@@ -72,7 +92,14 @@ def test_names_that_are_taken_are_not_written_over(tmp_path):
     table = rows().rename(columns={"a": "row", "b": "prediction"})
     assert fit(tmp_path, table) == 0
     found = predicted(tmp_path / "run", table, tmp_path, "--keep", "all")
-    assert list(found.columns) == ["row_2", "who", "row", "prediction", "y", "prediction_2"]
+    assert list(found.columns) == [
+        "row_2",
+        "who",
+        "row",
+        "prediction",
+        "y",
+        "prediction_2",
+    ]
     np.testing.assert_allclose(found["row"], table["row"])
 
 
@@ -80,14 +107,23 @@ def test_new_devices_get_the_model_for_all(run, tmp_path, capsys):
     new = rows(seed=1).assign(who=lambda t: t["who"].replace("d0", "stranger"))
     found = predicted(run, new, tmp_path)
     assert found["prediction"].notna().all()
-    assert "6 rows of 1 device not there when fitting ('stranger')" in capsys.readouterr().err
+    assert (
+        "6 rows of 1 device not there when fitting ('stranger')"
+        in capsys.readouterr().err
+    )
     skipped = predicted(run, new, tmp_path, "--unseen", "skip")
     assert skipped["prediction"].isna().sum() == 6
-    assert "6 rows without a prediction: devices that were not there when fitting" in capsys.readouterr().err
+    assert (
+        "6 rows without a prediction: devices that were not there when fitting"
+        in capsys.readouterr().err
+    )
     known = new["who"].to_numpy() != "stranger"
     np.testing.assert_allclose(skipped["prediction"][known], found["prediction"][known])
     assert predicted(run, new, tmp_path, "--unseen", "error") == 2
-    assert "--unseen skip, or predict them by one model for all: --unseen pooled" in capsys.readouterr().err
+    assert (
+        "--unseen skip, or predict them by one model for all: --unseen pooled"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_run_without_a_model_for_newcomers_says_what_can_be_done(tmp_path, capsys):
@@ -96,8 +132,15 @@ def test_a_run_without_a_model_for_newcomers_says_what_can_be_done(tmp_path, cap
     assert predicted(tmp_path / "run", new, tmp_path) == 2
     assert "--unseen skip, or fit again with their rows" in capsys.readouterr().err
     assert predicted(tmp_path / "run", new, tmp_path, "--unseen", "pooled") == 2
-    assert "no model for newcomers. Leave them without a prediction: --unseen skip" in capsys.readouterr().err
-    assert predicted(tmp_path / "run", new, tmp_path, "--unseen", "skip")["prediction"].isna().all()
+    assert (
+        "no model for newcomers. Leave them without a prediction: --unseen skip"
+        in capsys.readouterr().err
+    )
+    assert (
+        predicted(tmp_path / "run", new, tmp_path, "--unseen", "skip")["prediction"]
+        .isna()
+        .all()
+    )
 
 
 def test_missing_values_can_be_left_without_a_prediction(run, tmp_path, capsys):
@@ -112,7 +155,10 @@ def test_missing_values_can_be_left_without_a_prediction(run, tmp_path, capsys):
     assert found.index[found["prediction"].isna()].tolist() == [2, 4, 7]
     rest = found["prediction"].notna()
     np.testing.assert_allclose(found["prediction"][rest], whole["prediction"][rest])
-    assert "3 rows without a prediction: values missing or infinite." in capsys.readouterr().err
+    assert (
+        "3 rows without a prediction: values missing or infinite."
+        in capsys.readouterr().err
+    )
 
 
 def test_a_run_that_imputes_fills_them_in(tmp_path):
@@ -137,13 +183,19 @@ def test_chances_of_classes_where_rows_are_left_out(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("cells", "words"),
     [
-        (["1,234", "56,789", "7"], r"may be 1234 or 1\.234\. .*--thousands ,\) for the first, .*--decimal ,\) for"),
+        (
+            ["1,234", "56,789", "7"],
+            r"may be 1234 or 1\.234\. .*--thousands ,\) for the first, .*--decimal ,\) for",
+        ),
         (["1,234,567", "999"], r"commas between thousands.*--thousands ,"),
         (["1,234.5", "2,000.25"], r"commas between thousands.*--thousands ,"),
         (["1,234", "12.5"], r"commas between thousands.*--thousands ,"),
         (["0,123", "0,456"], r"decimal comma.*--decimal ,"),
         (["1,5", "2,25"], r"decimal comma.*--decimal ,"),
-        (["1.234,5", "2.000,25", "17,3"], r"dots between thousands.*--thousands \.\) and .*--decimal ,"),
+        (
+            ["1.234,5", "2.000,25", "17,3"],
+            r"dots between thousands.*--thousands \.\) and .*--decimal ,",
+        ),
         (["1.234.567", "2.000.000"], r"dots between thousands.*--thousands \."),
         (["1 234", "5 678"], r"marks between thousands. Write them without"),
     ],
@@ -153,18 +205,31 @@ def test_marks_in_numbers(cells, words):
         refuse_numbers(pd.Series(cells * 4), "x")
 
 
-@pytest.mark.parametrize("cells", [["1.2.3.4", "4.5.6.7"], ["12 34", "56 78"], ["a,b", "c,d"], ["1", "2"], ["A1", "B2"]])
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1.2.3.4", "4.5.6.7"],
+        ["12 34", "56 78"],
+        ["a,b", "c,d"],
+        ["1", "2"],
+        ["A1", "B2"],
+    ],
+)
 def test_codes_are_no_numbers(cells):
     refuse_numbers(pd.Series(cells), "x")
 
 
 def test_thousands_are_read_when_told(tmp_path):
     (tmp_path / "t.csv").write_text('who,x\na,"1,234"\nb,"5,678,901"\n')
-    assert read_frame(tmp_path / "t.csv", thousands=",", text="who")["x"].tolist() == [1234, 5678901]
+    assert read_frame(tmp_path / "t.csv", thousands=",", text="who")["x"].tolist() == [
+        1234,
+        5678901,
+    ]
     table = rows()
     text = table.assign(a=[f"{10000 * v:,.0f}" for v in table["a"]])
     assert fit(tmp_path, text, "--thousands", ",") == 0
-    found = predicted(tmp_path / "run", text, tmp_path)  # the run remembers how its table was read
+    # the run remembers how its table was read
+    found = predicted(tmp_path / "run", text, tmp_path)
     assert found["prediction"].notna().all()
     assert json.loads((tmp_path / "run" / "spec.json").read_text())["thousands"] == ","
 
@@ -182,7 +247,10 @@ def test_all_kinds_of_line_ends(tmp_path, end):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"who," + b"x" * 200_000 + b",y\n1,2,3\n", "first line of 't.csv' could not be read"),
+        (
+            b"who," + b"x" * 200_000 + b",y\n1,2,3\n",
+            "first line of 't.csv' could not be read",
+        ),
         (b"\xff\xfe", "not UTF-8"),
         (b"", "could not be read"),
     ],
@@ -196,8 +264,19 @@ def test_odd_files_get_a_sentence(tmp_path, content, words):
 @pytest.mark.parametrize(
     ("column", "value", "words"),
     [
-        ("y", 1e200, "column 'y' of 'run.csv' holds 1 number too large to compute with, such as 1e+200 (at most 1e+100)"),
-        ("a", -1e300, "column 'a' of 'run.csv' holds 1 number too large to compute with"),
+        (
+            "y",
+            1e200,
+            (
+                "column 'y' of 'run.csv' holds 1 number too large to compute with, such as 1e+200"
+                " (at most 1e+100)"
+            ),
+        ),
+        (
+            "a",
+            -1e300,
+            "column 'a' of 'run.csv' holds 1 number too large to compute with",
+        ),
         ("y", np.inf, "column 'y' of 'run.csv' holds 1 infinite value."),
         ("a", np.inf, "column 'a' of 'run.csv' holds 1 infinite value."),
     ],
@@ -250,7 +329,10 @@ def test_a_column_that_counts_rows_is_named(tmp_path, capsys):
 def test_one_device_is_one_device(tmp_path, capsys):
     path, out = tmp_path / "t.csv", tmp_path / "one"
     rows(devices=1, each=12).to_csv(path, index=False)
-    assert main(["fit", str(path), "--device", "who", "--label", "y", "--out", str(out)]) == 0
+    assert (
+        main(["fit", str(path), "--device", "who", "--label", "y", "--out", str(out)])
+        == 0
+    )
     said = capsys.readouterr().out
     assert "1 device, 12 rows" in said
     assert "who helps whom" not in said
@@ -267,7 +349,10 @@ def test_a_missing_option_is_one_line(capsys):
         main(["fit", "t.csv", "--device", "who", "--out", "x"])
     assert stopped.value.code == 2
     said = capsys.readouterr().err
-    assert said == "persfl fit: the following arguments are required: --label. See persfl fit --help.\n"
+    assert (
+        said
+        == "persfl fit: the following arguments are required: --label. See persfl fit --help.\n"
+    )
 
 
 def test_help_has_every_command_in_a_group_and_an_example():
@@ -290,24 +375,46 @@ def test_out_is_a_file(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("error", "status", "words"),
     [
-        (InputError("peers must be at most 3."), 2, "persfl: peers must be at most 3.\n"),
-        (PermissionError(13, "Permission denied", "/data/x"), 2, "Check the path and its permissions."),
+        (
+            InputError("peers must be at most 3."),
+            2,
+            "persfl: peers must be at most 3.\n",
+        ),
+        (
+            PermissionError(13, "Permission denied", "/data/x"),
+            2,
+            "Check the path and its permissions.",
+        ),
         (OSError(28, "No space left on device"), 2, "No space left on device"),
         (MemoryError(), 2, "not enough memory"),
-        (ValueError("shapes (3,) and (4,)"), 70, "ValueError: shapes (3,) and (4,). This is a defect of persfl, please report"),
+        (
+            ValueError("shapes (3,) and (4,)"),
+            70,
+            "ValueError: shapes (3,) and (4,). This is a defect of persfl, please report",
+        ),
         (KeyError("models"), 70, "KeyError: 'models'. This is a defect of persfl"),
-        (FileNotFoundError(2, "No such file", cli.__file__ + ".gone"), 70, "FileNotFoundError"),
+        (
+            FileNotFoundError(2, "No such file", cli.__file__ + ".gone"),
+            70,
+            "FileNotFoundError",
+        ),
     ],
 )
 @pytest.mark.parametrize("debug", [[], ["before"], ["after"]])
-def test_mistakes_and_defects_are_told_apart(monkeypatch, capsys, error, status, words, debug):
+def test_mistakes_and_defects_are_told_apart(
+    monkeypatch, capsys, error, status, words, debug
+):
     def broken(chosen):
         raise error
 
     monkeypatch.setattr("persfl.commands.tables.report", broken)
     if cli.__file__ in str(error) and isinstance(error, FileNotFoundError):
-        monkeypatch.setattr(error, "filename", os.path.join(os.path.dirname(cli.__file__), "page.gone"))
-    before, after = (["--debug"] if where in debug else [] for where in ("before", "after"))
+        monkeypatch.setattr(
+            error, "filename", os.path.join(os.path.dirname(cli.__file__), "page.gone")
+        )
+    before, after = (
+        ["--debug"] if where in debug else [] for where in ("before", "after")
+    )
     assert main([*before, "report", "run", *after]) == status
     said = capsys.readouterr().err
     assert words in said
@@ -316,7 +423,20 @@ def test_mistakes_and_defects_are_told_apart(monkeypatch, capsys, error, status,
 
 
 def test_a_module_of_ones_own_is_not_called_ours():
-    chosen = parser().parse_args(["fit", "t.csv", "--device", "a", "--label", "b", "--out", "c", "--model", "net.py:Net"])
+    chosen = parser().parse_args(
+        [
+            "fit",
+            "t.csv",
+            "--device",
+            "a",
+            "--label",
+            "b",
+            "--out",
+            "c",
+            "--model",
+            "net.py:Net",
+        ]
+    )
     sentence, status = cli.explained(RuntimeError("size mismatch"), chosen)
     assert (status, "a defect of net.py:Net or of persfl" in sentence) == (70, True)
 
@@ -329,10 +449,22 @@ def test_seconds_are_those_the_person_waited(monkeypatch, tmp_path, capsys):
 
 
 def test_compare_counts_devices_as_fit_does(tmp_path, capsys):
-    table = pd.concat([rows(), rows(devices=3, each=2).assign(who=lambda t: "small-" + t["who"])])
+    table = pd.concat(
+        [rows(), rows(devices=3, each=2).assign(who=lambda t: "small-" + t["who"])]
+    )
     path = tmp_path / "t.csv"
     table.to_csv(path, index=False)
-    words = [str(path), "--device", "who", "--label", "y", "--rounds", "3", "--trials", "1"]
+    words = [
+        str(path),
+        "--device",
+        "who",
+        "--label",
+        "y",
+        "--rounds",
+        "3",
+        "--trials",
+        "1",
+    ]
     assert main(["compare", *words]) == 0
     assert "rows of 6 devices" in capsys.readouterr().out
     assert main(["fit", *words, "--out", str(tmp_path / "x"), "--no-report"]) == 0
@@ -345,35 +477,83 @@ def test_compare_over_seeds_keeps_to_the_order_of_time(tmp_path, capsys):
     late = table.groupby("who").cumcount() >= 8
     table.loc[late, "y"] += 100.0  # nobody who learns from early rows can know
     table.to_csv(path, index=False)
-    words = ["compare", str(path), "--device", "who", "--label", "y", "--few", "8", "--seeds", "1", "--methods", "local,blend"]
+    words = [
+        "compare",
+        str(path),
+        "--device",
+        "who",
+        "--label",
+        "y",
+        "--few",
+        "8",
+        "--seeds",
+        "1",
+        "--methods",
+        "local,blend",
+    ]
     found = {}
     for order in ([], ["--ordered"]):
         assert main([*words, *order, "--json"]) == 0
-        found[bool(order)] = {one["method"]: one["error"] for one in json.loads(capsys.readouterr().out)["methods"]}
+        found[bool(order)] = {
+            one["method"]: one["error"]
+            for one in json.loads(capsys.readouterr().out)["methods"]
+        }
     assert found[True]["local"] > 100 * found[False]["local"]
     assert main([*words, "--ordered"]) == 0
-    assert "48 rows to learn from and 24 later ones to judge by" in capsys.readouterr().out
+    assert (
+        "48 rows to learn from and 24 later ones to judge by" in capsys.readouterr().out
+    )
 
 
 # Spreadsheets
 
 
 def test_formulas_are_quoted_in_every_csv(tmp_path, capsys):
-    names = {"d0": "=cmd|' /C calc'!A0", "d1": "+1-2", "d2": "-5", "d3": "@SUM(1)", "d4": "plain"}
-    table = rows().assign(who=lambda t: t["who"].replace(names), note="=1+1").rename(columns={"b": "=b"})
+    names = {
+        "d0": "=cmd|' /C calc'!A0",
+        "d1": "+1-2",
+        "d2": "-5",
+        "d3": "@SUM(1)",
+        "d4": "plain",
+    }
+    table = (
+        rows()
+        .assign(who=lambda t: t["who"].replace(names), note="=1+1")
+        .rename(columns={"b": "=b"})
+    )
     assert fit(tmp_path, table, "--drop", "note") == 0
     run = tmp_path / "run"
     found = predicted(run, table, tmp_path, "--keep", "note,=b")
-    assert {"'=cmd|' /C calc'!A0", "'+1-2", "-5", "'@SUM(1)", "plain"} <= set(found["who"])
+    assert {"'=cmd|' /C calc'!A0", "'+1-2", "-5", "'@SUM(1)", "plain"} <= set(
+        found["who"]
+    )
     assert set(found["note"]) == {"'=1+1"}
     assert "'=b" in found.columns
     raw = predicted(run, table, tmp_path, "--keep", "note", "--verbatim")
     assert raw["who"].tolist() == table["who"].tolist()
     assert main(["helpers", str(run), "--export", str(tmp_path / "h.csv")]) == 0
-    assert not set(pd.read_csv(tmp_path / "h.csv")["peer"]) & {"@SUM(1)", "=cmd|' /C calc'!A0"}
-    assert main(["helpers", str(run), "--export", str(tmp_path / "h.csv"), "--verbatim"]) == 0
+    assert not set(pd.read_csv(tmp_path / "h.csv")["peer"]) & {
+        "@SUM(1)",
+        "=cmd|' /C calc'!A0",
+    }
+    assert (
+        main(["helpers", str(run), "--export", str(tmp_path / "h.csv"), "--verbatim"])
+        == 0
+    )
     assert "@SUM(1)" in set(pd.read_csv(tmp_path / "h.csv")["peer"])
-    words = [str(tmp_path / "run.csv"), "--device", "who", "--label", "y", "--drop", "note", "--rounds", "2", "--trials", "1"]
+    words = [
+        str(tmp_path / "run.csv"),
+        "--device",
+        "who",
+        "--label",
+        "y",
+        "--drop",
+        "note",
+        "--rounds",
+        "2",
+        "--trials",
+        "1",
+    ]
     assert main(["compare", *words, "--out", str(tmp_path / "c.csv")]) == 0
     assert "'@SUM(1)" in set(pd.read_csv(tmp_path / "c.csv")["device"])
 
@@ -381,12 +561,16 @@ def test_formulas_are_quoted_in_every_csv(tmp_path, capsys):
 @pytest.mark.parametrize("beginning", ["=", "+", "-", "@", "\t", "\r", "\n"])
 def test_no_text_begins_like_a_formula(beginning):
     assert quoted(f"{beginning}x") == f"'{beginning}x"
-    made = harmless(pd.DataFrame({"t": pd.Categorical([f"{beginning}x", "y"]), "n": [-1, 2]}))
+    made = harmless(
+        pd.DataFrame({"t": pd.Categorical([f"{beginning}x", "y"]), "n": [-1, 2]})
+    )
     assert made["t"].tolist() == [f"'{beginning}x", "y"]
     assert made["n"].tolist() == [-1, 2]
 
 
-@pytest.mark.parametrize(("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)])
+@pytest.mark.parametrize(
+    ("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)]
+)
 def test_a_report_has_the_rights_of_any_other_file(tmp_path, monkeypatch, mask, rights):
     """The mask belongs to the whole process: nobody may switch it, not even to read it."""
     switch = os.umask

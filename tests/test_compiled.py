@@ -65,7 +65,8 @@ def test_a_cache_that_others_may_write_to_is_not_used(tmp_path):
     assert used(cache)[:2] == ("True", "0")
     index = next(cache.rglob("*.nbi"))
     index.write_bytes(pickle.dumps(Marker(marker)))
-    next(cache.rglob("_kernels.*.json")).unlink()  # whoever may write there can do that, too
+    # whoever may write there can do that, too
+    next(cache.rglob("_kernels.*.json")).unlink()
     cache.chmod(0o777)
     said, _, log = used(cache)
     assert said == "True"

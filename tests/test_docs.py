@@ -1,4 +1,6 @@
-"""Every Python block of the README and the docs runs; the README's commands exist and .ci/run uses them."""
+"""Every Python block of the README and the docs runs; the README's commands exist and .ci/run
+uses them.
+"""
 
 import atexit
 import os
@@ -18,11 +20,17 @@ import pytest
 from persfl.cli import main
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 BLOCKS = [
     pytest.param(code, id=f"{page.relative_to(ROOT)}-{i}")
     for page in PAGES
-    for i, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M))
+    for i, code in enumerate(
+        re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M)
+    )
 ]
 
 
@@ -54,12 +62,22 @@ def demo():
     return folder / "persfl-demo"
 
 
-SLOW = {"docs/federation.md": pytest.mark.slow}  # real processes, which tests/test_federation_real.py has too
+# real processes, which tests/test_federation_real.py has too
+SLOW = {"docs/federation.md": pytest.mark.slow}
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, marks=SLOW.get(page, ())) for page, commands in COMMANDS.items() if commands])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=SLOW.get(page, ()))
+        for page, commands in COMMANDS.items()
+        if commands
+    ],
+)
 def test_commands(page, tmp_path, monkeypatch, capsys):
-    """A page's commands run as they stand, one after the other in one folder, but for fewer rounds and one small figure of all."""
+    """A page's commands run as they stand, one after the other in one folder, but for fewer
+    rounds and one small figure of all.
+    """
     monkeypatch.chdir(tmp_path)
     for command in COMMANDS[page]:
         words = [{"all": "fig5"}.get(word, word) for word in shlex.split(command)[1:]]
@@ -82,7 +100,9 @@ def test_block(code, tmp_path, monkeypatch):
     exec(compile(code, "block", "exec"), {"__name__": "block"})
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name
+)
 def test_example(example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(example)])
@@ -94,8 +114,12 @@ def test_example(example, tmp_path, monkeypatch, capsys):
 def test_the_benchmark_runs(tmp_path):
     done = subprocess.run(
         [sys.executable, ROOT / "benchmarks" / "core.py", "--quick"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300, env=os.environ | {"PERSFL_COMPILED": "1"},
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"PERSFL_COMPILED": "1"},
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("ratio") == 3
 
@@ -104,7 +128,11 @@ def test_the_benchmark_runs(tmp_path):
 @pytest.mark.parametrize("script", ["front", "networks", "federation"])
 def test_the_other_benchmarks_run(script, tmp_path):
     done = subprocess.run(
-        [sys.executable, ROOT / "benchmarks" / f"{script}.py", "--quick"], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        [sys.executable, ROOT / "benchmarks" / f"{script}.py", "--quick"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 2
@@ -118,6 +146,10 @@ def test_links_between_pages_lead_somewhere():
 
 
 def test_ci_runs_the_readmes_test_command():
-    commands = re.findall(r"^```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), re.S | re.M)
-    assert [command for command in commands if command.endswith("pytest")] == [commands[1]]
+    commands = re.findall(
+        r"^```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), re.S | re.M
+    )
+    assert [command for command in commands if command.endswith("pytest")] == [
+        commands[1]
+    ]
     assert all("\n" not in command and "venv" in command for command in commands[:2])

@@ -1,10 +1,24 @@
-"""One fleet, four engines: each is chosen where it should be, keeps the contract, and can do all that a fleet can."""
+"""One fleet, four engines: each is chosen where it should be, keeps the contract, and can do
+all that a fleet can.
+"""
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from persfl import ArrayFleet, Best, Estimator, GradientStep, Linear, LoopFleet, Refit, TopK, Uniform, kin, personalize
+from persfl import (
+    ArrayFleet,
+    Best,
+    Estimator,
+    GradientStep,
+    Linear,
+    LoopFleet,
+    Refit,
+    TopK,
+    Uniform,
+    kin,
+    personalize,
+)
 from persfl.baselines import ditto, fedavg, ifca
 from persfl.errors import CannotMix, InputError
 from persfl.fleets.batched import Batched
@@ -19,7 +33,9 @@ ROWS = clustered_regression(n=8, clusters=2, rows=(5, 9), features=3, noise=0.1,
 
 
 def batched(devices, **parts):
-    """An ArrayFleet without compiled code: a subclass may do something else, so there is none for it."""
+    """An ArrayFleet without compiled code: a subclass may do something else, so there is none
+    for it.
+    """
 
     class Mine(Linear):
         pass
@@ -32,7 +48,12 @@ def on_torch(devices, **parts):
     return ArrayFleet(devices, compute="cpu", **parts)
 
 
-ENGINES = {"pairwise": LoopFleet, "batched": batched, "compiled": ArrayFleet, "torch": on_torch}
+ENGINES = {
+    "pairwise": LoopFleet,
+    "batched": batched,
+    "compiled": ArrayFleet,
+    "torch": on_torch,
+}
 
 
 @pytest.fixture(params=ENGINES)
@@ -46,7 +67,14 @@ def test_the_engine_is_chosen_by_the_parts():
     parts = {"learner": Linear(), "proposer": STEP}
     assert type(LoopFleet(ROWS, **parts).engine) is Pairwise
     assert type(batched(ROWS, **parts).engine) is Batched
-    assert type(ArrayFleet(ROWS, learner=Linear(), proposer=GradientStep(0.1, batch=2)).engine) is Batched
+    assert (
+        type(
+            ArrayFleet(
+                ROWS, learner=Linear(), proposer=GradientStep(0.1, batch=2)
+            ).engine
+        )
+        is Batched
+    )
     trees = ArrayFleet(ROWS, learner=Estimator(Ridge()), proposer=Refit(np.eye(3)))
     assert type(trees.engine) is Pairwise
 
@@ -58,35 +86,75 @@ def test_the_fast_engines():
     from persfl.fleets.torch_engine import Torch
 
     for wish in ({"compute": "cpu"}, {"dtype": "float32"}):
-        assert type(ArrayFleet(ROWS, learner=Linear(), proposer=STEP, **wish).engine) is Torch
+        assert (
+            type(ArrayFleet(ROWS, learner=Linear(), proposer=STEP, **wish).engine)
+            is Torch
+        )
 
 
-@pytest.mark.parametrize("more", [{}, {"holdout": 0.25, "local": GradientStep(0.02)}], ids=["plain", "local"])
+@pytest.mark.parametrize(
+    "more", [{}, {"holdout": 0.25, "local": GradientStep(0.02)}], ids=["plain", "local"]
+)
 def test_every_engine_keeps_the_contract(make, more):
-    check_fleet(make, learner=Linear(), proposer=STEP, adopter=TopK(2), devices=ROWS, rounds=10, peers=3, **more)
+    check_fleet(
+        make,
+        learner=Linear(),
+        proposer=STEP,
+        adopter=TopK(2),
+        devices=ROWS,
+        rounds=10,
+        peers=3,
+        **more,
+    )
 
 
 def test_every_engine_remembers_steps(make):
     rule = kin(3)
-    check_fleet(make, learner=Linear(), proposer=STEP, adopter=rule.adopter, sampler=rule.sampler, devices=ROWS, rounds=10, peers=3)
+    check_fleet(
+        make,
+        learner=Linear(),
+        proposer=STEP,
+        adopter=rule.adopter,
+        sampler=rule.sampler,
+        devices=ROWS,
+        rounds=10,
+        peers=3,
+    )
 
 
 def test_every_engine_remembers_steps_of_rows_that_arrive(make):
     rule, source = kin(3), Replay(ROWS, window=4)
     pair = []
-    for fleet in (make(source, learner=Linear(), proposer=STEP), LoopFleet(source, learner=Linear(), proposer=STEP)):
-        pair.append(list(personalize(fleet, sampler=rule.sampler, adopter=rule.adopter, rounds=4)))
+    for fleet in (
+        make(source, learner=Linear(), proposer=STEP),
+        LoopFleet(source, learner=Linear(), proposer=STEP),
+    ):
+        pair.append(
+            list(
+                personalize(fleet, sampler=rule.sampler, adopter=rule.adopter, rounds=4)
+            )
+        )
     np.testing.assert_allclose(pair[0][-1].losses, pair[1][-1].losses, atol=1e-9)
 
 
 def test_every_engine_has_all_that_a_fleet_has(make):
-    fleet, plain = (kind(ROWS, learner=Linear(), proposer=STEP, seed=3) for kind in (make, LoopFleet))
+    fleet, plain = (
+        kind(ROWS, learner=Linear(), proposer=STEP, seed=3)
+        for kind in (make, LoopFleet)
+    )
     assert isinstance(fleet.learner, Linear)
-    assert (fleet.proposer, fleet.local, fleet.seed, fleet.kept) == (STEP, None, 3, None)
+    assert (fleet.proposer, fleet.local, fleet.seed, fleet.kept) == (
+        STEP,
+        None,
+        3,
+        None,
+    )
     np.testing.assert_allclose(fleet.own_lengths(0), plain.own_lengths(0))
     models = np.arange(6.0).reshape(2, 3)
     who, place = np.array([5, 1]), stream(0, "steps").at(np.array([5, 1]))
-    np.testing.assert_allclose(fleet.stepped(models, who, place), plain.stepped(models, who, place))
+    np.testing.assert_allclose(
+        fleet.stepped(models, who, place), plain.stepped(models, who, place)
+    )
     np.testing.assert_allclose(fleet.scored(models, who), plain.scored(models, who))
     np.testing.assert_allclose(fleet.scored(models), plain.scored(models))
 
@@ -94,13 +162,23 @@ def test_every_engine_has_all_that_a_fleet_has(make):
 def test_steps_on_few_rows_are_those_of_every_engine(make):
     step = GradientStep(0.05, steps=2, batch=2)
     who, place = np.array([4, 0, 6]), stream(2, "steps").at(np.array([4, 0, 6]))
-    moved = [kind(ROWS, learner=Linear(), proposer=step).stepped(np.ones((3, 3)), who, place) for kind in (make, LoopFleet)]
+    moved = [
+        kind(ROWS, learner=Linear(), proposer=step).stepped(np.ones((3, 3)), who, place)
+        for kind in (make, LoopFleet)
+    ]
     np.testing.assert_allclose(moved[0], moved[1], atol=1e-12)
 
 
 def test_baselines_run_on_every_engine(make):
-    for method in (lambda f: fedavg(f, rounds=4), lambda f: ditto(f, pull=0.1, rounds=4), lambda f: ifca(f, told=2, rounds=4)):
-        last = [list(method(kind(ROWS, learner=Linear(), proposer=STEP)))[-1].losses for kind in (make, ArrayFleet)]
+    for method in (
+        lambda f: fedavg(f, rounds=4),
+        lambda f: ditto(f, pull=0.1, rounds=4),
+        lambda f: ifca(f, told=2, rounds=4),
+    ):
+        last = [
+            list(method(kind(ROWS, learner=Linear(), proposer=STEP)))[-1].losses
+            for kind in (make, ArrayFleet)
+        ]
         np.testing.assert_allclose(last[0], last[1], atol=1e-9)
 
 
@@ -131,8 +209,12 @@ def test_rows_that_arrive_are_not_there_to_step_on(make):
 def test_a_processor_is_named_by_compute():
     with pytest.raises(InputError, match=r"Write compute='cuda'\.$"):
         ArrayFleet(ROWS, learner=Linear(), proposer=STEP, device="cuda")
-    with pytest.raises(InputError, match="compute='cuda' needs steps of Linear or Network"):
-        ArrayFleet(ROWS, learner=Estimator(Ridge()), proposer=Refit(np.eye(3)), compute="cuda")
+    with pytest.raises(
+        InputError, match="compute='cuda' needs steps of Linear or Network"
+    ):
+        ArrayFleet(
+            ROWS, learner=Estimator(Ridge()), proposer=Refit(np.eye(3)), compute="cuda"
+        )
 
 
 def test_a_network_waits_for_the_first_rows():
@@ -141,7 +223,11 @@ def test_a_network_waits_for_the_first_rows():
     from persfl.sources import Inbox
 
     inbox = Inbox(["a", "b"], window=5)
-    fleet = ArrayFleet(inbox, learner=Network(lambda: nn.Linear(3, 1), loss="squared"), proposer=STEP)
+    fleet = ArrayFleet(
+        inbox, learner=Network(lambda: nn.Linear(3, 1), loss="squared"), proposer=STEP
+    )
     for name in "ab":
         inbox.push(name, ROWS[0].X, ROWS[0].y)
-    assert len(list(personalize(fleet, sampler=Uniform(1), adopter=Best(), rounds=1))) == 1
+    assert (
+        len(list(personalize(fleet, sampler=Uniform(1), adopter=Best(), rounds=1))) == 1
+    )

@@ -9,7 +9,14 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, StratifiedKFold, cross_val_score, cross_validate
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    StratifiedKFold,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
@@ -17,7 +24,14 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import persfl
-from persfl import Linear, PersflWarning, PersonalizedClassifier, PersonalizedRegressor, TopK, Tree
+from persfl import (
+    Linear,
+    PersflWarning,
+    PersonalizedClassifier,
+    PersonalizedRegressor,
+    TopK,
+    Tree,
+)
 from persfl.errors import InputError, NoDevicesWarning, UnseenWarning
 from persfl.sources import clustered_regression
 
@@ -31,7 +45,9 @@ def test_scikit_learns_checks(estimator, check):
 @pytest.fixture(scope="module")
 def table():
     """Thirty devices in two clusters, as a DataFrame with a text column that matters."""
-    rows = clustered_regression(n=30, clusters=2, rows=12, features=4, noise=0.1, seed=1)
+    rows = clustered_regression(
+        n=30, clusters=2, rows=12, features=4, noise=0.1, seed=1
+    )
     frame = pd.DataFrame(rows.X, columns=list("abcd"))
     generator = np.random.default_rng(0)
     frame["kind"] = generator.choice(["x", "y", "z"], len(frame))
@@ -45,7 +61,9 @@ FEATURES = ["a", "b", "c", "d", "kind"]
 
 @pytest.fixture(scope="module")
 def fitted(table):
-    return PersonalizedRegressor(method="paper", random_state=0).fit(table[FEATURES], table["y"], devices=table["who"])
+    return PersonalizedRegressor(method="paper", random_state=0).fit(
+        table[FEATURES], table["y"], devices=table["who"]
+    )
 
 
 def test_it_learns_who_helps(table, fitted):
@@ -55,17 +73,31 @@ def test_it_learns_who_helps(table, fitted):
     assert fitted.losses_.shape == (100, 30)
     helpers = fitted.helpers_
     assert list(helpers) == [
-        "device", "peer", "asked", "adopted", "share", "reward_mean", "reward_low", "reward_high", "verdict",
-    ]  # fmt: skip
+        "device",
+        "peer",
+        "asked",
+        "adopted",
+        "share",
+        "reward_mean",
+        "reward_low",
+        "reward_high",
+        "verdict",
+    ]
     assert (helpers["device"] != helpers["peer"]).all()
     np.testing.assert_allclose(helpers.groupby("device")["share"].sum(), 1.0)
     assert helpers.groupby("device")["adopted"].sum().eq(100).all()
-    inside = helpers["reward_mean"].between(helpers["reward_low"], helpers["reward_high"])
+    inside = helpers["reward_mean"].between(
+        helpers["reward_low"], helpers["reward_high"]
+    )
     assert inside[helpers["reward_low"].notna()].all()
     better = helpers[helpers["verdict"].isin(["helps", "chosen, but no gain"])]
     number = {name: i for i, name in enumerate(fitted.devices_)}
-    clusters = clustered_regression(n=30, clusters=2, rows=12, features=4, noise=0.1, seed=1).clusters
-    same = clusters[better["device"].map(number)] == clusters[better["peer"].map(number)]
+    clusters = clustered_regression(
+        n=30, clusters=2, rows=12, features=4, noise=0.1, seed=1
+    ).clusters
+    same = (
+        clusters[better["device"].map(number)] == clusters[better["peer"].map(number)]
+    )
     assert same.mean() > 0.95
     assert len(better) > 30
 
@@ -74,9 +106,15 @@ def test_same_seed_same_result_whatever_the_order_of_rows(table, fitted):
     again = clone(fitted).fit(table[FEATURES], table["y"], devices=table["who"])
     np.testing.assert_array_equal(again.models_, fitted.models_)
     by_device = table.sort_values("who", kind="stable")
-    sorted_too = clone(fitted).fit(by_device[FEATURES], by_device["y"], devices=by_device["who"])
+    sorted_too = clone(fitted).fit(
+        by_device[FEATURES], by_device["y"], devices=by_device["who"]
+    )
     np.testing.assert_array_equal(sorted_too.models_, fitted.models_)
-    other = clone(fitted).set_params(random_state=1).fit(table[FEATURES], table["y"], devices=table["who"])
+    other = (
+        clone(fitted)
+        .set_params(random_state=1)
+        .fit(table[FEATURES], table["y"], devices=table["who"])
+    )
     assert not np.array_equal(other.models_, fitted.models_)
 
 
@@ -85,18 +123,26 @@ def test_each_row_is_predicted_by_its_own_device(table, fitted):
     alone = fitted.predict(one[FEATURES], devices=one["who"])
     everything = fitted.predict(table[FEATURES], devices=table["who"])
     np.testing.assert_allclose(everything[one.index], alone)
-    X = np.column_stack([one[list("abcd")], *(one["kind"] == k for k in "xyz")]).astype(float)
+    X = np.column_stack([one[list("abcd")], *(one["kind"] == k for k in "xyz")]).astype(
+        float
+    )
     coefficients = fitted.coefficients().loc["d07"].to_numpy()
     np.testing.assert_allclose(X @ coefficients[:-1] + coefficients[-1], alone)
 
 
 def test_device_as_a_column(table, fitted):
-    model = PersonalizedRegressor(device="who", method="paper", random_state=0).fit(table[["who", *FEATURES]], table["y"])
+    model = PersonalizedRegressor(device="who", method="paper", random_state=0).fit(
+        table[["who", *FEATURES]], table["y"]
+    )
     np.testing.assert_array_equal(model.models_, fitted.models_)
     found = cross_validate(
-        PersonalizedRegressor(device="who", holdout=0, rounds=20), table[["who", *FEATURES]], table["y"],
-        cv=3, scoring=["r2", "neg_mean_squared_error"], error_score="raise",
-    )  # fmt: skip
+        PersonalizedRegressor(device="who", holdout=0, rounds=20),
+        table[["who", *FEATURES]],
+        table["y"],
+        cv=3,
+        scoring=["r2", "neg_mean_squared_error"],
+        error_score="raise",
+    )
     assert found["test_r2"].min() > 0.8
     with pytest.raises(InputError, match="once"):
         model.predict(table[["who", *FEATURES]], devices=table["who"])
@@ -108,15 +154,29 @@ def test_metadata_routing_and_pipelines(table):
     numbers = list("abcd")
     with sklearn.config_context(enable_metadata_routing=True):
         model = PersonalizedRegressor(holdout=0, rounds=20)
-        model.set_fit_request(devices=True).set_predict_request(devices=True).set_score_request(devices=True)
-        found = cross_validate(model, table[numbers], table["y"], cv=3, params={"devices": table["who"]}, error_score="raise")
+        model.set_fit_request(devices=True).set_predict_request(
+            devices=True
+        ).set_score_request(devices=True)
+        found = cross_validate(
+            model,
+            table[numbers],
+            table["y"],
+            cv=3,
+            params={"devices": table["who"]},
+            error_score="raise",
+        )
         assert found["test_score"].min() > 0.5
-        pipeline = make_pipeline(StandardScaler(), model).fit(table[numbers], table["y"], devices=table["who"])
-        assert pipeline.predict(table[numbers], devices=table["who"]).shape == (len(table),)
+        pipeline = make_pipeline(StandardScaler(), model).fit(
+            table[numbers], table["y"], devices=table["who"]
+        )
+        assert pipeline.predict(table[numbers], devices=table["who"]).shape == (
+            len(table),
+        )
     plain = make_pipeline(StandardScaler(), PersonalizedRegressor(holdout=0, rounds=20))
     plain.fit(table[numbers], table["y"], personalizedregressor__devices=table["who"])
     np.testing.assert_allclose(
-        plain.predict(table[numbers], devices=table["who"]), pipeline.predict(table[numbers], devices=table["who"])
+        plain.predict(table[numbers], devices=table["who"]),
+        pipeline.predict(table[numbers], devices=table["who"]),
     )
 
 
@@ -127,11 +187,21 @@ def test_html_repr_and_parameters(fitted):
     assert clone(base).set_params(estimator__max_depth=2).estimator.max_depth == 2
 
 
-@pytest.mark.parametrize("base", [DecisionTreeRegressor(max_depth=3), Tree(3), make_pipeline(StandardScaler(), SVR())], ids=str)
+@pytest.mark.parametrize(
+    "base",
+    [
+        DecisionTreeRegressor(max_depth=3),
+        Tree(3),
+        make_pipeline(StandardScaler(), SVR()),
+    ],
+    ids=str,
+)
 def test_any_regressor(table, base):
     numbers = list("abcd")
     some = table[table["who"] < "d06"]
-    model = PersonalizedRegressor(base, rounds=3, peers=3, random_state=0).fit(some[numbers], some["y"], devices=some["who"])
+    model = PersonalizedRegressor(base, rounds=3, peers=3, random_state=0).fit(
+        some[numbers], some["y"], devices=some["who"]
+    )
     assert len(model.models_) == 6
     assert model.units_.kind == "raw"
     assert model.public_.shape == (100, 4)
@@ -142,39 +212,58 @@ def test_any_regressor(table, base):
 def test_jobs_change_nothing(table):
     numbers, some = list("abcd"), table[table["who"] < "d05"]
     one, two = (
-        PersonalizedRegressor(DecisionTreeRegressor(max_depth=2), rounds=2, peers=2, holdout=0, n_jobs=jobs).fit(
-            some[numbers], some["y"], devices=some["who"]
-        )
+        PersonalizedRegressor(
+            DecisionTreeRegressor(max_depth=2),
+            rounds=2,
+            peers=2,
+            holdout=0,
+            n_jobs=jobs,
+        ).fit(some[numbers], some["y"], devices=some["who"])
         for jobs in (1, 2)
     )
-    np.testing.assert_array_equal(one.predict(some[numbers], devices=some["who"]), two.predict(some[numbers], devices=some["who"]))
+    np.testing.assert_array_equal(
+        one.predict(some[numbers], devices=some["who"]),
+        two.predict(some[numbers], devices=some["who"]),
+    )
 
 
 def test_own_learner_units_adopter_and_public_points(table):
     numbers = list("abcd")
-    huber = PersonalizedRegressor(Linear("huber", intercept=True), adopter=TopK(3), units="centred", holdout=0)
+    huber = PersonalizedRegressor(
+        Linear("huber", intercept=True), adopter=TopK(3), units="centred", holdout=0
+    )
     huber.fit(table[numbers], table["y"], devices=table["who"])
     assert huber.score(table[numbers], table["y"], devices=table["who"]) > 0.5
     given = pd.DataFrame(np.random.default_rng(0).normal(size=(7, 4)), columns=numbers)
-    trees = PersonalizedRegressor(Tree(2), public=given, rounds=1, holdout=0).fit(table[numbers], table["y"], devices=table["who"])
+    trees = PersonalizedRegressor(Tree(2), public=given, rounds=1, holdout=0).fit(
+        table[numbers], table["y"], devices=table["who"]
+    )
     np.testing.assert_array_equal(trees.public_, given)
     assert PersonalizedRegressor(Tree(2), public=13, rounds=1, holdout=0).fit(
         table[numbers], table["y"], devices=table["who"]
-    ).public_.shape == (13, 4)  # fmt: skip
+    ).public_.shape == (13, 4)
 
 
 def test_shared_units_make_scales_irrelevant(table):
     numbers = list("abcd")
-    model = PersonalizedRegressor(holdout=0).fit(table[numbers], table["y"], devices=table["who"])
+    model = PersonalizedRegressor(holdout=0).fit(
+        table[numbers], table["y"], devices=table["who"]
+    )
     scaled = table[numbers] * [1e6, 1e-6, 3.0, 1.0] + [5e7, 0.0, -3.0, 0.0]
-    other = PersonalizedRegressor(holdout=0).fit(scaled, table["y"] * 1e-4, devices=table["who"])
+    other = PersonalizedRegressor(holdout=0).fit(
+        scaled, table["y"] * 1e-4, devices=table["who"]
+    )
     np.testing.assert_allclose(
-        other.predict(scaled, devices=table["who"]), model.predict(table[numbers], devices=table["who"]) * 1e-4, rtol=1e-4
+        other.predict(scaled, devices=table["who"]),
+        model.predict(table[numbers], devices=table["who"]) * 1e-4,
+        rtol=1e-4,
     )
 
 
 def test_public_points_are_nobodys_rows(table):
-    model = PersonalizedRegressor(DecisionTreeRegressor(max_depth=2), rounds=1, holdout=0, peers=2)
+    model = PersonalizedRegressor(
+        DecisionTreeRegressor(max_depth=2), rounds=1, holdout=0, peers=2
+    )
     model.fit(table[FEATURES], table["y"], devices=table["who"])
     one_hot = model.public_[:, 4:]
     assert (one_hot.sum(axis=1) == 1).all()
@@ -184,7 +273,9 @@ def test_public_points_are_nobodys_rows(table):
 
 
 def test_a_step_that_diverges_is_halved_and_said(table):
-    model = PersonalizedRegressor(step_size=50.0).fit(table[FEATURES], table["y"], devices=table["who"])
+    model = PersonalizedRegressor(step_size=50.0).fit(
+        table[FEATURES], table["y"], devices=table["who"]
+    )
     assert model.step_size_ < 5
     assert any("halved" in note for note in model.notes_)
     assert model.score(table[FEATURES], table["y"], devices=table["who"]) > 0.8
@@ -192,8 +283,12 @@ def test_a_step_that_diverges_is_halved_and_said(table):
 
 def test_devices_that_were_not_there(table, fitted):
     new = table[FEATURES][:3]
-    strict = PersonalizedRegressor(unseen="error", holdout=0).fit(table[FEATURES], table["y"], devices=table["who"])
-    with pytest.raises(InputError, match="'newcomer' was not there when fitting.*unseen='pooled'"):
+    strict = PersonalizedRegressor(unseen="error", holdout=0).fit(
+        table[FEATURES], table["y"], devices=table["who"]
+    )
+    with pytest.raises(
+        InputError, match="'newcomer' was not there when fitting.*unseen='pooled'"
+    ):
         strict.predict(new, devices=["d01", "newcomer", "d02"])
     assert strict.pooled_ is None
     with pytest.raises(InputError, match="30 models. Say whose rows"):
@@ -209,12 +304,19 @@ def test_missing_values(table):
     holes = table.copy()
     holes.loc[[1, 5, 9], "a"] = np.nan
     holes.loc[7, "kind"] = None
-    with pytest.raises(InputError, match=r"4 values are missing \(NaN\) in 4 of 360 rows: a \(3\), kind \(1\).*impute=True"):
+    with pytest.raises(
+        InputError,
+        match=r"4 values are missing \(NaN\) in 4 of 360 rows: a \(3\), kind \(1\).*impute=True",
+    ):
         PersonalizedRegressor().fit(holes[FEATURES], holes["y"], devices=holes["who"])
-    model = PersonalizedRegressor(impute=True, holdout=0).fit(holes[FEATURES], holes["y"], devices=holes["who"])
+    model = PersonalizedRegressor(impute=True, holdout=0).fit(
+        holes[FEATURES], holes["y"], devices=holes["who"]
+    )
     assert model.score(holes[FEATURES], holes["y"], devices=holes["who"]) > 0.9
     array = holes[list("abcd")].to_numpy()
-    plain = PersonalizedRegressor(impute=True, holdout=0).fit(array, holes["y"], devices=holes["who"])
+    plain = PersonalizedRegressor(impute=True, holdout=0).fit(
+        array, holes["y"], devices=holes["who"]
+    )
     assert np.isfinite(plain.predict(array, devices=holes["who"])).all()
 
 
@@ -230,12 +332,17 @@ def test_a_category_never_seen_is_no_error(table, fitted):
         ({"a": [f"text {i}" for i in range(360)]}, "360 different texts"),
         ({"a": pd.Timestamp("2020-01-01")}, "dates or times"),
         ({"a": [1j] * 360}, "complex"),
-        ({"a": [str(i) if i else "n/a" for i in range(360)]}, "holds numbers, but 1 values are not, such as 'n/a'"),
+        (
+            {"a": [str(i) if i else "n/a" for i in range(360)]},
+            "holds numbers, but 1 values are not, such as 'n/a'",
+        ),
     ],
 )
 def test_columns_that_cannot_be_used(table, change, words):
     with pytest.raises(InputError, match=words):
-        PersonalizedRegressor().fit(table[FEATURES].assign(**change), table["y"], devices=table["who"])
+        PersonalizedRegressor().fit(
+            table[FEATURES].assign(**change), table["y"], devices=table["who"]
+        )
 
 
 @pytest.mark.parametrize(
@@ -256,7 +363,9 @@ def test_columns_that_cannot_be_used(table, change, words):
 )
 def test_settings_that_make_no_sense(table, settings, words):
     with pytest.raises(InputError, match=words):
-        PersonalizedRegressor(**settings).fit(table[list("abcd")], table["y"], devices=table["who"])
+        PersonalizedRegressor(**settings).fit(
+            table[list("abcd")], table["y"], devices=table["who"]
+        )
 
 
 def test_devices_that_make_no_sense(table):
@@ -268,7 +377,9 @@ def test_devices_that_make_no_sense(table):
     ]:
         with pytest.raises(InputError, match=words):
             PersonalizedRegressor().fit(X, y, devices=devices)
-    with pytest.raises(InputError, match="labels of a regression must be numbers. Got 'a'"):
+    with pytest.raises(
+        InputError, match="labels of a regression must be numbers. Got 'a'"
+    ):
         PersonalizedRegressor().fit(table[FEATURES], ["a"] * 360, devices=table["who"])
 
 
@@ -277,9 +388,15 @@ def test_devices_that_make_no_sense(table):
 
 @pytest.fixture(scope="module")
 def classes():
-    rows = clustered_regression(n=20, clusters=2, rows=16, features=3, noise=0.1, seed=2)
+    rows = clustered_regression(
+        n=20, clusters=2, rows=16, features=3, noise=0.1, seed=2
+    )
     label = np.array(["low", "middle", "top"])[np.digitize(rows.y, [-0.7, 0.7])]
-    return pd.DataFrame(rows.X, columns=list("abc")), label, np.repeat(np.arange(20), 16)
+    return (
+        pd.DataFrame(rows.X, columns=list("abc")),
+        label,
+        np.repeat(np.arange(20), 16),
+    )
 
 
 @pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
@@ -289,9 +406,14 @@ def test_classes_are_names(classes):
     assert model.classes_.tolist() == ["low", "middle", "top"]
     chances = model.predict_proba(X, devices=who)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
-    assert (model.classes_[chances.argmax(axis=1)] == model.predict(X, devices=who)).all()
+    assert (
+        model.classes_[chances.argmax(axis=1)] == model.predict(X, devices=who)
+    ).all()
     assert model.score(X, y, devices=who) > 0.8
-    assert model.worth_.mistakes("personal").mean() < model.worth_.mistakes("pooled").mean()
+    assert (
+        model.worth_.mistakes("personal").mean()
+        < model.worth_.mistakes("pooled").mean()
+    )
     two = PersonalizedClassifier(rounds=60, trials=1).fit(X, y == "top", devices=who)
     assert two.learner_.kind == "logistic"
     assert two.predict(X, devices=who).dtype == bool
@@ -303,9 +425,13 @@ def test_devices_without_some_class(classes):
     kept = ~((who < 3) & (y != "low"))
     X, y, who = X[kept], y[kept], who[kept]
     for base in (None, DecisionTreeClassifier(max_depth=2), LogisticRegression()):
-        model = PersonalizedClassifier(base, rounds=2, peers=3, trials=1).fit(X, y, devices=who)
+        model = PersonalizedClassifier(base, rounds=2, peers=3, trials=1).fit(
+            X, y, devices=who
+        )
         assert model.predict_proba(X, devices=who).shape == (len(X), 3)
-        assert np.isfinite(model.worth_.error("personal")[model.worth_.table["held"] > 0]).all()
+        assert np.isfinite(
+            model.worth_.error("personal")[model.worth_.table["held"] > 0]
+        ).all()
 
 
 def test_what_a_classifier_cannot_learn(classes):
@@ -376,11 +502,17 @@ def test_online_classes_are_named_first(classes):
 
 def test_a_failed_call_leaves_the_model_as_it_was(table):
     numbers = list("abcd")
-    model = PersonalizedRegressor(online_rounds=3).partial_fit(table[numbers], table["y"], devices=table["who"])
+    model = PersonalizedRegressor(online_rounds=3).partial_fit(
+        table[numbers], table["y"], devices=table["who"]
+    )
     before = model.predict(table[numbers], devices=table["who"])
     with pytest.raises(ValueError):  # noqa: PT011
-        model.partial_fit(table[numbers].assign(a=np.nan), table["y"], devices=table["who"])
-    np.testing.assert_array_equal(model.predict(table[numbers], devices=table["who"]), before)
+        model.partial_fit(
+            table[numbers].assign(a=np.nan), table["y"], devices=table["who"]
+        )
+    np.testing.assert_array_equal(
+        model.predict(table[numbers], devices=table["who"]), before
+    )
 
 
 def test_own_rows_may_be_better_and_that_is_said():
@@ -394,7 +526,12 @@ def test_own_rows_may_be_better_and_that_is_said():
     kept = PersonalizedRegressor(rounds=5, fallback=True).fit(X, y, devices=who)
     assert kept.fallback_.mean() > 0.9
     own = PersonalizedRegressor().fit(X[who == 3], y[who == 3], devices=who[who == 3])
-    np.testing.assert_allclose(kept.predict(X[who == 3], devices=who[who == 3]), own.predict(X[who == 3]), rtol=0.05, atol=0.05)
+    np.testing.assert_allclose(
+        kept.predict(X[who == 3], devices=who[who == 3]),
+        own.predict(X[who == 3]),
+        rtol=0.05,
+        atol=0.05,
+    )
 
 
 # What a reviewer found
@@ -418,23 +555,37 @@ def test_two_unlike_devices_are_no_error(seed):
 
 def test_ids_of_another_kind_are_refused(table):
     X, y, who = table[list("abcd")], table["y"], table["who"].str[1:].astype(int)
-    model = PersonalizedRegressor(holdout=0, rounds=3, unseen="pooled").fit(X, y, devices=who)
+    model = PersonalizedRegressor(holdout=0, rounds=3, unseen="pooled").fit(
+        X, y, devices=who
+    )
     with pytest.raises(InputError, match="'0' is known as 0.*ids of one kind"):
         model.predict(X, devices=who.astype(str))
     online = PersonalizedRegressor(online_rounds=2).partial_fit(X, y, devices=who)
     with pytest.raises(InputError, match="ids of one kind"):
         online.partial_fit(X, y, devices=who.astype(str))
     with pytest.raises(InputError, match="differ in kind only"):
-        PersonalizedRegressor().fit(X[:4], y[:4], devices=np.array([1, "1", 2, 2], dtype=object))
+        PersonalizedRegressor().fit(
+            X[:4], y[:4], devices=np.array([1, "1", 2, 2], dtype=object)
+        )
 
 
 def test_fitting_again_forgets(table):
-    X, y, who = table[list("abcd")].to_numpy(copy=True), table["y"].to_numpy(), table["who"]
+    X, y, who = (
+        table[list("abcd")].to_numpy(copy=True),
+        table["y"].to_numpy(),
+        table["who"],
+    )
     X[::7, 0] = np.nan
-    model = PersonalizedRegressor(impute=True, holdout=0, rounds=5).fit(X, y, devices=who)
+    model = PersonalizedRegressor(impute=True, holdout=0, rounds=5).fit(
+        X, y, devices=who
+    )
     model.fit(X + 1000.0, y, devices=who)
-    fresh = PersonalizedRegressor(impute=True, holdout=0, rounds=5).fit(X + 1000.0, y, devices=who)
-    np.testing.assert_array_equal(model.predict(X, devices=who), fresh.predict(X, devices=who))
+    fresh = PersonalizedRegressor(impute=True, holdout=0, rounds=5).fit(
+        X + 1000.0, y, devices=who
+    )
+    np.testing.assert_array_equal(
+        model.predict(X, devices=who), fresh.predict(X, devices=who)
+    )
     with pytest.warns(PersflWarning, match="starts anew"):
         model.partial_fit(X, y, devices=who)
     assert model.n_rounds_ == 10
@@ -446,10 +597,14 @@ def test_public_points_are_in_the_units_of_the_run(table):
     X = table[list("abcd")] + 1000.0
     public = X.sample(50, random_state=0)
     for units in ("centred", "shared"):
-        model = PersonalizedRegressor(Tree(2), units=units, public=public, rounds=1, holdout=0, peers=2)
+        model = PersonalizedRegressor(
+            Tree(2), units=units, public=public, rounds=1, holdout=0, peers=2
+        )
         model.fit(X, table["y"], devices=table["who"])
         assert np.abs(model.public_.mean(axis=0)).max() < 1
-    online = PersonalizedRegressor(Tree(2), units="centred", public=public, online_rounds=1, peers=2)
+    online = PersonalizedRegressor(
+        Tree(2), units="centred", public=public, online_rounds=1, peers=2
+    )
     online.partial_fit(X, table["y"], devices=table["who"])
     assert np.abs(online.public_.mean(axis=0)).max() < 1
 
@@ -459,7 +614,9 @@ def test_losses_that_do_not_fit_the_task(table, classes):
     with pytest.raises(InputError, match="loss for classes"):
         PersonalizedClassifier(Tree(2)).fit(X, y, devices=who)
     with pytest.raises(InputError, match="loss for numbers"):
-        PersonalizedRegressor(Linear("logistic")).fit(table[list("abcd")], table["y"], devices=table["who"])
+        PersonalizedRegressor(Linear("logistic")).fit(
+            table[list("abcd")], table["y"], devices=table["who"]
+        )
     counts = np.random.default_rng(0).poisson(np.exp(0.3 * table["a"])) + 0.0
     model = PersonalizedRegressor(Linear("poisson", intercept=True), holdout=0)
     model.fit(table[list("abcd")], counts, devices=table["who"])
@@ -469,14 +626,20 @@ def test_losses_that_do_not_fit_the_task(table, classes):
 def test_a_refused_partial_fit_changes_nothing(table):
     X, y, who = table[list("abcd")], table["y"], table["who"]
     some, others = who < "d05", (who >= "d05") & (who < "d08")
-    model = PersonalizedRegressor(online_rounds=3, window=5).partial_fit(X[some], y[some], devices=who[some])
+    model = PersonalizedRegressor(online_rounds=3, window=5).partial_fit(
+        X[some], y[some], devices=who[some]
+    )
     assert model.rows_.tolist() == [5] * 5
     before = model.predict(X[some], devices=who[some])
     with pytest.raises(InputError, match="online_rounds"):
-        model.set_params(online_rounds=-1).partial_fit(X[others], y[others], devices=who[others])
+        model.set_params(online_rounds=-1).partial_fit(
+            X[others], y[others], devices=who[others]
+        )
     np.testing.assert_array_equal(model.predict(X[some], devices=who[some]), before)
     assert len(model.devices_) == 5
-    model.set_params(online_rounds=1).partial_fit(X[others], y[others], devices=who[others])
+    model.set_params(online_rounds=1).partial_fit(
+        X[others], y[others], devices=who[others]
+    )
     assert len(model.devices_) == 8
     never = PersonalizedRegressor(step_size=-1)
     with pytest.raises(InputError, match="step_size"):
@@ -489,14 +652,21 @@ def test_odd_tables(table):
     numbered = X.rename(columns=dict(zip(FEATURES, [4, 3, 2, 1, 0], strict=True)))
     model = PersonalizedRegressor(holdout=0, rounds=5).fit(numbered, y, devices=who)
     named = PersonalizedRegressor(holdout=0, rounds=5).fit(X, y, devices=who)
-    np.testing.assert_allclose(model.predict(numbered, devices=who), named.predict(X, devices=who))
+    np.testing.assert_allclose(
+        model.predict(numbered, devices=who), named.predict(X, devices=who)
+    )
     with sklearn.config_context(transform_output="pandas"):
         twin = X.rename(columns={"a": "kind_x"})
-        PersonalizedRegressor(holdout=0, rounds=2).fit(twin, y, devices=who).predict(twin, devices=who)
+        PersonalizedRegressor(holdout=0, rounds=2).fit(twin, y, devices=who).predict(
+            twin, devices=who
+        )
     with pytest.raises(InputError, match="infinite"):
         named.predict(X.assign(a=np.inf), devices=who)
     coded = X.assign(kind=pd.Categorical(pd.factorize(X["kind"])[0]))
-    assert PersonalizedRegressor(holdout=0, rounds=2).fit(coded, y, devices=who).n_columns_ == 7
+    assert (
+        PersonalizedRegressor(holdout=0, rounds=2).fit(coded, y, devices=who).n_columns_
+        == 7
+    )
     holes = pd.Series(np.where(X["a"] > 0, "up", None), dtype="string")
     with pytest.raises(InputError, match="labels are missing"):
         PersonalizedClassifier().fit(X[list("abcd")], holes, devices=who)
@@ -539,7 +709,9 @@ SPLITS = {
 def sorted_by_device(table):
     """Rows as a table has them, device by device, with one device of a single row."""
     rows = table.sort_values("who", kind="stable").groupby("who").head(6)
-    return rows[(rows["who"] != "d29") | (rows.groupby("who").cumcount() == 0)].reset_index(drop=True)
+    return rows[
+        (rows["who"] != "d29") | (rows.groupby("who").cumcount() == 0)
+    ].reset_index(drop=True)
 
 
 @pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
@@ -549,7 +721,9 @@ def test_cross_validation_of_a_regressor(sorted_by_device, split):
     cv, group = SPLITS[split]
     model = PersonalizedRegressor(device="who", rounds=3, holdout=0)
     groups = None if group is None else rows[group]
-    found = cross_val_score(model, rows[["who", *"abcd"]], rows["y"], cv=cv, groups=groups)
+    found = cross_val_score(
+        model, rows[["who", *"abcd"]], rows["y"], cv=cv, groups=groups
+    )
     assert np.isfinite(found).all()
 
 
@@ -558,15 +732,21 @@ def test_cross_validation_of_a_classifier(sorted_by_device):
     rows = sorted_by_device
     model = PersonalizedClassifier(device="who", rounds=3, holdout=0)
     cv = StratifiedKFold(3, shuffle=True, random_state=0)
-    assert np.isfinite(cross_val_score(model, rows[["who", *"abcd"]], rows["y"] > 100, cv=cv)).all()
+    assert np.isfinite(
+        cross_val_score(model, rows[["who", *"abcd"]], rows["y"] > 100, cv=cv)
+    ).all()
 
 
 @pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
 def test_a_search_over_a_grid(sorted_by_device):
     rows = sorted_by_device[sorted_by_device["who"] > "d22"]
-    base = PersonalizedRegressor(DecisionTreeRegressor(), device="who", rounds=1, peers=2, holdout=0)
+    base = PersonalizedRegressor(
+        DecisionTreeRegressor(), device="who", rounds=1, peers=2, holdout=0
+    )
     cv = KFold(2, shuffle=True, random_state=0)
-    search = GridSearchCV(base, {"estimator__max_depth": [1, 2]}, cv=cv, error_score="raise")
+    search = GridSearchCV(
+        base, {"estimator__max_depth": [1, 2]}, cv=cv, error_score="raise"
+    )
     search.fit(rows[["who", *"abcd"]], rows["y"])
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
@@ -575,7 +755,10 @@ def test_a_new_device_is_predicted_as_the_fleet_and_that_is_said_once(table):
     X, y, who = table[list("abcd")], table["y"], table["who"]
     model = PersonalizedRegressor(rounds=3, holdout=0).fit(X, y, devices=who)
     mixed = who.where(who > "d01", "x" + who)
-    with pytest.warns(UnseenWarning, match=r"24 rows of 2 devices that were not there.*unseen='error' refuses") as said:
+    with pytest.warns(
+        UnseenWarning,
+        match=r"24 rows of 2 devices that were not there.*unseen='error' refuses",
+    ) as said:
         found = model.predict(X, devices=mixed)
     assert len(said) == 1
     assert said[0].filename == __file__
@@ -586,18 +769,23 @@ def test_a_new_device_is_predicted_as_the_fleet_and_that_is_said_once(table):
     with pytest.warns(UnseenWarning, match="12 rows of 1 device that was not there"):
         model.predict(X, devices=who.replace("d05", "else"))
     model.set_params(unseen="error")
-    with pytest.raises(InputError, match="devices 'xd0.', 'xd0.' were not there when fitting"):
+    with pytest.raises(
+        InputError, match="devices 'xd0.', 'xd0.' were not there when fitting"
+    ):
         model.predict(X, devices=mixed)
 
 
 def test_forgetting_devices_is_said(table):
     X, y = table[list("abcd")], table["y"]
-    with pytest.warns(NoDevicesWarning, match="all of them count as one device's.*devices=") as said:
+    with pytest.warns(
+        NoDevicesWarning, match="all of them count as one device's.*devices="
+    ) as said:
         PersonalizedRegressor().fit(X, y)
     assert said[0].filename == __file__
     with pytest.warns(NoDevicesWarning):
         PersonalizedClassifier().partial_fit(X, y > 100)
-    PersonalizedRegressor().fit(X, y, devices=["one"] * len(X))  # said, so there is nothing to warn of
+    # said, so there is nothing to warn of
+    PersonalizedRegressor().fit(X, y, devices=["one"] * len(X))
     PersonalizedRegressor(device="who").fit(table[["who", *"abcd"]].assign(who=1), y)
 
 
@@ -605,20 +793,28 @@ def test_forgetting_devices_is_said(table):
 def test_a_column_name_is_no_list_of_devices(table, fitted, do):
     model = PersonalizedRegressor() if do == "fit" else fitted
     given = (table, table["y"]) if do == "fit" else (table[FEATURES],)
-    with pytest.raises(InputError, match=r"did you mean PersonalizedRegressor\(device='who'\)\?"):
+    with pytest.raises(
+        InputError, match=r"did you mean PersonalizedRegressor\(device='who'\)\?"
+    ):
         getattr(model, do)(*given, devices="who")
 
 
 @pytest.mark.parametrize("features", [list("abcd"), FEATURES])
 def test_labels_that_are_no_numbers(table, features):
     X, y, who = table[features], table["y"], table["who"]
-    with pytest.raises(InputError, match="labels of a regression must be numbers. Got 'd.*use PersonalizedClassifier"):
+    with pytest.raises(
+        InputError,
+        match="labels of a regression must be numbers. Got 'd.*use PersonalizedClassifier",
+    ):
         PersonalizedRegressor().fit(X, who, devices=who)
     for model in (PersonalizedRegressor(), PersonalizedClassifier()):
         label = y if isinstance(model, PersonalizedRegressor) else y > 100
         holes = label.astype(float).where(np.arange(len(y)) % 100 != 0)
         for given in (holes, holes.to_numpy(), holes.astype("Float64")):
-            with pytest.raises(InputError, match=r"4 of 360 labels are missing \(NaN\). Drop those rows."):
+            with pytest.raises(
+                InputError,
+                match=r"4 of 360 labels are missing \(NaN\). Drop those rows.",
+            ):
                 model.fit(X, given, devices=who)
     with pytest.raises(ValueError, match="infinit"):
         PersonalizedRegressor().fit(X, y.replace(y[0], np.inf), devices=who)
@@ -631,37 +827,61 @@ def test_numbers_too_large_to_compute_with(table):
     for do in (
         lambda: PersonalizedRegressor().fit(giant, y, devices=who),
         lambda: PersonalizedRegressor().fit(giant.assign(k="t"), y, devices=who),
-        lambda: PersonalizedRegressor(rounds=1, holdout=0).fit(X, y, devices=who).predict(giant, devices=who),
+        lambda: (
+            PersonalizedRegressor(rounds=1, holdout=0)
+            .fit(X, y, devices=who)
+            .predict(giant, devices=who)
+        ),
     ):
-        with pytest.raises(InputError, match=r"column 'b' holds -1e\+300, too large to compute with"):
+        with pytest.raises(
+            InputError, match=r"column 'b' holds -1e\+300, too large to compute with"
+        ):
             do()
     with pytest.raises(InputError, match=r"y holds 1e\+200, too large"):
         PersonalizedRegressor().fit(X, y.replace(y[0], 1e200), devices=who)
     with pytest.raises(InputError, match="sample_weight holds"):
-        PersonalizedRegressor().fit(X, y, devices=who, sample_weight=np.where(who == "d01", 1e200, 1.0))
+        PersonalizedRegressor().fit(
+            X, y, devices=who, sample_weight=np.where(who == "d01", 1e200, 1.0)
+        )
     almost = X.assign(b=X["b"] * 1e99)
-    assert np.isfinite(PersonalizedRegressor(rounds=2, holdout=0).fit(almost, y, devices=who).predict(almost, devices=who)).all()
+    assert np.isfinite(
+        PersonalizedRegressor(rounds=2, holdout=0)
+        .fit(almost, y, devices=who)
+        .predict(almost, devices=who)
+    ).all()
 
 
 def test_a_pipeline_that_leaves_devices_out_is_named(table):
     X, y, who = table[list("abcd")], table["y"], table["who"]
-    pipeline = make_pipeline(StandardScaler(), PersonalizedRegressor(holdout=0, rounds=2))
+    pipeline = make_pipeline(
+        StandardScaler(), PersonalizedRegressor(holdout=0, rounds=2)
+    )
     pipeline.fit(X, y, personalizedregressor__devices=who)
-    with pytest.raises(InputError, match=r"30 models.*If you did, a pipeline.*left it out.*metadata routing"):
+    with pytest.raises(
+        InputError,
+        match=r"30 models.*If you did, a pipeline.*left it out.*metadata routing",
+    ):
         pipeline[-1].score(pipeline[0].transform(X), y)
 
 
 def test_a_leaked_label_accuses_nobody(table):
     X, y, who = table[list("abcd")], table["y"], table["who"]
-    model = PersonalizedRegressor(method="paper", holdout=0).fit(X.assign(leak=y), y, devices=who)
+    model = PersonalizedRegressor(method="paper", holdout=0).fit(
+        X.assign(leak=y), y, devices=who
+    )
     blend = PersonalizedRegressor(holdout=0).fit(X.assign(leak=y), y, devices=who)
-    assert not [note for note in model.notes_ + blend.notes_ if "unlike all others" in note]
+    assert not [
+        note for note in model.notes_ + blend.notes_ if "unlike all others" in note
+    ]
 
 
 def test_several_devices_have_and_one_has(table):
     X, y, who = table[list("abcd")], table["y"], table["who"].copy()
     who.iloc[:2] = ["lonely", "alone"]
-    with pytest.warns(PersflWarning, match="^devices 'alone', 'lonely' have a single row: too little to score answers by.$"):
+    with pytest.warns(
+        PersflWarning,
+        match="^devices 'alone', 'lonely' have a single row: too little to score answers by.$",
+    ):
         PersonalizedRegressor(holdout=0, rounds=2).fit(X, y, devices=who)
 
 
@@ -676,6 +896,10 @@ def test_the_insides_of_scikit_learn_are_where_we_look_for_them():
     with pytest.raises(InputError, match="these settings do not fit model 'forest'"):
         learner_named("forest", settings={"n_estimators": -1})
     source = Path(persfl.__file__).parent
-    private = re.compile(r"from sklearn\.\S* import .*\b_|from sklearn\.(\w+\.)*_|\._validate_params")
-    users = [path.name for path in source.rglob("*.py") if private.search(path.read_text())]
+    private = re.compile(
+        r"from sklearn\.\S* import .*\b_|from sklearn\.(\w+\.)*_|\._validate_params"
+    )
+    users = [
+        path.name for path in source.rglob("*.py") if private.search(path.read_text())
+    ]
     assert users == ["insides.py"]

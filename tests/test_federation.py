@@ -14,7 +14,14 @@ pytest.importorskip("flwr")
 import federated_modules
 from federated import OPEN, at_home, columns, plan
 
-from persfl import ArrayFleet, Best, Devices, PersonalizedRegressor, Uniform, personalize
+from persfl import (
+    ArrayFleet,
+    Best,
+    Devices,
+    PersonalizedRegressor,
+    Uniform,
+    personalize,
+)
 from persfl.cli import main
 from persfl.errors import InputError
 from persfl.federation.demo import tables
@@ -42,7 +49,9 @@ def fed(tmp_path):
     return init(tmp_path / "fed", ["ann", "bob", "eve"], port=19443, inner=19444)
 
 
-def test_init_makes_what_is_needed_and_nothing_readable_by_others(fed, capsys, tmp_path):
+def test_init_makes_what_is_needed_and_nothing_readable_by_others(
+    fed, capsys, tmp_path
+):
     for secret in (fed.coordinator / "server.key", fed.path / "ann" / "key"):
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
     assert stat.S_IMODE((fed.path / "ann").stat().st_mode) == 0o700
@@ -50,7 +59,20 @@ def test_init_makes_what_is_needed_and_nothing_readable_by_others(fed, capsys, t
     assert opened(fed.path).members.keys() == {"ann", "bob", "eve"}
     assert node_told(fed.path / "bob")["superlink"] == "127.0.0.1:19443"
     assert Policy.read(fed.path / "bob" / "node.toml") == Policy()
-    assert main(["federation", "init", str(tmp_path / "other"), "--nodes", "2", "--host", "fed.example.org"]) == 0
+    assert (
+        main(
+            [
+                "federation",
+                "init",
+                str(tmp_path / "other"),
+                "--nodes",
+                "2",
+                "--host",
+                "fed.example.org",
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert "node-1, node-2" in said
     assert "PRIVATE" not in said
@@ -64,10 +86,14 @@ def test_certificates_hold(fed):
     from cryptography import x509
 
     ca = x509.load_pem_x509_certificate(fed.ca.read_bytes())
-    server = x509.load_pem_x509_certificate((fed.coordinator / "server.pem").read_bytes())
+    server = x509.load_pem_x509_certificate(
+        (fed.coordinator / "server.pem").read_bytes()
+    )
     server.verify_directly_issued_by(ca)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(fed.coordinator / "server.pem", fed.coordinator / "server.key")
+    context.load_cert_chain(
+        fed.coordinator / "server.pem", fed.coordinator / "server.key"
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,9 +103,18 @@ def test_certificates_hold(fed):
         (["federation", "init", "new", "--names", "a,a"], "different names"),
         (["federation", "init", "new", "--names", "../x"], "different names"),
         (["federation", "up", "nowhere"], "is not a federation's folder"),
-        (["node", "--config", "nowhere", "--data", "x.csv", "--label", "y"], "is not a node's folder"),
-        (["node", "--config", "FED/ann", "--data", "x.csv", "--label", "y"], "there is no file"),
-        (["federate", "FED", "--out", "run"], "nothing listens on port 19444, so the SuperLink is not up. Start `persfl"),
+        (
+            ["node", "--config", "nowhere", "--data", "x.csv", "--label", "y"],
+            "is not a node's folder",
+        ),
+        (
+            ["node", "--config", "FED/ann", "--data", "x.csv", "--label", "y"],
+            "there is no file",
+        ),
+        (
+            ["federate", "FED", "--out", "run"],
+            "nothing listens on port 19444, so the SuperLink is not up. Start `persfl",
+        ),
         (["ledger", "FED"], "is not a node's folder"),
     ],
 )
@@ -93,9 +128,14 @@ def test_mistakes_get_one_sentence(words, says, fed, tmp_path, monkeypatch, caps
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("rwos = 3", "no setting 'rwos'"), ("rows = -1", "whole number"), ("sums = 1", "true or false"), ('models = "x"', "a list"),
-     ("rows = = 3", "could not be read")],
-)  # fmt: skip
+    [
+        ("rwos = 3", "no setting 'rwos'"),
+        ("rows = -1", "whole number"),
+        ("sums = 1", "true or false"),
+        ('models = "x"', "a list"),
+        ("rows = = 3", "could not be read"),
+    ],
+)
 def test_a_policy_with_a_mistake_protects_nobody_so_it_stops(text, says, fed):
     where = fed.path / "ann" / "node.toml"
     where.write_text(f'device = "ann"\nsuperlink = "x:1"\n[policy]\n{text}\n')
@@ -105,8 +145,24 @@ def test_a_policy_with_a_mistake_protects_nobody_so_it_stops(text, says, fed):
 
 def test_a_node_says_first_what_will_leave(fed, tmp_path, capsys):
     table = tmp_path / "rows.csv"
-    pd.DataFrame(DEVICES[0].X, columns=["a", "b", "c"]).assign(y=DEVICES[0].y).to_csv(table, index=False)
-    assert main(["node", "--config", str(fed.path / "ann"), "--data", str(table), "--label", "y", "--check"]) == 0
+    pd.DataFrame(DEVICES[0].X, columns=["a", "b", "c"]).assign(y=DEVICES[0].y).to_csv(
+        table, index=False
+    )
+    assert (
+        main(
+            [
+                "node",
+                "--config",
+                str(fed.path / "ann"),
+                "--data",
+                str(table),
+                "--label",
+                "y",
+                "--check",
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr().out
     assert "What will leave this machine" in said
     assert "16 rows and 3 features" in said
@@ -130,7 +186,11 @@ def test_rows_of_a_node_are_read_again_when_they_grow(fed, tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"y": ["a", "b"]}, "must hold numbers"), ({"x": [1.0, np.nan]}, "missing"), ({"z": ["u", "v"]}, "Encode it")],
+    [
+        ({"y": ["a", "b"]}, "must hold numbers"),
+        ({"x": [1.0, np.nan]}, "missing"),
+        ({"z": ["u", "v"]}, "Encode it"),
+    ],
 )
 def test_tables_that_cannot_be_used(change, says, fed, tmp_path):
     table = tmp_path / "rows.csv"
@@ -145,7 +205,12 @@ def test_the_ledger_is_shown(fed, capsys):
     assert main(["ledger", str(folder)]) == 0
     assert "Nothing has been asked" in capsys.readouterr().out
     book = Ledger(folder / "ledger.sqlite")
-    book.write([Entry("r", 0, "answer", "bob", "d1", 10, 160), Entry("r", 1, "answer", "bob", "d2", 10, 0, "questions")])
+    book.write(
+        [
+            Entry("r", 0, "answer", "bob", "d1", 10, 160),
+            Entry("r", 1, "answer", "bob", "d2", 10, 0, "questions"),
+        ]
+    )
     assert main(["ledger", str(folder)]) == 0
     said = capsys.readouterr().out
     assert "bob" in said
@@ -171,9 +236,27 @@ def in_one_process(rounds=6, peers=3):
     from persfl import GradientStep, Linear
 
     learner = Linear(intercept=True)
-    fleet = ArrayFleet(units.inside(learn), learner=learner, proposer=GradientStep(0.1), seed=0)
-    done = list(personalize(Guarded(fleet), sampler=Uniform(peers), adopter=Best(), rounds=rounds, seed=0))
-    found = tried(learn, held_back, learner=learner, units=units, models=fleet.models, steps=GradientStep(0.1), seed=0)
+    fleet = ArrayFleet(
+        units.inside(learn), learner=learner, proposer=GradientStep(0.1), seed=0
+    )
+    done = list(
+        personalize(
+            Guarded(fleet),
+            sampler=Uniform(peers),
+            adopter=Best(),
+            rounds=rounds,
+            seed=0,
+        )
+    )
+    found = tried(
+        learn,
+        held_back,
+        learner=learner,
+        units=units,
+        models=fleet.models,
+        steps=GradientStep(0.1),
+        seed=0,
+    )
     return fleet, done, found
 
 
@@ -182,26 +265,42 @@ def test_a_run_equals_the_one_in_one_process(tmp_path):
     model = load_model(out)
     fleet, done, found = in_one_process()
     np.testing.assert_allclose(model.models_, fleet.models, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(model.losses_, [round_.loss for round_ in done], rtol=1e-8)
+    np.testing.assert_allclose(
+        model.losses_, [round_.loss for round_ in done], rtol=1e-8
+    )
     kept = Folder.open(out).rounds()
-    np.testing.assert_array_equal(np.stack(kept["asked"]), np.concatenate([round_.peers for round_ in done]))
-    np.testing.assert_array_equal(np.stack(kept["adopted"]), np.concatenate([round_.choice.peers for round_ in done]))
+    np.testing.assert_array_equal(
+        np.stack(kept["asked"]), np.concatenate([round_.peers for round_ in done])
+    )
+    np.testing.assert_array_equal(
+        np.stack(kept["adopted"]),
+        np.concatenate([round_.choice.peers for round_ in done]),
+    )
     for arm in ("own", "personal"):
-        errors = [float(np.mean(found.losses[arm][found.held.owner == i])) for i in range(6)]
-        np.testing.assert_allclose(model.worth_.table[f"error_{arm}"], errors, rtol=1e-6)
+        errors = [
+            float(np.mean(found.losses[arm][found.held.owner == i])) for i in range(6)
+        ]
+        np.testing.assert_allclose(
+            model.worth_.table[f"error_{arm}"], errors, rtol=1e-6
+        )
 
 
 def test_a_run_has_the_same_report_and_the_federations_own_page(tmp_path, capsys):
     out = conducted(tmp_path)
     assert main(["report", str(out)]) == 0
-    assert capsys.readouterr().out.split() == [str(out / "report.html"), str(out / "federation.html")]
+    assert capsys.readouterr().out.split() == [
+        str(out / "report.html"),
+        str(out / "federation.html"),
+    ]
     page = (out / "federation.html").read_text()
     assert "Who saw what" in page
     assert "d05" in page
     assert "<script" not in page
     assert main(["helpers", str(out), "--device", "d00"]) == 0
     new = tmp_path / "new.csv"
-    pd.DataFrame(DEVICES[0].X, columns=columns(DEVICES)).assign(device="d00").to_csv(new, index=False)
+    pd.DataFrame(DEVICES[0].X, columns=columns(DEVICES)).assign(device="d00").to_csv(
+        new, index=False
+    )
     assert main(["predict", str(out), str(new)]) == 0
 
 
@@ -214,7 +313,9 @@ def test_refits_from_a_plan(model, tmp_path):
     here = loaded.devices_[~unknown(loaded.models_)]
     assert len(here) >= 4
     frame = pd.DataFrame(DEVICES[1].X, columns=columns(DEVICES))
-    assert np.isfinite(loaded.predict(frame, devices=np.full(len(frame), here[0]))).all()
+    assert np.isfinite(
+        loaded.predict(frame, devices=np.full(len(frame), here[0]))
+    ).all()
     for name in loaded.devices_[unknown(loaded.models_)]:
         with pytest.raises(InputError, match="stayed at home"):
             loaded.predict(frame, devices=np.full(len(frame), name))
@@ -224,10 +325,20 @@ def test_refits_from_a_plan(model, tmp_path):
 def test_classes_from_a_plan(tmp_path):
     classes = Devices.of([(d.X, (d.y > 0) + 0.0) for d in DEVICES], quiet=True)
     for model in ("linear", "forest"):
-        out = conducted(tmp_path, model, at_home(classes), model=model, classes=2, rounds=3,
-                        settings={"n_estimators": 3} if model == "forest" else {})  # fmt: skip
+        out = conducted(
+            tmp_path,
+            model,
+            at_home(classes),
+            model=model,
+            classes=2,
+            rounds=3,
+            settings={"n_estimators": 3} if model == "forest" else {},
+        )
         loaded = load_model(out)
-        assert loaded.predict_proba(pd.DataFrame(classes[0].X, columns=columns(classes)), devices=np.full(16, "d00")).shape == (
+        assert loaded.predict_proba(
+            pd.DataFrame(classes[0].X, columns=columns(classes)),
+            devices=np.full(16, "d00"),
+        ).shape == (
             16,
             2,
         )
@@ -236,13 +347,25 @@ def test_classes_from_a_plan(tmp_path):
 
 def test_networks_from_a_plan(tmp_path, capsys):
     pytest.importorskip("torch")
-    classes = Devices.of([(d.X, np.digitize(d.y, [-1.0, 1.0]) + 0.0) for d in DEVICES], quiet=True)
+    classes = Devices.of(
+        [(d.X, np.digitize(d.y, [-1.0, 1.0]) + 0.0) for d in DEVICES], quiet=True
+    )
     make = "federated_modules:small"
-    out = conducted(tmp_path, "run", at_home(classes, replace(OPEN, networks=(make,))), model="network", classes=3, rounds=2,
-                    settings={"make": make})  # fmt: skip
+    out = conducted(
+        tmp_path,
+        "run",
+        at_home(classes, replace(OPEN, networks=(make,))),
+        model="network",
+        classes=3,
+        rounds=2,
+        settings={"make": make},
+    )
     assert load_model(out).models_.shape[0] == 6
     assert main(["report", str(out)]) == 0
-    assert capsys.readouterr().out.split() == [str(out / "report.html"), str(out / "federation.html")]
+    assert capsys.readouterr().out.split() == [
+        str(out / "report.html"),
+        str(out / "federation.html"),
+    ]
     again = load_model(out, module=federated_modules.small)
     X = pd.DataFrame(classes[0].X, columns=columns(classes))
     assert np.isfinite(again.predict_proba(X, devices=["d00"] * len(X))).all()
@@ -259,7 +382,15 @@ def test_kin_from_a_plan(tmp_path):
 def test_persfl_own_networks_need_no_package(tmp_path, points):
     """An MLP travels by its widths; with public points it is refitted by proximal steps."""
     pytest.importorskip("torch")
-    out = conducted(tmp_path, "run", at_home(DEVICES), model="mlp", rounds=3, settings={"hidden": [5]}, points=points)
+    out = conducted(
+        tmp_path,
+        "run",
+        at_home(DEVICES),
+        model="mlp",
+        rounds=3,
+        settings={"hidden": [5]},
+        points=points,
+    )
     model = load_model(out)
     assert model.learner_.shapes["0.weight"] == (5, DEVICES.features)
     X = pd.DataFrame(DEVICES[2].X, columns=columns(DEVICES))
@@ -268,8 +399,16 @@ def test_persfl_own_networks_need_no_package(tmp_path, points):
 
 def test_target_at_home_from_a_plan(tmp_path):
     table = tmp_path / "mine.csv"
-    pd.DataFrame(DEVICES[0].X, columns=columns(DEVICES)).assign(y=DEVICES[0].y).to_csv(table, index=False)
-    home = {"device": "me", "data": str(table), "label": "y", "drop": [], "weight": None}
+    pd.DataFrame(DEVICES[0].X, columns=columns(DEVICES)).assign(y=DEVICES[0].y).to_csv(
+        table, index=False
+    )
+    home = {
+        "device": "me",
+        "data": str(table),
+        "label": "y",
+        "drop": [],
+        "weight": None,
+    }
     homes = at_home(DEVICES)
     out = conducted(tmp_path, "run", homes, home=home, rounds=4)
     loaded = load_model(out)
@@ -287,7 +426,9 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("where", ["push", "keep"])
 @pytest.mark.parametrize("when", [1, 5, 14, 23])
-def test_a_run_killed_anywhere_goes_on_to_the_same_result(where, when, tmp_path, monkeypatch):
+def test_a_run_killed_anywhere_goes_on_to_the_same_result(
+    where, when, tmp_path, monkeypatch
+):
     whole = conducted(tmp_path, "whole")
     homes = at_home(DEVICES, seed=0)
     out = tmp_path / "cut"
@@ -316,7 +457,8 @@ def test_a_run_killed_anywhere_goes_on_to_the_same_result(where, when, tmp_path,
             pass
         else:
             assert left[0] > 0  # it was over before
-    for device in homes.values():  # and the nodes start anew, with what they keep at home
+    # and the nodes start anew, with what they keep at home
+    for device in homes.values():
         device.policy = OPEN
     conduct(LocalGrid(homes), asked)
     a, b = load_model(whole), load_model(out)
@@ -342,7 +484,12 @@ def test_resuming_wants_the_same_settings(tmp_path, fed, monkeypatch):
     with pytest.raises(InputError, match="holds a run already"):
         launch(fed, asked, resume=False, show=lambda *facts: said.append(facts))
     with pytest.raises(InputError, match="rounds was 6 and is 7"):
-        launch(fed, asked | {"rounds": 7}, resume=True, show=lambda *facts: said.append(facts))
+        launch(
+            fed,
+            asked | {"rounds": 7},
+            resume=True,
+            show=lambda *facts: said.append(facts),
+        )
     assert launch(fed, asked, resume=True, show=lambda *facts: said.append(facts)) == 0
     assert "finished already" in said[-1][1]["text"]
     assert out.is_dir()
@@ -354,14 +501,19 @@ def test_too_few_devices_to_begin(tmp_path):
     grid.away = set(list(homes)[1:])
     with pytest.raises(InputError, match="1 of 6 devices are there"):
         conduct(grid, plan(tmp_path / "run", homes))
-    said = [json.loads(line) for line in (tmp_path / "run" / "progress.jsonl").read_text().splitlines()]
+    said = [
+        json.loads(line)
+        for line in (tmp_path / "run" / "progress.jsonl").read_text().splitlines()
+    ]
     assert said[-1]["event"] == "stopped"
 
 
 def test_columns_must_be_the_same(tmp_path):
     from persfl.fleets.flower import Device, Rows
 
-    homes = at_home(DEVICES) | {"d03": Device("d03", Rows(["x0", "x1", "other"], DEVICES[3]), policy=OPEN)}
+    homes = at_home(DEVICES) | {
+        "d03": Device("d03", Rows(["x0", "x1", "other"], DEVICES[3]), policy=OPEN)
+    }
     with pytest.raises(InputError, match="device 'd03' differs in 'other', 'x2'"):
         conduct(LocalGrid(homes), plan(tmp_path / "run", homes))
 
@@ -371,15 +523,22 @@ def said_last(out):
 
 
 @pytest.mark.parametrize("method", ["paper", "kin"])
-def test_a_round_goes_on_without_a_device_at_its_limit_and_the_report_says_so(method, tmp_path):
+def test_a_round_goes_on_without_a_device_at_its_limit_and_the_report_says_so(
+    method, tmp_path
+):
     homes = at_home(DEVICES, seed=0)
     homes["d03"].policy = replace(OPEN, questions_per_target=3)
     out = conducted(tmp_path, "run", homes, method=method, rounds=6)
     (note,) = [note for note in load_model(out).notes_ if "limit" in note]
-    assert note.startswith("Device 'd03' is at its owner's limit 'questions_per_target'")
+    assert note.startswith(
+        "Device 'd03' is at its owner's limit 'questions_per_target'"
+    )
     assert note in json.loads((out / "federation.json").read_text())["notes"]
-    told = [json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()]
-    assert sum("owner's limit" in event.get("text", "") for event in told) == 1  # said when it happened, once
+    told = [
+        json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()
+    ]
+    # said when it happened, once
+    assert sum("owner's limit" in event.get("text", "") for event in told) == 1
 
 
 def test_a_blend_at_a_limit_stops_in_words_and_goes_on_when_it_is_raised(tmp_path):
@@ -387,18 +546,33 @@ def test_a_blend_at_a_limit_stops_in_words_and_goes_on_when_it_is_raised(tmp_pat
     homes = at_home(few, seed=0)
     homes["d01"].policy = replace(OPEN, questions_per_target=5)
     more = {"method": "blend", "budget": 4, "ordered": False}
-    with pytest.raises(Limited, match="device 'd01' is at its owner's limit 'questions_per_target'"):
+    with pytest.raises(
+        Limited, match="device 'd01' is at its owner's limit 'questions_per_target'"
+    ):
         conducted(tmp_path, "run", homes, **more)
-    assert "Only the owner can raise it, in node.toml" in said_last(tmp_path / "run")["why"]
+    assert (
+        "Only the owner can raise it, in node.toml"
+        in said_last(tmp_path / "run")["why"]
+    )
     homes["d01"].policy = OPEN
-    assert not unknown(load_model(conducted(tmp_path, "run", homes, **more)).models_).any()
+    assert not unknown(
+        load_model(conducted(tmp_path, "run", homes, **more)).models_
+    ).any()
 
 
 def test_another_split_is_refused_in_words(tmp_path):
     homes = at_home(DEVICES, Policy(rows=4), seed=0)
     for name, holdout in (("first", 0.25), ("again", 0.25)):
-        assert load_model(conducted(tmp_path, name, homes, holdout=holdout, rounds=2, run=name)).worth_ is not None
-    with pytest.raises(Limited, match="Device 'd00' has answered from other rows before.*Nothing was begun"):
+        assert (
+            load_model(
+                conducted(tmp_path, name, homes, holdout=holdout, rounds=2, run=name)
+            ).worth_
+            is not None
+        )
+    with pytest.raises(
+        Limited,
+        match="Device 'd00' has answered from other rows before.*Nothing was begun",
+    ):
         conducted(tmp_path, "other", homes, holdout=0.3, rounds=2, run="other")
 
 

@@ -1,4 +1,6 @@
-"""What a federation stands on: Flower's insides, processes, and the words for what goes wrong there."""
+"""What a federation stands on: Flower's insides, processes, and the words for what goes wrong
+there.
+"""
 
 import json
 import os
@@ -20,21 +22,36 @@ from persfl.federation.processes import Process, quiet, until
 
 @pytest.fixture(scope="module")
 def fed(tmp_path_factory):
-    return init(tmp_path_factory.mktemp("words") / "fed", ["ann", "bob"], port=19447, inner=19448)
+    return init(
+        tmp_path_factory.mktemp("words") / "fed",
+        ["ann", "bob"],
+        port=19447,
+        inner=19448,
+    )
 
 
 def test_this_flower_has_all_insides_that_a_federation_uses():
-    """The canary: it fails in words when a Flower lacks one of the names that nobody has promised."""
+    """The canary: it fails in words when a Flower lacks one of the names that nobody has
+    promised.
+    """
     assert flower_api.lacking() == []
 
 
 def test_an_inside_that_is_gone_is_named(monkeypatch):
-    gone = {"Gone": ("flwr.supercore.nowhere", "Gone"), "Less": ("flwr.supercore.constant", "Less")}
+    gone = {
+        "Gone": ("flwr.supercore.nowhere", "Gone"),
+        "Less": ("flwr.supercore.constant", "Less"),
+    }
     monkeypatch.setattr(flower_api, "_INSIDES", gone)
-    monkeypatch.setattr(flower_api, "_TEXTS", {"no such text": "flwr.supernode.start_client_internal"})
+    monkeypatch.setattr(
+        flower_api, "_TEXTS", {"no such text": "flwr.supernode.start_client_internal"}
+    )
     said = flower_api.lacking()
     assert len(said) == 3
-    assert "lacks flwr.supercore.nowhere.Gone, which a federation needs. Install flwr==" in said[0]
+    assert (
+        "lacks flwr.supercore.nowhere.Gone, which a federation needs. Install flwr=="
+        in said[0]
+    )
     with pytest.raises(InputError, match="lacks flwr.supercore.constant.Less"):
         _ = flower_api.Less
     with pytest.raises(AttributeError):
@@ -51,12 +68,18 @@ def test_flowers_insides_are_touched_in_one_place():
             continue
         for line in path.read_text().splitlines():
             words = line.split()
-            if len(words) > 1 and words[0] in ("from", "import") and words[1].startswith("flwr"):
+            if (
+                len(words) > 1
+                and words[0] in ("from", "import")
+                and words[1].startswith("flwr")
+            ):
                 assert words[1] in public, f"{path}: {line}"
 
 
 def test_locks_without_fcntl(tmp_path):
-    """Where there is no fcntl (Windows) modules are imported all the same, and a lock goes through msvcrt."""
+    """Where there is no fcntl (Windows) modules are imported all the same, and a lock goes
+    through msvcrt.
+    """
     code = """if True:
         import sys, types
         from pathlib import Path
@@ -64,12 +87,15 @@ def test_locks_without_fcntl(tmp_path):
         from persfl.federation.launching import held
         from persfl.files import Lock
         calls = []
-        sys.modules["msvcrt"] = types.SimpleNamespace(LK_NBLCK=2, locking=lambda *asked: calls.append(asked[1:]))
+        locking = lambda *asked: calls.append(asked[1:])
+        sys.modules["msvcrt"] = types.SimpleNamespace(LK_NBLCK=2, locking=locking)
         assert not held(Path("."))
         Lock(Path(".")).take()
         print(calls)
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.stdout.strip() == "[(2, 1)]", done.stderr
 
 
@@ -107,7 +133,11 @@ def alive(pid):
 
 
 def test_a_process_is_a_group_and_a_missing_command_is_said(tmp_path):
-    child = Process([sys.executable, "-c", "import time; time.sleep(100)"], env=quiet(tmp_path), log=tmp_path / "a")
+    child = Process(
+        [sys.executable, "-c", "import time; time.sleep(100)"],
+        env=quiet(tmp_path),
+        log=tmp_path / "a",
+    )
     assert os.getpgid(child.pid) == child.pid
     child.stop()
     assert child.code == -signal.SIGTERM
@@ -124,11 +154,27 @@ SSL = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {} (_ssl.c:10
 @pytest.mark.parametrize(
     ("log", "says", "hopeless"),
     [
-        (SSL.format("unable to get local issuer certificate"), "is not the federation of this folder", True),
+        (
+            SSL.format("unable to get local issuer certificate"),
+            "is not the federation of this folder",
+            True,
+        ),
         (SSL.format("certificate has expired"), "is not valid today", True),
-        (SSL.format("IP address mismatch, certificate is not valid for '10.0.0.1'."), "for another address", True),
-        ("[code: 2004] Failed to activate SuperNode.", "another process has its key", False),
-        ("[code: 0] this key is not in the federation", "is not in the coordinator's federation.toml", False),
+        (
+            SSL.format("IP address mismatch, certificate is not valid for '10.0.0.1'."),
+            "for another address",
+            True,
+        ),
+        (
+            "[code: 2004] Failed to activate SuperNode.",
+            "another process has its key",
+            False,
+        ),
+        (
+            "[code: 0] this key is not in the federation",
+            "is not in the coordinator's federation.toml",
+            False,
+        ),
         ("[code: 0] ... set the clock of the node", "clocks", False),
         ("something else", "supernode.log", False),
     ],
@@ -149,7 +195,9 @@ def test_a_wrong_certificate_is_said_once_and_ends_the_node(fed, monkeypatch):
 
     said = []
     monkeypatch.setattr(hands, "_connected", connected)
-    assert hands.run_node(folder, say=said.append, going=lambda: True, app=object()) == 1
+    assert (
+        hands.run_node(folder, say=said.append, going=lambda: True, app=object()) == 1
+    )
     assert len(said) == 2
     assert "is not the federation of this folder" in said[0]
 
@@ -163,18 +211,31 @@ def test_the_same_refusal_is_said_once(fed, monkeypatch):
     said, left = [], iter([True] * 12 + [False] * 100)
     monkeypatch.setattr(hands, "_connected", connected)
     monkeypatch.setattr(hands, "until", lambda *_: time.sleep(0))
-    assert hands.run_node(fed.path / "bob", say=said.append, going=lambda: next(left), app=object()) == 0
+    assert (
+        hands.run_node(
+            fed.path / "bob", say=said.append, going=lambda: next(left), app=object()
+        )
+        == 0
+    )
     assert len(said) == 1
 
 
-@pytest.mark.parametrize(("linked", "says"), [(False, "the SuperLink, which carries"), (True, "ended from outside")])
+@pytest.mark.parametrize(
+    ("linked", "says"),
+    [(False, "the SuperLink, which carries"), (True, "ended from outside")],
+)
 def test_a_run_that_is_gone_is_explained(linked, says, tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     progress = tmp_path / "progress.jsonl"
     progress.write_text(json.dumps({"event": "begun", "pid": gone.pid}) + "\n")
     said = []
-    assert launching._watch(progress, 0, None, lambda *facts: said.append(facts), lambda: linked) == 3
+    assert (
+        launching._watch(
+            progress, 0, None, lambda *facts: said.append(facts), lambda: linked
+        )
+        == 3
+    )
     name, facts = said[-1]
     assert name == "stopped"
     assert says in facts["why"]

@@ -1,4 +1,6 @@
-"""What a federated run says: who is waited for, who is no target, what came out, and what went wrong."""
+"""What a federated run says: who is waited for, who is no target, what came out, and what went
+wrong.
+"""
 
 import json
 import socket
@@ -27,7 +29,9 @@ DEVICES = clustered_regression(n=6, clusters=2, rows=16, features=3, noise=0.2, 
 
 
 def events(out):
-    return [json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()
+    ]
 
 
 def some_unwilling(*names):
@@ -41,16 +45,25 @@ def some_unwilling(*names):
 def test_a_device_that_wants_no_model_is_no_target(method, tmp_path, capsys):
     out = tmp_path / "run"
     homes = some_unwilling("d02", "d05")
-    conduct(LocalGrid(homes), plan(out, homes, method=method, rounds=3, budget=60, ordered=False, quorum=1.0))
+    conduct(
+        LocalGrid(homes),
+        plan(out, homes, method=method, rounds=3, budget=60, ordered=False, quorum=1.0),
+    )
     (begun,) = [event for event in events(out) if event["event"] == "devices"]
     assert begun["targets"] == ["d00", "d01", "d03", "d04"]
     assert not [event for event in events(out) if event["event"] == "waiting"]
     Lines(False)("devices", begun)
-    assert "6 devices, 4 of them targets (d02, d05 do not want a model)" in capsys.readouterr().out
+    assert (
+        "6 devices, 4 of them targets (d02, d05 do not want a model)"
+        in capsys.readouterr().out
+    )
     told = Folder.open(out).read_json("federation.json")
     assert told["targets"] == ["d00", "d01", "d03", "d04"]
     notes = " ".join(told["notes"])
-    assert "d02, d05 do not want a model (target = false in node.toml) and answered as a peer only" in notes
+    assert (
+        "d02, d05 do not want a model (target = false in node.toml) and answered as a peer only"
+        in notes
+    )
     assert "could not be told" not in notes
     model = load_model(out)
     assert np.isnan(np.stack(model.models_)[[2, 5]]).all()
@@ -88,7 +101,9 @@ def test_nobody_wants_a_model(tmp_path):
 
 @pytest.mark.parametrize("method", ["paper", "blend"])
 def test_who_is_missing_is_said_once_by_name(method, tmp_path):
-    """A device goes away in the middle: it is waited for, named with when it was seen, and said once."""
+    """A device goes away in the middle: it is waited for, named with when it was seen, and said
+    once.
+    """
     out = tmp_path / "run"
     homes = some_unwilling("d05")
     grid, calls = LocalGrid(homes), []
@@ -100,10 +115,22 @@ def test_who_is_missing_is_said_once_by_name(method, tmp_path):
         return nodes()
 
     grid.get_nodes = looked
-    asked = plan(out, homes, method=method, rounds=2, budget=40, ordered=False, quorum=1.0, patience=60.0, peers=5)
+    asked = plan(
+        out,
+        homes,
+        method=method,
+        rounds=2,
+        budget=40,
+        ordered=False,
+        quorum=1.0,
+        patience=60.0,
+        peers=5,
+    )
     with pytest.MonkeyPatch.context() as patch:
         for module in ("fleet", "homes"):
-            patch.setattr(f"persfl.fleets.flower.{module}.time.sleep", lambda seconds: None)
+            patch.setattr(
+                f"persfl.fleets.flower.{module}.time.sleep", lambda seconds: None
+            )
         conduct(grid, asked)
     said = [event["text"] for event in events(out) if event["event"] == "waiting"]
     assert said
@@ -132,17 +159,26 @@ def test_a_superlink_that_went_away_is_said_and_how_to_go_on(tmp_path):
 def test_answers_of_another_kind_are_answers(tmp_path, capsys):
     """In an honest run everybody answers; what does not fit who asked is said as that."""
     out = tmp_path / "run"
-    rows = clustered_regression(n=5, clusters=2, rows=12, features=12, noise=0.3, seed=0)
+    rows = clustered_regression(
+        n=5, clusters=2, rows=12, features=12, noise=0.3, seed=0
+    )
     homes = at_home(rows)
-    conduct(LocalGrid(homes), plan(out, homes, rounds=4, peers=4, steps=10, units="shared"))
+    conduct(
+        LocalGrid(homes), plan(out, homes, rounds=4, peers=4, steps=10, units="shared")
+    )
     rounds = [event for event in events(out) if event["event"] == "round"]
     assert [event["answered"] for event in rounds] == [20] * 4
     assert rounds[-1]["unfit"] > 0
     Lines(False)("round", rounds[-1])
     said = capsys.readouterr().out
-    assert f"asked 20, answered 20, {rounds[-1]['unfit']} of these did not fit who asked" in said
+    assert (
+        f"asked 20, answered 20, {rounds[-1]['unfit']} of these did not fit who asked"
+        in said
+    )
     assert "jump" not in said
-    assert "of 80 answers did not fit the device that asked" in " ".join(load_model(out).notes_)
+    assert "of 80 answers did not fit the device that asked" in " ".join(
+        load_model(out).notes_
+    )
 
 
 # What came out
@@ -172,9 +208,14 @@ def test_federate_says_what_came_out(finished, capsys):
 
 def test_the_pages_of_a_federation(finished):
     assert main(["report", str(finished)]) == 0
-    page, own = (finished / "report.html").read_text(), (finished / "federation.html").read_text()
+    page, own = (
+        (finished / "report.html").read_text(),
+        (finished / "federation.html").read_text(),
+    )
     assert '<a href="federation.html">' in page
-    assert not [note for note in load_model(finished).notes_ if "This was a federation" in note]
+    assert not [
+        note for note in load_model(finished).notes_ if "This was a federation" in note
+    ]
     assert "federation.html" not in own
     assert '<a href="report.html">' in own
 
@@ -189,9 +230,28 @@ def test_helpers_show_no_nan(finished, capsys):
 def test_a_wrong_label_gets_a_hint(tmp_path, capsys):
     fed = init(tmp_path / "fed", ["ann"], port=19451, inner=19452)
     rows = tmp_path / "rows.csv"
-    pd.DataFrame(DEVICES[0].X, columns=columns(DEVICES)).assign(price=DEVICES[0].y).to_csv(rows, index=False)
-    for label, says in (("prise", "Did you mean 'price'?"), ("zzz", "It has 'x0', 'x1', 'x2', 'price'.")):
-        assert main(["node", "--config", str(fed.path / "ann"), "--data", str(rows), "--label", label, "--check"]) == 2
+    pd.DataFrame(DEVICES[0].X, columns=columns(DEVICES)).assign(
+        price=DEVICES[0].y
+    ).to_csv(rows, index=False)
+    for label, says in (
+        ("prise", "Did you mean 'price'?"),
+        ("zzz", "It has 'x0', 'x1', 'x2', 'price'."),
+    ):
+        assert (
+            main(
+                [
+                    "node",
+                    "--config",
+                    str(fed.path / "ann"),
+                    "--data",
+                    str(rows),
+                    "--label",
+                    label,
+                    "--check",
+                ]
+            )
+            == 2
+        )
         assert f"has no column {label!r}. {says}" in capsys.readouterr().err
 
 
@@ -208,9 +268,17 @@ def asked(*words):
         ([], "blend", ""),
         (["--budget", "60", "--ordered"], "blend", ""),
         (["--classes", "3"], "blend", ""),
-        (["--rounds", "5", "--peers", "3"], "paper", "--rounds and --peers belong to it"),
+        (
+            ["--rounds", "5", "--peers", "3"],
+            "paper",
+            "--rounds and --peers belong to it",
+        ),
         (["--units", "raw"], "paper", "--units raw belongs to it"),
-        (["--model", "tree"], "paper", "blend mixes linear models only over a federation"),
+        (
+            ["--model", "tree"],
+            "paper",
+            "blend mixes linear models only over a federation",
+        ),
         (["--method", "kin", "--rounds", "5"], "kin", ""),
     ],
 )
@@ -219,18 +287,25 @@ def test_federate_chooses_as_fit_does(words, name, why):
 
 
 def test_options_of_two_methods_are_refused():
-    with pytest.raises(InputError, match="--budget is for blend, and this is a run of paper, since --rounds belongs"):
+    with pytest.raises(
+        InputError,
+        match="--budget is for blend, and this is a run of paper, since --rounds belongs",
+    ):
         method_of(asked("--rounds", "5", "--budget", "60"))
 
 
 def test_what_is_not_up_is_said_at_once(tmp_path):
-    (silent, other) = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
+    silent, other = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
     port, inner = silent.getsockname()[1], other.getsockname()[1]
     other.close()
     fed = init(tmp_path / "fed", ["ann"], port=port, inner=inner)
-    with pytest.raises(InputError, match=f"nothing listens on port {inner}, so the SuperLink is not up. Start `persfl"):
+    with pytest.raises(
+        InputError,
+        match=f"nothing listens on port {inner}, so the SuperLink is not up. Start `persfl",
+    ):
         check_up(fed)
-    wrong = init(tmp_path / "wrong", ["ann"], port=inner, inner=port)  # something that is no SuperLink
+    # something that is no SuperLink
+    wrong = init(tmp_path / "wrong", ["ann"], port=inner, inner=port)
 
     def answering():
         with silent.accept()[0] as one:
@@ -238,7 +313,10 @@ def test_what_is_not_up_is_said_at_once(tmp_path):
 
     thread = threading.Thread(target=answering)
     thread.start()
-    with pytest.raises(InputError, match=f"what listens on port {port} is not the SuperLink of this federation"):
+    with pytest.raises(
+        InputError,
+        match=f"what listens on port {port} is not the SuperLink of this federation",
+    ):
         check_up(wrong)
     thread.join()
     silent.close()

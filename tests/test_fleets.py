@@ -39,23 +39,38 @@ def devices():
 
 
 def rounds_of(fleet, rounds=5, peers=4, adopter=None):
-    return list(personalize(fleet, sampler=Uniform(peers), adopter=adopter or Best(), rounds=rounds))
+    return list(
+        personalize(
+            fleet, sampler=Uniform(peers), adopter=adopter or Best(), rounds=rounds
+        )
+    )
 
 
 @pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
 def test_a_learner_per_target(devices, fleet):
-    """The paper's first figure: one device linear, another a forest; a peer answers in the asker's family."""
+    """The paper's first figure: one device linear, another a forest; a peer answers in the
+    asker's family.
+    """
     learners = [Estimator(Ridge(alpha=0.01)), Estimator(RandomForestRegressor(5))]
     running = fleet(devices, learner=learners, proposer=Refit(PUBLIC), targets=[0, 1])
     rounds_of(running)
-    assert [type(model).__name__ for model in running.models] == ["Ridge", "RandomForestRegressor"]
+    assert [type(model).__name__ for model in running.models] == [
+        "Ridge",
+        "RandomForestRegressor",
+    ]
 
 
 def test_start(devices):
-    make = {"learner": Linear(intercept=True), "proposer": GradientStep(0.05), "targets": [2, 5]}
+    make = {
+        "learner": Linear(intercept=True),
+        "proposer": GradientStep(0.05),
+        "targets": [2, 5],
+    }
     for fleet in (ArrayFleet, LoopFleet):
         assert np.array_equal(fleet(devices, **make).models, np.zeros((2, 4)))
-        assert np.array_equal(fleet(devices, start="zeros", **make).models, np.zeros((2, 4)))
+        assert np.array_equal(
+            fleet(devices, start="zeros", **make).models, np.zeros((2, 4))
+        )
         own = fleet(devices, start="own", **make).models
         assert np.allclose(own[1], Linear(intercept=True).fit(devices[5], None))
         given = fleet(devices, start=np.arange(4.0), **make).models
@@ -66,42 +81,70 @@ def test_start(devices):
 
 def test_models_can_be_set(devices):
     for kind in (ArrayFleet, LoopFleet):
-        fleet = kind(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[2, 5])
+        fleet = kind(
+            devices, learner=Linear(), proposer=GradientStep(0.05), targets=[2, 5]
+        )
         fleet.models = [np.ones(3), np.zeros(3)]
         assert np.array_equal(fleet.models, [np.ones(3), np.zeros(3)])
         with pytest.raises(InputError, match="must be 3 finite numbers"):
             fleet.models = [np.ones(3), np.full(3, np.inf)]
     trees = ArrayFleet(devices, learner=Tree(2), proposer=Refit(PUBLIC), targets=[2])
     trees.models = [Tree(2).zeros(devices[0])]
-    assert Tree(2).predict(trees.models[0], devices[0].X).tolist() == [0.0] * devices[0].rows
+    assert (
+        Tree(2).predict(trees.models[0], devices[0].X).tolist()
+        == [0.0] * devices[0].rows
+    )
 
 
 def test_start_of_estimators(devices):
-    make = {"learner": Estimator(DecisionTreeRegressor(max_depth=2)), "proposer": Refit(PUBLIC), "targets": [0]}
+    make = {
+        "learner": Estimator(DecisionTreeRegressor(max_depth=2)),
+        "proposer": Refit(PUBLIC),
+        "targets": [0],
+    }
     zero = LoopFleet(devices, start="zeros", **make)
     assert isinstance(zero.models[0], DummyRegressor)
     assert (zero.models[0].predict(devices[0].X) == 0).all()
     assert rounds_of(zero)[-1].loss < np.mean(devices[0].y ** 2)
     trained = DecisionTreeRegressor().fit(devices[0].X, devices[0].y)
     assert LoopFleet(devices, start=trained, **make).models[0] is trained
-    with pytest.raises(InputError, match="a starting model must be a fitted estimator for 3 features"):
+    with pytest.raises(
+        InputError, match="a starting model must be a fitted estimator for 3 features"
+    ):
         LoopFleet(devices, start=DecisionTreeRegressor(), **make)
 
 
 def test_holding_out_scores_by_some_rows_and_trains_on_the_others(devices):
-    fleet = LoopFleet(devices, learner=Linear(), proposer=GradientStep(0.05), holdout=0.3)
+    fleet = LoopFleet(
+        devices, learner=Linear(), proposer=GradientStep(0.05), holdout=0.3
+    )
     for t in range(len(devices)):
         scoring, training = fleet.home.scoring[t], fleet.home.training[t]
         assert scoring.rows == max(1, round(0.3 * devices[t].rows))
         assert sorted([*scoring.y, *training.y]) == sorted(devices[t].y)
-    other = LoopFleet(devices, learner=Linear(), proposer=GradientStep(0.05), holdout=0.3, seed=1)
-    assert any(not np.array_equal(fleet.home.scoring[t].y, other.home.scoring[t].y) for t in range(len(devices)))
+    other = LoopFleet(
+        devices, learner=Linear(), proposer=GradientStep(0.05), holdout=0.3, seed=1
+    )
+    assert any(
+        not np.array_equal(fleet.home.scoring[t].y, other.home.scoring[t].y)
+        for t in range(len(devices))
+    )
 
 
 def test_results_do_not_depend_on_n_jobs(devices):
     forest = Estimator(RandomForestRegressor(3))
     runs = [
-        rounds_of(LoopFleet(devices, learner=forest, proposer=Refit(PUBLIC), targets=[0, 1], n_jobs=jobs), rounds=2, peers=3)
+        rounds_of(
+            LoopFleet(
+                devices,
+                learner=forest,
+                proposer=Refit(PUBLIC),
+                targets=[0, 1],
+                n_jobs=jobs,
+            ),
+            rounds=2,
+            peers=3,
+        )
         for jobs in (1, 2)
     ]
     assert all(np.array_equal(a.losses, b.losses) for a, b in zip(*runs, strict=True))
@@ -117,13 +160,19 @@ class Sabotage(GradientStep):
         kind = self.steps
         if kind == 1:
             raise RuntimeError("disk full")
-        return {2: np.full_like(answer, np.nan), 3: answer[:-1], 4: np.full_like(answer, 1e300)}[kind]
+        return {
+            2: np.full_like(answer, np.nan),
+            3: answer[:-1],
+            4: np.full_like(answer, 1e300),
+        }[kind]
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3, 4])
 def test_a_bad_peer_costs_its_own_answer_never_the_run(devices, kind):
     devices.X[devices.start[4], 0] = 77.0
-    fleet = LoopFleet(devices, learner=Linear(), proposer=Sabotage(0.01, steps=kind), targets=[0, 1])
+    fleet = LoopFleet(
+        devices, learner=Linear(), proposer=Sabotage(0.01, steps=kind), targets=[0, 1]
+    )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         *_, last = rounds_of(fleet, rounds=10, peers=11)
@@ -139,7 +188,9 @@ def test_a_bad_peer_costs_its_own_answer_never_the_run(devices, kind):
 
 def test_an_unlucky_round_of_bad_peers_only_is_survived(devices):
     devices.X[devices.start[4], 0] = 77.0
-    fleet = LoopFleet(devices, learner=Linear(), proposer=Sabotage(0.01, steps=2), targets=[0])
+    fleet = LoopFleet(
+        devices, learner=Linear(), proposer=Sabotage(0.01, steps=2), targets=[0]
+    )
 
     def ask(trust, r, seed):
         return np.array([[4]]) if r % 3 else np.array([[5]])
@@ -150,8 +201,16 @@ def test_an_unlucky_round_of_bad_peers_only_is_survived(devices):
 
 @pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
 def test_a_local_step_that_diverges_is_named_and_undone(devices, fleet):
-    running = fleet(devices, learner=Linear(), proposer=GradientStep(0.05), local=GradientStep(1e3), targets=[0])
-    with pytest.raises(Diverged, match="in the local step, step_size=1000 is too large: try 500"):
+    running = fleet(
+        devices,
+        learner=Linear(),
+        proposer=GradientStep(0.05),
+        local=GradientStep(1e3),
+        targets=[0],
+    )
+    with pytest.raises(
+        Diverged, match="in the local step, step_size=1000 is too large: try 500"
+    ):
         list(personalize(running, sampler=Nobody(), adopter=Best(), rounds=500))
     assert np.isfinite(Linear().loss(running.models[0], devices[0]))
 
@@ -159,9 +218,14 @@ def test_a_local_step_that_diverges_is_named_and_undone(devices, fleet):
 def test_a_subclass_is_asked_itself_in_every_fleet(devices):
     class Clipped(GradientStep):
         def answer(self, learner, probe, data, stream):
-            return probe + np.clip(super().answer(learner, probe, data, stream) - probe, -0.01, 0.01)
+            return probe + np.clip(
+                super().answer(learner, probe, data, stream) - probe, -0.01, 0.01
+            )
 
-    runs = [rounds_of(kind(devices, learner=Linear(), proposer=Clipped(0.05))) for kind in (ArrayFleet, LoopFleet)]
+    runs = [
+        rounds_of(kind(devices, learner=Linear(), proposer=Clipped(0.05)))
+        for kind in (ArrayFleet, LoopFleet)
+    ]
     assert max(round_.lengths.max() for round_ in runs[0]) < 0.02
     assert np.allclose(runs[0][-1].losses, runs[1][-1].losses)
 
@@ -175,7 +239,11 @@ def test_counts_and_rows_of_weight_zero_in_both_fleets():
     for rows, step in ((counts, 0.02), ([(X, y, weight)] * 4, 0.5)):
         learner = Linear("poisson", intercept=True)
         runs = [
-            rounds_of(kind(rows, learner=learner, proposer=GradientStep(step), targets=[0]), rounds=60, peers=3)
+            rounds_of(
+                kind(rows, learner=learner, proposer=GradientStep(step), targets=[0]),
+                rounds=60,
+                peers=3,
+            )
             for kind in (ArrayFleet, LoopFleet)
         ]
         assert np.allclose(runs[0][-1].losses, runs[1][-1].losses, rtol=1e-9)
@@ -187,15 +255,25 @@ def test_when_every_peer_fails_the_run_stops_and_says_why(devices):
             raise RuntimeError("disk full")
 
     fleet = LoopFleet(devices, learner=Linear(), proposer=Broken(0.05), targets=[0])
-    with pytest.warns(PersflWarning), pytest.raises(Diverged, match="failed with RuntimeError: disk full"):
+    with (
+        pytest.warns(PersflWarning),
+        pytest.raises(Diverged, match="failed with RuntimeError: disk full"),
+    ):
         rounds_of(fleet)
 
 
 def test_a_classifier_peer_with_one_class_is_no_obstacle():
     rng = np.random.default_rng(0)
-    devices = [(rng.standard_normal((8, 3)), (rng.random(8) < 0.5) + 0.0) for _ in range(6)]
+    devices = [
+        (rng.standard_normal((8, 3)), (rng.random(8) < 0.5) + 0.0) for _ in range(6)
+    ]
     devices[3] = (devices[3][0], np.ones(8))
-    fleet = LoopFleet(devices, learner=Estimator(LogisticRegression()), proposer=Refit(PUBLIC, soft=True), targets=[0])
+    fleet = LoopFleet(
+        devices,
+        learner=Estimator(LogisticRegression()),
+        proposer=Refit(PUBLIC, soft=True),
+        targets=[0],
+    )
     assert np.isfinite(rounds_of(fleet, adopter=BestOrStay(), peers=5)[-1].losses).all()
 
 
@@ -204,34 +282,48 @@ def test_a_classifier_peer_with_one_class_is_no_obstacle():
 def test_nobody_is_written_as_minus_one(devices, fleet, compiled, uncompiled):
     if not compiled:
         uncompiled()
-    running = fleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0, 1])
+    running = fleet(
+        devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0, 1]
+    )
     losses, lengths = running.probe(np.array([[3, -1], [4, 5]]), 0)
     assert np.isinf(losses[0, 2])
     assert np.isnan(lengths[0, 1])
     assert np.isfinite(losses[1]).all()
     before = np.array(running.models)
-    running.adopt(Choice(np.array([[-1], [4]]), np.array([[0.0], [1.0]]), np.array([1.0, 0.0])))
+    running.adopt(
+        Choice(np.array([[-1], [4]]), np.array([[0.0], [1.0]]), np.array([1.0, 0.0]))
+    )
     assert np.array_equal(running.models[0], before[0])
     assert not np.array_equal(running.models[1], before[1])
 
 
 def test_adopting_from_somebody_who_was_not_asked(devices):
-    fleet = LoopFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
+    fleet = LoopFleet(
+        devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0]
+    )
     fleet.probe(np.array([[3]]), 0)
-    with pytest.raises(InputError, match="target 0 cannot adopt from device 5: it was not asked"):
+    with pytest.raises(
+        InputError, match="target 0 cannot adopt from device 5: it was not asked"
+    ):
         fleet.adopt(Choice(np.array([[5]]), np.ones((1, 1)), np.zeros(1)))
 
 
-@pytest.mark.parametrize(("private", "public"), [(None, None), (1.0, 1.0), (1.0, 0.0), (2.0, 50.0)])
+@pytest.mark.parametrize(
+    ("private", "public"), [(None, None), (1.0, 1.0), (1.0, 0.0), (2.0, 50.0)]
+)
 def test_refit_weighs_private_rows_against_public_points(devices, private, public):
     data, model = devices[0], np.array([1.0, -2.0, 3.0])
-    proposer = Refit(PUBLIC, step_size=3.0, private_weight=private, public_weight=public)
+    proposer = Refit(
+        PUBLIC, step_size=3.0, private_weight=private, public_weight=public
+    )
     answer = proposer.answer(Linear(), proposer.ask(Linear(), model), data, None)
     own = 3.0 / data.rows if private is None else private
     each = 1.0 / len(PUBLIC) if public is None else public
     X, y = np.vstack([data.X, PUBLIC]), np.concatenate([data.y, PUBLIC @ model])
     weight = np.repeat([own, each], [data.rows, len(PUBLIC)])
-    expected = np.linalg.lstsq(X * np.sqrt(weight)[:, None], y * np.sqrt(weight), rcond=None)[0]
+    expected = np.linalg.lstsq(
+        X * np.sqrt(weight)[:, None], y * np.sqrt(weight), rcond=None
+    )[0]
     assert np.allclose(answer, expected)
 
 
@@ -241,7 +333,12 @@ def test_refit_weighs_private_rows_against_public_points(devices, private, publi
 def test_baselines_of_estimators_say_what_they_cannot(devices):
     from persfl import baselines
 
-    parts = {"learner": Estimator(Ridge()), "proposer": Refit(PUBLIC), "targets": [0, 1], "seed": 3}
+    parts = {
+        "learner": Estimator(Ridge()),
+        "proposer": Refit(PUBLIC),
+        "targets": [0, 1],
+        "seed": 3,
+    }
     fleet = ArrayFleet(devices, **parts)
     assert (fleet.learner, fleet.proposer, fleet.local, fleet.seed) == (
         parts["learner"],
@@ -258,7 +355,9 @@ def test_baselines_of_estimators_say_what_they_cannot(devices):
         lambda: iter(fleet.scored(np.zeros((1, 3)))),
         lambda: iter(fleet.stepped(np.zeros((1, 3)), np.array([0]), None)),
     ):
-        with pytest.raises(CannotMix, match="shared models must be vectors that can be averaged.*Ridge"):
+        with pytest.raises(
+            CannotMix, match="shared models must be vectors that can be averaged.*Ridge"
+        ):
             next(run())
     with pytest.raises(InputError, match="needs the fleet's local step"):
         baselines.local(fleet, rounds=1)
@@ -280,7 +379,9 @@ def short(liars, share, step):
 
 
 def guarded(share, *, fleet=ArrayFleet, own=True):
-    """Nine peers of one kind, six of whom shorten their steps: 60 rounds with a guard, and the model without one."""
+    """Nine peers of one kind, six of whom shorten their steps: 60 rounds with a guard, and the
+    model without one.
+    """
     devices = clustered_regression(n=10, clusters=1, rows=24, features=6, seed=4)
     proposer = short(devices.X[devices.start[4:-1], 0], share, GradientStep(0.05))
     parts = {"learner": Linear(), "proposer": proposer, "targets": [0]}
@@ -323,7 +424,9 @@ def test_eight_copies_and_one_who_jumps():
     devices = clustered_regression(n=10, clusters=1, rows=24, features=6, seed=4)
     first = devices.X[devices.start[:-1], 0]
     jumps = short(first[9:], 50.0, GradientStep(0.05))
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=short(first[1:9], 0.0, jumps), targets=[0])
+    fleet = ArrayFleet(
+        devices, learner=Linear(), proposer=short(first[1:9], 0.0, jumps), targets=[0]
+    )
     used = Guarded(fleet, growth=1e9)
     used.probe(np.arange(1, 10)[None], 0)
     assert [(jump.peer, jump.why) for jump in used.jumps] == [(9, "length")]
@@ -342,18 +445,26 @@ def test_own_lengths_are_those_of_asking_oneself(devices, fleet):
 def test_a_guard_keeps_steps_only_where_its_fleet_does(devices):
     from persfl import kin
 
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
+    fleet = ArrayFleet(
+        devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0]
+    )
     rule = kin(4)
     with pytest.raises(InputError, match="needs a fleet that keeps steps"):
-        personalize(Guarded(Blind(fleet)), sampler=rule.sampler, adopter=rule.adopter, rounds=1)
+        personalize(
+            Guarded(Blind(fleet)), sampler=rule.sampler, adopter=rule.adopter, rounds=1
+        )
     used = Guarded(fleet)
     list(personalize(used, sampler=rule.sampler, adopter=rule.adopter, rounds=3))
     assert used.kept is not None
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))]
+)
 def test_a_guard_can_be_copied(devices, copied):
-    used = Guarded(ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0]))
+    used = Guarded(
+        ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
+    )
     rounds_of(used)
     again = copied(used)
     assert again.reach == used.reach

@@ -20,14 +20,28 @@ from persfl.sources import clustered_regression
 from persfl.testing import check_fleet
 from persfl.wire import Terms, pack, unpack
 
-DEVICES = clustered_regression(n=8, clusters=2, rows=(6, 12), features=3, noise=0.1, seed=1)
+DEVICES = clustered_regression(
+    n=8, clusters=2, rows=(6, 12), features=3, noise=0.1, seed=1
+)
 PUBLIC = np.random.default_rng(0).standard_normal((20, 3))
 LINEAR = Terms(columns=columns(DEVICES), step_size=0.05, seed=5)
-CLASSES = Devices.of([(d.X, np.digitize(d.X @ [1.0, -1.0, 0.5], [-0.7, 0.7]) + 0.0) for d in DEVICES], quiet=True)
+CLASSES = Devices.of(
+    [(d.X, np.digitize(d.X @ [1.0, -1.0, 0.5], [-0.7, 0.7]) + 0.0) for d in DEVICES],
+    quiet=True,
+)
 
 
 def run(made, rounds=5, adopter=None, peers=4, **more):
-    return list(personalize(made, sampler=Uniform(peers), adopter=adopter or Best(), rounds=rounds, seed=9, **more))
+    return list(
+        personalize(
+            made,
+            sampler=Uniform(peers),
+            adopter=adopter or Best(),
+            rounds=rounds,
+            seed=9,
+            **more,
+        )
+    )
 
 
 def terms(**changes):
@@ -36,18 +50,44 @@ def terms(**changes):
 
 FAMILIES = {
     "linear": (DEVICES, LINEAR),
-    "huber, minibatches": (DEVICES, terms(settings={"loss": "huber", "delta": 0.5}, steps=3, batch=4)),
+    "huber, minibatches": (
+        DEVICES,
+        terms(settings={"loss": "huber", "delta": 0.5}, steps=3, batch=4),
+    ),
     "linear by refits": (DEVICES, terms(public=PUBLIC, step_size=1.0)),
-    "own units": (DEVICES, terms(mean=np.ones(3), scale=np.full(3, 2.0), label_mean=0.5, label_scale=3.0)),
+    "own units": (
+        DEVICES,
+        terms(mean=np.ones(3), scale=np.full(3, 2.0), label_mean=0.5, label_scale=3.0),
+    ),
     "own step": (DEVICES, terms(local=0.02)),
     "tree": (DEVICES, terms(model="tree", public=PUBLIC, step_size=1.0)),
     "ridge": (DEVICES, terms(model="ridge", public=PUBLIC, settings={"alpha": 0.1})),
-    "forest": (DEVICES, terms(model="forest", public=PUBLIC, settings={"n_estimators": 4, "max_depth": 3})),
-    "boosting": (DEVICES, terms(model="boosting", public=PUBLIC, settings={"n_estimators": 4})),
+    "forest": (
+        DEVICES,
+        terms(
+            model="forest", public=PUBLIC, settings={"n_estimators": 4, "max_depth": 3}
+        ),
+    ),
+    "boosting": (
+        DEVICES,
+        terms(model="boosting", public=PUBLIC, settings={"n_estimators": 4}),
+    ),
     "multinomial": (CLASSES, terms(classes=3, step_size=0.5)),
     "tree classes": (CLASSES, terms(model="tree", classes=3, public=PUBLIC, soft=True)),
-    "forest classes": (CLASSES, terms(model="forest", classes=3, public=PUBLIC, soft=True, settings={"n_estimators": 3})),
-    "boosting classes": (CLASSES, terms(model="boosting", classes=3, public=PUBLIC, settings={"n_estimators": 3})),
+    "forest classes": (
+        CLASSES,
+        terms(
+            model="forest",
+            classes=3,
+            public=PUBLIC,
+            soft=True,
+            settings={"n_estimators": 3},
+        ),
+    ),
+    "boosting classes": (
+        CLASSES,
+        terms(model="boosting", classes=3, public=PUBLIC, settings={"n_estimators": 3}),
+    ),
 }
 
 
@@ -63,9 +103,20 @@ def test_refits_of_networks_by_proximal_steps(classes):
     pytest.importorskip("torch")
     devices = CLASSES if classes else DEVICES
     public = np.random.default_rng(0).standard_normal((7, devices.features))
-    asked = terms(model="mlp", classes=classes, settings={"hidden": [4], "dtype": "float64"}, public=public, step_size=1.0)
+    asked = terms(
+        model="mlp",
+        classes=classes,
+        settings={"hidden": [4], "dtype": "float64"},
+        public=public,
+        step_size=1.0,
+    )
     ours, theirs = fleet(devices, asked), loop(devices, asked)
-    same_rounds(*(personalize(one, sampler=Uniform(3), adopter=Best(), rounds=4, seed=2) for one in (ours, theirs)))
+    same_rounds(
+        *(
+            personalize(one, sampler=Uniform(3), adopter=Best(), rounds=4, seed=2)
+            for one in (ours, theirs)
+        )
+    )
 
 
 def test_a_network_as_wide_as_somebody_wishes_is_refused():
@@ -74,32 +125,50 @@ def test_a_network_as_wide_as_somebody_wishes_is_refused():
     wide = terms(model="mlp", settings={"hidden": [10**9]})
     head, arrays = wide.to_wire()
     asked = {"run": "r", "round": 0, "ask": 1, "me": 0, "probe": True} | head
-    assert unpack(home.reply("adopt", pack(asked, arrays)))[0]["code"] in ("failed", "format")
+    assert unpack(home.reply("adopt", pack(asked, arrays)))[0]["code"] in (
+        "failed",
+        "format",
+    )
 
 
 @pytest.mark.parametrize("norm", [False, True])
 def test_networks_by_name(norm):
     pytest.importorskip("torch")
     asked = terms(
-        model="network", classes=3, step_size=0.1, settings={"make": f"federated_modules:{'normed' if norm else 'small'}"}
+        model="network",
+        classes=3,
+        step_size=0.1,
+        settings={"make": f"federated_modules:{'normed' if norm else 'small'}"},
     )
     homes = at_home(CLASSES, replace(OPEN, networks=(asked.settings["make"],)))
     ours = run(fleet(CLASSES, asked, homes=homes), 3)
     for a, b in zip(ours, run(loop(CLASSES, asked), 3), strict=True):
         np.testing.assert_allclose(a.losses, b.losses, rtol=1e-5)
-    with pytest.raises(Away):  # an owner who has not named the module in the policy gets no code run
+    # an owner who has not named the module in the policy gets no code run
+    with pytest.raises(Away):
         run(fleet(CLASSES, asked), 1)
 
 
 @pytest.mark.parametrize("guard", [False, True])
 def test_kin_over_flower(guard):
     """Remembered steps live with the coordinator; a target tells its own with its scores."""
-    devices = clustered_regression(n=10, clusters=2, rows=12, features=3, noise=0.1, seed=4)
+    devices = clustered_regression(
+        n=10, clusters=2, rows=12, features=3, noise=0.1, seed=4
+    )
     asked = terms(step_size=0.05, settings={"intercept": False})
     rule = kin(4)
     ours, theirs = fleet(devices, asked), loop(devices, asked)
-    wrapped = [Guarded(one, reach=1e9, growth=1e9) if guard else one for one in (ours, theirs)]
-    same_rounds(*(personalize(one, sampler=rule.sampler, adopter=rule.adopter, rounds=40, seed=1) for one in wrapped))
+    wrapped = [
+        Guarded(one, reach=1e9, growth=1e9) if guard else one for one in (ours, theirs)
+    ]
+    same_rounds(
+        *(
+            personalize(
+                one, sampler=rule.sampler, adopter=rule.adopter, rounds=40, seed=1
+            )
+            for one in wrapped
+        )
+    )
     np.testing.assert_allclose(ours.models, np.stack(theirs.models), atol=1e-9)
     assert ours.kept is not None
 
@@ -125,11 +194,19 @@ def test_the_contract_of_fleets():
         asked = terms(step_size=0.05)
         return fleet(devices, asked, homes=at_home(devices), start=parts.get("start"))
 
-    check_fleet(make, learner=LINEAR.learner(), proposer=LINEAR.proposer(), adopter=TopK(3), rounds=8)
+    check_fleet(
+        make,
+        learner=LINEAR.learner(),
+        proposer=LINEAR.proposer(),
+        adopter=TopK(3),
+        rounds=8,
+    )
 
 
 def test_peers_are_those_of_an_array_fleet():
-    array = ArrayFleet(DEVICES, learner=LINEAR.learner(), proposer=LINEAR.proposer(), seed=5)
+    array = ArrayFleet(
+        DEVICES, learner=LINEAR.learner(), proposer=LINEAR.proposer(), seed=5
+    )
     for a, b in zip(run(fleet(DEVICES, LINEAR)), run(array), strict=True):
         np.testing.assert_array_equal(a.peers, b.peers)
         np.testing.assert_array_equal(a.choice.peers, b.choice.peers)
@@ -145,7 +222,9 @@ def test_a_round_has_as_many_messages_as_devices():
 
 
 def test_target_at_home():
-    """Only probes go out: the target is a device of this process, and nobody else is asked to score."""
+    """Only probes go out: the target is a device of this process, and nobody else is asked to
+    score.
+    """
     homes = at_home(DEVICES)
     home = {"d00": homes.pop("d00")}
     kinds = []
@@ -160,13 +239,20 @@ def test_target_at_home():
 
 
 def test_rows_that_keep_arriving():
-    """Devices whose rows grow between rounds: equal to a stream in one process, and each says how many are new."""
+    """Devices whose rows grow between rounds: equal to a stream in one process, and each says
+    how many are new.
+    """
 
     def upto(i, r):
         return DEVICES[i].take(np.arange(3 + r))
 
     homes = {
-        name: Device(name, lambda r, i=i: Rows(columns(DEVICES), upto(i, r)), policy=OPEN, lot=Lot(5, i))
+        name: Device(
+            name,
+            lambda r, i=i: Rows(columns(DEVICES), upto(i, r)),
+            policy=OPEN,
+            lot=Lot(5, i),
+        )
         for i, name in enumerate(names(len(DEVICES)))
     }
 
@@ -176,13 +262,18 @@ def test_rows_that_keep_arriving():
         def __call__(self, r):
             return [upto(i, r) for i in range(len(DEVICES))]
 
-    reference = LoopFleet(Source(), learner=LINEAR.learner(), proposer=LINEAR.proposer(), seed=5)
+    reference = LoopFleet(
+        Source(), learner=LINEAR.learner(), proposer=LINEAR.proposer(), seed=5
+    )
     made = fleet(DEVICES, LINEAR, homes=homes, need=1, quorum=1.0)
     ours = []
-    for round_ in personalize(made, sampler=Uniform(4), adopter=Best(), rounds=3, seed=9):
+    for round_ in personalize(
+        made, sampler=Uniform(4), adopter=Best(), rounds=3, seed=9
+    ):
         ours.append(round_)
         assert made.rows["d00"] == 3 + round_.r
-        assert round_.r == 0 or set(made.new.values()) == {1}  # every device had one new row
+        # every device had one new row
+        assert round_.r == 0 or set(made.new.values()) == {1}
         made.new.clear()
     same_rounds(ours, run(reference, 3))
     with pytest.raises(NotReady, match="needs 5 new rows"):
@@ -203,7 +294,10 @@ def changed(reply, change):
 
 
 def vectors(value):
-    return lambda head, arrays: (head, {k: value(v) if k.startswith("p") else v for k, v in arrays.items()})
+    return lambda head, arrays: (
+        head,
+        {k: value(v) if k.startswith("p") else v for k, v in arrays.items()},
+    )
 
 
 FAULTS = {
@@ -212,16 +306,28 @@ FAULTS = {
     "huge": ("format", vectors(lambda v: v + 1e200)),
     "wrong shape": ("format", vectors(lambda v: np.append(v, 1.0))),
     "wrong kind": ("format", vectors(lambda v: v.astype(np.float32))),
-    "another round": ("stale", lambda head, arrays: (head | {"round": head["round"] + 1}, arrays)),
+    "another round": (
+        "stale",
+        lambda head, arrays: (head | {"round": head["round"] + 1}, arrays),
+    ),
     "another run": ("stale", lambda head, arrays: (head | {"run": "other"}, arrays)),
-    "another device": ("stale", lambda head, arrays: (head | {"device": "d01"}, arrays)),
-    "another question": ("stale", lambda head, arrays: (head | {"ask": head["ask"] - 1}, arrays)),
+    "another device": (
+        "stale",
+        lambda head, arrays: (head | {"device": "d01"}, arrays),
+    ),
+    "another question": (
+        "stale",
+        lambda head, arrays: (head | {"ask": head["ask"] - 1}, arrays),
+    ),
     "junk": ("format", lambda head, arrays: (b"junk" * 10, arrays)),
     "nothing": ("format", lambda head, arrays: (head, {})),
     "too few": ("format", lambda head, arrays: (head | {"codes": []}, arrays)),
     "refusal": ("refused", lambda head, arrays: (head | {"code": "rows"}, arrays)),
     "failure": ("failed", lambda head, arrays: (head | {"code": "failed"}, arrays)),
-    "odd code": ("failed", lambda head, arrays: (head | {"code": {"x": ["private"]}}, arrays)),
+    "odd code": (
+        "failed",
+        lambda head, arrays: (head | {"code": {"x": ["private"]}}, arrays),
+    ),
 }
 
 
@@ -230,7 +336,11 @@ def test_a_bad_answer_costs_that_peer_its_answer(fault):
     way, change = FAULTS[fault]
 
     def tamper(name, reply):
-        bad = name == "d03" and unpack(reply.content.config_records["persfl"]["body"])[0]["kind"] == "answer"
+        bad = (
+            name == "d03"
+            and unpack(reply.content.config_records["persfl"]["body"])[0]["kind"]
+            == "answer"
+        )
         return changed(reply, change) if bad else reply
 
     made = fleet(DEVICES, LINEAR, tamper=tamper)
@@ -239,8 +349,15 @@ def test_a_bad_answer_costs_that_peer_its_answer(fault):
     assert counts[way] > 0
     assert counts["answered"] == 0
     assert counts["rested"] > 0  # it keeps failing, so it is asked less
-    assert made.roster.counts["d04"]["answered"] == made.roster.counts["d04"]["asked"] > counts["asked"]
-    assert all(not np.isfinite(round_.losses[:, 1:][round_.peers == 3]).any() for round_ in rounds)
+    assert (
+        made.roster.counts["d04"]["answered"]
+        == made.roster.counts["d04"]["asked"]
+        > counts["asked"]
+    )
+    assert all(
+        not np.isfinite(round_.losses[:, 1:][round_.peers == 3]).any()
+        for round_ in rounds
+    )
     assert rounds[-1].loss.mean() < 0.7 * rounds[0].loss.mean()
     assert all((round_.choice.peers != 3).all() for round_ in rounds)
 
@@ -254,7 +371,9 @@ def test_replays_are_stale():
         body = reply.content.config_records["persfl"]["body"]
         kind = unpack(body)[0]["kind"]
         if kind == "answer":
-            reply.content = RecordDict({"persfl": ConfigRecord({"body": old.setdefault(kind, body)})})
+            reply.content = RecordDict(
+                {"persfl": ConfigRecord({"body": old.setdefault(kind, body)})}
+            )
         return reply
 
     made = fleet(DEVICES, LINEAR, tamper=tamper)
@@ -264,7 +383,9 @@ def test_replays_are_stale():
 
 
 def test_late_and_gone():
-    made = fleet(DEVICES, LINEAR, tamper=lambda name, reply: None if name == "d02" else reply)
+    made = fleet(
+        DEVICES, LINEAR, tamper=lambda name, reply: None if name == "d02" else reply
+    )
     rounds = run(made, 6)
     assert made.roster.counts["d02"]["late"] > 0
     assert np.isinf(rounds[-1].losses[2]).all()  # as a target it never scored
@@ -278,11 +399,15 @@ def test_errors_of_a_peer_are_codes():
         raise ValueError(f"could not convert string to float: {secret!r}")
 
     said = []
-    homes = at_home(DEVICES) | {"d03": Device("d03", rows, policy=OPEN, log=said.append)}
+    homes = at_home(DEVICES) | {
+        "d03": Device("d03", rows, policy=OPEN, log=said.append)
+    }
     seen = []
 
     def watch(name, reply):
-        seen.append(repr(reply.content) + str(reply.content.config_records["persfl"]["body"]))
+        seen.append(
+            repr(reply.content) + str(reply.content.config_records["persfl"]["body"])
+        )
         return reply
 
     made = fleet(DEVICES, LINEAR, homes=homes, tamper=watch)
@@ -317,7 +442,9 @@ def test_peers_come_and_go():
     made = fleet(DEVICES, LINEAR)
     grid = made.post.grid
     rounds = []
-    for round_ in personalize(made, sampler=Uniform(4), adopter=Best(), rounds=12, seed=9):
+    for round_ in personalize(
+        made, sampler=Uniform(4), adopter=Best(), rounds=12, seed=9
+    ):
         rounds.append(round_)
         grid.away = {"d01", "d02"} if 2 <= round_.r < 6 else set()
     assert made.roster.counts["d01"]["gone"] > 0
@@ -325,8 +452,11 @@ def test_peers_come_and_go():
     assert rounds[-1].loss[1] < rounds[0].loss[1]
     kept = [made.post.grid.devices[name].shelf.get("run") for name in names(8)]
     made.finish()
-    for i, name in enumerate(names(8)):  # everybody has, at home, the model that was seen here
-        np.testing.assert_array_equal(made.post.grid.devices[name].shelf.get("run").model, made.models[i])
+    # everybody has, at home, the model that was seen here
+    for i, name in enumerate(names(8)):
+        np.testing.assert_array_equal(
+            made.post.grid.devices[name].shelf.get("run").model, made.models[i]
+        )
     assert kept[1].round >= 10
 
 
@@ -347,7 +477,9 @@ def test_all_gone_stops_cleanly_and_goes_on():
 
 @pytest.mark.parametrize("family", ["linear", "tree", "forest", "own step"])
 def test_cut_anywhere_and_resumed(family):
-    """The coordinator dies after any round, before or after its targets have adopted: the same result to the last bit."""
+    """The coordinator dies after any round, before or after its targets have adopted: the same
+    result to the last bit.
+    """
     devices, asked = FAMILIES[family]
     whole = fleet(devices, asked)
     rounds = run(whole, 5)
@@ -368,7 +500,9 @@ def test_cut_anywhere_and_resumed(family):
 def test_a_device_that_lost_its_model_gets_it_back():
     homes = at_home(DEVICES)
     made = fleet(DEVICES, LINEAR, homes=homes)
-    for round_ in personalize(made, sampler=Uniform(4), adopter=Best(), rounds=6, seed=9):
+    for round_ in personalize(
+        made, sampler=Uniform(4), adopter=Best(), rounds=6, seed=9
+    ):
         if round_.r == 2:
             homes["d04"].shelf = Shelf()
     assert made.roster.counts["d04"]["failed"] == 1  # once, then it was told
@@ -381,11 +515,18 @@ def test_a_device_that_lost_its_model_gets_it_back():
 
 
 def test_policy_limits_are_kept_and_counted():
-    limited = {name: Device(name, Rows(columns(DEVICES), DEVICES[i]), policy=replace(OPEN, questions_per_target=2, questions=9))
-               for i, name in enumerate(names(8))}  # fmt: skip
+    limited = {
+        name: Device(
+            name,
+            Rows(columns(DEVICES), DEVICES[i]),
+            policy=replace(OPEN, questions_per_target=2, questions=9),
+        )
+        for i, name in enumerate(names(8))
+    }
     made = fleet(DEVICES, LINEAR, homes=limited)
     rounds = run(made, 40)
-    assert (rounds[-1].choice.stay == 1).all()  # nobody answers any more: everybody keeps the model it has
+    # nobody answers any more: everybody keeps the model it has
+    assert (rounds[-1].choice.stay == 1).all()
     for name, device in limited.items():
         askers = [entry for entry in device.ledger.table() if entry["kind"] == "answer"]
         assert all(entry["answered"] <= 2 for entry in askers)
@@ -399,7 +540,11 @@ def test_policy_limits_are_kept_and_counted():
         (replace(OPEN, models=("tree",)), LINEAR, "models"),
         (Policy(rows=100), LINEAR, "rows"),
         (replace(OPEN, steps=2), terms(steps=3), "steps"),
-        (replace(OPEN, trees=5), terms(model="forest", public=PUBLIC, settings={"n_estimators": 6}), "trees"),
+        (
+            replace(OPEN, trees=5),
+            terms(model="forest", public=PUBLIC, settings={"n_estimators": 6}),
+            "trees",
+        ),
         (OPEN, terms(model="network", settings={"make": "os:getcwd"}), "models"),
     ],
 )
@@ -408,18 +553,24 @@ def test_refusals_are_polite(policy, asked, code):
     head, arrays = asked.to_wire()
     for kind in ("answer", "score"):
         more = {"names": ["ann"], "count": 0, "run": "r", "round": 0, "ask": 1, "me": 0}
-        told, out = unpack(device.reply(kind, pack(more | head, arrays | {"targets": np.array([1])})))
+        told, out = unpack(
+            device.reply(kind, pack(more | head, arrays | {"targets": np.array([1])}))
+        )
         assert told["code"] == code
         assert out == {}
     assert {entry["code"] for entry in device.ledger.refusals()} == {code}
 
 
 def test_a_device_may_be_a_peer_only():
-    homes = at_home(DEVICES) | {"d05": at_home(DEVICES, replace(OPEN, target=False))["d05"]}
+    homes = at_home(DEVICES) | {
+        "d05": at_home(DEVICES, replace(OPEN, target=False))["d05"]
+    }
     made = fleet(DEVICES, LINEAR, homes=homes)
     rounds = run(made, 3)
     assert made.roster.counts["d05"]["refused"] > 0
-    assert np.isfinite(np.concatenate([round_.losses[:, 1:][round_.peers == 5] for round_ in rounds])).any()
+    assert np.isfinite(
+        np.concatenate([round_.losses[:, 1:][round_.peers == 5] for round_ in rounds])
+    ).any()
 
 
 def test_the_ledger_is_written_before_an_answer_leaves(tmp_path):
@@ -429,10 +580,17 @@ def test_the_ledger_is_written_before_an_answer_leaves(tmp_path):
                 raise OSError("disk full")
             super().write(entries, policy)
 
-    device = Device("d00", Rows(columns(DEVICES), DEVICES[0]), policy=OPEN, ledger=Full(tmp_path / "ledger"))
+    device = Device(
+        "d00",
+        Rows(columns(DEVICES), DEVICES[0]),
+        policy=OPEN,
+        ledger=Full(tmp_path / "ledger"),
+    )
     head, arrays = LINEAR.to_wire()
-    asked = pack({"names": ["ann"], "run": "r", "round": 0, "ask": 1, "me": 0} | head,
-                 arrays | {"targets": np.array([1]), "q0.vector": np.zeros(4)})  # fmt: skip
+    asked = pack(
+        {"names": ["ann"], "run": "r", "round": 0, "ask": 1, "me": 0} | head,
+        arrays | {"targets": np.array([1]), "q0.vector": np.zeros(4)},
+    )
     told, out = unpack(device.reply("answer", asked))
     assert told["code"] == "failed"
     assert out == {}
@@ -443,8 +601,10 @@ def test_the_same_question_again_does_not_count_again():
     head, arrays = LINEAR.to_wire()
 
     def ask(vector, ask=1):
-        body = pack({"names": ["ann"], "run": "r", "round": 0, "ask": ask, "me": 0} | head,
-                    arrays | {"targets": np.array([1]), "q0.vector": vector})  # fmt: skip
+        body = pack(
+            {"names": ["ann"], "run": "r", "round": 0, "ask": ask, "me": 0} | head,
+            arrays | {"targets": np.array([1]), "q0.vector": vector},
+        )
         return unpack(device.reply("answer", body))[0]["codes"]
 
     assert ask(np.zeros(4)) == ask(np.zeros(4), ask=2) == ["ok"]
@@ -453,7 +613,9 @@ def test_the_same_question_again_does_not_count_again():
 
 
 def test_a_node_may_not_take_anothers_name():
-    """Where a federation knows its keys, a node is who its key says; a claim in a message does not help."""
+    """Where a federation knows its keys, a node is who its key says; a claim in a message does
+    not help.
+    """
     homes = at_home(DEVICES)
     homes["d07"].name = "d00"
     made = fleet(DEVICES, LINEAR, homes=homes)
@@ -476,13 +638,18 @@ def test_nodes_without_known_keys_are_asked_who_they_are():
 
 
 def test_the_guard_holds_against_liars_where_the_rule_alone_does_not():
-    devices = clustered_regression(n=20, clusters=2, rows=20, features=5, noise=0.1, seed=3)
+    devices = clustered_regression(
+        n=20, clusters=2, rows=20, features=5, noise=0.1, seed=3
+    )
     asked = Terms(columns=columns(devices), step_size=0.05, seed=5)
     bad = set(names(20)[4:])
 
     def lie(head, arrays):
         rng = np.random.default_rng(head["round"])
-        return head, {k: v + 30 * rng.standard_normal(v.shape) if k.startswith("p") else v for k, v in arrays.items()}
+        return head, {
+            k: v + 30 * rng.standard_normal(v.shape) if k.startswith("p") else v
+            for k, v in arrays.items()
+        }
 
     def tamper(name, reply):
         kind = unpack(reply.content.config_records["persfl"]["body"])[0]["kind"]
@@ -500,7 +667,10 @@ def test_the_guard_holds_against_liars_where_the_rule_alone_does_not():
 
 
 def test_the_guard_costs_nothing_among_the_honest():
-    plain, guarded = run(fleet(DEVICES, LINEAR)), run(Guarded(fleet(DEVICES, LINEAR), growth=1e6, reach=1e6))
+    plain, guarded = (
+        run(fleet(DEVICES, LINEAR)),
+        run(Guarded(fleet(DEVICES, LINEAR), growth=1e6, reach=1e6)),
+    )
     same_rounds(plain, guarded)
 
 
@@ -510,7 +680,9 @@ def test_diverging_runs_stop():
 
 
 def test_handing_over_data_that_does_not_fit():
-    homes = at_home(DEVICES) | {"d03": Device("d03", Rows(["x0", "other", "x2"], DEVICES[3]), policy=OPEN)}
+    homes = at_home(DEVICES) | {
+        "d03": Device("d03", Rows(["x0", "other", "x2"], DEVICES[3]), policy=OPEN)
+    }
     made = fleet(DEVICES, LINEAR, homes=homes)
     run(made, 3)
     assert made.roster.counts["d03"]["failed"] > 0

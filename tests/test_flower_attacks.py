@@ -1,4 +1,6 @@
-"""A coordinator that lies: what it tries to get a row, a label or a subset of its choice, and that it does not get it."""
+"""A coordinator that lies: what it tries to get a row, a label or a subset of its choice, and
+that it does not get it.
+"""
 
 import os
 import sqlite3
@@ -41,7 +43,9 @@ def terms(**changes):
 def ask(one, kind, asked, head=None, arrays=None, *, r=0, me=0, run="r"):
     told, more = asked.to_wire()
     about = {"run": run, "round": r, "ask": 1, "me": me}
-    return unpack(one.reply(kind, pack(about | told | (head or {}), more | (arrays or {}))))
+    return unpack(
+        one.reply(kind, pack(about | told | (head or {}), more | (arrays or {})))
+    )
 
 
 def sums(one, asked, **more):
@@ -54,17 +58,24 @@ def step(one, asked, *, target=0, **more):
     """The gradient at zero; None where it is refused."""
     question = {"targets": np.array([target]), "q0.vector": np.zeros(3)}
     head, arrays = ask(one, "answer", asked, {"names": ["t"]}, question, **more)
-    return -arrays["p0.vector"] / asked.step_size if head.get("codes") == ["ok"] else None
+    return (
+        -arrays["p0.vector"] / asked.step_size if head.get("codes") == ["ok"] else None
+    )
 
 
 def told_apart(answers):
     """The fewest rows that two answers differ by: column sums come with their weight."""
-    near = [abs(a[0] - b[0]) for a, b in combinations(answers, 2) if not np.allclose(a, b)]
+    near = [
+        abs(a[0] - b[0]) for a, b in combinations(answers, 2) if not np.allclose(a, b)
+    ]
     return min(near, default=np.inf)
 
 
 def smallest_piece(one):
-    labels = np.frombuffer(one.ledger._base.execute("SELECT labels FROM pieces").fetchone()[0], dtype=np.int32)
+    labels = np.frombuffer(
+        one.ledger._base.execute("SELECT labels FROM pieces").fetchone()[0],
+        dtype=np.int32,
+    )
     return np.bincount(labels)[1:][np.bincount(labels)[1:] > 0].min()
 
 
@@ -78,18 +89,28 @@ def test_the_attack_works_where_the_owner_allows_single_rows():
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(rows=9)])
 def test_rows_are_not_got_by_holding_others_back(policy):
-    one, shares = Device("ann", ROWS, policy=policy), [0.0, 0.25, *(k / COUNT for k in range(1, COUNT))]
-    asked = [(terms(holdout=h, seed=s), me) for h in shares for s in (0, 1) for me in (0, 7)]
+    one, shares = (
+        Device("ann", ROWS, policy=policy),
+        [0.0, 0.25, *(k / COUNT for k in range(1, COUNT))],
+    )
+    asked = [
+        (terms(holdout=h, seed=s), me) for h in shares for s in (0, 1) for me in (0, 7)
+    ]
     found = [sums(one, t, me=me, run=f"run {me}") for t, me in asked]
     answers = [each for each in found if each is not None]
-    assert len(answers) >= 4  # some are answered, with the same rows whatever the seed and the number
+    # some are answered, with the same rows whatever the seed and the number
+    assert len(answers) >= 4
     assert told_apart(answers) >= policy.rows
     assert smallest_piece(one) >= policy.rows
 
 
 def test_the_seed_does_not_say_which_rows():
     one = Device("ann", ROWS)
-    answers = [sums(one, terms(holdout=0.25, seed=seed), me=me) for seed in range(20) for me in range(3)]
+    answers = [
+        sums(one, terms(holdout=0.25, seed=seed), me=me)
+        for seed in range(20)
+        for me in range(3)
+    ]
     assert all(np.array_equal(each, answers[0]) for each in answers)
     other = sums(Device("ann", ROWS), terms(holdout=0.25))
     assert not np.allclose(other, answers[0])  # another device, another secret
@@ -98,7 +119,11 @@ def test_the_seed_does_not_say_which_rows():
 def test_classes_do_not_choose_rows():
     labels = (Y > 0) + 0.0
     one = Device("ann", Rows(NAMES, Data(X, labels)))
-    answers = [sums(one, terms(holdout=h, classes=c)) for h in (0.25, 0.3, 0.5) for c in (0, 2, 3, 50)]
+    answers = [
+        sums(one, terms(holdout=h, classes=c))
+        for h in (0.25, 0.3, 0.5)
+        for c in (0, 2, 3, 50)
+    ]
     answers = [each for each in answers if each is not None]
     assert answers
     assert told_apart(answers) >= LEAST
@@ -109,10 +134,18 @@ def test_batches_are_always_the_same():
     one = Device("ann", ROWS)
     found = {
         tuple(np.round(step(one, terms(batch=8, seed=s), target=t, r=r, me=me), 9))
-        for s in (0, 1, 2) for t in range(4) for r in range(4) for me in (0, 5)
-    }  # fmt: skip
+        for s in (0, 1, 2)
+        for t in range(4)
+        for r in range(4)
+        for me in (0, 5)
+    }
     assert len(found) <= 3  # 24 rows are three batches of 8, whoever asks, whenever
-    others = [step(one, terms(batch=size), target=t) for size in range(5, 24) if size != 8 for t in range(3)]
+    others = [
+        step(one, terms(batch=size), target=t)
+        for size in range(5, 24)
+        if size != 8
+        for t in range(3)
+    ]
     assert smallest_piece(one) >= LEAST
     assert any(each is None for each in others)
     assert step(one, terms(batch=4)) is None
@@ -128,15 +161,30 @@ def test_copies_without_a_fold_leave_out_enough_rows():
     for ordered in (False, True):
         for holdout in (0.25, 0.0, 0.3):
             for classes, me in ((0, 0), (0, 3)):
-                own = {"what": "own", "view": "shared", "label": 1.0, "ordered": ordered}
+                own = {
+                    "what": "own",
+                    "view": "shared",
+                    "label": 1.0,
+                    "ordered": ordered,
+                }
                 asked = terms(seed=me, holdout=holdout, classes=classes)
-                codes, out = blend(one, asked, [own], {"k0.variance": np.ones(3)}, me=me)
+                codes, out = blend(
+                    one, asked, [own], {"k0.variance": np.ones(3)}, me=me
+                )
                 if codes == ["ok"]:
                     weights.append(out["k0.weight"])
     assert len(weights) >= 2
-    assert all(set(np.abs(w[:, None] - w).ravel()) <= {0.0, *range(LEAST, COUNT + 1)} for w in weights)
+    assert all(
+        set(np.abs(w[:, None] - w).ravel()) <= {0.0, *range(LEAST, COUNT + 1)}
+        for w in weights
+    )
     assert smallest_piece(one) >= LEAST
-    codes, _ = blend(Device("bob", ROWS), terms(), [{"what": "own", "view": "shared", "label": 1.0}], {"k0.variance": np.ones(3)})
+    codes, _ = blend(
+        Device("bob", ROWS),
+        terms(),
+        [{"what": "own", "view": "shared", "label": 1.0}],
+        {"k0.variance": np.ones(3)},
+    )
     assert codes == ["ok"]
 
 
@@ -145,12 +193,18 @@ def test_few_rows_are_one_fold():
     own = {"what": "own", "view": "shared", "label": 1.0}
     codes, out = blend(one, terms(), [own], {"k0.variance": np.ones(3)})
     assert codes == ["ok"]
-    assert out["k0.weight"].tolist() == [9.0] * (Folding().count + 1)  # every copy has all rows
+    # every copy has all rows
+    assert out["k0.weight"].tolist() == [9.0] * (Folding().count + 1)
 
 
 def growing(counts, ledger, **policy):
     """A device whose table has these many rows, round by round."""
-    return Device("ann", lambda r: Rows(NAMES, Data(X[: counts[r]], Y[: counts[r]])), ledger=ledger, policy=Policy(**policy))
+    return Device(
+        "ann",
+        lambda r: Rows(NAMES, Data(X[: counts[r]], Y[: counts[r]])),
+        ledger=ledger,
+        policy=Policy(**policy),
+    )
 
 
 def test_rows_that_arrive_are_told_of_together(tmp_path):
@@ -206,10 +260,12 @@ def test_columns_units_and_centres_choose_no_rows():
         assert sums(one, terms(columns=columns))[0] == whole[0] == COUNT
     about = np.array([0.5, -1.0, 2.0, 3.0])
     _, arrays = ask(one, "describe", terms(), {"sums": True}, {"about": about})
-    np.testing.assert_allclose(arrays["sums"], whole[1:] - COUNT * about)  # nothing that was not known
+    # nothing that was not known
+    np.testing.assert_allclose(arrays["sums"], whole[1:] - COUNT * about)
     told, more = terms(mean=np.zeros(3), scale=np.full(3, 1e-305)).to_wire()
     body = pack({"run": "r", "round": 0, "ask": 1, "me": 0, "sums": True} | told, more)
-    assert unpack(one.reply("describe", body))[0]["code"] == "format"  # what overflows would say which rows are large
+    # what overflows would say which rows are large
+    assert unpack(one.reply("describe", body))[0]["code"] == "format"
 
 
 def test_rows_of_no_weight_are_no_cover():
@@ -222,7 +278,11 @@ def test_rows_of_no_weight_are_no_cover():
 
 
 def planted(kind, classes, public, private=90):
-    labels = np.arange(private) % classes + 0.0 if classes else 1000.0 * np.random.default_rng(8).exponential(size=private)
+    labels = (
+        np.arange(private) % classes + 0.0
+        if classes
+        else 1000.0 * np.random.default_rng(8).exponential(size=private)
+    )
     data = Data(np.random.default_rng(5).normal(size=(private, 3)), labels)
     settings = {"max_depth": 30} | ({} if kind == "tree" else {"n_estimators": 12})
     more = {"columns": NAMES, "model": kind, "classes": classes, "settings": settings}
@@ -233,13 +293,18 @@ def planted(kind, classes, public, private=90):
 @pytest.mark.parametrize("classes", [0, 2, 3])
 @pytest.mark.parametrize("kind", ["tree", "forest", "boosting"])
 def test_no_leaf_is_a_label(kind, classes):
-    """Trees as deep as they may be, on rows whose labels could be told apart: as an answer, and as a target's own model."""
+    """Trees as deep as they may be, on rows whose labels could be told apart: as an answer, and
+    as a target's own model.
+    """
     public = np.random.default_rng(1).normal(size=(30, 3))
     data, asked = planted(kind, classes, public)
     one = Device("ann", Rows(NAMES, data))
     told = {"labels": np.zeros(30)}
     if classes:
-        told = {"chances": np.tile(np.eye(classes)[0], (30, 1)), "labels": np.arange(classes + 0.0)}
+        told = {
+            "chances": np.tile(np.eye(classes)[0], (30, 1)),
+            "labels": np.arange(classes + 0.0),
+        }
     question = {"targets": np.array([0])} | nested("q0", told)
     head, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
     assert head["codes"] == ["ok"]
@@ -247,9 +312,14 @@ def test_no_leaf_is_a_label(kind, classes):
     trees = [model] if isinstance(model, Grown) else model.trees
     most = 0
     for tree in trees:
-        exact = data.X if isinstance(asked.learner(), Tree) else data.X.astype(np.float32)
-        counts = np.bincount(leaf_of(tree, exact), minlength=len(tree.feature))[tree.feature < 0]
-        if kind != "forest":  # its trees are grown on rows drawn; others fall into leaves, too
+        exact = (
+            data.X if isinstance(asked.learner(), Tree) else data.X.astype(np.float32)
+        )
+        counts = np.bincount(leaf_of(tree, exact), minlength=len(tree.feature))[
+            tree.feature < 0
+        ]
+        # its trees are grown on rows drawn; others fall into leaves, too
+        if kind != "forest":
             assert not ((counts > 0) & (counts < LEAST)).any()
         most = max(most, len(counts))
     assert most > 1  # they still say something
@@ -272,23 +342,31 @@ def test_leaves_of_a_forest_rest_on_rows_that_were_drawn(classes):
     model = sheltered(learner, 70, LEAST).fit(data, stream(4))
     for tree, drawn in zip(model.trees, raw.estimators_samples_, strict=True):
         used = np.intersect1d(drawn, np.arange(70))
-        counts = np.bincount(leaf_of(tree, data.X.astype(np.float32))[used], minlength=len(tree.feature))[tree.feature < 0]
+        counts = np.bincount(
+            leaf_of(tree, data.X.astype(np.float32))[used], minlength=len(tree.feature)
+        )[tree.feature < 0]
         assert not ((counts > 0) & (counts < LEAST)).any()
     assert max(len(tree.feature) for tree in model.trees) > 3
 
 
 def test_a_forest_that_draws_hardly_a_private_row_says_the_mean_of_all():
-    """A tiny step makes private rows light: a tree may have drawn one of them alone, among labels that the asker knows."""
+    """A tiny step makes private rows light: a tree may have drawn one of them alone, among
+    labels that the asker knows.
+    """
     public = np.random.default_rng(1).normal(size=(30, 3))
     data, asked = planted("forest", 0, public)
     asked = replace(asked, step_size=1e-3)
-    one = Device("ann", Rows(NAMES, data), lot=Lot(0))  # with some lots, no tree draws any
+    # with some lots, no tree draws any
+    one = Device("ann", Rows(NAMES, data), lot=Lot(0))
     question = {"targets": np.array([0]), "q0.labels": np.zeros(30)}
     _, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
     values, mean = arrays["p0.value"].ravel(), 1e-3 * data.y.mean() / (1 + 1e-3)
-    drawn = np.isclose(values[values > 0][:, None] * 120, np.outer([1, 2, 3], data.y).ravel())
+    drawn = np.isclose(
+        values[values > 0][:, None] * 120, np.outer([1, 2, 3], data.y).ravel()
+    )
     assert not drawn.any()
-    assert np.isclose(values, mean).any() or (values > mean).all()  # older versions draw all rows alike
+    # older versions draw all rows alike
+    assert np.isclose(values, mean).any() or (values > mean).all()
 
 
 @pytest.mark.parametrize("classes", [0, 2, 3])
@@ -297,7 +375,9 @@ def test_boosting_tree_by_tree_is_that_of_scikit_learn(classes):
     rows, weight = rng.normal(size=(60, 3)), rng.uniform(0.5, 2, 60)
     y = rows @ [1.0, -1.0, 0.5] + rng.normal(size=60)
     y = np.digitize(y, [0.0] if classes == 2 else [-0.5, 0.5]) + 0.0 if classes else y
-    learner = Terms(columns=NAMES, model="boosting", classes=classes, settings={"n_estimators": 8}).learner()
+    learner = Terms(
+        columns=NAMES, model="boosting", classes=classes, settings={"n_estimators": 8}
+    ).learner()
     data = Data(rows, y, weight)
     want = as_plain(learner.fit(data, stream(3))).scores(rows)
     found = boosted(learner._fresh(stream(3)), data, np.ones(60, dtype=bool), 0)
@@ -317,10 +397,22 @@ def test_labels_do_travel_where_the_owner_lets_them():
 def test_the_seed_does_not_draw_a_forests_rows():
     public = np.random.default_rng(1).normal(size=(10, 3))
     data, _ = planted("forest", 0, public)
-    asked = [Terms(columns=NAMES, model="forest", settings={"n_estimators": 3}, public=public, seed=seed) for seed in range(3)]
+    asked = [
+        Terms(
+            columns=NAMES,
+            model="forest",
+            settings={"n_estimators": 3},
+            public=public,
+            seed=seed,
+        )
+        for seed in range(3)
+    ]
     one = Device("ann", Rows(NAMES, data), policy=Policy(rows_per_leaf=1))
     question = {"targets": np.array([0]), "q0.labels": np.zeros(10)}
-    found = [ask(one, "answer", each, {"names": ["t"]}, question)[1]["p0.value"] for each in asked]
+    found = [
+        ask(one, "answer", each, {"names": ["t"]}, question)[1]["p0.value"]
+        for each in asked
+    ]
     assert all(np.array_equal(each, found[0]) for each in found)
 
 
@@ -330,13 +422,21 @@ HUGE = 2.0**49
 
 
 def rounded(one, shift, kind, *, r=0):
-    """Slopes of b and c; those of rows whose a - shift is rounded to another eighth have changed."""
-    units = {"mean": np.array([shift, 0.0, 0.0]), "scale": np.ones(3), "label_mean": -HUGE}
+    """Slopes of b and c; those of rows whose a - shift is rounded to another eighth have
+    changed.
+    """
+    units = {
+        "mean": np.array([shift, 0.0, 0.0]),
+        "scale": np.ones(3),
+        "label_mean": -HUGE,
+    }
     asked = terms(settings={"intercept": True}, step_size=1.0, **units)
     model = np.array([1.0, 0.0, 0.0, HUGE])
     if kind == "answer":
         question = {"targets": np.array([0]), "q0.vector": model}
-        return ask(one, "answer", asked, {"names": ["t"]}, question)[1]["p0.vector"][1:3]
+        return ask(one, "answer", asked, {"names": ["t"]}, question)[1]["p0.vector"][
+            1:3
+        ]
     steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 1.0, "steps": 1}
     models = {"k0.variance": np.ones(3), "k0.models": model[None]}
     return blend(one, asked, [steps], models)[1]["k0.answers"][0, 1:3]
@@ -349,7 +449,10 @@ def told_by_rounding(policy, kind):
     jumps = np.diff(answers, axis=0)
     jumps = jumps[(jumps != 0).all(axis=1)]
     ratio = X[:, 1] / X[:, 2]
-    return {int(i) for i in np.argwhere(np.isclose(jumps[:, :1] / jumps[:, 1:], ratio))[:, 1]}
+    return {
+        int(i)
+        for i in np.argwhere(np.isclose(jumps[:, :1] / jumps[:, 1:], ratio))[:, 1]
+    }
 
 
 def test_rounding_tells_rows_where_the_owner_allows_single_ones():
@@ -365,7 +468,9 @@ def test_rounding_tells_no_row(kind):
 
 
 @pytest.mark.parametrize("model", ["tree", "forest", "boosting", "ridge"])
-@pytest.mark.parametrize("labels", [Y, np.round(1e6 * Y), np.where(np.arange(COUNT), 1.0, -7.0)])
+@pytest.mark.parametrize(
+    "labels", [Y, np.round(1e6 * Y), np.where(np.arange(COUNT), 1.0, -7.0)]
+)
 @pytest.mark.parametrize("soft", [False, True])
 def test_labels_that_are_no_classes_are_not_told_as_classes(model, labels, soft):
     one = Device("ann", Rows(NAMES, Data(X, labels)))
@@ -391,7 +496,9 @@ def test_labels_that_are_no_classes_are_not_told_as_classes(model, labels, soft)
 
 @pytest.mark.parametrize("model", ["tree", "forest", "boosting"])
 def test_no_row_is_told_by_weights_that_vanish(model):
-    """With a step of next to nothing, rows of a usual weight weigh 0: the heaviest would be left."""
+    """With a step of next to nothing, rows of a usual weight weigh 0: the heaviest would be
+    left.
+    """
     labels, weight = (Y > 0) + 0.0, np.append(np.ones(COUNT - 1), 1.6)
     one = Device("ann", Rows(NAMES, Data(X, labels, weight)))
     asked = Terms(
@@ -423,7 +530,15 @@ def test_losses_of_numbers_are_not_asked_of_classes(kind, loss):
     question = {"targets": np.array([0]), "q0.vector": np.zeros(4)}
     steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 1.0, "steps": 1}
     models = {"k0.variance": np.ones(3), "k0.models": np.zeros((1, 4))}
-    about = {"run": "r", "round": 0, "ask": 1, "me": 0, "names": ["t"], "asks": [steps], "count": 0}
+    about = {
+        "run": "r",
+        "round": 0,
+        "ask": 1,
+        "me": 0,
+        "names": ["t"],
+        "asks": [steps],
+        "count": 0,
+    }
     head, arrays = unpack(one.reply(kind, pack(about | told, more | question | models)))
     assert (head["code"], arrays) == ("format", {})
 
@@ -439,7 +554,9 @@ def test_rows_alike_have_the_same_moments(n, d, weighted):
     for one in (data, made):
         assert np.array_equal(one.weight, weight)
     old, new = (np.column_stack([np.ones(n), one.X, one.y]) for one in (data, made))
-    np.testing.assert_allclose((new.T * weight) @ new, (old.T * weight) @ old, rtol=1e-12, atol=1e-10)
+    np.testing.assert_allclose(
+        (new.T * weight) @ new, (old.T * weight) @ old, rtol=1e-12, atol=1e-10
+    )
     assert n == 2 or not np.isclose(new, old).all(axis=1).any()
 
 
@@ -489,12 +606,20 @@ def test_errors_depend_on_moments_alone(model):
     for size in (1.0, 2.0**-10, 2.0**10):
         mean, scale = np.array([0.3, 0.0, -size]), np.array([1.0, size, 1.0])
         settings = {"intercept": False} if model == "linear" else {}
-        asked = terms(model=model, settings=settings, mean=mean, scale=scale, label_mean=0.1)
+        asked = terms(
+            model=model, settings=settings, mean=mean, scale=scale, label_mean=0.1
+        )
         vector = np.array([3.0, 1.0, 0.0])
-        given = vector if model == "linear" else Plain("value", np.zeros(1), slopes=vector[None])
+        given = (
+            vector
+            if model == "linear"
+            else Plain("value", np.zeros(1), slopes=vector[None])
+        )
         told = [judged(asked, given, *rows, 0) for rows in ((learn, held), others)]
         for name in told[0]:
-            np.testing.assert_allclose(told[0][name], told[1][name], rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(
+                told[0][name], told[1][name], rtol=1e-6, atol=1e-9
+            )
 
 
 def test_units_do_not_choose_which_values_are_asked_for():
@@ -502,7 +627,9 @@ def test_units_do_not_choose_which_values_are_asked_for():
     values = Data(np.where(X > 0, 7.0, 3.0), Y)
     for mean, scale in ((0.0, 1.0), (3.0, 4.0)):
         asked = terms(mean=np.full(3, mean), scale=np.full(3, scale))
-        head, told = ask(Device("ann", Rows(NAMES, values)), "describe", asked, {"sums": True})
+        head, told = ask(
+            Device("ann", Rows(NAMES, values)), "describe", asked, {"sums": True}
+        )
         assert (head["code"], told["binary"].tolist()) == ("ok", [0, 0, 0, 0])
 
 
@@ -512,13 +639,22 @@ def test_units_do_not_choose_which_values_are_asked_for():
 )
 def test_units_do_not_tell_the_least_label(model, loss):
     counts = Data(X, np.arange(COUNT) % 2 + 0.0)
-    one, question = Device("ann", Rows(NAMES, counts)), {"targets": np.array([0]), "q0.vector": np.zeros(3)}
+    one, question = (
+        Device("ann", Rows(NAMES, counts)),
+        {"targets": np.array([0]), "q0.vector": np.zeros(3)},
+    )
     found = set()
     for shift in (-1.0, 0.5, 2.0):
         for asked in ({"label_mean": shift}, {"label_scale": 3.0 + shift}):
             told = terms(model=model, settings={"loss": loss}, **asked)
             found.add(ask(one, "answer", told, {"names": ["t"]}, question)[0]["code"])
-            steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1}
+            steps = {
+                "what": "steps",
+                "view": "shared",
+                "label": 1.0,
+                "step": 0.1,
+                "steps": 1,
+            }
             models = {"k0.variance": np.ones(3), "k0.models": np.zeros((1, 3))}
             found.add(blend(one, told, [steps], models)[0][0])
     assert found == {"format"}
@@ -526,15 +662,22 @@ def test_units_do_not_tell_the_least_label(model, loss):
 
 def test_what_cannot_travel_is_not_collected(monkeypatch):
     monkeypatch.setattr("persfl.fleets.flower.device.LARGEST", 100)
-    question = {"targets": np.arange(9)} | {f"q{i}.vector": RNG.normal(size=3) for i in range(9)}
-    head, arrays = ask(Device("ann", ROWS), "answer", terms(), {"names": ["t"] * 9}, question)
+    question = {"targets": np.arange(9)} | {
+        f"q{i}.vector": RNG.normal(size=3) for i in range(9)
+    }
+    head, arrays = ask(
+        Device("ann", ROWS), "answer", terms(), {"names": ["t"] * 9}, question
+    )
     assert head["codes"] == ["ok"] * 4 + ["work"] * 5
     assert len(arrays) == 4
 
 
 def test_rows_alike_are_made_once(monkeypatch):
     made = []
-    monkeypatch.setattr("persfl.fleets.flower.alike.alike", lambda data: made.append(data.rows) or alike(data))
+    monkeypatch.setattr(
+        "persfl.fleets.flower.alike.alike",
+        lambda data: made.append(data.rows) or alike(data),
+    )
     one = Device("ann", ROWS)
     for k in range(5):
         assert step(one, terms(batch=12), r=k) is not None
@@ -544,7 +687,10 @@ def test_rows_alike_are_made_once(monkeypatch):
     assert [few.of(part).rows for part in parts] == [5, 5, 5]
     assert len(made) == 6
     wide = Device("ann", ROWS, policy=Policy(work=COUNT * 3))
-    assert ask(wide, "answer", terms(), {"names": ["t"]})[0]["code"] in ("work", "format")
+    assert ask(wide, "answer", terms(), {"names": ["t"]})[0]["code"] in (
+        "work",
+        "format",
+    )
     assert ask(wide, "score", terms(), {"count": 0})[0]["code"] == "work"
     assert ask(wide, "describe", terms(), {"sums": True})[0]["code"] == "work"
 
@@ -553,13 +699,27 @@ def test_rows_alike_are_made_once(monkeypatch):
 
 
 def test_losses_count_one_by_one():
-    one, models = Device("ann", ROWS, policy=Policy(numbers=100)), RNG.normal(size=(60, 3))
+    one, models = (
+        Device("ann", ROWS, policy=Policy(numbers=100)),
+        RNG.normal(size=(60, 3)),
+    )
     shown = {f"p{i}.vector": model for i, model in enumerate(models)}
-    assert ask(one, "score", terms(), {"count": 60}, shown)[0]["code"] == "numbers"  # 121 numbers
+    # 121 numbers
+    assert ask(one, "score", terms(), {"count": 60}, shown)[0]["code"] == "numbers"
     first = {f"p{i}.vector": model for i, model in enumerate(models[:40])}
     assert ask(one, "score", terms(), {"count": 40}, first)[0]["code"] == "ok"  # 81
-    assert ask(one, "score", terms(), {"count": 40}, first)[0]["code"] == "ok"  # told before
-    assert ask(one, "score", terms(), {"count": 20}, {k: v for k, v in shown.items() if k < "p2"})[0]["code"] == "numbers"
+    # told before
+    assert ask(one, "score", terms(), {"count": 40}, first)[0]["code"] == "ok"
+    assert (
+        ask(
+            one,
+            "score",
+            terms(),
+            {"count": 20},
+            {k: v for k, v in shown.items() if k < "p2"},
+        )[0]["code"]
+        == "numbers"
+    )
     assert one.ledger.counts("r", "").numbers == 81
     weigh = {"what": "weigh", "view": "shared", "label": 1.0, "many": 10}
     arrays = {"k0.variance": np.ones(3), "k0.models": np.zeros((6, 10, 3))}
@@ -587,28 +747,50 @@ def test_the_same_words_in_other_units_are_another_question():
 
 
 def test_another_name_for_a_run_is_no_way_around_all_limits():
-    one = Device("ann", ROWS, policy=Policy(questions=2, questions_ever=3, numbers=9, numbers_ever=12))
+    one = Device(
+        "ann",
+        ROWS,
+        policy=Policy(questions=2, questions_ever=3, numbers=9, numbers_ever=12),
+    )
     codes = []
     for run in range(4):
         question = {"targets": np.array([0]), "q0.vector": RNG.normal(size=3)}
-        codes.append(ask(one, "answer", terms(), {"names": ["t"]}, question, run=f"run {run}")[0]["codes"][0])
+        codes.append(
+            ask(one, "answer", terms(), {"names": ["t"]}, question, run=f"run {run}")[
+                0
+            ]["codes"][0]
+        )
     assert codes == ["ok", "ok", "ok", "questions_ever"]
-    two = Device("bob", ROWS, policy=Policy(numbers=13, numbers_ever=14))  # sums of four columns are 1 + 4 + 4 + 4 numbers
-    assert [ask(two, "describe", terms(), {"sums": True}, run=r)[0]["code"] for r in "ab"] == ["ok", "numbers_ever"]
+    # sums of four columns are 1 + 4 + 4 + 4 numbers
+    two = Device("bob", ROWS, policy=Policy(numbers=13, numbers_ever=14))
+    assert [
+        ask(two, "describe", terms(), {"sums": True}, run=r)[0]["code"] for r in "ab"
+    ] == [
+        "ok",
+        "numbers_ever",
+    ]
 
 
 def test_many_names_are_one_asker_in_all():
     one = Device("ann", ROWS, policy=Policy(questions_per_target=2, questions=5))
-    question = {"targets": np.zeros(9, dtype=np.int64)} | {f"q{i}.vector": RNG.normal(size=3) for i in range(9)}
-    head, _ = ask(one, "answer", terms(), {"names": [f"n{i}" for i in range(9)]}, question)
+    question = {"targets": np.zeros(9, dtype=np.int64)} | {
+        f"q{i}.vector": RNG.normal(size=3) for i in range(9)
+    }
+    head, _ = ask(
+        one, "answer", terms(), {"names": [f"n{i}" for i in range(9)]}, question
+    )
     assert head["codes"] == ["ok"] * 5 + ["questions"] * 4
 
 
 def test_work_in_a_message_is_bounded():
     public = np.zeros((10, 3))
-    asked = Terms(columns=NAMES, model="forest", settings={"n_estimators": 50}, public=public)
+    asked = Terms(
+        columns=NAMES, model="forest", settings={"n_estimators": 50}, public=public
+    )
     one = Device("ann", ROWS, policy=Policy(work=20_000_000))
-    question = {"targets": np.arange(50)} | {f"q{i}.labels": np.full(10, i + 0.0) for i in range(50)}
+    question = {"targets": np.arange(50)} | {
+        f"q{i}.labels": np.full(10, i + 0.0) for i in range(50)
+    }
     head, _ = ask(one, "answer", asked, {"names": ["t"] * 50}, question)
     assert head["codes"] == ["ok"] + ["work"] * 49
     shown = {"count": 10_000}
@@ -617,7 +799,9 @@ def test_work_in_a_message_is_bounded():
 
 def test_messages_at_the_same_time_are_no_way_around_limits(tmp_path, monkeypatch):
     path, limited = tmp_path / "ledger.sqlite", Policy(questions=1)
-    one, two = (Device("ann", ROWS, policy=limited, ledger=Ledger(path)) for _ in range(2))
+    one, two = (
+        Device("ann", ROWS, policy=limited, ledger=Ledger(path)) for _ in range(2)
+    )
     codes, real = [], one._proposal
 
     def meanwhile(*given):
@@ -636,9 +820,13 @@ def test_messages_at_the_same_time_are_no_way_around_limits(tmp_path, monkeypatc
 def statements(many):
     """SQL statements that one message of so many questions takes."""
     one, seen = Device("ann", ROWS, policy=Policy(questions_per_target=10**6)), []
-    question = {"targets": np.arange(many)} | {f"q{i}.vector": RNG.normal(size=3) for i in range(many)}
+    question = {"targets": np.arange(many)} | {
+        f"q{i}.vector": RNG.normal(size=3) for i in range(many)
+    }
     one.ledger._base.set_trace_callback(seen.append)
-    head, _ = ask(one, "answer", terms(), {"names": [f"n{i % 7}" for i in range(many)]}, question)
+    head, _ = ask(
+        one, "answer", terms(), {"names": [f"n{i % 7}" for i in range(many)]}, question
+    )
     assert head["codes"] == ["ok"] * many
     return len(seen)
 
@@ -653,7 +841,9 @@ def test_a_message_costs_as_much_as_it_asks():
         "SELECT questions FROM of_target WHERE run = ? AND target = ?",
         "SELECT questions, numbers FROM of_run WHERE run = ?",
     ):
-        plan = base.execute(f"EXPLAIN QUERY PLAN {query}", ("x",) * query.count("?")).fetchall()
+        plan = base.execute(
+            f"EXPLAIN QUERY PLAN {query}", ("x",) * query.count("?")
+        ).fetchall()
         assert all("SEARCH" in line[-1] for line in plan), plan
 
 
@@ -661,14 +851,22 @@ def test_an_old_ledger_is_counted_once(tmp_path):
     path = tmp_path / "ledger.sqlite"
     base = sqlite3.connect(path)
     base.execute(
-        "CREATE TABLE entries (id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL, "
-        "kind TEXT NOT NULL, target TEXT NOT NULL, digest TEXT NOT NULL, rows INTEGER NOT NULL, bytes INTEGER NOT NULL, "
-        "code TEXT NOT NULL)"
+        "CREATE TABLE entries (id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round"
+        " INTEGER NOT NULL, kind TEXT NOT NULL, target TEXT NOT NULL, digest TEXT NOT NULL, rows"
+        " INTEGER NOT NULL, bytes INTEGER NOT NULL, code TEXT NOT NULL)"
     )
     base.execute("CREATE INDEX by_digest ON entries (digest)")
-    lines = [("r1", "ann", "d1", "ok"), ("r1", "ann", "d1", "ok"), ("r1", "bob", "d2", "ok"), ("r2", "bob", "d2", "ok"),
-             ("r2", "bob", "d3", "questions"), ("r2", "eve", "", "ok")]  # fmt: skip
-    base.executemany("INSERT INTO entries VALUES (NULL, 1.0, ?, 0, 'answer', ?, ?, 9, 8, ?)", lines)
+    lines = [
+        ("r1", "ann", "d1", "ok"),
+        ("r1", "ann", "d1", "ok"),
+        ("r1", "bob", "d2", "ok"),
+        ("r2", "bob", "d2", "ok"),
+        ("r2", "bob", "d3", "questions"),
+        ("r2", "eve", "", "ok"),
+    ]
+    base.executemany(
+        "INSERT INTO entries VALUES (NULL, 1.0, ?, 0, 'answer', ?, ?, 9, 8, ?)", lines
+    )
     base.commit()
     base.close()
     for _ in range(2):
@@ -710,22 +908,36 @@ def test_nobody_fills_the_disk_by_asking(tmp_path, monkeypatch):
     assert len(said) < 40
     assert sum(entry["questions"] for entry in said) == 6 * 60
     assert sum(entry["answered"] for entry in said) == 3 * 60
-    assert [entry["different"] for entry in said if entry["answered"] and entry["asker"] == "ann"] == [0, 1]
+    assert [
+        entry["different"]
+        for entry in said
+        if entry["answered"] and entry["asker"] == "ann"
+    ] == [0, 1]
     assert {entry["code"] for entry in ledger.refusals()} == {"format"}
     assert all(entry["kind"].isalpha() for entry in said)
 
 
 def test_the_disk_is_the_owners(tmp_path):
-    one = Device("ann", ROWS, policy=Policy(disk=3_000), shelf=Shelf(tmp_path / "models"))
+    one = Device(
+        "ann", ROWS, policy=Policy(disk=3_000), shelf=Shelf(tmp_path / "models")
+    )
     anew = {"adoptions": [{"round": 0, "stay": 0.0, "weights": [1.0], "set": True}]}
     codes = []
     for k in range(8):
-        head, _ = ask(one, "adopt", terms(), anew | {"run": f"run {k}"}, {"a0.0.vector": np.ones(3)})
+        head, _ = ask(
+            one,
+            "adopt",
+            terms(),
+            anew | {"run": f"run {k}"},
+            {"a0.0.vector": np.ones(3)},
+        )
         codes.append(head["code"])
     assert codes[0] == "ok"
     assert codes[-1] == "disk"
     assert sum(file.stat().st_size for file in (tmp_path / "models").iterdir()) <= 3_000
-    again, _ = ask(one, "adopt", terms(), anew | {"run": "run 0"}, {"a0.0.vector": np.zeros(3)})
+    again, _ = ask(
+        one, "adopt", terms(), anew | {"run": "run 0"}, {"a0.0.vector": np.zeros(3)}
+    )
     assert again["code"] == "ok"
 
 
@@ -750,7 +962,10 @@ def test_rows_that_came_are_counted_from_the_round_before():
     "head",
     [
         {"count": 0, "judge": True},
-        {"count": 0, "adoptions": [{"round": 0, "stay": 1.0, "weights": [], "set": True}] * 100},
+        {
+            "count": 0,
+            "adoptions": [{"round": 0, "stay": 1.0, "weights": [], "set": True}] * 100,
+        },
     ],
 )
 def test_fits_and_adoptions_are_work(head):
@@ -765,4 +980,6 @@ def test_fits_and_adoptions_are_work(head):
 
 def test_devices_have_different_secrets():
     assert len({Ledger().secret for _ in range(20)}) == 20
-    assert federated.at_home(federated.Devices.of([ROWS.data], quiet=True))["d00"].lot == (5, 0)
+    assert federated.at_home(federated.Devices.of([ROWS.data], quiet=True))[
+        "d00"
+    ].lot == (5, 0)

@@ -1,4 +1,6 @@
-"""Blend over a federation: equal to blend in one process, whatever peers do, exact after an interruption."""
+"""Blend over a federation: equal to blend in one process, whatever peers do, exact after an
+interruption.
+"""
 
 from dataclasses import replace
 
@@ -19,14 +21,21 @@ from persfl.fleets.flower.side_by_side import side_by_side
 from persfl.sources import clustered_regression
 from persfl.wire import Terms, WireError, pack, unpack
 
-DEVICES = clustered_regression(n=7, clusters=2, rows=(6, 12), features=2, noise=0.3, seed=1)
-CLASSES = Devices.of([(d.X, np.digitize(d.X @ [1.0, -1.0], [-0.7, 0.7]) + 0.0) for d in DEVICES], quiet=True)
+DEVICES = clustered_regression(
+    n=7, clusters=2, rows=(6, 12), features=2, noise=0.3, seed=1
+)
+CLASSES = Devices.of(
+    [(d.X, np.digitize(d.X @ [1.0, -1.0], [-0.7, 0.7]) + 0.0) for d in DEVICES],
+    quiet=True,
+)
 LINEAR = Terms(columns=columns(DEVICES), seed=5)
 BUDGET = 60
 
 
 class Direct:
-    """A post that hands letters to devices without a network; `tamper` may change a reply, or drop it (None)."""
+    """A post that hands letters to devices without a network; `tamper` may change a reply, or
+    drop it (None).
+    """
 
     def __init__(self, homes, tamper=lambda name, reply: reply):
         self.homes, self.tamper, self.messages = homes, tamper, 0
@@ -35,16 +44,37 @@ class Direct:
         from persfl.fleets.flower.post import Failed
 
         self.messages += len(letters)
-        found = {name: self.tamper(name, self.homes[name].reply(*letter)) for name, letter in letters.items()}
-        return {name: Failed("late") if reply is None else reply for name, reply in found.items()}
+        found = {
+            name: self.tamper(name, self.homes[name].reply(*letter))
+            for name, letter in letters.items()
+        }
+        return {
+            name: Failed("late") if reply is None else reply
+            for name, reply in found.items()
+        }
 
 
-def homes_of(devices, terms, *, through=None, journal=None, targets=None, tamper=None, policy=OPEN, run="run", **more):
-    through = through or Direct(at_home(devices, policy), tamper or (lambda name, reply: reply))
+def homes_of(
+    devices,
+    terms,
+    *,
+    through=None,
+    journal=None,
+    targets=None,
+    tamper=None,
+    policy=OPEN,
+    run="run",
+    **more,
+):
+    through = through or Direct(
+        at_home(devices, policy), tamper or (lambda name, reply: reply)
+    )
     letters = Letters(through, terms, run=run, home={}, deadline=5.0)
     targets = np.arange(len(devices)) if targets is None else np.array(targets)
     options = {"patience": 0.0} | more
-    return FlowerHomes(letters, ids=names(len(devices)), targets=targets, journal=journal, **options)
+    return FlowerHomes(
+        letters, ids=names(len(devices)), targets=targets, journal=journal, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +89,30 @@ def test_the_same_models_as_in_one_process(here):
     np.testing.assert_allclose(found.shares, here.shares, atol=1e-9)
     for ours, theirs in zip(found.rounds, here.rounds, strict=True):
         np.testing.assert_array_equal(ours.peers, theirs.peers)
-    assert homes.letters.post.messages == 7 * homes.exchanges  # one message to each device, however many questions
+    # one message to each device, however many questions
+    assert homes.letters.post.messages == 7 * homes.exchanges
     assert homes.exchanges < 40
 
 
 def test_classes_units_weights_and_time_too():
     few = Devices.of([CLASSES[i] for i in range(4)], quiet=True)
-    weighted = Devices(few.X, few.y, np.linspace(0.5, 2.0, len(few.y)), few.start, few.ids)
-    terms = Terms(columns=columns(DEVICES), classes=3, seed=2, mean=np.full(2, 0.3), scale=np.full(2, 1.5))
-    inside = Devices((weighted.X - 0.3) / 1.5, weighted.y, weighted.weight, weighted.start, weighted.ids)
+    weighted = Devices(
+        few.X, few.y, np.linspace(0.5, 2.0, len(few.y)), few.start, few.ids
+    )
+    terms = Terms(
+        columns=columns(DEVICES),
+        classes=3,
+        seed=2,
+        mean=np.full(2, 0.3),
+        scale=np.full(2, 1.5),
+    )
+    inside = Devices(
+        (weighted.X - 0.3) / 1.5,
+        weighted.y,
+        weighted.weight,
+        weighted.start,
+        weighted.ids,
+    )
     found = blend_over(homes_of(weighted, terms, ordered=True), seed=2, budget=4)
     want = blend(inside, terms.learner(), seed=2, budget=4, ordered=True, classes=3)
     np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-8)
@@ -77,7 +122,11 @@ def test_real_messages(here):
     some = Devices.of([DEVICES[i] for i in range(4)])
     through = post(at_home(some))
     found = blend_over(homes_of(some, LINEAR, through=through), seed=5, budget=30)
-    np.testing.assert_allclose(np.stack(found.models), blend(some, LINEAR.learner(), seed=5, budget=30).models, atol=1e-9)
+    np.testing.assert_allclose(
+        np.stack(found.models),
+        blend(some, LINEAR.learner(), seed=5, budget=30).models,
+        atol=1e-9,
+    )
 
 
 def test_an_interrupted_run_goes_on_and_ends_the_same(here):
@@ -90,11 +139,16 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(here):
         return reply
 
     with pytest.raises(KeyboardInterrupt):
-        blend_over(homes_of(DEVICES, LINEAR, journal=journal, tamper=tamper), seed=5, budget=BUDGET)
+        blend_over(
+            homes_of(DEVICES, LINEAR, journal=journal, tamper=tamper),
+            seed=5,
+            budget=BUDGET,
+        )
     again = homes_of(DEVICES, LINEAR, journal=journal)
     found = blend_over(again, seed=5, budget=BUDGET)
     np.testing.assert_allclose(np.stack(found.models), here.models, atol=1e-9)
-    assert again.letters.post.messages == 7 * (again.exchanges - 11)  # eleven exchanges were whole: they are not made again
+    # eleven exchanges were whole: they are not made again
+    assert again.letters.post.messages == 7 * (again.exchanges - 11)
 
 
 def nonsense(how):
@@ -107,9 +161,15 @@ def nonsense(how):
         if how == "codes":
             head["codes"] = head["codes"][:-1]
         elif how == "large":
-            arrays = {key: np.full_like(array, 1e6 if name == "d00" else 1e300) for key, array in arrays.items()}
+            arrays = {
+                key: np.full_like(array, 1e6 if name == "d00" else 1e300)
+                for key, array in arrays.items()
+            }
         else:
-            arrays = {key: np.full_like(array, np.nan) if name == "d00" else array[:0] for key, array in arrays.items()}
+            arrays = {
+                key: np.full_like(array, np.nan) if name == "d00" else array[:0]
+                for key, array in arrays.items()
+            }
         return pack(head, arrays)
 
     return tamper
@@ -117,10 +177,14 @@ def nonsense(how):
 
 @pytest.mark.parametrize("how", ["away", "nan", "large", "codes"])
 def test_bad_peers_cost_their_own_answers(how, here):
-    found = blend_over(homes_of(DEVICES, LINEAR, tamper=nonsense(how)), seed=5, budget=BUDGET)
+    found = blend_over(
+        homes_of(DEVICES, LINEAR, tamper=nonsense(how)), seed=5, budget=BUDGET
+    )
     honest = [i for i in range(7) if i not in (0, 5)]
     away = [np.abs(found.models[i][:2] - DEVICES.true_weights[i]).max() for i in honest]
-    before = [np.abs(here.models[i][:2] - DEVICES.true_weights[i]).max() for i in honest]
+    before = [
+        np.abs(here.models[i][:2] - DEVICES.true_weights[i]).max() for i in honest
+    ]
     assert np.median(away) < np.median(before) + 0.25
     if how in ("away", "codes"):
         assert found.models[0] is None
@@ -135,26 +199,46 @@ def test_too_few_devices_stop_the_run_and_nothing_is_lost(here):
         return reply if gone[0] > 0 else None
 
     with pytest.raises(Away, match="of 7 devices answered"):
-        blend_over(homes_of(DEVICES, LINEAR, journal=journal, tamper=tamper), seed=5, budget=BUDGET)
-    found = blend_over(homes_of(DEVICES, LINEAR, journal=journal), seed=5, budget=BUDGET)
+        blend_over(
+            homes_of(DEVICES, LINEAR, journal=journal, tamper=tamper),
+            seed=5,
+            budget=BUDGET,
+        )
+    found = blend_over(
+        homes_of(DEVICES, LINEAR, journal=journal), seed=5, budget=BUDGET
+    )
     assert all(model is not None for model in found.models)
 
 
 def test_a_limit_ends_the_run_in_words_and_raising_it_goes_on(here):
-    devices, journal = at_home(DEVICES, replace(OPEN, questions_per_target=3)), Journal()
+    devices, journal = (
+        at_home(DEVICES, replace(OPEN, questions_per_target=3)),
+        Journal(),
+    )
     homes = homes_of(DEVICES, LINEAR, through=Direct(devices), journal=journal)
-    with pytest.raises(Limited, match=r"exchange \d+: device 'd0\d' .* 'questions_per_target' .* in node.toml"):
+    with pytest.raises(
+        Limited,
+        match=r"exchange \d+: device 'd0\d' .* 'questions_per_target' .* in node.toml",
+    ):
         blend_over(homes, seed=5, budget=BUDGET)
-    counts = [devices["d00"].ledger.counts("run", name).target for name in ["", *names(7)]]
+    counts = [
+        devices["d00"].ledger.counts("run", name).target for name in ["", *names(7)]
+    ]
     assert max(counts) <= 3  # different questions, for anybody
     for device in devices.values():
         device.policy = OPEN
-    found = blend_over(homes_of(DEVICES, LINEAR, through=Direct(devices), journal=journal), seed=5, budget=BUDGET)
+    found = blend_over(
+        homes_of(DEVICES, LINEAR, through=Direct(devices), journal=journal),
+        seed=5,
+        budget=BUDGET,
+    )
     np.testing.assert_allclose(np.stack(found.models), here.models, atol=1e-9)
 
 
 def test_four_runs_over_the_same_devices_are_each_whole():
-    """Limits count per run: the fourth run is answered as the first, and equals one process as the first does."""
+    """Limits count per run: the fourth run is answered as the first, and equals one process as
+    the first does.
+    """
     some = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
     devices, most = at_home(some), 0
     for k in range(4):
@@ -166,20 +250,38 @@ def test_four_runs_over_the_same_devices_are_each_whole():
         want = blend(inside, terms.learner(), seed=5, budget=2)
         np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-9)
         counts = devices["d00"].ledger.counts(f"run {k}", "")
-        most = most or max(home.ledger.counts(f"run {k}", "").target for home in devices.values()) + 9
+        most = (
+            most
+            or max(
+                home.ledger.counts(f"run {k}", "").target for home in devices.values()
+            )
+            + 9
+        )
         for device in devices.values():  # no more than a run needs
             device.policy = replace(OPEN, questions_per_target=most)
     assert counts.ever > 2 * most
     for device in devices.values():
         device.policy = replace(OPEN, questions_ever=counts.ever)
     terms = replace(LINEAR, mean=np.ones(2), scale=np.ones(2))
-    with pytest.raises(Limited, match="'questions_ever' \\(different questions in all runs together\\)"):
-        blend_over(homes_of(some, terms, through=Direct(devices), run="run 4"), seed=5, budget=2)
+    with pytest.raises(
+        Limited, match="'questions_ever' \\(different questions in all runs together\\)"
+    ):
+        blend_over(
+            homes_of(some, terms, through=Direct(devices), run="run 4"),
+            seed=5,
+            budget=2,
+        )
 
 
 def test_ordinary_runs_have_room_under_the_default_limits():
-    devices = clustered_regression(n=4, clusters=2, rows=30, features=2, noise=0.3, seed=1)
-    homes = homes_of(devices, Terms(columns=columns(devices), seed=5), through=Direct(at_home(devices, Policy())))
+    devices = clustered_regression(
+        n=4, clusters=2, rows=30, features=2, noise=0.3, seed=1
+    )
+    homes = homes_of(
+        devices,
+        Terms(columns=columns(devices), seed=5),
+        through=Direct(at_home(devices, Policy())),
+    )
     blend_over(homes, seed=5, budget=640)
     book, policy = homes.letters.post.homes["d00"].ledger, Policy()
     counts = [book.counts("run", name) for name in ("", *names(4))]
@@ -191,7 +293,9 @@ def test_ordinary_runs_have_room_under_the_default_limits():
 def test_targets_without_folds_are_named():
     homes = homes_of(DEVICES, LINEAR, policy=Policy())
     found = blend_over(homes, seed=5, budget=4)
-    few = {name for i, name in enumerate(names(7)) if DEVICES[i].rows < 2 * Policy().rows}
+    few = {
+        name for i, name in enumerate(names(7)) if DEVICES[i].rows < 2 * Policy().rows
+    }
     assert few
     assert homes.foldless == few < set(names(7))
     assert all(model is not None for model in found.models)
@@ -213,11 +317,16 @@ def test_questions_that_are_not_in_order():
     device = at_home(DEVICES)["d00"]
     letters = Letters(None, LINEAR, run="run", home={}, deadline=1.0)
     wrong = [
-        {"what": "rows"}, {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1}, 7,
-        {"what": "steps", "view": "elsewhere", "label": 1.0, "step": 0.1, "steps": 1}, {"what": "mix", "views": []},
-        {"what": "weigh", "view": "shared", "label": 1.0, "many": 10**9}, {"what": "spread", "names": ["x" * 300]},
-        {"what": "refit", "view": "shared", "label": 1.0, "weight": -1.0}, {"what": "offers", "view": "shared", "label": 1.0},
-    ]  # fmt: skip
+        {"what": "rows"},
+        {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1},
+        7,
+        {"what": "steps", "view": "elsewhere", "label": 1.0, "step": 0.1, "steps": 1},
+        {"what": "mix", "views": []},
+        {"what": "weigh", "view": "shared", "label": 1.0, "many": 10**9},
+        {"what": "spread", "names": ["x" * 300]},
+        {"what": "refit", "view": "shared", "label": 1.0, "weight": -1.0},
+        {"what": "offers", "view": "shared", "label": 1.0},
+    ]
     head, arrays = unpack(device.reply("blend", letters.letter(0, 0, {"asks": wrong})))
     assert head["codes"] == ["format"] * len(wrong)
     assert not arrays
@@ -225,7 +334,9 @@ def test_questions_that_are_not_in_order():
     assert head["code"] == "format"
     long = {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 500}
     asked = {"k0.variance": np.ones(2), "k0.models": np.zeros((1, 3))}
-    head, _ = unpack(device.reply("blend", letters.letter(0, 0, {"asks": [long]}, asked)))
+    head, _ = unpack(
+        device.reply("blend", letters.letter(0, 0, {"asks": [long]}, asked))
+    )
     assert head["codes"] == ["steps"]
 
 
@@ -235,6 +346,8 @@ def test_work_side_by_side_fails_as_a_whole():
         raise WireError("no")
 
     with pytest.raises(WireError):
-        side_by_side([lambda ask: [ask([k]) for k in range(3)], fails], lambda asked: asked)
+        side_by_side(
+            [lambda ask: [ask([k]) for k in range(3)], fails], lambda asked: asked
+        )
     with pytest.raises(ZeroDivisionError):
         side_by_side([lambda ask: ask([1])], lambda asked: [1 / 0])

@@ -4,7 +4,16 @@ import federated
 import numpy as np
 import pytest
 
-from persfl import ArrayFleet, Best, Devices, GradientStep, Linear, Uniform, kin, personalize
+from persfl import (
+    ArrayFleet,
+    Best,
+    Devices,
+    GradientStep,
+    Linear,
+    Uniform,
+    kin,
+    personalize,
+)
 from persfl.errors import InputError
 from persfl.federation.folder import init
 from persfl.federation.units import _columns, _names
@@ -16,21 +25,37 @@ from persfl.types import Data
 from persfl.wire import Terms, WireError, model_from, pack, unpack
 
 DEVICES = clustered_regression(n=6, clusters=2, rows=12, features=3, noise=0.1, seed=0)
-TERMS = Terms(columns=federated.columns(DEVICES), settings={"intercept": False}, step_size=0.05)
+TERMS = Terms(
+    columns=federated.columns(DEVICES), settings={"intercept": False}, step_size=0.05
+)
 
 
 def device(**policy):
     rng = np.random.default_rng(0)
-    return Device("ann", Rows(["a", "b", "c"], Data(rng.normal(size=(20, 3)), rng.normal(size=20))), policy=Policy(**policy))
+    return Device(
+        "ann",
+        Rows(["a", "b", "c"], Data(rng.normal(size=(20, 3)), rng.normal(size=20))),
+        policy=Policy(**policy),
+    )
 
 
 def terms(**changes):
-    return Terms(**{"columns": ("a", "b", "c"), "settings": {"intercept": False}} | changes)
+    return Terms(
+        **{"columns": ("a", "b", "c"), "settings": {"intercept": False}} | changes
+    )
 
 
 def ask(one, kind, asked, head, arrays=None, r=0):
     told, more = asked.to_wire()
-    return unpack(one.reply(kind, pack({"run": "r", "round": r, "ask": 1, "me": 0} | told | head, more | (arrays or {}))))
+    return unpack(
+        one.reply(
+            kind,
+            pack(
+                {"run": "r", "round": r, "ask": 1, "me": 0} | told | head,
+                more | (arrays or {}),
+            ),
+        )
+    )
 
 
 def question(**more):
@@ -40,17 +65,32 @@ def question(**more):
 def test_fewest_rows_are_those_an_answer_is_computed_from():
     one = device(rows=10)
     assert ask(one, "describe", terms(holdout=0.9), {"sums": True})[0]["code"] == "rows"
-    assert ask(one, "answer", terms(holdout=0.9), {"names": ["t"]}, question())[0]["code"] == "rows"
+    assert (
+        ask(one, "answer", terms(holdout=0.9), {"names": ["t"]}, question())[0]["code"]
+        == "rows"
+    )
     assert ask(one, "score", terms(holdout=0.9), {"count": 0})[0]["code"] == "rows"
-    assert ask(one, "answer", terms(batch=1), {"names": ["t"]}, question())[0]["code"] == "rows"
-    assert ask(one, "answer", terms(batch=10), {"names": ["t"]}, question())[0]["codes"] == ["ok"]
+    assert (
+        ask(one, "answer", terms(batch=1), {"names": ["t"]}, question())[0]["code"]
+        == "rows"
+    )
+    assert ask(one, "answer", terms(batch=10), {"names": ["t"]}, question())[0][
+        "codes"
+    ] == ["ok"]
 
 
 def test_a_question_is_another_one_if_its_answer_may_be():
     one = device(rows=0, questions=1)
-    asked = [ask(one, "answer", terms(batch=6), {"names": ["t"], "me": me}, question())[0]["codes"] for me in (0, 0, 1)]
+    asked = [
+        ask(one, "answer", terms(batch=6), {"names": ["t"], "me": me}, question())[0][
+            "codes"
+        ]
+        for me in (0, 0, 1)
+    ]
     assert asked == [["ok"], ["ok"], ["questions"]]
-    other = ask(one, "answer", terms(batch=6), {"names": ["t"]}, question(targets=np.array([1])))[0]
+    other = ask(
+        one, "answer", terms(batch=6), {"names": ["t"]}, question(targets=np.array([1]))
+    )[0]
     assert other["codes"] == ["questions"]
 
 
@@ -59,8 +99,20 @@ def test_what_a_device_tells_as_a_target_counts():
     anew = [{"round": 0, "stay": 0.0, "weights": [1.0], "set": True}]
     first = {"a0.0.vector": np.ones(3)}
     for _ in range(2):  # put again word by word
-        assert ask(one, "score", terms(), step | {"adoptions": anew}, first)[0]["code"] == "ok"
-    assert ask(one, "score", terms(), step | {"adoptions": anew}, {"a0.0.vector": np.zeros(3)})[0]["code"] == "questions"
+        assert (
+            ask(one, "score", terms(), step | {"adoptions": anew}, first)[0]["code"]
+            == "ok"
+        )
+    assert (
+        ask(
+            one,
+            "score",
+            terms(),
+            step | {"adoptions": anew},
+            {"a0.0.vector": np.zeros(3)},
+        )[0]["code"]
+        == "questions"
+    )
     assert ask(one, "adopt", terms(), {"probe": True})[0]["code"] == "questions"
     assert ask(one, "describe", terms(), {"sums": True})[0]["code"] == "questions"
 
@@ -93,7 +145,9 @@ def test_nothing_is_built_that_could_not_travel():
         Terms.from_wire(*asked.to_wire())
     for odd in (None, "many", -1, 1.5):
         with pytest.raises(InputError, match="do not fit"):
-            Terms(model="forest", columns=("a",), settings={"n_estimators": odd}).learner()
+            Terms(
+                model="forest", columns=("a",), settings={"n_estimators": odd}
+            ).learner()
 
 
 def test_a_chain_is_no_tree_of_a_forest():
@@ -102,9 +156,17 @@ def test_a_chain_is_no_tree_of_a_forest():
     feature, left, right = np.full(n, -1), np.full(n, -1), np.full(n, -1)
     feature[inner], left[inner], right[inner] = 0, inner + 1, inner + 2
     chain = {
-        "link": np.array([0]), "rate": np.ones(1), "stride": np.array([1]), "base": np.zeros(1), "nodes": np.array([n]),
-        "feature": feature, "threshold": np.zeros(n), "left": left, "right": right, "value": np.zeros((n, 1)),
-    }  # fmt: skip
+        "link": np.array([0]),
+        "rate": np.ones(1),
+        "stride": np.array([1]),
+        "base": np.zeros(1),
+        "nodes": np.array([n]),
+        "feature": feature,
+        "threshold": np.zeros(n),
+        "left": left,
+        "right": right,
+        "value": np.zeros((n, 1)),
+    }
     deep = Terms(model="forest", columns=("a",), settings={"max_depth": None})
     assert model_from(deep.learner(), chain, 1).trees[0].feature.size == n
     with pytest.raises(WireError):
@@ -118,7 +180,11 @@ def scores_of_d01(**lies):
         record = message.content.config_records[RECORD]
         head, arrays = unpack(record["body"])
         if name == "d01" and head.get("kind") == "score":
-            record["body"] = pack(head, dict(arrays) | {part: np.array([value]) for part, value in lies.items()})
+            record["body"] = pack(
+                head,
+                dict(arrays)
+                | {part: np.array([value]) for part, value in lies.items()},
+            )
         return message
 
     return tamper
@@ -127,7 +193,9 @@ def scores_of_d01(**lies):
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_a_target_without_a_loss_costs_itself_alone(value):
     fleet = federated.fleet(DEVICES, TERMS, tamper=scores_of_d01(own=value))
-    rounds = list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=3, seed=0))
+    rounds = list(
+        personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=3, seed=0)
+    )
     assert np.isfinite(rounds[-1].loss[[0, 2, 3, 4, 5]]).all()
     assert fleet.roster.counts["d01"]["format"] > 0
 
@@ -151,7 +219,11 @@ def shortened(liars, share):
 def personal(devices, share, guard):
     """Four rounds of nine peers of one kind, six of whom shorten their steps."""
     tamper, asked = shortened(federated.names(10)[4:], share)
-    told = Terms(columns=federated.columns(devices), settings={"intercept": False}, step_size=0.05)
+    told = Terms(
+        columns=federated.columns(devices),
+        settings={"intercept": False},
+        step_size=0.05,
+    )
     asked["fleet"] = federated.fleet(devices, told, tamper=tamper, targets=["d00"])
     fleet = guard(asked["fleet"])
     for _ in personalize(fleet, sampler=Uniform(9), adopter=Best(), rounds=4, seed=0):
@@ -161,7 +233,10 @@ def personal(devices, share, guard):
 
 def test_a_majority_of_short_steps_does_not_make_honest_ones_long_between_machines():
     devices = clustered_regression(n=10, clusters=1, rows=24, features=6, seed=4)
-    used, plain = personal(devices, 0.01, Guarded), personal(devices, 0.01, lambda fleet: fleet)
+    used, plain = (
+        personal(devices, 0.01, Guarded),
+        personal(devices, 0.01, lambda fleet: fleet),
+    )
     assert not used.jumps
     assert np.array_equal(used.models[0], plain.models[0])
 
@@ -176,13 +251,20 @@ def test_targets_tell_how_long_their_own_steps_are(more):
         fleet.probe(peers, 0)
     assert np.allclose(ours.own_lengths(0), theirs.own_lengths(0))
     assert np.isnan(ours.own_lengths(1)).all()
-    assert all(home.ledger.counts("run", "").numbers for home in ours.post.grid.devices.values())
+    assert all(
+        home.ledger.counts("run", "").numbers
+        for home in ours.post.grid.devices.values()
+    )
 
 
 @pytest.mark.parametrize("lie", [np.nan, np.inf, -1.0])
 def test_an_own_step_without_a_length_is_none(lie):
     fleet = federated.fleet(DEVICES, TERMS, tamper=scores_of_d01(length=lie))
-    list(personalize(Guarded(fleet), sampler=Uniform(3), adopter=Best(), rounds=1, seed=0))
+    list(
+        personalize(
+            Guarded(fleet), sampler=Uniform(3), adopter=Best(), rounds=1, seed=0
+        )
+    )
     assert np.isnan(fleet.own_lengths(0)).tolist() == [False, True, *[False] * 4]
 
 
@@ -191,18 +273,30 @@ def test_refusals_are_answers_for_a_quorum():
     for name in ("d00", "d01", "d02", "d03"):
         homes[name].policy = Policy(rows=100)
     fleet = federated.fleet(DEVICES, TERMS, homes=homes, targets=["d05"])
-    rounds = list(personalize(fleet, sampler=Uniform(5), adopter=Best(), rounds=2, seed=0))
+    rounds = list(
+        personalize(fleet, sampler=Uniform(5), adopter=Best(), rounds=2, seed=0)
+    )
     assert np.isfinite(rounds[0].losses[0, 1:]).sum() == 1
 
 
 def test_a_guard_lets_losses_below_zero_fall():
     rng = np.random.default_rng(0)
     X = [np.column_stack([rng.normal(size=30) * 0.1, np.ones(30)]) for _ in range(4)]
-    devices = Devices.of([(x, rng.poisson(8, size=30).astype(float)) for x in X], quiet=True)
+    devices = Devices.of(
+        [(x, rng.poisson(8, size=30).astype(float)) for x in X], quiet=True
+    )
     found = []
     for guard in (Guarded, lambda fleet: fleet):
-        fleet = guard(ArrayFleet(devices, learner=Linear("poisson"), proposer=GradientStep(0.02)))
-        found.append(list(personalize(fleet, sampler=Uniform(2), adopter=Best(), rounds=40, seed=0))[-1].loss)
+        fleet = guard(
+            ArrayFleet(devices, learner=Linear("poisson"), proposer=GradientStep(0.02))
+        )
+        found.append(
+            list(
+                personalize(
+                    fleet, sampler=Uniform(2), adopter=Best(), rounds=40, seed=0
+                )
+            )[-1].loss
+        )
     assert (found[0] < -5).all()
     np.testing.assert_array_equal(*found)
 
@@ -211,7 +305,9 @@ def test_kin_waits_for_nobody():
     fleet = federated.fleet(DEVICES, TERMS)
     fleet.post.grid.away = {"d02"}
     rule = kin(3)
-    for round_ in personalize(fleet, sampler=rule.sampler, adopter=rule.adopter, rounds=6, seed=0):
+    for round_ in personalize(
+        fleet, sampler=rule.sampler, adopter=rule.adopter, rounds=6, seed=0
+    ):
         if round_.r == 2:
             fleet.post.grid.away = set()
     assert all(model is not None for model in fleet.models)
@@ -220,7 +316,9 @@ def test_kin_waits_for_nobody():
 
 def test_a_target_that_is_away_is_told_one_model():
     fleet = federated.fleet(DEVICES, TERMS)
-    for round_ in personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=8, seed=0):
+    for round_ in personalize(
+        fleet, sampler=Uniform(3), adopter=Best(), rounds=8, seed=0
+    ):
         if round_.r == 1:
             fleet.post.grid.away = {"d02"}
         if round_.r == 5:
@@ -239,14 +337,23 @@ def test_a_state_may_be_larger_than_a_message():
     state = FlowerFleet(post, wide, start=start, **options).state()
     assert len(FlowerFleet(post, wide, state=state, **options).models) == 4
     with pytest.raises(InputError, match="at most 64 MiB"):
-        FlowerFleet(post, wide, state=state, **options).letters.letter(0, 0, {}, {str(i): start[0] for i in range(12)})
+        FlowerFleet(post, wide, state=state, **options).letters.letter(
+            0, 0, {}, {str(i): start[0] for i in range(12)}
+        )
 
 
 @pytest.mark.parametrize(
     "options",
-    [{"devices": ["coordinator"]}, {"devices": ["federation.toml"]}, {"host": 'a"b'}, {"host": ""}, {"host": "::1"},
-     {"host": "müller.de"}, {"port": 9443, "inner": 9443}],
-)  # fmt: skip
+    [
+        {"devices": ["coordinator"]},
+        {"devices": ["federation.toml"]},
+        {"host": 'a"b'},
+        {"host": ""},
+        {"host": "::1"},
+        {"host": "müller.de"},
+        {"port": 9443, "inner": 9443},
+    ],
+)
 def test_a_folder_that_could_not_work_is_not_begun(tmp_path, options):
     with pytest.raises(InputError):
         init(tmp_path / "fed", **{"devices": ["a", "b"]} | options)
@@ -258,14 +365,30 @@ def test_a_target_at_home_has_no_limits_of_its_own(tmp_path):
 
     table = tmp_path / "rows.csv"
     table.write_text("a,y\n" + "".join(f"{i},{i}\n" for i in range(6)))
-    told = {"device": "home", "data": str(table), "label": "y", "drop": [], "weight": None}
+    told = {
+        "device": "home",
+        "data": str(table),
+        "label": "y",
+        "drop": [],
+        "weight": None,
+    }
     one = _home({"home": told, "devices": ["a"], "settings": {}})["home"]
-    assert ask(one, "adopt", Terms(columns=("a",), steps=50), {"probe": True})[0]["code"] == "ok"
+    assert (
+        ask(one, "adopt", Terms(columns=("a",), steps=50), {"probe": True})[0]["code"]
+        == "ok"
+    )
 
 
 @pytest.mark.parametrize(
     ("columns", "good"),
-    [(["a", "b"], True), ([], False), (["a", "a"], False), (["a", 1], False), (["x" * 2000], False), ("ab", False)],
+    [
+        (["a", "b"], True),
+        ([], False),
+        (["a", "a"], False),
+        (["a", 1], False),
+        (["x" * 2000], False),
+        ("ab", False),
+    ],
 )
 def test_what_a_device_says_of_its_columns_is_names_or_nothing(columns, good):
     assert _names(columns) is good

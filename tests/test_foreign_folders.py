@@ -28,7 +28,13 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeClassifier
 
-from persfl import Estimator, PersonalizedClassifier, PersonalizedRegressor, Tree, formats
+from persfl import (
+    Estimator,
+    PersonalizedClassifier,
+    PersonalizedRegressor,
+    Tree,
+    formats,
+)
 from persfl.cli import main
 from persfl.errors import InputError
 from persfl.files import Lock, append, holder, read_whole, write_whole
@@ -76,7 +82,17 @@ def table(tmp_path_factory):
     return path
 
 
-WORDS = ["--device", "who", "--label", "y", "--drop", "late", "--no-report", "--trials", "1"]
+WORDS = [
+    "--device",
+    "who",
+    "--label",
+    "y",
+    "--drop",
+    "late",
+    "--no-report",
+    "--trials",
+    "1",
+]
 WORDS += ["--method", "paper", "--rounds", "4", "--peers", "2"]
 
 
@@ -85,7 +101,12 @@ def finished(table, tmp_path_factory):
     """Runs with categories, of forests (scikit-learn) and of linear models."""
     place = tmp_path_factory.mktemp("finished")
     fit = ["fit", str(table), *WORDS]
-    assert main([*fit, "--model", "forest", "--rounds", "1", "--out", str(place / "forest")]) == 0
+    assert (
+        main(
+            [*fit, "--model", "forest", "--rounds", "1", "--out", str(place / "forest")]
+        )
+        == 0
+    )
     assert main([*fit, "--out", str(place / "linear")]) == 0
     return place
 
@@ -104,7 +125,9 @@ def seal(path, name=None, content=None, **index):
         (path / name).parent.mkdir(exist_ok=True)
         (path / name).write_bytes(content)
         found["files"][name] = hashlib.sha256(content).hexdigest()
-    digest = hashlib.sha256((json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode())
+    digest = hashlib.sha256(
+        (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()
+    )
     found["sha256"] = digest.hexdigest()
     (path / INDEX).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
@@ -130,12 +153,27 @@ class Marker:
 
 def _skops(marker):
     """What skops would rebuild as a call of os.mkdir."""
-    node = {"__class__": "mkdir", "__module__": "posix", "__loader__": "FunctionNode", "__id__": 1}
-    call = {"__class__": "partial", "__module__": "functools", "__loader__": "ReduceNode"}
-    call |= {"__reduce__": {"args": {"content": [node, {"content": json.dumps(str(marker))}]}}}
+    node = {
+        "__class__": "mkdir",
+        "__module__": "posix",
+        "__loader__": "FunctionNode",
+        "__id__": 1,
+    }
+    call = {
+        "__class__": "partial",
+        "__module__": "functools",
+        "__loader__": "ReduceNode",
+    }
+    call |= {
+        "__reduce__": {
+            "args": {"content": [node, {"content": json.dumps(str(marker))}]}
+        }
+    }
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
-        archive.writestr("schema.json", json.dumps({"protocol": 2, "content": call} | call))
+        archive.writestr(
+            "schema.json", json.dumps({"protocol": 2, "content": call} | call)
+        )
     return made.getvalue()
 
 
@@ -165,13 +203,26 @@ def plant(path, way, marker):
         replaced(path, "model.json", learner=learner | {"family": family})
     elif way == "module":
         (path / "evil.py").write_text(f"import os\nos.mkdir({str(marker)!r})\n")
-        replaced(path, "spec.json", model=f"{path}/evil.py:make", module=f"{path}/evil.py:make")
+        replaced(
+            path,
+            "spec.json",
+            model=f"{path}/evil.py:make",
+            module=f"{path}/evil.py:make",
+        )
     elif way == "state":
         stages = {"final": {"round": 1, "state": "state-final-1.npz"}}
         seal(path, "state-final-1.npz", _objects(marker), finished=False, stages=stages)
 
 
-PLANTS = ("skops", "skops in format 2", "objects", "pickle", "family", "module", "state")
+PLANTS = (
+    "skops",
+    "skops in format 2",
+    "objects",
+    "pickle",
+    "family",
+    "module",
+    "state",
+)
 
 
 @pytest.mark.parametrize("way", PLANTS)
@@ -191,7 +242,8 @@ def test_a_planted_command_runs_nowhere(run, table, tmp_path, capsys, monkeypatc
     said = capsys.readouterr().err
     assert not marker.exists()
     assert "Traceback" not in said
-    if way not in ("module", "state"):  # these say nothing that the reading commands look at
+    # these say nothing that the reading commands look at
+    if way not in ("module", "state"):
         assert codes["report"] == codes["helpers"] == codes["predict"] == 2
     if way.startswith("skops"):
         assert "persfl 0.1.0" in said
@@ -218,7 +270,9 @@ def test_a_planted_command_does_not_run_in_a_federation(tmp_path):
     folder.commit()
     sys.path.insert(0, str(tmp_path))
     try:
-        with pytest.raises(InputError, match=r"terms\.wire.*the model that is asked for"):
+        with pytest.raises(
+            InputError, match=r"terms\.wire.*the model that is asked for"
+        ):
             conduct(LocalGrid(homes), asked)
     finally:
         sys.path.remove(str(tmp_path))
@@ -238,7 +292,10 @@ def _reachable():
 
 def test_no_name_of_scikit_learn_is_rebuilt_but_those_of_the_list(monkeypatch):
     names = _reachable()
-    assert {"sklearn.feature_selection._base.attrgetter", "sklearn.utils._testing.groupby"} <= names
+    assert {
+        "sklearn.feature_selection._base.attrgetter",
+        "sklearn.utils._testing.groupby",
+    } <= names
     assert len(names) > 4000
     calls = []
     monkeypatch.setattr(importlib, "import_module", lambda *words: calls.append(words))
@@ -257,9 +314,21 @@ def test_no_name_of_scikit_learn_is_rebuilt_but_those_of_the_list(monkeypatch):
 
 def test_forged_kinds_are_refused_by_name(run):
     sound = (run / "model.json").read_bytes()
-    odd = ["os.system", "subprocess.Popen", "functools.partial", "Counter", "Pipeline", "eval", 7]
+    odd = [
+        "os.system",
+        "subprocess.Popen",
+        "functools.partial",
+        "Counter",
+        "Pipeline",
+        "eval",
+        7,
+    ]
     for name in odd:
-        learner = {"kind": "estimator", "loss": "squared", "family": {"name": name, "settings": {}}}
+        learner = {
+            "kind": "estimator",
+            "loss": "squared",
+            "family": {"name": name, "settings": {}},
+        }
         for change in (
             {"learner": learner},
             {"learner": {"kind": name}},
@@ -284,11 +353,15 @@ def test_every_family_predicts_the_same_to_the_last_bit(family):
         estimator = family()
         few = {"n_estimators": 5, "max_iter": 5 if "Hist" in family.__name__ else 200}
         known = estimator.get_params()
-        estimator.set_params(**{name: value for name, value in few.items() if name in known})
+        estimator.set_params(
+            **{name: value for name, value in few.items() if name in known}
+        )
         if scaled:
             estimator = make_pipeline(StandardScaler(), estimator)
         for classes in (2, 3) if is_classifier(family()) else (0,):
-            cuts = np.quantile(score, np.arange(1, classes) / classes) if classes else []
+            cuts = (
+                np.quantile(score, np.arange(1, classes) / classes) if classes else []
+            )
             y = np.digitize(score, cuts).astype(float) if classes else np.exp(score / 4)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -297,7 +370,9 @@ def test_every_family_predicts_the_same_to_the_last_bit(family):
             (again,) = models_from(arrays, features=4, classes=classes)
             for rows in (new, new[:1]):
                 np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
-                assert hasattr(again, "predict_proba") == hasattr(model, "predict_proba")
+                assert hasattr(again, "predict_proba") == hasattr(
+                    model, "predict_proba"
+                )
                 if hasattr(model, "predict_proba"):
                     said = model.predict_proba(rows)
                     np.testing.assert_array_equal(again.predict_proba(rows), said)
@@ -318,7 +393,13 @@ def test_every_family_predicts_the_same_to_the_last_bit(family):
 )
 def test_a_run_of_estimators_goes_on_to_the_same_bits(tmp_path, estimator, label):
     kind = PersonalizedClassifier if label == "late" else PersonalizedRegressor
-    settings = {"method": "paper", "rounds": 2, "peers": 2, "holdout": 0, "unseen": "pooled"}
+    settings = {
+        "method": "paper",
+        "rounds": 2,
+        "peers": 2,
+        "holdout": 0,
+        "unseen": "pooled",
+    }
     X, y, whose = FRAME[FEATURES], FRAME[label], FRAME["who"]
     whole = kind(estimator, **settings).fit(X, y, devices=whose)
 
@@ -326,7 +407,9 @@ def test_a_run_of_estimators_goes_on_to_the_same_bits(tmp_path, estimator, label
     with pytest.raises(Cut):
         kind(estimator, **settings)._fit(X, y, whose, keep=folder)
     folder.close()
-    resumed = kind(estimator, **settings)._fit(X, y, whose, keep=Folder.open(tmp_path / "run"))
+    resumed = kind(estimator, **settings)._fit(
+        X, y, whose, keep=Folder.open(tmp_path / "run")
+    )
     again = load_model(save_model(resumed, tmp_path / "kept"))
     others = whose.where(whose != "p", "elsewhere")
     for model in (resumed, again):
@@ -340,7 +423,9 @@ def test_a_run_of_estimators_goes_on_to_the_same_bits(tmp_path, estimator, label
     assert repr(again.estimator) == repr(estimator)
 
 
-def test_what_cannot_be_kept_is_refused_before_the_fit(table, tmp_path, capsys, monkeypatch):
+def test_what_cannot_be_kept_is_refused_before_the_fit(
+    table, tmp_path, capsys, monkeypatch
+):
     (tmp_path / "own.py").write_text("from sklearn.svm import SVR\nmake = SVR()\n")
     monkeypatch.setattr(PersonalizedRegressor, "_fit", None)
     out = ["--out", str(tmp_path / "run"), "--model", f"{tmp_path}/own.py"]
@@ -348,7 +433,9 @@ def test_what_cannot_be_kept_is_refused_before_the_fit(table, tmp_path, capsys, 
     assert "models of SVR cannot be kept in a run folder" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
     monkeypatch.undo()
-    model = PersonalizedRegressor(Estimator(SVR()), rounds=1, peers=1, method="paper", holdout=0)
+    model = PersonalizedRegressor(
+        Estimator(SVR()), rounds=1, peers=1, method="paper", holdout=0
+    )
     model.fit(FRAME[["a"]], FRAME["y"], devices=FRAME["who"])
     with pytest.raises(InputError, match="models of SVR cannot"):
         save_model(model, tmp_path / "svr")
@@ -365,10 +452,17 @@ def test_columns_are_prepared_by_what_was_kept(tmp_path):
     np.testing.assert_array_equal(again(holes), made(holes))
     assert again.columns == made.columns == ["a", "b", "kind=x", "kind=y"]
     for change in (
-        {"categories": [["x", "x"]]}, {"categories": [["x", 1]]}, {"categories": []},
-        {"numbers": ["a"]}, {"fills": []}, {"fills": [0.0, 0.0, "z"]}, {"fills": [True, 0.0, "x"]},
-        {"impute": 1}, {"more": 1}, {"texts": ["a"]},
-    ):  # fmt: skip
+        {"categories": [["x", "x"]]},
+        {"categories": [["x", 1]]},
+        {"categories": []},
+        {"numbers": ["a"]},
+        {"fills": []},
+        {"fills": [0.0, 0.0, "z"]},
+        {"fills": [True, 0.0, "x"]},
+        {"impute": 1},
+        {"more": 1},
+        {"texts": ["a"]},
+    ):
         with pytest.raises(InputError):
             Preparation.from_words(made.to_words() | change)
 
@@ -376,11 +470,23 @@ def test_columns_are_prepared_by_what_was_kept(tmp_path):
 # Nothing outside is touched
 
 
-def test_a_link_in_a_folder_is_refused_and_nothing_behind_it_touched(run, table, tmp_path, capsys):
+def test_a_link_in_a_folder_is_refused_and_nothing_behind_it_touched(
+    run, table, tmp_path, capsys
+):
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "final-000001-1.parquet").write_text("precious")
-    fit = ["fit", str(table), *WORDS, "--model", "forest", "--rounds", "1", "--out", str(run)]
+    fit = [
+        "fit",
+        str(table),
+        *WORDS,
+        "--model",
+        "forest",
+        "--rounds",
+        "1",
+        "--out",
+        str(run),
+    ]
     for name, target in (
         ("rounds", victim),
         ("run.json.part", victim / "final-000001-1.parquet"),
@@ -425,12 +531,15 @@ def test_a_lock_is_written_over_nobodys_file(run, table, tmp_path, capsys):
         append(tmp_path / "progress.jsonl", "more")
     assert victim.read_text() == "precious"
     assert read_whole(victim) == b"precious"
-    (mine / "lock").write_text("process 7 since 2026-01-01 00:00:00")  # left by a killed run
+    # left by a killed run
+    (mine / "lock").write_text("process 7 since 2026-01-01 00:00:00")
     Lock(mine).take()
 
 
 def test_a_forged_state_leads_compiled_code_nowhere_else(tmp_path):
-    devices = clustered_regression(n=20, clusters=2, rows=12, features=3, noise=0.1, seed=0)
+    devices = clustered_regression(
+        n=20, clusters=2, rows=12, features=3, noise=0.1, seed=0
+    )
     whose, path = np.repeat(np.arange(20), 12), tmp_path / "run"
 
     def fit(keep):
@@ -443,7 +552,9 @@ def test_a_forged_state_leads_compiled_code_nowhere_else(tmp_path):
     folder.close()
     name = folder.index["stages"]["final"]["state"]
     arrays = numbers_from((path / name).read_bytes())
-    panel, kept, asked = (arrays[k] for k in ("trust_note_panel", "kept_peers", "trust_note_asked"))
+    panel, kept, asked = (
+        arrays[k] for k in ("trust_note_panel", "kept_peers", "trust_note_asked")
+    )
     asked[panel == 3] = 10**6  # so that it is followed, and not asked
     panel[panel == 3] = kept[kept == 3] = 10**8
     seal(path, name, numbers_to(arrays))
@@ -451,7 +562,9 @@ def test_a_forged_state_leads_compiled_code_nowhere_else(tmp_path):
         fit(Folder.open(path))
 
 
-def test_force_replaces_the_run_behind_a_link_and_not_the_link(finished, table, tmp_path):
+def test_force_replaces_the_run_behind_a_link_and_not_the_link(
+    finished, table, tmp_path
+):
     real, link = tmp_path / "disk" / "real", tmp_path / "run"
     shutil.copytree(finished / "linear", real)
     link.symlink_to(real)
@@ -476,7 +589,14 @@ def test_no_process_but_one_is_ended_by_what_a_folder_says(tmp_path):
 def test_networks_that_take_long_to_make_are_not_made():
     from persfl.learners.kept import refuse_larger
 
-    words = {"loss": "squared", "shape": None, "l2": 0.0, "epochs": 1, "rate": 0.1, "seed": 0}
+    words = {
+        "loss": "squared",
+        "shape": None,
+        "l2": 0.0,
+        "epochs": 1,
+        "rate": 0.1,
+        "seed": 0,
+    }
     words |= {"dtype": "float32", "mlp": None}
     with pytest.raises(InputError, match="shapes"):
         refuse_larger(words | {"parts": [["a", [10**4000] * 1500]]}, 2**30)
@@ -486,7 +606,9 @@ def test_networks_that_take_long_to_make_are_not_made():
     with pytest.raises(InputError, match="at most 1000 widths"):
         refuse_larger(words | {"parts": parts, "mlp": mlp}, 2**30)
     with pytest.raises(InputError, match="as large as its parts"):
-        refuse_larger(words | {"parts": [["a", [7]]], "mlp": mlp | {"hidden": [1, 1]}}, 2**30)
+        refuse_larger(
+            words | {"parts": [["a", [7]]], "mlp": mlp | {"hidden": [1, 1]}}, 2**30
+        )
 
 
 def _evil(value, text):
@@ -498,9 +620,29 @@ def _evil(value, text):
 
 def test_nothing_of_a_foreign_federation_becomes_markup(tmp_path):
     evil = '"><meta http-equiv=refresh content="0;url=https://x"><b title=\'&'
-    sound = {"algorithm": 1, "method": "kin", "home": [], "sums": True, "holdout": 0.25, "rounds": 3, "messages": 5}
-    sound |= {"model": "linear", "deadline": 9, "quorum": 1, "growth": 2, "reach": 9, "notes": ["a"]}
-    sound |= {"devices": ["a"], "targets": ["a"], "ways": {"asked": "what"}, "rows": {"a": 1}}
+    sound = {
+        "algorithm": 1,
+        "method": "kin",
+        "home": [],
+        "sums": True,
+        "holdout": 0.25,
+        "rounds": 3,
+        "messages": 5,
+    }
+    sound |= {
+        "model": "linear",
+        "deadline": 9,
+        "quorum": 1,
+        "growth": 2,
+        "reach": 9,
+        "notes": ["a"],
+    }
+    sound |= {
+        "devices": ["a"],
+        "targets": ["a"],
+        "ways": {"asked": "what"},
+        "rows": {"a": 1},
+    }
     sound["counts"] = [{"device": "a", "asked": 1}]
     for name in sound:
         for change in (evil, _evil(sound[name], evil), {evil: evil}, [evil]):
@@ -527,9 +669,18 @@ def test_names_in_an_index_lead_nowhere_else(run, tmp_path):
     victim.write_text("precious")
     digest = hashlib.sha256(b"precious").hexdigest()
     for name in (
-        "../victim.txt", str(victim), "exchange-/../../victim.txt", "rounds/../../victim.txt",
-        "rounds//x.parquet", "./spec.json", "run.json", ".hidden", "a\x00b", "rounds", "x\n.txt",
-    ):  # fmt: skip
+        "../victim.txt",
+        str(victim),
+        "exchange-/../../victim.txt",
+        "rounds/../../victim.txt",
+        "rounds//x.parquet",
+        "./spec.json",
+        "run.json",
+        ".hidden",
+        "a\x00b",
+        "rounds",
+        "x\n.txt",
+    ):
         files = json.loads((run / INDEX).read_text())["files"]
         copy = tmp_path / "copy"
         shutil.copytree(run, copy)
@@ -537,7 +688,12 @@ def test_names_in_an_index_lead_nowhere_else(run, tmp_path):
         with pytest.raises(InputError, match=r"run\.json.*is not a name for a file"):
             Folder.open(copy)
         shutil.rmtree(copy)
-    for odd in ({"fleet": "../victim.txt"}, {"fleet": 7}, {"serial": -1}, {"stages": {"x/y": {}}}):
+    for odd in (
+        {"fleet": "../victim.txt"},
+        {"fleet": 7},
+        {"serial": -1},
+        {"stages": {"x/y": {}}},
+    ):
         copy = tmp_path / "copy"
         shutil.copytree(run, copy)
         seal(copy, **odd)
@@ -556,7 +712,11 @@ def test_files_are_never_written_or_read_through_links(tmp_path):
     (tmp_path / "link").symlink_to(victim)
     write_whole(tmp_path / "new", b"mine")
     assert (tmp_path / "new").read_bytes() == b"mine"
-    for odd in (read_whole, lambda path: append(path, "x"), lambda path: Lock(path.parent).take()):
+    for odd in (
+        read_whole,
+        lambda path: append(path, "x"),
+        lambda path: Lock(path.parent).take(),
+    ):
         (tmp_path / "lock").unlink(missing_ok=True)
         (tmp_path / "lock").symlink_to(victim)
         with pytest.raises(InputError, match="is a link or a special file"):
@@ -596,7 +756,9 @@ def test_other_columns_than_the_models_have_are_a_sentence(run, table, capsys):
     assert "names other columns than the run's models" in capsys.readouterr().err
 
 
-def test_nonsense_is_noticed_by_report_and_by_predict(finished, table, tmp_path, capsys):
+def test_nonsense_is_noticed_by_report_and_by_predict(
+    finished, table, tmp_path, capsys
+):
     linear = finished / "linear"
     good = numbers_from((linear / "model.npz").read_bytes())
     odd = {
@@ -622,8 +784,12 @@ def test_nonsense_is_noticed_by_report_and_by_predict(finished, table, tmp_path,
             assert len(said.splitlines()) == 1
 
 
-@pytest.mark.parametrize("name", ["\x1b]0;title\x07\x1b[2J", "\u202eback", "a\nb", "\x00", "\x9b2J"])
-def test_no_name_of_a_folder_commands_the_terminal(run, table, capsys, monkeypatch, name):
+@pytest.mark.parametrize(
+    "name", ["\x1b]0;title\x07\x1b[2J", "\u202eback", "a\nb", "\x00", "\x9b2J"]
+)
+def test_no_name_of_a_folder_commands_the_terminal(
+    run, table, capsys, monkeypatch, name
+):
     devices = [name, "q", "r"]
     replaced(run, "model.json", devices=devices)
     assert main(["helpers", str(run)]) == 0
@@ -639,7 +805,11 @@ def test_no_name_of_a_folder_commands_the_terminal(run, table, capsys, monkeypat
 
 @pytest.mark.parametrize("odd", ["\ud800", 10**400, -(2**70), float("nan")])
 def test_names_that_no_table_holds_are_refused(run, table, odd):
-    for change in ({"devices": [odd, "q", "r"]}, {"notes": [odd]}, {"names": [odd, "b", "kind"]}):
+    for change in (
+        {"devices": [odd, "q", "r"]},
+        {"notes": [odd]},
+        {"names": [odd, "b", "kind"]},
+    ):
         sound = (run / "model.json").read_bytes()
         replaced(run, "model.json", **change)
         with pytest.raises(InputError, match=r"model\.json"):
@@ -699,7 +869,9 @@ def test_a_folder_of_format_1_without_objects_is_still_read(finished, tmp_path):
     np.savez(content, **made)
     replaced(old, "model.json", preparation=None, features=2, names=["a", "b"])
     seal(old, "model.npz", content.getvalue(), format=1)
-    assert load_model(old).predict(FRAME[["a", "b"]], devices=FRAME["who"]).shape == (24,)
+    assert load_model(old).predict(FRAME[["a", "b"]], devices=FRAME["who"]).shape == (
+        24,
+    )
 
 
 # One at a time, and nothing is lost
@@ -708,14 +880,21 @@ def test_a_folder_of_format_1_without_objects_is_still_read(finished, tmp_path):
 def test_a_second_run_is_told_who_holds_the_folder(table, tmp_path, capsys):
     out = tmp_path / "run"
     code = "import sys, time; from pathlib import Path; from persfl.files import Lock\n"
-    code += f"Path({str(out)!r}).mkdir(); lock = Lock(Path({str(out)!r})); lock.take()\n"
+    code += (
+        f"Path({str(out)!r}).mkdir(); lock = Lock(Path({str(out)!r})); lock.take()\n"
+    )
     code += "print('held', flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout.readline() == b"held\n"
         for more in ([], ["--resume"], ["--force"]):
             assert main(["fit", str(table), *WORDS, "--out", str(out), *more]) == 2
             said = capsys.readouterr().err
-            assert f"another run is writing into {str(out)!r}: process {process.pid} since" in said
+            assert (
+                f"another run is writing into {str(out)!r}: process {process.pid} since"
+                in said
+            )
         assert holder(out).startswith(f"process {process.pid} ")
         process.kill()
     assert holder(out) is None
@@ -762,7 +941,9 @@ def test_a_failing_fit_removes_only_what_it_made(table, tmp_path, monkeypatch):
     assert left == ["notes.txt", "rounds", "rounds/mine.txt"]
 
 
-def test_a_second_force_does_not_lose_the_first_run(table, tmp_path, monkeypatch, capsys):
+def test_a_second_force_does_not_lose_the_first_run(
+    table, tmp_path, monkeypatch, capsys
+):
     out = tmp_path / "run"
     words = ["fit", str(table), *WORDS, "--out", str(out)]
     assert main(words) == 0
@@ -774,7 +955,9 @@ def test_a_second_force_does_not_lose_the_first_run(table, tmp_path, monkeypatch
     monkeypatch.setattr(PersonalizedRegressor, "_fit", stopped)
     assert main([*words, "--force"]) == 130
     assert main([*words, "--force"]) == 130
-    kept = [path for path in tmp_path.iterdir() if path.name.startswith(".run.replaced")]
+    kept = [
+        path for path in tmp_path.iterdir() if path.name.startswith(".run.replaced")
+    ]
     assert len(kept) == 2
     finished = [path for path in kept if Folder.open(path).finished]
     np.testing.assert_array_equal(load_model(finished[0]).models_, first)
@@ -785,12 +968,16 @@ def test_a_second_force_does_not_lose_the_first_run(table, tmp_path, monkeypatch
 
 def test_a_short_fuzz(monkeypatch):
     loader = SourceFileLoader("fuzz", str(ROOT / "tools" / "fuzz"))
-    fuzz = importlib.util.module_from_spec(importlib.util.spec_from_loader("fuzz", loader))
+    fuzz = importlib.util.module_from_spec(
+        importlib.util.spec_from_loader("fuzz", loader)
+    )
     monkeypatch.setitem(sys.modules, "fuzz", fuzz)
     loader.exec_module(fuzz)
     said = []
     assert fuzz.run(cases=300, seed=0, only="wire", say=said.append) == 0, said
-    assert fuzz.run(cases=12, seed=0, only="folders", kinds=2, say=said.append) == 0, said
+    assert fuzz.run(cases=12, seed=0, only="folders", kinds=2, say=said.append) == 0, (
+        said
+    )
     assert said[-1] == "wrong: nothing."
 
 
@@ -804,7 +991,13 @@ def test_two_writers_of_one_file_leave_it_whole(tmp_path):
     def write(content):
         try:
             for _ in range(15):
-                write_whole(path, lambda file: [file.write(content[i : i + 1000]) for i in range(0, len(content), 1000)])
+                write_whole(
+                    path,
+                    lambda file: [
+                        file.write(content[i : i + 1000])
+                        for i in range(0, len(content), 1000)
+                    ],
+                )
         except Exception as error:
             trouble.append(error)
 

@@ -1,4 +1,6 @@
-"""Kin: found where it is, in every fleet, with liars, on features of any scale; exact after interruptions; says when it fails."""
+"""Kin: found where it is, in every fleet, with liars, on features of any scale; exact after
+interruptions; says when it fails.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +39,9 @@ from persfl.training import Plan, State, train
 
 def world(k=2, n=40, rows=10, features=8, noise=0.1, seed=0, mapped=None):
     """Clusters of linear devices, with features that may be mapped by a matrix."""
-    devices = clustered_regression(n=n, clusters=k, rows=rows, features=features, noise=noise, seed=seed)
+    devices = clustered_regression(
+        n=n, clusters=k, rows=rows, features=features, noise=noise, seed=seed
+    )
     if mapped is not None:
         off = devices.y - (devices.X * devices.true_weights[devices.owner]).sum(axis=1)
         devices.X = np.ascontiguousarray(devices.X @ mapped)
@@ -47,14 +51,25 @@ def world(k=2, n=40, rows=10, features=8, noise=0.1, seed=0, mapped=None):
 
 def limit(devices, target=0, without=()):
     """The squared error of least squares on all rows of the target's cluster."""
-    honest = [j for j in np.flatnonzero(devices.clusters == devices.clusters[target]) if j not in without]
+    honest = [
+        j
+        for j in np.flatnonzero(devices.clusters == devices.clusters[target])
+        if j not in without
+    ]
     rows = np.isin(devices.owner, honest)
     best = np.linalg.lstsq(devices.X[rows], devices.y[rows], rcond=None)[0]
     return ((best - devices.true_weights[target]) ** 2).sum()
 
 
 def ran(fleet, rule, rounds=400, seed=0, **more):
-    for round_ in personalize(fleet, sampler=rule.sampler, adopter=rule.adopter, rounds=rounds, seed=seed, **more):
+    for round_ in personalize(
+        fleet,
+        sampler=rule.sampler,
+        adopter=rule.adopter,
+        rounds=rounds,
+        seed=seed,
+        **more,
+    ):
         if finished(round_.trust):
             break
     return round_
@@ -79,22 +94,55 @@ def test_the_parts_keep_their_promises(steps):
     "settings",
     [
         {"learner": Linear(), "proposer": GradientStep(0.05)},
-        {"learner": Linear(intercept=True, l2=0.01), "proposer": GradientStep(0.05, steps=2)},
+        {
+            "learner": Linear(intercept=True, l2=0.01),
+            "proposer": GradientStep(0.05, steps=2),
+        },
         {"learner": Linear("huber"), "proposer": GradientStep(0.05, batch=3)},
-        {"learner": Linear(), "proposer": GradientStep(0.05), "targets": [3, 1], "holdout": 0.3, "local": GradientStep(0.01)},
+        {
+            "learner": Linear(),
+            "proposer": GradientStep(0.05),
+            "targets": [3, 1],
+            "holdout": 0.3,
+            "local": GradientStep(0.01),
+        },
         {"learner": Linear(), "proposer": GradientStep(0.05), "start": "own"},
     ],
-    ids=["kernel", "several steps", "minibatches", "holdout and local step", "own start"],
+    ids=[
+        "kernel",
+        "several steps",
+        "minibatches",
+        "holdout and local step",
+        "own start",
+    ],
 )
 def test_every_fleet_gives_the_same_rounds(settings):
     rule = kin(5)
-    check_fleet(ArrayFleet, **settings, sampler=rule.sampler, adopter=rule.adopter, rounds=60)
+    check_fleet(
+        ArrayFleet, **settings, sampler=rule.sampler, adopter=rule.adopter, rounds=60
+    )
 
 
 def test_losses_alone_in_every_fleet():
-    rule, public = kin(5, steps=False), np.random.default_rng(0).standard_normal((20, 3))
-    check_fleet(ArrayFleet, learner=Linear(), proposer=GradientStep(0.05), sampler=rule.sampler, adopter=rule.adopter)
-    check_fleet(ArrayFleet, learner=Tree(2), proposer=Refit(public), sampler=rule.sampler, adopter=rule.adopter, rounds=8)
+    rule, public = (
+        kin(5, steps=False),
+        np.random.default_rng(0).standard_normal((20, 3)),
+    )
+    check_fleet(
+        ArrayFleet,
+        learner=Linear(),
+        proposer=GradientStep(0.05),
+        sampler=rule.sampler,
+        adopter=rule.adopter,
+    )
+    check_fleet(
+        ArrayFleet,
+        learner=Tree(2),
+        proposer=Refit(public),
+        sampler=rule.sampler,
+        adopter=rule.adopter,
+        rounds=8,
+    )
 
 
 def test_tensors_give_the_same_rounds():
@@ -124,9 +172,14 @@ def test_labels_and_networks():
         data.append((X, (rng.random(60) < 1 / (1 + np.exp(-X @ truth[i % 2]))) + 0.0))
     for learner in (
         Linear("logistic", intercept=True),
-        Network(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), dtype="float64"),
+        Network(
+            lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)),
+            dtype="float64",
+        ),
     ):
-        fleet = ArrayFleet(data, learner=learner, proposer=GradientStep(1.0), targets=[0])
+        fleet = ArrayFleet(
+            data, learner=learner, proposer=GradientStep(1.0), targets=[0]
+        )
         last = ran(fleet, kin(10), rounds=120)
         found = group(last.trust)
         assert len(found) >= 7, learner
@@ -141,8 +194,12 @@ def test_it_finds_all_kin_and_reaches_the_limit(fleet):
     devices = world()
     running = fleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
     last = ran(running, kin(10))
-    assert group(last.trust) == set(np.flatnonzero(devices.clusters == devices.clusters[0]).tolist()) - {0}
-    assert ((running.models[0] - devices.true_weights[0]) ** 2).sum() < 1.1 * limit(devices)
+    assert group(last.trust) == set(
+        np.flatnonzero(devices.clusters == devices.clusters[0]).tolist()
+    ) - {0}
+    assert ((running.models[0] - devices.true_weights[0]) ** 2).sum() < 1.1 * limit(
+        devices
+    )
 
 
 def test_every_device_at_once():
@@ -157,9 +214,13 @@ def test_every_device_at_once():
 
 def test_a_question_is_asked_only_while_it_matters():
     devices = world()
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
+    fleet = ArrayFleet(
+        devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0]
+    )
     rule = kin(10)
-    rounds = list(personalize(fleet, sampler=rule.sampler, adopter=rule.adopter, rounds=300))
+    rounds = list(
+        personalize(fleet, sampler=rule.sampler, adopter=rule.adopter, rounds=300)
+    )
     asked = np.array([(round_.peers >= 0).sum() for round_ in rounds])
     assert asked[:4].tolist() == [10, 10, 10, 9]  # everyone once
     assert asked[-1] == 0
@@ -178,7 +239,14 @@ def test_a_question_is_asked_only_while_it_matters():
         lambda probe, honest: probe + 0 * honest,
         lambda probe, honest: probe + np.sign(honest - probe),
     ],
-    ids=["flipped", "flipped and long", "not a number", "endless", "copies", "made coarse"],
+    ids=[
+        "flipped",
+        "flipped and long",
+        "not a number",
+        "endless",
+        "copies",
+        "made coarse",
+    ],
 )
 @pytest.mark.filterwarnings("ignore:device .* gave no usable answer")
 def test_liars_cost_their_own_answers_only(lie):
@@ -187,9 +255,14 @@ def test_liars_cost_their_own_answers_only(lie):
     proposer = Lying(lie, devices.X[devices.start[:-1][liars], 0], GradientStep(0.05))
     fleet = ArrayFleet(devices, learner=Linear(), proposer=proposer, targets=[0])
     last = ran(fleet, kin(15))
-    honest = set(np.flatnonzero(devices.clusters == devices.clusters[0]).tolist()) - {0, *liars}
+    honest = set(np.flatnonzero(devices.clusters == devices.clusters[0]).tolist()) - {
+        0,
+        *liars,
+    }
     assert group(last.trust) == honest
-    assert ((fleet.models[0] - devices.true_weights[0]) ** 2).sum() < 1.1 * limit(devices, without=liars)
+    assert ((fleet.models[0] - devices.true_weights[0]) ** 2).sum() < 1.1 * limit(
+        devices, without=liars
+    )
 
 
 def sly(how, wrong):
@@ -208,7 +281,9 @@ def sly(how, wrong):
     }[how]
 
 
-@pytest.mark.parametrize("how", ["creep", "slower", "decoy", "near copies", "later copies", "long"])
+@pytest.mark.parametrize(
+    "how", ["creep", "slower", "decoy", "near copies", "later copies", "long"]
+)
 def test_patient_liars_cost_little(how):
     """Six of 20 devices, three or four of them in each target's own cluster, lie a little."""
     ratios = []
@@ -220,7 +295,9 @@ def test_patient_liars_cost_little(how):
         target = int(next(i for i in range(19, -1, -1) if i not in liars))
         first = devices.X[devices.start[:-1][liars], 0]
         proposer = Lying(sly(how, wrong), first, GradientStep(0.05))
-        fleet = ArrayFleet(devices, learner=Linear(), proposer=proposer, targets=[target], seed=seed)
+        fleet = ArrayFleet(
+            devices, learner=Linear(), proposer=proposer, targets=[target], seed=seed
+        )
         last = ran(fleet, kin(9), seed=seed)
         assert not group(last.trust) & set(liars.tolist())
         error = ((fleet.models[0] - devices.true_weights[target]) ** 2).sum()
@@ -239,11 +316,18 @@ def test_steps_as_short_as_noise_pull_no_further_than_own_rows_err():
 
     first = devices.X[devices.start[:-1][liars], 0]
     honest = sorted(set(range(20)) - set(liars.tolist()))
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=Lying(lie, first, GradientStep(0.05)), targets=honest)
+    fleet = ArrayFleet(
+        devices,
+        learner=Linear(),
+        proposer=Lying(lie, first, GradientStep(0.05)),
+        targets=honest,
+    )
     ran(fleet, kin(9))
     own = [Linear().fit(devices[i], None) for i in honest]
     truth = devices.true_weights[honest]
-    pulled, alone = (((models - truth) ** 2).sum(axis=1).mean() for models in (fleet.models, own))
+    pulled, alone = (
+        ((models - truth) ** 2).sum(axis=1).mean() for models in (fleet.models, own)
+    )
     assert pulled < alone
 
 
@@ -251,7 +335,9 @@ def test_a_false_first_step_counts_as_twice_the_median():
     rng = np.random.default_rng(0)
     who, start, own = np.arange(1, 61)[None], np.zeros((1, 5)), np.ones((1, 5))
     first, later = rng.standard_normal((2, 1, 60, 5))
-    first, later = (part / np.sqrt((part**2).sum(axis=2, keepdims=True)) for part in (first, later))
+    first, later = (
+        part / np.sqrt((part**2).sum(axis=2, keepdims=True)) for part in (first, later)
+    )
     shrinks = []
     for boast in (1.0, 1e6):
         steps = Steps(targets=np.array([0]), start=start)
@@ -261,7 +347,8 @@ def test_a_false_first_step_counts_as_twice_the_median():
         shrinks.append(steps.keep(who, start, later, own).shrink[0])
     assert -np.log(4.0) - 0.7 < shrinks[1][7] - shrinks[0][7] < -np.log(4.0) + 0.7
     others = np.arange(60) != 7
-    assert np.abs(shrinks[1] - shrinks[0])[others].max() < 0.7  # and nobody else's lengths are bent by it
+    # and nobody else's lengths are bent by it
+    assert np.abs(shrinks[1] - shrinks[0])[others].max() < 0.7
 
 
 @pytest.mark.parametrize("kind", ["badly scaled", "correlated", "turned"])
@@ -270,12 +357,17 @@ def test_features_of_any_scale(kind):
     mapped = {
         "badly scaled": np.diag(np.logspace(-0.7, 0.7, 6)),
         "correlated": 0.4 * np.eye(6) + 0.4,
-        "turned": np.linalg.qr(rng.standard_normal((6, 6)))[0] @ np.diag(np.linspace(0.3, 1.5, 6)),
+        "turned": np.linalg.qr(rng.standard_normal((6, 6)))[0]
+        @ np.diag(np.linspace(0.3, 1.5, 6)),
     }[kind]
     devices = world(k=3, n=60, features=6, mapped=mapped)
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.01), targets=[0])
+    fleet = ArrayFleet(
+        devices, learner=Linear(), proposer=GradientStep(0.01), targets=[0]
+    )
     last = ran(fleet, kin(15), rounds=1500)
-    assert group(last.trust) == set(np.flatnonzero(devices.clusters == devices.clusters[0]).tolist()) - {0}
+    assert group(last.trust) == set(
+        np.flatnonzero(devices.clusters == devices.clusters[0]).tolist()
+    ) - {0}
 
 
 def test_shrinking_is_the_same_in_any_units(monkeypatch):
@@ -283,9 +375,17 @@ def test_shrinking_is_the_same_in_any_units(monkeypatch):
     monkeypatch.setattr("persfl.fleets.kept_steps.RIDGE", 1e-9)
     monkeypatch.setattr("persfl.fleets.kept_steps.LONGEST", 50.0)
     rng = np.random.default_rng(1)
-    first, later, own = rng.standard_normal((1, 40, 4)), rng.standard_normal((1, 40, 4)), rng.standard_normal((1, 4))
+    first, later, own = (
+        rng.standard_normal((1, 40, 4)),
+        rng.standard_normal((1, 40, 4)),
+        rng.standard_normal((1, 4)),
+    )
     who, start, shrinks = np.arange(1, 41)[None], np.zeros((1, 4)), []
-    for units in (np.eye(4), np.diag([1.0, 2.0, 10.0, 100.0]), rng.standard_normal((4, 4))):
+    for units in (
+        np.eye(4),
+        np.diag([1.0, 2.0, 10.0, 100.0]),
+        rng.standard_normal((4, 4)),
+    ):
         steps = Steps(targets=np.array([0]), start=start)
         steps.keep(who, start, first @ units, own @ units)
         shrinks.append(steps.keep(who, start, later @ units, own @ units).shrink)
@@ -296,15 +396,25 @@ def test_shrinking_is_the_same_in_any_units(monkeypatch):
 
 def test_a_step_too_long_is_shortened_by_the_rule():
     devices = world(k=2, rows=60, features=4)
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.6), targets=[0])  # stable alone, not four times as long
+    # stable alone, not four times as long
+    fleet = ArrayFleet(
+        devices, learner=Linear(), proposer=GradientStep(0.6), targets=[0]
+    )
     last = ran(fleet, kin(10))
     assert members(last.trust).careful[0] > 0
-    assert ((fleet.models[0] - devices.true_weights[0]) ** 2).sum() < 1.1 * limit(devices)
+    assert ((fleet.models[0] - devices.true_weights[0]) ** 2).sum() < 1.1 * limit(
+        devices
+    )
 
 
 def test_few_kin_and_few_rows_are_doubted():
     devices = world(k=20, n=100, features=20, noise=1.0)
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=list(range(0, 100, 10)))
+    fleet = ArrayFleet(
+        devices,
+        learner=Linear(),
+        proposer=GradientStep(0.05),
+        targets=list(range(0, 100, 10)),
+    )
     last = ran(fleet, kin(20))
     wrong = ((fleet.models - devices.true_weights[fleet.targets]) ** 2).sum(axis=1) > 30
     lost, thin = doubtful(last.trust, np.full(10, 10), 20)
@@ -312,7 +422,9 @@ def test_few_kin_and_few_rows_are_doubted():
     assert (lost | thin)[wrong].mean() > 0.75
     said = doubts(last.trust, np.full(10, 10), 20)
     assert ["found no group" in text for text in said].count(True) == lost.any()
-    assert ["fewer than 4 rows per coefficient" in text for text in said].count(True) == thin.any()
+    assert ["fewer than 4 rows per coefficient" in text for text in said].count(
+        True
+    ) == thin.any()
 
 
 def test_losses_alone_beat_the_paper_where_clusters_are_many():
@@ -320,12 +432,21 @@ def test_losses_alone_beat_the_paper_where_clusters_are_many():
 
     errors = []
     for rule in ((Uniform(10), Best()), None):
-        sampler, adopter = rule or (kin(10, steps=False).sampler, kin(10, steps=False).adopter)
+        sampler, adopter = rule or (
+            kin(10, steps=False).sampler,
+            kin(10, steps=False).adopter,
+        )
         each = []
         for seed in range(3):
             devices = world(k=6, n=60, features=10, seed=seed)
-            fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
-            list(personalize(fleet, sampler=sampler, adopter=adopter, rounds=200, seed=seed))
+            fleet = ArrayFleet(
+                devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0]
+            )
+            list(
+                personalize(
+                    fleet, sampler=sampler, adopter=adopter, rounds=200, seed=seed
+                )
+            )
             each.append(((fleet.models[0] - devices.true_weights[0]) ** 2).sum())
         errors.append(np.median(each))
     assert errors[1] < errors[0] / 10
@@ -349,8 +470,16 @@ def test_going_on_is_exact(cut, tmp_path):
     with np.load(tmp_path / "c.npz") as file:
         saved = dict(file)
     resumed = ArrayFleet(devices, start=saved.pop("models"), **parts)
-    resumed.kept = {name.removeprefix("kept_"): saved.pop(name) for name in list(saved) if name.startswith("kept_")}
-    rest = list(personalize(resumed, rounds=100, first=cut, trust=Trust.from_arrays(saved), **loop))
+    resumed.kept = {
+        name.removeprefix("kept_"): saved.pop(name)
+        for name in list(saved)
+        if name.startswith("kept_")
+    }
+    rest = list(
+        personalize(
+            resumed, rounds=100, first=cut, trust=Trust.from_arrays(saved), **loop
+        )
+    )
     assert np.array_equal(resumed.models, whole.models)
     for ours, theirs in zip(rest, all_rounds[cut:], strict=True):
         assert np.array_equal(ours.peers, theirs.peers)
@@ -367,7 +496,10 @@ def test_a_checkpoint_does_not_change_under_the_next_round():
     for _ in range(10):
         round_ = next(rounds)
     kept, notes = fleet.kept, round_.trust.notes
-    before = [{name: np.array(value) for name, value in part.items()} for part in (kept, notes)]
+    before = [
+        {name: np.array(value) for name, value in part.items()}
+        for part in (kept, notes)
+    ]
     next(rounds)
     for part, was in zip((kept, notes), before, strict=True):
         for name, value in part.items():
@@ -382,10 +514,14 @@ def test_a_fleet_can_be_used_with_one_rule_after_another():
     for fleet in (ArrayFleet, LoopFleet):
         used = fleet(devices, **parts)
         list(personalize(used, sampler=rule.sampler, adopter=rule.adopter, rounds=12))
-        fresh = fleet(devices, start=[np.array(model) for model in used.models], **parts)
+        fresh = fleet(
+            devices, start=[np.array(model) for model in used.models], **parts
+        )
         for each in (used, fresh):
             list(personalize(each, sampler=Uniform(5), adopter=Best(), rounds=3))
-            list(personalize(each, sampler=rule.sampler, adopter=rule.adopter, rounds=12))
+            list(
+                personalize(each, sampler=rule.sampler, adopter=rule.adopter, rounds=12)
+            )
         assert np.array_equal(used.models, fresh.models)
 
 
@@ -422,7 +558,9 @@ def test_training_that_is_cut_goes_on_exactly():
 
 def test_a_target_may_know_only_some_of_many():
     devices = world(k=2, n=300, rows=8, features=4)
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[5])
+    fleet = ArrayFleet(
+        devices, learner=Linear(), proposer=GradientStep(0.05), targets=[5]
+    )
     last = ran(fleet, kin(10, among=40))
     found = members(last.trust)
     assert found.panel.shape == (1, 40)
@@ -436,12 +574,25 @@ def test_a_target_may_know_only_some_of_many():
 def test_mistakes_are_answered_in_a_sentence():
     devices = world(n=10)
     rule = kin(5)
-    trees = LoopFleet(devices, learner=Estimator(DecisionTreeRegressor()), proposer=Refit(np.zeros((3, 8))), targets=[0])
-    with pytest.raises(PersflError, match=r"need models that are vectors.*kin\(peers, steps=False\)"):
+    trees = LoopFleet(
+        devices,
+        learner=Estimator(DecisionTreeRegressor()),
+        proposer=Refit(np.zeros((3, 8))),
+        targets=[0],
+    )
+    with pytest.raises(
+        PersflError, match=r"need models that are vectors.*kin\(peers, steps=False\)"
+    ):
         next(personalize(trees, sampler=rule.sampler, adopter=rule.adopter, rounds=1))
     fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05))
-    with pytest.raises(PersflError, match=r"peers must be at most 9 \(10 devices\). Got 20"):
-        next(personalize(fleet, sampler=kin(20).sampler, adopter=kin(20).adopter, rounds=1))
+    with pytest.raises(
+        PersflError, match=r"peers must be at most 9 \(10 devices\). Got 20"
+    ):
+        next(
+            personalize(
+                fleet, sampler=kin(20).sampler, adopter=kin(20).adopter, rounds=1
+            )
+        )
 
     class Bare:
         n, targets, models = 10, np.array([0]), None
@@ -452,12 +603,28 @@ def test_mistakes_are_answered_in_a_sentence():
     *_, last = personalize(fleet, sampler=rule.sampler, adopter=rule.adopter, rounds=4)
     fresh = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05))
     with pytest.raises(PersflError, match=r"set fleet.kept to what it was"):
-        personalize(fresh, sampler=rule.sampler, adopter=rule.adopter, rounds=9, first=4, trust=last.trust)
+        personalize(
+            fresh,
+            sampler=rule.sampler,
+            adopter=rule.adopter,
+            rounds=9,
+            first=4,
+            trust=last.trust,
+        )
     with pytest.raises(PersflError, match="no notes of kin"):
         members(Trust(3, np.array([0])))
     other = kin(5, steps=False)
     with pytest.raises(PersflError, match="notes of another rule"):
-        next(personalize(fleet, sampler=other.sampler, adopter=other.adopter, rounds=9, first=4, trust=last.trust))
+        next(
+            personalize(
+                fleet,
+                sampler=other.sampler,
+                adopter=other.adopter,
+                rounds=9,
+                first=4,
+                trust=last.trust,
+            )
+        )
 
 
 def test_kept_steps_from_elsewhere_are_checked():
@@ -491,9 +658,15 @@ def test_estimators_take_it(tmp_path):
     X, y, owner = table(devices)
     model = PersonalizedRegressor(method="kin", holdout=0).fit(X, y, devices=owner)
     W = model.coefficients().to_numpy()[:, :6]
-    paper = PersonalizedRegressor(method="paper", holdout=0).fit(X, y, devices=owner).coefficients().to_numpy()[:, :6]
+    paper = (
+        PersonalizedRegressor(method="paper", holdout=0)
+        .fit(X, y, devices=owner)
+        .coefficients()
+        .to_numpy()[:, :6]
+    )
     assert (
-        np.median(((W - devices.true_weights) ** 2).sum(axis=1)) < np.median(((paper - devices.true_weights) ** 2).sum(axis=1)) / 2
+        np.median(((W - devices.true_weights) ** 2).sum(axis=1))
+        < np.median(((paper - devices.true_weights) ** 2).sum(axis=1)) / 2
     )
     helps = model.helpers_[model.helpers_["verdict"] == "helps"]
     assert (devices.clusters[helps["device"]] == devices.clusters[helps["peer"]]).all()
@@ -504,7 +677,9 @@ def test_estimators_take_it(tmp_path):
     assert any("devices found kin: 14 to 14 others" in note for note in model.notes_)
 
     again = load_model(save_model(model, tmp_path / "run"))
-    assert np.array_equal(again.predict(X, devices=owner), model.predict(X, devices=owner))
+    assert np.array_equal(
+        again.predict(X, devices=owner), model.predict(X, devices=owner)
+    )
     assert again.method == "kin"
     assert again.made_of().equals(made)
     assert again.helpers_.equals(model.helpers_)
@@ -514,23 +689,38 @@ def test_devices_without_kin_keep_their_own_model_and_it_is_said():
     rng = np.random.default_rng(0)
     owner = np.repeat(np.arange(12), 6)
     X = rng.standard_normal((72, 5))
-    y = (X * rng.standard_normal((12, 5))[owner]).sum(axis=1) + 0.5 * rng.standard_normal(72)  # everyone is different
-    with pytest.warns(PersflWarning, match="found no group that (it fits|they fit) into.*own rows"):
-        model = PersonalizedRegressor(method="kin", holdout=0, rounds=100).fit(X, y, devices=owner)
+    # everyone is different
+    y = (X * rng.standard_normal((12, 5))[owner]).sum(
+        axis=1
+    ) + 0.5 * rng.standard_normal(72)
+    with pytest.warns(
+        PersflWarning, match="found no group that (it fits|they fit) into.*own rows"
+    ):
+        model = PersonalizedRegressor(method="kin", holdout=0, rounds=100).fit(
+            X, y, devices=owner
+        )
     lost = ~model.made_of()["found"].to_numpy()
     assert lost.any()
     from persfl.worth import own_fits
 
-    inside = model.units_.inside(Devices(X, y, np.ones(72), np.arange(0, 73, 6), list(range(12))))
-    assert np.array_equal(model.models_[lost], own_fits(model.learner_, inside, 0)[lost])
+    inside = model.units_.inside(
+        Devices(X, y, np.ones(72), np.arange(0, 73, 6), list(range(12)))
+    )
+    assert np.array_equal(
+        model.models_[lost], own_fits(model.learner_, inside, 0)[lost]
+    )
 
 
 def test_classes_and_trees():
     devices = world(k=2, n=24, rows=40, features=3, noise=0.1)
     X, y, owner = table(devices)
-    classifier = PersonalizedClassifier(method="kin", holdout=0).fit(X, y > 0, devices=owner)
+    classifier = PersonalizedClassifier(method="kin", holdout=0).fit(
+        X, y > 0, devices=owner
+    )
     assert classifier.score(X, y > 0, devices=owner) > 0.9
-    trees = PersonalizedRegressor(Tree(3), method="kin", holdout=0, rounds=6).fit(X, y, devices=owner)
+    trees = PersonalizedRegressor(Tree(3), method="kin", holdout=0, rounds=6).fit(
+        X, y, devices=owner
+    )
     assert np.isfinite(trees.predict(X, devices=owner)).all()
     with pytest.raises(PersflError, match="See helpers_ instead"):
         trees.made_of()
@@ -555,9 +745,23 @@ def test_a_run_folder_killed_and_resumed_is_the_same(tmp_path):
     from persfl.cli import main
 
     devices = world(k=2, n=16, rows=8, features=3)
-    frame = pd.DataFrame(devices.X, columns=list("abc")).assign(y=devices.y, who=[f"d{i}" for i in devices.owner])
+    frame = pd.DataFrame(devices.X, columns=list("abc")).assign(
+        y=devices.y, who=[f"d{i}" for i in devices.owner]
+    )
     frame.to_csv(tmp_path / "t.csv", index=False)
-    command = ["fit", str(tmp_path / "t.csv"), "--device", "who", "--label", "y", "--method", "kin", "--no-report", "--trials", "1"]
+    command = [
+        "fit",
+        str(tmp_path / "t.csv"),
+        "--device",
+        "who",
+        "--label",
+        "y",
+        "--method",
+        "kin",
+        "--no-report",
+        "--trials",
+        "1",
+    ]
     assert main([*command, "--out", str(tmp_path / "whole")]) == 0
     whole = load_model(tmp_path / "whole")
     assert whole.method == "kin"
@@ -595,7 +799,9 @@ def test_the_rule_is_a_value():
 
 def test_from_its_own_fit_a_target_finds_nobody_and_says_so():
     devices = world(rows=5)
-    fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0], start="own")
+    fleet = ArrayFleet(
+        devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0], start="own"
+    )
     last = ran(fleet, kin(10), rounds=80)
     assert not group(last.trust)
     assert "found no group" in doubts(last.trust, [5], 8)[0]

@@ -68,7 +68,10 @@ def test_a_module_that_is_no_file_is_found_first_of_all(monkeypatch):
         ({"cost": False}, "cost must be of type float. Got False."),
         ({"cost": "1"}, "cost must be of type float. Got '1'."),
         ({"features": "a"}, r"features must be of type tuple\[str, ...\]. Got 'a'."),
-        ({"features": ["a", 1]}, r"features must be of type tuple\[str, ...\]. Got \['a', 1\]."),
+        (
+            {"features": ["a", 1]},
+            r"features must be of type tuple\[str, ...\]. Got \['a', 1\].",
+        ),
         ({"squares": 1}, "squares must be of type bool. Got 1."),
         ({"fw": 1}, "unknown key 'fw'. Known: few, cost, features, squares."),
     ],

@@ -1,4 +1,6 @@
-"""Methods on equal terms: made-up devices, dealing, cells that are kept, standings, and the commands."""
+"""Methods on equal terms: made-up devices, dealing, cells that are kept, standings, and the
+commands.
+"""
 
 import importlib
 import json
@@ -21,7 +23,12 @@ from persfl.lab.row_splits import RowSplit, few_rows, held_back
 from persfl.lab.standings import by_set, interval, mean_regret, standings
 from persfl.learners import Linear
 from persfl.predicting import respond_each
-from persfl.sources import clustered_regression, read_archive, shifted_digits, varied_regression
+from persfl.sources import (
+    clustered_regression,
+    read_archive,
+    shifted_digits,
+    varied_regression,
+)
 from persfl.units import Units
 from persfl.worth import own_fits
 
@@ -33,11 +40,23 @@ def numbered(counts, classes=0):
     """Devices whose only feature is the number of the row."""
     many = int(np.sum(counts))
     y = np.arange(many) % classes if classes else np.arange(many)
-    return Devices(np.arange(many, dtype=float)[:, None], y.astype(float), np.ones(many), offsets(counts), range(len(counts)))
+    return Devices(
+        np.arange(many, dtype=float)[:, None],
+        y.astype(float),
+        np.ones(many),
+        offsets(counts),
+        range(len(counts)),
+    )
 
 
 def made(errors):
-    return {"set": "a", "seed": 0, "total": 1.0, "errors": errors, "seconds": {m: dict.fromkeys(e, 0.1) for m, e in errors.items()}}
+    return {
+        "set": "a",
+        "seed": 0,
+        "total": 1.0,
+        "errors": errors,
+        "seconds": {m: dict.fromkeys(e, 0.1) for m, e in errors.items()},
+    }
 
 
 # Made-up devices
@@ -48,7 +67,10 @@ def test_every_digit_is_dealt_once_and_changed_by_its_kind():
     plain = {tuple(image) for image in images}
     rotated = shifted_digits("rotated", 12, seed=3)
     assert len(rotated.X) == len(images)
-    turned = [np.rot90(x.reshape(8, 8), -rotated.clusters[i]).ravel() for x, i in zip(rotated.X, rotated.owner, strict=True)]
+    turned = [
+        np.rot90(x.reshape(8, 8), -rotated.clusters[i]).ravel()
+        for x, i in zip(rotated.X, rotated.owner, strict=True)
+    ]
     assert sorted(map(tuple, turned)) == sorted(map(tuple, images))
     sensed = shifted_digits("feature-shifted", 12, seed=3)
     for i in (0, 1):
@@ -58,15 +80,29 @@ def test_every_digit_is_dealt_once_and_changed_by_its_kind():
 
 
 def test_relabelled_kinds_disagree_about_four_digits():
-    labels = {tuple(image): label for image, label in zip(load_digits().data, load_digits().target, strict=True)}
+    labels = {
+        tuple(image): label
+        for image, label in zip(load_digits().data, load_digits().target, strict=True)
+    }
     devices = shifted_digits("relabelled", 8, seed=1)
-    wrong = [{labels[tuple(x)] for x, y in zip(devices[i].X, devices[i].y, strict=True) if labels[tuple(x)] != y} for i in range(8)]
+    wrong = [
+        {
+            labels[tuple(x)]
+            for x, y in zip(devices[i].X, devices[i].y, strict=True)
+            if labels[tuple(x)] != y
+        }
+        for i in range(8)
+    ]
     assert [len(some) for some in wrong] == [0, 4, 4, 4] * 2
     assert wrong[1] == wrong[5]
 
 
 @pytest.mark.parametrize(
-    "make", [lambda seed: shifted_digits("label-shifted", 9, seed=seed), lambda seed: varied_regression(seed=seed)]
+    "make",
+    [
+        lambda seed: shifted_digits("label-shifted", 9, seed=seed),
+        lambda seed: varied_regression(seed=seed),
+    ],
 )
 def test_the_same_seed_makes_the_same_devices(make):
     one, again, other = make(1), make(1), make(2)
@@ -76,14 +112,22 @@ def test_the_same_seed_makes_the_same_devices(make):
 
 
 def test_archives_are_checked(tmp_path):
-    rows = {"X": np.ones((4, 2)), "y": np.array([0.5, 1, 2, 3]), "group": np.array([1, 0, 1, 0])}
+    rows = {
+        "X": np.ones((4, 2)),
+        "y": np.array([0.5, 1, 2, 3]),
+        "group": np.array([1, 0, 1, 0]),
+    }
     np.savez(tmp_path / "a.npz", **rows)
     devices, classes = read_archive(tmp_path / "a.npz")
     assert (classes, devices.ids, devices.y.tolist()) == (0, [0, 1], [1, 3, 0.5, 2])
     np.savez(tmp_path / "b.npz", **rows | {"y": np.array([3, 3, 9, 3]), "task": "clf"})
     devices, classes = read_archive(tmp_path / "b.npz")
     assert (classes, devices.y.tolist()) == (2, [0, 0, 0, 1])
-    wrong = {"y": np.ones(3), "group": np.array([{}], dtype=object), "X": np.full((4, 2), np.nan)}
+    wrong = {
+        "y": np.ones(3),
+        "group": np.array([{}], dtype=object),
+        "X": np.full((4, 2), np.nan),
+    }
     for key, value in wrong.items():
         np.savez(tmp_path / "c.npz", **rows | {key: value})
         with pytest.raises(InputError):
@@ -134,19 +178,28 @@ def tiny():
 
 @pytest.mark.parametrize("classes", [0, 3])
 def test_every_method_learns_from_the_same_rows(classes):
-    """Every one finds the one truth that all devices share, on a problem where own rows are too few for it."""
+    """Every one finds the one truth that all devices share, on a problem where own rows are too
+    few for it.
+    """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10 * 40, 2))
     y = X @ [1.0, -1.0] + 0.5 * rng.normal(size=len(X))
     if classes:
         y = np.digitize(y, [0.0] if classes == 2 else [-0.8, 0.8]).astype(float)
     rows = Devices(X, y, np.ones(len(y)), offsets(np.full(10, 40)), range(10))
-    methods = [name for name in METHODS if name != "kin" or not classes]  # kin of classes is slow, and finds no group here
-    found = measurements(Table("t", rows, classes, few=12).dealt(0), methods, rounds=20, budget=20)
+    # kin of classes is slow, and finds no group here
+    methods = [name for name in METHODS if name != "kin" or not classes]
+    found = measurements(
+        Table("t", rows, classes, few=12).dealt(0), methods, rounds=20, budget=20
+    )
     assert set(found["errors"]) == set(methods)
     guess = 1 - max(np.bincount(y.astype(int))) / len(y) if classes else 1.0
     for name, variants in found["errors"].items():
-        assert len(variants) == {"blend": 1, "Ditto": 4, "local": 4 if classes else 2}.get(name, 2)
+        assert len(variants) == {
+            "blend": 1,
+            "Ditto": 4,
+            "local": 4 if classes else 2,
+        }.get(name, 2)
         best = min(np.mean(errors) for errors in variants.values())
         assert best < 0.75 * guess, name
     assert found["rows"] == {"learn": 10 * 12, "judge": 10 * 28}
@@ -158,9 +211,18 @@ def test_errors_are_those_of_the_rows_to_judge_by(tiny):
     units = Units.of(learn, "centred", labels=True)
     models = own_fits(Linear(intercept=True), units.inside(learn), 3)
     said = units.outside(
-        respond_each(Linear(intercept=True), models, units.features(judge.X, judge.owner), judge.owner), judge.owner
+        respond_each(
+            Linear(intercept=True),
+            models,
+            units.features(judge.X, judge.owner),
+            judge.owner,
+        ),
+        judge.owner,
     )
-    by_hand = [np.mean((said - judge.y)[judge.owner == i] ** 2) / learn.y.var() for i in range(len(judge))]
+    by_hand = [
+        np.mean((said - judge.y)[judge.owner == i] ** 2) / learn.y.var()
+        for i in range(len(judge))
+    ]
     np.testing.assert_allclose(errors, by_hand, rtol=1e-6)
 
 
@@ -169,7 +231,9 @@ def test_steps_that_run_away_on_one_device_are_halved():
     X = rows.X.copy()
     X[:6] *= 30  # own steps of the first device overshoot
     far = Devices(X, rows.y, rows.weight, rows.start, rows.ids)
-    models = METHODS["Ditto"].makers["pull 0.1"](ComparisonTerms(far, Linear(intercept=True), rounds=30))
+    models = METHODS["Ditto"].makers["pull 0.1"](
+        ComparisonTerms(far, Linear(intercept=True), rounds=30)
+    )
     assert np.abs(models).max() < 100
 
 
@@ -177,7 +241,10 @@ def test_steps_that_run_away_on_one_device_are_halved():
 
 
 def test_any_number_of_jobs_and_any_interruption_give_the_same(tiny, tmp_path):
-    cells = [Cell(tiny, seed, ("local", "clustered", "FedAvg", "paper"), rounds=10) for seed in (1, 2)]
+    cells = [
+        Cell(tiny, seed, ("local", "clustered", "FedAvg", "paper"), rounds=10)
+        for seed in (1, 2)
+    ]
     path, told = tmp_path / "a.json", []
     alone = run_cells(cells[:1], path=path)
     both = run_cells(cells, path=path, done=lambda cell: told.append(cell["seed"]))
@@ -187,7 +254,12 @@ def test_any_number_of_jobs_and_any_interruption_give_the_same(tiny, tmp_path):
         assert one["errors"] == other["errors"]
     assert alone[0]["errors"] == both[0]["errors"]
     assert both[0]["errors"] != both[1]["errors"]
-    assert run_cells(cells, path=path, done=lambda cell: pytest.fail("nothing was left to do")) == both
+    assert (
+        run_cells(
+            cells, path=path, done=lambda cell: pytest.fail("nothing was left to do")
+        )
+        == both
+    )
 
 
 def test_results_of_other_code_or_settings_are_not_mixed(tiny, tmp_path, monkeypatch):
@@ -208,7 +280,9 @@ def test_other_rows_are_another_cell(tiny, tmp_path):
     path, told = tmp_path / "a.json", []
     for few in (8, 9):
         run_cells(
-            [Cell(Table("tiny", tiny.devices, 0, few=few), 1, FAST, rounds=3)], path=path, done=lambda c: told.append(c["rows"])
+            [Cell(Table("tiny", tiny.devices, 0, few=few), 1, FAST, rounds=3)],
+            path=path,
+            done=lambda c: told.append(c["rows"]),
         )
     assert [rows["learn"] for rows in told] == [80, 90]
 
@@ -218,10 +292,18 @@ def test_other_rows_are_another_cell(tiny, tmp_path):
 
 def test_standings_by_hand():
     first = made(
-        {"local": {"shared": [4.0, 4.0], "centred": [9.0, 9.0]}, "pooled": {"shared": [2.0, 4.0]}, "blend": {"both": [1.0, 4.0]}}
+        {
+            "local": {"shared": [4.0, 4.0], "centred": [9.0, 9.0]},
+            "pooled": {"shared": [2.0, 4.0]},
+            "blend": {"both": [1.0, 4.0]},
+        }
     )
     second = made(
-        {"local": {"shared": [6.0, 2.0], "centred": [9.0, 9.0]}, "pooled": {"shared": [2.0, 2.0]}, "blend": {"both": [2.0, 1.0]}}
+        {
+            "local": {"shared": [6.0, 2.0], "centred": [9.0, 9.0]},
+            "pooled": {"shared": [2.0, 2.0]},
+            "blend": {"both": [2.0, 1.0]},
+        }
     )
     found = standings([first, second])
     assert (found["local"].variant, found["local"].error) == ("shared", 4.0)
@@ -231,7 +313,8 @@ def test_standings_by_hand():
     assert (found["pooled"].better, found["pooled"].worse) == (0.5, 0.0)
     d = np.mean([[2 / 3, 0.0], [0.0, 2 / 3]])
     assert found["pooled"].removed == pytest.approx(2 * d / (2 + d))
-    assert found["pooled"].removed_low == pytest.approx(found["pooled"].removed_high)  # both seeds say the same
+    # both seeds say the same
+    assert found["pooled"].removed_low == pytest.approx(found["pooled"].removed_high)
     assert np.isnan(found["blend"].removed)
     swapped = standings([first, second], reference="pooled")
     assert swapped["pooled"].regret == pytest.approx(np.log(2.5 / 2.0))
@@ -240,10 +323,16 @@ def test_standings_by_hand():
 
 def test_intervals_cover_and_regrets_average():
     rng = np.random.default_rng(0)
-    inside = [low <= 0 <= high for _, low, high in (interval(rng.normal(size=5)) for _ in range(2000))]
+    inside = [
+        low <= 0 <= high
+        for _, low, high in (interval(rng.normal(size=5)) for _ in range(2000))
+    ]
     assert 0.93 < np.mean(inside) < 0.97
     cells = {
-        name: [made({"local": {"shared": [a * u]}, "blend": {"both": [b * u]}}) for u in (1.0, 3.0)]
+        name: [
+            made({"local": {"shared": [a * u]}, "blend": {"both": [b * u]}})
+            for u in (1.0, 3.0)
+        ]
         for name, a, b in (("x", 2.0, 1.0), ("y", 1.0, 1.5))
     }
     middle, low, high = mean_regret(cells)
@@ -257,20 +346,31 @@ def test_intervals_cover_and_regrets_average():
 
 
 def test_nobody_errs():
-    found = standings([made({"local": {"shared": [0.0, 0.0]}, "blend": {"both": [0.0, 0.0]}})])
+    found = standings(
+        [made({"local": {"shared": [0.0, 0.0]}, "blend": {"both": [0.0, 0.0]}})]
+    )
     assert (found["blend"].regret, found["local"].removed) == (0.0, 0.0)
 
 
 def test_what_is_asked_can_hold_and_fail(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     asked = importlib.import_module("blend").asked
-    rivals = {name: {"shared": [1.0]} for name in ("local", "pooled", "clustered", "fine-tuned", "paper")}
+    rivals = {
+        name: {"shared": [1.0]}
+        for name in ("local", "pooled", "clustered", "fine-tuned", "paper")
+    }
 
     def held(**blend):
-        cells = {name: [made(rivals | {"kin": {"shared": [0.1]}, "blend": {"both": [error]}})] for name, error in blend.items()}
+        cells = {
+            name: [
+                made(rivals | {"kin": {"shared": [0.1]}, "blend": {"both": [error]}})
+            ]
+            for name, error in blend.items()
+        }
         return [holds for holds, _ in asked(cells)]
 
-    assert held(txhousing=0.9, pb52=1.04) == [True] * 5  # kin is not among the rivals that are named
+    # kin is not among the rivals that are named
+    assert held(txhousing=0.9, pb52=1.04) == [True] * 5
     assert held(txhousing=1.01, pb52=1.06) == [False, False, False, True, False]
 
 
@@ -280,15 +380,23 @@ def test_results_go_into_the_page(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(script, "HERE", tmp_path)
     (tmp_path / "comparing.md").write_text((ROOT / "docs" / "comparing.md").read_text())
     cells = [
-        Cell(Table(name, tiny.devices, 0, few=8), s, (*FAST, "blend"), 5, 20) for name in ("linear", "txhousing") for s in (7, 8)
+        Cell(Table(name, tiny.devices, 0, few=8), s, (*FAST, "blend"), 5, 20)
+        for name in ("linear", "txhousing")
+        for s in (7, 8)
     ]
     run_cells(cells[:3], path=tmp_path / "a.json")  # cut: the last seed is missing
     script.main(tmp_path / "a.json")
     text = (tmp_path / "comparing.md").read_text()
     assert "One seed (7)" in text
     assert "Not measured yet" not in text
-    regrets = text.split("<!-- regrets -->")[1].split("<!-- end -->")[0].strip().splitlines()
-    assert [line.split(" | ")[0] for line in regrets[2:]] == ["| txhousing", "| linear", "| *mean regret*"]
+    regrets = (
+        text.split("<!-- regrets -->")[1].split("<!-- end -->")[0].strip().splitlines()
+    )
+    assert [line.split(" | ")[0] for line in regrets[2:]] == [
+        "| txhousing",
+        "| linear",
+        "| *mean regret*",
+    ]
     assert (tmp_path / "comparing.png").stat().st_size > 1e4
 
 
@@ -298,36 +406,79 @@ def test_results_go_into_the_page(tiny, tmp_path, monkeypatch):
 @pytest.fixture
 def table(tmp_path):
     rows = varied_regression(n=8, clusters=2, rows=16, features=2, seed=0)
-    frame = pd.DataFrame(rows.X, columns=["a", "b"]).assign(who=[f"d{i}" for i in rows.owner], y=rows.y)
-    frame.assign(kind=np.where(frame["y"] > 0, "up", "down")).to_csv(tmp_path / "rows.csv", index=False)
+    frame = pd.DataFrame(rows.X, columns=["a", "b"]).assign(
+        who=[f"d{i}" for i in rows.owner], y=rows.y
+    )
+    frame.assign(kind=np.where(frame["y"] > 0, "up", "down")).to_csv(
+        tmp_path / "rows.csv", index=False
+    )
     return tmp_path / "rows.csv"
 
 
 def test_compare_over_seeds(table, tmp_path, capsys):
-    words = ["compare", str(table), "--device", "who", "--label", "y", "--drop", "kind", "--methods", "local,pooled,blend"]
+    words = [
+        "compare",
+        str(table),
+        "--device",
+        "who",
+        "--label",
+        "y",
+        "--drop",
+        "kind",
+        "--methods",
+        "local,pooled,blend",
+    ]
     words += ["--seeds", "2", "--budget", "20", "--rounds", "5"]
     assert main([*words, "--out", str(tmp_path / "c.csv")]) == 0
     shown = capsys.readouterr().out
-    assert "8 devices, 96 rows to learn from and 32 others to judge by; 2 seeds" in shown
+    assert (
+        "8 devices, 96 rows to learn from and 32 others to judge by; 2 seeds" in shown
+    )
     assert "removed by blend (95 % interval)" in shown
     found = pd.read_csv(tmp_path / "c.csv")
     assert found.columns.tolist() == ["seed", "device", "local", "pooled", "blend"]
     assert found["device"].tolist() == [f"d{i}" for i in range(8)] * 2
-    assert main([*words, "--few", "6", "--reference", "local", "--out", str(tmp_path / "c.json"), "--json"]) == 0
+    assert (
+        main(
+            [
+                *words,
+                "--few",
+                "6",
+                "--reference",
+                "local",
+                "--out",
+                str(tmp_path / "c.json"),
+                "--json",
+            ]
+        )
+        == 0
+    )
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [one["method"] for one in last["methods"]] == ["local", "pooled", "blend"]
     assert last["methods"][0]["removed"] is None
-    assert json.loads((tmp_path / "c.json").read_text())["cells"][0]["rows"] == {"learn": 48, "judge": 80}
+    assert json.loads((tmp_path / "c.json").read_text())["cells"][0]["rows"] == {
+        "learn": 48,
+        "judge": 80,
+    }
 
 
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["--label", "y", "--drop", "kind", "--methods", "locl"], "method must be one of 'local'"),
-        (["--label", "y", "--drop", "kind", "--seeds", "2", "--model", "tree"], "compare linear models"),
+        (
+            ["--label", "y", "--drop", "kind", "--methods", "locl"],
+            "method must be one of 'local'",
+        ),
+        (
+            ["--label", "y", "--drop", "kind", "--seeds", "2", "--model", "tree"],
+            "compare linear models",
+        ),
         (["--label", "y", "--drop", "kind", "--few", "15"], "at least two devices"),
         (["--label", "kind", "--few", "-1"], "few must be at least 0"),
-        (["--label", "kind", "--seeds", "1", "--out", "x.txt"], "must end in .csv or .json"),
+        (
+            ["--label", "kind", "--seeds", "1", "--out", "x.txt"],
+            "must end in .csv or .json",
+        ),
     ],
 )
 def test_mistakes_get_a_sentence(table, words, answer, capsys):
@@ -366,11 +517,25 @@ few = 6
 
 def test_a_spec_of_ones_own(table, tmp_path, capsys):
     (tmp_path / "mine.toml").write_text(SPEC)
-    words = ["run", str(tmp_path / "mine.toml"), "--jobs", "1", "--seed", "40", "--out", str(tmp_path / "out")]
+    words = [
+        "run",
+        str(tmp_path / "mine.toml"),
+        "--jobs",
+        "1",
+        "--seed",
+        "40",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main([*words, "--data", str(tmp_path), "--numbers"]) == 0
     assert "left out: archive" in capsys.readouterr().out
     frame = pd.read_csv(table)
-    np.savez(tmp_path / "rows.npz", X=frame[["a", "b"]], y=frame["y"], group=frame["who"].to_numpy(str))
+    np.savez(
+        tmp_path / "rows.npz",
+        X=frame[["a", "b"]],
+        y=frame["y"],
+        group=frame["who"].to_numpy(str),
+    )
     assert main([*words, "--data", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "over 3 sets and 2 seeds from 40" in shown
@@ -387,7 +552,20 @@ def test_a_spec_of_ones_own(table, tmp_path, capsys):
     assert said.startswith("# Mine")
     assert said.count("| archive |") == 3
     assert (folder / "figure.png").stat().st_size > 1e4
-    assert main([*words, "--data", str(tmp_path), "--only", "archive", "--set", "methods=local,blend"]) == 2
+    assert (
+        main(
+            [
+                *words,
+                "--data",
+                str(tmp_path),
+                "--only",
+                "archive",
+                "--set",
+                "methods=local,blend",
+            ]
+        )
+        == 2
+    )
     assert "other methods" in capsys.readouterr().err
     assert main([*words, "--only", "archive"]) == 2
     assert "--data" in capsys.readouterr().err
@@ -410,7 +588,17 @@ def test_a_spec_of_ones_own(table, tmp_path, capsys):
 )
 def test_a_wrong_spec_gets_a_sentence(table, tmp_path, capsys, old, new, answer):
     (tmp_path / "mine.toml").write_text(SPEC.replace(old, new))
-    words = ["--jobs", "1", "--runs", "1", "--data", str(tmp_path), "--out", str(tmp_path / "out"), "--numbers"]
+    words = [
+        "--jobs",
+        "1",
+        "--runs",
+        "1",
+        "--data",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "out"),
+        "--numbers",
+    ]
     assert main(["run", str(tmp_path / "mine.toml"), *words]) == 2
     assert answer in capsys.readouterr().err
 

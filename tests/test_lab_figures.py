@@ -26,14 +26,25 @@ PAPER = ["fig2a", "fig2b", "fig2c", "fig3", "fig4", "fig5", "fig6", "fig7"]
 
 def test_the_papers_figures_come_first():
     assert spec_names()[:8] == PAPER
-    assert {"trees-weight", "trees-depth", "ifca-told", "other-models", "linear-refit", "trees-online", "drift"} <= set(
-        spec_names()
-    )
+    assert {
+        "trees-weight",
+        "trees-depth",
+        "ifca-told",
+        "other-models",
+        "linear-refit",
+        "trees-online",
+        "drift",
+    } <= set(spec_names())
     assert {"deviation", "clusters", "baselines"} <= set(spec_names())
 
 
 def test_every_reference_is_used_and_exists():
-    used = {series.reference for name in spec_names() for series in load_spec(name).series if series.reference}
+    used = {
+        series.reference
+        for name in spec_names()
+        for series in load_spec(name).series
+        if series.reference
+    }
     assert used == set(references())
 
 
@@ -45,7 +56,9 @@ def kept(tmp_path_factory):
 
 @pytest.mark.slow
 def test_medians_agree_with_the_reference_and_with_the_papers_words(kept):
-    """One test, because the runs take long: 12 where many go through one fleet, 5 half as long for IFCA."""
+    """One test, because the runs take long: 12 where many go through one fleet, 5 half as long
+    for IFCA.
+    """
     specs = [load_spec(name) for name in ("fig2a", "fig2b", "fig2c", "fig5")]
     results = {spec.name: run_spec(spec, runs=12, seed=6, out=kept) for spec in specs}
     shorter = [load_spec(name).rounds(750) for name in ("fig3", "fig4")]
@@ -66,8 +79,12 @@ def test_online_agrees_and_is_faster(kept):
     spec = type(spec)(**{**vars(spec), "series": spec.series[:4]})
     result = run_spec(spec, runs=12, seed=6, out=kept)
     offline = run_spec(load_spec("fig2a"), runs=12, seed=6, out=kept)
-    assert all(verdict.agrees for verdict in verdicts(result)), [str(v) for v in verdicts(result)]
-    claim = next(c for c in claims({"fig6": result, "fig2a": offline}) if c.figure == "fig6")
+    assert all(verdict.agrees for verdict in verdicts(result)), [
+        str(v) for v in verdicts(result)
+    ]
+    claim = next(
+        c for c in claims({"fig6": result, "fig2a": offline}) if c.figure == "fig6"
+    )
     assert claim.holds, claim.numbers
 
 
@@ -83,7 +100,9 @@ def test_trees_lie_between_oracle_and_local(tmp_path):
 
 def test_verdicts_and_claims_can_fail():
     spec = load_spec("fig2a")
-    stuck = Result(spec, {series.name: np.full((12, 1501), 5.0) for series in spec.series}, 12, 0)
+    stuck = Result(
+        spec, {series.name: np.full((12, 1501), 5.0) for series in spec.series}, 12, 0
+    )
     assert not any(verdict.agrees for verdict in verdicts(stuck))
     assert "differs" in str(verdicts(stuck)[2])
     assert not any(claim.holds for claim in claims({"fig2a": stuck}))
@@ -93,7 +112,9 @@ def test_a_run_does_not_depend_on_how_many_there_are(tmp_path):
     spec = load_spec("fig5", {"rounds": 30})
     two, four = (run_spec(spec, runs=runs, out=tmp_path / str(runs)) for runs in (2, 4))
     for name in two.curves:
-        assert np.allclose(two.curves[name][:, 1:], four.curves[name][:2, 1:], rtol=1e-12)
+        assert np.allclose(
+            two.curves[name][:, 1:], four.curves[name][:2, 1:], rtol=1e-12
+        )
     assert not np.allclose(four.curves["oracle"][0, 1:], four.curves["oracle"][1, 1:])
 
 
@@ -106,7 +127,9 @@ def test_runs_side_by_side_equal_a_run_alone(tmp_path):
     result = run_spec(load_spec("fig2b", {"rounds": 40}), runs=3, out=tmp_path)
     seed = run_seed(0, 0)
     devices = clustered_regression(noise=0.5, seed=seed)
-    fleet = LoopFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0], seed=seed)
+    fleet = LoopFleet(
+        devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0], seed=seed
+    )
     run = personalize(fleet, sampler=Uniform(20), adopter=Best(), rounds=40, seed=seed)
     alone = [((fleet.models[0] - devices.true_weights[0]) ** 2).sum() for _ in run]
     assert np.allclose(result.curves["sigma=0.5"][0, 1:], alone, rtol=1e-9)
@@ -118,7 +141,10 @@ def test_what_is_done_is_not_done_again(tmp_path):
     seen = []
     again = run_spec(spec, runs=2, out=tmp_path, done=seen.append)
     assert seen == []
-    assert all(np.array_equal(first.curves[n], again.curves[n], equal_nan=True) for n in first.curves)
+    assert all(
+        np.array_equal(first.curves[n], again.curves[n], equal_nan=True)
+        for n in first.curves
+    )
     run_spec(spec, runs=2, seed=1, out=tmp_path, done=seen.append)
     assert len(seen) == 2
 
@@ -132,20 +158,41 @@ def test_what_is_done_is_not_done_again(tmp_path):
         ("alone = -1\n[[series]]\nname = 'a'", "alone must be 0 to rounds"),
         ("[[series]]\nrows = 5", r"every \[\[series\]\] needs a name"),
         ("[[series]]\nname = 'a'\n[[series]]\nname = 'a'", "series names must differ"),
-        ("row = 5\n[[series]]\nname = 'a'", "unknown key 'row'. Known: method, n, clusters, rows"),
-        ("rows = 'many'\n[[series]]\nname = 'a'", "rows must be of type int. Got 'many'."),
+        (
+            "row = 5\n[[series]]\nname = 'a'",
+            "unknown key 'row'. Known: method, n, clusters, rows",
+        ),
+        (
+            "rows = 'many'\n[[series]]\nname = 'a'",
+            "rows must be of type int. Got 'many'.",
+        ),
         ("rows = 0\n[[series]]\nname = 'a'", "rows must be at least 1. Got 0."),
-        ("method = 'magic'\n[[series]]\nname = 'a'", "method must be one of 'algorithm1'"),
-        ("learner = 'tree'\n[[series]]\nname = 'a'", "learner='tree' goes with method='algorithm2'"),
-        ("method = 'ifca'\nonline = true\n[[series]]\nname = 'a'", "needs data that stays"),
+        (
+            "method = 'magic'\n[[series]]\nname = 'a'",
+            "method must be one of 'algorithm1'",
+        ),
+        (
+            "learner = 'tree'\n[[series]]\nname = 'a'",
+            "learner='tree' goes with method='algorithm2'",
+        ),
+        (
+            "method = 'ifca'\nonline = true\n[[series]]\nname = 'a'",
+            "needs data that stays",
+        ),
         ("rows = = 5", "is not valid TOML"),
-        ("[[series]]\nname = 'a'\nreference = 'nope'", "there is no reference 'nope'. Known: 'fig2a d=2'"),
+        (
+            "[[series]]\nname = 'a'\nreference = 'nope'",
+            "there is no reference 'nope'. Known: 'fig2a d=2'",
+        ),
         ("[[series]]\nname = 3", "must be text"),
         (
             "drift_at = -1\n[[series]]\nname = 'a'",
             "drift_at must be a round, with a linear learner and 2 or more clusters. Got -1.",
         ),
-        ("drift_at = 2\nlearner = 'tree'\nmethod = 'algorithm2'\n[[series]]\nname = 'a'", "with a linear learner"),
+        (
+            "drift_at = 2\nlearner = 'tree'\nmethod = 'algorithm2'\n[[series]]\nname = 'a'",
+            "with a linear learner",
+        ),
     ],
 )
 def test_bad_specs_get_one_sentence(tmp_path, text, sentence):
@@ -163,7 +210,9 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def persfl(tmp_path, monkeypatch, capsys):
-    """A command as a person types it, in a folder of its own; without the seconds that a fresh process takes to read packages."""
+    """A command as a person types it, in a folder of its own; without the seconds that a fresh
+    process takes to read packages.
+    """
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
@@ -177,17 +226,40 @@ def persfl(tmp_path, monkeypatch, capsys):
 def test_the_command_leaves_everything_behind(tmp_path, persfl):
     mine = tmp_path / "mine.toml"
     mine.write_text(load_spec("fig2c").text)
-    done = persfl("run", "mine.toml", "--set", "rows=25", "--set", "rounds=30", "--runs", "2", "--jobs", "1", "--out", "here")
+    done = persfl(
+        "run",
+        "mine.toml",
+        "--set",
+        "rows=25",
+        "--set",
+        "rounds=30",
+        "--runs",
+        "2",
+        "--jobs",
+        "1",
+        "--out",
+        "here",
+    )
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "here" / "mine"
     curves = pd.read_csv(folder / "curves.csv")
     assert list(curves.columns) == ["series", "run", "round", "value"]
     assert set(curves["series"]) == {"S=5", "S=10", "S=15", "S=20", "S=30"}
-    assert curves.groupby(["series", "run"])["round"].agg(["min", "max", "size"]).eq([1, 30, 30]).all().all()
+    assert (
+        curves.groupby(["series", "run"])["round"]
+        .agg(["min", "max", "size"])
+        .eq([1, 30, 30])
+        .all()
+        .all()
+    )
     summary = pd.read_csv(folder / "summary.csv")
     assert list(summary.columns) == ["series", "round", "median", "q10", "q90", "runs"]
-    assert load_spec(folder / "spec.toml").series == load_spec("fig2c", {"rows": 25, "rounds": 30}).series
-    assert "agrees" not in done.stdout  # another setting is another experiment: the reference says nothing about it
+    assert (
+        load_spec(folder / "spec.toml").series
+        == load_spec("fig2c", {"rows": 25, "rounds": 30}).series
+    )
+    # another setting is another experiment: the reference says nothing about it
+    assert "agrees" not in done.stdout
     about = json.loads((folder / "run.json").read_text())
     assert (about["seed"], about["runs"]) == (6, 2)
     assert about["versions"]["numpy"]
@@ -200,7 +272,18 @@ def test_the_command_leaves_everything_behind(tmp_path, persfl):
 
 
 def test_a_short_run_is_not_called_agreement(tmp_path, persfl):
-    arguments = ["reproduce", "fig5", "--rounds", "20", "--runs", "2", "--jobs", "1", "--out", "here"]
+    arguments = [
+        "reproduce",
+        "fig5",
+        "--rounds",
+        "20",
+        "--runs",
+        "2",
+        "--jobs",
+        "1",
+        "--out",
+        "here",
+    ]
     done = persfl(*arguments)
     assert done.stdout.count("agrees so far") == 2
     assert "rounds = 20" in (tmp_path / "here" / "fig5" / "spec.toml").read_text()
@@ -220,8 +303,12 @@ def test_a_short_run_is_not_called_agreement(tmp_path, persfl):
 def test_trees_that_do_not_learn_do_not_agree():
     spec = load_spec("fig7")
     alone = {"d/m=0.2": 2.6, "d/m=1": 2.2, "d/m=2": 2.2, "d/m=5": 2.0, "d/m=10": 2.3}
-    result = Result(spec, {name: np.full((12, 501), level) for name, level in alone.items()}, 12, 0)
-    assert not any(verdict.agrees for verdict in verdicts(result) if verdict.series != "d/m=0.2")
+    result = Result(
+        spec, {name: np.full((12, 501), level) for name, level in alone.items()}, 12, 0
+    )
+    assert not any(
+        verdict.agrees for verdict in verdicts(result) if verdict.series != "d/m=0.2"
+    )
     assert all(verdict.complete for verdict in verdicts(result))
 
 
@@ -229,7 +316,9 @@ def test_many_series_are_all_drawn(tmp_path):
     from persfl.lab.drawings import draw_curves
 
     path = tmp_path / "many.toml"
-    path.write_text("rounds = 3\n" + "".join(f'[[series]]\nname = "s{i}"\n' for i in range(8)))
+    path.write_text(
+        "rounds = 3\n" + "".join(f'[[series]]\nname = "s{i}"\n' for i in range(8))
+    )
     figure = draw_curves(run_spec(load_spec(path), runs=1, out=tmp_path))
     assert len(figure.axes[0].get_lines()) == 8
 
@@ -242,9 +331,15 @@ def test_reproduce_lists_and_refuses(tmp_path, persfl):
         (("reproduce", "fig9"), "there is no experiment 'fig9'. Known: fig2a"),
         (("reproduce", "fig2a", "--runs", "0"), "--runs must be at least 1. Got 0."),
         (("run", "none.toml"), "there is no experiment 'none.toml'"),
-        (("run", "fig2a", "--rounds", "2", "--out", "/proc/nope"), "Check the path and its permissions"),
+        (
+            ("run", "fig2a", "--rounds", "2", "--out", "/proc/nope"),
+            "Check the path and its permissions",
+        ),
         (("run", "fig2a", "--set", "rows"), "--set takes KEY=VALUE"),
-        (("run", "fig2a", "--set", "peers=500", "--rounds", "2", "--jobs", "1"), "peers must be at most 99"),
+        (
+            ("run", "fig2a", "--set", "peers=500", "--rounds", "2", "--jobs", "1"),
+            "peers must be at most 99",
+        ),
     ]:
         done = persfl(*arguments)
         assert done.returncode == 2
@@ -253,11 +348,26 @@ def test_reproduce_lists_and_refuses(tmp_path, persfl):
 
 
 def test_an_interrupted_run_goes_on_and_ends_the_same(tmp_path, persfl):
-    arguments = ["reproduce", "trees-depth", "--rounds", "15", "--runs", "3", "--jobs", "1"]
-    process = subprocess.Popen([sys.executable, "-m", "persfl", *arguments, "--out", "cut"], cwd=tmp_path, stderr=subprocess.PIPE)
+    arguments = [
+        "reproduce",
+        "trees-depth",
+        "--rounds",
+        "15",
+        "--runs",
+        "3",
+        "--jobs",
+        "1",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "persfl", *arguments, "--out", "cut"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+    )
     kept = tmp_path / "cut" / "trees-depth" / "runs"
     deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not (kept.exists() and len(list(kept.glob("*.npy"))) >= 2):
+    while time.monotonic() < deadline and not (
+        kept.exists() and len(list(kept.glob("*.npy"))) >= 2
+    ):
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
@@ -265,13 +375,21 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(tmp_path, persfl):
     assert 2 <= len(before) < 9
     assert persfl(*arguments, "--out", "cut").returncode == 0
     assert persfl(*arguments, "--out", "whole").returncode == 0
-    assert all((kept / name).stat().st_mtime_ns == stamp for name, stamp in before.items())
-    curves = [Path(tmp_path, folder, "trees-depth", "curves.csv").read_bytes() for folder in ("cut", "whole")]
+    assert all(
+        (kept / name).stat().st_mtime_ns == stamp for name, stamp in before.items()
+    )
+    curves = [
+        Path(tmp_path, folder, "trees-depth", "curves.csv").read_bytes()
+        for folder in ("cut", "whole")
+    ]
     assert curves[0] == curves[1]
 
 
 def test_pieces_of_vectors_hold_twelve_runs(tmp_path):
-    assert [len(piece.runs) for piece in pieces(load_spec("fig5"), runs=30, seed=0, out=tmp_path)] == [12, 12, 6] * 2
+    assert [
+        len(piece.runs)
+        for piece in pieces(load_spec("fig5"), runs=30, seed=0, out=tmp_path)
+    ] == [12, 12, 6] * 2
 
 
 COPIED = (SPECS / "fig2a.toml").read_text()
@@ -287,15 +405,20 @@ COPIED = (SPECS / "fig2a.toml").read_text()
         ("rows = 25", 0),
     ],
 )
-def test_a_copied_spec_is_compared_only_with_the_settings_of_the_reference(tmp_path, change, compared):
+def test_a_copied_spec_is_compared_only_with_the_settings_of_the_reference(
+    tmp_path, change, compared
+):
     path = tmp_path / "fig2a.toml"
     head, series = COPIED.split("rounds = 1500\n")
     path.write_text(f"{head}{change or 'rounds = 1500'}\n{series}")
     spec = load_spec(path)
     assert sum(series.reference is not None for series in spec.series) == compared
-    result = Result(spec, {series.name: np.full((12, 41), 5.0) for series in spec.series}, 12, 0)
+    result = Result(
+        spec, {series.name: np.full((12, 41), 5.0) for series in spec.series}, 12, 0
+    )
     assert len(verdicts(result)) == compared
-    assert len(claims({"fig2a": result})) == (compared > 0)  # what the paper says, it says of its own settings
+    # what the paper says, it says of its own settings
+    assert len(claims({"fig2a": result})) == (compared > 0)
 
 
 def test_one_changed_series_is_left_out_and_the_others_are_compared(tmp_path):
@@ -310,4 +433,13 @@ def test_a_figure_of_which_series_are_missing_makes_no_claim(tmp_path):
     for name in ("fig2c", "fig3", "fig5"):
         spec = load_spec(name)
         less = type(spec)(**{**vars(spec), "series": spec.series[1:]})
-        assert claims({name: Result(less, {s.name: np.full((3, 9), 5.0) for s in less.series}, 3, 0)}) == []
+        assert (
+            claims(
+                {
+                    name: Result(
+                        less, {s.name: np.full((3, 9), 5.0) for s in less.series}, 3, 0
+                    )
+                }
+            )
+            == []
+        )

@@ -1,7 +1,20 @@
 import numpy as np
 import pytest
 
-from persfl import ArrayFleet, Best, Choice, GradientStep, Linear, LoopFleet, Nobody, TopK, Trust, Uniform, Weighted, personalize
+from persfl import (
+    ArrayFleet,
+    Best,
+    Choice,
+    GradientStep,
+    Linear,
+    LoopFleet,
+    Nobody,
+    TopK,
+    Trust,
+    Uniform,
+    Weighted,
+    personalize,
+)
 from persfl.errors import Diverged, InputError
 from persfl.sources import clustered_regression
 
@@ -12,11 +25,21 @@ def devices():
 
 
 def run(fleet, **more):
-    return list(personalize(fleet, **({"sampler": Uniform(5), "adopter": Best(), "rounds": 20, "seed": 0} | more)))
+    return list(
+        personalize(
+            fleet,
+            **(
+                {"sampler": Uniform(5), "adopter": Best(), "rounds": 20, "seed": 0}
+                | more
+            ),
+        )
+    )
 
 
 def make(devices, **more):
-    return ArrayFleet(devices, **({"learner": Linear(), "proposer": GradientStep(0.05)} | more))
+    return ArrayFleet(
+        devices, **({"learner": Linear(), "proposer": GradientStep(0.05)} | more)
+    )
 
 
 def test_it_is_a_generator_that_can_be_stopped(devices):
@@ -51,14 +74,18 @@ def test_a_target_gets_the_same_model_alone_and_among_others(devices):
 
 def test_the_seed_decides(devices):
     fleets = [make(devices) for _ in range(3)]
-    runs = [run(fleet, seed=seed) for fleet, seed in zip(fleets, (1, 1, 2), strict=True)]
+    runs = [
+        run(fleet, seed=seed) for fleet, seed in zip(fleets, (1, 1, 2), strict=True)
+    ]
     assert (fleets[0].models == fleets[1].models).all()
     assert (runs[0][0].peers != runs[2][0].peers).any()
 
 
 @pytest.mark.parametrize("adopter", [Best(), TopK(3), Weighted(0.1)])
 @pytest.mark.parametrize("cut", [1, 7, 19])
-def test_going_on_after_an_interruption_changes_nothing(devices, adopter, cut, tmp_path):
+def test_going_on_after_an_interruption_changes_nothing(
+    devices, adopter, cut, tmp_path
+):
     whole = make(devices)
     expected = run(whole, adopter=adopter)
     begun = make(devices)
@@ -72,9 +99,13 @@ def test_going_on_after_an_interruption_changes_nothing(devices, adopter, cut, t
 
 
 @pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
-def test_a_step_size_that_overflows_stops_with_advice_and_keeps_the_models(devices, fleet):
+def test_a_step_size_that_overflows_stops_with_advice_and_keeps_the_models(
+    devices, fleet
+):
     running = fleet(devices, learner=Linear(), proposer=GradientStep(50.0), targets=[3])
-    with pytest.raises(Diverged, match=r"round \d+: .*device 3 .*step_size=50 is too large: try 25") as caught:
+    with pytest.raises(
+        Diverged, match=r"round \d+: .*device 3 .*step_size=50 is too large: try 25"
+    ) as caught:
         run(running, rounds=1000)
     assert caught.value.round > 10
     assert caught.value.device == 3
@@ -86,7 +117,10 @@ def test_training_alone_is_asking_nobody_plus_a_local_step(devices):
     rounds = run(fleet, sampler=Nobody(), rounds=500)
     own = Linear().fit(devices[0], None)
     assert rounds[-1].loss[0] < rounds[0].loss[0]
-    assert abs(Linear().loss(fleet.models[0], devices[0]) - Linear().loss(own, devices[0])) < 1e-3
+    assert (
+        abs(Linear().loss(fleet.models[0], devices[0]) - Linear().loss(own, devices[0]))
+        < 1e-3
+    )
     assert len(rounds[-1].trust.table()) == 0
 
 
@@ -95,10 +129,18 @@ def test_parts_of_other_kinds_of_numbers_are_welcome(devices):
         return np.asfortranarray(Uniform(5)(trust, r, seed).astype(np.int32))
 
     def first(trust, peers, losses):
-        return peers[:, :1].astype(np.int32), np.ones((len(peers), 1), dtype=bool), np.zeros(len(peers), dtype=np.float32)
+        return (
+            peers[:, :1].astype(np.int32),
+            np.ones((len(peers), 1), dtype=bool),
+            np.zeros(len(peers), dtype=np.float32),
+        )
 
     runs = [
-        run(kind(devices, learner=Linear(), proposer=GradientStep(0.05)), sampler=few, adopter=first)
+        run(
+            kind(devices, learner=Linear(), proposer=GradientStep(0.05)),
+            sampler=few,
+            adopter=first,
+        )
         for kind in (ArrayFleet, LoopFleet)
     ]
     assert np.allclose(runs[0][-1].losses, runs[1][-1].losses)
@@ -113,27 +155,54 @@ def test_parts_of_other_kinds_of_numbers_are_welcome(devices):
         ({"seed": "x"}, "seed must be a whole number"),
         ({"sampler": Uniform(20)}, r"peers must be at most 19 \(20 devices\). Got 20."),
         ({"sampler": Uniform(0)}, "peers must be at least 1. Got 0."),
-        ({"trust": Trust(21, np.arange(21))}, "trust must be about this fleet's 20 devices"),
-        ({"sampler": lambda trust, r, seed: np.full((20, 2), 99)}, "peers must be device indices below 20"),
+        (
+            {"trust": Trust(21, np.arange(21))},
+            "trust must be about this fleet's 20 devices",
+        ),
+        (
+            {"sampler": lambda trust, r, seed: np.full((20, 2), 99)},
+            "peers must be device indices below 20",
+        ),
         (
             {"sampler": lambda trust, r, seed: np.full((20, 2), -2)},
             "peers must be device indices below 20, or -1 for nobody. Got -2",
         ),
-        ({"sampler": lambda trust, r, seed: np.zeros((20, 2), int)}, "must never name the target itself"),
+        (
+            {"sampler": lambda trust, r, seed: np.zeros((20, 2), int)},
+            "must never name the target itself",
+        ),
         (
             {"sampler": lambda trust, r, seed: np.zeros((3, 2))},
             r"a sampler must return whole numbers of shape \(20, S\). Got float64",
         ),
         (
-            {"adopter": lambda trust, peers, losses: (peers[:, :1], np.full((20, 1), np.nan), np.zeros(20))},
+            {
+                "adopter": lambda trust, peers, losses: (
+                    peers[:, :1],
+                    np.full((20, 1), np.nan),
+                    np.zeros(20),
+                )
+            },
             "sum to 1 for every target",
         ),
-        ({"adopter": lambda trust, peers, losses: None}, r"an adopter must return a Choice\(peers, weights, stay\). Got None."),
+        (
+            {"adopter": lambda trust, peers, losses: None},
+            r"an adopter must return a Choice\(peers, weights, stay\). Got None.",
+        ),
         ({"trust": {}}, "trust must be the Trust of an earlier round. Got dict."),
         ({"sampler": Uniform}, r"sampler must be a part such as Uniform\(20\)"),
-        ({"adopter": lambda trust, peers, losses: (peers, peers * 0.1, np.ones(20))}, "at least 0 and sum to 1 for every target"),
         (
-            {"adopter": lambda trust, peers, losses: (peers[:, :1] * 0 + 3, np.ones((20, 1)), np.zeros(20))},
+            {"adopter": lambda trust, peers, losses: (peers, peers * 0.1, np.ones(20))},
+            "at least 0 and sum to 1 for every target",
+        ),
+        (
+            {
+                "adopter": lambda trust, peers, losses: (
+                    peers[:, :1] * 0 + 3,
+                    np.ones((20, 1)),
+                    np.zeros(20),
+                )
+            },
             "only to peers that were",
         ),
         (
@@ -178,7 +247,9 @@ def test_shares_below_zero_by_rounding_are_zero(devices, fleet):
         weights /= weights.sum(axis=1, keepdims=True)
         return Choice(peers, weights, np.full(len(peers), -2.2e-16))
 
-    rounds = run(fleet(devices, learner=Linear(), proposer=GradientStep(0.05)), adopter=soft)
+    rounds = run(
+        fleet(devices, learner=Linear(), proposer=GradientStep(0.05)), adopter=soft
+    )
     assert all((round_.choice.stay == 0).all() for round_ in rounds)
     assert rounds[-1].loss.max() < rounds[0].loss.max()
 
@@ -190,7 +261,12 @@ def test_a_wrong_share_is_told_with_its_target(devices):
         return Choice(peers[:, :1], weights, 1.0 - weights[:, 0])
 
     fleet = make(devices, targets=[4, 7])
-    with pytest.raises(InputError, match=r"Got a sum of 1 and a least share of -0.25 for target 7\."):
+    with pytest.raises(
+        InputError, match=r"Got a sum of 1 and a least share of -0.25 for target 7\."
+    ):
         run(fleet, adopter=wrong)
-    with pytest.raises(InputError, match=r"Choice\(peers, weights, stay\). Got an array of shape \(2, 5\)."):
+    with pytest.raises(
+        InputError,
+        match=r"Choice\(peers, weights, stay\). Got an array of shape \(2, 5\).",
+    ):
         run(fleet, adopter=lambda trust, peers, losses: losses[:, 1:])

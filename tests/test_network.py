@@ -1,4 +1,6 @@
-"""Networks: the contracts, both fleets, tensors on a CPU (and on a GPU where there is one), modules that cannot be mapped."""
+"""Networks: the contracts, both fleets, tensors on a CPU (and on a GPU where there is one),
+modules that cannot be mapped.
+"""
 
 import pickle
 import warnings
@@ -47,24 +49,39 @@ def mlp():
 
 
 def cnn():
-    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3))
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16, 3),
+    )
 
 
 def cnn_norm():
     return nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 3)
-    )  # fmt: skip
+        nn.Conv2d(1, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Dropout(0.5),
+        nn.Linear(16, 3),
+    )
 
 
 NETWORKS = {
     "mlp": Network(mlp, dtype="float64", epochs=20),
     "cnn": Network(cnn, dtype="float64", shape=(1, 4, 4), epochs=20),
-    "cnn with BatchNorm and dropout": Network(cnn_norm, dtype="float64", shape=(1, 4, 4), epochs=20, l2=0.001),
+    "cnn with BatchNorm and dropout": Network(
+        cnn_norm, dtype="float64", shape=(1, 4, 4), epochs=20, l2=0.001
+    ),
 }
 
 
 def _run(fleet, *, peers, rounds):
-    return list(personalize(fleet, sampler=Uniform(peers), adopter=TopK(2), rounds=rounds))
+    return list(
+        personalize(fleet, sampler=Uniform(peers), adopter=TopK(2), rounds=rounds)
+    )
 
 
 def images(n=6, seed=0):
@@ -89,11 +106,20 @@ def test_contracts(name):
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("batch", [None, 3])
 def test_both_fleets_agree(name, batch):
-    devices, parts = images(), {"learner": NETWORKS[name], "proposer": GradientStep(0.1, steps=1 + bool(batch), batch=batch)}
+    devices, parts = (
+        images(),
+        {
+            "learner": NETWORKS[name],
+            "proposer": GradientStep(0.1, steps=1 + bool(batch), batch=batch),
+        },
+    )
     loop, array = (make(devices, seed=3, **parts) for make in (LoopFleet, ArrayFleet))
     assert isinstance(array.engine, torch_engine.Torch)
     for adopter in (Best(),) if batch else (TopK(2),):
-        pair = [personalize(fleet, sampler=Uniform(3), adopter=adopter, rounds=8, seed=4) for fleet in (loop, array)]
+        pair = [
+            personalize(fleet, sampler=Uniform(3), adopter=adopter, rounds=8, seed=4)
+            for fleet in (loop, array)
+        ]
         for slow, fast in zip(*pair, strict=True):
             np.testing.assert_array_equal(fast.peers, slow.peers)
             np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-8)
@@ -103,24 +129,49 @@ def test_both_fleets_agree(name, batch):
 
 
 def test_the_fleet_contract():
-    learner = Network(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), loss="squared", dtype="float64")
-    check_fleet(ArrayFleet, learner=learner, proposer=GradientStep(0.05), adopter=Best(), rounds=10)
+    learner = Network(
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)),
+        loss="squared",
+        dtype="float64",
+    )
+    check_fleet(
+        ArrayFleet,
+        learner=learner,
+        proposer=GradientStep(0.05),
+        adopter=Best(),
+        rounds=10,
+    )
 
 
 @pytest.mark.parametrize(
     "learner",
-    [Linear(intercept=True, l2=0.1), Linear("absolute"), Linear("huber", delta=0.5), Linear("logistic", intercept=True),
-     Linear("poisson"), Linear("multinomial", classes=3, intercept=True, l2=0.01)],
+    [
+        Linear(intercept=True, l2=0.1),
+        Linear("absolute"),
+        Linear("huber", delta=0.5),
+        Linear("logistic", intercept=True),
+        Linear("poisson"),
+        Linear("multinomial", classes=3, intercept=True, l2=0.01),
+    ],
     ids=lambda learner: learner.kind,
-)  # fmt: skip
+)
 def test_linear_learners_on_tensors(learner):
-    rows = clustered_regression(n=12, clusters=2, rows=(4, 15), features=3, noise=0.1, seed=1)
-    y = {"logistic": (rows.y > 0) + 0.0, "poisson": np.digitize(rows.y, [-1, 1]) + 0.0}.get(learner.kind, rows.y)
+    rows = clustered_regression(
+        n=12, clusters=2, rows=(4, 15), features=3, noise=0.1, seed=1
+    )
+    y = {
+        "logistic": (rows.y > 0) + 0.0,
+        "poisson": np.digitize(rows.y, [-1, 1]) + 0.0,
+    }.get(learner.kind, rows.y)
     y = np.digitize(rows.y, [-1, 1]) + 0.0 if learner.kind == "multinomial" else y
     devices = Devices(rows.X, y, rows.weight, rows.start, rows.ids)
     for proposer in (GradientStep(0.05), GradientStep(0.05, steps=2, batch=3)):
         runs = [
-            _run(make(devices, learner=learner, proposer=proposer, seed=1, **more), peers=4, rounds=20)
+            _run(
+                make(devices, learner=learner, proposer=proposer, seed=1, **more),
+                peers=4,
+                rounds=20,
+            )
             for make, more in ((LoopFleet, {}), (ArrayFleet, {"compute": "cpu"}))
         ]
         for slow, fast in zip(*runs, strict=True):
@@ -135,13 +186,20 @@ def test_it_learns_and_can_be_taken_out():
     for i in range(20):
         X = rng.standard_normal((20, 2))
         rows.append((X, ((X[:, 0] * X[:, 1] > 0) ^ (i % 2)) + 0.0))
-    learner = Network(lambda: nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2)), seed=1)
+    learner = Network(
+        lambda: nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2)), seed=1
+    )
     fleet = ArrayFleet(rows, learner=learner, proposer=GradientStep(1.0, steps=2))
     known = _run(fleet, peers=8, rounds=150)[-1].trust.table()
     same = known["target"] % 2 == known["peer"] % 2
     assert known["adopted"][same].sum() > 4 * known["adopted"][~same].sum()
     X = rng.standard_normal((500, 2))
-    right = [(learner.labels(fleet.models[i], X) == ((X[:, 0] * X[:, 1] > 0) ^ (i % 2))).mean() for i in range(20)]
+    right = [
+        (
+            learner.labels(fleet.models[i], X) == ((X[:, 0] * X[:, 1] > 0) ^ (i % 2))
+        ).mean()
+        for i in range(20)
+    ]
     assert np.mean(right) > 0.85
     module = learner.module(fleet.models[3])
     with torch.no_grad():
@@ -154,7 +212,9 @@ def test_it_learns_and_can_be_taken_out():
 
 def test_running_statistics_belong_to_the_target():
     learner, devices = NETWORKS["cnn with BatchNorm and dropout"], images()
-    fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1), targets=[2])
+    fleet = ArrayFleet(
+        devices, learner=learner, proposer=GradientStep(0.1), targets=[2]
+    )
     moves = learner.moves
     before = fleet.models[0].copy()
     answer = GradientStep(0.1).answer(learner, before, devices[4], None)
@@ -175,20 +235,45 @@ def test_streams_and_resuming():
     rounds = list(personalize(whole, sampler=Uniform(2), adopter=Best(), rounds=4))
     begun = ArrayFleet(source, learner=learner, proposer=GradientStep(0.1), seed=1)
     half = list(personalize(begun, sampler=Uniform(2), adopter=Best(), rounds=2))
-    rest = ArrayFleet(source, learner=learner, proposer=GradientStep(0.1), seed=1, start=list(begun.models))
-    again = list(personalize(rest, sampler=Uniform(2), adopter=Best(), rounds=4, first=2, trust=half[-1].trust))
+    rest = ArrayFleet(
+        source,
+        learner=learner,
+        proposer=GradientStep(0.1),
+        seed=1,
+        start=list(begun.models),
+    )
+    again = list(
+        personalize(
+            rest,
+            sampler=Uniform(2),
+            adopter=Best(),
+            rounds=4,
+            first=2,
+            trust=half[-1].trust,
+        )
+    )
     np.testing.assert_array_equal(again[-1].losses, rounds[-1].losses)
     np.testing.assert_array_equal(rest.models, whole.models)
 
 
 def test_a_module_through_the_front_door():
-    rows = clustered_regression(n=10, clusters=2, rows=12, features=3, noise=0.1, seed=1)
-    who, module = np.repeat(np.arange(10), 12), nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+    rows = clustered_regression(
+        n=10, clusters=2, rows=12, features=3, noise=0.1, seed=1
+    )
+    who, module = (
+        np.repeat(np.arange(10), 12),
+        nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)),
+    )
     before = [value.clone() for value in module.parameters()]
-    model = PersonalizedRegressor(module, step_size=0.1, rounds=60).fit(rows.X, rows.y, devices=who)
+    model = PersonalizedRegressor(module, step_size=0.1, rounds=60).fit(
+        rows.X, rows.y, devices=who
+    )
     assert model.score(rows.X, rows.y, devices=who) > 0.8
     assert model.worth_.error("personal").mean() < model.worth_.error("pooled").mean()
-    assert all(torch.equal(left, right) for left, right in zip(before, module.parameters(), strict=True))
+    assert all(
+        torch.equal(left, right)
+        for left, right in zip(before, module.parameters(), strict=True)
+    )
     again = clone(model).fit(rows.X, rows.y, devices=who)
     np.testing.assert_array_equal(again.models_, model.models_)
     online = PersonalizedRegressor(module, step_size=0.1, online_rounds=5)
@@ -222,16 +307,23 @@ class Stubborn(nn.Module):
 def test_a_module_that_cannot_be_mapped_is_asked_pair_by_pair():
     learner = Network(Stubborn, dtype="float64")
     with pytest.warns(PersflWarning, match="one by one") as said:
-        fleet = ArrayFleet(images(), learner=learner, proposer=GradientStep(0.1), seed=1)
+        fleet = ArrayFleet(
+            images(), learner=learner, proposer=GradientStep(0.1), seed=1
+        )
     assert len(said) == 1
     loop = LoopFleet(images(), learner=learner, proposer=GradientStep(0.1), seed=1)
-    pair = [list(personalize(f, sampler=Uniform(2), adopter=Best(), rounds=3)) for f in (fleet, loop)]
+    pair = [
+        list(personalize(f, sampler=Uniform(2), adopter=Best(), rounds=3))
+        for f in (fleet, loop)
+    ]
     np.testing.assert_allclose(pair[0][-1].losses, pair[1][-1].losses, atol=1e-10)
 
 
 @pytest.fixture
 def scarce(monkeypatch):
-    """A function that lets memory run out from then on wherever more than two targets are taken at a time."""
+    """A function that lets memory run out from then on wherever more than two targets are taken
+    at a time.
+    """
     true = torch_engine.Torch._run
 
     def run(self, key, function, *inputs):
@@ -259,7 +351,9 @@ def test_chunks_change_nothing(monkeypatch):
     for limit in (torch_engine.CPU_BYTES, 1):
         monkeypatch.setattr(torch_engine, "CPU_BYTES", limit)
         fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1))
-        runs.append(list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=5))[-1])
+        runs.append(
+            list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=5))[-1]
+        )
     np.testing.assert_allclose(runs[0].losses, runs[1].losses, atol=1e-12)
 
 
@@ -274,8 +368,15 @@ def test_memory_is_reckoned_by_the_largest_rows_that_take_part(monkeypatch):
 
     monkeypatch.setattr(torch_engine.Torch, "_fitting", fitting)
     rng = np.random.default_rng(0)
-    rows = [(rng.standard_normal((m, 3)), rng.standard_normal(m)) for m in (4, 4, 40, 4)]
-    parts = {"learner": Linear(), "proposer": GradientStep(0.1), "targets": [0], "compute": "cpu"}
+    rows = [
+        (rng.standard_normal((m, 3)), rng.standard_normal(m)) for m in (4, 4, 40, 4)
+    ]
+    parts = {
+        "learner": Linear(),
+        "proposer": GradientStep(0.1),
+        "targets": [0],
+        "compute": "cpu",
+    }
     fleet = ArrayFleet(rows, holdout=0.5, **parts)
     fleet.probe(np.array([[1, 2]]), 0)
     assert [longest for _, longest, _ in seen] == [40]
@@ -311,14 +412,24 @@ def test_a_network_on_an_inbox():
 
 def test_own_losses_and_regression():
     quantile = Network(
-        lambda: nn.Linear(2, 1), loss=lambda z, y: torch.maximum(0.9 * (y - z[:, 0]), 0.1 * (z[:, 0] - y)), dtype="float64"
+        lambda: nn.Linear(2, 1),
+        loss=lambda z, y: torch.maximum(0.9 * (y - z[:, 0]), 0.1 * (z[:, 0] - y)),
+        dtype="float64",
     )
-    data = Data(np.random.default_rng(0).standard_normal((50, 2)), np.random.default_rng(1).standard_normal(50))
+    data = Data(
+        np.random.default_rng(0).standard_normal((50, 2)),
+        np.random.default_rng(1).standard_normal(50),
+    )
     check_learner(quantile, data)
     for loss in ("squared", "absolute"):
-        check_learner(Network(lambda: nn.Linear(2, 1), loss=loss, dtype="float64", epochs=50), data)
+        check_learner(
+            Network(lambda: nn.Linear(2, 1), loss=loss, dtype="float64", epochs=50),
+            data,
+        )
     yes = Data(data.X, (data.y > 0) + 0.0)
-    binary = Network(lambda: nn.Linear(2, 1), loss="logistic", dtype="float64", epochs=50)
+    binary = Network(
+        lambda: nn.Linear(2, 1), loss="logistic", dtype="float64", epochs=50
+    )
     check_learner(binary, yes)
     chances, labels = binary.chances(binary.fit(yes, None), yes.X)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
@@ -338,11 +449,26 @@ def test_mistakes_get_a_sentence():
         Network(mlp, dtype="float16")
     rng = np.random.default_rng(0)
     with pytest.raises(InputError, match="does not take rows of 2 features"):
-        ArrayFleet([(rng.normal(size=(3, 2)), np.zeros(3))] * 3, learner=Network(mlp), proposer=GradientStep(0.1))
-    with pytest.raises(InputError, match="device 0 do not fit: loss='cross_entropy' takes whole labels"):
-        ArrayFleet([(rng.normal(size=(3, 16)), np.full(3, 0.5))] * 3, learner=Network(mlp), proposer=GradientStep(0.1))
+        ArrayFleet(
+            [(rng.normal(size=(3, 2)), np.zeros(3))] * 3,
+            learner=Network(mlp),
+            proposer=GradientStep(0.1),
+        )
+    with pytest.raises(
+        InputError, match="device 0 do not fit: loss='cross_entropy' takes whole labels"
+    ):
+        ArrayFleet(
+            [(rng.normal(size=(3, 16)), np.full(3, 0.5))] * 3,
+            learner=Network(mlp),
+            proposer=GradientStep(0.1),
+        )
     with pytest.raises(InputError, match="cannot be used here"):
-        ArrayFleet(images(), learner=Network(mlp), proposer=GradientStep(0.1), compute="no such thing")
+        ArrayFleet(
+            images(),
+            learner=Network(mlp),
+            proposer=GradientStep(0.1),
+            compute="no such thing",
+        )
     with pytest.raises(InputError, match="named arrays must hold"):
         NETWORKS["mlp"].flat({"a": 1})
     with pytest.raises(InputError, match="finite numbers"):
@@ -351,22 +477,43 @@ def test_mistakes_get_a_sentence():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_gpu_and_cpu_choose_alike():
-    rows = clustered_regression(n=50, clusters=2, rows=10, features=20, noise=0.1, seed=1)
+    rows = clustered_regression(
+        n=50, clusters=2, rows=10, features=20, noise=0.1, seed=1
+    )
     runs = [
-        list(personalize(ArrayFleet(rows, learner=Linear(), proposer=GradientStep(0.05), compute=compute), sampler=Uniform(10),
-                         adopter=Best(), rounds=30))
+        list(
+            personalize(
+                ArrayFleet(
+                    rows, learner=Linear(), proposer=GradientStep(0.05), compute=compute
+                ),
+                sampler=Uniform(10),
+                adopter=Best(),
+                rounds=30,
+            )
+        )
         for compute in ("cpu", "cuda")
-    ]  # fmt: skip
+    ]
     for here, there in zip(*runs, strict=True):
         np.testing.assert_array_equal(here.choice.peers, there.choice.peers)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for name, learner in NETWORKS.items():
             pair = [
-                _run(ArrayFleet(images(), learner=learner, proposer=GradientStep(0.1), compute=compute), peers=3, rounds=10)
+                _run(
+                    ArrayFleet(
+                        images(),
+                        learner=learner,
+                        proposer=GradientStep(0.1),
+                        compute=compute,
+                    ),
+                    peers=3,
+                    rounds=10,
+                )
                 for compute in ("cpu", "cuda")
             ]
-            np.testing.assert_allclose(pair[0][-1].losses, pair[1][-1].losses, atol=1e-8, err_msg=name)
+            np.testing.assert_allclose(
+                pair[0][-1].losses, pair[1][-1].losses, atol=1e-8, err_msg=name
+            )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -374,13 +521,24 @@ def test_gpu_runs_resume_and_outlive_scarce_memory(scarce):
     learner, devices = NETWORKS["mlp"], images()
 
     def fleet(**more):
-        return ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1), compute="cuda", **more)
+        return ArrayFleet(
+            devices, learner=learner, proposer=GradientStep(0.1), compute="cuda", **more
+        )
 
     whole, begun = fleet(), fleet()
     expected = _run(whole, peers=3, rounds=10)
     half = list(personalize(begun, sampler=Uniform(3), adopter=TopK(2), rounds=5))
     rest = fleet(start=list(begun.models))
-    again = list(personalize(rest, sampler=Uniform(3), adopter=TopK(2), rounds=10, first=5, trust=half[-1].trust))
+    again = list(
+        personalize(
+            rest,
+            sampler=Uniform(3),
+            adopter=TopK(2),
+            rounds=10,
+            first=5,
+            trust=half[-1].trust,
+        )
+    )
     np.testing.assert_array_equal(again[-1].losses, expected[-1].losses)
     scarce()
     with pytest.warns(PersflWarning, match="ran out of memory"):
@@ -401,9 +559,14 @@ REFITS = {
 def test_refits_of_networks(name, refit):
     learner, proposer, devices = NETWORKS[name], REFITS[refit], images()
     check_proposer(proposer, learner, devices[0])
-    loop, array = (make(devices, learner=learner, proposer=proposer, seed=3) for make in (LoopFleet, ArrayFleet))
+    loop, array = (
+        make(devices, learner=learner, proposer=proposer, seed=3)
+        for make in (LoopFleet, ArrayFleet)
+    )
     assert isinstance(array.engine, torch_engine.Torch)
-    for slow, fast in zip(*(_run(fleet, peers=3, rounds=4) for fleet in (loop, array)), strict=True):
+    for slow, fast in zip(
+        *(_run(fleet, peers=3, rounds=4) for fleet in (loop, array)), strict=True
+    ):
         np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-8)
         np.testing.assert_allclose(fast.lengths, slow.lengths, atol=1e-8)
         np.testing.assert_array_equal(fast.choice.peers, slow.choice.peers)
@@ -413,37 +576,67 @@ def test_refits_of_networks(name, refit):
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_refits_of_one_output(loss):
     rows = clustered_regression(n=8, clusters=2, rows=(4, 9), features=3, seed=0)
-    devices = Devices(rows.X, (rows.y > 0) + 0.0 if loss == "logistic" else rows.y, rows.weight, rows.start, rows.ids)
-    learner = Network(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), loss=loss, dtype="float64")
+    devices = Devices(
+        rows.X,
+        (rows.y > 0) + 0.0 if loss == "logistic" else rows.y,
+        rows.weight,
+        rows.start,
+        rows.ids,
+    )
+    learner = Network(
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)),
+        loss=loss,
+        dtype="float64",
+    )
     parts = {"learner": learner, "proposer": Refit(PUBLIC[:, :3]), "seed": 1}
-    runs = [_run(make(devices, **parts), peers=3, rounds=5) for make in (LoopFleet, ArrayFleet)]
+    runs = [
+        _run(make(devices, **parts), peers=3, rounds=5)
+        for make in (LoopFleet, ArrayFleet)
+    ]
     for slow, fast in zip(*runs, strict=True):
         np.testing.assert_allclose(fast.losses, slow.losses, atol=1e-10)
 
 
 def test_proximal_steps_near_the_fit_and_stay_where_nothing_pulls():
-    """Many proximal steps of a linear model reach its refit; with chances, private rows of weight ~0 leave a network in place."""
+    """Many proximal steps of a linear model reach its refit; with chances, private rows of
+    weight ~0 leave a network in place.
+    """
     rows = clustered_regression(n=2, clusters=1, rows=9, features=3, seed=0)
     learner, model = Linear(intercept=True), np.array([1.0, -1.0, 0.5, 0.2])
     fit, near = Refit(PUBLIC[:, :3]), Refit(PUBLIC[:, :3], steps=3000, rate=0.1)
     exact = fit.answer(learner, fit.ask(learner, model), rows[0], None)
-    np.testing.assert_allclose(near.answer(learner, near.ask(learner, model), rows[0], None), exact, atol=1e-6)
+    np.testing.assert_allclose(
+        near.answer(learner, near.ask(learner, model), rows[0], None), exact, atol=1e-6
+    )
     network, data = NETWORKS["mlp"], images()[0]
     start = network.init(data, None)
     still, pulled = Refit(PUBLIC, steps=5, private_weight=1e-12), Refit(PUBLIC, steps=5)
     assert still.length(network, start, still.answer(network, start, data, None)) < 1e-9
-    assert pulled.length(network, start, pulled.answer(network, start, data, None)) > 1e-3
+    assert (
+        pulled.length(network, start, pulled.answer(network, start, data, None)) > 1e-3
+    )
     # Held back: five proximal steps move less than five free ones of the same pull.
     free = GradientStep(0.1, steps=5).answer(network, start, data, None)
     held = Refit(PUBLIC, steps=5, public_weight=10.0, private_weight=1.0 / data.rows)
-    assert held.length(network, start, held.answer(network, start, data, None)) < np.sqrt(((free - start) ** 2).sum())
+    assert held.length(
+        network, start, held.answer(network, start, data, None)
+    ) < np.sqrt(((free - start) ** 2).sum())
 
 
 def test_refit_with_steps_needs_gradients():
-    with pytest.raises(InputError, match="Refit takes steps with learners that have gradients"):
+    with pytest.raises(
+        InputError, match="Refit takes steps with learners that have gradients"
+    ):
         Refit(PUBLIC, steps=2).ask(Tree(2), None)
-    with pytest.raises(InputError, match="compute='cuda' needs steps of Linear or Network"):
-        ArrayFleet(images(), learner=NETWORKS["mlp"], proposer=Refit(PUBLIC, steps=0), compute="cuda")
+    with pytest.raises(
+        InputError, match="compute='cuda' needs steps of Linear or Network"
+    ):
+        ArrayFleet(
+            images(),
+            learner=NETWORKS["mlp"],
+            proposer=Refit(PUBLIC, steps=0),
+            compute="cuda",
+        )
 
 
 # The front door
@@ -452,7 +645,10 @@ def test_refit_with_steps_needs_gradients():
 def table(n=12, rows=12, seed=0):
     """Two kinds of devices whose labels bend in opposite directions."""
     rng = np.random.default_rng(seed)
-    X, who = rng.standard_normal((n * rows, 3)), np.repeat([f"d{i:02d}" for i in range(n)], rows)
+    X, who = (
+        rng.standard_normal((n * rows, 3)),
+        np.repeat([f"d{i:02d}" for i in range(n)], rows),
+    )
     kind = np.repeat(np.arange(n) % 2, rows)
     return X, np.where(kind == 1, 1.0, -1.0) * np.abs(X[:, 0]) + 0.1 * X[:, 1], who
 
@@ -460,21 +656,36 @@ def table(n=12, rows=12, seed=0):
 @pytest.mark.filterwarnings("ignore::persfl.errors.UnseenWarning")
 def test_networks_are_kept_and_loaded(tmp_path):
     X, y, who = table()
-    for k, (base, given) in enumerate(((MLP((6,), "tanh"), None), (Bent, Bent), (nn.Sequential(nn.Linear(3, 1)),) * 2)):
-        model = PersonalizedRegressor(base, rounds=5, peers=4, unseen="pooled", holdout=0, random_state=3).fit(X, y, devices=who)
+    for k, (base, given) in enumerate(
+        ((MLP((6,), "tanh"), None), (Bent, Bent), (nn.Sequential(nn.Linear(3, 1)),) * 2)
+    ):
+        model = PersonalizedRegressor(
+            base, rounds=5, peers=4, unseen="pooled", holdout=0, random_state=3
+        ).fit(X, y, devices=who)
         path = save_model(model, tmp_path / str(k))
         assert "model.safetensors" in {file.name for file in path.iterdir()}
         again = load_model(path, module=given)
-        np.testing.assert_array_equal(again.predict(X, devices=who), model.predict(X, devices=who))
-        np.testing.assert_array_equal(again.predict(X[:2], devices=["new", "new"]), model.predict(X[:2], devices=["new", "new"]))
+        np.testing.assert_array_equal(
+            again.predict(X, devices=who), model.predict(X, devices=who)
+        )
+        np.testing.assert_array_equal(
+            again.predict(X[:2], devices=["new", "new"]),
+            model.predict(X[:2], devices=["new", "new"]),
+        )
         if given is None:
             assert again.estimator == base
             continue
         blind = load_model(path)
         assert blind.helpers_.equals(model.helpers_)
-        with pytest.raises(InputError, match="predicting needs the module these networks were trained with"):
+        with pytest.raises(
+            InputError,
+            match="predicting needs the module these networks were trained with",
+        ):
             blind.predict(X, devices=who)
-        with pytest.raises(InputError, match="the module is not the one these models were trained with: it differs in"):
+        with pytest.raises(
+            InputError,
+            match="the module is not the one these models were trained with: it differs in",
+        ):
             load_model(path, module=lambda: nn.Linear(3, 2))
 
 
@@ -482,12 +693,18 @@ def test_a_forged_file_of_networks_is_refused(tmp_path):
     learner = Network(mlp)
     good = {"models": np.zeros((2, learner.size()), dtype=np.float32)}
     content = kept.packed(learner, good)
-    np.testing.assert_array_equal(kept.unpacked(learner.shapes, content)["models"], good["models"])
+    np.testing.assert_array_equal(
+        kept.unpacked(learner.shapes, content)["models"], good["models"]
+    )
     with pytest.raises(InputError, match="not in the safetensors format"):
         kept.unpacked(learner.shapes, b"\x80\x04nonsense")
     odd = good["models"].copy()
     odd[1] = np.nan  # a device without a model
-    assert np.isnan(kept.unpacked(learner.shapes, kept.packed(learner, {"models": odd}))["models"][1]).all()
+    assert np.isnan(
+        kept.unpacked(learner.shapes, kept.packed(learner, {"models": odd}))["models"][
+            1
+        ]
+    ).all()
     odd[1, 3:] = 0.0
     with pytest.raises(InputError, match="finite numbers"):
         kept.unpacked(learner.shapes, kept.packed(learner, {"models": odd}))
@@ -500,14 +717,52 @@ def test_the_command_line_takes_networks(tmp_path, capsys):
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y, who=who)
     frame.to_csv(tmp_path / "t.csv", index=False)
     (tmp_path / "net.py").write_text(
-        "from torch import nn\n\n"
-        "def make(features, outputs):\n    return nn.Sequential(nn.Linear(features, 4), nn.Tanh(), nn.Linear(4, outputs))\n"
+        "from torch import nn\n\ndef make(features, outputs):\n    return"
+        " nn.Sequential(nn.Linear(features, 4), nn.Tanh(), nn.Linear(4, outputs))\n"
     )
-    common = ["--device", "who", "--label", "y", "--rounds", "4", "--peers", "3", "--no-report"]
-    for name, model, more in (("mlp", "mlp", []), ("own", f"{tmp_path}/net.py", ["--module", f"{tmp_path}/net.py:make"])):
+    common = [
+        "--device",
+        "who",
+        "--label",
+        "y",
+        "--rounds",
+        "4",
+        "--peers",
+        "3",
+        "--no-report",
+    ]
+    for name, model, more in (
+        ("mlp", "mlp", []),
+        ("own", f"{tmp_path}/net.py", ["--module", f"{tmp_path}/net.py:make"]),
+    ):
         run = str(tmp_path / name)
-        assert main(["fit", str(tmp_path / "t.csv"), *common, "--model", model, "--out", run]) == 0
-        assert main(["predict", run, str(tmp_path / "t.csv"), "--out", str(tmp_path / f"{name}.csv"), *more]) == 0
+        assert (
+            main(
+                [
+                    "fit",
+                    str(tmp_path / "t.csv"),
+                    *common,
+                    "--model",
+                    model,
+                    "--out",
+                    run,
+                ]
+            )
+            == 0
+        )
+        assert (
+            main(
+                [
+                    "predict",
+                    run,
+                    str(tmp_path / "t.csv"),
+                    "--out",
+                    str(tmp_path / f"{name}.csv"),
+                    *more,
+                ]
+            )
+            == 0
+        )
         assert len(pd.read_csv(tmp_path / f"{name}.csv")) == len(frame)
         assert main(["helpers", run]) == 0
     capsys.readouterr()
@@ -521,9 +776,26 @@ def test_the_command_line_takes_networks(tmp_path, capsys):
         ("narrow.py", "the module does not take rows of 3 features"),
     ):
         (tmp_path / "broken.py").write_text("1 / 0\n")
-        (tmp_path / "two.py").write_text("from torch import nn\nmake = lambda: nn.Linear(3, 2)\n")
-        (tmp_path / "narrow.py").write_text("from torch import nn\nmake = lambda: nn.Linear(2, 1)\n")
-        assert main(["fit", str(tmp_path / "t.csv"), *common, "--model", f"{tmp_path}/{model}", "--out", str(tmp_path / "x")]) == 2
+        (tmp_path / "two.py").write_text(
+            "from torch import nn\nmake = lambda: nn.Linear(3, 2)\n"
+        )
+        (tmp_path / "narrow.py").write_text(
+            "from torch import nn\nmake = lambda: nn.Linear(2, 1)\n"
+        )
+        assert (
+            main(
+                [
+                    "fit",
+                    str(tmp_path / "t.csv"),
+                    *common,
+                    "--model",
+                    f"{tmp_path}/{model}",
+                    "--out",
+                    str(tmp_path / "x"),
+                ]
+            )
+            == 2
+        )
         assert says in capsys.readouterr().err
         assert not (tmp_path / "x").exists()
 
@@ -541,15 +813,25 @@ def test_an_interrupted_run_of_networks_goes_on_exactly(tmp_path):
 
     folder = Folder.create(tmp_path / "run", {}, every=0)
     with pytest.raises(KeyboardInterrupt):
-        PersonalizedRegressor(MLP((5,)), **settings)._fit(X, y, who, keep=Cut(folder.path, folder.index, every=0))
-    again = PersonalizedRegressor(MLP((5,)), **settings)._fit(X, y, who, keep=Folder.open(folder.path))
+        PersonalizedRegressor(MLP((5,)), **settings)._fit(
+            X, y, who, keep=Cut(folder.path, folder.index, every=0)
+        )
+    again = PersonalizedRegressor(MLP((5,)), **settings)._fit(
+        X, y, who, keep=Folder.open(folder.path)
+    )
     np.testing.assert_array_equal(again.models_, whole.models_)
 
 
 def test_fine_tuning_of_networks_is_no_straw_man():
-    """Steps that would run away are shortened: no device ends above its loss under the pooled model."""
+    """Steps that would run away are shortened: no device ends above its loss under the pooled
+    model.
+    """
     rows = clustered_regression(n=6, clusters=2, rows=8, features=3, seed=0)
-    learner = Network(lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)), loss="squared", dtype="float64")
+    learner = Network(
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)),
+        loss="squared",
+        dtype="float64",
+    )
     pooled = pooled_fit(learner, rows)
     tuned = tuned_fits(learner, rows, pooled, None, GradientStep(5.0, steps=50))
     for i in range(len(rows)):
@@ -571,17 +853,30 @@ def test_frozen_parameters_stay():
         for _ in personalize(fleet, sampler=Uniform(3), adopter=TopK(2), rounds=3):
             pass
         models.append(np.array(fleet.models))
-        np.testing.assert_array_equal(learner.named(models[-1])["0.weight"], learner.named(start)["0.weight"])
-        assert (learner.named(models[-1])["0.bias"] != learner.named(start)["0.bias"]).any()
+        np.testing.assert_array_equal(
+            learner.named(models[-1])["0.weight"], learner.named(start)["0.weight"]
+        )
+        assert (
+            learner.named(models[-1])["0.bias"] != learner.named(start)["0.bias"]
+        ).any()
     np.testing.assert_allclose(*models, atol=1e-9)
 
 
 def test_running_statistics_are_renewed_also_where_nobody_is_asked():
     devices = clustered_regression(n=4, clusters=2, rows=8, features=3, seed=0)
-    learner = Network(lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)), loss="squared", dtype="float64")
+    learner = Network(
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)),
+        loss="squared",
+        dtype="float64",
+    )
     models = []
     for kind in (LoopFleet, ArrayFleet):
-        fleet = kind(devices, learner=learner, proposer=GradientStep(0.05), local=GradientStep(0.05))
+        fleet = kind(
+            devices,
+            learner=learner,
+            proposer=GradientStep(0.05),
+            local=GradientStep(0.05),
+        )
         for _ in personalize(fleet, sampler=Nobody(), adopter=TopK(2), rounds=3):
             pass
         models.append(np.array(fleet.models))
@@ -589,12 +884,19 @@ def test_running_statistics_are_renewed_also_where_nobody_is_asked():
 
 
 def test_a_module_handed_in_is_left_alone_and_can_be_pickled(tmp_path):
-    X, devices = np.random.default_rng(0).standard_normal((24, 3)), np.repeat(np.arange(4), 6)
+    X, devices = (
+        np.random.default_rng(0).standard_normal((24, 3)),
+        np.repeat(np.arange(4), 6),
+    )
     mine = nn.Linear(3, 1).double()
     weight = mine.weight.detach().clone()
-    model = PersonalizedRegressor(mine, rounds=2, holdout=0).fit(X, X[:, 0], devices=devices)
+    model = PersonalizedRegressor(mine, rounds=2, holdout=0).fit(
+        X, X[:, 0], devices=devices
+    )
     again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.predict(X, devices=devices), model.predict(X, devices=devices))
+    np.testing.assert_array_equal(
+        again.predict(X, devices=devices), model.predict(X, devices=devices)
+    )
     loaded = load_model(save_model(model, tmp_path / "run"), module=mine)
     first, second = (loaded.learner_.module(loaded.models_[i]) for i in (0, 1))
     assert first is not second
@@ -603,24 +905,49 @@ def test_a_module_handed_in_is_left_alone_and_can_be_pickled(tmp_path):
 
 
 def test_outputs_must_fit_classes_and_labels():
-    X, y, devices = np.random.default_rng(0).standard_normal((12, 3)), np.arange(12) % 3, np.repeat(np.arange(2), 6)
+    X, y, devices = (
+        np.random.default_rng(0).standard_normal((12, 3)),
+        np.arange(12) % 3,
+        np.repeat(np.arange(2), 6),
+    )
     for outputs in (2, 4):
         with pytest.raises(InputError, match="must give 3 outputs"):
-            PersonalizedClassifier(Network(lambda n=outputs: nn.Linear(3, n)), holdout=0).fit(X, y, devices=devices)
+            PersonalizedClassifier(
+                Network(lambda n=outputs: nn.Linear(3, n)), holdout=0
+            ).fit(X, y, devices=devices)
     with pytest.raises(InputError, match="no chances of classes"):
-        PersonalizedClassifier(Network(lambda: nn.Linear(3, 3), loss=lambda z, y: z[:, 0]), holdout=0).fit(X, y, devices=devices)
+        PersonalizedClassifier(
+            Network(lambda: nn.Linear(3, 3), loss=lambda z, y: z[:, 0]), holdout=0
+        ).fit(X, y, devices=devices)
     rows = [(X[:6], y[:6] + 0.0)] * 3
     for kind in (LoopFleet, ArrayFleet):
-        for loss, sentence in (("cross_entropy", "from 0 to 1"), ("squared", "one output")):
+        for loss, sentence in (
+            ("cross_entropy", "from 0 to 1"),
+            ("squared", "one output"),
+        ):
             with pytest.raises(InputError, match=sentence):
-                kind(rows, learner=Network(lambda: nn.Linear(3, 2), loss=loss), proposer=GradientStep(0.1))
+                kind(
+                    rows,
+                    learner=Network(lambda: nn.Linear(3, 2), loss=loss),
+                    proposer=GradientStep(0.1),
+                )
         with pytest.raises(InputError, match="does not take rows of 3 features"):
-            kind(rows, learner=Network(lambda: nn.Linear(4, 1), loss="squared"), proposer=GradientStep(0.1))
-        fleet = kind(rows, learner=Network(lambda: nn.Linear(3, 1), loss="squared"), proposer=Refit(X[:2], soft=True))
+            kind(
+                rows,
+                learner=Network(lambda: nn.Linear(4, 1), loss="squared"),
+                proposer=GradientStep(0.1),
+            )
+        fleet = kind(
+            rows,
+            learner=Network(lambda: nn.Linear(3, 1), loss="squared"),
+            proposer=Refit(X[:2], soft=True),
+        )
         with pytest.raises(InputError, match="soft=True"):
             next(personalize(fleet, sampler=Uniform(1), adopter=Best(), rounds=1))
     with pytest.raises(InputError, match="leave it out"):
-        PersonalizedRegressor(DecisionTreeRegressor(), compute="cuda", holdout=0).fit(X, y, devices=devices)
+        PersonalizedRegressor(DecisionTreeRegressor(), compute="cuda", holdout=0).fit(
+            X, y, devices=devices
+        )
 
 
 FILE = """
@@ -647,20 +974,39 @@ class Odd(nn.Linear):
 
 def test_a_bad_file_costs_no_run(tmp_path, capsys):
     X = np.random.default_rng(0).standard_normal((24, 2))
-    frame = pd.DataFrame({"who": np.repeat(list("abcd"), 6), "a": X[:, 0], "b": X[:, 1], "y": X[:, 0]})
+    frame = pd.DataFrame(
+        {"who": np.repeat(list("abcd"), 6), "a": X[:, 0], "b": X[:, 1], "y": X[:, 0]}
+    )
     frame.to_csv(tmp_path / "t.csv", index=False)
     (tmp_path / "net.py").write_text(FILE)
     (tmp_path / "beside.py").write_text("width = 3")
     (tmp_path / "ends.py").write_text("raise SystemExit(3)")
     out = tmp_path / "run"
-    command = ["fit", f"{tmp_path}/t.csv", "--device", "who", "--label", "y", "--rounds", "2", "--holdout", "0", "--no-report"]
+    command = [
+        "fit",
+        f"{tmp_path}/t.csv",
+        "--device",
+        "who",
+        "--label",
+        "y",
+        "--rounds",
+        "2",
+        "--holdout",
+        "0",
+        "--no-report",
+    ]
     command += ["--out", str(out), "--model"]
     assert main([*command, f"{tmp_path}/net.py:good"]) == 0
     before = (out / "run.json").read_bytes()
-    for name, sentence in (("net.py:wide", "could not be made"), ("net.py:lazy", "lazy"), ("ends.py", "cannot be run")):
+    for name, sentence in (
+        ("net.py:wide", "could not be made"),
+        ("net.py:lazy", "lazy"),
+        ("ends.py", "cannot be run"),
+    ):
         assert main([*command, f"{tmp_path}/{name}", "--force"]) == 2
         assert sentence in capsys.readouterr().err
         assert (out / "run.json").read_bytes() == before
-    assert main([*command, f"{tmp_path}/net.py:Odd", "--force"]) == 70  # the user's own mistake, and nothing is lost
+    # the user's own mistake, and nothing is lost
+    assert main([*command, f"{tmp_path}/net.py:Odd", "--force"]) == 70
     assert "net.py:Odd" in capsys.readouterr().err
     assert (out / "run.json").read_bytes() == before

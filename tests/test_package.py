@@ -8,20 +8,45 @@ import persfl
 
 def test_public_names_are_pinned():
     assert persfl.__all__ == [
-        "ArrayFleet", "Best", "BestOrStay", "Choice", "Data", "Devices", "Estimator", "GradientStep", "Linear", "LoopFleet",
-        "Nobody", "PersflError", "PersflWarning", "PersonalizedClassifier", "PersonalizedRegressor", "Refit", "Round",
-        "SameCluster", "TopK", "Tree", "Trust", "Uniform", "Weighted", "kin", "personalize",
-    ]  # fmt: skip
+        "ArrayFleet",
+        "Best",
+        "BestOrStay",
+        "Choice",
+        "Data",
+        "Devices",
+        "Estimator",
+        "GradientStep",
+        "Linear",
+        "LoopFleet",
+        "Nobody",
+        "PersflError",
+        "PersflWarning",
+        "PersonalizedClassifier",
+        "PersonalizedRegressor",
+        "Refit",
+        "Round",
+        "SameCluster",
+        "TopK",
+        "Tree",
+        "Trust",
+        "Uniform",
+        "Weighted",
+        "kin",
+        "personalize",
+    ]
     assert all(hasattr(persfl, name) for name in persfl.__all__)
 
 
 def test_importing_needs_no_extra():
-    """Only numpy, scikit-learn and pandas (with what they bring) are needed to import and to run."""
+    """Only numpy, scikit-learn and pandas (with what they bring) are needed to import and to
+    run.
+    """
     code = """
 import importlib.util, sys
 class Absent:
     def find_spec(self, name, *rest):
-        if name.split(".")[0] in ("numba", "matplotlib", "pyarrow", "torch", "flwr", "skops", "networkx", "tqdm", "safetensors"):
+        optional = "numba matplotlib pyarrow torch flwr skops networkx tqdm safetensors"
+        if name.split(".")[0] in optional.split():
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Absent())
 find = importlib.util.find_spec
@@ -39,7 +64,12 @@ print(len(list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=3))
 def test_compiling_says_so_once_and_is_kept(tmp_path):
     code = "from persfl.compiled import kernels; kernels()"
     said = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"NUMBA_CACHE_DIR": str(tmp_path)}).stderr
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            env={"NUMBA_CACHE_DIR": str(tmp_path)},
+        ).stderr
         for _ in range(2)
     ]
     assert "compiles its kernels once" in said[0]

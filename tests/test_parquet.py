@@ -18,7 +18,8 @@ ROUNDS = pd.DataFrame(
     {
         "round": np.int32(3),
         "loss": [0.5, np.nan, 2.0],
-        "asked": [np.array([1, 2], dtype=np.int32)] * 2 + [np.array([], dtype=np.int32)],
+        "asked": [np.array([1, 2], dtype=np.int32)] * 2
+        + [np.array([], dtype=np.int32)],
         "kept": [True, False, True],
     }
 )
@@ -47,7 +48,11 @@ def test_a_table_without_rows_comes_back():
 def test_every_way_of_writing_is_understood(version, compression):
     numbers = np.random.default_rng(0).standard_normal(5000)
     table = pa.table({"a": numbers, "b": np.arange(5000) // 7})
-    settings = {"data_page_version": version, "data_page_size": 1000, "row_group_size": 1500}
+    settings = {
+        "data_page_version": version,
+        "data_page_size": 1000,
+        "row_group_size": 1500,
+    }
     found = table_from(written(table, compression=compression, **settings))
     np.testing.assert_array_equal(found["a"], numbers)
 
@@ -62,7 +67,9 @@ LONG = 3_000_000
         pa.array(["x" * 1000] * 3000),
         of_lists(pa.array(np.zeros(LONG, dtype=np.int8))),
         of_lists(pa.nulls(LONG)),
-        pa.ListArray.from_arrays(pa.array(np.zeros(40_001), pa.int32()), pa.array([], pa.int32())),
+        pa.ListArray.from_arrays(
+            pa.array(np.zeros(40_001), pa.int32()), pa.array([], pa.int32())
+        ),
     ],
     ids=["numbers", "texts", "list", "list of nothing", "empty lists"],
 )
@@ -103,5 +110,7 @@ print("whole")
 def test_no_flipped_bit_ends_the_process():
     content = table_to(pd.DataFrame({"a": [1.0, 2.0]}))
     words = [sys.executable, "-c", FLIPS]
-    ended = subprocess.run(words, input=content, capture_output=True, timeout=120, check=False)
+    ended = subprocess.run(
+        words, input=content, capture_output=True, timeout=120, check=False
+    )
     assert ended.stdout == b"whole\n", ended.stderr[-500:]

@@ -1,4 +1,6 @@
-"""The federation's door under attack: held-back headers and bodies, strangers, floods; in one process."""
+"""The federation's door under attack: held-back headers and bodies, strangers, floods; in one
+process.
+"""
 
 import asyncio
 import datetime
@@ -33,7 +35,9 @@ PATH = "/v1/fleet/push-object"
 
 @pytest.fixture(scope="module")
 def fed(tmp_path_factory):
-    return init(tmp_path_factory.mktemp("door") / "fed", ["ann", "bob"], port=19443, inner=19444)
+    return init(
+        tmp_path_factory.mktemp("door") / "fed", ["ann", "bob"], port=19443, inner=19444
+    )
 
 
 class Echo(BaseHTTPRequestHandler):
@@ -96,14 +100,18 @@ class Door:
         self.port = self.listener.getsockname()[1]
         self.trust = ssl.create_default_context(cafile=str(fed.ca))
         self._up = threading.Event()
-        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(link),), daemon=True)
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(self._serve(link),), daemon=True
+        )
         self._thread.start()
         self._up.wait(10)
         self.held = []
 
     async def _serve(self, link):
         self.loop, self.task = asyncio.get_running_loop(), asyncio.current_task()
-        self.proxy = Proxy(f"127.0.0.1:{link}", self.fed.ca, Members(self.fed.members), self.limits)
+        self.proxy = Proxy(
+            f"127.0.0.1:{link}", self.fed.ca, Members(self.fed.members), self.limits
+        )
         self._up.set()
         with suppress(asyncio.CancelledError):
             await self.proxy.serve(self.listener, tls(self.fed.coordinator))
@@ -139,7 +147,9 @@ class Door:
         url = f"https://127.0.0.1:{self.port}{path}"
         if client is not None:
             return client.post(url, content=body, headers=headers)
-        return httpx.post(url, content=body, headers=headers, verify=self.trust, trust_env=False)
+        return httpx.post(
+            url, content=body, headers=headers, verify=self.trust, trust_env=False
+        )
 
 
 def signed(fed, name, moment=None, by=None):
@@ -197,20 +207,29 @@ def test_a_signed_request_goes_through_and_back(door):
     assert reply.content == body
     pieces = here.send(iter([body[:5], body[5:]]))  # of a length that was not announced
     assert pieces.content == body
-    with httpx.Client(verify=here.trust, trust_env=False) as client:  # one connection, many requests
-        assert [here.send(b"x" * n, client=client).content for n in (3, 0, 2)] == [b"xxx", b"", b"xx"]
+    # one connection, many requests
+    with httpx.Client(verify=here.trust, trust_env=False) as client:
+        assert [here.send(b"x" * n, client=client).content for n in (3, 0, 2)] == [
+            b"xxx",
+            b"",
+            b"xx",
+        ]
     assert until(lambda: here.proxy.inside.total() == 0, 10)
 
 
 def test_strangers_are_refused_before_their_body(door, fed):
     here = door()
-    old = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)).isoformat()
+    old = (
+        datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    ).isoformat()
     forged = signed(fed, "ann", by="bob")
     tries = {
         "this request is not signed": {},
         "this signature is not of its key": forged,
         "signed for another time": signed(fed, "ann", old),
-        "not in the federation": signed(fed, "ann") | {flower_api.PUBLIC_KEY: b64encode(b"mine").decode()},
+        "not in the federation": (
+            signed(fed, "ann") | {flower_api.PUBLIC_KEY: b64encode(b"mine").decode()}
+        ),
     }
     for says, headers in tries.items():
         lines = [f"POST {PATH} HTTP/1.1", "host: x", "content-length: 50000000"]
@@ -223,15 +242,23 @@ def test_strangers_are_refused_before_their_body(door, fed):
     assert here.send(path=f"{PATH}?x=1").status_code == 404
     assert status(here.begin(here.limits.body + 1)) == 413
     both = "".join(f"{k}: {v}\r\n" for k, v in signed(fed, "ann").items())
-    smuggled = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n{both}\r\n"
+    smuggled = (
+        f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ntransfer-encoding:"
+        f" chunked\r\n{both}\r\n"
+    )
     assert status(here.knock(smuggled.encode())) == 400
     assert Echo.paths == []
 
 
 def test_half_sent_headers_hold_nobody_up(door):
-    """Slow-loris: strangers that hold connections open are ended, the oldest first; a node gets in."""
+    """Slow-loris: strangers that hold connections open are ended, the oldest first; a node gets
+    in.
+    """
     here = door(strangers_per_address=8, strangers=16, header_seconds=60.0)
-    slow = [here.knock(b"POST /v1/fleet/pull-messages HTTP/1.1\r\nhost: x\r\n") for _ in range(12)]
+    slow = [
+        here.knock(b"POST /v1/fleet/pull-messages HTTP/1.1\r\nhost: x\r\n")
+        for _ in range(12)
+    ]
     mute = [here.plain() for _ in range(6)]  # and some that do not even begin TLS
     assert here.send(b"honest").content == b"honest"
     for sock in slow[:9]:
@@ -263,7 +290,8 @@ def test_memory_is_bounded_whatever_is_sent(door):
             if not select.select([], [sock], [], 1.0)[1]:
                 break
     assert Echo.began.is_set()  # the SuperLink has it while it is still coming
-    assert sent < 40 * 2**20  # a few pieces of ours and what this machine's sockets take
+    # a few pieces of ours and what this machine's sockets take
+    assert sent < 40 * 2**20
 
 
 def test_held_back_bodies_are_cut_and_others_get_through(door):
@@ -365,12 +393,28 @@ def changed(fed, old, new):
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("strangers = 256", "strangrs = 256", r"no setting 'strangrs'. Did you mean 'strangers'\?"),
+        (
+            "strangers = 256",
+            "strangrs = 256",
+            r"no setting 'strangrs'. Did you mean 'strangers'\?",
+        ),
         ("strangers = 256", "strangers = 0", "strangers must be at least 1"),
         ("body = 68157440", "body = 2000000000", "bodies must be at least body"),
-        ("bodies_per_member = 268435456", "bodies_per_member = 9", "bodies_per_member must be at least body"),
-        ("-----BEGIN PUBLIC KEY-----\n", "", "the key of device 'ann' in .* could not be read. Paste all"),
-        ("BEGIN PUBLIC", "BEGIN PRIVATE", "the key of device 'ann' in .* is a private key"),
+        (
+            "bodies_per_member = 268435456",
+            "bodies_per_member = 9",
+            "bodies_per_member must be at least body",
+        ),
+        (
+            "-----BEGIN PUBLIC KEY-----\n",
+            "",
+            "the key of device 'ann' in .* could not be read. Paste all",
+        ),
+        (
+            "BEGIN PUBLIC",
+            "BEGIN PRIVATE",
+            "the key of device 'ann' in .* is a private key",
+        ),
         ('device = "bob"', 'device = "ann"', "device 'ann' twice"),
     ],
 )

@@ -30,15 +30,32 @@ def test_the_example_obeys_the_contract(devices, task):
     info = example_info(devices=devices, seed=1, task=task)
     assert json.loads(json.dumps(info, allow_nan=False)) == info
     matrix, top = info["help"]["matrix"], info["help"]["top"]
-    assert len(info["devices"]["ids"]) == len(set(info["devices"]["ids"])) == len(top) == devices
+    assert (
+        len(info["devices"]["ids"])
+        == len(set(info["devices"]["ids"]))
+        == len(top)
+        == devices
+    )
     assert sorted(i for row in matrix["devices"] for i in row) == list(range(devices))
     assert len(matrix["names"]) <= 150
     assert matrix["blocks"][0] == 0
     assert matrix["blocks"][-1] == len(matrix["names"])
     np.testing.assert_allclose(np.sum(matrix["values"], axis=1), 1)
-    assert all(len(rows) <= 15 and all(peer != i for peer, *_ in rows) for i, rows in enumerate(top))
-    assert all([row[3] for row in rows] == sorted((row[3] for row in rows), reverse=True) for rows in top)
-    assert [arm["key"] for arm in info["worth"]["arms"]] == ["own", "pooled", "centred", "tuned", "personal"]
+    assert all(
+        len(rows) <= 15 and all(peer != i for peer, *_ in rows)
+        for i, rows in enumerate(top)
+    )
+    assert all(
+        [row[3] for row in rows] == sorted((row[3] for row in rows), reverse=True)
+        for rows in top
+    )
+    assert [arm["key"] for arm in info["worth"]["arms"]] == [
+        "own",
+        "pooled",
+        "centred",
+        "tuned",
+        "personal",
+    ]
     assert ("mistakes" in info["worth"]["arms"][0]) == (task == "classification")
     assert example_info(devices=3, worth=False)["worth"] is None
 
@@ -47,13 +64,23 @@ def test_gains_are_sorted_and_carry_their_intervals():
     info = example_info(devices=46)
     device, ids = info["worth"]["device"], info["devices"]["ids"]
     ax = drawn(figures.gains(info)).axes[0]
-    order = sorted((i for i in range(46) if device["gain"][i] is not None), key=lambda i: -device["gain"][i])
-    assert [bar.get_width() for bar in ax.containers[0]] == [device["gain"][i] for i in order]
+    order = sorted(
+        (i for i in range(46) if device["gain"][i] is not None),
+        key=lambda i: -device["gain"][i],
+    )
+    assert [bar.get_width() for bar in ax.containers[0]] == [
+        device["gain"][i] for i in order
+    ]
     assert [text.get_text() for text in ax.get_yticklabels()] == [ids[i] for i in order]
     whiskers = next(c for c in ax.collections if hasattr(c, "get_segments"))
-    np.testing.assert_array_equal(segments(whiskers), [[device["low"][i], device["high"][i]] for i in order])
+    np.testing.assert_array_equal(
+        segments(whiskers), [[device["low"][i], device["high"][i]] for i in order]
+    )
     helped = sum(device["says"][i] == "helps here" for i in order)
-    assert ax.get_title("left") == f"helps here: {helped}, not enough own rows to tell: {len(order) - helped}"
+    assert (
+        ax.get_title("left")
+        == f"helps here: {helped}, not enough own rows to tell: {len(order) - helped}"
+    )
 
 
 def test_helpers_show_share_chance_and_reward():
@@ -64,14 +91,21 @@ def test_helpers_show_share_chance_and_reward():
     total = sum(row[2] for row in rows) / sum(row[3] for row in rows)
     chance = [row[1] * info["help"]["chance"] / total for row in rows]
     np.testing.assert_allclose(segments(left.collections[0])[:, 0], chance)
-    np.testing.assert_array_equal(segments(right.collections[0]), [row[5:7] for row in rows])
-    assert [text.get_text() for text in right.get_yticklabels()] == [info["help"]["verdicts"][row[7]] for row in rows]
+    np.testing.assert_array_equal(
+        segments(right.collections[0]), [row[5:7] for row in rows]
+    )
+    assert [text.get_text() for text in right.get_yticklabels()] == [
+        info["help"]["verdicts"][row[7]] for row in rows
+    ]
 
 
 def test_losses_of_the_fleet_and_of_one_device():
     info = example_info(devices=46)
     ax = drawn(figures.losses(info, info["devices"]["ids"][7])).axes[0]
-    assert [line.get_ydata().tolist() for line in ax.lines] == [info["loss"]["fleet"]["median"], info["loss"]["device"][7]]
+    assert [line.get_ydata().tolist() for line in ax.lines] == [
+        info["loss"]["fleet"]["median"],
+        info["loss"]["device"][7],
+    ]
     assert ax.get_yscale() == "log"
     assert len(drawn(figures.losses(info)).axes[0].lines) == 1
 
@@ -79,15 +113,27 @@ def test_losses_of_the_fleet_and_of_one_device():
 def test_worth_draws_every_interval():
     info = example_info(devices=46)
     ax = drawn(figures.worth(info)).axes[0]
-    rows = [row for row in info["worth"]["arms"] + info["worth"]["groups"] if row["gain"] is not None]
-    np.testing.assert_array_equal(segments(ax.collections[0]), [[row["low"], row["high"]] for row in rows])
+    rows = [
+        row
+        for row in info["worth"]["arms"] + info["worth"]["groups"]
+        if row["gain"] is not None
+    ]
+    np.testing.assert_array_equal(
+        segments(ax.collections[0]), [[row["low"], row["high"]] for row in rows]
+    )
 
 
 @pytest.mark.parametrize("devices", [3, 300])
 def test_few_and_many_devices(devices):
     """Few have their names beside each other; of many, a cell stands for several."""
     info = example_info(devices=devices, task="classification")
-    for draw in (figures.gains, figures.heat_map, figures.losses, figures.questions, figures.worth):
+    for draw in (
+        figures.gains,
+        figures.heat_map,
+        figures.losses,
+        figures.questions,
+        figures.worth,
+    ):
         drawn(draw(info))
     drawn(figures.helpers(info, info["devices"]["ids"][-1]))
 

@@ -24,7 +24,8 @@ from persfl.report.html import embedded, write_report
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 REQUIRED = os.environ.get("PERSFL_BROWSER") == "required"
 FLAGS = """
-    --headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
+    --headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run
+    --disable-background-networking
     --disable-component-update --disable-sync --window-size=1200,900
 """
 # Tells of alerts, and of what is written on a canvas: its text, where it begins and where it ends.
@@ -68,7 +69,9 @@ def example_info(**chosen):
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
     if not (CHROMIUM and DRIVER):
-        (pytest.fail if REQUIRED else pytest.skip)("no chromium or no chromedriver: tools/browser installs them")
+        (pytest.fail if REQUIRED else pytest.skip)(
+            "no chromium or no chromedriver: tools/browser installs them"
+        )
     if not REQUIRED:
         pytest.importorskip("selenium")
     from selenium import webdriver
@@ -76,11 +79,16 @@ def browser(tmp_path_factory):
 
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for flag in (*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
+    for flag in (
+        *FLAGS.split(),
+        f"--user-data-dir={tmp_path_factory.mktemp('profile')}",
+    ):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCHING})
+    driver.execute_cdp_cmd(
+        "Page.addScriptToEvaluateOnNewDocument", {"source": WATCHING}
+    )
     driver.execute_cdp_cmd("Performance.enable", {})
     yield driver
     driver.quit()
@@ -88,19 +96,29 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """A function that writes a report and opens it; at the end the console must be clean and nothing fetched."""
+    """A function that writes a report and opens it; at the end the console must be clean and
+    nothing fetched.
+    """
 
     def opening(info, hash="", write=write_report):
         page = write(info, tmp_path / "report.html")
         browser.get("about:blank")
         browser.get(page.as_uri() + hash)
         if write is write_report:
-            assert browser.execute_script("return document.documentElement.dataset.ready") == "yes"
+            assert (
+                browser.execute_script("return document.documentElement.dataset.ready")
+                == "yes"
+            )
         return Page(browser, page)
 
     yield opening
-    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
-    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    assert [
+        entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"
+    ] == []
+    assert (
+        browser.execute_script("return performance.getEntriesByType('resource').length")
+        == 0
+    )
     assert browser.execute_script("return window.alerts") == 0
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -117,11 +135,16 @@ class Page:
         return self.driver.find_element("css selector", selector)
 
     def text(self, selector):
-        return self.js("return document.querySelector(arguments[0]).textContent", selector)
+        return self.js(
+            "return document.querySelector(arguments[0]).textContent", selector
+        )
 
     def data(self, selector):
         """The data attributes of every element that fits."""
-        return self.js("return [...document.querySelectorAll(arguments[0])].map(e => ({...e.dataset}))", selector)
+        return self.js(
+            "return [...document.querySelectorAll(arguments[0])].map(e => ({...e.dataset}))",
+            selector,
+        )
 
     def device(self):
         return int(self.data("#device-name")[0]["index"])
@@ -134,11 +157,18 @@ class Page:
 
     def emulate(self, media="", scheme="light"):
         feature = {"name": "prefers-color-scheme", "value": scheme}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": [feature]})
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"media": media, "features": [feature]}
+        )
 
     def resize(self, width, bars=True):
         """A window, whose bar to scroll it down takes some of the width, or paper without."""
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": not bars}
+        size = {
+            "width": width,
+            "height": 900,
+            "deviceScaleFactor": 1,
+            "mobile": not bars,
+        }
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
     def write_in(self, family):
@@ -178,31 +208,50 @@ def test_numbers_on_the_page_are_those_of_info(opened, devices, task):
     assert plain(page.text(".callout")) == info["notes"][0]
     for row, arm in zip(page.data("[data-arm]"), worth["arms"], strict=True):
         names = ("error", "median", "gain", "low", "high")
-        assert (row["arm"], *numbers(row, *names)) == (arm["key"], *(arm[name] for name in names))
+        assert (row["arm"], *numbers(row, *names)) == (
+            arm["key"],
+            *(arm[name] for name in names),
+        )
     assert ("mistakes" in page.text("#arms thead")) == (task == "classification")
     for row, group in zip(page.data("[data-group]"), worth["groups"], strict=True):
-        assert (row["group"], *numbers(row, "gain", "low", "high")) == tuple(group[k] for k in ("name", "gain", "low", "high"))
+        assert (row["group"], *numbers(row, "gain", "low", "high")) == tuple(
+            group[k] for k in ("name", "gain", "low", "high")
+        )
     seen = page.data("#device-rows tr")
     assert len(seen) == min(25, devices)
     for row in seen:
         i = int(row["index"])
         assert row["device"] == ids[i]
         assert numbers(row, "rows", "held", "answered") == [
-            info["devices"]["rows"][i], info["devices"]["held"][i], info["help"]["answered"][i],
-        ]  # fmt: skip
+            info["devices"]["rows"][i],
+            info["devices"]["held"][i],
+            info["help"]["answered"][i],
+        ]
         names = ("own", "personal", "gain", "low", "high")
         assert numbers(row, *names) == [worth["device"][name][i] for name in names]
         assert row.get("says") == worth["device"]["says"][i]
     chosen = page.device()
-    for row, peer in zip(page.data("#helpers tbody tr"), info["help"]["top"][chosen], strict=True):
+    for row, peer in zip(
+        page.data("#helpers tbody tr"), info["help"]["top"][chosen], strict=True
+    ):
         assert row["peer"] == ids[peer[0]]
-        assert numbers(row, "asked", "adopted", "share", "reward", "low", "high", "verdict") == peer[1:]
-    counted = {row["kind"]: int(row["count"]) for row in page.data("#gain-figure [data-kind]")}
+        assert (
+            numbers(
+                row, "asked", "adopted", "share", "reward", "low", "high", "verdict"
+            )
+            == peer[1:]
+        )
+    counted = {
+        row["kind"]: int(row["count"]) for row in page.data("#gain-figure [data-kind]")
+    }
     assert counted.get("lower", 0) == worth["device"]["says"].count("helps here")
-    assert not set(counted) - {"lower", "same", "unknown"}  # to one device it is never said that asking hurts
+    # to one device it is never said that asking hurts
+    assert not set(counted) - {"lower", "same", "unknown"}
     assert sum(counted.values()) == devices
     assert page.text("#method") == info["method"]
-    assert [row["setting"] for row in page.data("[data-setting]")] == [name for name, *_ in info["settings"]]
+    assert [row["setting"] for row in page.data("[data-setting]")] == [
+        name for name, *_ in info["settings"]
+    ]
     assert all(line in page.text("#privacy-list") for line in info["privacy"])
     assert f"persfl {info['version']}" in page.text("footer")
 
@@ -212,7 +261,8 @@ def test_two_thousand_devices_stay_small_and_quick(opened):
     assert page.path.stat().st_size < 5_000_000
     measured = page.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
     done = {each["name"]: each["value"] for each in measured}
-    assert 0 < done["LayoutCount"] < 40  # no more work than with 26 devices, where it is 10
+    # no more work than with 26 devices, where it is 10
+    assert 0 < done["LayoutCount"] < 40
     assert page.js("return document.getElementsByTagName('*').length") < 6000
     assert "each cell stands for several devices" in page.text("#whom-lead")
     assert len(page.data("#device-rows tr")) == 25
@@ -230,16 +280,29 @@ def test_nothing_held_back(opened):
     page = opened(example_info(devices=40, worth=False))
     assert "cannot say whether asking peers is worth it" in page.text("#verdict")
     assert "no gain was measured" in page.text("#gain-lead")
-    assert [row["column"] for row in page.data("#devices th[data-column]")] == ["id", "rows", "answered"]
+    assert [row["column"] for row in page.data("#devices th[data-column]")] == [
+        "id",
+        "rows",
+        "answered",
+    ]
     assert page.data("#helpers tbody tr")
 
 
 def test_missing_values_and_nobody_asked(opened):
     info = example_info(devices=3)
-    info["notes"], info["privacy"], info["settings"], info["worth"]["groups"] = [], [], [], []
+    info["notes"], info["privacy"], info["settings"], info["worth"]["groups"] = (
+        [],
+        [],
+        [],
+        [],
+    )
     for key in info["worth"]["device"]:
         info["worth"]["device"][key] = [None] * 3
-    info["help"] |= {"top": [[], [[0, 4, 0.0, 0.0, None, None, None, 2]], []], "met": [0, 1, 0], "answered": [4, 0, 0]}
+    info["help"] |= {
+        "top": [[], [[0, 4, 0.0, 0.0, None, None, None, 2]], []],
+        "met": [0, 1, 0],
+        "answered": [4, 0, 0],
+    }
     info["help"]["matrix"]["values"] = [[0.0] * 3] * 3
     info["loss"]["device"] = [[None] * len(info["loss"]["rounds"])] * 3
     info["loss"]["fleet"]["low"][0] = float("nan")
@@ -254,12 +317,22 @@ def test_a_device_is_chosen_by_typing(opened):
     info = example_info(devices=40)
     page = opened(info)
     ids = info["devices"]["ids"]
-    page.keys("#name", keyboard().CONTROL + "a", keyboard().NULL, ids[17], keyboard().ENTER)
+    page.keys(
+        "#name", keyboard().CONTROL + "a", keyboard().NULL, ids[17], keyboard().ENTER
+    )
     assert page.device() == 17
     assert page.js("return location.hash") == "#device=" + quote(ids[17])
-    page.keys("#name", keyboard().CONTROL + "a", keyboard().NULL, ids[30].lower(), keyboard().ENTER)
+    page.keys(
+        "#name",
+        keyboard().CONTROL + "a",
+        keyboard().NULL,
+        ids[30].lower(),
+        keyboard().ENTER,
+    )
     assert page.device() == 30
-    page.keys("#name", keyboard().CONTROL + "a", keyboard().NULL, "Atlantis", keyboard().ENTER)
+    page.keys(
+        "#name", keyboard().CONTROL + "a", keyboard().NULL, "Atlantis", keyboard().ENTER
+    )
     assert page.text("#name-problem") == "No city is called \u201cAtlantis\u201d."
     assert page.device() == 30
     page.js("document.getElementById('next').click()")
@@ -274,15 +347,28 @@ def test_what_models_are_made_of(opened):
     made, ids = info["made_of"], info["devices"]["ids"]
     page = opened(info, "#device=Denton")
     bar = "[r.dataset.index, r.querySelector('.makeup').dataset.made]"
-    bars = page.js(f"return [...document.querySelectorAll('#device-rows tr')].map(r => {bar})")
+    bars = page.js(
+        f"return [...document.querySelectorAll('#device-rows tr')].map(r => {bar})"
+    )
     assert len(bars) == 26
     for i, shares in bars:
-        assert [float(share) for share in shares.split()] == pytest.approx(made["shares"][int(i)], rel=1e-4)
-    wide = page.js("return [...document.querySelectorAll('#device .makeup rect')].map(r => r.getBoundingClientRect().width)")
-    assert wide == pytest.approx([440 * share for share in made["shares"][page.device()]], abs=0.1)
+        assert [float(share) for share in shares.split()] == pytest.approx(
+            made["shares"][int(i)], rel=1e-4
+        )
+    wide = page.js(
+        "return [...document.querySelectorAll('#device .makeup rect')].map(r =>"
+        " r.getBoundingClientRect().width)"
+    )
+    assert wide == pytest.approx(
+        [440 * share for share in made["shares"][page.device()]], abs=0.1
+    )
     named = page.data("#near [data-peer]")
-    assert [row["peer"] for row in named] == [ids[j] for j, _ in made["near"][page.device()]]
-    assert [float(row["share"]) for row in named] == pytest.approx([share for _, share in made["near"][page.device()]], rel=1e-4)
+    assert [row["peer"] for row in named] == [
+        ids[j] for j, _ in made["near"][page.device()]
+    ]
+    assert [float(row["share"]) for row in named] == pytest.approx(
+        [share for _, share in made["near"][page.device()]], rel=1e-4
+    )
     page.js("document.querySelector('#near .link').click()")
     assert page.text("#device-name") == named[0]["peer"]
     assert "hurts" not in page.text("#gain") + page.text("#one")
@@ -293,22 +379,30 @@ def long_names():
     info = example_info(devices=26, blend=True)
     ids = info["devices"]["ids"]
     for i in range(0, 26, 3):
-        ids[i] = f"North-Western Regional Hospital of Saint Bartholomew, second floor, ward {i}"
+        ids[i] = (
+            f"North-Western Regional Hospital of Saint Bartholomew, second floor, ward {i}"
+        )
     for i in range(1, 26, 3):
         ids[i] = f"{'abcdef0123456789' * 3}-sensor-{i}"
     ids[2] = "\U0001f600" * 50
     ids[5] = "x" * 400
     info["worth"]["groups"][0]["name"] = ids[1]
     info["worth"]["groups"][1]["name"] = ids[0]
-    info["help"]["matrix"]["names"] = [ids[each[0]] for each in info["help"]["matrix"]["devices"]]
+    info["help"]["matrix"]["names"] = [
+        ids[each[0]] for each in info["help"]["matrix"]["devices"]
+    ]
     return info
 
 
 def in_a_federation():
     """What a federated run adds to a report: long notes, and settings without a place to break."""
     info = example_info(devices=8, blend=True)
-    info["notes"] += ["4 of 8 devices could not be told what came out (5 % of 88 questions). " * 2]
-    info["method"] = "In the mean a model is 12 % own rows, 60 % fleet and 28 % neighbours. " * 3
+    info["notes"] += [
+        "4 of 8 devices could not be told what came out (5 % of 88 questions). " * 2
+    ]
+    info["method"] = (
+        "In the mean a model is 12 % own rows, 60 % fleet and 28 % neighbours. " * 3
+    )
     estimator = f"GradientBoosting({'parameter=0.123456789,' * 8})"
     info["settings"].append(["estimator", estimator, "what a model is"])
     return info
@@ -316,8 +410,12 @@ def in_a_federation():
 
 REPORTS = {
     "few": lambda: example_info(devices=3),
-    "sixty, classes": lambda: example_info(devices=60, task="classification", blend=True),
-    "five hundred": lambda: example_info(devices=500, task="classification", blend=True),
+    "sixty, classes": lambda: example_info(
+        devices=60, task="classification", blend=True
+    ),
+    "five hundred": lambda: example_info(
+        devices=500, task="classification", blend=True
+    ),
     "long names": long_names,
     "federation": in_a_federation,
 }
@@ -351,9 +449,12 @@ def test_everything_fits(opened, fonts, report):
         page.write_in(family)
         for width in (PHONE, *LAPTOPS):
             assert (family, width, page.wrong(width)) == (family, width, [])
-            tables = page.js("return document.querySelectorAll('table:not(.cards)').length")
+            tables = page.js(
+                "return document.querySelectorAll('table:not(.cards)').length"
+            )
             assert (tables == 0) if width == PHONE else (tables >= 4)
-            if report != "long names" and width != PHONE:  # long ones may need cards on a laptop
+            # long ones may need cards on a laptop
+            if report != "long names" and width != PHONE:
                 assert page.js("return document.querySelectorAll('.cards').length") == 0
     if report == "five hundred":  # its 200 printed rows are like those of the others
         return
@@ -369,7 +470,9 @@ def test_names_are_cut_between_letters(opened):
     for i, name in enumerate(("e\u0301", "\U0001f600") * 13):
         info["devices"]["ids"][i] = name * 60 + str(i)
     ids = info["devices"]["ids"]
-    info["help"]["matrix"]["names"] = [ids[each[0]] for each in info["help"]["matrix"]["devices"]]
+    info["help"]["matrix"]["names"] = [
+        ids[each[0]] for each in info["help"]["matrix"]["devices"]
+    ]
     page = opened(info)
     code = """
         const drawn = document.querySelector('canvas').written.map(([text]) => text);
@@ -379,13 +482,20 @@ def test_names_are_cut_between_letters(opened):
     """
     cut = [text for text in page.js(code) if "\u2026" in text]
     assert len(cut) > 60
-    assert {text.replace("e\u0301", "").replace("\U0001f600", "")[:1] for text in cut} == {"\u2026"}
+    assert {
+        text.replace("e\u0301", "").replace("\U0001f600", "")[:1] for text in cut
+    } == {"\u2026"}
 
 
 def federation(devices):
     """What a federation's own page is made from, with a dozen columns."""
     settings = {"rounds": 400, "messages": 123_456, "algorithm": 2, "method": "blend"}
-    settings |= {"model": "GradientBoosting", "sums": True, "holdout": 0.25, "deadline": 60.0}
+    settings |= {
+        "model": "GradientBoosting",
+        "sums": True,
+        "holdout": 0.25,
+        "deadline": 60.0,
+    }
     settings |= {"quorum": 0.5, "growth": 100.0, "reach": 100.0}
     ways = ["asked", "answered", "refused", "late", "gone", "failed", "format", "stale"]
     ways += ["guarded", "rested"]
@@ -412,7 +522,9 @@ def test_the_page_of_a_federation_fits(opened, fonts):
         for width in (PHONE, 768, *LAPTOPS):
             assert (family, width, page.wrong(width)) == (family, width, [])
             named = page.js(cell)
-            assert named[:2] == (['"rows"', '"asked"'] if width < 992 else ["none", "none"])
+            assert named[:2] == (
+                ['"rows"', '"asked"'] if width < 992 else ["none", "none"]
+            )
 
 
 def test_a_phone_shows_gain_interval_and_verdict(opened, fonts):
@@ -435,9 +547,18 @@ def test_a_phone_shows_gain_interval_and_verdict(opened, fonts):
     assert told["95\u00a0% interval"] == f"{low} to {high}"
     assert told["says"] == own["says"]
     roles = "return [...document.querySelectorAll('#arms [role]')].map(e => e.getAttribute('role'))"
-    assert set(page.js(roles)) == {"table", "rowgroup", "row", "columnheader", "rowheader", "cell"}
+    assert set(page.js(roles)) == {
+        "table",
+        "rowgroup",
+        "row",
+        "columnheader",
+        "rowheader",
+        "cell",
+    }
     page.js("document.querySelector('#devices th[data-column=rows] button').click()")
-    assert page.js("return document.querySelector('#devices table').className") == "cards"
+    assert (
+        page.js("return document.querySelector('#devices table').className") == "cards"
+    )
     assert page.data("#device-rows tr")[0]["rows"] == str(max(info["devices"]["rows"]))
     assert page.wrong(1100) == []
     assert page.js("return document.querySelectorAll('.cards').length") == 0
@@ -447,7 +568,9 @@ def test_larger_letters_alone_turn_a_table_into_cards(opened, fonts):
     page = opened(example_info(devices=26, blend=True))
     page.write_in(NARROW)
     assert page.wrong(1100) == []
-    page.js("document.querySelectorAll('table').forEach(e => { e.style.fontSize = '32px'; })")
+    page.js(
+        "document.querySelectorAll('table').forEach(e => { e.style.fontSize = '32px'; })"
+    )
     assert page.wrong(1100) == []
     assert page.js("return document.querySelector('#helpers').className") == "cards"
 
@@ -460,13 +583,17 @@ SPOILED = {
     "scrolls and does not say so": "document.querySelector('.hint').remove()",
     "cut: button.link": _STYLE.format(".link", "display: block; height: 5px"),
     "outside its picture": "document.querySelector('#gain-figure text').setAttribute('x', -300)",
-    "touches": """
+    "touches": (
+        """
         document.querySelectorAll('#gain-figure text').forEach(e => e.setAttribute('x', 90));
-    """,
+    """
+    ),
     "outside its map": "document.querySelector('canvas').written[3][1] = -20",
-    "a number apart from its unit": """
+    "a number apart from its unit": (
+        """
         document.querySelector('.asked').textContent = 'about 10 % of it';
-    """,
+    """
+    ),
 }
 
 
@@ -486,9 +613,21 @@ def test_sorting_a_column(opened):
     info = example_info(devices=40, blend=True)
     page = opened(info)
     press = "document.querySelector('#devices th[data-column=' + arguments[0] + '] button').click()"
-    sorts = "return [...document.querySelectorAll('#devices th')].map(th => th.getAttribute('aria-sort'))"
+    sorts = (
+        "return [...document.querySelectorAll('#devices th')].map(th =>"
+        " th.getAttribute('aria-sort'))"
+    )
     columns = [row["column"] for row in page.data("#devices th[data-column]")]
-    assert columns == ["id", "made", "rows", "own", "personal", "gain", "says", "answered"]
+    assert columns == [
+        "id",
+        "made",
+        "rows",
+        "own",
+        "personal",
+        "gain",
+        "says",
+        "answered",
+    ]
     for column in columns:
         page.js(press, column)
         first = page.data("#device-rows tr")
@@ -508,8 +647,17 @@ def test_the_heat_map_by_keyboard(opened):
     matrix, ids = info["help"]["matrix"], info["devices"]["ids"]
     page = opened(info)
     keys = keyboard()
-    page.keys("#heat canvas", keys.ARROW_DOWN, keys.ARROW_DOWN, keys.ARROW_RIGHT, keys.ARROW_RIGHT, keys.ARROW_LEFT)
-    row, column = (int(page.data("#heat canvas")[0][name]) for name in ("row", "column"))
+    page.keys(
+        "#heat canvas",
+        keys.ARROW_DOWN,
+        keys.ARROW_DOWN,
+        keys.ARROW_RIGHT,
+        keys.ARROW_RIGHT,
+        keys.ARROW_LEFT,
+    )
+    row, column = (
+        int(page.data("#heat canvas")[0][name]) for name in ("row", "column")
+    )
     assert (row, column) == (2, 2)
     assert "does not ask itself" in page.text("#live")
     page.keys("#heat canvas", keys.ARROW_RIGHT)
@@ -527,7 +675,8 @@ def test_dark_print_and_narrow(opened):
     info["devices"]["ids"][0] = "x" * 300
     page = opened(info)
     pixel = """
-        const c = document.querySelector('#heat canvas'), inside = 6 * c.width / parseFloat(c.style.width);
+        const c = document.querySelector('#heat canvas');
+        const inside = 6 * c.width / parseFloat(c.style.width);
         return [...c.getContext('2d').getImageData(c.width - inside, c.height - inside, 1, 1).data];
     """
     page.emulate()
@@ -535,10 +684,14 @@ def test_dark_print_and_narrow(opened):
     page.emulate(scheme="dark")
     assert page.background() != light
     deadline = time.monotonic() + 5
-    while page.js(pixel) == cell and time.monotonic() < deadline:  # the canvas is drawn anew a moment later
+    # the canvas is drawn anew a moment later
+    while page.js(pixel) == cell and time.monotonic() < deadline:
         time.sleep(0.02)
     assert page.js(pixel) != cell
-    shown = "return [...document.querySelectorAll('nav, .controls, .pager')].some(e => e.offsetParent !== null)"
+    shown = (
+        "return [...document.querySelectorAll('nav, .controls, .pager')].some(e => e.offsetParent"
+        " !== null)"
+    )
     assert page.js(shown)
     page.emulate(media="print", scheme="dark")
     assert page.background() == "rgb(255, 255, 255)"
@@ -551,42 +704,66 @@ def test_dark_print_and_narrow(opened):
     page.emulate()
     page.resize(PHONE)
     assert page.js("return innerWidth") == PHONE
-    assert page.js("const e = document.documentElement; return e.scrollWidth - e.clientWidth") == 0
+    assert (
+        page.js(
+            "const e = document.documentElement; return e.scrollWidth - e.clientWidth"
+        )
+        == 0
+    )
 
 
 def test_hostile_names_do_no_harm(opened):
     info = example_info(devices=6)
     info["devices"]["ids"] = info["help"]["matrix"]["names"] = HOSTILE
-    info["title"] = info["notes"][0] = info["words"]["device"] = info["worth"]["verdict"]["sentence"] = HOSTILE[0]
+    info["title"] = info["notes"][0] = info["words"]["device"] = info["worth"][
+        "verdict"
+    ]["sentence"] = HOSTILE[0]
     page = opened(info)
-    assert page.text("h1") == page.text("#verdict") == page.text(".callout") == HOSTILE[0]
+    assert (
+        page.text("h1") == page.text("#verdict") == page.text(".callout") == HOSTILE[0]
+    )
     assert page.js("return [document.images.length, document.scripts.length]") == [0, 2]
     for i, name in enumerate(HOSTILE):
         page.js("location.hash = '#device=' + encodeURIComponent(arguments[0])", name)
         page.js("window.dispatchEvent(new Event('hashchange'))")
         assert (page.device(), page.text("#device-name")) == (i, name)
     page.keys("#heat canvas", keyboard().ARROW_DOWN)
-    page.keys("#name", keyboard().CONTROL + "a", keyboard().NULL, "<img src=x>", keyboard().ENTER)
+    page.keys(
+        "#name",
+        keyboard().CONTROL + "a",
+        keyboard().NULL,
+        "<img src=x>",
+        keyboard().ENTER,
+    )
     assert "<img src=x>" in page.text("#name-problem")
 
 
 def test_structure_for_those_who_do_not_see_it(opened):
     page = opened(example_info(devices=40))
-    levels = page.js("return [...document.querySelectorAll('h1,h2,h3,h4')].map(e => +e.tagName[1])")
+    levels = page.js(
+        "return [...document.querySelectorAll('h1,h2,h3,h4')].map(e => +e.tagName[1])"
+    )
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert page.js("return ['header', 'nav', 'main', 'footer'].every(tag => document.querySelector(tag))")
     assert page.js(
-        "return [...document.querySelectorAll('svg')].every(e => e.getAttribute('aria-label') || e.ariaHidden === 'true')"
+        "return ['header', 'nav', 'main', 'footer'].every(tag => document.querySelector(tag))"
     )
-    assert page.js("return [...document.querySelectorAll('table')].every(e => e.caption && e.tHead)")
+    assert page.js(
+        "return [...document.querySelectorAll('svg')].every(e => e.getAttribute('aria-label') ||"
+        " e.ariaHidden === 'true')"
+    )
+    assert page.js(
+        "return [...document.querySelectorAll('table')].every(e => e.caption && e.tHead)"
+    )
     ids = page.js("return [...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))
 
 
 def test_text_has_contrast(opened):
-    """WCAG AA: 4.5 to 1 for text, 3 to 1 for what is drawn, on every background, by day and by night."""
+    """WCAG AA: 4.5 to 1 for text, 3 to 1 for what is drawn, on every background, by day and by
+    night.
+    """
     page = opened(example_info(devices=3))
     code = """
         const style = getComputedStyle(document.documentElement), names = arguments[0];
@@ -594,8 +771,15 @@ def test_text_has_contrast(opened):
             .map(u => u <= 0.04045 ? u / 12.92 : ((u + 0.055) / 1.055) ** 2.4).reduce((sum, u, k) => sum + u * [0.2126, 0.7152, 0.0722][k], 0); };
         return names.map(([a, b]) => { const [u, v] = [light(a), light(b)].sort(); return (Math.max(u, v) + 0.05) / (Math.min(u, v) + 0.05); });
     """  # noqa: E501
-    text = [(ink, on) for ink in ("--ink", "--quiet", "--accent", "--higher") for on in ("--paper", "--sheet", "--soft")]
-    drawn = [(ink, "--paper") for ink in ("--lower", "--same", "--higher", "--edge", "--chosen")] + [("--lower", "--band")]
+    text = [
+        (ink, on)
+        for ink in ("--ink", "--quiet", "--accent", "--higher")
+        for on in ("--paper", "--sheet", "--soft")
+    ]
+    drawn = [
+        (ink, "--paper")
+        for ink in ("--lower", "--same", "--higher", "--edge", "--chosen")
+    ] + [("--lower", "--band")]
     drawn += [(f"--part-{k}", "--paper") for k in range(3)]
     for scheme in ("light", "dark"):
         page.emulate(scheme=scheme)
@@ -627,9 +811,13 @@ def test_data_cannot_leave_its_element():
 
 def test_numbers_on_the_page_are_those_of_a_fitted_model(opened):
     """From real rows to the page: the helper table and the gains are what the estimator says."""
-    frame = load_housing().frame.sample(frac=1.0, random_state=0).groupby("city").head(8)
+    frame = (
+        load_housing().frame.sample(frac=1.0, random_state=0).groupby("city").head(8)
+    )
     features = ["year", "month", "sales", "listings", "inventory"]
-    model = PersonalizedRegressor(rounds=40).fit(frame[features], frame["log_price"], devices=frame["city"])
+    model = PersonalizedRegressor(rounds=40).fit(
+        frame[features], frame["log_price"], devices=frame["city"]
+    )
     page = opened(info(model, device="city", label="log_price"), "#device=Waco")
     known = model.helpers_[model.helpers_["device"] == "Waco"].head(15)
     rows = page.data("[data-peer]")
@@ -637,13 +825,22 @@ def test_numbers_on_the_page_are_those_of_a_fitted_model(opened):
     assert [row["peer"] for row in rows] == known["peer"].tolist()
     for row, true in zip(rows, known.itertuples(), strict=True):
         assert int(row["asked"]) == true.asked
-        for name, value in (("adopted", true.adopted), ("share", true.share), ("reward", true.reward_mean)):
+        for name, value in (
+            ("adopted", true.adopted),
+            ("share", true.share),
+            ("reward", true.reward_mean),
+        ):
             assert float(row[name]) == pytest.approx(value, rel=1e-12)
         for name, value in (("low", true.reward_low), ("high", true.reward_high)):
             assert float(row[name]) == pytest.approx(value, rel=1e-12)
-    assert model.worth_.fleet().says in page.text("main") or "No clear difference" in page.text("main")
+    assert model.worth_.fleet().says in page.text(
+        "main"
+    ) or "No clear difference" in page.text("main")
     true = model.worth_.device().set_index("device")["gain"]
-    gains = {row["device"]: float(row["gain"]) for row in page.data("[data-device][data-gain]")}
+    gains = {
+        row["device"]: float(row["gain"])
+        for row in page.data("[data-device][data-gain]")
+    }
     for name, gain in gains.items():
         assert gain == pytest.approx(true[name], rel=1e-12)
     assert len(gains) >= 20

@@ -23,16 +23,25 @@ from persfl.runs import Folder, keep_model, load_model, save_model
 
 def persfl(*words, cwd=None, **more):
     return subprocess.run(
-        [sys.executable, "-m", "persfl", *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=300, **more
+        [sys.executable, "-m", "persfl", *map(str, words)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        **more,
     )
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """Eight months of each of 46 cities, with a text column and ids that are text."""
-    frame = load_housing().frame.sample(frac=1.0, random_state=0).groupby("city").head(8)
+    frame = (
+        load_housing().frame.sample(frac=1.0, random_state=0).groupby("city").head(8)
+    )
     frame["season"] = np.where(frame["month"].between(4, 9), "warm", "cold")
-    frame["size"] = np.where(frame.groupby("city")["sales"].transform("mean") > 300, "large", "small")
+    frame["size"] = np.where(
+        frame.groupby("city")["sales"].transform("mean") > 300, "large", "small"
+    )
     path = tmp_path_factory.mktemp("table") / "rows.csv"
     frame.to_csv(path, index=False)
     return path
@@ -44,7 +53,16 @@ WORDS = ["--device", "city", "--label", "log_price", "--drop", "size"]
 @pytest.fixture(scope="module")
 def run(table, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "run"
-    words = ["--device", "city", "--label", "log_price", "--group", "size", "--method", "paper"]
+    words = [
+        "--device",
+        "city",
+        "--label",
+        "log_price",
+        "--group",
+        "size",
+        "--method",
+        "paper",
+    ]
     assert main(["fit", str(table), *words, "--out", str(out)]) == 0
     return out
 
@@ -56,20 +74,37 @@ def same(left, right):
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
     pd.testing.assert_frame_equal(a.helpers_, b.helpers_, check_exact=True)
     pd.testing.assert_frame_equal(a.worth_.table, b.worth_.table, check_exact=True)
-    pd.testing.assert_frame_equal(Folder.open(left).rounds(), Folder.open(right).rounds(), check_exact=True)
-    assert repr(a.models_) == repr(b.models_) if not isinstance(a.models_, np.ndarray) else np.array_equal(a.models_, b.models_)
+    pd.testing.assert_frame_equal(
+        Folder.open(left).rounds(), Folder.open(right).rounds(), check_exact=True
+    )
+    assert (
+        repr(a.models_) == repr(b.models_)
+        if not isinstance(a.models_, np.ndarray)
+        else np.array_equal(a.models_, b.models_)
+    )
 
 
 def test_from_a_csv_to_a_report_in_one_command(run, capsys):
-    files = {path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()}
+    files = {
+        path.relative_to(run).as_posix() for path in run.rglob("*") if path.is_file()
+    }
     assert {"run.json", "spec.json", "versions.json", "model.json", "model.npz"} < files
     assert "worth.parquet" in files
-    assert not any(name.endswith(".part") or name.startswith("state-") for name in files)
+    assert not any(
+        name.endswith(".part") or name.startswith("state-") for name in files
+    )
     assert any(name.startswith("rounds/final-") for name in files)
     assert (run / "report.html").stat().st_size < 5e6
     spec = json.loads((run / "spec.json").read_text())
     assert spec["device"] == "city"
-    assert spec["features"] == ["year", "month", "sales", "listings", "inventory", "season"]
+    assert spec["features"] == [
+        "year",
+        "month",
+        "sales",
+        "listings",
+        "inventory",
+        "season",
+    ]
     rounds = Folder.open(run).rounds()
     assert rounds["round"].nunique() == 100
     assert len(rounds) == 4600
@@ -79,33 +114,66 @@ def test_from_a_csv_to_a_report_in_one_command(run, capsys):
 def test_the_run_is_the_estimators(run, table):
     frame = pd.read_csv(table)
     features = ["year", "month", "sales", "listings", "inventory", "season"]
-    model = PersonalizedRegressor(method="paper", random_state=0).fit(frame[features], frame["log_price"], devices=frame["city"])
+    model = PersonalizedRegressor(method="paper", random_state=0).fit(
+        frame[features], frame["log_price"], devices=frame["city"]
+    )
     kept = load_model(run)
     np.testing.assert_array_equal(kept.models_, model.models_)
     pd.testing.assert_frame_equal(kept.helpers_, model.helpers_)
     assert info(kept) == info(model)
     np.testing.assert_array_equal(
-        kept.predict(frame[features], devices=frame["city"]), model.predict(frame[features], devices=frame["city"])
+        kept.predict(frame[features], devices=frame["city"]),
+        model.predict(frame[features], devices=frame["city"]),
     )
 
 
 def test_predicting_new_rows(run, table, tmp_path, capsys):
     new = pd.read_csv(table).drop(columns=["log_price"]).head(5)
     new.to_csv(tmp_path / "new.csv", index=False)
-    assert main(["predict", str(run), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv")]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                str(run),
+                str(tmp_path / "new.csv"),
+                "--out",
+                str(tmp_path / "p.csv"),
+            ]
+        )
+        == 0
+    )
     found = pd.read_csv(tmp_path / "p.csv")
     model = load_model(run)
-    expected = model.predict(new[[c for c in new if c not in ("city", "size")]], devices=new["city"])
+    expected = model.predict(
+        new[[c for c in new if c not in ("city", "size")]], devices=new["city"]
+    )
     assert found["city"].tolist() == new["city"].tolist()
     np.testing.assert_allclose(found["prediction"], expected)
-    assert main(["predict", str(run), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.parquet")]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                str(run),
+                str(tmp_path / "new.csv"),
+                "--out",
+                str(tmp_path / "p.parquet"),
+            ]
+        )
+        == 0
+    )
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "p.parquet"), found)
     capsys.readouterr()
     assert main(["predict", str(run), str(tmp_path / "new.csv")]) == 0
     assert capsys.readouterr().out.startswith("row,city,prediction\n1,")
     new.assign(city="Atlantis").to_csv(tmp_path / "strange.csv", index=False)
-    assert main(["predict", str(run), str(tmp_path / "strange.csv"), "--unseen", "error"]) == 2
-    assert "1 device of the table ('Atlantis') not there when fitting" in capsys.readouterr().err
+    assert (
+        main(["predict", str(run), str(tmp_path / "strange.csv"), "--unseen", "error"])
+        == 2
+    )
+    assert (
+        "1 device of the table ('Atlantis') not there when fitting"
+        in capsys.readouterr().err
+    )
     new.drop(columns="sales").to_csv(tmp_path / "less.csv", index=False)
     assert main(["predict", str(run), str(tmp_path / "less.csv")]) == 2
     assert "no column 'sales'" in capsys.readouterr().err
@@ -138,7 +206,11 @@ def test_helpers_in_the_terminal_and_exported(run, tmp_path, capsys):
 def test_groups_get_a_verdict(run, table):
     spec = json.loads((run / "spec.json").read_text())
     found = info(load_model(run), groups=dict(spec["groups"]))
-    names = {group["name"]: group["devices"] for group in found["worth"]["groups"] if group["kind"] == "your groups"}
+    names = {
+        group["name"]: group["devices"]
+        for group in found["worth"]["groups"]
+        if group["kind"] == "your groups"
+    }
     assert set(names) == {"large", "small"}
     assert sum(names.values()) == 46
 
@@ -146,22 +218,52 @@ def test_groups_get_a_verdict(run, table):
 # Interruption
 
 
-@pytest.mark.parametrize("model", ["linear", pytest.param("forest", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "model", ["linear", pytest.param("forest", marks=pytest.mark.slow)]
+)
 def test_killed_and_resumed_is_bit_identical(table, tmp_path, model):
     """kill -9 at several moments; each time it goes on from the last saved round."""
     frame = pd.read_csv(table)
-    few = frame if model == "linear" else frame[frame["city"].isin(["Austin", "Waco", "Tyler"])]
+    few = (
+        frame
+        if model == "linear"
+        else frame[frame["city"].isin(["Austin", "Waco", "Tyler"])]
+    )
     few.to_csv(tmp_path / "few.csv", index=False)
     rounds = {"linear": 40, "forest": 4}[model]
-    words = ["fit", "few.csv", *WORDS, "--model", model, "--rounds", rounds, "--peers", 2, "--trials", 1, "--no-report"]
+    words = [
+        "fit",
+        "few.csv",
+        *WORDS,
+        "--model",
+        model,
+        "--rounds",
+        rounds,
+        "--peers",
+        2,
+        "--trials",
+        1,
+        "--no-report",
+    ]
     assert persfl(*words, "--out", "whole", cwd=tmp_path).returncode == 0
     kills = 0
     environment = os.environ | {"PERSFL_SAVE_SECONDS": "0"}
     for attempt in range(60):
         process = subprocess.Popen(
-            [sys.executable, "-m", "persfl", *map(str, words), "--out", "broken", "--resume"],
-            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "persfl",
+                *map(str, words),
+                "--out",
+                "broken",
+                "--resume",
+            ],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
         begin = _progress(tmp_path / "broken")
         while kills < 2 and process.poll() is None:
             if _progress(tmp_path / "broken") - begin >= 1 + attempt % 2:
@@ -184,7 +286,9 @@ def test_trees_go_through_arrays(table, tmp_path):
     frame = pd.read_csv(table)
     few = frame[frame["city"] < "B"]
     folder = Folder.create(tmp_path / "run", {}, every=0)
-    model = PersonalizedRegressor(Tree(2), rounds=2, peers=2, holdout=0, unseen="pooled")
+    model = PersonalizedRegressor(
+        Tree(2), rounds=2, peers=2, holdout=0, unseen="pooled"
+    )
     model._fit(few[["year", "sales"]], few["log_price"], few["city"], keep=folder)
     state = Folder.open(tmp_path / "run").last("final")
     assert state.r == 2
@@ -195,7 +299,8 @@ def test_trees_go_through_arrays(table, tmp_path):
     again = load_model(tmp_path / "run")
     whose = few["city"].where(few["city"] != "Austin", "elsewhere")
     np.testing.assert_array_equal(
-        again.predict(few[["year", "sales"]], devices=whose), model.predict(few[["year", "sales"]], devices=whose)
+        again.predict(few[["year", "sales"]], devices=whose),
+        model.predict(few[["year", "sales"]], devices=whose),
     )
 
 
@@ -209,14 +314,36 @@ def _progress(path):
 
 
 def test_ctrl_c_keeps_what_is_done(table, tmp_path):
-    words = ["fit", table, *WORDS, "--rounds", 500, "--trials", 1, "--no-report", "--json"]
-    # Tests that run in the background of a shell are told to ignore the signal, and what they start inherits that.
+    words = [
+        "fit",
+        table,
+        *WORDS,
+        "--rounds",
+        500,
+        "--trials",
+        1,
+        "--no-report",
+        "--json",
+    ]
+    # Tests that run in the background of a shell are told to ignore the signal, and what they start
+    # inherits that.
     heed = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     process = subprocess.Popen(
-        [sys.executable, "-c", heed + "runpy.run_module('persfl', run_name='__main__')", *map(str, words), "--out", "run"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PERSFL_SAVE_SECONDS": "0"},  # saves every round, so that it is still at it when the signal comes
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            heed + "runpy.run_module('persfl', run_name='__main__')",
+            *map(str, words),
+            "--out",
+            "run",
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # saves every round, so that it is still at it when the signal comes
+        env=os.environ | {"PERSFL_SAVE_SECONDS": "0"},
+    )
     lines = [json.loads(process.stdout.readline()) for _ in range(2)]
     process.send_signal(signal.SIGINT)
     _, trouble = process.communicate(timeout=100)
@@ -262,14 +389,20 @@ def test_damaged_files_are_refused_by_name(run, tmp_path):
         content[len(content) // 2] ^= 1
         (copy / name).write_bytes(content)
         with pytest.raises(InputError, match=f"{name}.*damaged"):
-            Folder.open(copy).read("spec.json") if name == "spec.json" else load_model(copy)
+            Folder.open(copy).read("spec.json") if name == "spec.json" else load_model(
+                copy
+            )
         (copy / name).unlink()
         with pytest.raises(InputError, match=f"{name}"):
-            Folder.open(copy).read("spec.json") if name == "spec.json" else load_model(copy)
+            Folder.open(copy).read("spec.json") if name == "spec.json" else load_model(
+                copy
+            )
 
 
 def test_a_stage_that_starts_anew_never_writes_over_named_files(table, tmp_path):
-    """Files that the index on disk names stay as they are until the next index is there, also after a step was halved."""
+    """Files that the index on disk names stay as they are until the next index is there, also
+    after a step was halved.
+    """
     frame = pd.read_csv(table)
     folder = Folder.create(tmp_path / "run", {}, every=0)
     written = folder.write
@@ -288,7 +421,18 @@ def test_a_stage_that_starts_anew_never_writes_over_named_files(table, tmp_path)
 
 def test_force_keeps_what_it_cannot_replace(table, tmp_path, capsys):
     out = tmp_path / "run"
-    words = ["fit", str(table), *WORDS, "--rounds", "3", "--no-report", "--trials", "1", "--out", str(out)]
+    words = [
+        "fit",
+        str(table),
+        *WORDS,
+        "--rounds",
+        "3",
+        "--no-report",
+        "--trials",
+        "1",
+        "--out",
+        str(out),
+    ]
     assert main(words) == 0
     before = load_model(out).models_
     assert main([*words, "--peers", "99", "--force"]) == 2
@@ -305,11 +449,29 @@ def test_force_keeps_what_it_cannot_replace(table, tmp_path, capsys):
 
 
 def test_ids_are_text_as_they_stand(tmp_path, capsys):
-    """007, NA and 1e3 are names; a stranger among the rows to predict changes nothing for the others."""
-    rows = "\n".join(f"{who},{k},{k * s}" for who, s in (("007", 1), ("NA", 2), ("1e3", -1)) for k in range(8))
+    """007, NA and 1e3 are names; a stranger among the rows to predict changes nothing for the
+    others.
+    """
+    rows = "\n".join(
+        f"{who},{k},{k * s}"
+        for who, s in (("007", 1), ("NA", 2), ("1e3", -1))
+        for k in range(8)
+    )
     (tmp_path / "t.csv").write_text("id,x,y\n" + rows + "\n")
     out = str(tmp_path / "run")
-    words = ["--device", "id", "--label", "y", "--rounds", "3", "--no-report", "--unseen", "pooled", "--out", out]
+    words = [
+        "--device",
+        "id",
+        "--label",
+        "y",
+        "--rounds",
+        "3",
+        "--no-report",
+        "--unseen",
+        "pooled",
+        "--out",
+        out,
+    ]
     assert main(["fit", str(tmp_path / "t.csv"), *words]) == 0
     assert load_model(out).devices_.tolist() == ["007", "1e3", "NA"]
     (tmp_path / "a.csv").write_text("id,x\n007,3\n")
@@ -326,14 +488,19 @@ def test_ids_are_text_as_they_stand(tmp_path, capsys):
 def test_one_device_has_a_report_too(table, tmp_path):
     frame = pd.read_csv(table)
     frame[frame["city"] == "Waco"].to_csv(tmp_path / "one.csv", index=False)
-    assert main(["fit", str(tmp_path / "one.csv"), *WORDS, "--out", str(tmp_path / "run")]) == 0
+    assert (
+        main(["fit", str(tmp_path / "one.csv"), *WORDS, "--out", str(tmp_path / "run")])
+        == 0
+    )
     assert (tmp_path / "run" / "report.html").is_file()
 
 
 def test_saving_from_python(table, tmp_path, capsys):
     frame = pd.read_csv(table)
     X = frame[["city", "year", "sales", "season"]]
-    model = PersonalizedRegressor(device="city", adopter=TopK(2), impute=True, rounds=5).fit(X, frame["log_price"])
+    model = PersonalizedRegressor(
+        device="city", adopter=TopK(2), impute=True, rounds=5
+    ).fit(X, frame["log_price"])
     again = load_model(save_model(model, tmp_path / "run", label="log_price"))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     assert again.adopter == TopK(2)
@@ -351,7 +518,9 @@ def test_saving_from_python(table, tmp_path, capsys):
         X[["year"]], frame["log_price"], devices=pd.factorize(frame["city"])[0]
     )
     save_model(numbers, tmp_path / "numbers")
-    pd.DataFrame({"device": [3], "year": [2005]}).to_csv(tmp_path / "n.csv", index=False)
+    pd.DataFrame({"device": [3], "year": [2005]}).to_csv(
+        tmp_path / "n.csv", index=False
+    )
     assert main(["predict", str(tmp_path / "numbers"), str(tmp_path / "n.csv")]) == 0
 
 
@@ -370,7 +539,14 @@ def test_classes_survive_the_folder(tmp_path, capsys):
     frame["arrival"] = [flights.target_names[k] for k in frame["arrival"]]
     frame.to_parquet(tmp_path / "f.parquet")
     out = tmp_path / "run"
-    words = ["fit", str(tmp_path / "f.parquet"), "--device", "destination", "--label", "arrival"]
+    words = [
+        "fit",
+        str(tmp_path / "f.parquet"),
+        "--device",
+        "destination",
+        "--label",
+        "arrival",
+    ]
     words += ["--rounds", "5", "--trials", "1"]
     assert main([*words, "--unseen", "pooled", "--out", str(out)]) == 0
     model = load_model(out)
@@ -378,15 +554,45 @@ def test_classes_survive_the_folder(tmp_path, capsys):
     assert model.classes_.tolist() == sorted(flights.target_names)
     new = frame.head(3).assign(destination=["ALB", "ATL", "XYZ"])
     new.to_csv(tmp_path / "new.csv", index=False)
-    assert main(["predict", str(out), str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv")]) == 0
+    assert (
+        main(
+            [
+                "predict",
+                str(out),
+                str(tmp_path / "new.csv"),
+                "--out",
+                str(tmp_path / "p.csv"),
+            ]
+        )
+        == 0
+    )
     found = pd.read_csv(tmp_path / "p.csv")
     assert list(found)[:3] == ["row", "destination", "prediction"]
     np.testing.assert_allclose(found.filter(like="chance_").sum(axis=1), 1.0)
     for name in ("tree", "forest"):
         out = tmp_path / name
-        assert main([*words[:-4], "--rounds", "1", "--peers", "2", "--model", name, "--out", str(out), "--unseen", "pooled"]) == 0
+        assert (
+            main(
+                [
+                    *words[:-4],
+                    "--rounds",
+                    "1",
+                    "--peers",
+                    "2",
+                    "--model",
+                    name,
+                    "--out",
+                    str(out),
+                    "--unseen",
+                    "pooled",
+                ]
+            )
+            == 0
+        )
         X = pd.read_csv(tmp_path / "new.csv")
-        chances = load_model(out).predict_proba(X[flights.feature_names], devices=X["destination"])
+        chances = load_model(out).predict_proba(
+            X[flights.feature_names], devices=X["destination"]
+        )
         assert chances.shape == (3, 3)
 
 
@@ -397,23 +603,61 @@ def test_classes_survive_the_folder(tmp_path, capsys):
     ("words", "answer"),
     [
         (["fit", "absent.csv", *WORDS, "--out", "o"], "there is no file 'absent.csv'"),
-        (["fit", "TABLE", "--device", "town", "--label", "log_price", "--out", "o"], "has no column 'town'"),
-        (["fit", "TABLE", "--device", "cty", "--label", "log_price", "--out", "o"], "Did you mean 'city'?"),
-        (["fit", "TABLE", "--device", "city", "--label", "city", "--out", "o"], "must be different columns"),
-        (["fit", "TABLE", *WORDS, "--group", "city", "--out", "o"], "must be different columns"),
+        (
+            ["fit", "TABLE", "--device", "town", "--label", "log_price", "--out", "o"],
+            "has no column 'town'",
+        ),
+        (
+            ["fit", "TABLE", "--device", "cty", "--label", "log_price", "--out", "o"],
+            "Did you mean 'city'?",
+        ),
+        (
+            ["fit", "TABLE", "--device", "city", "--label", "city", "--out", "o"],
+            "must be different columns",
+        ),
+        (
+            ["fit", "TABLE", *WORDS, "--group", "city", "--out", "o"],
+            "must be different columns",
+        ),
         (["fit", "twice.csv", *WORDS, "--out", "o"], "column 'sales' more than once"),
         (["fit", "thousands.csv", *WORDS, "--out", "o"], "commas between thousands"),
         (["fit", "latin.csv", *WORDS, "--out", "o"], "not UTF-8"),
         (["fit", "endless.csv", *WORDS, "--out", "o"], "1 infinite value."),
         (["fit", "dates.csv", *WORDS, "--out", "o"], "holds dates"),
-        (["fit", "TABLE", *WORDS, "--weight", "season", "--out", "o"], "finite numbers of at least 0"),
+        (
+            ["fit", "TABLE", *WORDS, "--weight", "season", "--out", "o"],
+            "finite numbers of at least 0",
+        ),
         (["fit", "TABLE", *WORDS, "--out", "."], "--out"),
         (["compare", "TABLE", *WORDS, "--out", "TABLE"], "is the table itself"),
-        (["fit", "TABLE", *WORDS, "--features", "city,sales", "--out", "o"], "leave out the device"),
-        (["fit", "TABLE", *WORDS, "--peers", "46", "--out", "o"], "peers must be at most 45"),
+        (
+            ["fit", "TABLE", *WORDS, "--features", "city,sales", "--out", "o"],
+            "leave out the device",
+        ),
+        (
+            ["fit", "TABLE", *WORDS, "--peers", "46", "--out", "o"],
+            "peers must be at most 45",
+        ),
         (["fit", "TABLE", *WORDS, "--holdout", "1.5", "--out", "o"], "holdout"),
-        (["fit", "TABLE", *WORDS, "--group", "month", "--out", "o"], "same in all rows of a device"),
-        (["fit", "TABLE", "--device", "city", "--label", "season", "--task", "regression", "--out", "o"], "needs numbers"),
+        (
+            ["fit", "TABLE", *WORDS, "--group", "month", "--out", "o"],
+            "same in all rows of a device",
+        ),
+        (
+            [
+                "fit",
+                "TABLE",
+                "--device",
+                "city",
+                "--label",
+                "season",
+                "--task",
+                "regression",
+                "--out",
+                "o",
+            ],
+            "needs numbers",
+        ),
         (["fit", "empty.csv", *WORDS, "--out", "o"], "could not be read"),
         (["fit", "head.csv", *WORDS, "--out", "o"], "has no rows"),
         (["fit", "holes.csv", *WORDS, "--out", "o"], "--impute"),
@@ -426,24 +670,39 @@ def test_classes_survive_the_folder(tmp_path, capsys):
         (["report", "."], "is not a run folder"),
         (["predict", "nowhere", "TABLE"], "is not a run folder"),
         (["compare", "TABLE", *WORDS, "--holdout", "0"], "comparing needs rows"),
-        (["compare", "TABLE", *WORDS, "--out", "x.txt", "--rounds", "2"], "must end in .csv"),
+        (
+            ["compare", "TABLE", *WORDS, "--out", "x.txt", "--rounds", "2"],
+            "must end in .csv",
+        ),
     ],
 )
-def test_every_mistake_gets_a_sentence(table, tmp_path, monkeypatch, capsys, words, answer):
+def test_every_mistake_gets_a_sentence(
+    table, tmp_path, monkeypatch, capsys, words, answer
+):
     frame = pd.read_csv(table)
     monkeypatch.chdir(tmp_path)
     Path("empty.csv").write_text("")
     frame.head(0).to_csv("head.csv", index=False)
-    frame.assign(sales=frame["sales"].where(frame["sales"] > 100)).to_csv("holes.csv", index=False)
-    frame.assign(log_price=frame["log_price"].where(frame["log_price"] > 11.5)).to_csv("unlabelled.csv", index=False)
-    frame.assign(city=frame["city"].where(frame["city"] > "B")).to_csv("nobody.csv", index=False)
+    frame.assign(sales=frame["sales"].where(frame["sales"] > 100)).to_csv(
+        "holes.csv", index=False
+    )
+    frame.assign(log_price=frame["log_price"].where(frame["log_price"] > 11.5)).to_csv(
+        "unlabelled.csv", index=False
+    )
+    frame.assign(city=frame["city"].where(frame["city"] > "B")).to_csv(
+        "nobody.csv", index=False
+    )
     frame.to_csv("comma.csv", index=False, sep=";", decimal=",")
     Path("rows.xlsx").write_text("x")
     Path("twice.csv").write_text("city,sales,sales,log_price\na,1,2,3\n")
-    frame.assign(sales=[f"{1000 + k:,}.50" for k in range(len(frame))]).to_csv("thousands.csv", index=False)
+    frame.assign(sales=[f"{1000 + k:,}.50" for k in range(len(frame))]).to_csv(
+        "thousands.csv", index=False
+    )
     frame.assign(season="hei\xdf").to_csv("latin.csv", index=False, encoding="latin-1")
     frame.assign(sales=[np.inf, *frame["sales"][1:]]).to_csv("endless.csv", index=False)
-    frame.assign(season=[f"2001-05-{1 + k % 9}" for k in range(len(frame))]).to_csv("dates.csv", index=False)
+    frame.assign(season=[f"2001-05-{1 + k % 9}" for k in range(len(frame))]).to_csv(
+        "dates.csv", index=False
+    )
     assert main([str(table) if word == "TABLE" else word for word in words]) == 2
     trouble = capsys.readouterr().err
     assert answer in trouble
@@ -456,9 +715,24 @@ def test_separators_and_decimals(table, tmp_path):
     frame = pd.read_csv(table)
     frame.to_csv(tmp_path / "semi.csv", index=False, sep=";", decimal=",")
     words = [*WORDS, "--rounds", "3", "--no-report", "--trials", "1"]
-    assert main(["fit", str(tmp_path / "semi.csv"), *words, "--decimal", ",", "--out", str(tmp_path / "a")]) == 0
+    assert (
+        main(
+            [
+                "fit",
+                str(tmp_path / "semi.csv"),
+                *words,
+                "--decimal",
+                ",",
+                "--out",
+                str(tmp_path / "a"),
+            ]
+        )
+        == 0
+    )
     assert main(["fit", str(table), *words, "--out", str(tmp_path / "b")]) == 0
-    np.testing.assert_allclose(load_model(tmp_path / "a").models_, load_model(tmp_path / "b").models_)
+    np.testing.assert_allclose(
+        load_model(tmp_path / "a").models_, load_model(tmp_path / "b").models_
+    )
 
 
 def test_impute_weight_and_json(table, tmp_path, capsys):
@@ -466,7 +740,18 @@ def test_impute_weight_and_json(table, tmp_path, capsys):
     frame["sales"] = frame["sales"].where(frame["sales"] > 60)
     frame["w"] = 1.0 + (frame["year"] > 2008)
     frame.to_csv(tmp_path / "h.csv", index=False)
-    words = ["fit", str(tmp_path / "h.csv"), *WORDS, "--impute", "--weight", "w", "--rounds", "4", "--json", "--out"]
+    words = [
+        "fit",
+        str(tmp_path / "h.csv"),
+        *WORDS,
+        "--impute",
+        "--weight",
+        "w",
+        "--rounds",
+        "4",
+        "--json",
+        "--out",
+    ]
     assert main([*words, str(tmp_path / "run")]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[-1]["event"] == "done"
@@ -478,11 +763,26 @@ def test_a_simpler_way_that_does_better_is_named(tmp_path, capsys):
     """Devices that are all alike: one model for all wins, and the command line says so."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 6))
-    frame = pd.DataFrame(X, columns=list("abcdef")).assign(who=np.repeat(np.arange(40), 10), y=X.sum(axis=1) + rng.normal(size=400))
+    frame = pd.DataFrame(X, columns=list("abcdef")).assign(
+        who=np.repeat(np.arange(40), 10), y=X.sum(axis=1) + rng.normal(size=400)
+    )
     frame.to_csv(tmp_path / "alike.csv", index=False)
-    words = ["--device", "who", "--label", "y", "--rounds", "60", "--no-report", "--out", str(tmp_path / "run")]
+    words = [
+        "--device",
+        "who",
+        "--label",
+        "y",
+        "--rounds",
+        "60",
+        "--no-report",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     assert main(["fit", str(tmp_path / "alike.csv"), *words]) == 0
-    assert "a simpler way does better than asking peers: one model for all" in capsys.readouterr().out
+    assert (
+        "a simpler way does better than asking peers: one model for all"
+        in capsys.readouterr().out
+    )
 
 
 def test_quiet_when_not_a_terminal(table, tmp_path):
@@ -493,14 +793,58 @@ def test_quiet_when_not_a_terminal(table, tmp_path):
 
 
 def test_compare_names_all_rivals(table, tmp_path, capsys):
-    assert main(["compare", str(table), *WORDS, "--rounds", "10", "--out", str(tmp_path / "c.csv")]) == 0
+    assert (
+        main(
+            [
+                "compare",
+                str(table),
+                *WORDS,
+                "--rounds",
+                "10",
+                "--out",
+                str(tmp_path / "c.csv"),
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
-    for name in ("own rows only", "one model for all", "fine-tuned", "personalized", "FedAvg", "FedAvg + fine-tuning", "IFCA (2)"):
+    for name in (
+        "own rows only",
+        "one model for all",
+        "fine-tuned",
+        "personalized",
+        "FedAvg",
+        "FedAvg + fine-tuning",
+        "IFCA (2)",
+    ):
         assert name in shown
     found = pd.read_csv(tmp_path / "c.csv")
     assert len(found) == 46
-    assert {"device", "own", "personalized", "FedAvg + fine-tuning", "gain", "low", "high"} <= set(found)
-    assert main(["compare", str(table), *WORDS, "--rounds", "2", "--model", "tree", "--peers", "2"]) == 0
+    assert {
+        "device",
+        "own",
+        "personalized",
+        "FedAvg + fine-tuning",
+        "gain",
+        "low",
+        "high",
+    } <= set(found)
+    assert (
+        main(
+            [
+                "compare",
+                str(table),
+                *WORDS,
+                "--rounds",
+                "2",
+                "--model",
+                "tree",
+                "--peers",
+                "2",
+            ]
+        )
+        == 0
+    )
 
 
 def test_the_demo_can_be_run_twice(tmp_path, monkeypatch, capsys):
@@ -512,17 +856,39 @@ def test_the_demo_can_be_run_twice(tmp_path, monkeypatch, capsys):
 
 
 def test_help_imports_nothing_heavy():
-    code = "import sys; from persfl.cli import main\ntry: main(['fit', '--help'])\nexcept SystemExit: pass\n"
-    code += "print([m for m in ('numpy', 'pandas', 'sklearn', 'numba', 'matplotlib') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys; from persfl.cli import main\ntry: main(['fit', '--help'])\nexcept SystemExit:"
+        " pass\n"
+    )
+    code += (
+        "print([m for m in ('numpy', 'pandas', 'sklearn', 'numba', 'matplotlib') if m in"
+        " sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_force_leaves_a_neighbour_alone(table, tmp_path):
     """A folder that merely has the name under which a replaced run waits is somebody's own."""
-    words = ["fit", str(table), *WORDS, "--rounds", "3", "--no-report", "--trials", "1", "--out", str(tmp_path / "run")]
+    words = [
+        "fit",
+        str(table),
+        *WORDS,
+        "--rounds",
+        "3",
+        "--no-report",
+        "--trials",
+        "1",
+        "--out",
+        str(tmp_path / "run"),
+    ]
     for name in ("run.replaced", ".run.replaced"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "mine.txt").write_text("precious")
     assert main(words) == 0
-    assert [(tmp_path / name / "mine.txt").read_text() for name in ("run.replaced", ".run.replaced")] == ["precious"] * 2
+    assert [
+        (tmp_path / name / "mine.txt").read_text()
+        for name in ("run.replaced", ".run.replaced")
+    ] == ["precious"] * 2

@@ -15,7 +15,9 @@ def test_places_are_named_not_counted():
 
 def test_different_paths_and_seeds_differ():
     keys = {
-        stream(seed, *path).key for seed in range(20) for path in [("a",), ("b",), ("a", 0), ("a", 1), (0, "a"), (1, 0), (0, 1)]
+        stream(seed, *path).key
+        for seed in range(20)
+        for path in [("a",), ("b",), ("a", 0), ("a", 1), (0, "a"), (1, 0), (0, 1)]
     }
     assert len(keys) == 20 * 7
 
@@ -24,7 +26,8 @@ def test_numbers_are_uniform_and_uncorrelated():
     draws = stream(3, "check", np.arange(2000)).uniform(50)
     counts = np.histogram(draws, bins=64, range=(0, 1))[0]
     expected = draws.size / 64
-    assert ((counts - expected) ** 2 / expected).sum() < 120  # chi-square with 63 degrees of freedom
+    # chi-square with 63 degrees of freedom
+    assert ((counts - expected) ** 2 / expected).sum() < 120
     assert np.abs(np.corrcoef(draws[:, :20].T) - np.eye(20)).max() < 0.12
     assert np.abs(np.corrcoef(draws[:20]) - np.eye(20)).max() < 0.65
 
@@ -38,18 +41,26 @@ def test_drawing_without_repetition_is_fair(compiled, uncompiled):
     assert (np.sort(draws, axis=1)[:, 1:] > np.sort(draws, axis=1)[:, :-1]).all()
     sets, counts = np.unique(np.sort(draws, axis=1), axis=0, return_counts=True)
     assert len(sets) == 35
-    assert ((counts - 20_000 / 35) ** 2 / (20_000 / 35)).sum() < 75  # chi-square with 34 degrees of freedom
+    # chi-square with 34 degrees of freedom
+    assert ((counts - 20_000 / 35) ** 2 / (20_000 / 35)).sum() < 75
 
 
 def test_compiled_and_plain_draws_are_equal(uncompiled):
-    arguments = (stream(5, "x"), np.arange(500), np.random.default_rng(0).integers(20, 10**9, 500), 15)
+    arguments = (
+        stream(5, "x"),
+        np.arange(500),
+        np.random.default_rng(0).integers(20, 10**9, 500),
+        15,
+    )
     fast = distinct(*arguments)
     uncompiled()
     assert (fast == distinct(*arguments)).all()
 
 
 def test_generators_start_at_one_place():
-    assert stream(0, "g").generator().integers(10**9) == stream(0, "g").generator().integers(10**9)
+    assert stream(0, "g").generator().integers(10**9) == stream(
+        0, "g"
+    ).generator().integers(10**9)
     with pytest.raises(InputError, match="one place"):
         stream(0, np.arange(3)).generator()
     with pytest.raises(InputError, match="seed must be a whole number"):

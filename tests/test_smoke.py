@@ -1,4 +1,6 @@
-"""A little of everything a person uses, for `tools/minimum` and for other versions of Python: `pytest -m smoke`."""
+"""A little of everything a person uses, for `tools/minimum` and for other versions of Python:
+`pytest -m smoke`.
+"""
 
 import importlib.util
 from datetime import date
@@ -23,7 +25,12 @@ WORDS = ("--device", "city", "--label", "log_price")
 def prices():
     """Eight months of each of five cities, with a text column that has gaps."""
     table = load_housing().frame
-    table = table[table["city"] < "Bb"].groupby("city").sample(8, random_state=0).reset_index(drop=True)
+    table = (
+        table[table["city"] < "Bb"]
+        .groupby("city")
+        .sample(8, random_state=0)
+        .reset_index(drop=True)
+    )
     table["season"] = np.where(table["month"] < 7, "first", "second")
     table.loc[::5, "season"] = None
     table.loc[::7, "sales"] = np.nan
@@ -39,7 +46,9 @@ def rows(prices, tmp_path):
 
 def test_commands(rows, tmp_path, capsys):
     run, found = tmp_path / "run", tmp_path / "found.csv"
-    assert main(["fit", rows, *WORDS, "--impute", "--trials", "1", "--out", str(run)]) == 0
+    assert (
+        main(["fit", rows, *WORDS, "--impute", "--trials", "1", "--out", str(run)]) == 0
+    )
     assert main(["predict", str(run), rows, "--out", str(found)]) == 0
     assert pd.read_csv(found)["prediction"].between(8, 16).all()
     assert main(["helpers", str(run), "--device", "Abilene"]) == 0
@@ -71,8 +80,13 @@ def test_categories_with_gaps(prices, kind, gap):
     prices["season"] = season.where(season.notna(), gap).astype(kind)
     prices["sales"] = prices["sales"].fillna(1.0)
     X, y = prices.drop(columns="log_price"), prices["log_price"]
-    model = PersonalizedRegressor(device="city", impute=True, rounds=5, holdout=0).fit(X, y)
-    assert [name for name in model.coefficients() if "=" in name] == ["season=first", "season=second"]
+    model = PersonalizedRegressor(device="city", impute=True, rounds=5, holdout=0).fit(
+        X, y
+    )
+    assert [name for name in model.coefficients() if "=" in name] == [
+        "season=first",
+        "season=second",
+    ]
     filled = X.assign(season=season.fillna("first"))
     np.testing.assert_array_equal(model.predict(X), model.predict(filled))
     with pytest.raises(InputError, match="8 values are missing"):
@@ -92,17 +106,27 @@ def test_categories_with_gaps(prices, kind, gap):
 )
 def test_objects_that_are_neither(values, sentence):
     many = [values[i % len(values)] for i in range(12)]
-    table = pd.DataFrame({"who": list("abcdef") * 2, "x": pd.Series(many, dtype=object)})
+    table = pd.DataFrame(
+        {"who": list("abcdef") * 2, "x": pd.Series(many, dtype=object)}
+    )
     with pytest.raises(InputError, match=sentence):
         PersonalizedRegressor(device="who", impute=True).fit(table, np.arange(12.0))
 
 
 def test_round_trip(prices, tmp_path):
     known = prices.drop(columns="season").dropna()
-    X, y, city = known.drop(columns=["city", "log_price"]), known["log_price"], known["city"]
+    X, y, city = (
+        known.drop(columns=["city", "log_price"]),
+        known["log_price"],
+        known["city"],
+    )
     model = PersonalizedRegressor().fit(X, y, devices=city)
-    again = load_model(save_model(model, tmp_path / "run", device="city", label="log_price"))
-    np.testing.assert_array_equal(again.predict(X, devices=city), model.predict(X, devices=city))
+    again = load_model(
+        save_model(model, tmp_path / "run", device="city", label="log_price")
+    )
+    np.testing.assert_array_equal(
+        again.predict(X, devices=city), model.predict(X, devices=city)
+    )
     pd.testing.assert_frame_equal(again.helpers_, model.helpers_)
     pd.testing.assert_frame_equal(again.made_of(), model.made_of())
 

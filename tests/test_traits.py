@@ -7,7 +7,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 from persfl import Best, Estimator, GradientStep, Linear, Refit, Tree, kin
 from persfl.errors import InputError
-from persfl.traits import Traits, has_gradients, is_learner, is_proposer, keeps_steps, traits_of
+from persfl.traits import (
+    Traits,
+    has_gradients,
+    is_learner,
+    is_proposer,
+    keeps_steps,
+    traits_of,
+)
 from persfl.types import Data, Keeping, Noting
 
 
@@ -27,9 +34,13 @@ class Theirs:
 
 
 def test_our_learners_state_their_traits():
-    assert Linear("poisson").traits == Traits(True, True, False, False, False, "counts", "poisson")
+    assert Linear("poisson").traits == Traits(
+        True, True, False, False, False, "counts", "poisson"
+    )
     assert Linear("multinomial", classes=3).traits.chances
-    assert Tree().traits == Traits(False, False, False, False, False, "numbers", "squared")
+    assert Tree().traits == Traits(
+        False, False, False, False, False, "numbers", "squared"
+    )
     assert Estimator(LogisticRegression()).traits.task == "classes"
     assert not Estimator(Ridge()).traits.chances
 
@@ -40,7 +51,9 @@ def test_a_network_states_what_its_module_needs():
 
     plain = Network(lambda: nn.Linear(2, 2)).traits
     assert plain == Traits(True, True, True, False, True, "classes", "cross_entropy")
-    norm = Network(lambda: nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1)), loss="squared")
+    norm = Network(
+        lambda: nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 1)), loss="squared"
+    )
     assert norm.traits.renews
 
 

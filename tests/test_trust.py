@@ -74,7 +74,12 @@ def test_one_target_among_a_million_costs_only_whom_it_asked():
     tracemalloc.start()
     for r in range(50):
         peers = sampler(trust, r, 0)
-        trust = trust.updated(peers, np.ones((1, 21)), np.ones((1, 20)), Choice(peers[:, :1], np.ones((1, 1)), np.zeros(1)))
+        trust = trust.updated(
+            peers,
+            np.ones((1, 21)),
+            np.ones((1, 20)),
+            Choice(peers[:, :1], np.ones((1, 1)), np.zeros(1)),
+        )
     assert len(trust.table()) <= 1000
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -91,7 +96,9 @@ def test_it_can_be_pickled_after_many_rounds_and_read_in_every_one():
 
 def test_overflowing_rewards_stay_with_their_peer():
     choice = Choice(np.array([[2]]), np.ones((1, 1)), np.zeros(1))
-    trust = Trust(5, np.array([0])).updated(np.array([[1, 2]]), np.array([[1.0, 1e200, 0.5]]), np.zeros((1, 2)), choice)
+    trust = Trust(5, np.array([0])).updated(
+        np.array([[1, 2]]), np.array([[1.0, 1e200, 0.5]]), np.zeros((1, 2)), choice
+    )
     table = trust.table().set_index("peer")
     assert table.loc[2, "reward_mean"] == 0.5
     assert table.loc[1, "reward_mean"] < -1e199
@@ -107,7 +114,8 @@ def test_damaged_arrays_are_refused(damage):
         arrays["asked"] = arrays["asked"][:-1]
     elif damage == "order":
         arrays["key"] = arrays["key"][::-1]
-    elif damage == "overflow":  # differences of neighbours are above 0 only because they overflow
+    # differences of neighbours are above 0 only because they overflow
+    elif damage == "overflow":
         columns = set(arrays) - {"n", "targets"}
         arrays |= {name: arrays[name][:3] for name in columns}
         arrays["key"] = np.array([2**63 - 1, -(10**12), 5])
@@ -121,6 +129,8 @@ def test_a_device_that_there_is_not_is_refused_before_compiled_code_sees_it():
     one = np.array([[1.0]])
     for peers, chosen in (([[1]], [[10**8]]), ([[10**8]], [[1]]), ([[1], [0]], [[1]])):
         choice = Choice(np.array(chosen), one, np.zeros(1))
-        trust = Trust(2, np.array([0])).updated(np.array(peers), np.array([[3.0, 1.0]]), one, choice)
+        trust = Trust(2, np.array([0])).updated(
+            np.array(peers), np.array([[3.0, 1.0]]), one, choice
+        )
         with pytest.raises(InputError, match="1 targets and 2 devices"):
             _ = trust.pairs

@@ -1,4 +1,6 @@
-"""What crosses a border: every family comes through unchanged, and nothing else comes through at all."""
+"""What crosses a border: every family comes through unchanged, and nothing else comes through
+at all.
+"""
 
 import numpy as np
 import pytest
@@ -30,13 +32,18 @@ TWO, THREE = (Y > 0) + 0.0, np.digitize(Y, [-1.0, 1.0]) + 0.0
 NEW = RNG.standard_normal((500, 4))
 
 REGRESSORS = [
-    Ridge(), DecisionTreeRegressor(max_depth=5), RandomForestRegressor(7), ExtraTreesRegressor(5),
+    Ridge(),
+    DecisionTreeRegressor(max_depth=5),
+    RandomForestRegressor(7),
+    ExtraTreesRegressor(5),
     GradientBoostingRegressor(n_estimators=20),
-]  # fmt: skip
+]
 CLASSIFIERS = [
-    LogisticRegression(), DecisionTreeClassifier(max_depth=4), RandomForestClassifier(7),
+    LogisticRegression(),
+    DecisionTreeClassifier(max_depth=4),
+    RandomForestClassifier(7),
     GradientBoostingClassifier(n_estimators=10),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("estimator", REGRESSORS, ids=lambda e: type(e).__name__)
@@ -45,7 +52,9 @@ def test_regressors_travel(estimator):
     model = learner.fit(Data(X, Y), stream(0))
     head, arrays = unpack(pack({}, model_to(learner, model)))
     again = model_from(learner, arrays, features=4)
-    np.testing.assert_allclose(again.predict(NEW), model.predict(NEW), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(
+        again.predict(NEW), model.predict(NEW), rtol=1e-13, atol=1e-13
+    )
     assert not hasattr(again, "predict_proba")
     assert head == {}
 
@@ -55,8 +64,12 @@ def test_regressors_travel(estimator):
 def test_classifiers_travel(estimator, labels):
     learner = Estimator(estimator)
     model = learner.fit(Data(X, labels), stream(0))
-    again = model_from(learner, unpack(pack({}, model_to(learner, model)))[1], features=4, classes=3)
-    np.testing.assert_allclose(again.predict_proba(NEW), model.predict_proba(NEW), rtol=1e-12, atol=1e-12)
+    again = model_from(
+        learner, unpack(pack({}, model_to(learner, model)))[1], features=4, classes=3
+    )
+    np.testing.assert_allclose(
+        again.predict_proba(NEW), model.predict_proba(NEW), rtol=1e-12, atol=1e-12
+    )
     np.testing.assert_array_equal(again.predict(NEW), model.predict(NEW))
     np.testing.assert_array_equal(again.classes_, model.classes_)
 
@@ -94,7 +107,9 @@ def _tree():
 def test_forged_trees_are_refused(forge):
     model_from(Tree(max_depth=3), model_to(Tree(max_depth=3), _tree()), features=4)
     with pytest.raises(WireError):
-        model_from(Tree(max_depth=3), model_to(Tree(max_depth=3), forge(_tree())), features=4)
+        model_from(
+            Tree(max_depth=3), model_to(Tree(max_depth=3), forge(_tree())), features=4
+        )
 
 
 def _chain(depth):
@@ -128,8 +143,17 @@ def test_forged_forests_are_refused():
         model_from(learner, {k: v for k, v in good.items() if k != "left"}, features=4)
 
 
-@pytest.mark.parametrize("wrong", [np.ones(3), np.array([1.0, np.nan]), np.array([1.0, np.inf]), np.array([1.0, 1e16]),
-                                   np.ones(2, dtype=np.float32), np.ones((2, 1))])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.ones(3),
+        np.array([1.0, np.nan]),
+        np.array([1.0, np.inf]),
+        np.array([1.0, 1e16]),
+        np.ones(2, dtype=np.float32),
+        np.ones((2, 1)),
+    ],
+)
 def test_wrong_vectors_are_refused(wrong):
     with pytest.raises(WireError):
         model_from(Linear(), {"vector": wrong}, features=2)
@@ -138,8 +162,12 @@ def test_wrong_vectors_are_refused(wrong):
 def _letter():
     terms = Terms(model="tree", columns=("a", "b", "c", "d"), public=NEW[:5], seed=3)
     head, arrays = terms.to_wire()
-    arrays |= {f"q0.{k}": v for k, v in {"labels": np.zeros(5)}.items()} | {"targets": np.array([1])}
-    return pack({"run": "r", "round": 2, "ask": 7, "me": 0, "names": ["ann"]} | head, arrays)
+    arrays |= {f"q0.{k}": v for k, v in {"labels": np.zeros(5)}.items()} | {
+        "targets": np.array([1])
+    }
+    return pack(
+        {"run": "r", "round": 2, "ask": 7, "me": 0, "names": ["ann"]} | head, arrays
+    )
 
 
 def test_no_bytes_escape_the_one_error():
@@ -170,17 +198,34 @@ def test_no_bytes_escape_the_one_error():
 
 def test_a_device_answers_anything():
     """Whatever comes, a device returns a readable reply and no text of an error."""
-    device = Device("ann", Rows(list("abcd"), Data(X, Y)), policy=Policy(rows=0, rows_per_leaf=0))
+    device = Device(
+        "ann", Rows(list("abcd"), Data(X, Y)), policy=Policy(rows=0, rows_per_leaf=0)
+    )
     rng = np.random.default_rng(2)
     codes = set()
     for i in range(300):
         body = bytearray(_letter())
         for _ in range(i % 8):
             body[int(rng.integers(len(body)))] = int(rng.integers(256))
-        head, _ = unpack(device.reply(["answer", "score", "adopt", "describe", "run"][i % 5], bytes(body)))
+        head, _ = unpack(
+            device.reply(
+                ["answer", "score", "adopt", "describe", "run"][i % 5], bytes(body)
+            )
+        )
         codes.add(head["code"])
     assert "ok" in codes
-    assert codes <= {"ok", "format", "failed", "kind", "columns", "state", "models", "steps", "trees", "rows"}
+    assert codes <= {
+        "ok",
+        "format",
+        "failed",
+        "kind",
+        "columns",
+        "state",
+        "models",
+        "steps",
+        "trees",
+        "rows",
+    }
     for junk in (b"", b"x", None, "text", 17, b"\xff" * 100):
         assert unpack(device.reply("answer", junk))[0]["code"] == "format"
 
@@ -203,9 +248,18 @@ def test_only_our_version_is_read():
 def test_terms_name_known_things_only():
     good, arrays = Terms(columns=("a",)).to_wire()
     for change in (
-        {"model": "os.system"}, {"columns": []}, {"columns": ["a", "a"]}, {"steps": 10**9}, {"step_size": -1}, {"seed": "x"},
-        {"settings": {"make": "os:system"}}, {"settings": {"l2": {}}}, {"holdout": 2}, {"classes": -1}, {"label_scale": 0},
-    ):  # fmt: skip
+        {"model": "os.system"},
+        {"columns": []},
+        {"columns": ["a", "a"]},
+        {"steps": 10**9},
+        {"step_size": -1},
+        {"seed": "x"},
+        {"settings": {"make": "os:system"}},
+        {"settings": {"l2": {}}},
+        {"holdout": 2},
+        {"classes": -1},
+        {"label_scale": 0},
+    ):
         with pytest.raises(WireError):
             Terms.from_wire({"terms": good["terms"] | change}, arrays)
     with pytest.raises(WireError):

@@ -10,19 +10,33 @@ from persfl.errors import InputError
 from persfl.learners.shrunk import STRENGTHS, shrunk
 from persfl.sources import clustered_regression
 from persfl.units import Units
-from persfl.worth import HELPS, TOO_FEW, Tried, measured, own_fits, pooled_fit, split, tried, verdict
+from persfl.worth import (
+    HELPS,
+    TOO_FEW,
+    Tried,
+    measured,
+    own_fits,
+    pooled_fit,
+    split,
+    tried,
+    verdict,
+)
 
 
 @pytest.fixture
 def devices():
-    return clustered_regression(n=12, clusters=2, rows=10, features=4, noise=0.5, seed=0)
+    return clustered_regression(
+        n=12, clusters=2, rows=10, features=4, noise=0.5, seed=0
+    )
 
 
 def test_own_fits_are_ridge_with_the_strength_of_least_leave_one_out_error(devices):
     models = shrunk(Linear(intercept=True), devices)
     for i in range(len(devices)):
         known = RidgeCV(alphas=STRENGTHS).fit(devices[i].X, devices[i].y)
-        np.testing.assert_allclose(models[i], [*known.coef_, known.intercept_], rtol=1e-8)
+        np.testing.assert_allclose(
+            models[i], [*known.coef_, known.intercept_], rtol=1e-8
+        )
 
 
 def test_a_weight_counts_copies(devices):
@@ -33,28 +47,44 @@ def test_a_weight_counts_copies(devices):
         label = y if learner.kind == "squared" else (y > 0) + 0.0
         weighted = shrunk(learner, Devices.of([(X, label, weight)]))
         copied = shrunk(learner, Devices.of([(X[twice], label[twice])]))
-        np.testing.assert_allclose(weighted, copied, atol=1e-3 if learner.kind == "logistic" else 1e-9)
+        np.testing.assert_allclose(
+            weighted, copied, atol=1e-3 if learner.kind == "logistic" else 1e-9
+        )
 
 
-@pytest.mark.parametrize("kind", ["squared", "logistic", "multinomial", "huber", "poisson"])
+@pytest.mark.parametrize(
+    "kind", ["squared", "logistic", "multinomial", "huber", "poisson"]
+)
 def test_fine_tuning_stays_near_its_anchor_and_lowers_the_loss(kind):
     generator = np.random.default_rng(1)
     X = generator.normal(size=(40, 3))
     score = X @ [1.0, -1.0, 0.5]
-    y = {"squared": score, "huber": score, "logistic": (score > 0) + 0.0, "multinomial": np.digitize(score, [-1, 1]) + 0.0,
-         "poisson": generator.poisson(np.exp(score)) + 0.0}[kind]  # fmt: skip
+    y = {
+        "squared": score,
+        "huber": score,
+        "logistic": (score > 0) + 0.0,
+        "multinomial": np.digitize(score, [-1, 1]) + 0.0,
+        "poisson": generator.poisson(np.exp(score)) + 0.0,
+    }[kind]
     learner = Linear(kind, intercept=True, classes=3 if kind == "multinomial" else None)
     devices = Devices.of([(X[:20], y[:20]), (X[20:], y[20:])])
     anchor = pooled_fit(learner, devices)
     tuned = shrunk(learner, devices, anchor)
     for i in range(2):
-        assert learner.loss(tuned[i], devices[i]) <= learner.loss(anchor, devices[i]) + 1e-4
+        assert (
+            learner.loss(tuned[i], devices[i])
+            <= learner.loss(anchor, devices[i]) + 1e-4
+        )
     assert np.abs(tuned - anchor).max() < 5
 
 
 def test_pooled_fit_is_the_fit_to_all_rows(devices):
     known = Ridge(alpha=1e-9).fit(devices.X, devices.y)
-    np.testing.assert_allclose(pooled_fit(Linear(intercept=True), devices), [*known.coef_, known.intercept_], rtol=1e-5)
+    np.testing.assert_allclose(
+        pooled_fit(Linear(intercept=True), devices),
+        [*known.coef_, known.intercept_],
+        rtol=1e-5,
+    )
 
 
 def test_splits_hold_back_every_row_once(devices):
@@ -65,7 +95,9 @@ def test_splits_hold_back_every_row_once(devices):
     train, test = split(devices, 0.2, seed=3)
     assert not set(train.y) & set(test.y)
     assert not np.array_equal(test.y, split(devices, 0.2, seed=4)[1].y)
-    few = Devices.of([(np.ones((3, 1)), np.ones(3)), (np.ones((4, 1)), np.ones(4))], quiet=True)
+    few = Devices.of(
+        [(np.ones((3, 1)), np.ones(3)), (np.ones((4, 1)), np.ones(4))], quiet=True
+    )
     assert split(few, 0.25, seed=0)[1].counts.tolist() == [0, 1]
     assert split(few, 0.0, seed=0)[1].counts.tolist() == [0, 0]
     with pytest.raises(InputError, match="holdout"):
@@ -77,7 +109,9 @@ def test_errors_by_hand(devices):
     units = Units.of(train, "shared", labels=True)
     learner = Linear(intercept=True)
     models = np.zeros((12, 5))
-    worth = measured([tried(train, test, learner=learner, units=units, models=models)], 0)
+    worth = measured(
+        [tried(train, test, learner=learner, units=units, models=models)], 0
+    )
     for i in (0, 7):
         expected = ((test[i].y - units.label_mean) ** 2).mean() / test.y.var()
         np.testing.assert_allclose(worth.error("personal")[i], expected)
@@ -86,14 +120,18 @@ def test_errors_by_hand(devices):
     away = units.outside(learner.predict(own[3], inside), np.full(3, 3)) - test[3].y
     np.testing.assert_allclose(worth.error("own")[3] * test.y.var(), (away**2).mean())
     gain = worth.device()["gain"][3]
-    np.testing.assert_allclose(gain, 1 - worth.error("personal")[3] / worth.error("own")[3])
+    np.testing.assert_allclose(
+        gain, 1 - worth.error("personal")[3] / worth.error("own")[3]
+    )
 
 
 def test_the_interval_is_students():
     d = np.array([0.1, 0.3, -0.1, 0.4, 0.2])
     known = ttest_1samp(d, 0).confidence_interval(0.95)
     found = verdict(d)
-    np.testing.assert_allclose([found.low, found.high], [2 * x / (2 + x) for x in (known.low, known.high)])
+    np.testing.assert_allclose(
+        [found.low, found.high], [2 * x / (2 + x) for x in (known.low, known.high)]
+    )
     np.testing.assert_allclose(found.gain, 2 * 0.18 / 2.18)
     assert verdict(np.array([])).says == "not measured"
     assert verdict(np.array([1.0])).says == "no clear difference"
@@ -102,11 +140,17 @@ def test_the_interval_is_students():
 
 def _made_up(rng, n, rows, own, personal, between=0.0):
     """Losses of two arms on held-out rows: exponential, with devices' own true levels."""
-    held = Devices.of([(np.zeros((rows, 1)), rng.normal(size=rows)) for _ in range(n)], quiet=True)
+    held = Devices.of(
+        [(np.zeros((rows, 1)), rng.normal(size=rows)) for _ in range(n)], quiet=True
+    )
     level = np.exp(between * rng.normal(size=n))
     noise = rng.exponential(size=(n, rows))
-    losses = {arm: (noise * own).ravel() for arm in ("own", "pooled", "centred", "tuned")}
-    losses["personal"] = (rng.exponential(size=(n, rows)) * personal * level[:, None]).ravel()
+    losses = {
+        arm: (noise * own).ravel() for arm in ("own", "pooled", "centred", "tuned")
+    }
+    losses["personal"] = (
+        rng.exponential(size=(n, rows)) * personal * level[:, None]
+    ).ravel()
     return measured([Tried(held, losses, {})], 0), level * personal
 
 
@@ -114,14 +158,21 @@ def _claims(fleets, n, rows, personal):
     """What is said of many made-up fleets, and to each of their devices."""
     rng = np.random.default_rng(0)
     found = [_made_up(rng, n, rows, 1.0, personal)[0] for _ in range(fleets)]
-    return [worth.fleet().says for worth in found], [said for worth in found for said in worth.device()["verdict"]]
+    return [worth.fleet().says for worth in found], [
+        said for worth in found for said in worth.device()["verdict"]
+    ]
 
 
 def test_where_nothing_changes_little_is_claimed():
-    """The fleet's verdict is wrong in about one of twenty fleets, a device's in about one of forty."""
+    """The fleet's verdict is wrong in about one of twenty fleets, a device's in about one of
+    forty.
+    """
     said, here = _claims(200, 20, 6, 1.0)
     assert said.count("no clear difference") >= 180
-    assert all(text == HELPS or text.startswith(f"{TOO_FEW}; 19 similar devices ") for text in here)
+    assert all(
+        text == HELPS or text.startswith(f"{TOO_FEW}; 19 similar devices ")
+        for text in here
+    )
     assert here.count(HELPS) <= 0.01 * len(here)
 
 
@@ -138,19 +189,39 @@ def test_falling_back_by_the_fleets_evidence_beats_own_evidence():
         worth, true = _made_up(rng, 40, 3, 1.0, 0.7, between=0.3)
         alone = worth.better_alone()
         by_fleet.append(np.where(alone, 1.0, true).mean())
-        by_own.append(np.where(worth.error("own") < worth.error("personal"), 1.0, true).mean())
+        by_own.append(
+            np.where(worth.error("own") < worth.error("personal"), 1.0, true).mean()
+        )
     assert np.mean(by_fleet) < np.mean(by_own) - 0.02
     worse, _ = _made_up(rng, 40, 3, 1.0, 1.5)
     assert worse.better_alone().mean() > 0.9
 
 
 def test_groups_and_devices_that_held_nothing_back(devices):
-    rows = [(devices[i].X[: 3 if i == 5 else 10], devices[i].y[: 3 if i == 5 else 10]) for i in range(12)]
-    train, test = split(Devices.of(rows, ids=[f"d{i}" for i in range(12)], quiet=True), 0.3, seed=0)
+    rows = [
+        (devices[i].X[: 3 if i == 5 else 10], devices[i].y[: 3 if i == 5 else 10])
+        for i in range(12)
+    ]
+    train, test = split(
+        Devices.of(rows, ids=[f"d{i}" for i in range(12)], quiet=True), 0.3, seed=0
+    )
     units = Units.of(train, "shared", labels=True)
-    worth = measured([tried(train, test, learner=Linear(intercept=True), units=units, models=np.zeros((12, 5)))], 0)
+    worth = measured(
+        [
+            tried(
+                train,
+                test,
+                learner=Linear(intercept=True),
+                units=units,
+                models=np.zeros((12, 5)),
+            )
+        ],
+        0,
+    )
     assert worth.fleet().devices == 11
-    assert worth.device()["verdict"][5].startswith(f"{TOO_FEW}; 11 similar devices lost ")
+    assert worth.device()["verdict"][5].startswith(
+        f"{TOO_FEW}; 11 similar devices lost "
+    )
     assert np.isnan(worth.device()["gain"][5])
     found = worth.groups({f"d{i}": "even" if i % 2 == 0 else "odd" for i in range(12)})
     assert found.set_index("group")["devices"].to_dict() == {"even": 6, "odd": 5}
@@ -161,10 +232,18 @@ def test_groups_and_devices_that_held_nothing_back(devices):
 
 
 def _fleet(held, gain):
-    """Devices that hold back so many rows, with equal losses of 1 and, personalized, of 1 - gain."""
-    rows = Devices.of([(np.zeros((n, 1)), np.arange(n) + 0.0) for n in held], quiet=True)
-    losses = {arm: np.ones(len(rows.y)) for arm in ("own", "pooled", "centred", "tuned")}
-    return measured([Tried(rows, losses | {"personal": 1.0 - np.repeat(gain, held)}, {})], 0)
+    """Devices that hold back so many rows, with equal losses of 1 and, personalized, of 1 -
+    gain.
+    """
+    rows = Devices.of(
+        [(np.zeros((n, 1)), np.arange(n) + 0.0) for n in held], quiet=True
+    )
+    losses = {
+        arm: np.ones(len(rows.y)) for arm in ("own", "pooled", "centred", "tuned")
+    }
+    return measured(
+        [Tried(rows, losses | {"personal": 1.0 - np.repeat(gain, held)}, {})], 0
+    )
 
 
 def test_similar_devices_have_about_as_many_rows():
@@ -174,7 +253,10 @@ def test_similar_devices_have_about_as_many_rows():
     assert found["devices"].tolist() == [9] * 20
     d = 2 * gain / (2 - gain)
     alone = verdict(np.delete(d[:10], 3))
-    np.testing.assert_allclose(found.loc[3, ["gain", "low", "high"]].to_numpy(float), [alone.gain, alone.low, alone.high])
+    np.testing.assert_allclose(
+        found.loc[3, ["gain", "low", "high"]].to_numpy(float),
+        [alone.gain, alone.low, alone.high],
+    )
     assert (found["gain"][:10] > 0.4).all()
     assert (found["gain"][10:] < 0).all()
     equal = _fleet(np.full(20, 6), gain).similar()
@@ -188,14 +270,17 @@ def test_similar_devices_have_about_as_many_rows():
 
 
 def test_a_device_is_never_told_that_it_loses():
-    """Rows that all speak against asking, on every device: the fleet may hear of it, a device hears of similar ones."""
+    """Rows that all speak against asking, on every device: the fleet may hear of it, a device
+    hears of similar ones.
+    """
     worse = _fleet(np.full(12, 8), np.linspace(-0.5, -0.4, 12))
     assert worse.fleet().says == "hurts"
     told = worse.device()["verdict"]
     assert told[0] == f"{TOO_FEW}; 11 similar devices lost 45 % (gain −47 % to −43 %)"  # noqa: RUF001
     assert not told.str.contains("hurt").any()
     one = _fleet(np.full(12, 8), np.r_[0.5, np.linspace(-0.5, -0.4, 11)])
-    assert one.device()["verdict"][0] != HELPS  # its own rows say so, and everybody like it loses
+    # its own rows say so, and everybody like it loses
+    assert one.device()["verdict"][0] != HELPS
     gains = _fleet(np.full(12, 8), np.linspace(0.4, 0.5, 12)).device()
     assert gains["verdict"].tolist() == [HELPS] * 12
     assert gains["similar_devices"].tolist() == [11] * 12
@@ -211,7 +296,9 @@ def test_units_reveal_totals_only_and_go_both_ways(devices):
     shared = Units.of(devices, "shared", labels=True)
     np.testing.assert_allclose(shared.inside(devices).X.std(axis=0), 1.0)
     centred = Units.of(devices, "centred", labels=True).inside(devices)
-    np.testing.assert_allclose([centred[i].X.mean(axis=0) for i in range(12)], 0.0, atol=1e-12)
+    np.testing.assert_allclose(
+        [centred[i].X.mean(axis=0) for i in range(12)], 0.0, atol=1e-12
+    )
     steady = Devices.of([([[1e9, 1.0], [1e9, 2.0]], [0.0, 1.0])], quiet=True)
     assert Units.of(steady, "shared", labels=True).scale[0] == 1.0
 
@@ -227,11 +314,19 @@ def test_every_part_holds_back_its_share_of_every_class():
 
 
 def test_one_heavy_row_is_one_row():
-    """A device whose evidence hangs on one row must not be told that peers help, whatever the number of its rows."""
+    """A device whose evidence hangs on one row must not be told that peers help, whatever the
+    number of its rows.
+    """
     rng = np.random.default_rng(0)
     weight = np.ones(10)
     weight[0] = 1000.0
-    held = Devices.of([(np.zeros((10, 1)), rng.normal(size=10), weight) for _ in range(200)], quiet=True)
-    losses = {arm: rng.exponential(size=2000) for arm in ("own", "pooled", "centred", "tuned", "personal")}
+    held = Devices.of(
+        [(np.zeros((10, 1)), rng.normal(size=10), weight) for _ in range(200)],
+        quiet=True,
+    )
+    losses = {
+        arm: rng.exponential(size=2000)
+        for arm in ("own", "pooled", "centred", "tuned", "personal")
+    }
     said = measured([Tried(held, losses, {})], 0).device()["verdict"].tolist()
     assert said.count(HELPS) <= 10

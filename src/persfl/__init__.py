@@ -1,7 +1,8 @@
 """persfl: personalized federated learning by finding out who really helps.
 
-A target device has few rows and may not see anybody else's. Each round it asks a few peers to take one small training step on their
-own rows from its model, scores each answer on its own rows, and adopts the one that helps most.
+A target device has few rows and may not see anybody else's. Each round it asks a few peers to take
+one small training step on their own rows from its model, scores each answer on its own rows, and
+adopts the one that helps most.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ __all__ = [
     "personalize",
 ]
 
-# Names are looked up when they are first used: importing scikit-learn and pandas takes a second that `persfl --help` need not wait.
+# Names are looked up when they are first used: importing scikit-learn and pandas takes a second
+# that `persfl --help` need not wait.
 _HOME = {
     "ArrayFleet": "fleets",
     "Best": "adopters",

@@ -1,7 +1,8 @@
 """The compiled inner loops; imported only where numba is installed (see `persfl.compiled`).
 
-Each kernel walks over (target, peer) pairs and reads a peer's rows where they lie: nothing is gathered or padded. The arithmetic
-is that of `learners/linear.py` with `proposers/gradient.py` and of `seeds.distinct`; tests hold them together.
+Each kernel walks over (target, peer) pairs and reads a peer's rows where they lie: nothing is
+gathered or padded. The arithmetic is that of `learners/linear.py` with `proposers/gradient.py` and
+of `seeds.distinct`; tests hold them together.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import numpy as np
 from numba import njit, types
 from numba.core.caching import NullCache
 
-# Sums may be reordered (that is what lets them run in vector registers); NaN and infinity keep their meaning.
+# Sums may be reordered (that is what lets them run in vector registers); NaN and infinity keep
+# their meaning.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 SQUARED, ABSOLUTE, HUBER, LOGISTIC, POISSON = range(5)
@@ -55,12 +57,34 @@ def _weighted(weight, number):
 
 @njit(cache=True, fastmath=_FAST)
 def _linear_pairs(
-    X, y, weight, start, total, at, sX, sy, sweight, sstart, stotal, own, models, code, delta, l2, size, steps, losses, lengths, out
+    X,
+    y,
+    weight,
+    start,
+    total,
+    at,
+    sX,
+    sy,
+    sweight,
+    sstart,
+    stotal,
+    own,
+    models,
+    code,
+    delta,
+    l2,
+    size,
+    steps,
+    losses,
+    lengths,
+    out,
 ):
-    """Every pair's gradient steps, their length, and their loss on the asker's rows; the proposals too where `out` has room.
+    """Every pair's gradient steps, their length, and their loss on the asker's rows; the proposals
+    too where `out` has room.
 
-    Returns -1, or the first index that names no device. Everything stands in one function on purpose: a call per pair would count
-    references to all its arrays, which at 20 features costs as much as the arithmetic.
+    Returns -1, or the first index that names no device. Everything stands in one function on
+    purpose: a call per pair would count references to all its arrays, which at 20 features costs as
+    much as the arithmetic.
     """
     T, S = at.shape
     d, p = X.shape[1], models.shape[1]
@@ -95,13 +119,18 @@ def _linear_pairs(
                             proposal[k] *= shrink
                         base = now[d] if p > d else 0.0
                         i = start[j]
-                        while i + 1 < start[j + 1]:  # two rows at a time, so that a weight is loaded once for both
+                        # two rows at a time, so that a weight is loaded once for both
+                        while i + 1 < start[j + 1]:
                             a, b = base, base
                             for k in range(d):
                                 a += X[i, k] * now[k]
                                 b += X[i + 1, k] * now[k]
-                            a = scale * _weighted(weight[i], _slope(code, delta, a, y[i]))
-                            b = scale * _weighted(weight[i + 1], _slope(code, delta, b, y[i + 1]))
+                            a = scale * _weighted(
+                                weight[i], _slope(code, delta, a, y[i])
+                            )
+                            b = scale * _weighted(
+                                weight[i + 1], _slope(code, delta, b, y[i + 1])
+                            )
                             for k in range(d):
                                 proposal[k] -= a * X[i, k] + b * X[i + 1, k]
                             if p > d:
@@ -111,7 +140,9 @@ def _linear_pairs(
                             a = base
                             for k in range(d):
                                 a += X[i, k] * now[k]
-                            a = scale * _weighted(weight[i], _slope(code, delta, a, y[i]))
+                            a = scale * _weighted(
+                                weight[i], _slope(code, delta, a, y[i])
+                            )
                             for k in range(d):
                                 proposal[k] -= a * X[i, k]
                             if p > d:
@@ -159,14 +190,20 @@ def _mix(x):
 @njit(cache=True)
 def _distinct(place, who, counts, size):
     drawn = np.empty((who.shape[0], size), dtype=np.int64)
-    few = who.shape[0] > 1 and counts.max() <= 2**14  # then it is quicker to note who took a number last than to look back
+    # then it is quicker to note who took a number last than to look back
+    few = who.shape[0] > 1 and counts.max() <= 2**14
     taker = np.full(counts.max() if few else 0, -1, dtype=np.int64)
     for t in range(who.shape[0]):
-        key = _mix((place ^ np.uint64(0xD1B54A32D192ED03)) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(who[t] + 1))
+        key = _mix(
+            (place ^ np.uint64(0xD1B54A32D192ED03))
+            + np.uint64(0x9E3779B97F4A7C15) * np.uint64(who[t] + 1)
+        )
         for k in range(size):
             key += np.uint64(0x9E3779B97F4A7C15)
             last = counts[t if counts.shape[0] > 1 else 0] - size + k
-            pick = np.int64(np.float64(_mix(key) >> np.uint64(11)) * 2.0**-53 * np.float64(last + 1))
+            pick = np.int64(
+                np.float64(_mix(key) >> np.uint64(11)) * 2.0**-53 * np.float64(last + 1)
+            )
             if few:
                 pick = last if taker[pick] == t else pick
                 taker[pick] = t
@@ -181,8 +218,13 @@ def _distinct(place, who, counts, size):
 
 @njit(cache=True)
 def _least(peers, losses):
-    """The first smallest usable loss of every target: whose it is, -1 for nobody's, and how large."""
-    who, least = np.full(peers.shape[0], -1, dtype=np.int64), np.full(peers.shape[0], np.inf)
+    """The first smallest usable loss of every target: whose it is, -1 for nobody's, and how
+    large.
+    """
+    who, least = (
+        np.full(peers.shape[0], -1, dtype=np.int64),
+        np.full(peers.shape[0], np.inf),
+    )
     for t in range(peers.shape[0]):
         for s in range(peers.shape[1]):
             if losses[t, s + 1] < least[t]:
@@ -192,13 +234,17 @@ def _least(peers, losses):
 
 @njit(cache=True)
 def _fold(key, known, peers, losses, chosen, weights, n):
-    """Add queued rounds to what is known, in order: rows asked, answered, reward, its square, adopted."""
+    """Add queued rounds to what is known, in order: rows asked, answered, reward, its square,
+    adopted.
+    """
     R, T, S = peers.shape
     sums = np.zeros((5, T * n))
     for c in range(5):
         for i in range(key.shape[0]):
             sums[c, key[i]] = known[c, i]
-    for t in range(T):  # target by target: its rows of sums then stay in the cache, and a pair still sees its rounds in order
+    # target by target: its rows of sums then stay in the cache, and a pair still sees its rounds in
+    # order
+    for t in range(T):
         for r in range(R):
             for s in range(S):
                 if peers[r, t, s] >= 0:
@@ -230,7 +276,11 @@ def _sound_peers(peers, targets, n):
 @njit(cache=True)
 def _sound_choice(who, weights, stay, peers):
     """Whether weights are shares, and given only to peers that were asked."""
-    if who.shape[0] != peers.shape[0] or weights.shape != who.shape or stay.shape[0] != peers.shape[0]:
+    if (
+        who.shape[0] != peers.shape[0]
+        or weights.shape != who.shape
+        or stay.shape[0] != peers.shape[0]
+    ):
         return False
     for t in range(who.shape[0]):
         total = stay[t]
@@ -252,9 +302,11 @@ def _sound_choice(who, weights, stay, peers):
 
 @njit(cache=True)
 def _grow(X, y, weight, max_depth, features, index, numbers):
-    """Grow a regression tree; `index` takes feature, left, right and `numbers` threshold, value. Returns the number of nodes.
+    """Grow a regression tree; `index` takes feature, left, right and `numbers` threshold, value.
+    Returns the number of nodes.
 
-    Every feature's rows are sorted once; a node is a range of all these orders, and a split partitions them stably.
+    Every feature's rows are sorted once; a node is a range of all these orders, and a split
+    partitions them stably.
     """
     N, d = X.shape
     order = np.empty((d, N), dtype=np.int64)
@@ -266,7 +318,12 @@ def _grow(X, y, weight, max_depth, features, index, numbers):
     waiting, nodes = 1, 1
     while waiting:
         waiting -= 1
-        node, lo, hi, depth = todo[waiting, 0], todo[waiting, 1], todo[waiting, 2], todo[waiting, 3]
+        node, lo, hi, depth = (
+            todo[waiting, 0],
+            todo[waiting, 1],
+            todo[waiting, 2],
+            todo[waiting, 3],
+        )
         mass, total, square = 0.0, 0.0, 0.0
         for i in range(lo, hi):
             r = order[0, i]
@@ -275,7 +332,11 @@ def _grow(X, y, weight, max_depth, features, index, numbers):
             square += weight[r] * y[r] * y[r]
         index[0, node], index[1, node], index[2, node] = -1, -1, -1
         numbers[0, node], numbers[1, node] = 0.0, total / mass
-        if depth >= max_depth or hi - lo < 2 or square / mass - (total / mass) ** 2 <= 2.220446049250313e-16:
+        if (
+            depth >= max_depth
+            or hi - lo < 2
+            or square / mass - (total / mass) ** 2 <= 2.220446049250313e-16
+        ):
             continue
         best, where, chosen = -np.inf, -1, -1
         for g in range(d):
@@ -286,12 +347,17 @@ def _grow(X, y, weight, max_depth, features, index, numbers):
                 left_mass += weight[r]
                 left_total += weight[r] * y[r]
                 if X[order[f, i + 1], f] > X[r, f] + 1e-7:
-                    score = left_total**2 / left_mass + (total - left_total) ** 2 / (mass - left_mass)
+                    score = left_total**2 / left_mass + (total - left_total) ** 2 / (
+                        mass - left_mass
+                    )
                     if score > best:
                         best, where, chosen = score, i, f
         if chosen < 0:
             continue
-        below, above = X[order[chosen, where], chosen], X[order[chosen, where + 1], chosen]
+        below, above = (
+            X[order[chosen, where], chosen],
+            X[order[chosen, where + 1], chosen],
+        )
         middle = below / 2.0 + above / 2.0
         index[0, node], index[1, node], index[2, node] = chosen, nodes, nodes + 1
         numbers[0, node] = middle if middle < above else below
@@ -309,28 +375,63 @@ def _grow(X, y, weight, max_depth, features, index, numbers):
                     b += 1
             for i in range(b):
                 order[f, a + i] = spare[i]
-        todo[waiting, 0], todo[waiting, 1], todo[waiting, 2], todo[waiting, 3] = nodes + 1, where + 1, hi, depth + 1
-        todo[waiting + 1, 0], todo[waiting + 1, 1], todo[waiting + 1, 2], todo[waiting + 1, 3] = nodes, lo, where + 1, depth + 1
+        todo[waiting, 0], todo[waiting, 1], todo[waiting, 2], todo[waiting, 3] = (
+            nodes + 1,
+            where + 1,
+            hi,
+            depth + 1,
+        )
+        (
+            todo[waiting + 1, 0],
+            todo[waiting + 1, 1],
+            todo[waiting + 1, 2],
+            todo[waiting + 1, 3],
+        ) = (
+            nodes,
+            lo,
+            where + 1,
+            depth + 1,
+        )
         waiting += 2
         nodes += 2
     return nodes
 
 
-_vector, _matrix, _cube = types.float64[::1], types.float64[:, ::1], types.float64[:, :, ::1]
+_vector, _matrix, _cube = (
+    types.float64[::1],
+    types.float64[:, ::1],
+    types.float64[:, :, ::1],
+)
 _index, _pairs = types.int64[::1], types.int64[:, ::1]
 _rows = (_matrix, _vector, _vector, _index, _vector)
 _settings = (types.int64, types.float64, types.float64, types.float64, types.int64)
 _signatures: dict[Any, Any] = {
-    _linear_pairs: types.int64(*_rows, _pairs, *_rows, _index, _matrix, *_settings, _matrix, _matrix, _cube),
+    _linear_pairs: types.int64(
+        *_rows, _pairs, *_rows, _index, _matrix, *_settings, _matrix, _matrix, _cube
+    ),
     _sound_peers: types.boolean(_pairs, _index, types.int64),
     _sound_choice: types.boolean(_pairs, _matrix, _vector, _pairs),
     _grow: types.int64(_matrix, _vector, _vector, types.int64, _index, _pairs, _matrix),
-    _fold: _matrix(_index, _matrix, types.int64[:, :, ::1], _cube, types.int64[:, :, ::1], _cube, types.int64),
+    _fold: _matrix(
+        _index,
+        _matrix,
+        types.int64[:, :, ::1],
+        _cube,
+        types.int64[:, :, ::1],
+        _cube,
+        types.int64,
+    ),
     _distinct: _pairs(types.uint64, _index, _index, types.int64),
     _least: types.Tuple((_index, _vector))(_pairs, _matrix),
 }
 
-linear_pairs, distinct, fold, grow, least = _linear_pairs, _distinct, _fold, _grow, _least
+linear_pairs, distinct, fold, grow, least = (
+    _linear_pairs,
+    _distinct,
+    _fold,
+    _grow,
+    _least,
+)
 sound_peers, sound_choice = _sound_peers, _sound_choice
 
 
@@ -341,7 +442,9 @@ def place() -> Path:
 
 def cached() -> bool:
     """Whether an earlier process left compiled code for every kernel."""
-    return all(any(place().glob(f"_kernels.{kernel.__name__}-*.nbi")) for kernel in _signatures)
+    return all(
+        any(place().glob(f"_kernels.{kernel.__name__}-*.nbi")) for kernel in _signatures
+    )
 
 
 def build() -> None:

@@ -1,4 +1,6 @@
-"""Checks of what people hand in. Each failure is one sentence: what is wrong, where, and what to do."""
+"""Checks of what people hand in. Each failure is one sentence: what is wrong, where, and what
+to do.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from persfl.types import Array
 LARGEST = 1e100  # of a number in a table: sums of squares and cubes stay finite
 
 
-def whole(name: str, value: Any, *, least: int, most: int | None = None, why: str = "") -> int:
+def whole(
+    name: str, value: Any, *, least: int, most: int | None = None, why: str = ""
+) -> int:
     """A whole number within bounds.
 
     >>> whole("peers", 30, least=1, most=17, why="18 devices")
@@ -34,7 +38,14 @@ def whole(name: str, value: Any, *, least: int, most: int | None = None, why: st
     return number
 
 
-def real(name: str, value: Any, *, least: float = -math.inf, most: float = math.inf, above: float | None = None) -> float:
+def real(
+    name: str,
+    value: Any,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: float | None = None,
+) -> float:
     """A finite number within bounds.
 
     >>> real("step_size", -1, above=0)
@@ -42,7 +53,11 @@ def real(name: str, value: Any, *, least: float = -math.inf, most: float = math.
     ...
     persfl.errors.InputError: step_size must be greater than 0. Got -1.
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Real)
+        or not math.isfinite(value)
+    ):
         raise InputError(f"{name} must be a finite number. Got {value!r}.")
     number = float(value)
     if above is not None and not number > above:
@@ -63,32 +78,45 @@ def one_of(name: str, value: Any, known: Sequence[str]) -> str:
     persfl.errors.InputError: loss must be one of 'squared', 'huber'. Got 'huger'.
     """
     if value not in known:
-        raise InputError(f"{name} must be one of {', '.join(map(repr, known))}. Got {value!r}.")
+        raise InputError(
+            f"{name} must be one of {', '.join(map(repr, known))}. Got {value!r}."
+        )
     return str(value)
 
 
 def numbers(value: Any, *, where: str, axes: int) -> Array:
-    """A float64 array with this many axes, or an error that says where text or a wrong shape was found.
+    """A float64 array with this many axes, or an error that says where text or a wrong shape was
+    found.
 
     >>> numbers([["a", 1]], where="X of device 3", axes=2)
     Traceback (most recent call last):
     ...
-    persfl.errors.InputError: X of device 3 must hold numbers. Got text: 'a'. Encode it as numbers or leave it out.
+    persfl.errors.InputError: X of device 3 must hold numbers. Got text: 'a'. Encode it as numbers
+    or leave it out.
     """
     try:
         array = np.asarray(value)
         if array.dtype == object or array.dtype.kind not in "fiub":
             array = np.asarray(value, dtype=object)
-            wrong = next((v for v in array.ravel() if isinstance(v, (str, bytes))), None)
+            wrong = next(
+                (v for v in array.ravel() if isinstance(v, (str, bytes))), None
+            )
             if wrong is not None:
-                raise InputError(f"{where} must hold numbers. Got text: {wrong!r}. Encode it as numbers or leave it out.")
+                raise InputError(
+                    f"{where} must hold numbers. Got text: {wrong!r}. Encode it as numbers or leave"
+                    " it out."
+                )
         array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{where} must hold numbers in a rectangle. Got something else: {error}.") from error
+        raise InputError(
+            f"{where} must hold numbers in a rectangle. Got something else: {error}."
+        ) from error
     if array.ndim != axes:
-        need = "rows and columns (2 axes)" if axes == 2 else "one value per row (1 axis)"
+        need = (
+            "rows and columns (2 axes)" if axes == 2 else "one value per row (1 axis)"
+        )
         raise InputError(f"{where} must have {need}. Got shape {array.shape}.")
     return np.ascontiguousarray(array)
 
@@ -102,7 +130,14 @@ def many(count: int, thing: str) -> str:
     return f"{count:,} {thing}" + ("" if count == 1 else "s")
 
 
-def those(items: Sequence[Any], one: str, several: str, *, thing: str = "device", most: int = 3) -> str:
+def those(
+    items: Sequence[Any],
+    one: str,
+    several: str,
+    *,
+    thing: str = "device",
+    most: int = 3,
+) -> str:
     """A few items and what is said of them, with noun and verb as they should be.
 
     >>> those(["a"], "has", "have"), those(["a", "b"], "has", "have")

@@ -1,8 +1,9 @@
 """Compiled kernels, if numba is there.
 
-numba is the extra `fast`. Without it everything works, only slower. The first use on a machine compiles for some seconds, says so
-on the logger `persfl`, and keeps the result on disk beside the package (or in NUMBA_CACHE_DIR), so that later processes load it.
-Set PERSFL_COMPILED=0 to do without.
+numba is the extra `fast`. Without it everything works, only slower. The first use on a machine
+compiles for some seconds, says so on the logger `persfl`, and keeps the result on disk beside the
+package (or in NUMBA_CACHE_DIR), so that later processes load it. Set PERSFL_COMPILED=0 to do
+without.
 
 What is kept is machine code, and damaged machine code can end a process. So its digests are kept
 beside it, and a cache that does not match them, or that numba cannot read, is made anew. Digests
@@ -34,18 +35,26 @@ def kernels() -> Any | None:
     >>> kernels() is None or callable(kernels().distinct)
     True
     """
-    if os.environ.get("PERSFL_COMPILED", "1") == "0" or importlib.util.find_spec("numba") is None:
+    if (
+        os.environ.get("PERSFL_COMPILED", "1") == "0"
+        or importlib.util.find_spec("numba") is None
+    ):
         return None
     try:
         from persfl import _kernels
-    except RuntimeError as error:  # numba found no folder that it may write compiled code to
-        log.warning("persfl runs without compiled kernels: %s. Set NUMBA_CACHE_DIR to a writable folder.", error)
+    # numba found no folder that it may write compiled code to
+    except RuntimeError as error:
+        log.warning(
+            "persfl runs without compiled kernels: %s. Set NUMBA_CACHE_DIR to a writable folder.",
+            error,
+        )
         return None
     here = _kernels.place()
     if not _ours(here):
         log.warning(
-            "persfl compiles its kernels in every process, which takes some seconds: "
-            "others may write to %s, and what is kept there would run. Set NUMBA_CACHE_DIR to a folder of your own.",
+            "persfl compiles its kernels in every process, which takes some seconds: others may"
+            " write to %s, and what is kept there would run. Set NUMBA_CACHE_DIR to a folder of"
+            " your own.",
             here,
         )
         _kernels.forget_cache()
@@ -54,19 +63,25 @@ def kernels() -> Any | None:
     if not _sound(here):
         _remove(here, _kernels)
     if not _kernels.cached():
-        log.warning("persfl compiles its kernels once for this machine; that takes some seconds and is kept for later runs.")
+        log.warning(
+            "persfl compiles its kernels once for this machine; that takes some seconds and is kept"
+            " for later runs."
+        )
     try:
         _kernels.build()
     except Exception as error:  # unpickling what is damaged may raise anything
         why = type(error).__name__
-        log.warning("persfl compiles its kernels anew: %s holds damaged ones (%s).", here, why)
+        log.warning(
+            "persfl compiles its kernels anew: %s holds damaged ones (%s).", here, why
+        )
         _remove(here, _kernels)
         _kernels.build()
     _seal(here)
     return _kernels
 
 
-_VERSION = f"py{sys.version_info.major}{sys.version_info.minor}"  # numba keeps a cache for each
+# numba keeps a cache for each
+_VERSION = f"py{sys.version_info.major}{sys.version_info.minor}"
 _DIGESTS = f"_kernels.{_VERSION}.json"
 
 
@@ -94,8 +109,11 @@ def _ours(here: Path) -> bool:
     users, groups = {0, os.geteuid(), owner.st_uid}, {0, os.getegid(), owner.st_gid}
     for place in (here, *here.parents):
         about = place.stat()
-        guarded = place != here and about.st_mode & stat.S_ISVTX  # as /tmp: only owners rename
-        if about.st_uid not in users or (_open_to_others(about, groups) and not guarded):
+        # as /tmp: only owners rename
+        guarded = place != here and about.st_mode & stat.S_ISVTX
+        if about.st_uid not in users or (
+            _open_to_others(about, groups) and not guarded
+        ):
             return False
     for path in (*_files(here), here / _DIGESTS):
         if not (path.is_symlink() or path.exists()):
@@ -127,7 +145,8 @@ def _sound(here: Path) -> bool:
 
 def _seal(here: Path) -> None:
     """Keep the digests of the cache, where they are not what is kept already."""
-    with contextlib.suppress(OSError):  # a folder that may only be read, or that others clear now
+    # a folder that may only be read, or that others clear now
+    with contextlib.suppress(OSError):
         found = json.dumps(_digests(here), indent=1).encode()
         where = here / _DIGESTS
         if not where.is_file() or where.read_bytes() != found:

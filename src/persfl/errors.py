@@ -1,14 +1,16 @@
 """What can go wrong, as a tree.
 
     PersflError
-      InputError      (ValueError)        something handed in is unusable; the message says what, where and what to do
-      Diverged        (ArithmeticError)   every answer overflowed; the models of the last good round are kept
-      NotReady        (RuntimeError)      a stream has not enough new rows for a round
-      CannotMix       (TypeError)         an adopter wants to average models that cannot be averaged
-      MissingExtra    (ImportError)       an optional package is not installed; the message has the line to type
+      InputError      (ValueError)        something handed in is unusable; the message says what,
+      where and what to do Diverged        (ArithmeticError)   every answer overflowed; the models
+      of the last good round are kept NotReady        (RuntimeError)      a stream has not enough
+      new rows for a round CannotMix       (TypeError)         an adopter wants to average models
+      that cannot be averaged MissingExtra    (ImportError)       an optional package is not
+      installed; the message has the line to type
     PersflWarning     (UserWarning)       the run goes on, but a person should know
       NoDevicesWarning    fit was not told whose rows these are: all of them count as one device's
-      UnseenWarning       rows of devices that were not there when fitting are predicted by one model for all
+      UnseenWarning       rows of devices that were not there when fitting are predicted by one
+      model for all
 
 >>> from persfl.errors import InputError
 >>> issubclass(InputError, ValueError)
@@ -72,5 +74,6 @@ def need(module: str, *, extra: str, why: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtra(
-            f"{why} needs the package {module.split('.')[0]!r}, which is not installed. Type: pip install 'persfl[{extra}]'"
+            f"{why} needs the package {module.split('.')[0]!r}, which is not installed. Type: pip"
+            f" install 'persfl[{extra}]'"
         ) from error

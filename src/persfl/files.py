@@ -22,11 +22,16 @@ from persfl.errors import InputError
 
 LOCK = "lock"
 _BESIDE = ".part"  # how a file is called until it is whole
-_HERE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_HERE = (
+    getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe under a file's name must not hold us
 _TRIES, _PAUSE = 3, 0.02  # seconds between looks at a lock
 _WAITS = 1_500  # looks at a file that another process writes: half a minute
-_HELD = importlib.util.find_spec("fcntl") is not None  # Windows cannot rename a file that is open
+# Windows cannot rename a file that is open
+_HELD = importlib.util.find_spec("fcntl") is not None
 _LONGEST = 100  # bytes in a lock
 _LOCKED_BYTE = 2**30  # where Windows locks: far behind what a person reads in the file
 
@@ -50,7 +55,8 @@ def write_whole(path: Path, content: bytes | Callable[[Any], Any]) -> None:
             content(file)
         file.flush()
         os.fsync(file.fileno())
-        if _HELD:  # renamed while it is held: nobody takes it for one that a killed run left
+        # renamed while it is held: nobody takes it for one that a killed run left
+        if _HELD:
             os.replace(beside, path)
     finally:
         file.close()
@@ -65,10 +71,14 @@ def write_whole(path: Path, content: bytes | Callable[[Any], Any]) -> None:
 
 
 def _own_part(beside: Path) -> IO[Any]:
-    """A new file that this process alone writes; what a killed run left, or somebody planted, is never written through."""
+    """A new file that this process alone writes; what a killed run left, or somebody planted,
+    is never written through.
+    """
     for _ in range(_WAITS):
         with contextlib.suppress(FileExistsError):
-            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _HERE, 0o666)
+            handle = os.open(
+                beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _HERE, 0o666
+            )
             file = os.fdopen(handle, "wb")
             # Between making it and holding it somebody else may have taken it for a left one.
             if not _HELD or (_mine(file) and _is_at(file, beside)):
@@ -77,7 +87,9 @@ def _own_part(beside: Path) -> IO[Any]:
             continue
         if not _removed_if_left(beside):
             time.sleep(_PAUSE)
-    raise OSError(f"another process keeps writing {str(beside)!r}. Wait until it is over.")
+    raise OSError(
+        f"another process keeps writing {str(beside)!r}. Wait until it is over."
+    )
 
 
 def _removed_if_left(beside: Path) -> bool:
@@ -123,7 +135,8 @@ def _opened(path: Path, flags: int, mode: str) -> IO[Any]:
     try:
         handle = os.open(path, flags | _HERE, 0o666)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a pipe that nobody reads
+        # a link; a pipe that nobody reads
+        if error.errno in (errno.ELOOP, errno.ENXIO):
             raise _strange(path) from None
         raise
     about = os.fstat(handle)
@@ -158,7 +171,9 @@ def refuse_links(*folders: Path) -> None:
     for folder in folders:
         with os.scandir(folder) as entries:
             for entry in entries:
-                plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+                plain = entry.is_file(follow_symlinks=False) or entry.is_dir(
+                    follow_symlinks=False
+                )
                 if not plain:
                     raise _strange(Path(entry.path))
 
@@ -203,14 +218,19 @@ class Lock:
                 who = _said_by(file)
                 file.close()
                 raise in_use(self.folder, who)
-            if _is_at(file, self.folder / LOCK):  # and was not removed by whoever had it before
+            # and was not removed by whoever had it before
+            if _is_at(file, self.folder / LOCK):
                 break
             file.close()
         if not _is_lock(file):
             file.close()
-            raise InputError(f"{str(self.folder / LOCK)!r} is not a lock of persfl. Move it away.")
+            raise InputError(
+                f"{str(self.folder / LOCK)!r} is not a lock of persfl. Move it away."
+            )
         file.truncate(0)
-        file.write(f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}".encode())
+        file.write(
+            f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}".encode()
+        )
         file.flush()
         self._file = file
 
@@ -221,7 +241,8 @@ class Lock:
         """Give it back; the file goes while nobody else can have it."""
         if self._file is None:
             return
-        with contextlib.suppress(OSError):  # the folder may have been renamed; Windows keeps it
+        # the folder may have been renamed; Windows keeps it
+        with contextlib.suppress(OSError):
             if _is_at(self._file, self.folder / LOCK):
                 (self.folder / LOCK).unlink()
         self._file.close()
@@ -307,4 +328,8 @@ def _said_by(file: IO[Any]) -> str:
     """What the holder wrote; somebody else may have put anything there."""
     file.seek(0)
     text = file.read(_LONGEST).decode("ascii", "replace")
-    return text if text.startswith("process ") and text.isprintable() else "an unknown process"
+    return (
+        text
+        if text.startswith("process ") and text.isprintable()
+        else "an unknown process"
+    )

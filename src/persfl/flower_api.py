@@ -1,9 +1,9 @@
 """The one place where Flower's insides are touched: names that its public API does not have.
 
-A federation needs more of Flower than Flower promises to keep: how nodes sign, how a SuperNode hands
-out its messages, how keys are registered. These names may go with any version, so the version is
-pinned, they are all listed here, and `lacking()` says in words which of them an installed Flower does
-not have. Nothing is imported before it is used.
+A federation needs more of Flower than Flower promises to keep: how nodes sign, how a SuperNode
+hands out its messages, how keys are registered. These names may go with any version, so the version
+is pinned, they are all listed here, and `lacking()` says in words which of them an installed Flower
+does not have. Nothing is imported before it is used.
 
 >>> from persfl import flower_api
 >>> flower_api.SIGNATURE
@@ -52,11 +52,18 @@ _INSIDES = {
     "signed": ("flwr.supercore.primitives.asymmetric", "verify_signature"),
     # Messages inside one process
     "NodeInfo": ("flwr.proto.node_pb2", "NodeInfo"),
-    "nested_objects": ("flwr.supercore.inflatable.inflatable_object", "get_all_nested_objects"),
-    "inflated": ("flwr.supercore.inflatable.inflatable_utils", "inflate_object_from_contents"),
+    "nested_objects": (
+        "flwr.supercore.inflatable.inflatable_object",
+        "get_all_nested_objects",
+    ),
+    "inflated": (
+        "flwr.supercore.inflatable.inflatable_utils",
+        "inflate_object_from_contents",
+    ),
 }
 JOINED = "SuperNode ID: "  # in a SuperNode's log when it has been let in
-REFUSED = "Failed to activate SuperNode"  # and when its key is known, but it may not come in now
+# and when its key is known, but it may not come in now
+REFUSED = "Failed to activate SuperNode"
 _TEXTS = {
     JOINED: "flwr.supernode.start_client_internal",
     REFUSED: "flwr.supercore.error.catalog",

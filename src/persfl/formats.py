@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KINDS = "biufU"  # of arrays: truth values, numbers, texts
-_RATIO, _ROOM = 200, 2**22  # a table unpacks to at most so many times its size, and a little room
+# a table unpacks to at most so many times its size, and a little room
+_RATIO, _ROOM = 200, 2**22
 _WHAT_TO_DO = "Restore it, or run again into another folder."
 
 
@@ -66,7 +67,8 @@ def json_to(value: Any) -> bytes:
 def json_from(content: bytes) -> Any:
     """The value of a JSON text, all of whose texts can be written again."""
     value = json.loads(content)
-    if b"\\u" in content:  # half of a pair of signs can be told in JSON, and nowhere else
+    # half of a pair of signs can be told in JSON, and nowhere else
+    if b"\\u" in content:
         json.dumps(value, ensure_ascii=False).encode()
     return value
 
@@ -135,7 +137,9 @@ def table_from(content: bytes) -> pd.DataFrame:
         source = parquet.ParquetFile(io.BytesIO(content))
         if not all(_numbers(field.type) for field in source.schema_arrow):
             raise InputError("its columns must hold numbers.")
-        found: pd.DataFrame = source.read(use_threads=False).to_pandas(ignore_metadata=True)
+        found: pd.DataFrame = source.read(use_threads=False).to_pandas(
+            ignore_metadata=True
+        )
         return found
     except InputError:
         raise
@@ -148,4 +152,6 @@ def _numbers(kind: Any) -> bool:
     arrow = need("pyarrow.types", extra="app", why="reading a run")
     if arrow.is_list(kind):
         kind = kind.value_type
-    return bool(arrow.is_integer(kind) or arrow.is_floating(kind) or arrow.is_boolean(kind))
+    return bool(
+        arrow.is_integer(kind) or arrow.is_floating(kind) or arrow.is_boolean(kind)
+    )

@@ -28,10 +28,19 @@ from persfl.wire.models import plain_from, plain_to
 from persfl.wire.probes import within
 
 _PARTS = (
-    "link", "rate", "stride", "base", "labels", "slopes", "across", "mean", "scale", "fine",
+    "link",
+    "rate",
+    "stride",
+    "base",
+    "labels",
+    "slopes",
+    "across",
+    "mean",
+    "scale",
+    "fine",
     "nodes",
     *Grown._fields,
-)  # fmt: skip
+)
 _DEEPEST = 10_000  # questions on the way down a tree
 _MOST_CLASSES = 1_000_000
 _ABSENT = -1
@@ -49,7 +58,9 @@ def models_to(models: Any) -> dict[str, Any]:
     if all(isinstance(model, Grown) for model in models):
         arrays = {"tree_nodes": np.array([len(model.feature) for model in models])}
         for name in Grown._fields:
-            arrays[f"tree_{name}"] = np.concatenate([getattr(model, name) for model in models])
+            arrays[f"tree_{name}"] = np.concatenate(
+                [getattr(model, name) for model in models]
+            )
         return arrays
     return _plain_to([None if model is None else as_plain(model) for model in models])
 
@@ -95,11 +106,15 @@ def _trees(arrays: Mapping[str, Any], features: int | None) -> list[Grown]:
     whole = [np.asarray(arrays[f"tree_{name}"]) for name in Grown._fields]
     if any(part.ndim != 1 or len(part) != nodes.sum() for part in whole):
         raise _damaged()
-    if any(part.dtype.kind != ("f" if i in (1, 4) else "i") for i, part in enumerate(whole)):
+    if any(
+        part.dtype.kind != ("f" if i in (1, 4) else "i") for i, part in enumerate(whole)
+    ):
         raise _damaged()
     wide = int(whole[0].max(initial=0)) + 1 if features is None else features
     ends = np.cumsum(nodes)[:-1]
-    found = [Grown(*parts) for parts in zip(*(np.split(p, ends) for p in whole), strict=True)]
+    found = [
+        Grown(*parts) for parts in zip(*(np.split(p, ends) for p in whole), strict=True)
+    ]
     for tree in found:
         if np.isnan(tree.value).all():  # of a federation: a model that stayed at home
             tree = tree._replace(value=np.zeros(len(tree.value)))
@@ -155,10 +170,15 @@ def _plain_from(
     return [_one(parts, features, classes) for parts in told]
 
 
-def _one(parts: Mapping[str, Any], features: int | None, classes: int | None) -> Plain | None:
+def _one(
+    parts: Mapping[str, Any], features: int | None, classes: int | None
+) -> Plain | None:
     if not parts:
         return None  # of a federation: a model that stayed at home
-    if any(part.dtype.kind == "f" and not np.isfinite(part).all() for part in parts.values()):
+    if any(
+        part.dtype.kind == "f" and not np.isfinite(part).all()
+        for part in parts.values()
+    ):
         raise InputError("models must hold finite numbers.")
     if classes is None:
         classes = _MOST_CLASSES if "labels" in parts else 0
@@ -181,13 +201,20 @@ def listed(models: Any) -> tuple[list[Any], dict[str, Any]]:
     mixes = [model if isinstance(model, list) else [(1.0, model)] for model in models]
     shares = np.array([share for mix in mixes for share, _ in mix])
     sizes = np.array([len(mix) for mix in mixes])
-    return [part for mix in mixes for _, part in mix], {"mix_sizes": sizes, "mix_shares": shares}
+    return [part for mix in mixes for _, part in mix], {
+        "mix_sizes": sizes,
+        "mix_shares": shares,
+    }
 
 
 def mixed(parts: Any, arrays: Mapping[str, Any]) -> list[Any]:
     """Mixes of shares and models from the models of all of them; shares must be shares."""
     sizes, shares = np.asarray(arrays["mix_sizes"]), np.asarray(arrays["mix_shares"])
-    sound = sizes.ndim == shares.ndim == 1 and sizes.dtype.kind == "i" and shares.dtype.kind == "f"
+    sound = (
+        sizes.ndim == shares.ndim == 1
+        and sizes.dtype.kind == "i"
+        and shares.dtype.kind == "f"
+    )
     if not sound or not len(sizes) or sizes.min() < 1 or sizes.max() > len(shares):
         raise _unmixed()
     if not sizes.sum() == len(shares) == len(parts):
@@ -208,7 +235,9 @@ def _counts(values: Any, *, least: int) -> Any:
 
 
 def _unmixed() -> InputError:
-    return InputError("mixes must have a share for every model, and a model for every device.")
+    return InputError(
+        "mixes must have a share for every model, and a model for every device."
+    )
 
 
 def _damaged() -> InputError:

@@ -28,7 +28,8 @@ def places(panel: IntArray, peers: IntArray) -> tuple[IntArray, Any]:
 
 
 def joined(panel: IntArray, peers: IntArray) -> tuple[IntArray, IntArray, Any]:
-    """The panel with these peers in it, where they are, and which of them are new; a target's peers must differ.
+    """The panel with these peers in it, where they are, and which of them are new; a target's peers
+    must differ.
 
     >>> panel, at, new = joined(np.array([[7]]), np.array([[3, 7]]))
     >>> panel.tolist(), at.tolist(), new.tolist()

@@ -23,8 +23,10 @@ from typing import Any
 from persfl.errors import InputError
 
 _MARK = b"PAR1"
-_MAKER = b"parquet-cpp"  # what persfl writes with; pages of other makers may lie elsewhere
-_WIDTHS = {0: 1, 1: 4, 2: 8, 4: 4, 5: 8}  # bytes of truth values and numbers, by Parquet's kinds
+# what persfl writes with; pages of other makers may lie elsewhere
+_MAKER = b"parquet-cpp"
+# bytes of truth values and numbers, by Parquet's kinds
+_WIDTHS = {0: 1, 1: 4, 2: 8, 4: 4, 5: 8}
 _DEEPEST = 4  # the table, a column, its list, an element
 _LIST = 128  # bytes that a list takes in memory, beside what it holds
 _REPEATED = 2

@@ -1,4 +1,6 @@
-"""Responses of many devices' models at once: values of a regression, or a chance for every class."""
+"""Responses of many devices' models at once: values of a regression, or a chance for every
+class.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,20 @@ def respond(learner: Learner, model: Any, X: Array, classes: int = 0) -> Array:
     """(rows,) values, or with `classes` (rows, classes) chances, of one model.
 
     >>> from persfl import Linear
-    >>> respond(Linear("logistic"), np.array([0.0]), np.ones((1, 1)), classes=2).tolist()
+    >>> respond(
+    ...     Linear("logistic"), np.array([0.0]), np.ones((1, 1)), classes=2
+    ... ).tolist()
     [[0.5, 0.5]]
     """
     if isinstance(model, list):  # a mix: of shares and models
-        return np.asarray(sum(share * respond(learner, part, X, classes) for share, part in model))
+        return np.asarray(
+            sum(share * respond(learner, part, X, classes) for share, part in model)
+        )
     if not classes:
         return np.asarray(learner.predict(model, X), dtype=np.float64)
-    if not has_chances(learner) or not (isinstance(model, np.ndarray) or hasattr(model, "predict_proba")):
+    if not has_chances(learner) or not (
+        isinstance(model, np.ndarray) or hasattr(model, "predict_proba")
+    ):
         labels = learner.labels(model, X).astype(np.int64)
         return np.asarray(labels[:, None] == np.arange(classes), dtype=np.float64)
     chances, known = learner.chances(model, X)
@@ -34,11 +42,15 @@ def respond(learner: Learner, model: Any, X: Array, classes: int = 0) -> Array:
     return full
 
 
-def respond_each(learner: Learner, models: Any, X: Array, owner: IntArray, classes: int = 0) -> Array:
+def respond_each(
+    learner: Learner, models: Any, X: Array, owner: IntArray, classes: int = 0
+) -> Array:
     """As `respond`, each row by the model of its owner (a position in `models`).
 
     >>> from persfl import Linear
-    >>> respond_each(Linear(), np.array([[1.0], [2.0]]), np.ones((3, 1)), np.array([0, 1, 0])).tolist()
+    >>> respond_each(
+    ...     Linear(), np.array([[1.0], [2.0]]), np.ones((3, 1)), np.array([0, 1, 0])
+    ... ).tolist()
     [1.0, 2.0, 1.0]
     """
     out = np.empty((len(X), classes) if classes else len(X))
@@ -60,9 +72,17 @@ def respond_each(learner: Learner, models: Any, X: Array, owner: IntArray, class
 def unknown(models: Any) -> Any:
     """(devices,) whose model is not here: those of a federation may have stayed at home.
 
-    >>> unknown(np.array([[1.0, np.nan], [np.nan, np.nan]])).tolist(), unknown([None]).tolist()
+    >>> (
+    ...     unknown(np.array([[1.0, np.nan], [np.nan, np.nan]])).tolist(),
+    ...     unknown([None]).tolist(),
+    ... )
     ([False, True], [True])
     """
     if isinstance(models, np.ndarray):
         return np.isnan(models).all(axis=1)
-    return np.array([model is None or bool(np.isnan(getattr(model, "value", np.zeros(1))).all()) for model in models])
+    return np.array(
+        [
+            model is None or bool(np.isnan(getattr(model, "value", np.zeros(1))).all())
+            for model in models
+        ]
+    )

@@ -1,8 +1,8 @@
 """Public points for Algorithm 2, made up from what is known of the fleet as a whole.
 
-A point is no row of anybody: each column is drawn on its own from a normal distribution with the fleet's mean and spread (the
-numbers that shared units reveal anyway); columns of zeros and ones by their frequency, and of the columns that encode one category
-exactly one is 1.
+A point is no row of anybody: each column is drawn on its own from a normal distribution with the
+fleet's mean and spread (the numbers that shared units reveal anyway); columns of zeros and ones by
+their frequency, and of the columns that encode one category exactly one is 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from persfl.types import Array
 from persfl.units import Units
 
 
-def public_points(devices: Devices, count: int, *, seed: int, categories: Sequence[Sequence[int]] = ()) -> Array:
+def public_points(
+    devices: Devices, count: int, *, seed: int, categories: Sequence[Sequence[int]] = ()
+) -> Array:
     """(count, features) points in the rows' own units.
 
     >>> devices = Devices.of([([[0.0, 1.0], [1.0, 3.0]], [0.0, 1.0])])
@@ -27,20 +29,43 @@ def public_points(devices: Devices, count: int, *, seed: int, categories: Sequen
     ([0.0, 1.0], True)
     """
     units = Units.of(devices, "shared", labels=False)
-    binary = np.array([((devices.X[:, j] == 0) | (devices.X[:, j] == 1)).all() for j in range(devices.features)])
-    same = np.array([(devices.X[:, j] == devices.X[0, j]).all() for j in range(devices.features)])
-    mean, scale = np.where(same, devices.X[0], units.mean), np.where(same, 0.0, units.scale)
+    binary = np.array(
+        [
+            ((devices.X[:, j] == 0) | (devices.X[:, j] == 1)).all()
+            for j in range(devices.features)
+        ]
+    )
+    same = np.array(
+        [(devices.X[:, j] == devices.X[0, j]).all() for j in range(devices.features)]
+    )
+    mean, scale = (
+        np.where(same, devices.X[0], units.mean),
+        np.where(same, 0.0, units.scale),
+    )
     return made_up(mean, scale, binary, count, seed=seed, categories=categories)
 
 
-def made_up(mean: Array, scale: Array, binary: Any, count: int, *, seed: int, categories: Sequence[Sequence[int]] = ()) -> Array:
-    """(count, features) points from each column's mean and spread (0: always the same); `binary` columns hold zeros and ones.
+def made_up(
+    mean: Array,
+    scale: Array,
+    binary: Any,
+    count: int,
+    *,
+    seed: int,
+    categories: Sequence[Sequence[int]] = (),
+) -> Array:
+    """(count, features) points from each column's mean and spread (0: always the same); `binary`
+    columns hold zeros and ones.
 
-    >>> made_up(np.array([5.0]), np.zeros(1), np.zeros(1, dtype=bool), 2, seed=0).tolist()
+    >>> made_up(
+    ...     np.array([5.0]), np.zeros(1), np.zeros(1, dtype=bool), 2, seed=0
+    ... ).tolist()
     [[5.0], [5.0]]
     """
     generator = stream(seed, "public").generator()
-    points = mean + np.where(scale > 0, scale, 1.0) * generator.standard_normal((count, len(mean)))
+    points = mean + np.where(scale > 0, scale, 1.0) * generator.standard_normal(
+        (count, len(mean))
+    )
     for j in range(len(mean)):
         if binary[j]:
             points[:, j] = generator.random(count) < mean[j]
@@ -54,4 +79,8 @@ def made_up(mean: Array, scale: Array, binary: Any, count: int, *, seed: int, ca
 
 def _shares(means: Array) -> Array:
     means = np.maximum(means, 0.0)
-    return means / means.sum() if means.sum() > 0 else np.full(len(means), 1.0 / len(means))
+    return (
+        means / means.sum()
+        if means.sum() > 0
+        else np.full(len(means), 1.0 / len(means))
+    )

@@ -18,10 +18,25 @@ from persfl.units import KINDS, Units
 from persfl.worth import Worth
 
 SETTINGS = (
-    "device", "method", "peers", "rounds", "step_size", "units", "holdout", "trials", "fallback",
-    "unseen", "impute", "window", "online_rounds", "budget", "ordered", "compute", "n_jobs",
+    "device",
+    "method",
+    "peers",
+    "rounds",
+    "step_size",
+    "units",
+    "holdout",
+    "trials",
+    "fallback",
+    "unseen",
+    "impute",
+    "window",
+    "online_rounds",
+    "budget",
+    "ordered",
+    "compute",
+    "n_jobs",
     "random_state",
-)  # fmt: skip
+)
 _MEASURED = ("held", "evidence", "spread", "error_own", "error_personal")
 _UNITS = ("mean", "scale", "label_mean", "label_scale", "centres", "label_centres")
 
@@ -61,7 +76,9 @@ def _id(value: Any) -> bool:
     """A text, or a number that a table can hold."""
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
-    return isinstance(value, str) or (isinstance(value, float) and not math.isnan(value))
+    return isinstance(value, str) or (
+        isinstance(value, float) and not math.isnan(value)
+    )
 
 
 def _settings(value: Any) -> bool:
@@ -98,7 +115,9 @@ _POSSIBLE: dict[str, Callable[[Any], bool]] = {
     "method": lambda value: value in (*METHODS, "own"),
     "classes": _ids,
     "pooled": lambda value: value in KINDS,
-    "worth": lambda value: isinstance(value, dict) and set(value) == {"scale", "classes"},
+    "worth": lambda value: (
+        isinstance(value, dict) and set(value) == {"scale", "classes"}
+    ),
 }
 
 
@@ -110,7 +129,11 @@ def check_words(about: Any) -> None:
     if absent:
         raise InputError(f"it has no {some(absent)}.")
     wrong = [name for name, good in _WANTED.items() if not good(about[name])]
-    wrong += [name for name, good in _POSSIBLE.items() if name in about and not good(about[name])]
+    wrong += [
+        name
+        for name, good in _POSSIBLE.items()
+        if name in about and not good(about[name])
+    ]
     if wrong:
         raise InputError(f"it has an unusable {some(wrong)}.")
     if (about["kind"] == "PersonalizedClassifier") != ("classes" in about):
@@ -143,22 +166,35 @@ def _pairs(value: Any) -> bool:
     """A list of device ids and their groups."""
     if not isinstance(value, list):
         return False
-    return all(isinstance(v, list) and len(v) == 2 and _plain(v[0]) and _text(v[1]) for v in value)
+    return all(
+        isinstance(v, list) and len(v) == 2 and _plain(v[0]) and _text(v[1])
+        for v in value
+    )
 
 
-def units_from(kind: str, arrays: Mapping[str, Any], *, devices: int, columns: int) -> Units:
+def units_from(
+    kind: str, arrays: Mapping[str, Any], *, devices: int, columns: int
+) -> Units:
     """Units whose numbers are finite and as many as they must be."""
     shapes = {
-        "mean": (columns,), "scale": (columns,), "label_mean": (), "label_scale": (),
-        "centres": (devices, columns), "label_centres": (devices,),
-    }  # fmt: skip
+        "mean": (columns,),
+        "scale": (columns,),
+        "label_mean": (),
+        "label_scale": (),
+        "centres": (devices, columns),
+        "label_centres": (devices,),
+    }
     found: dict[str, Any] = {}
     for name in _UNITS:
         array = arrays[name]
         sound = array.dtype.kind in "fi" and array.shape == shapes[name]
         if not sound or not np.isfinite(array).all():
-            raise InputError("units must be finite numbers, for every column and device.")
-        found[name] = float(array) if name.startswith("label_") and not array.ndim else array
+            raise InputError(
+                "units must be finite numbers, for every column and device."
+            )
+        found[name] = (
+            float(array) if name.startswith("label_") and not array.ndim else array
+        )
     if not (found["scale"] > 0).all() or not found["label_scale"] > 0:
         raise InputError("units must be above 0.")
     return Units(kind=kind, **found)
@@ -207,13 +243,24 @@ def truths_from(values: Any, devices: int) -> Any:
 def worth_from(table: pd.DataFrame, about: Mapping[str, Any]) -> Worth:
     """What was measured, one row per device."""
     devices, told = about["devices"], about["worth"]
-    if len(table) != len(devices) or not all(name in table.columns for name in _MEASURED):
+    if len(table) != len(devices) or not all(
+        name in table.columns for name in _MEASURED
+    ):
         raise InputError("there must be errors of every device.")
-    named = all(isinstance(name, str) for name in table.columns) and table.columns.is_unique
-    if not named or not all(pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes):
+    named = (
+        all(isinstance(name, str) for name in table.columns) and table.columns.is_unique
+    )
+    if not named or not all(
+        pd.api.types.is_numeric_dtype(kind) for kind in table.dtypes
+    ):
         raise InputError("errors must be numbers.")
     scale, classes = told["scale"], told["classes"]
-    if not _number(scale) or not math.isfinite(scale) or not scale > 0 or not _count(classes):
+    if (
+        not _number(scale)
+        or not math.isfinite(scale)
+        or not scale > 0
+        or not _count(classes)
+    ):
         raise InputError("the scale of errors must be a number above 0.")
     if classes != len(about.get("classes", ())):
         raise InputError("errors must be of the classes of the run.")

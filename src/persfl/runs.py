@@ -72,9 +72,16 @@ from persfl.types import Choice, Round
 FORMAT = 2
 READABLE = (1, 2)
 PACKAGES = (
-    "persfl", "numpy", "scipy", "scikit-learn", "pandas", "numba", "pyarrow", "torch",
+    "persfl",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "numba",
+    "pyarrow",
+    "torch",
     "safetensors",
-)  # fmt: skip
+)
 INDEX = "run.json"
 PAGES = ("report.html", "federation.html")
 _ADOPTERS = ("Best", "BestOrStay", "TopK", "Weighted")
@@ -93,9 +100,11 @@ _OF_ROUNDS = re.compile(r"[a-z][a-z0-9-]*\.parquet(?:\.part)?")
 
 
 class Folder:
-    """Keeps a run (see `persfl.training.Keep`): states at most every `every` seconds, and at the end of each stage.
+    """Keeps a run (see `persfl.training.Keep`): states at most every `every` seconds, and at the
+    end of each stage.
 
-    `every` defaults to the environment variable PERSFL_SAVE_SECONDS, or 5; 0 saves after every round.
+    `every` defaults to the environment variable PERSFL_SAVE_SECONDS, or 5; 0 saves after every
+    round.
 
     >>> import tempfile
     >>> folder = Folder.create(Path(tempfile.mkdtemp()) / "run", {"rounds": 3})
@@ -120,10 +129,13 @@ class Folder:
         self._waiting: list[tuple[str, Round]] = []
         self._latest: tuple[str, State] | None = None
         self._saved = time.monotonic()
-        self._cost = 0.0  # seconds the last saving took: large fleets are saved less often
+        # seconds the last saving took: large fleets are saved less often
+        self._cost = 0.0
 
     @staticmethod
-    def create(path: Path, spec: Mapping[str, Any], *, every: float | None = None) -> Folder:
+    def create(
+        path: Path, spec: Mapping[str, Any], *, every: float | None = None
+    ) -> Folder:
         """A new run in an empty or absent folder; nobody else writes there until it is over."""
         refuse_held(path)
         _refuse_full(path)
@@ -143,7 +155,9 @@ class Folder:
         return folder
 
     @staticmethod
-    def begin(path: Path, spec: Mapping[str, Any], *, every: float | None = None) -> Folder:
+    def begin(
+        path: Path, spec: Mapping[str, Any], *, every: float | None = None
+    ) -> Folder:
         """A new run in a folder that may hold other files already."""
         path.mkdir(parents=True, exist_ok=True)
         refuse_links(path)
@@ -160,7 +174,10 @@ class Folder:
         """A run that is there; with `lock` to go on with it, while nobody else does."""
         where = path / INDEX
         if not where.is_file():
-            raise InputError(f"{str(path)!r} is not a run folder: it has no {INDEX}. Make one with: persfl fit TABLE --out {path}")
+            raise InputError(
+                f"{str(path)!r} is not a run folder: it has no {INDEX}. Make one with: persfl fit"
+                f" TABLE --out {path}"
+            )
         taken = Lock(path) if lock else None
         if taken is not None:
             taken.take()
@@ -192,7 +209,9 @@ class Folder:
     # Files
 
     def write(self, name: str, content: bytes | Callable[[Any], Any]) -> None:
-        """Write a file (`content` may be a function that writes to it); it belongs to the run once `commit` has named it."""
+        """Write a file (`content` may be a function that writes to it); it belongs to the run
+        once `commit` has named it.
+        """
         if not _NAME.fullmatch(name) or name == INDEX:
             raise InputError(f"{name!r} is not a name for a file of a run folder.")
         _refuse_odd_rounds(self.path)
@@ -207,13 +226,18 @@ class Folder:
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         need("pyarrow", extra="app", why="keeping a run")
-        self.write(name, lambda file: table.to_parquet(file, index=False, compression="zstd"))
+        self.write(
+            name, lambda file: table.to_parquet(file, index=False, compression="zstd")
+        )
 
     def read(self, name: str) -> bytes:
         """A file's content, which is what the index says."""
         where = self.path / name
         if name not in self.index["files"]:
-            raise InputError(f"{str(self.path)!r} has no {name!r}: the run was not finished. Go on with: persfl fit ... --resume")
+            raise InputError(
+                f"{str(self.path)!r} has no {name!r}: the run was not finished. Go on with: persfl"
+                " fit ... --resume"
+            )
         try:
             content = read_whole(where)
         except (FileNotFoundError, IsADirectoryError):
@@ -250,10 +274,14 @@ class Folder:
 
     def _on_the_way(self) -> list[Path]:
         """Files of the shapes that a run makes before it is over."""
-        found = [path for path in self.path.iterdir() if _ON_THE_WAY.fullmatch(path.name)]
+        found = [
+            path for path in self.path.iterdir() if _ON_THE_WAY.fullmatch(path.name)
+        ]
         rounds = self.path / "rounds"
         if rounds.is_dir():
-            found += [path for path in rounds.iterdir() if _OF_ROUNDS.fullmatch(path.name)]
+            found += [
+                path for path in rounds.iterdir() if _OF_ROUNDS.fullmatch(path.name)
+            ]
         return found
 
     def strangers(self) -> list[Path]:
@@ -312,7 +340,9 @@ class Folder:
                 del self.index["stages"][stage]
             return
         self._waiting.append((stage, round_))
-        if state.r >= plan.rounds or time.monotonic() - self._saved >= (self.every and max(self.every, 10 * self._cost)):
+        if state.r >= plan.rounds or time.monotonic() - self._saved >= (
+            self.every and max(self.every, 10 * self._cost)
+        ):
             self.save()
 
     def save(self) -> None:
@@ -324,7 +354,10 @@ class Folder:
         first = self._waiting[0][1].r
         # A stage that starts anew must not write over files that the index on disk still names.
         self.index["serial"] = serial = int(self.index.get("serial", 0)) + 1
-        self.write_table(f"rounds/{stage}-{first:06d}-{serial}.parquet", rounds_table([round_ for _, round_ in self._waiting]))
+        self.write_table(
+            f"rounds/{stage}-{first:06d}-{serial}.parquet",
+            rounds_table([round_ for _, round_ in self._waiting]),
+        )
         self._drop(prefix=f"state-{stage}-")
         name = f"state-{stage}-{state.r:06d}-{serial}"
         pace = {
@@ -352,7 +385,9 @@ class Folder:
 
     def rounds(self, stage: str = "final") -> pd.DataFrame:
         """All rounds of a stage, one row per round and device (positions in `devices_`)."""
-        names = sorted(name for name in self.index["files"] if name.startswith(f"rounds/{stage}-"))
+        names = sorted(
+            name for name in self.index["files"] if name.startswith(f"rounds/{stage}-")
+        )
         if not names:
             raise InputError(f"{str(self.path)!r} has no rounds of stage {stage!r}.")
         return pd.concat([self.read_table(name) for name in names], ignore_index=True)
@@ -371,7 +406,9 @@ def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:
                     "stay": round_.choice.stay,
                     "asked": list(round_.peers.astype(np.int32)),
                     "losses": list(round_.losses[:, 1:].astype(np.float32)),
-                    "adopted": _taken(round_.choice, round_.choice.peers.astype(np.int32)),
+                    "adopted": _taken(
+                        round_.choice, round_.choice.peers.astype(np.int32)
+                    ),
                     "shares": _taken(round_.choice, round_.choice.weights),
                 }
             )
@@ -380,10 +417,14 @@ def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:
 
 
 def _taken(choice: Choice, values: Any) -> list[Any]:
-    """A list per target; of remembered steps only those that were taken, since a choice among them is as wide as everyone met."""
+    """A list per target; of remembered steps only those that were taken, since a choice among
+    them is as wide as everyone met.
+    """
     if choice.anew is None:
         return list(values)
-    return [row[weights > 0] for row, weights in zip(values, choice.weights, strict=True)]
+    return [
+        row[weights > 0] for row, weights in zip(values, choice.weights, strict=True)
+    ]
 
 
 def _state(arrays: Mapping[str, Any]) -> State:
@@ -391,7 +432,11 @@ def _state(arrays: Mapping[str, Any]) -> State:
     trust = Trust.from_arrays(_under("trust_", arrays))
     losses = arrays["losses"]
     r, step_size = int(arrays["r"]), float(arrays["step_size"])
-    if losses.dtype.kind != "f" or (losses.ndim != 2 and losses.size) or len(losses) > max(r, 0):
+    if (
+        losses.dtype.kind != "f"
+        or (losses.ndim != 2 and losses.size)
+        or len(losses) > max(r, 0)
+    ):
         raise InputError("there must be a loss for every round and target.")
     if r < 0 or not step_size > 0 or arrays["halved"].ndim != 1:
         raise InputError("the number of rounds and the step size must be above 0.")
@@ -404,7 +449,9 @@ def _state(arrays: Mapping[str, Any]) -> State:
 def _under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Those whose names begin like this, without it."""
     size = len(prefix)
-    return {name[size:]: array for name, array in arrays.items() if name.startswith(prefix)}
+    return {
+        name[size:]: array for name, array in arrays.items() if name.startswith(prefix)
+    }
 
 
 # The result
@@ -420,7 +467,8 @@ def refuse_unkept(model: Any) -> None:
     ...
     persfl.errors.InputError: models of SVR cannot be kept in a run folder. ...
     """
-    base = getattr(model.estimator, "estimator", model.estimator)  # a learner's, or one itself
+    # a learner's, or one itself
+    base = getattr(model.estimator, "estimator", model.estimator)
     if isinstance(base, BaseEstimator):
         estimator_to(base)
     elif all(hasattr(base, name) for name in ("init", "loss", "mix", "check")):
@@ -429,9 +477,15 @@ def refuse_unkept(model: Any) -> None:
 
 def keep_model(folder: Folder, model: Any) -> None:
     """Write a fitted PersonalizedRegressor or PersonalizedClassifier."""
-    arrays: dict[str, Any] = {f"units_{k}": v for k, v in units_to(model.units_).items()}
+    arrays: dict[str, Any] = {
+        f"units_{k}": v for k, v in units_to(model.units_).items()
+    }
     arrays |= {f"trust_{k}": v for k, v in model.trust_.to_arrays().items()}
-    arrays |= {"losses": model.losses_, "rows": model.rows_, "fallback": model.fallback_}
+    arrays |= {
+        "losses": model.losses_,
+        "rows": model.rows_,
+        "fallback": model.fallback_,
+    }
     network = isinstance(model.learner_, Network)
     networks: Any = model.models_
     if not network:
@@ -439,9 +493,16 @@ def keep_model(folder: Folder, model: Any) -> None:
     elif not isinstance(networks, np.ndarray):
         networks, shares = listed(networks)
         arrays |= shares
-    odd = [name for name in model.devices_.tolist() if not isinstance(name, (str, int, float, bool))]
+    odd = [
+        name
+        for name in model.devices_.tolist()
+        if not isinstance(name, (str, int, float, bool))
+    ]
     if odd:
-        raise InputError(f"a run folder keeps devices whose ids are text or numbers. Got {odd[0]!r}: use str(...) of it.")
+        raise InputError(
+            f"a run folder keeps devices whose ids are text or numbers. Got {odd[0]!r}: use"
+            " str(...) of it."
+        )
     about: dict[str, Any] = {
         "kind": type(model).__name__,
         "settings": _settings(model),
@@ -463,14 +524,18 @@ def keep_model(folder: Folder, model: Any) -> None:
     if model.preparation_ is not None:
         about["preparation"] = model.preparation_.to_words()
     if model.pooled_ is not None:
-        arrays |= {f"pooled_units_{k}": v for k, v in units_to(model.pooled_units_).items()}
+        arrays |= {
+            f"pooled_units_{k}": v for k, v in units_to(model.pooled_units_).items()
+        }
         about["pooled"] = model.pooled_units_.kind
         if not network:  # those are with the other networks
             pooled = models_to([model.pooled_])
             arrays |= {f"pooled_{name}": array for name, array in pooled.items()}
     folder.write_arrays("model.npz", arrays)
     if network:
-        held = {"models": np.asarray(networks)} | ({} if model.pooled_ is None else {"pooled": model.pooled_})
+        held = {"models": np.asarray(networks)} | (
+            {} if model.pooled_ is None else {"pooled": model.pooled_}
+        )
         folder.write("model.safetensors", kept.packed(model.learner_, held))
     if model.worth_ is not None:
         folder.write_table("worth.parquet", model.worth_.table.drop(columns="device"))
@@ -479,20 +544,32 @@ def keep_model(folder: Folder, model: Any) -> None:
     folder.finish()
 
 
-def save_model(model: Any, path: str | Path, *, device: str = "device", label: str = "y") -> Path:
-    """A fitted model as a run folder that `load_model` and the command line take (`device`, `label`: what these are called).
+def save_model(
+    model: Any, path: str | Path, *, device: str = "device", label: str = "y"
+) -> Path:
+    """A fitted model as a run folder that `load_model` and the command line take (`device`,
+    `label`: what these are called).
 
     >>> import tempfile
     >>> from persfl import PersonalizedRegressor
-    >>> model = PersonalizedRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], devices=["a"] * 3)
+    >>> model = PersonalizedRegressor().fit(
+    ...     [[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], devices=["a"] * 3
+    ... )
     >>> path = save_model(model, Path(tempfile.mkdtemp()) / "run")
     >>> load_model(path).predict([[3.0]]).round(1).tolist()
     [3.0]
     """
-    folder = Folder.create(Path(path), {
-        "device": device if model.device is None else model.device, "label": label, "features": model._inputs(), "groups": None,
-        "separator": None, "decimal": ".",
-    })  # fmt: skip
+    folder = Folder.create(
+        Path(path),
+        {
+            "device": device if model.device is None else model.device,
+            "label": label,
+            "features": model._inputs(),
+            "groups": None,
+            "separator": None,
+            "decimal": ".",
+        },
+    )
     try:
         keep_model(folder, model)
     except BaseException:
@@ -514,7 +591,9 @@ def load_model(path: str | Path, *, module: Any = None) -> Any:
         model = _blank(about)
     kind = about["learner"]["kind"]
     if module is not None and kind != "network":
-        raise InputError(f"module is for networks. This run's models are of the kind {kind!r}: leave it out.")
+        raise InputError(
+            f"module is for networks. This run's models are of the kind {kind!r}: leave it out."
+        )
     if kind == "network":
         _read_networks(folder, model, about, arrays, module)
     else:
@@ -554,14 +633,20 @@ def _blank(about: Mapping[str, Any]) -> Any:
     model.preparation_ = None
     if about["preparation"]:
         model.preparation_ = Preparation.from_words(about["preparation"])
-        if {*model.preparation_.numbers, *model.preparation_.texts} != set(about["names"] or ()):
+        if {*model.preparation_.numbers, *model.preparation_.texts} != set(
+            about["names"] or ()
+        ):
             raise InputError("the columns that are prepared must be the features.")
     return model
 
 
 def _columns(model: Any) -> int:
     """How many columns of numbers models see."""
-    return model.n_features_in_ if model.preparation_ is None else len(model.preparation_.columns)
+    return (
+        model.n_features_in_
+        if model.preparation_ is None
+        else len(model.preparation_.columns)
+    )
 
 
 def _learner_from(described: Mapping[str, Any]) -> Any:
@@ -578,7 +663,9 @@ def _learner_from(described: Mapping[str, Any]) -> Any:
     raise InputError(f"there are no models of the kind {described['kind'][:80]!r}.")
 
 
-def _read_models(model: Any, about: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+def _read_models(
+    model: Any, about: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> None:
     """The models of a run, and the one for all, if they are of its learner."""
     columns, classes = _columns(model), len(about.get("classes", ()))
     model.models_ = models_from(arrays, features=columns, classes=classes)
@@ -589,24 +676,37 @@ def _read_models(model: Any, about: Mapping[str, Any], arrays: Mapping[str, Any]
             pooled["models"] = arrays["pooled"][None]
         elif "tree_feature" in pooled and "tree_nodes" not in pooled:
             pooled["tree_nodes"] = np.array([len(pooled["tree_feature"])])
-        (model.pooled_,) = found = models_from(pooled, features=columns, classes=classes)
+        (model.pooled_,) = found = models_from(
+            pooled, features=columns, classes=classes
+        )
         _refuse_unfit(model.learner_, found, columns)
 
 
 def _refuse_unfit(learner: Any, models: Any, columns: int) -> None:
     """Stop where models are of another family or size than the learner's."""
     if isinstance(learner, Linear):
-        fits = isinstance(models, np.ndarray) and models.shape[1] == learner.size(columns)
+        fits = isinstance(models, np.ndarray) and models.shape[1] == learner.size(
+            columns
+        )
         if isinstance(models, list):
             parts = [part for mix in models for _, part in mix]
-            fits = all(getattr(part, "shape", None) == (learner.size(columns),) for part in parts)
+            fits = all(
+                getattr(part, "shape", None) == (learner.size(columns),)
+                for part in parts
+            )
     else:
         kind = Grown if isinstance(learner, Tree) else Plain
         wanted = (kind, type(None)) if kind is Plain else (kind,)
-        parts = [p for m in models for p in ([q for _, q in m] if isinstance(m, list) else [m])]
+        parts = [
+            p
+            for m in models
+            for p in ([q for _, q in m] if isinstance(m, list) else [m])
+        ]
         fits = all(isinstance(part, wanted) for part in parts)
     if not fits:
-        raise InputError("the models must be of the run's family, and of its number of columns.")
+        raise InputError(
+            "the models must be of the run's family, and of its number of columns."
+        )
 
 
 def _read_networks(
@@ -617,7 +717,9 @@ def _read_networks(
     module: Any,
 ) -> None:
     content = folder.read("model.safetensors")
-    described = {name: value for name, value in about["learner"].items() if name != "kind"}
+    described = {
+        name: value for name, value in about["learner"].items() if name != "kind"
+    }
     with reading(folder.path / "model.json"):
         kept.refuse_larger(described, len(content))
         made = _sized(module, _columns(model), len(about.get("classes", ())))
@@ -639,12 +741,16 @@ def _read_networks(
             model.models_ = mixed(list(networks["models"]), arrays)
 
 
-def _read_numbers(model: Any, about: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+def _read_numbers(
+    model: Any, about: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> None:
     """What a run knows beside its models."""
     devices, columns = len(model.devices_), _columns(model)
     if len(model.models_) != devices:
         found = len(model.models_)
-        raise InputError(f"the run's models are of {found} devices, where there are {devices}.")
+        raise InputError(
+            f"the run's models are of {found} devices, where there are {devices}."
+        )
     sizes = {"devices": devices, "columns": columns}
     model.units_ = units_from(about["units"], _under("units_", arrays), **sizes)
     if "pooled" in about:
@@ -675,15 +781,23 @@ def _adopter_from(described: Any) -> Any:
 
 
 def _settings(model: Any) -> dict[str, Any]:
-    return {name: getattr(model, name) for name in SETTINGS} | {"random_state": model._seed}
+    return {name: getattr(model, name) for name in SETTINGS} | {
+        "random_state": model._seed
+    }
 
 
 def _learner(learner: Any) -> dict[str, Any]:
     """A learner in plain words."""
     if isinstance(learner, Linear):
         classes = learner.classes if learner.kind == "multinomial" else None
-        return {"kind": "linear", "loss": learner.kind, "intercept": learner.intercept, "l2": learner.l2, "delta": learner.delta,
-                "classes": classes}  # fmt: skip
+        return {
+            "kind": "linear",
+            "loss": learner.kind,
+            "intercept": learner.intercept,
+            "l2": learner.l2,
+            "delta": learner.delta,
+            "classes": classes,
+        }
     if isinstance(learner, Tree):
         return {"kind": "tree", "max_depth": learner.max_depth}
     if isinstance(learner, Network):
@@ -691,7 +805,10 @@ def _learner(learner: Any) -> dict[str, Any]:
     if hasattr(learner, "estimator"):
         family = estimator_to(learner.estimator)
         return {"kind": "estimator", "loss": learner.kind, "family": family}
-    raise InputError(f"a run folder can keep linear models, trees, networks and scikit-learn estimators. Got {learner!r}.")
+    raise InputError(
+        "a run folder can keep linear models, trees, networks and scikit-learn estimators. Got"
+        f" {learner!r}."
+    )
 
 
 def _sized(module: Any, columns: int, classes: int) -> Any:
@@ -765,19 +882,27 @@ def _index(where: Path) -> dict[str, Any]:
 def _check_index(index: Mapping[str, Any]) -> None:
     files, stages = index["files"], index["stages"]
     if not set(index) <= _KEYS or not isinstance(index["finished"], bool):
-        raise InputError("an index says what is there, and whether the run is finished.")
+        raise InputError(
+            "an index says what is there, and whether the run is finished."
+        )
     if not isinstance(files, dict) or not isinstance(stages, dict):
         raise InputError("an index must list files and stages.")
     odd = [name for name in files if not _NAME.fullmatch(name) or name == INDEX]
     if odd:
         raise InputError(f"{odd[0][:80]!r} is not a name for a file of a run folder.")
-    if not all(isinstance(value, str) and _DIGEST.fullmatch(value) for value in files.values()):
+    if not all(
+        isinstance(value, str) and _DIGEST.fullmatch(value) for value in files.values()
+    ):
         raise InputError("every file must have its SHA-256.")
     for stage, place in stages.items():
         if not _STAGE.fullmatch(stage) or place["state"] not in files:
             raise InputError("every stage must have its state.")
     serial = index.get("serial", 0)
-    if isinstance(serial, bool) or not isinstance(serial, int) or not 0 <= serial < 2**53:
+    if (
+        isinstance(serial, bool)
+        or not isinstance(serial, int)
+        or not 0 <= serial < 2**53
+    ):
         raise InputError("serial must be a whole number.")
     if index.get("fleet") is not None and index["fleet"] not in files:
         raise InputError("the fleet's state must be one of its files.")
@@ -799,11 +924,16 @@ def _seconds() -> float:
     try:
         return max(0.0, float(text))
     except ValueError:
-        raise InputError(f"PERSFL_SAVE_SECONDS must be a number of seconds. Got {text!r}.") from None
+        raise InputError(
+            f"PERSFL_SAVE_SECONDS must be a number of seconds. Got {text!r}."
+        ) from None
 
 
 def _damaged(path: Path) -> InputError:
-    return InputError(f"{str(path)!r} is damaged: it is not what persfl wrote. Restore it, or run again into another folder.")
+    return InputError(
+        f"{str(path)!r} is damaged: it is not what persfl wrote. Restore it, or run again into"
+        " another folder."
+    )
 
 
 def _digest(content: bytes) -> str:

@@ -1,11 +1,13 @@
 """Randomness by name: every random number is a function of a seed and a path.
 
-A `Stream` is a place in a tree of random numbers. `stream(seed, "sample", r, target)` is the same place in every fleet, in every
-process and after every interruption, so results cannot depend on who computed them or in which order. Path entries may be
-arrays: then the stream has leading axes, one place per entry, and draws for all of them at once.
+A `Stream` is a place in a tree of random numbers. `stream(seed, "sample", r, target)` is the same
+place in every fleet, in every process and after every interruption, so results cannot depend on who
+computed them or in which order. Path entries may be arrays: then the stream has leading axes, one
+place per entry, and draws for all of them at once.
 
-The numbers are SplitMix64: output `k` of a place is `mix(key + k * gamma)`. NumPy's own generators have state and cannot be drawn
-for a thousand keys at once; where a library needs one, `Stream.generator()` makes it.
+The numbers are SplitMix64: output `k` of a place is `mix(key + k * gamma)`. NumPy's own generators
+have state and cannot be drawn for a thousand keys at once; where a library needs one,
+`Stream.generator()` makes it.
 
 >>> stream(0, "sample", 3).uniform(2).round(3).tolist()
 [0.805, 0.542]
@@ -30,7 +32,8 @@ Part = int | str | NDArray[Any]
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
-_CHILD = 0xD1B54A32D192ED03  # keeps the keys of children apart from a place's own numbers
+# keeps the keys of children apart from a place's own numbers
+_CHILD = 0xD1B54A32D192ED03
 
 
 def _mix_int(x: int) -> int:
@@ -64,12 +67,22 @@ class Stream:
             if isinstance(key, int) and not isinstance(part, np.ndarray):
                 key = _mix_int(((key ^ _CHILD) + _GAMMA * (int(part) + 1)) & _MASK)
             else:
-                step = (np.atleast_1d(np.asarray(part)).astype(np.uint64) + np.uint64(1)) * np.uint64(_GAMMA)
-                key = _mix((np.atleast_1d(np.asarray(key, dtype=np.uint64)) ^ np.uint64(_CHILD)) + step)
+                step = (
+                    np.atleast_1d(np.asarray(part)).astype(np.uint64) + np.uint64(1)
+                ) * np.uint64(_GAMMA)
+                key = _mix(
+                    (
+                        np.atleast_1d(np.asarray(key, dtype=np.uint64))
+                        ^ np.uint64(_CHILD)
+                    )
+                    + step
+                )
         return Stream(key)
 
     def uniform(self, *shape: int) -> NDArray[np.float64]:
-        """Numbers in [0, 1) of shape (leading axes, *shape); a longer draw begins with a shorter one."""
+        """Numbers in [0, 1) of shape (leading axes, *shape); a longer draw begins with a
+        shorter one.
+        """
         count = int(np.prod(shape))
         steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA)
         keys = self.keys
@@ -89,13 +102,17 @@ class Stream:
     def generator(self) -> np.random.Generator:
         """A NumPy generator that starts at this (single) place."""
         if not isinstance(self.key, int):
-            raise InputError(f"a generator starts at one place. Got a stream of {self.keys.size}.")
+            raise InputError(
+                f"a generator starts at one place. Got a stream of {self.keys.size}."
+            )
         return np.random.default_rng(self.key)
 
     def integer(self) -> int:
         """A number below 2**31 - 1, as scikit-learn's `random_state` takes it."""
         if not isinstance(self.key, int):
-            raise InputError(f"an integer is drawn at one place. Got a stream of {self.keys.size}.")
+            raise InputError(
+                f"an integer is drawn at one place. Got a stream of {self.keys.size}."
+            )
         return _mix_int((self.key + _GAMMA) & _MASK) % (2**31 - 1)
 
 
@@ -106,11 +123,15 @@ def stream(seed: int, *path: Part) -> Stream:
     return Stream(_mix_int(int(seed) & _MASK)).at(*path)
 
 
-def distinct(place: Stream, who: NDArray[np.int64], counts: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """For every entry of `who`, `size` different numbers below its count (Floyd's algorithm); each set is equally likely.
+def distinct(
+    place: Stream, who: NDArray[np.int64], counts: NDArray[np.int64], size: int
+) -> NDArray[np.int64]:
+    """For every entry of `who`, `size` different numbers below its count (Floyd's algorithm); each
+    set is equally likely.
 
-    `counts` has an entry per entry of `who`, or one for all. Time and memory grow with `size`, never with the counts: drawing 20 of
-    a million touches 20 numbers. A row depends on the place and on its own entry of `who` only.
+    `counts` has an entry per entry of `who`, or one for all. Time and memory grow with `size`,
+    never with the counts: drawing 20 of a million touches 20 numbers. A row depends on the place
+    and on its own entry of `who` only.
 
     >>> rows = distinct(stream(0, "who"), np.arange(3), np.array([5, 5, 10**9]), 4)
     >>> [len(set(row)) for row in rows.tolist()]

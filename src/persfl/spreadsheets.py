@@ -1,4 +1,6 @@
-"""CSV files that somebody may open in a spreadsheet, which runs a cell that begins like a formula."""
+"""CSV files that somebody may open in a spreadsheet, which runs a cell that begins like a
+formula.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,15 @@ from typing import IO, Any
 
 import pandas as pd
 
-BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")  # of what a spreadsheet takes for a formula
+# of what a spreadsheet takes for a formula
+BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-def write_csv(table: pd.DataFrame, target: Path | IO[str], *, verbatim: bool = False) -> None:
-    """Write a table, texts that begin like a formula behind a ' unless `verbatim`; numbers stay numbers.
+def write_csv(
+    table: pd.DataFrame, target: Path | IO[str], *, verbatim: bool = False
+) -> None:
+    """Write a table, texts that begin like a formula behind a ' unless `verbatim`; numbers stay
+    numbers.
 
     >>> import sys
     >>> write_csv(pd.DataFrame({"who": ["=1+1", "ann"], "x": [-1.5, 2.0]}), sys.stdout)

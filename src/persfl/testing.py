@@ -1,4 +1,5 @@
-"""Contract checks: what every learner, proposer, sampler, adopter and fleet must do. Run them on your own parts.
+"""Contract checks: what every learner, proposer, sampler, adopter and fleet must do. Run them on
+your own parts.
 
 >>> from persfl import Best, Linear, Uniform
 >>> check_learner(Linear())
@@ -38,29 +39,60 @@ from persfl.types import (
 
 
 def check_learner(learner: Learner, data: Data | None = None) -> None:
-    """A model family: deterministic, indifferent to padding, and (if it has gradients) with leading axes and right slopes."""
+    """A model family: deterministic, indifferent to padding, and (if it has gradients) with
+    leading axes and right slopes.
+    """
     data = _rows(learner) if data is None else data
     place = stream(0, "check")
     first, again = learner.init(data, place), learner.init(data, place)
-    _expect(_same(learner.predict(first, data.X), learner.predict(again, data.X)), "init must depend on data and stream only")
-    _expect(np.isfinite(learner.loss(first, data)), "the loss of the starting model must be finite")
+    _expect(
+        _same(learner.predict(first, data.X), learner.predict(again, data.X)),
+        "init must depend on data and stream only",
+    )
+    _expect(
+        np.isfinite(learner.loss(first, data)),
+        "the loss of the starting model must be finite",
+    )
     fitted = learner.fit(data, place)
-    _expect(_same(learner.predict(fitted, data.X), learner.predict(learner.fit(data, place), data.X)), "fit must be deterministic")
-    _expect(learner.loss(fitted, data) <= learner.loss(first, data) + 1e-9, "fit must not be worse than init on its own rows")
+    _expect(
+        _same(
+            learner.predict(fitted, data.X),
+            learner.predict(learner.fit(data, place), data.X),
+        ),
+        "fit must be deterministic",
+    )
+    _expect(
+        learner.loss(fitted, data) <= learner.loss(first, data) + 1e-9,
+        "fit must not be worse than init on its own rows",
+    )
     labels = learner.labels(fitted, data.X)
-    _expect(np.shape(labels) == (data.rows,) and np.isfinite(labels).all(), "labels must be one finite number per row")
+    _expect(
+        np.shape(labels) == (data.rows,) and np.isfinite(labels).all(),
+        "labels must be one finite number per row",
+    )
 
     padded = _padded(data)
-    _expect(np.isclose(learner.loss(fitted, data), learner.loss(fitted, padded)), "rows of weight 0 must not change the loss")
+    _expect(
+        np.isclose(learner.loss(fitted, data), learner.loss(fitted, padded)),
+        "rows of weight 0 must not change the loss",
+    )
     refitted = learner.fit(padded, place)
     _expect(
-        np.isclose(learner.loss(refitted, data), learner.loss(fitted, data), rtol=1e-4, atol=1e-9),
+        np.isclose(
+            learner.loss(refitted, data),
+            learner.loss(fitted, data),
+            rtol=1e-4,
+            atol=1e-9,
+        ),
         "rows of weight 0 must not change the fit",
     )
 
     features = data.X.shape[1]
     _expect(
-        np.isclose(learner.loss(learner.check(fitted, features), data), learner.loss(fitted, data)),
+        np.isclose(
+            learner.loss(learner.check(fitted, features), data),
+            learner.loss(fitted, data),
+        ),
         "check must accept its own models",
     )
     for wrong in ("a model?", np.full(3, np.nan)):
@@ -75,50 +107,96 @@ def check_learner(learner: Learner, data: Data | None = None) -> None:
 
 def _check_vectors(learner: Differentiable, data: Data, fitted: Any) -> None:
     rng = np.random.default_rng(0)
-    moves = np.asarray(learner.moves) if hasattr(learner, "moves") else np.ones(np.shape(fitted), dtype=bool)
+    moves = (
+        np.asarray(learner.moves)
+        if hasattr(learner, "moves")
+        else np.ones(np.shape(fitted), dtype=bool)
+    )
     model = np.where(moves, 0.3 * rng.standard_normal(np.shape(fitted)) + 0.01, fitted)
     slope = learner.grad(model, data)
     _expect(not slope[~moves].any(), "what does not move must have no slope")
     for direction in rng.standard_normal((3, *np.shape(model))) * moves:
-        ahead, behind = (learner.loss(model + sign * 1e-6 * direction, data) for sign in (1, -1))
+        ahead, behind = (
+            learner.loss(model + sign * 1e-6 * direction, data) for sign in (1, -1)
+        )
         _expect(
-            np.isclose((ahead - behind) / 2e-6, (slope * direction).sum(), rtol=1e-3, atol=1e-5),
+            np.isclose(
+                (ahead - behind) / 2e-6, (slope * direction).sum(), rtol=1e-3, atol=1e-5
+            ),
             "grad must be the gradient of loss",
         )
-    _expect(np.allclose(slope, learner.grad(model, _padded(data))), "rows of weight 0 must not change the gradient")
+    _expect(
+        np.allclose(slope, learner.grad(model, _padded(data))),
+        "rows of weight 0 must not change the gradient",
+    )
     models = np.stack([model, 2 * model])
-    both = Data(*(np.stack([part, part[::-1]]) for part in (data.X, data.y, data.weight)))
+    both = Data(
+        *(np.stack([part, part[::-1]]) for part in (data.X, data.y, data.weight))
+    )
     for method in (learner.loss, learner.grad):
-        one_by_one = [method(models[i], Data(both.X[i], both.y[i], both.weight[i])) for i in range(2)]
-        _expect(np.allclose(method(models, both), one_by_one), "leading axes must give what one by one gives")
-    _expect(np.allclose(learner.mix(models, np.array([0.25, 0.75])), 1.75 * model), "mix must be the weighted mean")
+        one_by_one = [
+            method(models[i], Data(both.X[i], both.y[i], both.weight[i]))
+            for i in range(2)
+        ]
+        _expect(
+            np.allclose(method(models, both), one_by_one),
+            "leading axes must give what one by one gives",
+        )
+    _expect(
+        np.allclose(learner.mix(models, np.array([0.25, 0.75])), 1.75 * model),
+        "mix must be the weighted mean",
+    )
 
 
-def check_proposer(proposer: Proposer, learner: Learner, data: Data | None = None) -> None:
-    """A question and its answer: deterministic, without side effects, one model of the asker's family."""
+def check_proposer(
+    proposer: Proposer, learner: Learner, data: Data | None = None
+) -> None:
+    """A question and its answer: deterministic, without side effects, one model of the asker's
+    family.
+    """
     data = _rows(learner) if data is None else data
     place = stream(0, "check", 1)
     model = learner.fit(data, place)
     before = learner.predict(model, data.X).copy()
     probe = proposer.ask(learner, model)
     proposal, again = (proposer.answer(learner, probe, data, place) for _ in range(2))
-    _expect(_same(learner.predict(proposal, data.X), learner.predict(again, data.X)), "the same question must get the same answer")
-    _expect(_same(before, learner.predict(model, data.X)), "answering must not change the asker's model")
-    _expect(np.isfinite(learner.loss(proposal, data)), "an answer must have a finite loss on ordinary rows")
+    _expect(
+        _same(learner.predict(proposal, data.X), learner.predict(again, data.X)),
+        "the same question must get the same answer",
+    )
+    _expect(
+        _same(before, learner.predict(model, data.X)),
+        "answering must not change the asker's model",
+    )
+    _expect(
+        np.isfinite(learner.loss(proposal, data)),
+        "an answer must have a finite loss on ordinary rows",
+    )
     length = proposer.length(learner, probe, proposal)
     _expect(np.isnan(length) or length >= 0, "a length must be at least 0, or NaN")
-    _expect(isinstance(proposer.advice(), str) and proposer.advice() != "", "advice must say what to change")
+    _expect(
+        isinstance(proposer.advice(), str) and proposer.advice() != "",
+        "advice must say what to change",
+    )
     if not has_gradients(learner):
         return
     two = np.stack([model, 0.5 * model])
-    both = Data(*(np.stack([part, part[::-1]]) for part in (data.X, data.y, data.weight)))
+    both = Data(
+        *(np.stack([part, part[::-1]]) for part in (data.X, data.y, data.weight))
+    )
     places = stream(0, "check").at(np.arange(2))
     together = proposer.answer(learner, proposer.ask(learner, two), both, places)
     for i in range(2):
         alone = proposer.answer(
-            learner, proposer.ask(learner, two[i]), Data(both.X[i], both.y[i], both.weight[i]), stream(0, "check", i)
+            learner,
+            proposer.ask(learner, two[i]),
+            Data(both.X[i], both.y[i], both.weight[i]),
+            stream(0, "check", i),
         )
-        _expect(np.allclose(together[i], alone, rtol=1e-6, atol=1e-8), "leading axes must give what one by one gives")
+        _expect(
+            np.allclose(together[i], alone, rtol=1e-6, atol=1e-8),
+            "leading axes must give what one by one gives",
+        )
 
 
 def check_sampler(sampler: Sampler, *, n: int = 30) -> None:
@@ -126,17 +204,39 @@ def check_sampler(sampler: Sampler, *, n: int = 30) -> None:
     everyone = Trust(n, np.arange(n))
     for r in range(5):
         peers = np.array(sampler(everyone, r, 7))  # a sampler may use its array again
-        _expect(peers.dtype == np.int64 and peers.ndim == 2 and len(peers) == n, "peers must be (T, S) of int64")
-        _expect(((peers >= -1) & (peers < n)).all(), "peers must be device indices, or -1 for nobody")
-        _expect(not (peers == np.arange(n)[:, None]).any(), "a target must never be asked by itself")
-        _expect(all(len(set(row)) == len(row) for row in (p[p >= 0].tolist() for p in peers)), "peers of a target must differ")
-        _expect(_same(peers, sampler(everyone, r, 7)), "the same seed and round must give the same peers")
+        _expect(
+            peers.dtype == np.int64 and peers.ndim == 2 and len(peers) == n,
+            "peers must be (T, S) of int64",
+        )
+        _expect(
+            ((peers >= -1) & (peers < n)).all(),
+            "peers must be device indices, or -1 for nobody",
+        )
+        _expect(
+            not (peers == np.arange(n)[:, None]).any(),
+            "a target must never be asked by itself",
+        )
+        _expect(
+            all(
+                len(set(row)) == len(row) for row in (p[p >= 0].tolist() for p in peers)
+            ),
+            "peers of a target must differ",
+        )
+        _expect(
+            _same(peers, sampler(everyone, r, 7)),
+            "the same seed and round must give the same peers",
+        )
         few = sampler(Trust(n, np.array([3, n - 1])), r, 7)
-        _expect(_same(few, peers[[3, n - 1]]), "whom a target asks must not depend on the other targets")
+        _expect(
+            _same(few, peers[[3, n - 1]]),
+            "whom a target asks must not depend on the other targets",
+        )
 
 
 def check_adopter(adopter: Adopter) -> None:
-    """Which answers to take: weights that sum to 1, only usable answers, staying where there are none."""
+    """Which answers to take: weights that sum to 1, only usable answers, staying where there
+    are none.
+    """
     n, T, S = 30, 6, 5
     rng = np.random.default_rng(0)
     trust = Trust(n, np.arange(T))
@@ -153,15 +253,26 @@ def check_adopter(adopter: Adopter) -> None:
         _expect(taken <= usable, "only usable answers may be adopted")
     _expect(choice.stay[1] == 1, "a target without usable answers must stay")
     again = _choice_of(adopter, trust, peers, losses)
-    _expect(_same(choice.peers, again.peers) and _same(choice.weights, again.weights), "the same losses must give the same choice")
+    _expect(
+        _same(choice.peers, again.peers) and _same(choice.weights, again.weights),
+        "the same losses must give the same choice",
+    )
     nobody = _choice_of(adopter, trust, peers[:, :0], losses[:, :1])
     _expect((nobody.stay == 1).all(), "a target that asked nobody must stay")
 
 
 def _choice_of(adopter: Adopter, trust: Trust, peers: Any, losses: Any) -> Choice:
-    """What the loop would make of an adopter's choice; what the loop refuses is a broken promise."""
+    """What the loop would make of an adopter's choice; what the loop refuses is a broken
+    promise.
+    """
     try:
-        return checked_choice(adopter(trust, peers, losses), peers, trust.targets, trust.n, keeps_steps(adopter))
+        return checked_choice(
+            adopter(trust, peers, losses),
+            peers,
+            trust.targets,
+            trust.n,
+            keeps_steps(adopter),
+        )
     except InputError as error:
         raise AssertionError(f"broken promise: {error}") from error
 
@@ -178,28 +289,62 @@ def check_fleet(
     sampler: Sampler | None = None,
     **options: Any,
 ) -> None:
-    """A fleet: LoopFleet's rounds, to 1e-9; probing changes no model; a run cut in two equals a whole one.
+    """A fleet: LoopFleet's rounds, to 1e-9; probing changes no model; a run cut in two equals a
+    whole one.
 
     `sampler` is `Uniform(peers)` unless the adopter belongs to another.
     """
-    devices = clustered_regression(n=12, clusters=2, rows=(4, 15), features=3, noise=0.1, seed=1) if devices is None else devices
+    devices = (
+        clustered_regression(
+            n=12, clusters=2, rows=(4, 15), features=3, noise=0.1, seed=1
+        )
+        if devices is None
+        else devices
+    )
     parts = {"learner": learner, "proposer": proposer, "seed": 5, **options}
 
     def run(fleet: Fleet, **more: Any) -> list[Round]:
-        return list(personalize(fleet, sampler=sampler or Uniform(peers), adopter=adopter, seed=9, **({"rounds": rounds} | more)))
+        return list(
+            personalize(
+                fleet,
+                sampler=sampler or Uniform(peers),
+                adopter=adopter,
+                seed=9,
+                **({"rounds": rounds} | more),
+            )
+        )
 
     fleet, reference = make(devices, **parts), LoopFleet(devices, **parts)
-    _expect(fleet.n == len(devices) and _same(fleet.targets, reference.targets), "a fleet must know its devices and targets")
+    _expect(
+        fleet.n == len(devices) and _same(fleet.targets, reference.targets),
+        "a fleet must know its devices and targets",
+    )
     scale = 0.0
     for ours, theirs in zip(run(fleet), run(reference), strict=True):
-        _expect(_same(ours.peers, theirs.peers), f"round {ours.r}: peers must be those of LoopFleet")
-        _expect(np.allclose(ours.losses, theirs.losses, rtol=1e-9, atol=1e-9), f"round {ours.r}: losses must be those of LoopFleet")
         _expect(
-            np.allclose(ours.lengths, theirs.lengths, rtol=1e-9, atol=1e-9, equal_nan=True),
+            _same(ours.peers, theirs.peers),
+            f"round {ours.r}: peers must be those of LoopFleet",
+        )
+        _expect(
+            np.allclose(ours.losses, theirs.losses, rtol=1e-9, atol=1e-9),
+            f"round {ours.r}: losses must be those of LoopFleet",
+        )
+        _expect(
+            np.allclose(
+                ours.lengths, theirs.lengths, rtol=1e-9, atol=1e-9, equal_nan=True
+            ),
             f"round {ours.r}: lengths must be those of LoopFleet",
         )
-        scale = max(scale, float(np.nanmax(np.where(np.isfinite(theirs.losses), theirs.losses, np.nan))))
-        _expect(_same_choice(ours, theirs, scale), f"round {ours.r}: choices must be those of LoopFleet")
+        scale = max(
+            scale,
+            float(
+                np.nanmax(np.where(np.isfinite(theirs.losses), theirs.losses, np.nan))
+            ),
+        )
+        _expect(
+            _same_choice(ours, theirs, scale),
+            f"round {ours.r}: choices must be those of LoopFleet",
+        )
 
     probed = make(devices, **parts)
     probed.observe(0)
@@ -217,22 +362,35 @@ def check_fleet(
     rest = run(resumed, first=cut, trust=trust)
     whole = run(make(devices, **parts))
     _expect(
-        all(_same(a.losses, b.losses) for a, b in zip(half + rest, whole, strict=True)), "a run cut in two must equal a whole one"
+        all(_same(a.losses, b.losses) for a, b in zip(half + rest, whole, strict=True)),
+        "a run cut in two must equal a whole one",
     )
-    _expect(rest[-1].trust.table().equals(whole[-1].trust.table()), "trust must not depend on interruptions")
+    _expect(
+        rest[-1].trust.table().equals(whole[-1].trust.table()),
+        "trust must not depend on interruptions",
+    )
 
     alone = make(devices, **parts)
     before = [np.array(alone.probe(question, 0).losses[:, 0])]
-    for round_ in personalize(alone, sampler=Nobody(), adopter=adopter, rounds=2, seed=0):
+    for round_ in personalize(
+        alone, sampler=Nobody(), adopter=adopter, rounds=2, seed=0
+    ):
         before.append(round_.losses[:, 0])
     if options.get("local") is None:
-        _expect(np.allclose(before[0], before[-1], rtol=1e-12), "a fleet that asks nobody must keep its models")
+        _expect(
+            np.allclose(before[0], before[-1], rtol=1e-12),
+            "a fleet that asks nobody must keep its models",
+        )
 
 
 def _same_choice(ours: Round, theirs: Round, scale: float) -> bool:
-    """Equal choices; where they differ, the answers must be so good that only rounding can tell them apart."""
+    """Equal choices; where they differ, the answers must be so good that only rounding can tell
+    them apart.
+    """
     differ = (ours.choice.peers != theirs.choice.peers).any(axis=1)
-    best = np.where(np.isfinite(theirs.losses[:, 1:]), theirs.losses[:, 1:], np.inf).min(axis=1, initial=np.inf)
+    best = np.where(
+        np.isfinite(theirs.losses[:, 1:]), theirs.losses[:, 1:], np.inf
+    ).min(axis=1, initial=np.inf)
     return bool((best[differ] <= 1e-20 * scale).all())
 
 
@@ -246,14 +404,20 @@ def _rows(learner: Learner) -> Data:
         "logistic": (score > 0) + 0.0,
         "log": (score > 0) + 0.0,
         "error": (score > 0) + 0.0,
-        "multinomial": np.clip(np.floor(score + 1.5), 0, getattr(learner, "classes", 3) - 1),
+        "multinomial": np.clip(
+            np.floor(score + 1.5), 0, getattr(learner, "classes", 3) - 1
+        ),
         "poisson": np.floor(np.exp(score)),
     }
     return Data(X, labels.get(kind, score), rng.uniform(0.5, 1.5, 40))
 
 
 def _padded(data: Data) -> Data:
-    return Data(np.vstack([data.X, data.X[:2] + 5.0]), np.append(data.y, data.y[:2]), np.append(data.weight, [0.0, 0.0]))
+    return Data(
+        np.vstack([data.X, data.X[:2] + 5.0]),
+        np.append(data.y, data.y[:2]),
+        np.append(data.weight, [0.0, 0.0]),
+    )
 
 
 def _same(a: Any, b: Any) -> bool:

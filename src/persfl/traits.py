@@ -39,7 +39,8 @@ class Traits:
 
     >>> from persfl import Linear, Tree
     >>> Linear("logistic").traits
-    Traits(gradients=True, mixes=True, chances=True, renews=False, tensors=False, task='classes', loss='logistic')
+    Traits(gradients=True, mixes=True, chances=True, renews=False, tensors=False, task='classes',
+    loss='logistic')
     >>> Tree().traits.gradients
     False
     """
@@ -61,7 +62,9 @@ class Traits:
 
     @staticmethod
     @cache
-    def of(loss: str, *, gradients: bool, renews: bool = False, tensors: bool = False) -> Traits:
+    def of(
+        loss: str, *, gradients: bool, renews: bool = False, tensors: bool = False
+    ) -> Traits:
         """What is usual: vectors have a mean, and classes have chances. Made once for each."""
         task = task_of(loss)
         chances = task == "classes"

@@ -1,7 +1,9 @@
 """The few types that everything shares: Data, Choice, Round, and what a part must be able to do.
 
-A model is whatever its learner says it is. `Data` has free leading axes: `X` is `(..., rows, features)`, `y` and `weight` are
-`(..., rows)`; one device has none, a batch of (target, peer) pairs has two. Padding rows have weight 0.
+A model is whatever its learner says it is. `Data` has free leading axes: `X` is `(..., rows,
+features)`, `y` and `weight` are
+`(..., rows)`; one device has none, a batch of (target, peer) pairs has two. Padding rows have
+weight 0.
 """
 
 from __future__ import annotations
@@ -46,7 +48,13 @@ class Data:
             X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", y)
-        object.__setattr__(self, "weight", np.ones(y.shape) if weight is None else np.asarray(weight, dtype=np.float64))
+        object.__setattr__(
+            self,
+            "weight",
+            np.ones(y.shape)
+            if weight is None
+            else np.asarray(weight, dtype=np.float64),
+        )
 
     @property
     def rows(self) -> int:
@@ -66,7 +74,9 @@ class Data:
 
 
 class Answers(NamedTuple):
-    """What probing brought: `losses` (T, S+1), column 0 for keeping the model, inf for no usable answer; `lengths` (T, S)."""
+    """What probing brought: `losses` (T, S+1), column 0 for keeping the model, inf for no
+    usable answer; `lengths` (T, S).
+    """
 
     losses: Array
     lengths: Array
@@ -75,11 +85,11 @@ class Answers(NamedTuple):
 class Kept(NamedTuple):
     """What keeping steps brought.
 
-    `shrink` (T, S): how much shorter each asked peer's step is than its first was (log of squares; NaN
-    is no honest answer); `length` (T, S): how long it is (log of squares, in the model's units; NaN where
-    there is none). `own` and `own_length` (T,): the same of the target's own step. `moved` (T,): the
-    length of its last move over that of independent steps; near 0, the steps it follows cancel each
-    other. `size`: how many numbers a step has.
+    `shrink` (T, S): how much shorter each asked peer's step is than its first was (log of squares;
+    NaN is no honest answer); `length` (T, S): how long it is (log of squares, in the model's units;
+    NaN where there is none). `own` and `own_length` (T,): the same of the target's own step.
+    `moved` (T,): the length of its last move over that of independent steps; near 0, the steps it
+    follows cancel each other. `size`: how many numbers a step has.
     """
 
     shrink: Array
@@ -91,10 +101,12 @@ class Kept(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What targets adopt: `peers` (T, K), -1 for none; their `weights` (T, K); `stay` (T,). Each row of weights plus stay is 1.
+    """What targets adopt: `peers` (T, K), -1 for none; their `weights` (T, K); `stay` (T,). Each
+    row of weights plus stay is 1.
 
-    An adopter that `keeps` steps may also name peers asked earlier, whose last step it takes, and the target itself: its own step.
-    Its weights may exceed 1 (stay is then below 0: further than the answers), and `anew` (T,) sends targets back to their start.
+    An adopter that `keeps` steps may also name peers asked earlier, whose last step it takes, and
+    the target itself: its own step. Its weights may exceed 1 (stay is then below 0: further than
+    the answers), and `anew` (T,) sends targets back to their start.
     """
 
     peers: IntArray
@@ -167,7 +179,9 @@ class Predictive(Learner, Protocol):
 class Renewing(Learner, Protocol):
     """Models hold running statistics, which a target renews from its own rows."""
 
-    def settled(self, models: Array, data: Data, momentum: float | None = None) -> Array:
+    def settled(
+        self, models: Array, data: Data, momentum: float | None = None
+    ) -> Array:
         """(..., size) the same weights with statistics renewed from these rows."""
 
 
@@ -183,7 +197,9 @@ class TensorLearner(Differentiable, Protocol):
     def width(self) -> int:
         """About how many numbers a row takes on its way through the model and back."""
 
-    def slopes(self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def slopes(
+        self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
         """(size,) the gradient; 0 for what steps do not change."""
 
     def parts(self, w: torch.Tensor) -> tuple[Parts, Parts]:
@@ -195,7 +211,9 @@ class TensorLearner(Differentiable, Protocol):
     def said(self, parts: Parts, X: torch.Tensor) -> torch.Tensor:
         """(rows, outputs) what the model says."""
 
-    def part_loss(self, parts: Parts, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def part_loss(
+        self, parts: Parts, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
         """The weighted mean loss."""
 
     def part_slopes(
@@ -231,11 +249,15 @@ class Proposer(Protocol):
     def ask(self, learner: Learner, model: Model) -> Probe:
         """Runs on the target: what is sent."""
 
-    def answer(self, learner: Learner, probe: Probe, data: Data, stream: Stream | None) -> Proposal:
+    def answer(
+        self, learner: Learner, probe: Probe, data: Data, stream: Stream | None
+    ) -> Proposal:
         """Runs on the peer: what comes back; randomness is drawn at `stream`, if any is."""
 
     def length(self, learner: Learner, probe: Probe, proposal: Proposal) -> Any:
-        """Runs on the target: how far the proposal lies from the model; NaN where that has no meaning."""
+        """Runs on the target: how far the proposal lies from the model; NaN where that has no
+        meaning.
+        """
 
     def advice(self) -> str:
         """What to change when every answer overflows."""
@@ -263,7 +285,9 @@ class Noting(Protocol):
     """An adopter that remembers more than Trust's sums."""
 
     def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice: ...
-    def note(self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Any) -> dict[str, Any]:
+    def note(
+        self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Any
+    ) -> dict[str, Any]:
         """Its notes, before it chooses; `kept` says how steps have changed, if it keeps them."""
 
 
@@ -293,7 +317,12 @@ class KeepingFleet(Fleet, Protocol):
     """A fleet that can remember each peer's last step, for adopters that say `keeps = True`."""
 
     kept: Any
-    """The kept steps as plain arrays; with trust and models they are a checkpoint. None before the first round."""
+    """The kept steps as plain arrays; with trust and models they are a checkpoint.
+
+    None before the first round.
+    """
 
     def keep(self, peers: IntArray, r: int) -> Kept:
-        """Remember the steps of the peers just probed, and the targets' own; `adopt` then takes kept steps."""
+        """Remember the steps of the peers just probed, and the targets' own; `adopt` then takes
+        kept steps.
+        """

@@ -1,12 +1,13 @@
 """Units: the scale on which devices compare models.
 
     shared    z = (x - fleet mean) / fleet spread, labels of a regression likewise
-    centred   z = (x - own mean) / spread within devices: level differences between devices vanish, and never leave a device
-    raw       z = x
+    centred   z = (x - own mean) / spread within devices: level differences between devices vanish,
+    and never leave a device raw       z = x
 
-What shared units reveal: one mean and one spread per column for the whole fleet. They follow from three sums over all devices (of
-weights, of values, of squares), so a federation needs only the totals, never the statistics of one device. Centred units need the
-sums of squares about the own means alone; the own means stay at home.
+What shared units reveal: one mean and one spread per column for the whole fleet. They follow from
+three sums over all devices (of weights, of values, of squares), so a federation needs only the
+totals, never the statistics of one device. Centred units need the sums of squares about the own
+means alone; the own means stay at home.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ KINDS = ("shared", "centred", "raw")
 class Units:
     """How rows become what a learner sees, and predictions become labels again.
 
-    >>> devices = Devices.of([([[1.0], [3.0]], [10.0, 30.0]), ([[5.0], [7.0]], [50.0, 70.0])])
+    >>> devices = Devices.of(
+    ...     [([[1.0], [3.0]], [10.0, 30.0]), ([[5.0], [7.0]], [50.0, 70.0])]
+    ... )
     >>> units = Units.of(devices, "shared", labels=True)
     >>> units.mean.tolist(), units.inside(devices)[0].X.ravel().round(2).tolist()
     ([4.0], [-1.34, -0.45])
@@ -45,7 +48,9 @@ class Units:
 
     @staticmethod
     def of(devices: Devices, kind: str, *, labels: bool) -> Units:
-        """Measured on these rows; `labels` says whether labels have units (a regression's have, classes do not)."""
+        """Measured on these rows; `labels` says whether labels have units (a regression's have,
+        classes do not).
+        """
         one_of("units", kind, KINDS)
         n, d = len(devices), devices.features
         centres, label_centres = np.zeros((n, d)), np.zeros(n)
@@ -56,22 +61,46 @@ class Units:
             total = np.maximum(devices.total, np.finfo(float).tiny)
             owner = devices.owner
             for j in range(d):
-                centres[:, j] = np.bincount(owner, weights=devices.weight * devices.X[:, j], minlength=n) / total
+                centres[:, j] = (
+                    np.bincount(
+                        owner, weights=devices.weight * devices.X[:, j], minlength=n
+                    )
+                    / total
+                )
             if labels:
-                label_centres = np.bincount(owner, weights=devices.weight * devices.y, minlength=n) / total
-            return Units(kind, plain.mean, _spread(devices, centres[owner])[1], 0.0,
-                         _label_spread(devices, label_centres[owner])[1] if labels else 1.0, centres, label_centres)  # fmt: skip
+                label_centres = (
+                    np.bincount(owner, weights=devices.weight * devices.y, minlength=n)
+                    / total
+                )
+            return Units(
+                kind,
+                plain.mean,
+                _spread(devices, centres[owner])[1],
+                0.0,
+                _label_spread(devices, label_centres[owner])[1] if labels else 1.0,
+                centres,
+                label_centres,
+            )
         mean, scale = _spread(devices, None)
         label_mean, label_scale = _label_spread(devices, None) if labels else (0.0, 1.0)
         return Units(kind, mean, scale, label_mean, label_scale, centres, label_centres)
 
     def inside(self, devices: Devices) -> Devices:
-        """These devices' rows in these units; for centred units they must be the devices these were measured on, in order."""
+        """These devices' rows in these units; for centred units they must be the devices these
+        were measured on, in order.
+        """
         if self.kind == "raw":
             return devices
         owner = devices.owner
         y = (devices.y - self._label_level(owner)) / self.label_scale
-        return Devices(self.features(devices.X, owner), y, devices.weight, devices.start, devices.ids, columns=devices.columns)
+        return Devices(
+            self.features(devices.X, owner),
+            y,
+            devices.weight,
+            devices.start,
+            devices.ids,
+            columns=devices.columns,
+        )
 
     def features(self, X: Array, owner: IntArray) -> Array:
         """Rows of these devices (by position) in these units."""
@@ -89,9 +118,16 @@ class Units:
 
 
 def _spread(devices: Devices, about: Array | None) -> tuple[Array, Array]:
-    """Weighted mean and root mean square deviation of every column, column by column to need no second copy of the rows."""
-    found = [_one(devices.X[:, j], devices.weight, None if about is None else about[:, j]) for j in range(devices.features)]
-    return np.array([mean for mean, _ in found]), np.array([scale for _, scale in found])
+    """Weighted mean and root mean square deviation of every column, column by column to need no
+    second copy of the rows.
+    """
+    found = [
+        _one(devices.X[:, j], devices.weight, None if about is None else about[:, j])
+        for j in range(devices.features)
+    ]
+    return np.array([mean for mean, _ in found]), np.array(
+        [scale for _, scale in found]
+    )
 
 
 def _label_spread(devices: Devices, about: Array | None) -> tuple[float, float]:
@@ -105,5 +141,7 @@ def _one(values: Array, weight: Array, about: Array | None) -> tuple[float, floa
         away = values - (mean if about is None else about)
         scale = float(np.sqrt((weight * away**2).sum() / total))
     # A column that hardly moves has no scale of its own: what is left is rounding.
-    steady = not np.isfinite(scale) or scale <= 1e-12 * max(abs(mean), float(np.abs(values).max(initial=0.0)))
+    steady = not np.isfinite(scale) or scale <= 1e-12 * max(
+        abs(mean), float(np.abs(values).max(initial=0.0))
+    )
     return mean, 1.0 if steady or scale == 0 else scale

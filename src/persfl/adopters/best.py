@@ -15,7 +15,12 @@ def _best(peers: IntArray, losses: Array) -> tuple[IntArray, Array]:
     """(T,) the peer with the smallest loss, -1 without usable answers, and its loss."""
     fast = kernels()
     kinds = peers.dtype.char + losses.dtype.char
-    if fast is not None and kinds == "ld" and peers.flags.c_contiguous and losses.flags.c_contiguous:
+    if (
+        fast is not None
+        and kinds == "ld"
+        and peers.flags.c_contiguous
+        and losses.flags.c_contiguous
+    ):
         found: tuple[IntArray, Array] = fast.least(peers, losses)
         return found
     if not peers.shape[1]:
@@ -47,9 +52,12 @@ class Best:
 class BestOrStay:
     """The best answer if it lowers the own loss, else stay.
 
-    Looks safe and is not always: with fewer rows than coefficients a target soon fits its own rows and then never moves again.
+    Looks safe and is not always: with fewer rows than coefficients a target soon fits its own rows
+    and then never moves again.
 
-    >>> BestOrStay()(None, np.array([[4, 7]]), np.array([[1.0, 3.0, 2.0]])).stay.tolist()
+    >>> BestOrStay()(
+    ...     None, np.array([[4, 7]]), np.array([[1.0, 3.0, 2.0]])
+    ... ).stay.tolist()
     [1.0]
     """
 

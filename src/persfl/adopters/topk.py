@@ -13,7 +13,8 @@ from persfl.types import Array, Choice, IntArray
 
 @dataclass(frozen=True)
 class TopK:
-    """The mean of the `k` answers with the smallest own losses (of all usable ones if there are fewer).
+    """The mean of the `k` answers with the smallest own losses (of all usable ones if there are
+    fewer).
 
     Averages out the noise of single answers; needs a learner whose models can be mixed.
 
@@ -30,4 +31,8 @@ class TopK:
         usable = np.isfinite(np.take_along_axis(losses[:, 1:], order, axis=1))
         count = usable.sum(axis=1)
         chosen = np.where(usable, np.take_along_axis(peers, order, axis=1), -1)
-        return Choice(chosen, usable / np.maximum(count, 1)[:, None], (count == 0).astype(np.float64))
+        return Choice(
+            chosen,
+            usable / np.maximum(count, 1)[:, None],
+            (count == 0).astype(np.float64),
+        )

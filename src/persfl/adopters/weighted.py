@@ -15,8 +15,9 @@ from persfl.types import Array, Choice, IntArray
 class Weighted:
     """Weights `softmax(reward / (temperature * own loss))` over the usable answers.
 
-    Rewards are taken relative to the target's own loss, so that one temperature serves from the first round to the last; near 0 it
-    becomes `Best`, large values average everybody. An answer that removes a tenth of the loss more than another weighs
+    Rewards are taken relative to the target's own loss, so that one temperature serves from the
+    first round to the last; near 0 it becomes `Best`, large values average everybody. An answer
+    that removes a tenth of the loss more than another weighs
     `exp(0.1 / temperature)` times as much.
 
     >>> choice = Weighted(0.1)(None, np.array([[4, 7]]), np.array([[1.0, 0.9, 0.8]]))
@@ -32,9 +33,17 @@ class Weighted:
         usable = np.isfinite(answers) & (peers >= 0)
         none = ~usable.any(axis=1)
         least = np.where(usable, answers, np.inf).min(axis=1, initial=np.inf)
-        scale = np.maximum(np.abs(losses[:, 0]) * temperature, np.finfo(np.float64).tiny)
+        scale = np.maximum(
+            np.abs(losses[:, 0]) * temperature, np.finfo(np.float64).tiny
+        )
         with np.errstate(invalid="ignore", over="ignore"):
-            logits = np.where(usable, -(answers - least[:, None]) / scale[:, None], -np.inf)
+            logits = np.where(
+                usable, -(answers - least[:, None]) / scale[:, None], -np.inf
+            )
         weights = np.exp(logits)
         total = np.where(none, 1.0, weights.sum(axis=1))
-        return Choice(np.where(usable, peers, -1), weights / total[:, None], np.asarray(none, dtype=np.float64))
+        return Choice(
+            np.where(usable, peers, -1),
+            weights / total[:, None],
+            np.asarray(none, dtype=np.float64),
+        )

@@ -1,7 +1,9 @@
-"""Baselines: what persfl is compared with, as short generators over the same learners and proposers.
+"""Baselines: what persfl is compared with, as short generators over the same learners and
+proposers.
 
-Each takes an `ArrayFleet`, keeps the targets' models in it and yields the same `Round` as `personalize`. Where models are shared
-instead of owned nobody is asked by a target, so `peers` is empty. The oracle needs no file: it is `personalize` with the sampler
+Each takes an `ArrayFleet`, keeps the targets' models in it and yields the same `Round` as
+`personalize`. Where models are shared instead of owned nobody is asked by a target, so `peers` is
+empty. The oracle needs no file: it is `personalize` with the sampler
 `SameCluster(labels, 1)`.
 """
 

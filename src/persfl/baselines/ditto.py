@@ -1,4 +1,5 @@
-"""Ditto: every device trains a model of its own that is pulled toward the model of federated averaging.
+"""Ditto: every device trains a model of its own that is pulled toward the model of federated
+averaging.
 
 w   <- mean over participants of (their steps from w), weighted by their rows
 v_i <- v_i - step_size * (grad L_i(v_i) + pull * (v_i - w))
@@ -12,7 +13,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from persfl.baselines.shared import all_devices, averaged, hold, participants, quiet_round
+from persfl.baselines.shared import (
+    all_devices,
+    averaged,
+    hold,
+    participants,
+    quiet_round,
+)
 from persfl.checks import real, whole
 from persfl.errors import InputError
 from persfl.fleets.array_fleet import ArrayFleet
@@ -22,16 +29,26 @@ from persfl.trust import Trust
 from persfl.types import Round
 
 
-def ditto(fleet: ArrayFleet, *, pull: float, rounds: int, share: float = 0.2, seed: int = 0) -> Iterator[Round]:
-    """Each round every target takes the fleet's step on its own rows, pulled toward the average as it stood before the round.
+def ditto(
+    fleet: ArrayFleet, *, pull: float, rounds: int, share: float = 0.2, seed: int = 0
+) -> Iterator[Round]:
+    """Each round every target takes the fleet's step on its own rows, pulled toward the average as
+    it stood before the round.
 
     >>> from persfl import Linear
     >>> from persfl.sources import clustered_regression
-    >>> devices = clustered_regression(n=40, clusters=1, rows=3, features=5, deviation=0.1, seed=0)
+    >>> devices = clustered_regression(
+    ...     n=40, clusters=1, rows=3, features=5, deviation=0.1, seed=0
+    ... )
     >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05))
     >>> for pull in (0.0, 1.0):
-    ...     for round_ in ditto(fleet, pull=pull, rounds=300): pass
-    ...     print(round(((fleet.models - devices.true_weights) ** 2).sum(axis=1).mean(), 2))
+    ...     for round_ in ditto(fleet, pull=pull, rounds=300):
+    ...         pass
+    ...     print(
+    ...         round(
+    ...             ((fleet.models - devices.true_weights) ** 2).sum(axis=1).mean(), 2
+    ...         )
+    ...     )
     14.8
     0.03
     """
@@ -39,15 +56,21 @@ def ditto(fleet: ArrayFleet, *, pull: float, rounds: int, share: float = 0.2, se
     step = fleet.proposer
     if not isinstance(step, GradientStep) or step.steps != 1:
         raise InputError(
-            f"Ditto takes one gradient step a round: proposer=GradientStep(step_size). Got {step!r}. Give it more rounds."
+            "Ditto takes one gradient step a round: proposer=GradientStep(step_size). Got"
+            f" {step!r}. Give it more rounds."
         )
     if step.step_size * real("pull", pull, least=0) >= 1:
-        raise InputError(f"step_size * pull must be below 1, or the pull overshoots. Got {step.step_size:g} * {pull:g}.")
+        raise InputError(
+            f"step_size * pull must be below 1, or the pull overshoots. Got {step.step_size:g} *"
+            f" {pull:g}."
+        )
     model = learner.init(devices[0], stream(seed, "shared"))
     own = np.repeat(model[None], len(fleet.targets), axis=0)
     for r in range(whole("rounds", rounds, least=0)):
         moved = fleet.stepped(own, None, stream(seed, "own", r).at(fleet.targets))
         own = moved - step.step_size * pull * (own - model)
-        model = averaged(fleet, model, participants(fleet, share, r, seed), stream(seed, "answer", r))
+        model = averaged(
+            fleet, model, participants(fleet, share, r, seed), stream(seed, "answer", r)
+        )
         hold(fleet, own, r)
         yield quiet_round(fleet, r, trust)

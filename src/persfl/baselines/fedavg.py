@@ -9,7 +9,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from persfl.baselines.shared import all_devices, averaged, hold, participants, quiet_round
+from persfl.baselines.shared import (
+    all_devices,
+    averaged,
+    hold,
+    participants,
+    quiet_round,
+)
 from persfl.checks import whole
 from persfl.fleets.array_fleet import ArrayFleet
 from persfl.seeds import stream
@@ -17,8 +23,11 @@ from persfl.trust import Trust
 from persfl.types import Round
 
 
-def fedavg(fleet: ArrayFleet, *, rounds: int, share: float = 0.2, seed: int = 0) -> Iterator[Round]:
-    """Each round a share of the devices take the fleet's proposer's step from the common model; their answers are averaged.
+def fedavg(
+    fleet: ArrayFleet, *, rounds: int, share: float = 0.2, seed: int = 0
+) -> Iterator[Round]:
+    """Each round a share of the devices take the fleet's proposer's step from the common model;
+    their answers are averaged.
 
     >>> from persfl import GradientStep, Linear
     >>> from persfl.sources import clustered_regression

@@ -1,7 +1,9 @@
-"""Federated averaging, then fine-tuning: one model for everybody, with which every device goes on alone.
+"""Federated averaging, then fine-tuning: one model for everybody, with which every device goes on
+alone.
 
-w   <- mean over participants of (their steps from w), weighted by their rows      in the first rounds
-v_i <- v_i - step_size * grad L_i(v_i),  from v_i = w                             in the last `alone` rounds
+w   <- mean over participants of (their steps from w), weighted by their rows      in the first
+rounds v_i <- v_i - step_size * grad L_i(v_i),  from v_i = w                             in the last
+`alone` rounds
 """
 
 from __future__ import annotations
@@ -19,27 +21,49 @@ from persfl.trust import Trust
 from persfl.types import Round
 
 
-def finetuned(fleet: ArrayFleet, *, alone: int, rounds: int, share: float = 0.2, seed: int = 0) -> Iterator[Round]:
-    """FedAvg for `rounds - alone` rounds; in each of the last `alone` every target takes the fleet's step on its own rows.
+def finetuned(
+    fleet: ArrayFleet, *, alone: int, rounds: int, share: float = 0.2, seed: int = 0
+) -> Iterator[Round]:
+    """FedAvg for `rounds - alone` rounds; in each of the last `alone` every target takes the
+    fleet's step on its own rows.
 
     With `alone=rounds` every device trains alone from the common start.
 
     >>> from persfl import GradientStep, Linear
     >>> from persfl.sources import clustered_regression
-    >>> devices = clustered_regression(n=40, clusters=1, rows=10, features=5, deviation=0.5, seed=0)
+    >>> devices = clustered_regression(
+    ...     n=40, clusters=1, rows=10, features=5, deviation=0.5, seed=0
+    ... )
     >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05))
     >>> for alone in (0, 20):
-    ...     for round_ in finetuned(fleet, alone=alone, rounds=120): pass
-    ...     print(round(((fleet.models - devices.true_weights) ** 2).sum(axis=1).mean(), 2))
+    ...     for round_ in finetuned(fleet, alone=alone, rounds=120):
+    ...         pass
+    ...     print(
+    ...         round(
+    ...             ((fleet.models - devices.true_weights) ** 2).sum(axis=1).mean(), 2
+    ...         )
+    ...     )
     1.47
     0.27
     """
-    whole("alone", alone, least=0, most=whole("rounds", rounds, least=0), why=f"{rounds} rounds")
+    whole(
+        "alone",
+        alone,
+        least=0,
+        most=whole("rounds", rounds, least=0),
+        why=f"{rounds} rounds",
+    )
     yield from fedavg(fleet, rounds=rounds - alone, share=share, seed=seed)
     trust = Trust.blank(fleet)
     if rounds == alone:
         model = fleet.learner.init(all_devices(fleet)[0], stream(seed, "shared"))
         fleet.models = np.repeat(model[None], len(fleet.targets), axis=0)
     for r in range(rounds - alone, rounds):
-        hold(fleet, fleet.stepped(np.asarray(fleet.models), None, stream(seed, "own", r).at(fleet.targets)), r)
+        hold(
+            fleet,
+            fleet.stepped(
+                np.asarray(fleet.models), None, stream(seed, "own", r).at(fleet.targets)
+            ),
+            r,
+        )
         yield quiet_round(fleet, r, trust)

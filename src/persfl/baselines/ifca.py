@@ -1,4 +1,5 @@
-"""IFCA with gradient averaging: a fixed number of shared models, and every device picks the one that fits it best.
+"""IFCA with gradient averaging: a fixed number of shared models, and every device picks the one
+that fits it best.
 
 j_i = argmin_j L_i(w_j);   w_j <- mean over participants with j_i = j of (their steps from w_j)
 """
@@ -17,16 +18,23 @@ from persfl.trust import Trust
 from persfl.types import Restarting, Round
 
 
-def ifca(fleet: ArrayFleet, *, told: int, rounds: int, share: float = 0.2, seed: int = 0) -> Iterator[Round]:
-    """`told` is the number of clusters the method is told. A target's model is the one it would pick.
+def ifca(
+    fleet: ArrayFleet, *, told: int, rounds: int, share: float = 0.2, seed: int = 0
+) -> Iterator[Round]:
+    """`told` is the number of clusters the method is told. A target's model is the one it would
+    pick.
 
-    Models must start apart: from N(0, I), or where the learner has other starts of its own (a Network), from those.
+    Models must start apart: from N(0, I), or where the learner has other starts of its own (a
+    Network), from those.
 
     >>> from persfl import GradientStep, Linear
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(n=40, clusters=2, rows=10, features=5, seed=0)
-    >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0])
-    >>> for round_ in ifca(fleet, told=2, rounds=300): pass
+    >>> fleet = ArrayFleet(
+    ...     devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0]
+    ... )
+    >>> for round_ in ifca(fleet, told=2, rounds=300):
+    ...     pass
     >>> bool(round_.loss[0] < 1e-6)
     True
     """
@@ -35,7 +43,9 @@ def ifca(fleet: ArrayFleet, *, told: int, rounds: int, share: float = 0.2, seed:
     if isinstance(learner, Restarting):
         models = np.stack([learner.fresh(devices[0], apart.at(j)) for j in range(told)])
     else:
-        models = apart.generator().standard_normal((told, *learner.init(devices[0], stream(seed, "shared")).shape))
+        models = apart.generator().standard_normal(
+            (told, *learner.init(devices[0], stream(seed, "shared")).shape)
+        )
     for r in range(whole("rounds", rounds, least=0)):
         who = participants(fleet, share, r, seed)
         pick = fleet.scored(models, who).argmin(axis=1)

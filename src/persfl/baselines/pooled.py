@@ -1,4 +1,6 @@
-"""Pooling: what one model for everybody reaches when all rows are in one place. No federation may do this; it is a yardstick."""
+"""Pooling: what one model for everybody reaches when all rows are in one place. No federation
+may do this; it is a yardstick.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,12 @@ def pooled(fleet: ArrayFleet, *, rounds: int, seed: int = 0) -> Iterator[Round]:
     """
     devices, learner = all_rows(fleet), fleet.learner
     if isinstance(learner, (list, tuple)):
-        raise InputError("one model for everybody needs one learner for everybody. Got a learner per target.")
-    model = learner.fit(Data(devices.X, devices.y, devices.weight), stream(seed, "shared"))
+        raise InputError(
+            "one model for everybody needs one learner for everybody. Got a learner per target."
+        )
+    model = learner.fit(
+        Data(devices.X, devices.y, devices.weight), stream(seed, "shared")
+    )
     fleet.models = [model] * len(fleet.targets)
     for r in range(whole("rounds", rounds, least=0)):
         yield quiet_round(fleet, r, Trust.blank(fleet))

@@ -34,13 +34,22 @@ def participants(fleet: ArrayFleet, share: float, r: int, seed: int) -> IntArray
     """A random share of the devices, each set equally likely."""
     size = max(1, round(real("share", share, above=0, most=1) * fleet.n))
     whole("share of devices", size, least=1, most=fleet.n)
-    drawn = distinct(stream(seed, "participants", r), np.zeros(1, dtype=np.int64), np.array([fleet.n]), size)
+    drawn = distinct(
+        stream(seed, "participants", r),
+        np.zeros(1, dtype=np.int64),
+        np.array([fleet.n]),
+        size,
+    )
     return np.asarray(drawn[0])
 
 
 def averaged(fleet: ArrayFleet, model: Model, who: IntArray, place: Stream) -> Model:
-    """The mean of these devices' steps from one model, weighted by their rows: what a round of FedAvg makes of it."""
-    answers = fleet.stepped(np.repeat(model[None], len(who), axis=0), who, place.at(who))
+    """The mean of these devices' steps from one model, weighted by their rows: what a round of
+    FedAvg makes of it.
+    """
+    answers = fleet.stepped(
+        np.repeat(model[None], len(who), axis=0), who, place.at(who)
+    )
     weight = fleet.home.static.total[who]
     return fleet.learner.mix(answers, weight / weight.sum())
 
@@ -49,10 +58,15 @@ def hold(fleet: ArrayFleet, models: Array, r: int) -> None:
     """Give every target its model after round `r`, or stop where steps have run away."""
     lost = ~np.isfinite(models).all(axis=-1)
     if lost.any():
-        raise diverged(r, fleet.ids[int(fleet.targets[np.argmax(lost)])], fleet.proposer.advice())
-    if has_statistics(fleet.learner):  # running statistics belong to the target here too
+        raise diverged(
+            r, fleet.ids[int(fleet.targets[np.argmax(lost)])], fleet.proposer.advice()
+        )
+    # running statistics belong to the target here too
+    if has_statistics(fleet.learner):
         own = fleet.home.training
-        models = np.stack([fleet.learner.settled(model, own[t]) for t, model in enumerate(models)])
+        models = np.stack(
+            [fleet.learner.settled(model, own[t]) for t, model in enumerate(models)]
+        )
     fleet.models = models
 
 

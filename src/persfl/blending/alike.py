@@ -13,12 +13,18 @@ SHARP = 4.0  # one clear likeness out of several is enough
 
 
 def likeness_of(mine: Array, theirs: Array) -> Array:
-    """(copies, peers) how alike moves (copies, size) and (peers, size) point; likenesses at several models add up.
+    """(copies, peers) how alike moves (copies, size) and (peers, size) point; likenesses at several
+    models add up.
 
-    >>> likeness_of(np.array([[2.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).round(1).tolist()
+    >>> likeness_of(np.array([[2.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]])).round(
+    ...     1
+    ... ).tolist()
     [[54.6, 1.0]]
     """
-    mine, theirs = (moves / np.maximum(np.linalg.norm(moves, axis=1, keepdims=True), 1e-12) for moves in (mine, theirs))
+    mine, theirs = (
+        moves / np.maximum(np.linalg.norm(moves, axis=1, keepdims=True), 1e-12)
+        for moves in (mine, theirs)
+    )
     return np.asarray(np.exp(SHARP * mine @ theirs.T))
 
 
@@ -30,4 +36,6 @@ def likest(who: IntArray, likeness: Array) -> IntArray:
 
 def seen_classes(data: Data, classes: int) -> Any:
     """(..., classes) which classes the rows have."""
-    return ((data.y[..., None] == np.arange(classes)) & (data.weight > 0)[..., None]).any(axis=-2)
+    return (
+        (data.y[..., None] == np.arange(classes)) & (data.weight > 0)[..., None]
+    ).any(axis=-2)

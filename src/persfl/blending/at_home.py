@@ -1,4 +1,6 @@
-"""What a device computes for blend, on its own rows; here for many devices at once, at home for one."""
+"""What a device computes for blend, on its own rows; here for many devices at once, at home for
+one.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,14 @@ class Folding:
 
     def of(self, rows: Devices, numbers: IntArray) -> IntArray:
         """(rows,) which fold each row is in; `numbers` are the devices' own in the fleet."""
-        return fold_numbers(rows, self.count, classes=self.classes, ordered=self.ordered, seed=self.seed, numbers=numbers)
+        return fold_numbers(
+            rows,
+            self.count,
+            classes=self.classes,
+            ordered=self.ordered,
+            seed=self.seed,
+            numbers=numbers,
+        )
 
 
 def route(learner: Linear) -> Any:
@@ -59,9 +68,23 @@ def spreads(rows: Devices, labels: bool) -> Spreads:
     """
     centre, level = means(rows, labels)
     n, owner = len(rows), rows.owner
-    away = [rows.weight * (rows.X[:, j] - centre[owner, j]) ** 2 for j in range(rows.features)]
-    squares = np.asarray(np.stack([np.bincount(owner, weights=one, minlength=n) for one in away], axis=1), dtype=np.float64)
-    label = np.bincount(owner, weights=rows.weight * (rows.y - level[owner]) ** 2, minlength=n) if labels else rows.total
+    away = [
+        rows.weight * (rows.X[:, j] - centre[owner, j]) ** 2
+        for j in range(rows.features)
+    ]
+    squares = np.asarray(
+        np.stack(
+            [np.bincount(owner, weights=one, minlength=n) for one in away], axis=1
+        ),
+        dtype=np.float64,
+    )
+    label = (
+        np.bincount(
+            owner, weights=rows.weight * (rows.y - level[owner]) ** 2, minlength=n
+        )
+        if labels
+        else rows.total
+    )
     return Spreads(rows.total, squares, np.asarray(label))
 
 
@@ -75,7 +98,9 @@ class Peers:
     @staticmethod
     def seen(learner: Linear, rows: Devices, look: Look) -> Peers:
         """From rows as they are."""
-        return Peers(learner, View.of(look, rows, learner.kind == "squared").inside(rows))
+        return Peers(
+            learner, View.of(look, rows, learner.kind == "squared").inside(rows)
+        )
 
     @cached_property
     def _thin(self) -> Any:
@@ -91,7 +116,10 @@ class Peers:
     def _moments(self) -> tuple[Array, Array]:
         """Of the devices that have as many rows as coefficients."""
         who = np.flatnonzero(~self._thin)
-        found = [moments(self.learner, self.rows.gather(who[lo:hi])) for lo, hi in spans(self.learner, self.rows, who)]
+        found = [
+            moments(self.learner, self.rows.gather(who[lo:hi]))
+            for lo, hi in spans(self.learner, self.rows, who)
+        ]
         return tuple(np.concatenate(each) for each in zip(*found, strict=True))  # type: ignore[return-value]
 
     @cached_property
@@ -104,7 +132,10 @@ class Peers:
         if not np.array_equal(strength, self._strength):
             few = self._few
             step = max(1, _LARGEST // few.rows[0].size)
-            parts = [few.at(np.arange(lo, min(lo + step, len(few.rows)))) for lo in range(0, len(few.rows), step)]
+            parts = [
+                few.at(np.arange(lo, min(lo + step, len(few.rows))))
+                for lo in range(0, len(few.rows), step)
+            ]
             self._inverses = np.concatenate([part.inverse(strength) for part in parts])
             self._strength = np.array(strength)
         return self._inverses
@@ -115,11 +146,14 @@ class Peers:
         at = np.flatnonzero(who >= 0)
         for lo, hi in spans(self.learner, self.rows, who[at]):
             some, asked = at[lo:hi], proposer.ask(self.learner, models[at[lo:hi]])
-            if isinstance(proposer, Toward):  # the same answer, without adding up the rows again for every question
+            # the same answer, without adding up the rows again for every question
+            if isinstance(proposer, Toward):
                 out[some] = self._drawn(who[some], asked, proposer.strength)
             else:
                 with np.errstate(all="ignore"):  # what overflows is not used
-                    out[some] = proposer.answer(self.learner, asked, self.rows.gather(who[some]), None)
+                    out[some] = proposer.answer(
+                        self.learner, asked, self.rows.gather(who[some]), None
+                    )
         return out
 
     def _drawn(self, who: IntArray, models: Array, strength: Array) -> Array:
@@ -128,7 +162,9 @@ class Peers:
         few = self._thin[who]
         if few.any():
             place = self._place[who[few]]
-            out[few] = self._few.at(place).drawn(self._inverse(strength)[place], models[few], strength)
+            out[few] = self._few.at(place).drawn(
+                self._inverse(strength)[place], models[few], strength
+            )
         if not few.all():
             gram, pull = self._moments
             place = self._place[who[~few]]
@@ -143,19 +179,30 @@ class Peers:
             few = self._thin[part]
             if few.any():
                 place = self._place[part[few]]
-                found[lo:hi][few] = self._few.at(place).rough(self._inverse(strength)[place], mean)
+                found[lo:hi][few] = self._few.at(place).rough(
+                    self._inverse(strength)[place], mean
+                )
             if not few.all():
                 gram, pull = self._moments
                 place = self._place[part[~few]]
                 model = drawn(gram[place], pull[place], mean, strength)
-                found[lo:hi][~few] = noise_of(self.learner, self.rows.gather(part[~few]), model, strength)
+                found[lo:hi][~few] = noise_of(
+                    self.learner, self.rows.gather(part[~few]), model, strength
+                )
         return found
 
 
 class Own:
     """Devices as targets, in one view: copies of their rows, and what can be offered to them."""
 
-    def __init__(self, learner: Linear, rows: Devices, look: Look, folding: Folding, numbers: IntArray) -> None:
+    def __init__(
+        self,
+        learner: Linear,
+        rows: Devices,
+        look: Look,
+        folding: Folding,
+        numbers: IntArray,
+    ) -> None:
         self.learner, self.rows, self.folding = learner, rows, folding
         self.fold, self.look = folding.of(rows, numbers), look
         own = copies(rows, self.fold, np.arange(len(rows)), folding.count)
@@ -178,23 +225,48 @@ class Own:
     def offers(self, starts: Starts) -> dict[str, Array]:
         """(copies, size) per offer, in the units of the rows."""
         found = route(self.learner).offers(self.learner, self.copies.rows, starts)
-        return {f"{self.look.name} {key}": self.view.outside(models, self.learner) for key, models in found.items()}
+        return {
+            f"{self.look.name} {key}": self.view.outside(models, self.learner)
+            for key, models in found.items()
+        }
 
     def evidence(self, offers: dict[str, Array]) -> tuple[Array, Array]:
-        """(devices, offers) the mean loss over rows, each by the copy that has not seen its fold; (devices,) the weight judged.
+        """(devices, offers) the mean loss over rows, each by the copy that has not seen its fold;
+        (devices,) the weight judged.
 
-        A row weighs less where its fold has all rows of its class: own steps cannot show there what they do for a class that they
-        have seen. (Its loss counts in the mean as any other, or rare classes would be forgotten.)
+        A row weighs less where its fold has all rows of its class: own steps cannot show there what
+        they do for a class that they have seen. (Its loss counts in the mean as any other, or rare
+        classes would be forgotten.)
         """
         rows, count, classes = self.rows, self.folding.count, self.folding.classes
-        at, usable = rows.owner * (count + 1) + 1 + self.fold, judged(rows, self.fold, count)
-        weight, n = np.bincount(rows.owner, weights=usable, minlength=len(rows)), len(rows)
-        sure = np.bincount(rows.owner, weights=usable * np.where(self._hidden(at), HIDDEN, 1.0), minlength=n) if classes else weight
+        at, usable = (
+            rows.owner * (count + 1) + 1 + self.fold,
+            judged(rows, self.fold, count),
+        )
+        weight, n = (
+            np.bincount(rows.owner, weights=usable, minlength=len(rows)),
+            len(rows),
+        )
+        sure = (
+            np.bincount(
+                rows.owner,
+                weights=usable * np.where(self._hidden(at), HIDDEN, 1.0),
+                minlength=n,
+            )
+            if classes
+            else weight
+        )
         told = np.empty((n, len(offers)))
         for column, models in enumerate(offers.values()):
             with np.errstate(all="ignore"):
-                each = usable * missed(respond_each(self.learner, models, rows.X, at, classes), rows.y, classes)
-            told[:, column] = np.bincount(rows.owner, weights=each, minlength=n) / np.maximum(weight, 1e-12)
+                each = usable * missed(
+                    respond_each(self.learner, models, rows.X, at, classes),
+                    rows.y,
+                    classes,
+                )
+            told[:, column] = np.bincount(
+                rows.owner, weights=each, minlength=n
+            ) / np.maximum(weight, 1e-12)
         return told, np.asarray(sure, dtype=np.float64)
 
     def _hidden(self, at: IntArray) -> Any:

@@ -1,8 +1,9 @@
 """One model for many devices: where their averaged steps no longer move it.
 
-Every device answers with a step from the same model, and the mean of the answers is the next model. Plain repetition takes hundreds
-of rounds. Anderson's acceleration looks back at the last models and moves and jumps to where, if all were straight, the move would
-be zero: ten rounds for squared loss, thirty for classes.
+Every device answers with a step from the same model, and the mean of the answers is the next model.
+Plain repetition takes hundreds of rounds. Anderson's acceleration looks back at the last models and
+moves and jumps to where, if all were straight, the move would be zero: ten rounds for squared loss,
+thirty for classes.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from persfl.types import Array
 
 DEPTH = 30  # models and moves that are looked back at
 WILD = 4.0  # a move this many times the smallest so far: the jump was too bold
-LONG = 10.0  # a device's move this many times the middle one's is shortened to that: no device alone decides
+# a device's move this many times the middle one's is shortened to that: no device alone decides
+LONG = 10.0
 
 
 def settled(answer: Callable[[Array], Array], start: Array, rounds: int) -> Array:
     """The model that `answer` moved least, after so many questions.
 
     >>> curve = np.diag([1.0, 30.0])
-    >>> settled(lambda w: w - 0.02 * (curve @ w - 1.0), np.zeros(2), 6).round(4).tolist()
+    >>> settled(lambda w: w - 0.02 * (curve @ w - 1.0), np.zeros(2), 6).round(
+    ...     4
+    ... ).tolist()
     [1.0, 0.0333]
     """
     best, least, along, bold = start, np.inf, np.zeros_like(start), 1.0
@@ -45,7 +49,9 @@ def settled(answer: Callable[[Array], Array], start: Array, rounds: int) -> Arra
         models, moves = [*models, model][-DEPTH:], [*moves, move][-DEPTH:]
         model = model + move
         if len(moves) > 1:
-            turns, ways = (np.diff(np.stack(each, axis=1), axis=1) for each in (moves, models))
+            turns, ways = (
+                np.diff(np.stack(each, axis=1), axis=1) for each in (moves, models)
+            )
             gram = turns.T @ turns
             gram += (1e-10 * np.trace(gram) + 1e-300) * np.eye(len(gram))
             model = model - (ways + turns) @ np.linalg.solve(gram, turns.T @ move)
@@ -53,9 +59,12 @@ def settled(answer: Callable[[Array], Array], start: Array, rounds: int) -> Arra
 
 
 def mean_of(answers: Array, model: Array, weight: Array) -> Array:
-    """(size,) the weighted mean of answers (devices, size) to one model; nobody's move counts for more than ten usual ones.
+    """(size,) the weighted mean of answers (devices, size) to one model; nobody's move counts for
+    more than ten usual ones.
 
-    >>> mean_of(np.array([[1.0], [1.0], [1.0], [1e9]]), np.zeros(1), np.ones(4)).tolist()
+    >>> mean_of(
+    ...     np.array([[1.0], [1.0], [1.0], [1e9]]), np.zeros(1), np.ones(4)
+    ... ).tolist()
     [3.25]
     """
     good = np.isfinite(answers).all(axis=1)
@@ -69,4 +78,8 @@ def tamed(moves: Array) -> Array:
     """(devices, size) moves with the very long ones shortened."""
     length = np.linalg.norm(moves, axis=1, keepdims=True)
     most = LONG * np.median(length)
-    return np.asarray(moves * np.minimum(1.0, most / np.maximum(length, 1e-300))) if most > 0 else moves
+    return (
+        np.asarray(moves * np.minimum(1.0, most / np.maximum(length, 1e-300)))
+        if most > 0
+        else moves
+    )

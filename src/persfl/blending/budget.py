@@ -22,7 +22,9 @@ SHORTER = 4  # questions about steps that cost as much as one refit
 
 
 def asked_of(part: Part, each: float) -> tuple[IntArray, float]:
-    """Which peers tell what the fleet is like, at `each` questions per peer; what is left of the budget for each copy."""
+    """Which peers tell what the fleet is like, at `each` questions per peer; what is left of
+    the budget for each copy.
+    """
     many = affordable(part.budget, part.targets, min(part.peers, ASKED), each)
     left = part.budget - each * many / part.targets
     return some_of(part.peers, many, stream(part.seed, "asked")), left / part.copies
@@ -33,7 +35,11 @@ def affordable(budget: float, targets: int, peers: int, each: float) -> int:
 
     `budget` is that of each of the targets, who share what it costs: `each` questions per peer.
 
-    >>> affordable(640, 6, 40, 14.5), affordable(40, 6, 40, 14.5), affordable(1, 6, 40, 14.5)
+    >>> (
+    ...     affordable(640, 6, 40, 14.5),
+    ...     affordable(40, 6, 40, 14.5),
+    ...     affordable(1, 6, 40, 14.5),
+    ... )
     (40, 8, 0)
     """
     many = min(peers, int(budget / 2 * targets / each))
@@ -46,4 +52,6 @@ def some_of(peers: int, many: int, place: Any) -> IntArray:
         return np.arange(peers)
     if not many:
         return np.empty(0, dtype=np.int64)
-    return np.sort(distinct(place, np.zeros(1, dtype=np.int64), np.array([peers]), many)[0])
+    return np.sort(
+        distinct(place, np.zeros(1, dtype=np.int64), np.array([peers]), many)[0]
+    )

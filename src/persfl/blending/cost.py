@@ -17,12 +17,16 @@ from persfl.learners import Linear
 from persfl.traits import has_gradients
 from persfl.types import IntArray, Learner
 
-LONG, LARGE = 300.0, 4 * 2**30  # seconds and bytes from which on a person would want to know
-_DEVICE, _QUESTION = 1e-3, 2e-6  # seconds per device, and per question whatever it is about
+# seconds and bytes from which on a person would want to know
+LONG, LARGE = 300.0, 4 * 2**30
+# seconds per device, and per question whatever it is about
+_DEVICE, _QUESTION = 1e-3, 2e-6
 _PRODUCT = 5e-9  # seconds per question, row and coefficient
-_SOLVED = 1e-10  # seconds per question and cube of the coefficients, where rows are as many
+# seconds per question and cube of the coefficients, where rows are as many
+_SOLVED = 1e-10
 _STEPPED = 8e-6  # seconds per question about steps
-_STEPS = 3e-6  # seconds per row and coefficient for a device's own steps, all of them together
+# seconds per row and coefficient for a device's own steps, all of them together
+_STEPS = 3e-6
 _TRAINED = 2e-5  # the same of networks
 _BEGUN, _KNOWN = 3e8, 9e4  # bytes at all, and per device for what it knows of its peers
 

@@ -1,8 +1,10 @@
 """What networks are made of in a blend: averaged gradients, and who is alike by them.
 
-Peers are asked for gradients (a step shows them); their mean is followed by Adam, whose rate fits any module:
+Peers are asked for gradients (a step shows them); their mean is followed by Adam, whose rate fits
+any module:
 
-    m <- .9 m + .1 g,   v <- .999 v + .001 g^2,   w <- w - rate * m / (1 - .9^t) / sqrt(v / (1 - .999^t))
+    m <- .9 m + .1 g,   v <- .999 v + .001 g^2,   w <- w - rate * m / (1 - .9^t) / sqrt(v / (1 -
+    .999^t))
 """
 
 from __future__ import annotations
@@ -22,9 +24,15 @@ LONGEST, PACES, FALLS = 1.0, 7, 0.9
 
 
 def adam(
-    learner: Differentiable, models: Array, data: Data, marks: Sequence[int], rate: float, seen: Any = None
+    learner: Differentiable,
+    models: Array,
+    data: Data,
+    marks: Sequence[int],
+    rate: float,
+    seen: Any = None,
 ) -> dict[int, Array]:
-    """(copies, size) per mark: these models after so many steps on their rows; `seen` (copies, classes) leaves other classes out.
+    """(copies, size) per mark: these models after so many steps on their rows; `seen` (copies,
+    classes) leaves other classes out.
 
     >>> from persfl import Linear
     >>> rows = Data(np.array([[[1.0], [2.0]]]), np.array([[3.0, 6.0]]))
@@ -43,24 +51,41 @@ def adam(
                 break
             slope = learner.grad(w, data, **more)
             m, v = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope**2
-            w = (w - rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)).astype(w.dtype)
+            w = (
+                w - rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+            ).astype(w.dtype)
     return found
 
 
-def together(learner: Differentiable, fleet: Devices, steps: int, rate: float, seed: int) -> Array:
+def together(
+    learner: Differentiable, fleet: Devices, steps: int, rate: float, seed: int
+) -> Array:
     """(size,) one model for these devices: their mean gradient, by rows, is that of all rows."""
     data = Data(fleet.X[None], fleet.y[None], fleet.weight[None])
-    return np.asarray(adam(learner, learner.init(data, stream(seed, "start")), data, (steps,), rate)[steps][0])
+    return np.asarray(
+        adam(learner, learner.init(data, stream(seed, "start")), data, (steps,), rate)[
+            steps
+        ][0]
+    )
 
 
-def nearest(learner: Differentiable, others: Devices, own: Devices, at: Sequence[Array], who: IntArray) -> IntArray:
+def nearest(
+    learner: Differentiable,
+    others: Devices,
+    own: Devices,
+    at: Sequence[Array],
+    who: IntArray,
+) -> IntArray:
     """(copies, peers) of `who`, whose gradients at these models point most like one's own.
 
     Each number of a gradient is measured by how much peers differ in it.
     """
     likeness = np.zeros((len(own), len(who)))
     for model in at:
-        theirs, mine = (_slopes(learner, rows, model, these) for rows, these in ((others, who), (own, np.arange(len(own)))))
+        theirs, mine = (
+            _slopes(learner, rows, model, these)
+            for rows, these in ((others, who), (own, np.arange(len(own))))
+        )
         centre, scale = theirs.mean(axis=0), theirs.std(axis=0)
         scale = scale + 1e-6 * scale.max() + 1e-12
         theirs, mine = ((part - centre) / scale for part in (theirs, mine))
@@ -69,7 +94,8 @@ def nearest(learner: Differentiable, others: Devices, own: Devices, at: Sequence
 
 
 def rows_of(others: Devices, near: IntArray, longest: int, wide: int) -> Data:
-    """(copies, rows, features) the rows whose gradients these peers' mean gradient is of; every peer counts as much.
+    """(copies, rows, features) the rows whose gradients these peers' mean gradient is of; every
+    peer counts as much.
 
     Every peer is padded to `longest` rows, and those that are missing to `wide` of them have none.
     """
@@ -77,7 +103,11 @@ def rows_of(others: Devices, near: IntArray, longest: int, wide: int) -> Data:
     data = padded(others.gather(near), longest)
     each = data.weight.sum(axis=-1, keepdims=True)
     weight = data.weight / np.where(each > 0, each, 1.0)
-    return Data(data.X.reshape(len(near), -1, others.features), data.y.reshape(len(near), -1), weight.reshape(len(near), -1))
+    return Data(
+        data.X.reshape(len(near), -1, others.features),
+        data.y.reshape(len(near), -1),
+        weight.reshape(len(near), -1),
+    )
 
 
 def padded(data: Data, rows: int) -> Data:
@@ -91,11 +121,16 @@ def padded(data: Data, rows: int) -> Data:
         return data
     none = [(0, 0)] * (data.y.ndim - 1)
     X = np.pad(data.X, [*none, (0, more), (0, 0)])
-    return Data(X, np.pad(data.y, [*none, (0, more)]), np.pad(data.weight, [*none, (0, more)]))
+    return Data(
+        X, np.pad(data.y, [*none, (0, more)]), np.pad(data.weight, [*none, (0, more)])
+    )
 
 
-def pace(learner: Differentiable, others: Devices, model: Array, steps: int, who: IntArray) -> float:
-    """The longest of 1, 1/4, 1/16 ... such that so many plain steps from this model lower the own loss of nine devices in ten.
+def pace(
+    learner: Differentiable, others: Devices, model: Array, steps: int, who: IntArray
+) -> float:
+    """The longest of 1, 1/4, 1/16 ... such that so many plain steps from this model lower the own
+    loss of nine devices in ten.
 
     `who` are asked, at most PACES times each.
     """
@@ -109,5 +144,10 @@ def pace(learner: Differentiable, others: Devices, model: Array, steps: int, who
     return found
 
 
-def _slopes(learner: Differentiable, rows: Devices, model: Array, who: IntArray) -> Array:
-    return np.asarray(learner.grad(np.broadcast_to(model, (len(who), len(model))), rows.gather(who)), dtype=np.float64)
+def _slopes(
+    learner: Differentiable, rows: Devices, model: Array, who: IntArray
+) -> Array:
+    return np.asarray(
+        learner.grad(np.broadcast_to(model, (len(who), len(model))), rows.gather(who)),
+        dtype=np.float64,
+    )

@@ -1,11 +1,13 @@
 """How much of each offer: by a device's own folds, and by what the folds of all others say.
 
-    share ~ exp(-(n * own fold loss + 100 * mean fold loss of the others) * c / 3)        c = 1/2 for squared error, 1 for Brier
+    share ~ exp(-(n * own fold loss + 100 * mean fold loss of the others) * c / 3)        c = 1/2
+    for squared error, 1 for Brier
 
-`n` is the weight of the own rows that were judged. Squared errors are measured by the device's level, so that one loud device does
-not decide for the fleet: the mean over its best third of offers, together with the fleet's median level as if that were ten rows
-more, because two or three rows can be fitted by luck. The fold losses are the one message beyond probes and proposals: a number
-per offer and device.
+`n` is the weight of the own rows that were judged. Squared errors are measured by the device's
+level, so that one loud device does not decide for the fleet: the mean over its best third of
+offers, together with the fleet's median level as if that were ten rows more, because two or three
+rows can be fitted by luck. The fold losses are the one message beyond probes and proposals: a
+number per offer and device.
 """
 
 from __future__ import annotations
@@ -22,17 +24,26 @@ LEAST = 1e-3  # a smaller share is nothing
 
 
 def missed(response: Array, y: Array, classes: int) -> Array:
-    """(rows,) by how much responses miss labels: squared error, or the Brier score of chances (rows, classes).
+    """(rows,) by how much responses miss labels: squared error, or the Brier score of chances
+    (rows, classes).
 
-    >>> missed(np.array([[0.5, 0.5]]), np.array([1.0]), 2).tolist(), missed(np.array([3.0]), np.array([1.0]), 0).tolist()
+    >>> (
+    ...     missed(np.array([[0.5, 0.5]]), np.array([1.0]), 2).tolist(),
+    ...     missed(np.array([3.0]), np.array([1.0]), 0).tolist(),
+    ... )
     ([0.5], [4.0])
     """
     with np.errstate(all="ignore"):  # what overflows is not chosen
-        return np.asarray(((response - (y[:, None] == np.arange(classes))) ** 2).sum(axis=1) if classes else (response - y) ** 2)
+        return np.asarray(
+            ((response - (y[:, None] == np.arange(classes))) ** 2).sum(axis=1)
+            if classes
+            else (response - y) ** 2
+        )
 
 
 def shares(losses: Array, rows: Array, *, relative: bool, sure: float = 1.0) -> Array:
-    """(devices, offers) from mean fold losses of that shape and the rows behind them; devices without any follow the others.
+    """(devices, offers) from mean fold losses of that shape and the rows behind them; devices
+    without any follow the others.
 
     `sure` is the share of all rows that could be judged.
 
@@ -41,7 +52,11 @@ def shares(losses: Array, rows: Array, *, relative: bool, sure: float = 1.0) -> 
     [[0.993, 0.007], [0.993, 0.007], [0.993, 0.007]]
     """
     known = rows > 0
-    own = np.where(known[:, None], np.where(np.isfinite(losses), np.minimum(losses, 1e100), 1e100), 0.0)
+    own = np.where(
+        known[:, None],
+        np.where(np.isfinite(losses), np.minimum(losses, 1e100), 1e100),
+        0.0,
+    )
     if relative:
         best = np.sort(own, axis=1)[:, : max(3, losses.shape[1] // 3)].mean(axis=1)
         usual = np.median(best[known]) if known.any() else 1.0
@@ -50,8 +65,13 @@ def shares(losses: Array, rows: Array, *, relative: bool, sure: float = 1.0) -> 
     total, many = own.sum(axis=0), known.sum()
     others = (total - own) / np.maximum(many - known, 1)[:, None]
     heard = (rows * known).sum() - rows * known
-    told = np.minimum(OTHERS * sure, heard)  # few devices with few rows do not know as much
-    score = ((rows * known)[:, None] * own + told[:, None] * others) * (0.5 if relative else 1.0) / WARMTH
+    # few devices with few rows do not know as much
+    told = np.minimum(OTHERS * sure, heard)
+    score = (
+        ((rows * known)[:, None] * own + told[:, None] * others)
+        * (0.5 if relative else 1.0)
+        / WARMTH
+    )
     weight = np.exp(-(score - score.min(axis=1, keepdims=True)))
     weight /= weight.sum(axis=1, keepdims=True)
     weight = np.where(weight >= LEAST, weight, 0.0)

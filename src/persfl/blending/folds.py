@@ -1,7 +1,8 @@
 """Folds of a device's own rows: models fitted without a fold can be judged on it honestly.
 
-Rows are dealt out at random, classes so that each fold leaves as many of them as possible on the other side. Where rows come in the
-order of time and later ones are to be predicted, folds are blocks of time instead.
+Rows are dealt out at random, classes so that each fold leaves as many of them as possible on the
+other side. Where rows come in the order of time and later ones are to be predicted, folds are
+blocks of time instead.
 """
 
 from __future__ import annotations
@@ -14,13 +15,24 @@ from persfl.types import Array, IntArray
 
 
 def fold_numbers(
-    rows: Devices, count: int, *, classes: int = 0, ordered: bool = False, seed: int = 0, numbers: IntArray | None = None
+    rows: Devices,
+    count: int,
+    *,
+    classes: int = 0,
+    ordered: bool = False,
+    seed: int = 0,
+    numbers: IntArray | None = None,
 ) -> IntArray:
-    """(rows,) which fold each row is in, from 0; a device with fewer rows than `count` has as many folds as rows.
+    """(rows,) which fold each row is in, from 0; a device with fewer rows than `count` has as many
+    folds as rows.
 
-    `numbers` are these devices' own in the fleet: alone, a device deals its rows as it would among all.
+    `numbers` are these devices' own in the fleet: alone, a device deals its rows as it would among
+    all.
 
-    >>> devices = Devices.of([(np.zeros((5, 1)), np.zeros(5)), (np.zeros((2, 1)), np.zeros(2))], quiet=True)
+    >>> devices = Devices.of(
+    ...     [(np.zeros((5, 1)), np.zeros(5)), (np.zeros((2, 1)), np.zeros(2))],
+    ...     quiet=True,
+    ... )
     >>> fold_numbers(devices, 3, ordered=True).tolist()
     [0, 0, 1, 1, 2, 0, 1]
     """
@@ -29,7 +41,11 @@ def fold_numbers(
     many = np.minimum(count, rows.counts)[owner]
     if ordered:
         return np.asarray(place * many // rows.counts[owner])
-    mark = stream(seed, "folds").at(owner if numbers is None else numbers[owner], place).uniform(1)[:, 0]
+    mark = (
+        stream(seed, "folds")
+        .at(owner if numbers is None else numbers[owner], place)
+        .uniform(1)[:, 0]
+    )
     order = np.lexsort((mark, rows.y, owner) if classes else (mark, owner))
     dealt = np.empty(len(owner), dtype=np.int64)
     dealt[order] = place
@@ -37,21 +53,31 @@ def fold_numbers(
 
 
 def copies(rows: Devices, fold: IntArray, which: IntArray, count: int) -> Devices:
-    """These devices once with all their rows and then once without each fold (weight 0 there), device by device.
+    """These devices once with all their rows and then once without each fold (weight 0 there),
+    device by device.
 
-    A device that would have no weight left keeps all its rows; what it says about a fold is then no evidence (see `judged`).
+    A device that would have no weight left keeps all its rows; what it says about a fold is then no
+    evidence (see `judged`).
 
     >>> devices = Devices.of([(np.zeros((2, 1)), np.zeros(2))], quiet=True)
     >>> copies(devices, np.array([0, 1]), np.array([0]), 2).weight.tolist()
     [1.0, 1.0, 0.0, 1.0, 1.0, 0.0]
     """
-    index = np.concatenate([np.arange(rows.start[i], rows.start[i + 1]) for i in which.tolist()])
+    index = np.concatenate(
+        [np.arange(rows.start[i], rows.start[i + 1]) for i in which.tolist()]
+    )
     counts = rows.counts[which]
-    takes = [np.tile(part, count + 1) for part in np.split(index, np.cumsum(counts)[:-1])]
+    takes = [
+        np.tile(part, count + 1) for part in np.split(index, np.cumsum(counts)[:-1])
+    ]
     at = np.concatenate(takes)
-    without = np.concatenate([np.repeat(np.arange(-1, count), n) for n in counts.tolist()])
+    without = np.concatenate(
+        [np.repeat(np.arange(-1, count), n) for n in counts.tolist()]
+    )
     weight = np.where(fold[at] == without, 0.0, rows.weight[at])
-    start = np.concatenate([[0], np.cumsum(np.repeat(counts, count + 1))]).astype(np.int64)
+    start = np.concatenate([[0], np.cumsum(np.repeat(counts, count + 1))]).astype(
+        np.int64
+    )
     left = np.add.reduceat(weight, start[:-1])
     whole = np.repeat(left <= 0, np.diff(start))
     weight = np.where(whole, rows.weight[at], weight)
@@ -59,7 +85,11 @@ def copies(rows: Devices, fold: IntArray, which: IntArray, count: int) -> Device
 
 
 def judged(rows: Devices, fold: IntArray, count: int) -> Array:
-    """(rows,) the weight with which each row's fold counts as evidence: 0 where the device has no other rows."""
+    """(rows,) the weight with which each row's fold counts as evidence: 0 where the device has
+    no other rows.
+    """
     key = rows.owner * count + fold
     inside = np.bincount(key, weights=rows.weight, minlength=len(rows) * count)[key]
-    return np.asarray(np.where(rows.total[rows.owner] - inside > 1e-12, rows.weight, 0.0))
+    return np.asarray(
+        np.where(rows.total[rows.owner] - inside > 1e-12, rows.weight, 0.0)
+    )

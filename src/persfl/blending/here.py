@@ -19,9 +19,15 @@ from persfl.types import Array, IntArray, Proposer
 class Here:
     """Devices whose rows are here."""
 
-    def __init__(self, rows: Devices, learner: Linear, folding: Folding | None = None) -> None:
+    def __init__(
+        self, rows: Devices, learner: Linear, folding: Folding | None = None
+    ) -> None:
         self.rows, self.learner, self.folding = rows, learner, folding or Folding()
-        self.n, self.features, self.classes = len(rows), rows.features, self.folding.classes
+        self.n, self.features, self.classes = (
+            len(rows),
+            rows.features,
+            self.folding.classes,
+        )
         self.targets: IntArray = np.arange(self.n)
         self.copies = self.folding.count + 1
 
@@ -29,7 +35,9 @@ class Here:
         """Of all devices."""
         return spreads(self.rows, self.learner.kind == "squared")
 
-    def part(self, look: Look, mine: IntArray, rest: IntArray, seed: int, budget: float) -> HerePart:
+    def part(
+        self, look: Look, mine: IntArray, rest: IntArray, seed: int, budget: float
+    ) -> HerePart:
         """These targets and their peers in one view."""
         return HerePart(self, look, mine, rest, seed, budget)
 
@@ -44,24 +52,50 @@ class Here:
 
     def mixed(self, parts: Sequence[tuple[Any, IntArray, Any]], shares: Array) -> Array:
         """Every device's model."""
-        models, first = np.zeros((self.n, self.learner.size(self.features))), {"shared": 0, "centred": shares.shape[1] // 2}
+        models, first = (
+            np.zeros((self.n, self.learner.size(self.features))),
+            {"shared": 0, "centred": shares.shape[1] // 2},
+        )
         for look, mine, kept in parts:
-            models[mine] += mixed(kept, shares[mine, first[look.name] :][:, : len(kept)])
+            models[mine] += mixed(
+                kept, shares[mine, first[look.name] :][:, : len(kept)]
+            )
         return models
 
 
 class HerePart:
     """See `persfl.blending.homes.Part`."""
 
-    def __init__(self, homes: Here, look: Look, mine: IntArray, rest: IntArray, seed: int, budget: float) -> None:
+    def __init__(
+        self,
+        homes: Here,
+        look: Look,
+        mine: IntArray,
+        rest: IntArray,
+        seed: int,
+        budget: float,
+    ) -> None:
         others = of_devices(homes.rows, rest)
-        self.learner, self.features, self.seed, self.budget = homes.learner, homes.features, seed, budget
+        self.learner, self.features, self.seed, self.budget = (
+            homes.learner,
+            homes.features,
+            seed,
+            budget,
+        )
         self.peers, self.targets, self.copies = len(rest), len(mine), homes.copies
         self.weight = others.total
         self._peers = Peers.seen(homes.learner, others, look)
-        self._own = Own(homes.learner, of_devices(homes.rows, mine), look, homes.folding, mine)
+        self._own = Own(
+            homes.learner, of_devices(homes.rows, mine), look, homes.folding, mine
+        )
 
-    def answers(self, proposer: Proposer, who: IntArray, models: Array, whose: IntArray | None = None) -> Array:
+    def answers(
+        self,
+        proposer: Proposer,
+        who: IntArray,
+        models: Array,
+        whose: IntArray | None = None,
+    ) -> Array:
         """From the peers' rows."""
         return self._peers.answers(proposer, who, models)
 
@@ -76,18 +110,31 @@ class HerePart:
     def own_answers(self, proposer: Proposer, models: Array) -> Array:
         """From the targets' copies."""
         who = np.arange(len(self._own.copies.rows))
-        return np.stack([self._own.copies.answers(proposer, who, np.tile(model, (len(who), 1))) for model in models])
+        return np.stack(
+            [
+                self._own.copies.answers(proposer, who, np.tile(model, (len(who), 1)))
+                for model in models
+            ]
+        )
 
     def own_rough(self, mean: Array, strength: Array) -> Array:
         """From the targets' copies."""
-        return self._own.copies.rough(np.arange(len(self._own.copies.rows)), mean, strength)
+        return self._own.copies.rough(
+            np.arange(len(self._own.copies.rows)), mean, strength
+        )
 
     def losses(self, models: Array) -> Array:
         """On the targets' copies."""
         return self._own.losses(models)
 
     def evidence(self, starts: Starts) -> Evidence:
-        """Judged by the targets' folds; what their whole rows make of the starts is kept until it is mixed."""
+        """Judged by the targets' folds; what their whole rows make of the starts is kept until
+        it is mixed.
+        """
         offers = self._own.offers(starts)
         losses, weight = self._own.evidence(offers)
-        return Evidence(losses, weight, [models[:: self.copies].copy() for models in offers.values()])
+        return Evidence(
+            losses,
+            weight,
+            [models[:: self.copies].copy() for models in offers.values()],
+        )

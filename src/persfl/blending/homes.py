@@ -1,8 +1,9 @@
 """What blend asks of devices: everything that needs their rows, and nothing else.
 
-As a peer, a device answers a model with a model (steps, refits), and with one number: how noisy its rows are. As a target it has
-copies, one with all its rows and one without each fold. It tells the losses of models on each copy's rows, what each copy would
-answer itself, and how well its offers predict each fold: the *evidence*. Sums of squares about its own means give the usual spread.
+As a peer, a device answers a model with a model (steps, refits), and with one number: how noisy its
+rows are. As a target it has copies, one with all its rows and one without each fold. It tells the
+losses of models on each copy's rows, what each copy would answer itself, and how well its offers
+predict each fold: the *evidence*. Sums of squares about its own means give the usual spread.
 `Here` has all devices in memory; `persfl.fleets.flower.homes` asks the same over a federation.
 """
 
@@ -14,11 +15,14 @@ from typing import Any, NamedTuple, Protocol
 from persfl.learners.linear import Linear
 from persfl.types import Array, IntArray, Proposer
 
-Starts = Mapping[str, Array]  # what offers are made from: (size,) for all copies alike, or (copies, size)
+# what offers are made from: (size,) for all copies alike, or (copies, size)
+Starts = Mapping[str, Array]
 
 
 class Spreads(NamedTuple):
-    """Per device: the weight of its rows, and sums of squares about its own means, of every feature and of the label."""
+    """Per device: the weight of its rows, and sums of squares about its own means, of every
+    feature and of the label.
+    """
 
     weight: Array
     squares: Array
@@ -26,7 +30,8 @@ class Spreads(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """`losses` (targets, offers): means over each target's folds; `weight` (targets,) of the rows judged, 0 for no evidence.
+    """`losses` (targets, offers): means over each target's folds; `weight` (targets,) of the rows
+    judged, 0 for no evidence.
 
     `kept` is what `Homes.mixed` needs to make the models.
     """
@@ -37,7 +42,9 @@ class Evidence(NamedTuple):
 
 
 class Part(Protocol):
-    """A group of targets in one view, and the devices of other groups, their peers. `peers`, `targets`, `copies` are counts."""
+    """A group of targets in one view, and the devices of other groups, their peers. `peers`,
+    `targets`, `copies` are counts.
+    """
 
     learner: Linear
     features: int
@@ -48,14 +55,23 @@ class Part(Protocol):
     budget: float
     weight: Array  # (peers,) of their rows
 
-    def answers(self, proposer: Proposer, who: IntArray, models: Array, whose: IntArray | None = None) -> Array:
-        """(K, size) what each of these peers answers to its model; NaN for no usable answer, and where `who` is -1.
+    def answers(
+        self,
+        proposer: Proposer,
+        who: IntArray,
+        models: Array,
+        whose: IntArray | None = None,
+    ) -> Array:
+        """(K, size) what each of these peers answers to its model; NaN for no usable answer, and
+        where `who` is -1.
 
         `whose` (K,) says which copy asks; without it all targets ask together.
         """
 
     def rough(self, who: IntArray, mean: Array, strength: Array) -> Array:
-        """(K,) how noisy these peers' rows are about their own refits, drawn toward `mean`; NaN where unknown."""
+        """(K,) how noisy these peers' rows are about their own refits, drawn toward `mean`; NaN
+        where unknown.
+        """
 
     def own_rows(self) -> Array:
         """(targets * copies,) the weight of each copy's rows."""
@@ -86,11 +102,17 @@ class Homes(Protocol):
     def spreads(self) -> Spreads:
         """Of all devices."""
 
-    def part(self, look: Any, mine: IntArray, rest: IntArray, seed: int, budget: float) -> Part:
+    def part(
+        self, look: Any, mine: IntArray, rest: IntArray, seed: int, budget: float
+    ) -> Part:
         """These targets and their peers in one view."""
 
     def side_by_side(self, work: Sequence[Callable[[Any], Any]]) -> list[Any]:
-        """Results of independent pieces of work, in their order; each is handed the homes to ask."""
+        """Results of independent pieces of work, in their order; each is handed the homes to
+        ask.
+        """
 
     def mixed(self, parts: Sequence[tuple[Any, IntArray, Any]], shares: Array) -> Any:
-        """Every target's model: its offers mixed by `shares` (devices, offers); `parts` are (look, mine, kept)."""
+        """Every target's model: its offers mixed by `shares` (devices, offers); `parts` are
+        (look, mine, kept).
+        """

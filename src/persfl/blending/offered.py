@@ -14,12 +14,20 @@ from persfl.types import Array, IntArray, Round
 
 GROUPS, FOLDS, CLASS_FOLDS, BLOCKS = 8, 5, 3, 2
 SORTS = ("own", "fleet", "neighbours")
-_SORT = {"own": "own", "pooled": "fleet", "mean": "fleet", "alike": "neighbours", "neighbours": "neighbours"}
+_SORT = {
+    "own": "own",
+    "pooled": "fleet",
+    "mean": "fleet",
+    "alike": "neighbours",
+    "neighbours": "neighbours",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Blended:
-    """`models` (devices, size) in the rows' units; `shares` (devices, offers) of what `names` say; `rounds` of asking."""
+    """`models` (devices, size) in the rows' units; `shares` (devices, offers) of what `names`
+    say; `rounds` of asking.
+    """
 
     models: Any
     names: tuple[str, ...]
@@ -33,7 +41,9 @@ class Blended:
 
 
 def sorts(names: Any, mix: Array) -> Array:
-    """(devices, 3) the shares of models that started from own rows, from the fleet and from neighbours."""
+    """(devices, 3) the shares of models that started from own rows, from the fleet and from
+    neighbours.
+    """
     sort = np.array([SORTS.index(_SORT[start_of(name)]) for name in names])
     return np.stack([mix[:, sort == k].sum(axis=1) for k in range(len(SORTS))], axis=1)
 
@@ -49,7 +59,9 @@ def start_of(name: Any) -> str:
 
 def dealt(n: int, seed: int) -> IntArray:
     """Which group each device is in; all groups are equally large, or nearly."""
-    order = np.argsort(stream(seed, "groups").at(np.arange(n)).uniform(1)[:, 0], kind="stable")
+    order = np.argsort(
+        stream(seed, "groups").at(np.arange(n)).uniform(1)[:, 0], kind="stable"
+    )
     found = np.empty(n, dtype=np.int64)
     found[order] = np.arange(n) % min(GROUPS, n)
     return found
@@ -64,7 +76,10 @@ def of_devices(rows: Devices, which: IntArray) -> Devices:
     [2.0, 0.0, 1.0]
     """
     counts = rows.counts[which]
-    # Where each device's rows begin, less where they will: added to 0, 1, 2, ... it leads to the rows.
+    # Where each device's rows begin, less where they will: added to 0, 1, 2, ... it leads to the
+    # rows.
     shift = rows.start[:-1][which] - offsets(counts)[:-1]
     at = np.arange(counts.sum()) + np.repeat(shift, counts)
-    return Devices(rows.X[at], rows.y[at], rows.weight[at], offsets(counts), range(len(which)))
+    return Devices(
+        rows.X[at], rows.y[at], rows.weight[at], offsets(counts), range(len(which))
+    )

@@ -16,7 +16,8 @@ from persfl.types import Proposer
 class Part:
     """One view of one group of devices: what the rest of the fleet can offer them.
 
-    `others` are devices of other groups, `own` the group's own in copies: with all rows, then without each fold.
+    `others` are devices of other groups, `own` the group's own in copies: with all rows, then
+    without each fold.
     """
 
     learner: Any
@@ -32,7 +33,9 @@ class Part:
         """How many devices the group has."""
         return len(self.own) // self.copies
 
-    def neighbours(self, proposer: Proposer, rule: Any, start: Any, rounds: int) -> Asked:
+    def neighbours(
+        self, proposer: Proposer, rule: Any, start: Any, rounds: int
+    ) -> Asked:
         """The ordinary loop: every copy is a target, the other groups' devices are its peers."""
         everybody = Devices.joined([self.others, self.own])
         m = len(self.others)
@@ -46,5 +49,9 @@ class Part:
             seed=self.seed,
             n_jobs=self.n_jobs,
         )
-        done = list(personalize(fleet, sampler=rule.sampler, adopter=rule, rounds=rounds, seed=self.seed))
+        done = list(
+            personalize(
+                fleet, sampler=rule.sampler, adopter=rule, rounds=rounds, seed=self.seed
+            )
+        )
         return Asked(fleet.models, done)

@@ -1,14 +1,17 @@
-"""What the fleet is like: the mean of the devices' coefficients, how much each of them differs, and how noisy labels are.
+"""What the fleet is like: the mean of the devices' coefficients, how much each of them differs, and
+how noisy labels are.
 
-Devices are asked to refit, drawn toward the current mean (see `Toward`), and asked again with the mean shifted by a known `u`.
-How much of the shift comes back tells how much of an answer is the prior and not the device's rows, so the spread of the answers
-can be corrected:
+Devices are asked to refit, drawn toward the current mean (see `Toward`), and asked again with the
+mean shifted by a known `u`. How much of the shift comes back tells how much of an answer is the
+prior and not the device's rows, so the spread of the answers can be corrected:
 
-    back = mean of (b' - b) / u;   v = variance of b;   mean = mean of b;   spread = sqrt((v + back * spread) * v / (1 - back))
+    back = mean of (b' - b) / u;   v = variance of b;   mean = mean of b;   spread = sqrt((v + back
+    * spread) * v / (1 - back))
 
-the geometric mean of an EM step and of the value that would leave v unchanged. Noise is the geometric mean over devices, so that
-one loud device does not speak for all. The logarithm of a mean of few squares is too low on average, by what `_unbiased` puts
-back; otherwise noise and pull would shrink each other to nothing where devices have hardly more rows than coefficients.
+the geometric mean of an EM step and of the value that would leave v unchanged. Noise is the
+geometric mean over devices, so that one loud device does not speak for all. The logarithm of a mean
+of few squares is too low on average, by what `_unbiased` puts back; otherwise noise and pull would
+shrink each other to nothing where devices have hardly more rows than coefficients.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ ROUNDS = 6
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """Coefficients of a device: normal about `mean` with variances `spread`; labels: with variance `noise` about its line."""
+    """Coefficients of a device: normal about `mean` with variances `spread`; labels: with
+    variance `noise` about its line.
+    """
 
     pooled: Array
     mean: Array
@@ -49,18 +54,27 @@ def learned(part: Part, pooled: Array, who: IntArray, *, rounds: int = ROUNDS) -
     >>> from persfl import Linear
     >>> from persfl.blending.here import Here
     >>> from persfl.sources import clustered_regression
-    >>> devices = clustered_regression(n=200, clusters=1, rows=12, features=2, noise=0.5, seed=0)
+    >>> devices = clustered_regression(
+    ...     n=200, clusters=1, rows=12, features=2, noise=0.5, seed=0
+    ... )
     >>> part = Here(devices, Linear()).alone(np.arange(199))
     >>> found = learned(part, np.zeros(2), np.arange(199))
-    >>> bool(np.abs(found.mean - devices.true_weights[0]).max() < 0.1), bool(0.2 < found.noise < 0.3)
+    >>> (
+    ...     bool(np.abs(found.mean - devices.true_weights[0]).max() < 0.1),
+    ...     bool(0.2 < found.noise < 0.3),
+    ... )
     (True, True)
     """
     mean, spread, noise, size = pooled, np.full(len(pooled), 0.1), 0.3, len(pooled)
     for r in range(rounds):
         toward = Toward(noise / spread)
-        shift = np.where(stream(part.seed, "shift", r).at(who).uniform(size) < 0.5, -1.0, 1.0) * np.sqrt(spread)
+        shift = np.where(
+            stream(part.seed, "shift", r).at(who).uniform(size) < 0.5, -1.0, 1.0
+        ) * np.sqrt(spread)
         asked = np.concatenate([mean + 0.0 * shift, mean + shift])
-        plain, shifted = part.answers(toward, np.tile(who, 2), asked).reshape(2, -1, size)
+        plain, shifted = part.answers(toward, np.tile(who, 2), asked).reshape(
+            2, -1, size
+        )
         good = np.isfinite(plain).all(axis=1) & np.isfinite(shifted).all(axis=1)
         if good.sum() < 2:
             break
@@ -69,16 +83,22 @@ def learned(part: Part, pooled: Array, who: IntArray, *, rounds: int = ROUNDS) -
         kept = np.clip(((shifted - plain) / shift)[good].mean(axis=0), 0.0, 0.97)
         mean, v = b.mean(axis=0), b.var(axis=0)
         spread = np.maximum(np.sqrt((v + kept * spread) * v / (1.0 - kept)), 1e-4)
-        rough = (rough * _unbiased(part.weight[who[good]]))[np.isfinite(rough) & (rough > 0)]
+        rough = (rough * _unbiased(part.weight[who[good]]))[
+            np.isfinite(rough) & (rough > 0)
+        ]
         noise = float(np.exp(np.log(rough).mean())) if len(rough) else noise
     return Prior(pooled, mean, spread, noise)
 
 
 def noise_of(learner: Linear, data: Data, model: Array, strength: Array) -> Array:
-    """(...) each device's own mean squared error, corrected for what its refit has taken from its own rows."""
+    """(...) each device's own mean squared error, corrected for what its refit has taken from
+    its own rows.
+    """
     X = design(learner, data.X)
     gram, _ = moments(learner, data)
-    turned = np.linalg.solve(gram + strength[..., None] * np.eye(gram.shape[-1]), np.swapaxes(X, -1, -2))
+    turned = np.linalg.solve(
+        gram + strength[..., None] * np.eye(gram.shape[-1]), np.swapaxes(X, -1, -2)
+    )
     leverage = (np.swapaxes(turned, -1, -2) * X).sum(axis=-1)
     left = data.y - (X * model[..., None, :]).sum(axis=-1)
     each = data.weight * left**2 / np.maximum(1.0 - leverage, 1e-6)
@@ -86,6 +106,8 @@ def noise_of(learner: Linear, data: Data, model: Array, strength: Array) -> Arra
 
 
 def _unbiased(rows: Array) -> Array:
-    """(...) what a mean of normal squares is multiplied by so that its logarithm is right on average; a level takes one row."""
+    """(...) what a mean of normal squares is multiplied by so that its logarithm is right on
+    average; a level takes one row.
+    """
     free = np.maximum(rows - 1.0, 1.0) / 2.0
     return np.asarray(free * np.exp(-digamma(free)))

@@ -1,4 +1,6 @@
-"""The search for neighbours: the ordinary loop, in which every copy of a target is a target and the other groups are its peers."""
+"""The search for neighbours: the ordinary loop, in which every copy of a target is a target and
+the other groups are its peers.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,19 @@ class Asked(NamedTuple):
 
 
 class Search:
-    """A fleet made of the questions of a `Part`: peers are devices 0 to `peers` - 1, the copies stand behind them."""
+    """A fleet made of the questions of a `Part`: peers are devices 0 to `peers` - 1, the copies
+    stand behind them.
+    """
 
     def __init__(self, part: Part, proposer: Proposer, start: Array) -> None:
         self.part, self.proposer = part, proposer
         self.models: Any = np.array(start)
         self.n = part.peers + len(start)
         self.targets: IntArray = np.arange(part.peers, self.n)
-        self._peers, self._answers = np.empty((len(start), 0), dtype=np.int64), np.empty((len(start), 0, start.shape[1]))
+        self._peers, self._answers = (
+            np.empty((len(start), 0), dtype=np.int64),
+            np.empty((len(start), 0, start.shape[1])),
+        )
 
     def observe(self, r: int) -> None:
         """Rows stay as they are."""
@@ -41,9 +48,13 @@ class Search:
         whose = np.repeat(np.arange(len(peers)), many)
         found = np.empty((0, size))
         if many:  # a round of asking nobody is no exchange
-            found = self.part.answers(self.proposer, peers.ravel(), self.models[whose], whose)
+            found = self.part.answers(
+                self.proposer, peers.ravel(), self.models[whose], whose
+            )
         self._peers, self._answers = peers, found.reshape(len(peers), many, size)
-        losses = self.part.losses(np.concatenate([self.models[:, None], self._answers], axis=1))
+        losses = self.part.losses(
+            np.concatenate([self.models[:, None], self._answers], axis=1)
+        )
         return Answers(losses, np.full(peers.shape, np.nan))
 
     def adopt(self, choice: Choice) -> None:
@@ -52,14 +63,22 @@ class Search:
             return
         at = (choice.peers[:, :, None] == self._peers[:, None, :]).argmax(axis=2)
         taken = np.take_along_axis(self._answers, at[:, :, None], axis=1)
-        parts = np.where(choice.weights[..., None] > 0, choice.weights[..., None] * taken, 0.0).sum(axis=1)
+        parts = np.where(
+            choice.weights[..., None] > 0, choice.weights[..., None] * taken, 0.0
+        ).sum(axis=1)
         self.models = choice.stay[:, None] * self.models + parts
 
 
-def neighbours(part: Part, proposer: Proposer, rule: Any, start: Array, rounds: int) -> Asked:
+def neighbours(
+    part: Part, proposer: Proposer, rule: Any, start: Array, rounds: int
+) -> Asked:
     """What asking neighbours from these models leads to."""
     fleet = Search(part, proposer, start)
-    done = list(personalize(fleet, sampler=rule.sampler, adopter=rule, rounds=rounds, seed=part.seed))
+    done = list(
+        personalize(
+            fleet, sampler=rule.sampler, adopter=rule, rounds=rounds, seed=part.seed
+        )
+    )
     return Asked(fleet.models, done)
 
 

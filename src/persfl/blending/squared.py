@@ -1,8 +1,8 @@
 """Squared loss: refits, each by the closed form of Algorithm 2's question.
 
-Starting points are nothing, one model for the other devices, the mean of the other devices' coefficients (`Prior`), and what
-neighbours answer from there (`Neighbours`). From each, the device refits to its own rows, more or less strongly drawn toward the
-starting point.
+Starting points are nothing, one model for the other devices, the mean of the other devices'
+coefficients (`Prior`), and what neighbours answer from there (`Neighbours`). From each, the device
+refits to its own rows, more or less strongly drawn toward the starting point.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ from persfl.learners.linear import Linear
 from persfl.proposers import GradientStep
 from persfl.types import Array, Data
 
-PULLS = {"own": (10.0, 1.0, 0.1), "pooled": (np.inf, 10.0, 1.0, 0.1), "mean": (np.inf, 3.0, 1.0, 0.3),
-         "neighbours": (np.inf, 3.0, 1.0, 0.3)}  # fmt: skip
+PULLS = {
+    "own": (10.0, 1.0, 0.1),
+    "pooled": (np.inf, 10.0, 1.0, 0.1),
+    "mean": (np.inf, 3.0, 1.0, 0.3),
+    "neighbours": (np.inf, 3.0, 1.0, 0.3),
+}
 POOL_ROUNDS, ROUNDS = 10, 4
 FREE = 0.01  # how strongly an intercept is drawn, where slopes are drawn with 1
 QUESTIONS = 1  # a refit counts as one
@@ -43,20 +47,31 @@ def starts(part: Part) -> tuple[dict[str, Array], Asked]:
     """What offers are made from, asked of the peers."""
     size = part.learner.size(part.features)
     who, left = asked_of(part, POOL_ROUNDS / SHORTER + 2 * PRIOR_ROUNDS)
-    step = GradientStep(0.5 / (part.features + 1))  # not too long in units where features have spread 1
+    # not too long in units where features have spread 1
+    step = GradientStep(0.5 / (part.features + 1))
     pooled = settled(
-        lambda model: mean_of(part.answers(step, who, np.tile(model, (len(who), 1))), model, part.weight[who]),
+        lambda model: mean_of(
+            part.answers(step, who, np.tile(model, (len(who), 1))),
+            model,
+            part.weight[who],
+        ),
         np.zeros(size),
         POOL_ROUNDS if len(who) else 0,
     )
     prior = learned(part, pooled, who, rounds=PRIOR_ROUNDS if len(who) else 0)
     noise = np.sqrt(part.own_rough(prior.mean, prior.strength) * prior.noise)
-    many = min(int(left) // (ROUNDS + 1), part.peers // 2 or 1)  # the first round asks twice as many
+    # the first round asks twice as many
+    many = min(int(left) // (ROUNDS + 1), part.peers // 2 or 1)
     rule = Neighbours(many, part.peers, part.own_rows(), noise)
     start = np.tile(prior.mean, (len(noise), 1))
     asked = neighbours(part, Toward(prior.strength), rule, start, ROUNDS if many else 1)
     missing = {"pooled": not len(who), "mean": not len(who), "neighbours": not many}
-    told = {"pooled": pooled, "mean": prior.mean, "spread": prior.spread, "noise": np.array([prior.noise])}
+    told = {
+        "pooled": pooled,
+        "mean": prior.mean,
+        "spread": prior.spread,
+        "noise": np.array([prior.noise]),
+    }
     return told | {"neighbours": asked.models}, asked._replace(missing=unpaid(missing))
 
 
@@ -83,12 +98,15 @@ def offers(learner: Linear, own: Devices, told: Starts) -> dict[str, Array]:
             }
             for name, (toward, how) in near.items():
                 for pull in PULLS[name]:
-                    models = toward if pull == np.inf else refit(toward, pull * how + 1e-8)
+                    models = (
+                        toward if pull == np.inf else refit(toward, pull * how + 1e-8)
+                    )
                     found[f"{name} {pull:g}"][some] = models
     return found
 
 
-Refits = tuple[Callable[[Array, Array], Array], Array]  # models by (toward, strength), and the rows' noise
+# models by (toward, strength), and the rows' noise
+Refits = tuple[Callable[[Array, Array], Array], Array]
 
 
 def _refits(learner: Linear, data: Data, mean: Array, strength: Array) -> Refits:
@@ -111,4 +129,10 @@ def _few_refits(learner: Linear, data: Data, mean: Array, strength: Array) -> Re
 def shapes(learner: Linear, features: int, copies: int) -> dict[str, tuple[int, ...]]:
     """What `starts` holds, for whoever gets it from elsewhere."""
     size = learner.size(features)
-    return {"pooled": (size,), "mean": (size,), "spread": (size,), "noise": (1,), "neighbours": (copies, size)}
+    return {
+        "pooled": (size,),
+        "mean": (size,),
+        "spread": (size,),
+        "noise": (1,),
+        "neighbours": (copies, size),
+    }

@@ -1,10 +1,11 @@
 """Offers for other losses: gradient steps.
 
-Starting points are the device's own level, one model for the other devices (their steps averaged), and what the likest of them
-answer: the average over the nearest ("alike"), by the angle between their gradients and the device's at three models, and from
-there `Neighbours`. From each, the device takes steps on its own rows. Classes that it has never seen are a question of their own:
-they may be rare here, or have had no chance to be seen yet. So steps are taken in both ways, with unseen classes pushed down and
-with unseen classes left out; evidence decides.
+Starting points are the device's own level, one model for the other devices (their steps averaged),
+and what the likest of them answer: the average over the nearest ("alike"), by the angle between
+their gradients and the device's at three models, and from there `Neighbours`. From each, the device
+takes steps on its own rows. Classes that it has never seen are a question of their own: they may be
+rare here, or have had no chance to be seen yet. So steps are taken in both ways, with unseen
+classes pushed down and with unseen classes left out; evidence decides.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from persfl.types import Array, Data, IntArray
 STARTS = ("own", "pooled", "alike", "neighbours")
 STEPS = (0, 3, 10, 30, 100, 300)
 LEVEL = 100  # steps toward a device's own level
-STEP, OWN = 0.5, 0.6  # the longest step, for up to 64 features of spread 1; own steps are shorter
-POOL_ROUNDS, SHRINK = 30, 0.5  # and the weight of squared slopes against the sum of the losses
+# the longest step, for up to 64 features of spread 1; own steps are shorter
+STEP, OWN = 0.5, 0.6
+# and the weight of squared slopes against the sum of the losses
+POOL_ROUNDS, SHRINK = 30, 0.5
 NEAR_ROUNDS, EACH = 20, 10
 SEARCH_ROUNDS, SHORT = 8, 5
 QUESTIONS = SHORTER
@@ -44,7 +47,9 @@ def step_for(learner: Linear, features: int) -> float:
 
 
 def bold_step(learner: Linear, features: int) -> float:
-    """As long as averaged steps may be: one that is too long is noticed, and shortened (see `settled`)."""
+    """As long as averaged steps may be: one that is too long is noticed, and shortened (see
+    `settled`).
+    """
     return STEP_SIZES[learner.kind][0] * min(1.0, 64.0 / max(features, 1))
 
 
@@ -54,7 +59,9 @@ def names(learner: Linear) -> list[str]:
     for name in STARTS:
         for unseen in _ways(learner, name):
             for steps in STEPS:
-                if steps > 0 or (unseen != "out" and (name != "own" or learner.intercept)):
+                if steps > 0 or (
+                    unseen != "out" and (name != "own" or learner.intercept)
+                ):
                     found.append(_named(name, unseen, steps))
     return found
 
@@ -102,8 +109,21 @@ def offers(learner: Linear, own: Devices, told: Starts) -> dict[str, Array]:
     start["own"] = level(learner, own, OWN * pace)
     for unseen in ("free", "down", "out"):
         which = [name for name in STARTS if unseen in _ways(learner, name)]
-        for steps, models in tuned(learner, own, np.stack([start[name] for name in which]), OWN * pace, unseen) if which else ():
-            found |= {_named(name, unseen, steps): each for name, each in zip(which, models, strict=True)}
+        for steps, models in (
+            tuned(
+                learner,
+                own,
+                np.stack([start[name] for name in which]),
+                OWN * pace,
+                unseen,
+            )
+            if which
+            else ()
+        ):
+            found |= {
+                _named(name, unseen, steps): each
+                for name, each in zip(which, models, strict=True)
+            }
     return {name: found[name] for name in names(learner)}
 
 
@@ -128,25 +148,37 @@ def pooled_model(part: Part, who: IntArray, step: float) -> Array:
 
 
 def nearest(part: Part, who: IntArray, pooled: Array, pace: float) -> IntArray:
-    """(copies, peers) whose steps point most like one's own: at zero, where one class is favoured, and at the pooled model."""
+    """(copies, peers) whose steps point most like one's own: at zero, where one class is
+    favoured, and at the pooled model.
+    """
     learner, size = part.learner, len(pooled)
     favour = np.zeros(size)
     if learner.intercept:
         favour.reshape(learner.classes, -1)[0, -1] = 5.0
     models, proposer = np.stack([np.zeros(size), favour, pooled]), GradientStep(pace)
     asked = np.repeat(models, len(who), axis=0)
-    all_theirs = (part.answers(proposer, np.tile(who, 3), asked) - asked).reshape(3, len(who), size)
+    all_theirs = (part.answers(proposer, np.tile(who, 3), asked) - asked).reshape(
+        3, len(who), size
+    )
     all_mine = part.own_answers(proposer, models) - models[:, None]
     heard = np.isfinite(all_theirs).all(axis=(0, 2))
     likeness = np.where(heard, 0.0, -np.inf) + np.zeros((all_mine.shape[1], 1))
     for k in range(3):
         theirs, mine = all_theirs[k], all_mine[k]
         if k == 1 and learner.classes > 1:
-            theirs, mine = (moves.reshape(len(moves), learner.classes, -1)[:, 0] for moves in (theirs, mine))
+            theirs, mine = (
+                moves.reshape(len(moves), learner.classes, -1)[:, 0]
+                for moves in (theirs, mine)
+            )
         if not heard.any():
             break
-        centre, scale = theirs[heard].mean(axis=0), theirs[heard].std(axis=0) + 1e-6 * pace
-        theirs, mine = ((np.nan_to_num(moves) - centre) / scale for moves in (theirs, mine))
+        centre, scale = (
+            theirs[heard].mean(axis=0),
+            theirs[heard].std(axis=0) + 1e-6 * pace,
+        )
+        theirs, mine = (
+            (np.nan_to_num(moves) - centre) / scale for moves in (theirs, mine)
+        )
         likeness += likeness_of(mine, theirs)
     return likest(who, likeness)
 
@@ -156,7 +188,9 @@ def averaged(part: Part, near: IntArray, proposer: GradientStep, rounds: int) ->
     many, size = near.shape[1], part.learner.size(part.features)
     models, whose = np.zeros((len(near), size)), np.repeat(np.arange(len(near)), many)
     for _ in range(rounds):
-        said = part.answers(proposer, near.ravel(), models[whose], whose).reshape(len(near), many, size)
+        said = part.answers(proposer, near.ravel(), models[whose], whose).reshape(
+            len(near), many, size
+        )
         good = np.isfinite(said).all(axis=2, keepdims=True)
         total = np.where(good, said, 0.0).sum(axis=1) / np.maximum(good.sum(axis=1), 1)
         models = np.where(good.sum(axis=1) > 0, total, models)
@@ -164,7 +198,9 @@ def averaged(part: Part, near: IntArray, proposer: GradientStep, rounds: int) ->
 
 
 def level(learner: Linear, own: Devices, step: float) -> Array:
-    """(copies, size) what a device knows without its features: own steps from zero, of the intercept alone."""
+    """(copies, size) what a device knows without its features: own steps from zero, of the
+    intercept alone.
+    """
     models = np.zeros((len(own), learner.size(own.features)))
     if not learner.intercept:
         return models
@@ -177,29 +213,49 @@ def level(learner: Linear, own: Devices, step: float) -> Array:
     return models
 
 
-def tuned(learner: Linear, own: Devices, start: Array, step: float, unseen: str) -> Iterator[tuple[int, Array]]:
-    """(..., copies, size) models after so many own steps. Weights of classes that the rows do not have stay, and these classes are
-    pushed "down" by the others, or left "out" of the comparison; "free" steps move everything."""
+def tuned(
+    learner: Linear, own: Devices, start: Array, step: float, unseen: str
+) -> Iterator[tuple[int, Array]]:
+    """(..., copies, size) models after so many own steps. Weights of classes that the rows do not
+    have stay, and these classes are pushed "down" by the others, or left "out" of the
+    comparison; "free" steps move everything.
+    """
     marks = {steps: np.empty(start.shape) for steps in STEPS}
     for lo, hi in spans(learner, own, wide=math.prod(start.shape[:-2])):
-        data, model, done = own.gather(np.arange(lo, hi)), np.array(start[..., lo:hi, :]), 0
+        data, model, done = (
+            own.gather(np.arange(lo, hi)),
+            np.array(start[..., lo:hi, :]),
+            0,
+        )
         seen = None if unseen == "free" else seen_classes(data, learner.classes)
         for steps in STEPS:
             for _ in range(steps - done):
-                model = model - step * _own_slope(learner, model, data, seen, unseen == "out")
+                model = model - step * _own_slope(
+                    learner, model, data, seen, unseen == "out"
+                )
             marks[steps][..., lo:hi, :], done = model, steps
     yield from marks.items()
 
 
-def _own_slope(learner: Linear, model: Array, data: Data, seen: Any, out: bool) -> Array:
+def _own_slope(
+    learner: Linear, model: Array, data: Data, seen: Any, out: bool
+) -> Array:
     with np.errstate(all="ignore"):  # what overflows is not chosen
         if seen is None:
             return np.asarray(learner.grad(model, data))
         if out:  # far below the others, a class takes nothing from them
-            low = model.reshape(*model.shape[:-1], learner.classes, -1) * seen[..., None]
+            low = (
+                model.reshape(*model.shape[:-1], learner.classes, -1) * seen[..., None]
+            )
             low[..., -1] = np.where(seen, low[..., -1], -1e3)
             model = low.reshape(model.shape)
-        return np.asarray(np.where(np.repeat(seen, model.shape[-1] // learner.classes, axis=-1), learner.grad(model, data), 0.0))
+        return np.asarray(
+            np.where(
+                np.repeat(seen, model.shape[-1] // learner.classes, axis=-1),
+                learner.grad(model, data),
+                0.0,
+            )
+        )
 
 
 def _classes(learner: Linear) -> bool:

@@ -1,9 +1,11 @@
 """Two views of the same rows: the fleet's shared units, and each device about its own means.
 
-    centred   z = (x - own mean) / spread,   spread^2 = (own sum of squares + 5 * usual variance within devices) / (own weight + 5)
+    centred   z = (x - own mean) / spread,   spread^2 = (own sum of squares + 5 * usual variance
+    within devices) / (own weight + 5)
 
-Labels of a regression are centred likewise, and divided by their usual spread within devices. A linear model of either view is a
-linear model of the other, device by device, so offers from both can be mixed into one vector.
+Labels of a regression are centred likewise, and divided by their usual spread within devices. A
+linear model of either view is a linear model of the other, device by device, so offers from both
+can be mixed into one vector.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ USUAL = 5.0  # rows that the usual spread counts as, where a device has few of i
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """A view by its name, with what is usual within devices: the variance of every feature, and of the label (1 for classes)."""
+    """A view by its name, with what is usual within devices: the variance of every feature, and
+    of the label (1 for classes).
+    """
 
     name: str
     variance: Array
@@ -32,10 +36,18 @@ class Look:
     @staticmethod
     def of(name: str, told: Any) -> Look:
         """From what these devices tell of their spreads."""
-        good = np.isfinite(told.weight) & np.isfinite(told.squares).all(axis=1) & np.isfinite(told.label)
+        good = (
+            np.isfinite(told.weight)
+            & np.isfinite(told.squares).all(axis=1)
+            & np.isfinite(told.label)
+        )
         total = float(told.weight[good].sum()) or 1.0
         label = float(told.label[good].sum()) / total
-        return Look(name, told.squares[good].sum(axis=0) / total, label if label > 1e-18 else 1.0)
+        return Look(
+            name,
+            told.squares[good].sum(axis=0) / total,
+            label if label > 1e-18 else 1.0,
+        )
 
     @property
     def label_scale(self) -> float:
@@ -69,22 +81,36 @@ class View:
         for j in range(d):
             away = rows.weight * (rows.X[:, j] - centre[rows.owner, j]) ** 2
             squares[:, j] = np.bincount(rows.owner, weights=away, minlength=n)
-        scale = np.sqrt((squares + USUAL * look.variance) / (rows.total[:, None] + USUAL))
+        scale = np.sqrt(
+            (squares + USUAL * look.variance) / (rows.total[:, None] + USUAL)
+        )
         return View(centre, np.where(scale > 1e-9, scale, 1.0), level, look.label_scale)
 
     def inside(self, rows: Devices) -> Devices:
         """The devices' rows in this view."""
         owner = rows.owner
         X = (rows.X - self.centre[owner]) / self.scale[owner]
-        return Devices(X, (rows.y - self.level[owner]) / self.label_scale, rows.weight, rows.start, rows.ids)
+        return Devices(
+            X,
+            (rows.y - self.level[owner]) / self.label_scale,
+            rows.weight,
+            rows.start,
+            rows.ids,
+        )
 
     def outside(self, models: Array, learner: Linear) -> Array:
-        """(devices, size) these devices' linear models of this view as models of the shared units."""
+        """(devices, size) these devices' linear models of this view as models of the shared
+        units.
+        """
         d = self.centre.shape[1]
         W = models.reshape(len(models), learner.classes, -1).copy()
         W[..., :d] *= self.label_scale / self.scale[:, None, :]
         if learner.intercept:
-            W[..., d] = W[..., d] * self.label_scale + self.level[:, None] - (W[..., :d] * self.centre[:, None, :]).sum(axis=-1)
+            W[..., d] = (
+                W[..., d] * self.label_scale
+                + self.level[:, None]
+                - (W[..., :d] * self.centre[:, None, :]).sum(axis=-1)
+            )
         return W.reshape(models.shape)
 
 
@@ -92,7 +118,16 @@ def means(rows: Devices, labels: bool) -> tuple[Array, Array]:
     """Every device's mean of each feature, and of its labels."""
     n, total = len(rows), rows.total
     centre = np.stack(
-        [np.bincount(rows.owner, weights=rows.weight * rows.X[:, j], minlength=n) / total for j in range(rows.features)], axis=1
+        [
+            np.bincount(rows.owner, weights=rows.weight * rows.X[:, j], minlength=n)
+            / total
+            for j in range(rows.features)
+        ],
+        axis=1,
     )
-    level = np.bincount(rows.owner, weights=rows.weight * rows.y, minlength=n) / total if labels else np.zeros(n)
+    level = (
+        np.bincount(rows.owner, weights=rows.weight * rows.y, minlength=n) / total
+        if labels
+        else np.zeros(n)
+    )
     return centre, np.asarray(level)

@@ -22,7 +22,14 @@ from persfl.lab.comparison_cells import Cell, run_cells
 from persfl.lab.comparison_methods import METHODS
 from persfl.lab.comparison_sets import Table
 from persfl.lab.comparison_specs import chosen_methods, load_comparison
-from persfl.lab.standings import REFERENCE, Standing, by_set, least, mean_regret, standings
+from persfl.lab.standings import (
+    REFERENCE,
+    Standing,
+    by_set,
+    least,
+    mean_regret,
+    standings,
+)
 from persfl.spreadsheets import write_csv
 
 SEEDS = 5
@@ -34,7 +41,9 @@ def asked(chosen: argparse.Namespace) -> bool:
     return any(word is not None for word in words)
 
 
-def compare_methods(chosen: argparse.Namespace, name: str, devices: Devices, classes: int) -> int:
+def compare_methods(
+    chosen: argparse.Namespace, name: str, devices: Devices, classes: int
+) -> int:
     """All methods on one table."""
     if chosen.model != "linear":
         need = "--few, --seeds and --methods compare linear models"
@@ -43,7 +52,9 @@ def compare_methods(chosen: argparse.Namespace, name: str, devices: Devices, cla
     methods = chosen_methods(chosen.methods or list(METHODS), reference)
     dealing = {"few": chosen.few, "share": chosen.holdout, "ordered": chosen.ordered}
     rows = Table(name, devices, classes, **dealing)
-    rounds = 100 if chosen.rounds == "auto" else whole("--rounds", chosen.rounds, least=1)
+    rounds = (
+        100 if chosen.rounds == "auto" else whole("--rounds", chosen.rounds, least=1)
+    )
     seeds = range(chosen.seed, chosen.seed + (chosen.seeds or SEEDS))
     cells = [Cell(rows, seed, methods, rounds, chosen.budget) for seed in seeds]
     live = not chosen.json and sys.stderr.isatty()
@@ -56,13 +67,19 @@ def compare_methods(chosen: argparse.Namespace, name: str, devices: Devices, cla
         print(json.dumps({"event": "done", "methods": _plain(standing)}))
         return 0
     kept, left = len(found[0]["devices"]), len(devices) - len(found[0]["devices"])
-    what = "share of wrong labels" if classes else "mean squared error over the label's variance"
+    what = (
+        "share of wrong labels"
+        if classes
+        else "mean squared error over the label's variance"
+    )
     learn, judge = found[0]["rows"]["learn"], found[0]["rows"]["judge"]
     small = f" ({many(left, 'device')} with too few rows left out)" if left else ""
     others = f"{judge:,} {'later ones' if chosen.ordered else 'others'}"
     waited = f"{time.perf_counter() - chosen.began:.0f} s"
     used = f"{many(learn, 'row')} to learn from and {others} to judge by{small}"
-    print(f"{what}; {many(kept, 'device')}, {used}; {many(len(cells), 'seed')}, {waited}.\n")
+    print(
+        f"{what}; {many(kept, 'device')}, {used}; {many(len(cells), 'seed')}, {waited}.\n"
+    )
     show(standing, reference)
     if chosen.out:
         print(f"\nEvery device's errors are in {chosen.out}.")
@@ -76,11 +93,17 @@ def _say_seed(cell: dict[str, Any]) -> None:
 def show(standing: dict[str, Standing], reference: str) -> None:
     """Where every method stands, best first."""
     rows = [
-        (one.method, f"{one.error:.4f}", one.variant, tables.removed(one),
-         f"{one.better:.0%} / {one.worse:.0%}" if one.method != reference else "",
-         tables.signed(one.regret), f"{one.seconds:.1f}")
+        (
+            one.method,
+            f"{one.error:.4f}",
+            one.variant,
+            tables.removed(one),
+            f"{one.better:.0%} / {one.worse:.0%}" if one.method != reference else "",
+            tables.signed(one.regret),
+            f"{one.seconds:.1f}",
+        )
         for one in sorted(standing.values(), key=lambda one: one.error)
-    ]  # fmt: skip
+    ]
     head = (
         "method",
         "error",
@@ -111,8 +134,12 @@ def _write(
         return
     parts = []
     for cell in cells:
-        errors = {name: cell["errors"][name][one.variant] for name, one in standing.items()}
-        parts.append(pd.DataFrame({"seed": cell["seed"], "device": cell["devices"]} | errors))
+        errors = {
+            name: cell["errors"][name][one.variant] for name, one in standing.items()
+        }
+        parts.append(
+            pd.DataFrame({"seed": cell["seed"], "device": cell["devices"]} | errors)
+        )
     write_csv(pd.concat(parts, ignore_index=True), path, verbatim=verbatim)
 
 
@@ -156,7 +183,9 @@ def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
         line = _line(name, standings(some, spec.reference), spec.reference)
         rows.append((*line, f"{seconds:.0f}"))
     regret = "regret (95 % interval over seeds)"
-    table(("set", "best rival", "error", spec.reference, regret, "seconds per seed"), rows)
+    table(
+        ("set", "best rival", "error", spec.reference, regret, "seconds per seed"), rows
+    )
     regret = tables.signed_interval(*mean_regret(sets, spec.reference, spec.reference))
     over = f"over {len(sets)} sets and {spec.seeds} seeds from {chosen.seed}"
     print(f"\nMean regret {regret} {over}.")

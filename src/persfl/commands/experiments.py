@@ -25,7 +25,11 @@ def reproduce(chosen: argparse.Namespace) -> int:
         every = "all (networks take a GPU and are not in it)"
         print(f"\npersfl reproduce fig2a [...], or {every}; --quick for a first look")
         return 0
-    names = spec_names() if chosen.figures == ["all"] else list(dict.fromkeys(chosen.figures))
+    names = (
+        spec_names()
+        if chosen.figures == ["all"]
+        else list(dict.fromkeys(chosen.figures))
+    )
     return _experiments([load_spec(name) for name in names], chosen)
 
 
@@ -99,10 +103,16 @@ def _shortened(spec: Any, chosen: argparse.Namespace) -> Any:
 
     if chosen.quick:
         spec = spec.quick()
-    return spec if chosen.rounds is None else spec.rounds(whole("--rounds", chosen.rounds, least=1))
+    return (
+        spec
+        if chosen.rounds is None
+        else spec.rounds(whole("--rounds", chosen.rounds, least=1))
+    )
 
 
-def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict[str, float], str]:
+def _work(
+    specs: list[Any], runs: int, chosen: argparse.Namespace
+) -> tuple[dict[str, float], str]:
     """Run what is not kept yet.
 
     Returns the seconds of one core per figure, and a sentence about all of it.
@@ -114,18 +124,26 @@ def _work(specs: list[Any], runs: int, chosen: argparse.Namespace) -> tuple[dict
     jobs, out = whole("--jobs", chosen.jobs, least=1), Path(chosen.out)
     out.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
-    todo = [piece for spec in specs for piece in pieces(spec, runs=runs, seed=chosen.seed, out=out)]
+    todo = [
+        piece
+        for spec in specs
+        for piece in pieces(spec, runs=runs, seed=chosen.seed, out=out)
+    ]
     missing = [piece for piece in todo if not piece.done]
     spent = dict.fromkeys((spec.name for spec in specs), 0.0)
     total = sum(piece.cost for piece in missing) or 1.0
     shape = "{percentage:3.0f}% |{bar}| {desc}, {elapsed} so far, {remaining} left"
     left = len(missing)
-    with bar(chosen.numbers, total=total, disable=None, bar_format=shape, leave=False) as shown:
+    with bar(
+        chosen.numbers, total=total, disable=None, bar_format=shape, leave=False
+    ) as shown:
         shown.set_description_str(f"{left} pieces to do")
         for piece, seconds in finished_jobs(missing, jobs=jobs):
             left -= 1
             spent[piece.figure] += seconds
-            shown.set_description_str(f"{piece.figure} {piece.series} done, {left} pieces left")
+            shown.set_description_str(
+                f"{piece.figure} {piece.series} done, {left} pieces left"
+            )
             shown.update(piece.cost)
     kept = len(todo) - len(missing)
     waited = f"{time.perf_counter() - begin:.0f} s on {jobs} cores"
@@ -164,7 +182,9 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
     if chosen.numbers:
         print(f"Tables are in {out}/.")
     else:
-        page = write_reproduction(results, out, short=chosen.quick or chosen.rounds is not None)
+        page = write_reproduction(
+            results, out, short=chosen.quick or chosen.rounds is not None
+        )
         print(f"Figures and tables are in {out}/, the comparison in {page}.")
     return 0
 

@@ -1,4 +1,6 @@
-"""`persfl federation init | up | demo`, `node`, `federate`, `ledger`: a real federation over Flower."""
+"""`persfl federation init | up | demo`, `node`, `federate`, `ledger`: a real federation over
+Flower.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,30 @@ def init(chosen: argparse.Namespace) -> int:
     from persfl.federation.folder import init as made
 
     names = chosen.names or [f"node-{i + 1}" for i in range(chosen.nodes)]
-    federation = made(Path(chosen.folder), names, host=chosen.host, port=chosen.port, inner=chosen.inner_port)
-    print(f"{federation.path} is a federation of {len(names)} devices: {', '.join(names)}.")
-    print(f"Nodes reach it at {federation.host}:{federation.port}. Hand each owner the folder of their device, and nobody else's:")
-    print("it holds the key that proves who they are. Each owner checks the policy in node.toml.\n")
-    print(f"  persfl federation up {chosen.folder}                                        # here")
-    print(f"  persfl node --config {chosen.folder}/{names[0]} --data rows.csv --label y      # at each device")
+    federation = made(
+        Path(chosen.folder),
+        names,
+        host=chosen.host,
+        port=chosen.port,
+        inner=chosen.inner_port,
+    )
+    print(
+        f"{federation.path} is a federation of {len(names)} devices: {', '.join(names)}."
+    )
+    print(
+        f"Nodes reach it at {federation.host}:{federation.port}. Hand each owner the folder of"
+        " their device, and nobody else's:"
+    )
+    print(
+        "it holds the key that proves who they are. Each owner checks the policy in node.toml.\n"
+    )
+    print(
+        f"  persfl federation up {chosen.folder}                                        # here"
+    )
+    print(
+        f"  persfl node --config {chosen.folder}/{names[0]} --data rows.csv --label y      # at"
+        " each device"
+    )
     return 0
 
 
@@ -44,7 +64,10 @@ def up(chosen: argparse.Namespace) -> int:
     federation = opened(Path(chosen.folder))
     going = _until_stopped()
     with Up(federation, say=_say):
-        _say(f"up: nodes come in at {federation.host}:{federation.port} (TLS, known keys only); stop with Ctrl-C")
+        _say(
+            f"up: nodes come in at {federation.host}:{federation.port} (TLS, known keys only); stop"
+            " with Ctrl-C"
+        )
         while going():
             time.sleep(0.2)
     _say("down")
@@ -61,7 +84,13 @@ def node(chosen: argparse.Namespace) -> int:
 
     folder = Path(chosen.config)
     told, policy = node_told(folder), Policy.read(folder / NODE)
-    rows = use_table(folder, Path(chosen.data), label=chosen.label, drop=chosen.drop, weight=chosen.weight)
+    rows = use_table(
+        folder,
+        Path(chosen.data),
+        label=chosen.label,
+        drop=chosen.drop,
+        weight=chosen.weight,
+    )
     print(_leaving(told, policy, rows, folder), flush=True)
     if chosen.check:
         return 0
@@ -70,11 +99,15 @@ def node(chosen: argparse.Namespace) -> int:
 
 def _leaving(told: dict[str, Any], policy: Any, rows: Any, folder: Path) -> str:
     """What will leave this machine, before anything does."""
-    sums = "; and sums over its rows, per column (weights, values, squares), for shared units" if policy.sums else ""
+    sums = (
+        "; and sums over its rows, per column (weights, values, squares), for shared units"
+        if policy.sums
+        else ""
+    )
     target = (
-        "As a target: its model or what it says at public points, losses of the models it is shown, with kin its own step, with "
-        "blend fold losses and what it would answer without each fold, and at the end of a run its "
-        "errors on rows held back and the sums of their labels."
+        "As a target: its model or what it says at public points, losses of the models it is shown,"
+        " with kin its own step, with blend fold losses and what it would answer without each fold,"
+        " and at the end of a run its errors on rows held back and the sums of their labels."
         if policy.target
         else "It has no model of its own: it answers as a peer only."
     )
@@ -82,20 +115,21 @@ def _leaving(told: dict[str, Any], policy: Any, rows: Any, folder: Path) -> str:
     few = ""
     if rows.data.rows < 2 * (len(rows.columns) + 1):
         few = (
-            "\nCareful: fewer than two rows per coefficient. Answers of so few rows give much of them away, and they cannot\n"
-            "tell a good answer from a planted one in every direction."
+            "\nCareful: fewer than two rows per coefficient. Answers of so few rows give much of"
+            " them away, and they cannot\ntell a good answer from a planted one in every direction."
         )
     return (
-        f"Device {told['device']!r} with {rows.data.rows} rows and {len(rows.columns)} features joins {told['superlink']}.\n"
-        "What will leave this machine:\n"
-        f"  The names of its columns and how many rows it has{sums}.\n"
-        f"  As a peer: models computed from its rows, of the families {families};\n"
-        f"  in a run at most {policy.questions_per_target} different answers per target and {policy.questions} in all, of at most\n"
-        f"  {policy.steps} steps each, from at least {policy.rows} rows, and leaves of trees from {policy.rows_per_leaf}.\n"
-        f"  {target}\n"
-        "No message holds a row. But unprotected answers can determine rows: about as many answers as there are features give\n"
-        "a linear model's second moments away, and whoever makes models up instead of passing them on can single rows out with\n"
-        f"every other family. The policy is in {folder / 'node.toml'}; what left is in: persfl ledger {folder}{few}\n"
+        f"Device {told['device']!r} with {rows.data.rows} rows and {len(rows.columns)} features"
+        f" joins {told['superlink']}.\nWhat will leave this machine:\n  The names of its columns"
+        f" and how many rows it has{sums}.\n  As a peer: models computed from its rows, of the"
+        f" families {families};\n  in a run at most {policy.questions_per_target} different answers"
+        f" per target and {policy.questions} in all, of at most\n  {policy.steps} steps each, from"
+        f" at least {policy.rows} rows, and leaves of trees from {policy.rows_per_leaf}.\n "
+        f" {target}\nNo message holds a row. But unprotected answers can determine rows: about as"
+        " many answers as there are features give\na linear model's second moments away, and"
+        " whoever makes models up instead of passing them on can single rows out with\nevery other"
+        f" family. The policy is in {folder / 'node.toml'}; what left is in: persfl ledger"
+        f" {folder}{few}\n"
     )
 
 
@@ -114,16 +148,43 @@ def ledger(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print(json.dumps({"device": name, "asked": entries, "refused": refusals}))
         return 0
-    head = ("asked for", "kind", "questions", "different", "answered", "not", "bytes out", "numbers", "first", "last")
+    head = (
+        "asked for",
+        "kind",
+        "questions",
+        "different",
+        "answered",
+        "not",
+        "bytes out",
+        "numbers",
+        "first",
+        "last",
+    )
     shown = [
-        (e["asker"] or "the coordinator", e["kind"], str(e["questions"]), str(e["different"]), str(e["answered"]),
-         str(e["refused"]), str(e["bytes"]), str(e["numbers"]), _moment(e["first"]), _moment(e["last"]))
+        (
+            e["asker"] or "the coordinator",
+            e["kind"],
+            str(e["questions"]),
+            str(e["different"]),
+            str(e["answered"]),
+            str(e["refused"]),
+            str(e["bytes"]),
+            str(e["numbers"]),
+            _moment(e["first"]),
+            _moment(e["last"]),
+        )
         for e in entries
-    ]  # fmt: skip
+    ]
     print(f"What was asked of {name}:\n")
     table(head, shown)
     if refusals:
-        print("\nNot answered: " + ", ".join(f"{r['times']} times because of {r['code']!r}" for r in refusals) + ".")
+        print(
+            "\nNot answered: "
+            + ", ".join(
+                f"{r['times']} times because of {r['code']!r}" for r in refusals
+            )
+            + "."
+        )
     return 0
 
 
@@ -135,7 +196,9 @@ def federate(chosen: argparse.Namespace) -> int:
 
     federation = opened(Path(chosen.folder))
     shown = Lines(chosen.json)
-    code = launch(federation, plan_of(chosen, federation), resume=chosen.resume, show=shown)
+    code = launch(
+        federation, plan_of(chosen, federation), resume=chosen.resume, show=shown
+    )
     if code == 0:
         answer(Path(chosen.out), shown)
         _reports(Path(chosen.out), shown)
@@ -156,11 +219,19 @@ def answer(out: Path, shown: Lines) -> None:
     print_answer(model, out)
 
 
-ROUNDS, PEERS = 60, 10  # see docs/federation.md: a tenth of the paper's questions reach its error
+# see docs/federation.md: a tenth of the paper's questions reach its error
+ROUNDS, PEERS = 60, 10
 _LOOP = {
-    "rounds": None, "peers": None, "step_size": "auto", "steps": 1, "batch": None, "points": 0, "need": 0, "growth": 2.0,
+    "rounds": None,
+    "peers": None,
+    "step_size": "auto",
+    "steps": 1,
+    "batch": None,
+    "points": 0,
+    "need": 0,
+    "growth": 2.0,
     "reach": 10.0,
-}  # fmt: skip
+}
 
 
 def method_of(chosen: argparse.Namespace) -> Method:
@@ -169,7 +240,11 @@ def method_of(chosen: argparse.Namespace) -> Method:
 
     if chosen.method != "auto":
         return Method(chosen.method)
-    loop = [f"--{name.replace('_', '-')}" for name, usual in _LOOP.items() if getattr(chosen, name) != usual]
+    loop = [
+        f"--{name.replace('_', '-')}"
+        for name, usual in _LOOP.items()
+        if getattr(chosen, name) != usual
+    ]
     if chosen.units == "raw":
         loop.append("--units raw")
     if "loss" in dict(chosen.set):
@@ -180,9 +255,16 @@ def method_of(chosen: argparse.Namespace) -> Method:
         why = f"{' and '.join(loop)} {'belong' if loop[1:] else 'belongs'} to it"
     else:
         return Method("blend")
-    blend = [name for name, usual in (("budget", 640), ("ordered", False)) if getattr(chosen, name) != usual]
+    blend = [
+        name
+        for name, usual in (("budget", 640), ("ordered", False))
+        if getattr(chosen, name) != usual
+    ]
     if blend:
-        raise InputError(f"--{blend[0]} is for blend, and this is a run of paper, since {why}. Leave one of them out.")
+        raise InputError(
+            f"--{blend[0]} is for blend, and this is a run of paper, since {why}. Leave one of them"
+            " out."
+        )
     return Method("paper", why)
 
 
@@ -201,7 +283,9 @@ def plan_of(chosen: argparse.Namespace, federation: Any) -> dict[str, Any]:
     home = None
     if chosen.target:
         if not chosen.label:
-            raise InputError("--target needs --label: the column of the target's own table to predict.")
+            raise InputError(
+                "--target needs --label: the column of the target's own table to predict."
+            )
         home = {
             "device": chosen.name,
             "data": str(Path(chosen.target).resolve()),
@@ -211,15 +295,37 @@ def plan_of(chosen: argparse.Namespace, federation: Any) -> dict[str, Any]:
         }
     method = method_of(chosen)
     return {
-        "out": str(Path(chosen.out).resolve()), "members": federation.members, "devices": sorted(federation.members), "home": home,
-        "label": chosen.label or "y", "model": chosen.model, "classes": chosen.classes, "settings": dict(chosen.set),
-        "method": method.name, "why": method.why, "budget": chosen.budget, "ordered": chosen.ordered,
-        "rounds": chosen.rounds or ROUNDS, "peers": chosen.peers or PEERS,
-        "step_size": chosen.step_size, "steps": chosen.steps, "batch": chosen.batch,
-        "units": chosen.units, "holdout": chosen.holdout, "points": chosen.points, "seed": chosen.seed, "start": None,
-        "local": None, "deadline": chosen.deadline, "quorum": chosen.quorum, "patience": chosen.patience, "gather": chosen.gather,
-        "need": chosen.need, "growth": chosen.growth, "reach": chosen.reach,
-    }  # fmt: skip
+        "out": str(Path(chosen.out).resolve()),
+        "members": federation.members,
+        "devices": sorted(federation.members),
+        "home": home,
+        "label": chosen.label or "y",
+        "model": chosen.model,
+        "classes": chosen.classes,
+        "settings": dict(chosen.set),
+        "method": method.name,
+        "why": method.why,
+        "budget": chosen.budget,
+        "ordered": chosen.ordered,
+        "rounds": chosen.rounds or ROUNDS,
+        "peers": chosen.peers or PEERS,
+        "step_size": chosen.step_size,
+        "steps": chosen.steps,
+        "batch": chosen.batch,
+        "units": chosen.units,
+        "holdout": chosen.holdout,
+        "points": chosen.points,
+        "seed": chosen.seed,
+        "start": None,
+        "local": None,
+        "deadline": chosen.deadline,
+        "quorum": chosen.quorum,
+        "patience": chosen.patience,
+        "gather": chosen.gather,
+        "need": chosen.need,
+        "growth": chosen.growth,
+        "reach": chosen.reach,
+    }
 
 
 def _reports(out: Path, shown: Lines) -> None:
@@ -241,19 +347,29 @@ class Lines:
             return
         if event == "round":
             loss = "unknown" if facts["loss"] is None else f"{facts['loss']:.4g}"
-            unfit = f", {facts['unfit']} of these did not fit who asked" if facts["unfit"] else ""
+            unfit = (
+                f", {facts['unfit']} of these did not fit who asked"
+                if facts["unfit"]
+                else ""
+            )
             far = f", {facts['far']} went too far" if facts["far"] else ""
             refused = f", {facts['refused']} refused so far" if facts["refused"] else ""
             new = f", {facts['new']} new rows" if facts["new"] else ""
             text = (
-                f"round {facts['round']}: asked {facts['asked']}, answered {facts['answered']}{unfit}{far}{refused}; "
-                f"median loss {loss}{new}; {facts['seconds']:.1f} s, of these our own {facts['own']:.2f} s"
+                f"round {facts['round']}: asked {facts['asked']}, answered"
+                f" {facts['answered']}{unfit}{far}{refused}; median loss {loss}{new};"
+                f" {facts['seconds']:.1f} s, of these our own {facts['own']:.2f} s"
             )
         elif event == "devices":
-            last = f"; rounds {facts['first'] + 1} to {facts['rounds']}" if facts["rounds"] else ""
+            last = (
+                f"; rounds {facts['first'] + 1} to {facts['rounds']}"
+                if facts["rounds"]
+                else ""
+            )
             unwilling = facts.get("unwilling")
             but = f" ({unwilling_text(unwilling)})" if unwilling else ""
-            text = f"{len(facts['ids'])} devices, {len(facts['targets'])} of them targets{but}{last}"
+            targets = f"{len(facts['targets'])} of them targets"
+            text = f"{len(facts['ids'])} devices, {targets}{but}{last}"
         elif event == "stopped":
             text = f"stopped: {facts['why']}"
         else:
@@ -268,7 +384,13 @@ def demo(chosen: argparse.Namespace) -> int:
     from persfl.federation.demo import demonstrate
 
     out, shown = Path(chosen.out), Lines(chosen.json)
-    return demonstrate(out, nodes=chosen.nodes, rounds=chosen.rounds, show=shown, answer=lambda: answer(out, shown))
+    return demonstrate(
+        out,
+        nodes=chosen.nodes,
+        rounds=chosen.rounds,
+        show=shown,
+        answer=lambda: answer(out, shown),
+    )
 
 
 def _say(text: str) -> None:

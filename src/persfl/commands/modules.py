@@ -24,21 +24,36 @@ def split(text: str) -> tuple[Path, str]:
 
 
 def load(text: str) -> Any:
-    """What the file calls by that name: a module, a class of modules, or a function that makes one. Runs the file."""
+    """What the file calls by that name: a module, a class of modules, or a function that makes
+    one. Runs the file.
+    """
     path, name = split(text)
     if path.suffix != ".py" or not path.is_file():
-        raise InputError(f"{str(path)!r} is not a Python file. Name one and what it defines: FILE.py:NAME.")
+        raise InputError(
+            f"{str(path)!r} is not a Python file. Name one and what it defines: FILE.py:NAME."
+        )
     spec = importlib.util.spec_from_file_location(f"persfl_user_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None  # both hold for every .py file
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses and the like look their module up there
+    # dataclasses and the like look their module up there
+    sys.modules[spec.name] = module
     sys.path.append(str(path.resolve().parent))  # for what lies beside the file
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # it is the user's code, and may do anything
-        raise InputError(f"{str(path)!r} cannot be run: {type(error).__name__}: {error}") from error
+    # it is the user's code, and may do anything
+    except (Exception, SystemExit) as error:
+        raise InputError(
+            f"{str(path)!r} cannot be run: {type(error).__name__}: {error}"
+        ) from error
     if not hasattr(module, name):
-        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise InputError(f"{str(path)!r} has no {name!r}. It defines {some(known, 5) if known else 'nothing'}: use {path}:NAME.")
+        known = [
+            key
+            for key, value in vars(module).items()
+            if callable(value) and not key.startswith("_")
+        ]
+        raise InputError(
+            f"{str(path)!r} has no {name!r}. It defines {some(known, 5) if known else 'nothing'}:"
+            f" use {path}:NAME."
+        )
     return getattr(module, name)

@@ -25,7 +25,9 @@ _SKIP = "Leave them without a prediction: --unseen skip"
 
 
 def predict(chosen: argparse.Namespace) -> int:
-    """Predictions for new rows, written with row number and device so that they can be joined again."""
+    """Predictions for new rows, written with row number and device so that they can be joined
+    again.
+    """
     from persfl.runs import Folder
 
     ending(chosen.out, ".csv", ".parquet", table=chosen.table)
@@ -33,16 +35,27 @@ def predict(chosen: argparse.Namespace) -> int:
     spec, model = asked_of(folder), loaded(chosen)
     if list(getattr(model, "feature_names_in_", spec["features"])) != spec["features"]:
         where = str(folder.path / "spec.json")
-        raise InputError(f"{where!r} names other columns than the run's models were fitted to.")
+        raise InputError(
+            f"{where!r} names other columns than the run's models were fitted to."
+        )
     frame = _read(Path(chosen.table), spec)
     whose = _ids(frame[spec["device"]], model)
     usable = _usable(frame[spec["features"]], whose, model, chosen)
     known = _known(whose, usable, model, chosen)
     out = _kept(frame, spec["device"], chosen.keep)
     _add(out, model, frame[spec["features"]], whose, usable & known)
-    left = [(many(int((~usable).sum()), "row"), "values missing or infinite")] if not usable.all() else []
+    left = (
+        [(many(int((~usable).sum()), "row"), "values missing or infinite")]
+        if not usable.all()
+        else []
+    )
     if (usable & ~known).any():
-        left.append((many(int((usable & ~known).sum()), "row"), "devices that were not there when fitting"))
+        left.append(
+            (
+                many(int((usable & ~known).sum()), "row"),
+                "devices that were not there when fitting",
+            )
+        )
     _write(out, chosen)
     for rows, why in left:
         print(f"persfl: {rows} without a prediction: {why}.", file=sys.stderr)
@@ -58,9 +71,15 @@ def _read(path: Path, spec: dict[str, Any]) -> pd.DataFrame:
         thousands=spec.get("thousands"),
         text=spec["device"],
     )
-    absent = [name for name in [spec["device"], *spec["features"]] if name not in frame.columns]
+    absent = [
+        name
+        for name in [spec["device"], *spec["features"]]
+        if name not in frame.columns
+    ]
     if absent:
-        raise InputError(f"{path.name!r} has no {named(absent, 'column')}, which the run was fitted with.")
+        raise InputError(
+            f"{path.name!r} has no {named(absent, 'column')}, which the run was fitted with."
+        )
     if not len(frame):
         raise InputError(f"{path.name!r} has no rows to predict.")
     return frame
@@ -72,8 +91,12 @@ def _ids(whose: pd.Series, model: Any) -> pd.Series:
     return whose.map(lambda name: known.get(name, name), na_action="ignore")
 
 
-def _usable(X: pd.DataFrame, whose: pd.Series, model: Any, chosen: argparse.Namespace) -> Any:
-    """(rows,) where nothing is missing that the model needs; with --missing error that is everywhere."""
+def _usable(
+    X: pd.DataFrame, whose: pd.Series, model: Any, chosen: argparse.Namespace
+) -> Any:
+    """(rows,) where nothing is missing that the model needs; with --missing error that is
+    everywhere.
+    """
     endless = pd.Series(False, index=X.index)
     for name in X.columns:
         if pd.api.types.is_float_dtype(X[name]):
@@ -82,8 +105,9 @@ def _usable(X: pd.DataFrame, whose: pd.Series, model: Any, chosen: argparse.Name
         refuse_endless(X, Path(chosen.table))
         if whose.isna().any():
             raise InputError(
-                f"{many(int(whose.isna().sum()), 'row')} of {Path(chosen.table).name!r} say not whose they are. "
-                "Fill that in, or leave them without a prediction: --missing skip."
+                f"{many(int(whose.isna().sum()), 'row')} of {Path(chosen.table).name!r} say not"
+                " whose they are. Fill that in, or leave them without a prediction: --missing"
+                " skip."
             )
         if not model.impute:
             refuse_missing(X, fitting=False)
@@ -91,7 +115,9 @@ def _usable(X: pd.DataFrame, whose: pd.Series, model: Any, chosen: argparse.Name
     return (~(gone | endless)).to_numpy()
 
 
-def _known(whose: pd.Series, usable: Any, model: Any, chosen: argparse.Namespace) -> Any:
+def _known(
+    whose: pd.Series, usable: Any, model: Any, chosen: argparse.Namespace
+) -> Any:
     """(rows,) where there is a model for the device, or one for all newcomers."""
     seen = whose.isin(model.devices_.tolist()).to_numpy()
     strangers = pd.unique(whose[usable & ~seen]).tolist()
@@ -100,16 +126,22 @@ def _known(whose: pd.Series, usable: Any, model: Any, chosen: argparse.Namespace
     asked = chosen.unseen or model.unseen
     if asked == "pooled" and model.pooled_ is not None:
         print(
-            f"persfl: {many(int((usable & ~seen).sum()), 'row')} of {many(len(strangers), 'device')} not there "
-            f"when fitting ({some(strangers)}): predicted by one model for all.",
+            f"persfl: {many(int((usable & ~seen).sum()), 'row')} of"
+            f" {many(len(strangers), 'device')} not there when fitting ({some(strangers)}):"
+            " predicted by one model for all.",
             file=sys.stderr,
         )
         return np.ones(len(whose), dtype=bool)
-    what = f"{many(len(strangers), 'device')} of the table ({some(strangers)}) not there when fitting."
+    count = many(len(strangers), "device")
+    what = f"{count} of the table ({some(strangers)}) not there when fitting."
     if asked == "pooled":
         raise InputError(f"{what} This run has no model for newcomers. {_SKIP}.")
     pooled = model.pooled_ is not None
-    other = "predict them by one model for all: --unseen pooled" if pooled else "fit again with their rows"
+    other = (
+        "predict them by one model for all: --unseen pooled"
+        if pooled
+        else "fit again with their rows"
+    )
     raise InputError(f"{what} {_SKIP}, or {other}.")
 
 
@@ -119,7 +151,9 @@ def _kept(frame: pd.DataFrame, device: str, keep: list[str]) -> pd.DataFrame:
     wanted = names if keep == [ALL] and ALL not in names else keep
     strange = [name for name in wanted if name not in names]
     if strange:
-        raise InputError(f"--keep: the table has no {named(strange, 'column')}. Its columns: {some(names, 12)}.")
+        raise InputError(
+            f"--keep: the table has no {named(strange, 'column')}. Its columns: {some(names, 12)}."
+        )
     more = [name for name in wanted if name != device]
     out = frame[[device, *more]].copy()
     out.insert(0, unused("row", out.columns), np.arange(1, len(frame) + 1))
@@ -138,18 +172,23 @@ def unused(name: str, taken: Any) -> str:
     return found
 
 
-def _add(out: pd.DataFrame, model: Any, X: pd.DataFrame, whose: pd.Series, which: Any) -> None:
+def _add(
+    out: pd.DataFrame, model: Any, X: pd.DataFrame, whose: pd.Series, which: Any
+) -> None:
     """Predictions as further columns, empty where there are none."""
     X, whose = X[which], whose[which]
     asked = (X, whose) if model.device is None else (X.assign(**{model.device: whose}),)
     name = unused("prediction", out.columns)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnseenWarning)  # said already, in the words of this command
+        # said already, in the words of this command
+        warnings.simplefilter("ignore", UnseenWarning)
         if not hasattr(model, "classes_"):
             out[name] = _spread(model.predict(*asked) if which.any() else [], which)
             return
         classes = model.classes_
-        chances = model.predict_proba(*asked) if which.any() else np.empty((0, len(classes)))
+        chances = (
+            model.predict_proba(*asked) if which.any() else np.empty((0, len(classes)))
+        )
     out[name] = _spread(classes[chances.argmax(axis=1)] if which.any() else [], which)
     for k, label in enumerate(classes.tolist()):
         out[unused(f"chance_{label}", out.columns)] = _spread(chances[:, k], which)

@@ -23,11 +23,17 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     lines = [tuple(map(shown, row)) for row in [head, *rows]]
     widths = [max(len(row[i]) for row in lines) for i in range(len(head))]
     for row in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(
+                cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+            ).rstrip()
+        )
 
 
 class Shown:
-    """A keeper that also says how far a run is: a line that changes on a terminal, JSON lines with `--json`, else nothing."""
+    """A keeper that also says how far a run is: a line that changes on a terminal, JSON lines
+    with `--json`, else nothing.
+    """
 
     def __init__(self, kept: Keep, *, lines: bool) -> None:
         self.kept, self.lines = kept, lines
@@ -46,27 +52,55 @@ class Shown:
             self._begin = (time.monotonic(), state.r)
             if state.pace.halved:
                 step = state.pace.step_size
-                self.say("halved", stage=stage, step_size=step, text=f"step size halved to {step:g}")
+                self.say(
+                    "halved",
+                    stage=stage,
+                    step_size=step,
+                    text=f"step size halved to {step:g}",
+                )
             return
         now = time.monotonic()
-        if not (self.lines or self.live) or (now - self._said < 0.2 and state.r < plan.rounds):
+        if not (self.lines or self.live) or (
+            now - self._said < 0.2 and state.r < plan.rounds
+        ):
             return
         self._said = now
         began, first = self._begin
         left = (now - began) / max(state.r - first, 1) * (plan.rounds - state.r)
         loss = float(np.median(round_.loss))
         if self.lines:
-            self.say("round", stage=stage, round=state.r, rounds=plan.rounds, loss=loss, seconds_left=round(left, 1))
+            self.say(
+                "round",
+                stage=stage,
+                round=state.r,
+                rounds=plan.rounds,
+                loss=loss,
+                seconds_left=round(left, 1),
+            )
         else:
-            what = STAGES.get(stage, f"trial {int(stage.split('-')[-1]) + 1}" if stage.startswith("trial-") else stage)
+            what = STAGES.get(
+                stage,
+                f"trial {int(stage.split('-')[-1]) + 1}"
+                if stage.startswith("trial-")
+                else stage,
+            )
             bar = "█" * round(20 * state.r / plan.rounds)
-            line = f"{what}: |{bar:20}| round {state.r} of {plan.rounds}, median loss {loss:.4g}, {left:.0f} s left"
+            line = (
+                f"{what}: |{bar:20}| round {state.r} of {plan.rounds}, median loss {loss:.4g},"
+                f" {left:.0f} s left"
+            )
             print(f"\r\x1b[2K{line}", end="", file=sys.stderr, flush=True)
 
     def say(self, event: str, **facts: Any) -> None:
         """One event: a line of JSON, or its `text` on a terminal."""
         if self.lines:
-            print(json.dumps({"event": event} | {k: finite(v) for k, v in facts.items() if k != "text"}), flush=True)
+            print(
+                json.dumps(
+                    {"event": event}
+                    | {k: finite(v) for k, v in facts.items() if k != "text"}
+                ),
+                flush=True,
+            )
         elif self.live and "text" in facts:
             print(f"\r\x1b[2K{facts['text']}", file=sys.stderr, flush=True)
 
@@ -94,4 +128,8 @@ class _NoBar:
 
 def bar(quiet: bool, **settings: Any) -> Any:
     """A progress bar, unless it should be quiet."""
-    return _NoBar() if quiet else need("tqdm", extra="report", why="showing progress").tqdm(**settings)
+    return (
+        _NoBar()
+        if quiet
+        else need("tqdm", extra="report", why="showing progress").tqdm(**settings)
+    )

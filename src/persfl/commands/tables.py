@@ -47,44 +47,82 @@ class Rows:
             *([chosen.weight] if chosen.weight else []),
             *([chosen.group] if chosen.group else []),
         ]
-        unknown = [name for name in [*special, *chosen.features, *chosen.drop] if name not in frame.columns]
+        unknown = [
+            name
+            for name in [*special, *chosen.features, *chosen.drop]
+            if name not in frame.columns
+        ]
         if unknown:
-            near = difflib.get_close_matches(unknown[0], [str(name) for name in frame.columns], n=1)
+            near = difflib.get_close_matches(
+                unknown[0], [str(name) for name in frame.columns], n=1
+            )
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise InputError(
-                f"{path.name!r} has no {named(unknown, 'column')}. Its columns: {some(list(frame.columns), 12)}.{hint}"
+                f"{path.name!r} has no {named(unknown, 'column')}. Its columns:"
+                f" {some(list(frame.columns), 12)}.{hint}"
             )
         if len(set(special)) < len(special):
-            raise InputError(f"--device, --label, --weight and --group must be different columns. Got {', '.join(special)}.")
+            raise InputError(
+                "--device, --label, --weight and --group must be different columns. Got"
+                f" {', '.join(special)}."
+            )
         if not len(frame):
             raise InputError(f"{path.name!r} has no rows.")
-        kept = chosen.features or [name for name in frame.columns if name not in special and name not in chosen.drop]
+        kept = chosen.features or [
+            name
+            for name in frame.columns
+            if name not in special and name not in chosen.drop
+        ]
         wrong = [name for name in kept if name in (chosen.device, chosen.label)]
         if wrong:
-            raise InputError(f"--features must leave out the device and the label. Got {wrong[0]!r}.")
+            raise InputError(
+                f"--features must leave out the device and the label. Got {wrong[0]!r}."
+            )
         if not kept:
-            raise InputError(f"{path.name!r} has no feature columns beside {', '.join(special)}. Add at least one.")
+            raise InputError(
+                f"{path.name!r} has no feature columns beside {', '.join(special)}. Add at least"
+                " one."
+            )
         self.path, self.features = path, [str(name) for name in kept]
         self.X = frame[kept]
         gone = int(frame[chosen.label].isna().sum())
         if gone:
-            raise InputError(f"{gone} of {len(frame)} rows have no label in column {chosen.label!r}. Drop those rows.")
+            raise InputError(
+                f"{gone} of {len(frame)} rows have no label in column {chosen.label!r}. Drop those"
+                " rows."
+            )
         self.y, self.devices = frame[chosen.label], frame[chosen.device]
         device_codes(self.devices, len(frame), where=f"column {chosen.device!r}")
         refuse_endless(frame[[*kept, chosen.label]], path)
-        self.weight = _weights(frame[chosen.weight], chosen.weight) if chosen.weight else None
+        self.weight = (
+            _weights(frame[chosen.weight], chosen.weight) if chosen.weight else None
+        )
         self.groups: dict[Any, Any] | None = None
         if chosen.group:
             refuse_missing(frame[[chosen.group]])
             pairs = frame[[chosen.device, chosen.group]].drop_duplicates()
             twice = pairs[chosen.device][pairs[chosen.device].duplicated()]
             if len(twice):
-                raise InputError(f"--group must be the same in all rows of a device. Device {str(twice.iloc[0])!r} has several.")
-            self.groups = dict(zip(pairs[chosen.device].tolist(), pairs[chosen.group].astype(str).tolist(), strict=True))
+                raise InputError(
+                    "--group must be the same in all rows of a device. Device"
+                    f" {str(twice.iloc[0])!r} has several."
+                )
+            self.groups = dict(
+                zip(
+                    pairs[chosen.device].tolist(),
+                    pairs[chosen.group].astype(str).tolist(),
+                    strict=True,
+                )
+            )
         self.task, remark = _task(self.y, chosen.task, chosen.label)
         self.remarks = [text for text in (remark, _counting(self.X)) if text]
-        if self.task == "classification" and pd.api.types.is_float_dtype(self.y) and (self.y % 1 != 0).any():
-            self.y = self.y.map(str)  # names of classes, which scikit-learn would take for measurements
+        if (
+            self.task == "classification"
+            and pd.api.types.is_float_dtype(self.y)
+            and (self.y % 1 != 0).any()
+        ):
+            # names of classes, which scikit-learn would take for measurements
+            self.y = self.y.map(str)
 
 
 def _task(y: pd.Series, asked: str, name: str) -> tuple[str, str]:
@@ -92,9 +130,13 @@ def _task(y: pd.Series, asked: str, name: str) -> tuple[str, str]:
     numbers = pd.api.types.is_numeric_dtype(y) and not pd.api.types.is_bool_dtype(y)
     kinds = y.nunique()
     if asked == "classification" and numbers and kinds > 1000:
-        raise InputError(f"column {name!r} has {kinds} different numbers: too many to be classes.")
+        raise InputError(
+            f"column {name!r} has {kinds} different numbers: too many to be classes."
+        )
     if asked == "regression" and not numbers:
-        raise InputError(f"--task regression needs numbers in column {name!r}. Got {y.tolist()[0]!r}.")
+        raise InputError(
+            f"--task regression needs numbers in column {name!r}. Got {y.tolist()[0]!r}."
+        )
     if asked != "auto":
         return asked, ""
     if pd.api.types.is_bool_dtype(y):
@@ -102,35 +144,72 @@ def _task(y: pd.Series, asked: str, name: str) -> tuple[str, str]:
     if not numbers:
         refuse_numbers(y, name)
         if kinds > 1000 or (kinds > 20 and kinds > len(y) / 2):
-            raise InputError(f"column {name!r} has {kinds} different texts such as {y.iloc[0]!r}: too many to be classes.")
-        return "classification", f"{name} holds {kinds} different texts, taken as classes."
+            raise InputError(
+                f"column {name!r} has {kinds} different texts such as {y.iloc[0]!r}: too many to be"
+                " classes."
+            )
+        return (
+            "classification",
+            f"{name} holds {kinds} different texts, taken as classes.",
+        )
     if kinds == 2:
-        return "classification", f"{name} has two values, so they are taken as classes (--task regression for numbers)."
+        return (
+            "classification",
+            f"{name} has two values, so they are taken as classes (--task regression for numbers).",
+        )
     if kinds <= 20 and (y % 1 == 0).all():
-        return "regression", f"{name} has {kinds} different whole numbers, taken as numbers (--task classification for classes)."
+        return (
+            "regression",
+            (
+                f"{name} has {kinds} different whole numbers, taken as numbers (--task"
+                " classification for classes)."
+            ),
+        )
     return "regression", ""
 
 
 def _counting(X: pd.DataFrame) -> str:
-    """What to say of columns that only count the rows, as tables from a spreadsheet or from R have them."""
-    first = {name: X[name].iloc[0] for name in X.columns if pd.api.types.is_integer_dtype(X[name])}
+    """What to say of columns that only count the rows, as tables from a spreadsheet or from R
+    have them.
+    """
+    first = {
+        name: X[name].iloc[0]
+        for name in X.columns
+        if pd.api.types.is_integer_dtype(X[name])
+    }
     counts = np.arange(len(X))
-    found = [name for name, start in first.items() if start in (0, 1) and (X[name] == start + counts).all()]
+    found = [
+        name
+        for name, start in first.items()
+        if start in (0, 1) and (X[name] == start + counts).all()
+    ]
     if not found or len(X) < 10:
         return ""
     what = those(found, "only counts", "only count", thing="column")
-    return f"{what} the rows and is learned from all the same. Leave it out: --drop {','.join(found)}."
+    drop = f"--drop {','.join(found)}"
+    return f"{what} the rows and is learned from all the same. Leave it out: {drop}."
 
 
 def _weights(values: pd.Series, name: str) -> Any:
-    if not pd.api.types.is_numeric_dtype(values) or values.isna().any() or not (values >= 0).all() or np.isinf(values).any():
-        raise InputError(f"--weight {name!r} must hold finite numbers of at least 0 in every row.")
+    if (
+        not pd.api.types.is_numeric_dtype(values)
+        or values.isna().any()
+        or not (values >= 0).all()
+        or np.isinf(values).any()
+    ):
+        raise InputError(
+            f"--weight {name!r} must hold finite numbers of at least 0 in every row."
+        )
     return values.to_numpy(dtype=np.float64)
 
 
 def _base(model: str, task: str) -> Any:
     """The base estimator of a model's name."""
-    return modules.load(model) if _in_a_file(model) else base(model, classes=task == "classification")
+    return (
+        modules.load(model)
+        if _in_a_file(model)
+        else base(model, classes=task == "classification")
+    )
 
 
 def _in_a_file(model: str) -> bool:
@@ -140,12 +219,19 @@ def _in_a_file(model: str) -> bool:
 def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
     from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 
-    kind = PersonalizedClassifier if rows.task == "classification" else PersonalizedRegressor
+    kind = (
+        PersonalizedClassifier
+        if rows.task == "classification"
+        else PersonalizedRegressor
+    )
     public = None if chosen.public is None else read_frame(chosen.public)
     if public is not None:
         absent = [name for name in rows.features if name not in public.columns]
         if absent:
-            raise InputError(f"{chosen.public!r} must have the table's features. It has no {named(absent, 'column')}.")
+            raise InputError(
+                f"{chosen.public!r} must have the table's features. It has no"
+                f" {named(absent, 'column')}."
+            )
         public = public[rows.features]
     return kind(
         _base(chosen.model, rows.task),
@@ -160,7 +246,8 @@ def _model(chosen: argparse.Namespace, rows: Rows) -> Any:
         holdout=chosen.holdout,
         trials=chosen.trials,
         fallback=getattr(chosen, "fallback", False),
-        unseen=getattr(chosen, "unseen", "error"),  # comparing needs no model for newcomers
+        # comparing needs no model for newcomers
+        unseen=getattr(chosen, "unseen", "error"),
         impute=chosen.impute,
         compute=chosen.compute,
         n_jobs=chosen.jobs,
@@ -178,9 +265,13 @@ def fit(chosen: argparse.Namespace) -> int:
     need("pyarrow", extra="app", why="keeping a run")
     out = Path(chosen.out)
     if out.exists() and not out.is_dir():
-        raise InputError(f"--out {str(out)!r} is a file. Name a folder for the run, one that is not there yet.")
+        raise InputError(
+            f"--out {str(out)!r} is a file. Name a folder for the run, one that is not there yet."
+        )
     if out.resolve() in Path(chosen.table).resolve().parents:
-        raise InputError(f"the table lies in {str(out)!r}. Choose an --out of its own for the run.")
+        raise InputError(
+            f"the table lies in {str(out)!r}. Choose an --out of its own for the run."
+        )
     rows = Rows(chosen)
     model = _model(chosen, rows)
     if chosen.model == "mlp" or _in_a_file(chosen.model):
@@ -198,7 +289,9 @@ def fit(chosen: argparse.Namespace) -> int:
     try:
         model._fit(rows.X, rows.y, rows.devices, rows.weight, keep=shown)
         runs.keep_model(folder, model)
-    except Exception as error:  # a module of the user's may raise anything, and what --force set aside must come back all the same
+    # a module of the user's may raise anything, and what --force set aside must come back all the
+    # same
+    except Exception as error:
         shown.close()
         done = before or bool(folder.index["stages"]) or folder.finished
         if done or isinstance(error, OSError):
@@ -211,7 +304,11 @@ def fit(chosen: argparse.Namespace) -> int:
         shown.close()
         folder.save()
         folder.close()
-        print(f"\npersfl: stopped; what is done is kept in {out}. Go on with the same command and --resume.", file=sys.stderr)
+        print(
+            f"\npersfl: stopped; what is done is kept in {out}. Go on with the same command and"
+            " --resume.",
+            file=sys.stderr,
+        )
         return 130
     shown.close()
     if chosen.force or chosen.resume:
@@ -231,21 +328,32 @@ def _announce(chosen: argparse.Namespace, rows: Rows, model: Any) -> None:
     if chosen.model not in ("tree", "forest", "boosting") or n == 1 or chosen.json:
         return
     if method_of(model).name == "blend":
-        fits = fits_to_come(n, chosen.budget, classes=rows.task == "classification", ordered=chosen.ordered)
+        fits = fits_to_come(
+            n,
+            chosen.budget,
+            classes=rows.task == "classification",
+            ordered=chosen.ordered,
+        )
         runs = 2 if chosen.holdout > 0 else 1
         print(
-            f"Up to {fits * runs:,} fits to come, {chosen.budget:,} a device and run that it asks others "
-            "for at most; fewer with --budget or --holdout 0.",
+            f"Up to {fits * runs:,} fits to come, {chosen.budget:,} a device and run that it asks"
+            " others for at most; fewer with --budget or --holdout 0.",
             file=sys.stderr,
         )
     else:
         peers = peers_asked(chosen.peers, n)
         rounds = REFIT_ROUNDS if chosen.rounds == "auto" else chosen.rounds
         runs = 2 if chosen.holdout > 0 else 1
-        print(f"{n * peers * rounds * runs:,.0f} fits to come; fewer with --rounds, --peers or --holdout 0.", file=sys.stderr)
+        print(
+            f"{n * peers * rounds * runs:,.0f} fits to come; fewer with --rounds, --peers or"
+            " --holdout 0.",
+            file=sys.stderr,
+        )
 
 
-def _folder(out: Path, spec: dict[str, Any], chosen: argparse.Namespace) -> tuple[Any, Path | None]:
+def _folder(
+    out: Path, spec: dict[str, Any], chosen: argparse.Namespace
+) -> tuple[Any, Path | None]:
     """A new folder, or with --resume the one that is there, and where --force set a run aside.
 
     No folder if there is nothing left to do.
@@ -258,16 +366,22 @@ def _folder(out: Path, spec: dict[str, Any], chosen: argparse.Namespace) -> tupl
     if chosen.resume and there:
         return _resumed(out, spec), None
     if chosen.resume and full and not _only_a_lock(out):
-        raise InputError(f"{str(out)!r} is not a run folder: there is nothing to resume. Choose another --out.")
+        raise InputError(
+            f"{str(out)!r} is not a run folder: there is nothing to resume. Choose another --out."
+        )
     aside = None
     if chosen.force and full and not _only_a_lock(out):
         if not there:
-            raise InputError(f"{str(out)!r} is not a run folder, so --force does not remove it. Choose another --out.")
+            raise InputError(
+                f"{str(out)!r} is not a run folder, so --force does not remove it. Choose another"
+                " --out."
+            )
         refuse_held(out)
         strange = Folder.open(out).strangers()
         if strange:
             raise InputError(
-                f"{str(strange[0])!r} does not belong to the run, so --force does not remove it. Choose another --out."
+                f"{str(strange[0])!r} does not belong to the run, so --force does not remove it."
+                " Choose another --out."
             )
         aside = _aside(out)
         out.rename(aside)  # until the new run is there
@@ -331,8 +445,14 @@ def _aside(out: Path) -> Path:
 def _asides(out: Path) -> list[Path]:
     """The runs that wait beside a folder."""
     name = f".{out.name}.replaced"
-    beside = [path for path in out.resolve().parent.iterdir() if path.name.startswith(name)]
-    return [path for path in beside if re.fullmatch(r"(-[0-9]+)?", path.name.removeprefix(name))]
+    beside = [
+        path for path in out.resolve().parent.iterdir() if path.name.startswith(name)
+    ]
+    return [
+        path
+        for path in beside
+        if re.fullmatch(r"(-[0-9]+)?", path.name.removeprefix(name))
+    ]
 
 
 def _put_back(aside: Path | None, out: Path) -> None:
@@ -353,22 +473,55 @@ def _remove_run(path: Path) -> None:
         try:
             Folder.open(path).remove()
         except InputError:  # of another version, or damaged: then it stays
-            print(f"persfl: the run that --force replaced is in {path}.", file=sys.stderr)
+            print(
+                f"persfl: the run that --force replaced is in {path}.", file=sys.stderr
+            )
 
 
 def _spec(chosen: argparse.Namespace, rows: Rows) -> dict[str, Any]:
     from persfl.files import fingerprint
 
-    settings = ("device", "label", "weight", "group", "model", "method", "budget", "ordered", "peers", "rounds",
-                "step_size", "units", "holdout", "trials", "fallback", "unseen", "impute", "seed", "separator", "decimal",
-                "thousands", "public", "compute")  # fmt: skip
+    settings = (
+        "device",
+        "label",
+        "weight",
+        "group",
+        "model",
+        "method",
+        "budget",
+        "ordered",
+        "peers",
+        "rounds",
+        "step_size",
+        "units",
+        "holdout",
+        "trials",
+        "fallback",
+        "unseen",
+        "impute",
+        "seed",
+        "separator",
+        "decimal",
+        "thousands",
+        "public",
+        "compute",
+    )
     asked = {name: getattr(chosen, name) for name in settings}
-    about = {"table": str(chosen.table), "table_sha256": fingerprint(rows.path), "features": rows.features, "task": rows.task}
+    about = {
+        "table": str(chosen.table),
+        "table_sha256": fingerprint(rows.path),
+        "features": rows.features,
+        "task": rows.task,
+    }
     if _in_a_file(chosen.model):
         about["module_sha256"] = fingerprint(modules.split(chosen.model)[0])
     if chosen.public is not None:
         about["public_sha256"] = fingerprint(Path(chosen.public))
-    groups = None if rows.groups is None else [[name, group] for name, group in rows.groups.items()]
+    groups = (
+        None
+        if rows.groups is None
+        else [[name, group] for name, group in rows.groups.items()]
+    )
     return about | asked | {"groups": groups}
 
 
@@ -383,11 +536,20 @@ def _said(
     """The result in a few lines."""
     if chosen.json:
         report = None if where is None else str(where)
-        shown.say("done", out=str(out), report=report, notes=model.notes_, **verdict_facts(model))
+        shown.say(
+            "done",
+            out=str(out),
+            report=report,
+            notes=model.notes_,
+            **verdict_facts(model),
+        )
         return
     counts = ", ".join([many(len(model.devices_), "device"), many(len(rows.y), "row")])
     names = some(rows.features, 8).replace("'", "")
-    print(f"{counts}, {many(len(rows.features), 'feature')} ({names}), {rows.task}; {_seconds(chosen)}.")
+    print(
+        f"{counts}, {many(len(rows.features), 'feature')} ({names}), {rows.task};"
+        f" {_seconds(chosen)}."
+    )
     print_answer(model, out)
     if where is not None:
         what = "see who helps whom" if len(model.devices_) > 1 else "read the report"
@@ -426,11 +588,26 @@ def arms(worth: Any) -> None:
 
     rows = []
     for name, row in summary(worth).iterrows():
-        gain = "" if pd.isna(row.get("gain")) else f"{percent(row.gain)} ({percent(row.low)} to {percent(row.high)})"
+        gain = (
+            ""
+            if pd.isna(row.get("gain"))
+            else f"{percent(row.gain)} ({percent(row.low)} to {percent(row.high)})"
+        )
         mistakes = (f"{row.mistakes:.3f}",) if worth.classes else ()
-        rows.append((str(name), f"{row.error:.4f}", f"{row['median']:.4f}", *mistakes, gain))
+        rows.append(
+            (str(name), f"{row.error:.4f}", f"{row['median']:.4f}", *mistakes, gain)
+        )
     mistakes = ("mistakes",) if worth.classes else ()
-    table(("held-out error of", "mean", "median", *mistakes, "removed by personalizing (95 % interval)"), rows)
+    table(
+        (
+            "held-out error of",
+            "mean",
+            "median",
+            *mistakes,
+            "removed by personalizing (95 % interval)",
+        ),
+        rows,
+    )
 
 
 def _remark(chosen: argparse.Namespace, remarks: list[str]) -> None:
@@ -444,7 +621,9 @@ def _report(folder: Any, model: Any, path: Path) -> Path:
     spec = asked_of(folder)
     groups = None if not spec.get("groups") else dict(spec["groups"])
     with reading(folder.path):  # its numbers may make no sense together
-        found = info(model, device=str(spec["device"]), label=str(spec["label"]), groups=groups)
+        found = info(
+            model, device=str(spec["device"]), label=str(spec["label"]), groups=groups
+        )
     return write_report(found | {"federation": bool(spec.get("federated"))}, path)
 
 
@@ -464,12 +643,16 @@ def report(chosen: argparse.Namespace) -> int:
     if chosen.out and Path(chosen.out).name == "federation.html":
         why = "federation.html is that of a federation's own page"
         raise InputError(f"--out must have another name: {why}.")
-    for path in write_reports(Path(chosen.run), Path(chosen.out) if chosen.out else None, chosen=chosen):
+    for path in write_reports(
+        Path(chosen.run), Path(chosen.out) if chosen.out else None, chosen=chosen
+    ):
         print(path)
     return 0
 
 
-def write_reports(run: Path, out: Path | None = None, chosen: argparse.Namespace | None = None) -> list[Path]:
+def write_reports(
+    run: Path, out: Path | None = None, chosen: argparse.Namespace | None = None
+) -> list[Path]:
     """Write the pages of a run folder and return where they are."""
     from persfl.runs import Folder, load_model
 
@@ -482,7 +665,12 @@ def write_reports(run: Path, out: Path | None = None, chosen: argparse.Namespace
         with reading(run / "federation.json"):
             pages.append(write_federation(facts, where.with_name("federation.html")))
     if not pages or "model.json" in folder.index["files"]:
-        pages.insert(0, _report(folder, load_model(run) if chosen is None else loaded(chosen), where))
+        pages.insert(
+            0,
+            _report(
+                folder, load_model(run) if chosen is None else loaded(chosen), where
+            ),
+        )
     return pages
 
 
@@ -490,7 +678,9 @@ def loaded(chosen: argparse.Namespace) -> Any:
     """A run's model."""
     from persfl.runs import load_model
 
-    return load_model(chosen.run, module=modules.load(chosen.module) if chosen.module else None)
+    return load_model(
+        chosen.run, module=modules.load(chosen.module) if chosen.module else None
+    )
 
 
 def helpers(chosen: argparse.Namespace) -> int:
@@ -504,8 +694,14 @@ def helpers(chosen: argparse.Namespace) -> int:
         names = found["device"].astype(str)
         if chosen.device not in set(names):
             near = difflib.get_close_matches(chosen.device, sorted(set(names)), n=3)
-            hint = f"Did you mean {some(near)}?" if near else f"Known: {some(sorted(set(names)), 5)}."
-            raise InputError(f"there is no device {chosen.device!r} that asked anybody. {hint}")
+            hint = (
+                f"Did you mean {some(near)}?"
+                if near
+                else f"Known: {some(sorted(set(names)), 5)}."
+            )
+            raise InputError(
+                f"there is no device {chosen.device!r} that asked anybody. {hint}"
+            )
         found = found[names == chosen.device]
     if chosen.export:
         print(export(found, chosen.export, verbatim=chosen.verbatim))
@@ -517,13 +713,35 @@ def helpers(chosen: argparse.Namespace) -> int:
         shown = found.groupby("device", sort=False, observed=True).head(1)
         what = "each device's most adopted peer"
     else:
-        shown, what = found, f"{len(found)} peers that {chosen.device} asked, most adopted first"
-    head = ("device", "peer", "asked", "adopted", "share", "reward", "95 % interval", "verdict")
+        shown, what = (
+            found,
+            f"{len(found)} peers that {chosen.device} asked, most adopted first",
+        )
+    head = (
+        "device",
+        "peer",
+        "asked",
+        "adopted",
+        "share",
+        "reward",
+        "95 % interval",
+        "verdict",
+    )
     rows = [
-        (str(r.device), str(r.peer), str(r.asked), _taken(r.adopted), f"{r.share:.1%}", _known(r.reward_mean),
-         f"{r.reward_low:.3g} to {r.reward_high:.3g}" if r.reward_low == r.reward_low else "", str(r.verdict))
+        (
+            str(r.device),
+            str(r.peer),
+            str(r.asked),
+            _taken(r.adopted),
+            f"{r.share:.1%}",
+            _known(r.reward_mean),
+            f"{r.reward_low:.3g} to {r.reward_high:.3g}"
+            if r.reward_low == r.reward_low
+            else "",
+            str(r.verdict),
+        )
         for r in shown.head(chosen.top).itertuples(index=False)
-    ]  # fmt: skip
+    ]
     table(head, rows)
     more = len(shown) - len(rows)
     print(f"\n{what}" + (f"; {more} more: --top {len(shown)}" if more > 0 else ""))
@@ -531,7 +749,9 @@ def helpers(chosen: argparse.Namespace) -> int:
 
 
 def _known(number: float) -> str:
-    """A number, or nothing where there is none: a peer that was asked and never answered has no reward."""
+    """A number, or nothing where there is none: a peer that was asked and never answered has no
+    reward.
+    """
     return f"{number:.3g}" if number == number else ""
 
 
@@ -549,22 +769,44 @@ def compare(chosen: argparse.Namespace) -> int:
     if over_seeds:
         devices = model._learn_rows(rows.X, rows.y, rows.devices, rows.weight)
         devices.check(quiet=True)
-        return comparing.compare_methods(chosen, rows.path.name, devices, model._classes)
+        return comparing.compare_methods(
+            chosen, rows.path.name, devices, model._classes
+        )
     shown = Shown(Forget(), lines=chosen.json)
-    worth = compared(model, rows.X, rows.y, rows.devices, sample_weight=rows.weight, keep=shown)
+    worth = compared(
+        model, rows.X, rows.y, rows.devices, sample_weight=rows.weight, keep=shown
+    )
     shown.close()
     per_device = worth.device().rename(columns={"personal": "personalized"})
     if chosen.out:
         write_csv(per_device, Path(chosen.out), verbatim=chosen.verbatim)
     if chosen.json:
-        print(json.dumps({"event": "done", "methods": json.loads(summary(worth).reset_index().to_json(orient="records"))}))
+        print(
+            json.dumps(
+                {
+                    "event": "done",
+                    "methods": json.loads(
+                        summary(worth).reset_index().to_json(orient="records")
+                    ),
+                }
+            )
+        )
         return 0
     held = worth.table["held"]
-    rows_of = f"{many(int(held.sum()), 'row')} of {many(int((held > 0).sum()), 'device')}"
-    what = "Brier score" if worth.classes else "mean squared error over the label's variance"
+    rows_of = (
+        f"{many(int(held.sum()), 'row')} of {many(int((held > 0).sum()), 'device')}"
+    )
+    what = (
+        "Brier score"
+        if worth.classes
+        else "mean squared error over the label's variance"
+    )
     print(f"{what}, on {rows_of} that no model saw; {_seconds(chosen)}.\n")
     arms(worth)
-    print("\nThe last column counts every device once. Where its interval contains 0, the difference may be chance.")
+    print(
+        "\nThe last column counts every device once. Where its interval contains 0, the difference"
+        " may be chance."
+    )
     if chosen.out:
         print(f"Every device's errors are in {chosen.out}.")
     print("All methods on equal terms, kin and blend too: add --seeds 5.")
@@ -585,11 +827,17 @@ def _taken(answers: float) -> str:
 def ending(out: str | None, *endings: str, table: str) -> None:
     """Stop before the work, not after it, where its result could not be written."""
     if out is not None and Path(out).resolve() == Path(table).resolve():
-        raise InputError(f"--out {str(out)!r} is the table itself. Choose another file.")
+        raise InputError(
+            f"--out {str(out)!r} is the table itself. Choose another file."
+        )
     if out is not None and Path(out).suffix not in endings:
-        raise InputError(f"--out must end in {' or '.join(endings)}. Got {Path(out).name!r}.")
+        raise InputError(
+            f"--out must end in {' or '.join(endings)}. Got {Path(out).name!r}."
+        )
     if out is not None and not Path(out).resolve().parent.is_dir():
-        raise InputError(f"there is no folder {str(Path(out).parent)!r} to write {Path(out).name!r} into.")
+        raise InputError(
+            f"there is no folder {str(Path(out).parent)!r} to write {Path(out).name!r} into."
+        )
 
 
 def demo(chosen: argparse.Namespace) -> int:
@@ -600,13 +848,33 @@ def demo(chosen: argparse.Namespace) -> int:
 
     out = Path(chosen.out)
     if out.exists() and any(out.iterdir()) and not (out / "run" / INDEX).is_file():
-        raise InputError(f"{str(out)!r} is there and was not made by a demo. Choose another --out.")
+        raise InputError(
+            f"{str(out)!r} is there and was not made by a demo. Choose another --out."
+        )
     out.mkdir(parents=True, exist_ok=True)
     housing = load_housing()
-    few = housing.frame.sample(frac=1.0, random_state=0).groupby("city").head(8).sort_values(["city", "year", "month"])
+    few = (
+        housing.frame.sample(frac=1.0, random_state=0)
+        .groupby("city")
+        .head(8)
+        .sort_values(["city", "year", "month"])
+    )
     few.to_csv(out / "housing.csv", index=False)
-    command = ["fit", str(out / "housing.csv"), "--device", "city", "--label", "log_price", "--out", str(out / "run"), "--force"]
-    print("46 Texan cities want to predict house prices. Each has eight months of its own and shows them to nobody.")
+    command = [
+        "fit",
+        str(out / "housing.csv"),
+        "--device",
+        "city",
+        "--label",
+        "log_price",
+        "--out",
+        str(out / "run"),
+        "--force",
+    ]
+    print(
+        "46 Texan cities want to predict house prices. Each has eight months of its own and shows"
+        " them to nobody."
+    )
     print("The same for your own table:\n")
     print(f"  persfl {' '.join(command[:-1])}\n", flush=True)
     asked = parser().parse_args([*command, *(["--json"] if chosen.json else [])])

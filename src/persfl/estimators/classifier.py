@@ -19,8 +19,9 @@ from persfl.types import Array
 class PersonalizedClassifier(ClassifierMixin, Online):  # type: ignore[misc]
     """A classifier for every device, learned from own rows and from peers who really help.
 
-    Parameters and attributes are those of `PersonalizedRegressor`; the default model is logistic (two classes) or multinomial
-    regression, and `classes_` are the labels in order. A device need not have rows of every class.
+    Parameters and attributes are those of `PersonalizedRegressor`; the default model is logistic
+    (two classes) or multinomial regression, and `classes_` are the labels in order. A device need
+    not have rows of every class.
 
     >>> from persfl.datasets import load_flights
     >>> flights = load_flights()
@@ -47,9 +48,15 @@ class PersonalizedClassifier(ClassifierMixin, Online):  # type: ignore[misc]
         """(rows, classes) the chance of each class, in the order of `classes_`."""
         return self._answers(X, devices)
 
-    def score(self, X: Any, y: Any, devices: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, devices: Any = None, sample_weight: Any = None
+    ) -> float:
         """The share of right labels over all rows."""
-        return float(accuracy_score(y, self.predict(X, devices=devices), sample_weight=sample_weight))
+        return float(
+            accuracy_score(
+                y, self.predict(X, devices=devices), sample_weight=sample_weight
+            )
+        )
 
     def _linear(self) -> Linear:
         if len(self.classes_) == 2:
@@ -67,7 +74,10 @@ class PersonalizedClassifier(ClassifierMixin, Online):  # type: ignore[misc]
         if classes is None:
             self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
-            raise InputError(f"a classifier needs at least 2 classes. Got 1 class: {self.classes_.tolist()[0]!r}.")
+            raise InputError(
+                "a classifier needs at least 2 classes. Got 1 class:"
+                f" {self.classes_.tolist()[0]!r}."
+            )
         return self._labels(y)
 
     def _labels(self, y: Any) -> Array:
@@ -77,7 +87,8 @@ class PersonalizedClassifier(ClassifierMixin, Online):  # type: ignore[misc]
         strange = self.classes_[place] != y
         if strange.any():
             raise InputError(
-                f"label {some(np.unique(y[strange]).tolist())} is not one of the classes {some(self.classes_.tolist(), 10)}. "
-                "Name all classes at the first call of partial_fit: classes=[...]."
+                f"label {some(np.unique(y[strange]).tolist())} is not one of the classes"
+                f" {some(self.classes_.tolist(), 10)}. Name all classes at the first call of"
+                " partial_fit: classes=[...]."
             )
         return np.asarray(place, dtype=np.float64)

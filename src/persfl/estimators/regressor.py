@@ -19,37 +19,54 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : what a model is. None: linear; peers answer by refits or gradient steps (Algorithm 1). A scikit-learn regressor that
-        takes sample weights: by refits on private rows plus public points (Algorithm 2). A `torch.nn.Module` for one row of the
-        table, all devices starting from its weights, or a function of (features, outputs) that makes one, such as
-        `persfl.learners.MLP()`: by gradient steps. Or a persfl learner, such as `Linear("huber", intercept=True)`.
+    estimator : what a model is. None: linear; peers answer by refits or gradient steps (Algorithm
+    1). A scikit-learn regressor that
+        takes sample weights: by refits on private rows plus public points (Algorithm 2). A
+        `torch.nn.Module` for one row of the table, all devices starting from its weights, or a
+        function of (features, outputs) that makes one, such as
+        `persfl.learners.MLP()`: by gradient steps. Or a persfl learner, such as `Linear("huber",
+        intercept=True)`.
     device : the column of X that says whose row it is, instead of `devices=` in every call.
-    method : "auto": "blend", for all kinds of models and for `partial_fit` too, unless peers, rounds,
-        step_size, adopter, compute, units other than shared or (for `partial_fit`) online_rounds are
-        set; then "paper". `method_` says which it was.
-        "blend": mix what own rows, the fleet and neighbours offer, by the evidence of own folds and of the fleet (docs/blend.md);
-        `made_of()` has the shares. It goes by `budget` instead of peers, rounds, step_size and units.
-        "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the same truth, learn from all of those, then
-        stop asking (docs/kin.md); for models that take steps `made_of()` says what each device's model is made of.
-    peers : how many peers a device asks each round; "auto" is 20, or all others where there are fewer.
-    rounds : how many rounds; "auto" is 100 of steps (linear), 20 of refits (others), whose answers are complete models.
-    step_size : length of a step (linear) or weight of private rows against public points (others). "auto" chooses by the loss;
+    method : "auto": "blend", for all kinds of models and for `partial_fit` too, unless peers,
+    rounds,
+        step_size, adopter, compute, units other than shared or (for `partial_fit`) online_rounds
+        are set; then "paper". `method_` says which it was.
+        "blend": mix what own rows, the fleet and neighbours offer, by the evidence of own folds and
+        of the fleet (docs/blend.md);
+        `made_of()` has the shares. It goes by `budget` instead of peers, rounds, step_size and
+        units. "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the same
+        truth, learn from all of those, then stop asking (docs/kin.md); for models that take steps
+        `made_of()` says what each device's model is made of.
+    peers : how many peers a device asks each round; "auto" is 20, or all others where there are
+    fewer.
+    rounds : how many rounds; "auto" is 100 of steps (linear), 20 of refits (others), whose answers
+    are complete models.
+    step_size : length of a step (linear) or weight of private rows against public points (others).
+    "auto" chooses by the loss;
         one that diverges is halved, and `notes_` says so.
     adopter : which answers to take; None is `Best()`, the paper's rule.
-    units : "shared" (fleet mean and spread per column), "centred" (about each device's own means), "raw", or "auto": shared for
+    units : "shared" (fleet mean and spread per column), "centred" (about each device's own means),
+    "raw", or "auto": shared for
         linear models, raw for others. See `persfl.units` for what each reveals.
-    public : points for Algorithm 2: an array or table with X's columns, or how many to make up from the fleet's means and spreads.
-    holdout : share of each device's rows held back in a trial run to answer "is it worth it?" (`worth_`); 0 skips it.
-    trials : how many times to do that, with other rows held back; "auto" is until nearly every row was, where that
+    public : points for Algorithm 2: an array or table with X's columns, or how many to make up from
+    the fleet's means and spreads.
+    holdout : share of each device's rows held back in a trial run to answer "is it worth it?"
+    (`worth_`); 0 skips it.
+    trials : how many times to do that, with other rows held back; "auto" is until nearly every row
+    was, where that
         takes a moment, else 1.
-    fallback : keep a device's own model where the evidence of the whole fleet says that it is the better one.
-    unseen : "pooled" predicts devices that were not there when fitting by one model for all, with a warning
+    fallback : keep a device's own model where the evidence of the whole fleet says that it is the
+    better one.
+    unseen : "pooled" predicts devices that were not there when fitting by one model for all, with a
+    warning
         (`persfl.errors.UnseenWarning`); "error" refuses them.
-    impute : fill missing values with each column's mean (texts: most frequent) instead of refusing them.
-    budget, ordered : for "blend": how many questions a device may ask others (a refit costs 1, an answer
+    impute : fill missing values with each column's mean (texts: most frequent) instead of refusing
+    them. budget, ordered : for "blend": how many questions a device may ask others (a refit costs
+    1, an answer
         by gradient steps a quarter); whether its rows come in the order of time.
     window, online_rounds : for `partial_fit`: rows each device keeps (None: all), rounds per call.
-    compute : where gradient steps are computed, as torch names it: "cuda" for a GPU, "cpu"; None is this processor, without torch
+    compute : where gradient steps are computed, as torch names it: "cuda" for a GPU, "cpu"; None is
+    this processor, without torch
         where the models are linear.
     n_jobs : parallel processes for refits.
     random_state : the same number gives the same result; None draws one.
@@ -64,17 +81,26 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     notes_ : what a person should know about this fit, in sentences; the first says by which method.
     losses_ : (rounds, devices) own losses at the start of every round.
     fallback_ : which devices keep their own model.
-    step_size_ : the step size in the end. n_rounds_ : how many rounds there were. rows_ : rows per device.
-    units_, learner_, trust_ : the parts underneath. progress_ : errors before learning, of `partial_fit`.
+    step_size_ : the step size in the end. n_rounds_ : how many rounds there were. rows_ : rows per
+    device. units_, learner_, trust_ : the parts underneath. progress_ : errors before learning, of
+    `partial_fit`.
 
     >>> from persfl.datasets import load_housing
     >>> housing = load_housing()
     >>> few = housing.frame.groupby("city").head(12)
-    >>> model = PersonalizedRegressor(holdout=0).fit(few[housing.feature_names], few["log_price"], devices=few["city"])
-    >>> model.method_, model.predict(few[housing.feature_names][:2], devices=few["city"][:2]).round(1).tolist()
+    >>> model = PersonalizedRegressor(holdout=0).fit(
+    ...     few[housing.feature_names], few["log_price"], devices=few["city"]
+    ... )
+    >>> (
+    ...     model.method_,
+    ...     model.predict(few[housing.feature_names][:2], devices=few["city"][:2])
+    ...     .round(1)
+    ...     .tolist(),
+    ... )
     ('blend', [11.1, 11.1])
     >>> list(model.helpers_.columns)
-    ['device', 'peer', 'asked', 'adopted', 'share', 'reward_mean', 'reward_low', 'reward_high', 'verdict']
+    ['device', 'peer', 'asked', 'adopted', 'share', 'reward_mean', 'reward_low', 'reward_high',
+    'verdict']
     """
 
     _numeric = True
@@ -83,9 +109,13 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
         """(rows,) each row's label by its own device's model."""
         return self._answers(X, devices)
 
-    def score(self, X: Any, y: Any, devices: Any = None, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, devices: Any = None, sample_weight: Any = None
+    ) -> float:
         """R squared over all rows."""
-        return float(r2_score(y, self.predict(X, devices=devices), sample_weight=sample_weight))
+        return float(
+            r2_score(y, self.predict(X, devices=devices), sample_weight=sample_weight)
+        )
 
     def _linear(self) -> Linear:
         return Linear("squared", intercept=True)
@@ -100,5 +130,8 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     def _labels(self, y: Any) -> Array:
         values = np.asarray(y, dtype=np.float64)
         if not np.isfinite(values).all():
-            raise InputError(f"{int((~np.isfinite(values)).sum())} labels are infinite. Mend them or drop those rows.")
+            raise InputError(
+                f"{int((~np.isfinite(values)).sum())} labels are infinite. Mend them or drop those"
+                " rows."
+            )
         return values

@@ -1,1 +1,3 @@
-"""Running a federation: its folder, the SuperLink behind a proxy, nodes, and the run itself (extra `flower`)."""
+"""Running a federation: its folder, the SuperLink behind a proxy, nodes, and the run itself
+(extra `flower`).
+"""

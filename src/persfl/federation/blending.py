@@ -1,4 +1,6 @@
-"""Blend over a federation: exchanges instead of rounds, each kept, so that an interrupted run goes on where it was."""
+"""Blend over a federation: exchanges instead of rounds, each kept, so that an interrupted run
+goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Exchanges:
 
     def forget(self) -> None:
         """What devices said is not kept longer than it is needed."""
-        gone = [name for name in self.folder.index["files"] if name.startswith("exchange-")]
+        gone = [
+            name for name in self.folder.index["files"] if name.startswith("exchange-")
+        ]
         for name in gone:
             del self.folder.index["files"][name]
         self.folder.commit()  # which removes them
@@ -59,8 +63,19 @@ class Outcome:
     """What the result of a run is written from: as much of a `FlowerFleet` as that needs."""
 
     def __init__(self, homes: FlowerHomes, models: Sequence[Any]) -> None:
-        self.ids, self.n, self.targets, self.learner, self.terms = homes.ids, homes.n, homes.targets, homes.learner, homes.terms
-        self.rows, self.post, self.home, self.roster = homes.letters.rows, homes.letters.post, homes.letters.home, homes.roster
+        self.ids, self.n, self.targets, self.learner, self.terms = (
+            homes.ids,
+            homes.n,
+            homes.targets,
+            homes.learner,
+            homes.terms,
+        )
+        self.rows, self.post, self.home, self.roster = (
+            homes.letters.rows,
+            homes.letters.post,
+            homes.letters.home,
+            homes.roster,
+        )
         self.models = [models[t] for t in homes.targets.tolist()]
         self._told = homes.judged
         self.foldless = sorted(homes.foldless)
@@ -71,48 +86,94 @@ class Outcome:
 
     def finish(self) -> list[str]:
         """Who has no model in the end."""
-        return [self.ids[t] for t, model in zip(self.targets.tolist(), self.models, strict=True) if model is None]
+        return [
+            self.ids[t]
+            for t, model in zip(self.targets.tolist(), self.models, strict=True)
+            if model is None
+        ]
 
 
 def blended(
-    post: Post, terms: Terms, asked: Mapping[str, Any], folder: Folder, ids: Sequence[str], home: Mapping[str, Device],
-    wanted: Sequence[str], waiting: Waiting, say: Callable[..., None],
-) -> tuple[Outcome, State]:  # fmt: skip
+    post: Post,
+    terms: Terms,
+    asked: Mapping[str, Any],
+    folder: Folder,
+    ids: Sequence[str],
+    home: Mapping[str, Device],
+    wanted: Sequence[str],
+    waiting: Waiting,
+    say: Callable[..., None],
+) -> tuple[Outcome, State]:
     """Run, or go on with, a blend."""
     if terms.model != "linear":
-        raise InputError(f"blend over a federation mixes linear models. Got {terms.model}: use --method paper or kin.")
+        raise InputError(
+            f"blend over a federation mixes linear models. Got {terms.model}: use --method paper or"
+            " kin."
+        )
     if terms.mean is None:
-        raise InputError("blend needs shared units. Leave --units out, and allow sums in the nodes' policies.")
-    letters = Letters(post, terms, run=asked["run"], home=home, deadline=asked["deadline"])
+        raise InputError(
+            "blend needs shared units. Leave --units out, and allow sums in the nodes' policies."
+        )
+    letters = Letters(
+        post, terms, run=asked["run"], home=home, deadline=asked["deadline"]
+    )
     targets = np.array([ids.index(name) for name in wanted], dtype=np.int64)
     clock, last = [time.monotonic()], [0]
 
     def told(facts: dict[str, Any]) -> None:
         missing = facts.pop("missing")
-        if missing and facts["exchange"] == last[0]:  # the same one again: too few have answered
+        # the same one again: too few have answered
+        if missing and facts["exchange"] == last[0]:
             waiting(f"exchange {facts['exchange']}", missing)
             return
         waiting.over()
         last[0] = facts["exchange"]
         seconds, clock[0] = time.monotonic() - clock[0], time.monotonic()
         text = (
-            f"exchange {facts['exchange']}: {facts['questions']} questions to {facts['asked']} devices, "
-            f"{facts['answered']} answered"
-            f"; {seconds:.1f} s, of these our own {letters.own_seconds:.2f} s"
+            f"exchange {facts['exchange']}: {facts['questions']} questions to {facts['asked']}"
+            f" devices, {facts['answered']} answered; {seconds:.1f} s, of these our own"
+            f" {letters.own_seconds:.2f} s"
         )
-        say("exchange", **facts, own=round(letters.own_seconds, 4), messages=post.messages, text=text)
+        say(
+            "exchange",
+            **facts,
+            own=round(letters.own_seconds, 4),
+            messages=post.messages,
+            text=text,
+        )
         letters.own_seconds = 0.0
 
     journal = Exchanges(folder)
     homes = FlowerHomes(
-        letters, ids=ids, targets=targets, ordered=asked["ordered"], quorum=asked["quorum"], patience=asked["patience"],
-        journal=journal, say=told,
-    )  # fmt: skip
+        letters,
+        ids=ids,
+        targets=targets,
+        ordered=asked["ordered"],
+        quorum=asked["quorum"],
+        patience=asked["patience"],
+        journal=journal,
+        say=told,
+    )
     found = blend_over(homes, seed=asked["seed"], budget=asked["budget"])
     if all(model is None for model in found.models):
-        raise InputError("no target could be told its mix. Go on with --resume when they are back.")
-    plan = Plan(homes.learner, lambda _: None, terms.step_size, Nobody(), Best(), len(found.rounds), asked["seed"])
-    state = State(0, np.empty((len(targets), 0)), Trust(len(ids), np.arange(len(ids))), Pace(terms.step_size))
+        raise InputError(
+            "no target could be told its mix. Go on with --resume when they are back."
+        )
+    plan = Plan(
+        homes.learner,
+        lambda _: None,
+        terms.step_size,
+        Nobody(),
+        Best(),
+        len(found.rounds),
+        asked["seed"],
+    )
+    state = State(
+        0,
+        np.empty((len(targets), 0)),
+        Trust(len(ids), np.arange(len(ids))),
+        Pace(terms.step_size),
+    )
     for round_ in found.rounds:
         losses = (*state.losses, round_.loss[targets])
         state = replace(state, r=round_.r + 1, trust=round_.trust, losses=losses)

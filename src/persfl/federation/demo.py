@@ -1,4 +1,6 @@
-"""A whole federation on one machine: folder, SuperLink, proxy, nodes as processes, a run, its report; then everything is ended."""
+"""A whole federation on one machine: folder, SuperLink, proxy, nodes as processes, a run, its
+report; then everything is ended.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,18 @@ MOST = 20
 
 
 def tables(folder: Path, nodes: int) -> dict[str, Path]:
-    """Made-up clinics of two kinds (the paper's generator): a table each, with fewer rows than a model has coefficients."""
-    devices = clustered_regression(n=nodes, clusters=KINDS, rows=ROWS, features=FEATURES, noise=NOISE, seed=0)
+    """Made-up clinics of two kinds (the paper's generator): a table each, with fewer rows than
+    a model has coefficients.
+    """
+    devices = clustered_regression(
+        n=nodes, clusters=KINDS, rows=ROWS, features=FEATURES, noise=NOISE, seed=0
+    )
     folder.mkdir(parents=True, exist_ok=True)
     found = {}
     for i in range(nodes):
-        rows = pd.DataFrame(devices[i].X, columns=[f"x{j + 1}" for j in range(FEATURES)]).assign(y=devices[i].y)
+        rows = pd.DataFrame(
+            devices[i].X, columns=[f"x{j + 1}" for j in range(FEATURES)]
+        ).assign(y=devices[i].y)
         found[f"clinic-{i + 1}"] = folder / f"clinic-{i + 1}.csv"
         rows.to_csv(found[f"clinic-{i + 1}"], index=False)
     return found
@@ -39,7 +47,18 @@ def tables(folder: Path, nodes: int) -> dict[str, Path]:
 def start_node(federation: Federation, name: str, data: Path, label: str) -> Process:
     """`persfl node` as a process of its own."""
     folder = federation.path / name
-    words = [sys.executable, "-m", "persfl", "node", "--config", str(folder), "--data", str(data), "--label", label]
+    words = [
+        sys.executable,
+        "-m",
+        "persfl",
+        "node",
+        "--config",
+        str(folder),
+        "--data",
+        str(data),
+        "--label",
+        label,
+    ]
     return Process(words, env=quiet(folder / "flwr"), log=folder / "node.log")
 
 
@@ -51,12 +70,16 @@ def demonstrate(
     show: Callable[[str, dict[str, Any]], None],
     answer: Callable[[], None] = lambda: None,
 ) -> int:
-    """The demo; whatever happens, nothing is left running. `answer` is called when the run is finished."""
+    """The demo; whatever happens, nothing is left running. `answer` is called when the run is
+    finished.
+    """
 
     if out.exists() and any(out.iterdir()):
         raise InputError(f"{str(out)!r} is not empty. Choose another --out.")
     if not 2 <= nodes <= MOST:
-        raise InputError(f"nodes must be between 2 and {MOST} on one machine. Got {nodes}.")
+        raise InputError(
+            f"nodes must be between 2 and {MOST} on one machine. Got {nodes}."
+        )
     place = Path(tempfile.mkdtemp(prefix="persfl-federation-"))
     started: list[Process] = []
     try:
@@ -68,19 +91,43 @@ def demonstrate(
             show("note", {"text": text})
 
         say(
-            f"{nodes} clinics of {KINDS} kinds, {ROWS} rows and {FEATURES} features each, a process for every clinic; keys are made"
+            f"{nodes} clinics of {KINDS} kinds, {ROWS} rows and {FEATURES} features each, a process"
+            " for every clinic; keys are made"
         )
         with Up(federation, say=say):
             say(f"the SuperLink is up behind its proxy on port {port}, TLS on")
-            started += [start_node(federation, name, data, "y") for name, data in rows.items()]
+            started += [
+                start_node(federation, name, data, "y") for name, data in rows.items()
+            ]
             plan = {
-                "out": str(out.resolve()), "members": federation.members, "devices": sorted(federation.members), "home": None,
-                "label": "y", "model": "linear", "classes": 0, "settings": {}, "method": "paper",
-                "rounds": rounds, "peers": nodes - 1,
-                "step_size": "auto", "steps": STEPS, "batch": None, "units": "shared", "holdout": 0.25, "points": 0, "seed": 0,
-                "start": None, "local": None, "deadline": 60.0, "quorum": 0.5, "patience": 120.0, "gather": 90.0, "need": 0,
-                "growth": 2.0, "reach": 10.0,
-            }  # fmt: skip
+                "out": str(out.resolve()),
+                "members": federation.members,
+                "devices": sorted(federation.members),
+                "home": None,
+                "label": "y",
+                "model": "linear",
+                "classes": 0,
+                "settings": {},
+                "method": "paper",
+                "rounds": rounds,
+                "peers": nodes - 1,
+                "step_size": "auto",
+                "steps": STEPS,
+                "batch": None,
+                "units": "shared",
+                "holdout": 0.25,
+                "points": 0,
+                "seed": 0,
+                "start": None,
+                "local": None,
+                "deadline": 60.0,
+                "quorum": 0.5,
+                "patience": 120.0,
+                "gather": 90.0,
+                "need": 0,
+                "growth": 2.0,
+                "reach": 10.0,
+            }
             try:
                 code = launch(federation, plan, resume=False, show=show)
             finally:

@@ -1,11 +1,12 @@
 """A federation's folder: who is in it, certificates, keys, addresses.
 
     federation.toml      name, public address, the devices and their public keys: nothing secret
-    coordinator/         stays with the coordinator: server certificate and key, Flower's own files, logs
-    node-1/ ...          one for each device, to be handed to its owner: node.toml (the owner's policy), ca.pem, private key
+    coordinator/         stays with the coordinator: server certificate and key, Flower's own files,
+    logs node-1/ ...          one for each device, to be handed to its owner: node.toml (the owner's
+    policy), ca.pem, private key
 
-The certificate authority signs one server certificate and is then forgotten: its key is never written, so that nobody can sign
-another. Private keys can be read by their owner alone.
+The certificate authority signs one server certificate and is then forgotten: its key is never
+written, so that nobody can sign another. Private keys can be read by their owner alone.
 """
 
 from __future__ import annotations
@@ -51,22 +52,43 @@ class Federation:
         return self.coordinator / "ca.pem"
 
 
-def init(path: Path, devices: Sequence[str], *, host: str = "127.0.0.1", port: int = 9443, inner: int = 9444) -> Federation:
+def init(
+    path: Path,
+    devices: Sequence[str],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 9443,
+    inner: int = 9444,
+) -> Federation:
     """Make a federation's folder; an existing one is never touched."""
     need("cryptography", extra="flower", why="making certificates")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{str(path)!r} is not empty. Choose another folder for the federation.")
+        raise InputError(
+            f"{str(path)!r} is not empty. Choose another folder for the federation."
+        )
     names = list(devices)
     odd = [name for name in names if not _NAME.fullmatch(name)]
     if odd or len(set(names)) < len(names) or not names:
-        raise InputError(f"device ids must be different names of letters, digits, '.', '_' and '-'. Got {odd or names!r}.")
+        raise InputError(
+            "device ids must be different names of letters, digits, '.', '_' and '-'. Got"
+            f" {odd or names!r}."
+        )
     taken = sorted({"coordinator", CONFIG} & {name.lower() for name in names})
     if taken:
-        raise InputError(f"a device cannot be called {taken[0]!r}: the federation's folder has its own of that name.")
+        raise InputError(
+            f"a device cannot be called {taken[0]!r}: the federation's folder has its own of that"
+            " name."
+        )
     if not _HOST.fullmatch(host):
-        raise InputError(f"host must be the name or the IPv4 address by which nodes reach this machine. Got {host!r}.")
+        raise InputError(
+            "host must be the name or the IPv4 address by which nodes reach this machine. Got"
+            f" {host!r}."
+        )
     if port == inner:
-        raise InputError(f"port and inner port must differ: the proxy has one, the SuperLink the other. Got {port} twice.")
+        raise InputError(
+            "port and inner port must differ: the proxy has one, the SuperLink the other. Got"
+            f" {port} twice."
+        )
     for name, value in (("port", port), ("inner port", inner)):
         whole(name, value, least=1, most=65535)
     path.mkdir(parents=True, exist_ok=True)
@@ -96,11 +118,24 @@ def opened(path: Path) -> Federation:
     told = _read(path / CONFIG, "a federation's folder", "persfl federation init")
     where = f"{str(path / CONFIG)!r}"
     try:
-        host, port, inner = str(told["host"]), int(told["port"]), int(told["inner_port"])
+        host, port, inner = (
+            str(told["host"]),
+            int(told["port"]),
+            int(told["inner_port"]),
+        )
         pairs = [(str(one["device"]), str(one["key"])) for one in told["member"]]
     except (KeyError, TypeError, ValueError):
-        raise InputError(f"{where} must have host, port, inner_port and members. Make it again, or mend it.") from None
-    return Federation(path, host, port, inner, _members(pairs, where), Limits.of(told.get("proxy", {})))
+        raise InputError(
+            f"{where} must have host, port, inner_port and members. Make it again, or mend it."
+        ) from None
+    return Federation(
+        path,
+        host,
+        port,
+        inner,
+        _members(pairs, where),
+        Limits.of(told.get("proxy", {})),
+    )
 
 
 def _members(pairs: Sequence[tuple[str, str]], where: str) -> dict[str, str]:
@@ -113,7 +148,9 @@ def _members(pairs: Sequence[tuple[str, str]], where: str) -> dict[str, str]:
         if name in members:
             raise InputError(f"{where} has device {name!r} twice. Remove one of them.")
         if key in owners:
-            raise InputError(f"{where} has one key for {owners[key]!r} and {name!r}. Each needs its own.")
+            raise InputError(
+                f"{where} has one key for {owners[key]!r} and {name!r}. Each needs its own."
+            )
         members[name] = key
         owners[key] = name
     return members
@@ -130,7 +167,9 @@ def node_told(path: Path) -> dict[str, Any]:
 
 def _read(path: Path, what: str, how: str) -> dict[str, Any]:
     if not path.is_file():
-        raise InputError(f"{str(path.parent)!r} is not {what}: it has no {path.name}. Make one with: {how}")
+        raise InputError(
+            f"{str(path.parent)!r} is not {what}: it has no {path.name}. Make one with: {how}"
+        )
     try:
         return tomllib.loads(path.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -138,17 +177,25 @@ def _read(path: Path, what: str, how: str) -> dict[str, Any]:
 
 
 def _federation_text(host: str, port: int, inner: int, members: dict[str, str]) -> str:
-    text = f'# Who is in this federation. Nothing here is secret.\nhost = "{host}"\nport = {port}\ninner_port = {inner}\n'
+    text = (
+        f'# Who is in this federation. Nothing here is secret.\nhost = "{host}"\nport ='
+        f" {port}\ninner_port = {inner}\n"
+    )
     for name, key in members.items():
         text += f'\n[[member]]\ndevice = "{name}"\nkey = """\n{key}"""\n'
-    return f"{text}\n# What the proxy lets through, in seconds, bytes and connections.\n{Limits().text()}"
+    return (
+        f"{text}\n# What the proxy lets through, in seconds, bytes and"
+        f" connections.\n{Limits().text()}"
+    )
 
 
 def _node_text(name: str, host: str, port: int) -> str:
-    from persfl.fleets.flower.policy import Policy  # and with it much that the proxy does without
+    # and with it much that the proxy does without
+    from persfl.fleets.flower.policy import Policy
 
     return (
-        "# This device in its federation. The owner of the rows owns this file: the policy below is what may leave.\n"
+        "# This device in its federation. The owner of the rows owns this file: the policy below is"
+        " what may leave.\n"
         f'device = "{name}"\nsuperlink = "{host}:{port}"\n\n{Policy().text()}'
     )
 
@@ -159,7 +206,9 @@ def _secret_folder(path: Path) -> None:
 
 def _secret(path: Path, content: bytes) -> None:
     """A file that only its owner can read, from its first moment on."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+    ) as file:
         file.write(content)
 
 
@@ -170,9 +219,13 @@ def _node_key() -> tuple[bytes, bytes, str]:
     key = ec.generate_private_key(ec.SECP384R1())
     public = key.public_key()
     return (
-        key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()),
+        key.private_bytes(
+            form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
+        ),
         public.public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH) + b"\n",
-        public.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo).decode(),
+        public.public_bytes(
+            form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
+        ).decode(),
     )
 
 
@@ -191,22 +244,51 @@ def _certificates(host: str) -> tuple[bytes, bytes, bytes]:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
     def begun(subject: Any, issuer: Any, public: Any) -> Any:
-        made = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(public)
+        )
         made = made.serial_number(x509.random_serial_number())
-        return made.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(until)
+        return made.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(
+            until
+        )
 
-    authority, server = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
+    authority, server = (
+        ec.generate_private_key(ec.SECP384R1()),
+        ec.generate_private_key(ec.SECP384R1()),
+    )
     known = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
-    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only")
+    unused = (
+        "content_commitment",
+        "key_encipherment",
+        "data_encipherment",
+        "key_agreement",
+        "encipher_only",
+        "decipher_only",
+    )
     usage = dict.fromkeys(unused, False)
     ca = (
-        begun(named("persfl federation"), named("persfl federation"), authority.public_key())
+        begun(
+            named("persfl federation"),
+            named("persfl federation"),
+            authority.public_key(),
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **usage), critical=True)
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=True, key_cert_sign=True, crl_sign=True, **usage
+            ),
+            critical=True,
+        )
         .add_extension(known, critical=False)
         .sign(authority, hashes.SHA384())
     )
-    names: list[Any] = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    names: list[Any] = [
+        x509.DNSName("localhost"),
+        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+    ]
     try:
         names.append(x509.IPAddress(ipaddress.ip_address(host)))
     except ValueError:
@@ -214,13 +296,22 @@ def _certificates(host: str) -> tuple[bytes, bytes, bytes]:
     certificate = (
         begun(named("persfl coordinator"), ca.subject, server.public_key())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(list(dict.fromkeys(names))), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName(list(dict.fromkeys(names))), critical=False
+        )
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
+        )
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known),
+            critical=False,
+        )
         .sign(authority, hashes.SHA384())
     )
     return (
         ca.public_bytes(form.Encoding.PEM),
         certificate.public_bytes(form.Encoding.PEM),
-        server.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()),
+        server.private_bytes(
+            form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
+        ),
     )

@@ -1,8 +1,10 @@
-"""A node's own hands: takes questions from the SuperNode beside it and answers them in this process.
+"""A node's own hands: takes questions from the SuperNode beside it and answers them in this
+process.
 
-Flower would start a new process for every message, and run in it whatever code the coordinator's app bundle holds. Here the bundle
-is never opened: only persfl's own ClientApp answers. So nobody can ship code to this node, and an answer costs milliseconds instead
-of the seconds a process takes to start.
+Flower would start a new process for every message, and run in it whatever code the coordinator's
+app bundle holds. Here the bundle is never opened: only persfl's own ClientApp answers. So nobody
+can ship code to this node, and an answer costs milliseconds instead of the seconds a process takes
+to start.
 """
 
 from __future__ import annotations
@@ -19,27 +21,52 @@ from typing import Any
 
 from persfl import flower_api
 from persfl.federation.folder import node_told
-from persfl.federation.processes import Process, command, free_ports, listening, quiet, until
+from persfl.federation.processes import (
+    Process,
+    command,
+    free_ports,
+    listening,
+    quiet,
+    until,
+)
 
 JOINING = 600.0  # seconds to wait for a coordinator that is not up yet
-REFUSED = 240.0  # seconds of refusals after which a node gives up; a killed connection is held to be alive for about 70
+# seconds of refusals after which a node gives up; a killed connection is held to be alive for about
+# 70
+REFUSED = 240.0
 _ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
-_CERTIFICATE = re.compile(r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: ([^\n(]+)")
+_CERTIFICATE = re.compile(
+    r"CERTIFICATE_VERIFY_FAILED\] certificate verify failed: ([^\n(]+)"
+)
 _SEEN = 2**20  # bytes of a SuperNode's log that are looked at
 
 
-def supernode(folder: Path, port: int, *, node_config: str = "", isolation: str = "process") -> Process:
-    """Flower's SuperNode of a node's folder; its own little API listens on `port` of this machine and wants a secret.
+def supernode(
+    folder: Path, port: int, *, node_config: str = "", isolation: str = "process"
+) -> Process:
+    """Flower's SuperNode of a node's folder; its own little API listens on `port` of this machine
+    and wants a secret.
 
-    With `isolation="subprocess"` it is Flower's as it comes: a new process for every message, told its device by `node_config`.
+    With `isolation="subprocess"` it is Flower's as it comes: a new process for every message, told
+    its device by `node_config`.
     """
     told = node_told(folder)
     ours = [sys.executable, "-m", "persfl.federation.supernode"]
     words = [
-        *(ours if isolation == "process" else [command("flower-supernode")]), "--superlink", told["superlink"],
-        "--root-certificates", str(folder / "ca.pem"), "--auth-supernode-private-key", str(folder / "key"),
-        "--host", "127.0.0.1", "--port", str(port), "--isolation", isolation,
-    ]  # fmt: skip
+        *(ours if isolation == "process" else [command("flower-supernode")]),
+        "--superlink",
+        told["superlink"],
+        "--root-certificates",
+        str(folder / "ca.pem"),
+        "--auth-supernode-private-key",
+        str(folder / "key"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--isolation",
+        isolation,
+    ]
     if isolation == "process":
         words += ["--superexec-auth-secret-file", str(folder / "secret")]
     if node_config:
@@ -54,7 +81,9 @@ class Hands:
         self.app = app
         self._address = f"127.0.0.1:{port}"
         acquire = frozenset({_ACQUIRE})
-        signed = flower_api.RuntimeSecret(master_secret=secret, protected_methods=acquire)
+        signed = flower_api.RuntimeSecret(
+            master_secret=secret, protected_methods=acquire
+        )
         self._runtime = self._client(signed)
         self._one = threading.Lock()  # the device answers one question at a time
         self.trouble = ""
@@ -75,8 +104,11 @@ class Hands:
         found = self._runtime.AcquireTask(asked)
         if not (found.HasField("task") and found.token):
             return False
-        # A thread each: Flower waits for hours for the rest of a message whose run has died, and others must not wait with it.
-        threading.Thread(target=self._answer, args=(found.token, found.task.task_id), daemon=True).start()
+        # A thread each: Flower waits for hours for the rest of a message whose run has died, and
+        # others must not wait with it.
+        threading.Thread(
+            target=self._answer, args=(found.token, found.task.task_id), daemon=True
+        ).start()
         return True
 
     def _answer(self, token: str, task: int) -> None:
@@ -94,15 +126,20 @@ class Hands:
                 identity.run_id, identity.node_id = context.run_id, context.node_id
                 reply = self.app(message, context)
             flower_api.push_message(client, reply, context)
-            flower_api.push_task_output(client, context, flower_api.SubStatus.COMPLETED, "")
+            flower_api.push_task_output(
+                client, context, flower_api.SubStatus.COMPLETED, ""
+            )
         except (httpx.HTTPError, RuntimeError, ValueError, OSError) as error:
-            self.trouble = type(error).__name__  # its text may hold what the message held
+            # its text may hold what the message held
+            self.trouble = type(error).__name__
         finally:
             heart.stop()
             client.close()
 
     def serve(self, going: Callable[[], bool], pause: float = 0.2) -> None:
-        """Answer until `going` says no; trouble with one question, or a SuperNode that is away, does not end it."""
+        """Answer until `going` says no; trouble with one question, or a SuperNode that is away,
+        does not end it.
+        """
         import httpx
 
         while going():
@@ -113,8 +150,16 @@ class Hands:
                 time.sleep(1.0)
 
 
-def run_node(folder: Path, *, say: Callable[[str], None], going: Callable[[], bool], app: Any = None) -> int:
-    """A node until `going` says no: the SuperNode, started again if it dies, and the hands beside it."""
+def run_node(
+    folder: Path,
+    *,
+    say: Callable[[str], None],
+    going: Callable[[], bool],
+    app: Any = None,
+) -> int:
+    """A node until `going` says no: the SuperNode, started again if it dies, and the hands
+    beside it.
+    """
     if app is None:
         from persfl.federation.member import device_of
         from persfl.fleets.flower.client import client_app
@@ -124,7 +169,9 @@ def run_node(folder: Path, *, say: Callable[[str], None], going: Callable[[], bo
     secret = secrets.token_bytes(32)
     where = folder / "secret"
     where.unlink(missing_ok=True)
-    with os.fdopen(os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+    with os.fdopen(
+        os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+    ) as file:
         file.write(secret)
     waits, refused, before = 0, 0.0, ""
     while going():
@@ -132,7 +179,11 @@ def run_node(folder: Path, *, say: Callable[[str], None], going: Callable[[], bo
         log, seen = _log(folder)
         if _connected(folder, secret, app, say, going):
             waits, refused, before = 0, 0.0, ""
-            say("the connection is over; joining again" if going() else "out of the federation")
+            say(
+                "the connection is over; joining again"
+                if going()
+                else "out of the federation"
+            )
         elif going():
             why, hopeless = refusal(_since(log, seen), folder)
             if why != before:
@@ -151,9 +202,12 @@ def run_node(folder: Path, *, say: Callable[[str], None], going: Callable[[], bo
 def refusal(said: str, folder: Path) -> tuple[str, bool]:
     """Why a node was not let in, from its SuperNode's log, and whether trying again is of no use.
 
-    >>> why, hopeless = refusal("... [code: 0] this key is not in the federation", Path("north"))
+    >>> why, hopeless = refusal(
+    ...     "... [code: 0] this key is not in the federation", Path("north")
+    ... )
     >>> why, hopeless
-    ("the federation does not let this node in: its key is not in the coordinator's federation.toml", False)
+    ("the federation does not let this node in: its key is not in the coordinator's
+    federation.toml", False)
     """
     certificate = _CERTIFICATE.search(said)
     no = "the federation does not let this node in:"
@@ -162,24 +216,33 @@ def refusal(said: str, folder: Path) -> tuple[str, bool]:
     if "this key is not in the federation" in said:
         return f"{no} its key is not in the coordinator's federation.toml", False
     if "set the clock of the node" in said:
-        return f"{no} the clocks of this machine and of the coordinator differ too much", False
+        return (
+            f"{no} the clocks of this machine and of the coordinator differ too much",
+            False,
+        )
     if flower_api.REFUSED in said:
-        return f"{no} another process has its key, or its last connection is not over yet", False
+        return (
+            f"{no} another process has its key, or its last connection is not over yet",
+            False,
+        )
     return f"{no} see {folder / 'supernode.log'}", False
 
 
 def _about_certificate(reason: str, folder: Path) -> str:
     where = node_told(folder)["superlink"]
     if "expired" in reason or "not yet valid" in reason:
-        return f"the certificate of {where} is not valid today ({reason}). Ask the coordinator for a new one."
+        return (
+            f"the certificate of {where} is not valid today ({reason}). Ask the coordinator for a"
+            " new one."
+        )
     if "mismatch" in reason:
         return (
-            f"the certificate of {where} is for another address ({reason}). Put the name that it was made "
-            f"for into {folder / 'node.toml'}."
+            f"the certificate of {where} is for another address ({reason}). Put the name that it"
+            f" was made for into {folder / 'node.toml'}."
         )
     return (
-        f"{where} is not the federation of this folder: {folder / 'ca.pem'} did not sign its certificate "
-        f"({reason}). Ask the coordinator for the folder of this device."
+        f"{where} is not the federation of this folder: {folder / 'ca.pem'} did not sign its"
+        f" certificate ({reason}). Ask the coordinator for the folder of this device."
     )
 
 
@@ -197,7 +260,13 @@ def _since(log: Path, seen: int) -> str:
         return file.read(_SEEN).decode(errors="replace")
 
 
-def _connected(folder: Path, secret: bytes, app: Any, say: Callable[[str], None], going: Callable[[], bool]) -> bool:
+def _connected(
+    folder: Path,
+    secret: bytes,
+    app: Any,
+    say: Callable[[str], None],
+    going: Callable[[], bool],
+) -> bool:
     """One connection from its beginning to its end; whether this node was let in."""
     (port,) = free_ports(1)
     log, seen = _log(folder)
@@ -206,7 +275,9 @@ def _connected(folder: Path, secret: bytes, app: Any, say: Callable[[str], None]
         say(f"nothing listens at {host}:{door} yet; waiting for the coordinator")
     child = supernode(folder, port)
     try:
-        until(lambda: _joined(log, seen) or child.code is not None or not going(), JOINING)
+        until(
+            lambda: _joined(log, seen) or child.code is not None or not going(), JOINING
+        )
         if child.code is None and going() and _joined(log, seen):
             say("in the federation; waiting for questions")
             Hands(port, secret, app).serve(lambda: going() and child.code is None)

@@ -20,15 +20,24 @@ from persfl.runs import INDEX, Folder
 
 PROGRESS, FAILURE = "progress.jsonl", "failure.txt"
 LINK_GONE = (
-    "the SuperLink, which carries the messages, was stopped or started again. Everything is kept: when "
-    "`persfl federation up` is there, go on with the same command and --resume."
+    "the SuperLink, which carries the messages, was stopped or started again. Everything is kept:"
+    " when `persfl federation up` is there, go on with the same command and --resume."
 )
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")  # may differ when a run goes on
+# may differ when a run goes on
+_FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")
 
 
-def launch(federation: Federation, plan: dict[str, Any], *, resume: bool, show: Callable[[str, dict[str, Any]], None]) -> int:
-    """Run a plan over a federation that is up; 0 when it is finished, 3 when it stopped early and can go on."""
+def launch(
+    federation: Federation,
+    plan: dict[str, Any],
+    *,
+    resume: bool,
+    show: Callable[[str, dict[str, Any]], None],
+) -> int:
+    """Run a plan over a federation that is up; 0 when it is finished, 3 when it stopped early
+    and can go on.
+    """
     out = Path(plan["out"])
     plan = plan | {"run": _run_name(out, plan, resume)}
     if resume and (out / INDEX).is_file() and Folder.open(out).finished:
@@ -48,7 +57,15 @@ def launch(federation: Federation, plan: dict[str, Any], *, resume: bool, show: 
         return _watch(progress, begin, child, show, lambda: same_link(federation, mark))
     except KeyboardInterrupt:
         _stop(progress)
-        show("stopped", {"why": "stopped by hand; everything is kept. Go on with the same command and --resume.", "kind": "hand"})
+        show(
+            "stopped",
+            {
+                "why": (
+                    "stopped by hand; everything is kept. Go on with the same command and --resume."
+                ),
+                "kind": "hand",
+            },
+        )
         return 130
     finally:
         if child is not None:
@@ -58,24 +75,36 @@ def launch(federation: Federation, plan: dict[str, Any], *, resume: bool, show: 
 def _run_name(out: Path, plan: dict[str, Any], resume: bool) -> str:
     """A new name, or that of the run to go on with: devices know their models by it."""
     if not (out / INDEX).is_file():
-        strange = [path.name for path in out.iterdir() if path.name not in (PROGRESS, LOCK, FAILURE)] if out.is_dir() else []
+        strange = (
+            [
+                path.name
+                for path in out.iterdir()
+                if path.name not in (PROGRESS, LOCK, FAILURE)
+            ]
+            if out.is_dir()
+            else []
+        )
         if strange:
             raise InputError(f"{str(out)!r} is not empty. Choose another --out.")
         return secrets.token_hex(8)
     if not resume:
-        raise InputError(f"{str(out)!r} holds a run already. Choose another --out, or go on with --resume.")
+        raise InputError(
+            f"{str(out)!r} holds a run already. Choose another --out, or go on with --resume."
+        )
     before = Folder.open(out).spec.get("asked", {})
     if not isinstance(before, dict):
         raise InputError(f"{str(out / 'spec.json')!r} does not say what was asked.")
     changed = [key for key in plan if key not in _FREE and before.get(key) != plan[key]]
     if changed:
         raise InputError(
-            f"{str(out)!r} holds another run: {changed[0]} was {before.get(changed[0])!r} and is {plan[changed[0]]!r} now. "
-            "Use the same command to resume, or another --out."
+            f"{str(out)!r} holds another run: {changed[0]} was {before.get(changed[0])!r} and is"
+            f" {plan[changed[0]]!r} now. Use the same command to resume, or another --out."
         )
     run = str(before.get("run"))
     if not _RUN.fullmatch(run):  # it becomes the name of a file
-        raise InputError(f"{str(out / 'spec.json')!r} does not name its run as persfl does.")
+        raise InputError(
+            f"{str(out / 'spec.json')!r} does not name its run as persfl does."
+        )
     return run
 
 
@@ -91,7 +120,9 @@ def _watch(
     show: Callable[[str, dict[str, Any]], None],
     linked: Callable[[], bool],
 ) -> int:
-    """Show what happens until it is over; `linked` says whether the SuperLink of the beginning is still there."""
+    """Show what happens until it is over; `linked` says whether the SuperLink of the beginning
+    is still there.
+    """
     pid, position, patience = None, begin, time.monotonic()
     while True:
         gone = pid is not None and not _alive(pid)
@@ -107,8 +138,14 @@ def _watch(
             if name == "stopped":
                 return 3
         if gone or (over and pid is None):
-            why = "the run was ended from outside" if gone else f"the run did not start (see {child.log})"
-            text = f"{why}. Everything is kept: go on with the same command and --resume."
+            why = (
+                "the run was ended from outside"
+                if gone
+                else f"the run did not start (see {child.log})"
+            )
+            text = (
+                f"{why}. Everything is kept: go on with the same command and --resume."
+            )
             show("stopped", {"why": text if linked() else LINK_GONE, "kind": "gone"})
             return 3
         if pid is None and child is None and time.monotonic() - patience > 5:

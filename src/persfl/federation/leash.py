@@ -2,9 +2,9 @@
 
     python -I -S leash.py PARENT COMMAND ...
 
-Linux sends a signal to a process whose parent dies if the process has asked for it, and remembers that
-when the process becomes another program. So this asks and then becomes COMMAND: same process id, and
-nothing of Python has to run between a fork and an exec of the parent.
+Linux sends a signal to a process whose parent dies if the process has asked for it, and remembers
+that when the process becomes another program. So this asks and then becomes COMMAND: same process
+id, and nothing of Python has to run between a fork and an exec of the parent.
 """
 
 import ctypes

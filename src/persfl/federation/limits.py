@@ -1,8 +1,9 @@
 """What the proxy lets through: `[proxy]` in federation.toml.
 
-A connection that has not shown a known key yet is a stranger's. Strangers get little time and little
-room, and when there are too many of them the oldest has to go: an honest node shows its key within
-a moment of coming, whoever holds a connection open does not. Only bodies of known keys are read.
+A connection that has not shown a known key yet is a stranger's. Strangers get little time and
+little room, and when there are too many of them the oldest has to go: an honest node shows its key
+within a moment of coming, whoever holds a connection open does not. Only bodies of known keys are
+read.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ class Limits:
     strangers: int = 256  # connections that have not shown a known key
     strangers_per_address: int = 32  # of one address: many nodes may be behind one
     connections_per_member: int = 64  # of one known key
-    body: int = 65 * 2**20  # bytes of one body: the largest message, and what Flower puts around it
+    # bytes of one body: the largest message, and what Flower puts around it
+    body: int = 65 * 2**20
     bodies: int = 2**30  # bytes of all bodies that are on their way at once
-    bodies_per_member: int = 2**28  # and of one known key: one member alone cannot keep the others out
+    # and of one known key: one member alone cannot keep the others out
+    bodies_per_member: int = 2**28
 
     @staticmethod
     def of(told: Any) -> Limits:
@@ -57,12 +60,16 @@ class Limits:
         made = Limits(**given)
         for name in ("bodies", "bodies_per_member"):
             if getattr(made, name) < made.body:
-                raise InputError(f"{name} must be at least body ({made.body}). Got {getattr(made, name)}.")
+                raise InputError(
+                    f"{name} must be at least body ({made.body}). Got {getattr(made, name)}."
+                )
         return made
 
     def text(self) -> str:
         """As a table of federation.toml."""
-        return "[proxy]\n" + "".join(f"{name} = {value}\n" for name, value in asdict(self).items())
+        return "[proxy]\n" + "".join(
+            f"{name} = {value}\n" for name, value in asdict(self).items()
+        )
 
 
 def _known(name: str) -> str:

@@ -22,12 +22,20 @@ def superlink(federation: Federation) -> Process:
     """Flower's SuperLink, on this machine only."""
     here = federation.coordinator
     words = [
-        command("flower-superlink"), "--host", "127.0.0.1", "--port", str(federation.inner),
-        "--ssl-ca-certfile", str(federation.ca), "--ssl-certfile", str(here / "server.pem"),
-        "--ssl-keyfile", str(here / "server.key"),
+        command("flower-superlink"),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(federation.inner),
+        "--ssl-ca-certfile",
+        str(federation.ca),
+        "--ssl-certfile",
+        str(here / "server.pem"),
+        "--ssl-keyfile",
+        str(here / "server.key"),
         "--enable-supernode-auth",
         "--disable-runtime-dependency-installation",
-    ]  # fmt: skip
+    ]
     env = quiet(here / "flwr") | {"FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2"}
     return Process(words, env=env, log=here / "superlink.log")
 
@@ -46,7 +54,9 @@ def register(federation: Federation) -> int:
     try:
         for name, key in federation.members.items():
             try:
-                asked = flower_api.RegisterNodeRequest(public_key=key.encode(), name=name)
+                asked = flower_api.RegisterNodeRequest(
+                    public_key=key.encode(), name=name
+                )
                 client.RegisterNode(asked)
                 new += 1
             except httpx.HTTPStatusError as error:
@@ -61,7 +71,10 @@ def check_up(federation: Federation) -> None:
     """Stop in words where a federation's SuperLink and proxy are not there."""
     start = f"Start `persfl federation up {federation.path}`."
     trust = ssl.create_default_context(cafile=str(federation.ca))
-    for port, what in ((federation.inner, "the SuperLink"), (federation.port, "the proxy")):
+    for port, what in (
+        (federation.inner, "the SuperLink"),
+        (federation.port, "the proxy"),
+    ):
         try:
             with (
                 socket.create_connection(("127.0.0.1", port), timeout=5.0) as plain,
@@ -70,12 +83,18 @@ def check_up(federation: Federation) -> None:
                 pass
         except ssl.SSLError:
             raise InputError(
-                f"what listens on port {port} is not {what} of this federation. End it, or change federation.toml."
+                f"what listens on port {port} is not {what} of this federation. End it, or change"
+                " federation.toml."
             ) from None
         except TimeoutError:
-            raise InputError(f"what listens on port {port} does not answer. End it and {start[0].lower()}{start[1:]}") from None
+            raise InputError(
+                f"what listens on port {port} does not answer. End it and"
+                f" {start[0].lower()}{start[1:]}"
+            ) from None
         except OSError:
-            raise InputError(f"nothing listens on port {port}, so {what} is not up. {start}") from None
+            raise InputError(
+                f"nothing listens on port {port}, so {what} is not up. {start}"
+            ) from None
 
 
 def same_link(federation: Federation, before: str) -> bool:
@@ -90,7 +109,9 @@ def link_mark(federation: Federation) -> str:
 
 
 class Up:
-    """A federation that is up: `with Up(federation): ...`; the SuperLink and the proxy are started again if they die."""
+    """A federation that is up: `with Up(federation): ...`; the SuperLink and the proxy are
+    started again if they die.
+    """
 
     def __init__(self, federation: Federation, *, say: Callable[[str], None]) -> None:
         self.federation, self.say = federation, say
@@ -103,7 +124,10 @@ class Up:
         try:
             for port in (self.federation.inner, self.federation.port):
                 if listening(port):
-                    raise InputError(f"port {port} is in use already. End what uses it, or change federation.toml.")
+                    raise InputError(
+                        f"port {port} is in use already. End what uses it, or change"
+                        " federation.toml."
+                    )
             self._start_link()
             self._start_proxy()
         except BaseException:
@@ -120,8 +144,18 @@ class Up:
         register(self.federation)
 
     def _start_proxy(self) -> None:
-        here = "127.0.0.1" if self.federation.host in ("127.0.0.1", "localhost") else "0.0.0.0"
-        words = [sys.executable, "-m", "persfl.federation.proxy", str(self.federation.path), here]
+        here = (
+            "127.0.0.1"
+            if self.federation.host in ("127.0.0.1", "localhost")
+            else "0.0.0.0"
+        )
+        words = [
+            sys.executable,
+            "-m",
+            "persfl.federation.proxy",
+            str(self.federation.path),
+            here,
+        ]
         place = self.federation.coordinator
         self.proxy = Process(words, env=quiet(place / "flwr"), log=place / "proxy.log")
         _await(self.proxy, self.federation.port, "the proxy")
@@ -134,7 +168,9 @@ class Up:
             ):
                 if child is None or child.code is None:
                     continue
-                self.say(f"{what} stopped; starting it again (a run that was going on can be resumed)")
+                self.say(
+                    f"{what} stopped; starting it again (a run that was going on can be resumed)"
+                )
                 child.stop()
                 try:
                     start()
@@ -152,7 +188,10 @@ class Up:
 
 
 def _await(child: Process, port: int, what: str) -> None:
-    if not until(lambda: listening(port) or child.code is not None, 90.0) or child.code is not None:
+    if (
+        not until(lambda: listening(port) or child.code is not None, 90.0)
+        or child.code is not None
+    ):
         raise InputError(f"{what} did not start. See {child.log}.")
 
 
@@ -162,12 +201,15 @@ def app_folder(path: Path) -> Path:
 
     path.mkdir(parents=True, exist_ok=True)
     (path / "pyproject.toml").write_text(
-        f'[project]\nname = "persfl-run"\nversion = "{__version__}"\ndescription = "persfl over Flower"\nlicense = "Apache-2.0"\n'
-        'dependencies = []\n\n[tool.flwr.app]\npublisher = "persfl"\n\n[tool.flwr.app.components]\n'
-        'serverapp = "persfl.fleets.flower.server:app"\nclientapp = "persfl.fleets.flower.client:app"\n\n'
-        '[tool.flwr.app.config]\nplan = ""\n'
+        f'[project]\nname = "persfl-run"\nversion = "{__version__}"\ndescription = "persfl over'
+        ' Flower"\nlicense = "Apache-2.0"\ndependencies = []\n\n[tool.flwr.app]\npublisher ='
+        ' "persfl"\n\n[tool.flwr.app.components]\nserverapp ='
+        ' "persfl.fleets.flower.server:app"\nclientapp ='
+        ' "persfl.fleets.flower.client:app"\n\n[tool.flwr.app.config]\nplan = ""\n'
     )
-    (path / "README.md").write_text("persfl over Flower: the code is in the installed package.\n")
+    (path / "README.md").write_text(
+        "persfl over Flower: the code is in the installed package.\n"
+    )
     return path
 
 
@@ -177,9 +219,17 @@ def start_run(federation: Federation, plan: Path) -> Process:
     home = here / "flwr"
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(
-        f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{federation.inner}"\n'
-        f'root-certificates = "{federation.ca.resolve()}"\n'
+        '[superlink]\ndefault = "here"\n\n[superlink.here]\naddress ='
+        f' "127.0.0.1:{federation.inner}"\nroot-certificates = "{federation.ca.resolve()}"\n'
     )
     app = app_folder(here / "app")
-    words = [command("flwr"), "run", str(app), "here", "--stream", "--run-config", f'plan="{plan.resolve()}"']
+    words = [
+        command("flwr"),
+        "run",
+        str(app),
+        "here",
+        "--stream",
+        "--run-config",
+        f'plan="{plan.resolve()}"',
+    ]
     return Process(words, env=quiet(home), log=here / "run.log")

@@ -1,4 +1,6 @@
-"""A device from a node's folder: rows from its table, policy, ledger and model from files that stay there."""
+"""A device from a node's folder: rows from its table, policy, ledger and model from files that
+stay there.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ TABLE = "table.json"
 _LOG = 2**20  # bytes of errors that are kept
 
 
-def use_table(folder: Path, data: Path, *, label: str, drop: list[str], weight: str | None) -> Rows:
+def use_table(
+    folder: Path, data: Path, *, label: str, drop: list[str], weight: str | None
+) -> Rows:
     """Say which table this node's rows are in; it is read once to see that it can be used."""
     told = {"data": str(data.resolve()), "label": label, "drop": drop, "weight": weight}
     rows = read_rows(told)
@@ -43,18 +47,43 @@ def read_rows(told: dict[str, Any]) -> Rows:
     special = [told["label"], *([told["weight"]] if told["weight"] else [])]
     absent = [name for name in [*special, *told["drop"]] if name not in frame.columns]
     if absent:
-        near = difflib.get_close_matches(absent[0], [str(name) for name in frame.columns], n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else f" It has {some(list(map(str, frame.columns)), 5)}."
+        near = difflib.get_close_matches(
+            absent[0], [str(name) for name in frame.columns], n=1
+        )
+        hint = (
+            f" Did you mean {near[0]!r}?"
+            if near
+            else f" It has {some(list(map(str, frame.columns)), 5)}."
+        )
         raise InputError(f"{path.name!r} has no column {absent[0]!r}.{hint}")
-    columns = [str(name) for name in frame.columns if name not in special and name not in told["drop"]]
-    text = [name for name in [*columns, *special] if not pd.api.types.is_numeric_dtype(frame[name])]
+    columns = [
+        str(name)
+        for name in frame.columns
+        if name not in special and name not in told["drop"]
+    ]
+    text = [
+        name
+        for name in [*columns, *special]
+        if not pd.api.types.is_numeric_dtype(frame[name])
+    ]
     if text:
-        raise InputError(f"column {text[0]!r} of {path.name!r} must hold numbers. Encode it, or leave it out with --drop.")
+        raise InputError(
+            f"column {text[0]!r} of {path.name!r} must hold numbers. Encode it, or leave it out"
+            " with --drop."
+        )
     if not columns:
         raise InputError(f"{path.name!r} has no feature columns.")
-    X, y = frame[columns].to_numpy(dtype=np.float64), frame[told["label"]].to_numpy(dtype=np.float64)
-    weight = frame[told["weight"]].to_numpy(dtype=np.float64) if told["weight"] else np.ones(len(y))
-    Devices.of([(X, y, weight)], ids=[path.name], quiet=True)  # finite numbers, sensible weights
+    X, y = (
+        frame[columns].to_numpy(dtype=np.float64),
+        frame[told["label"]].to_numpy(dtype=np.float64),
+    )
+    weight = (
+        frame[told["weight"]].to_numpy(dtype=np.float64)
+        if told["weight"]
+        else np.ones(len(y))
+    )
+    # finite numbers, sensible weights
+    Devices.of([(X, y, weight)], ids=[path.name], quiet=True)
     return Rows(columns, Data(X, y, weight))
 
 
@@ -62,7 +91,10 @@ def device_of(folder: Path) -> Device:
     """The device of a node's folder."""
     told = node_told(folder)
     if not (folder / TABLE).is_file():
-        raise InputError(f"{str(folder)!r} does not know its table yet. Start it with: persfl node --config {folder} --data ...")
+        raise InputError(
+            f"{str(folder)!r} does not know its table yet. Start it with: persfl node --config"
+            f" {folder} --data ..."
+        )
     table = json.loads((folder / TABLE).read_bytes())
     seen: dict[str, Any] = {}
 

@@ -40,7 +40,9 @@ class Members:
         name, key = self._known[shown]
         slack = flower_api.CLOCK_TOLERANCE
         if not -slack < age < flower_api.OLDEST_TIMESTAMP + slack:
-            raise Stranger("this request is signed for another time: set the clock of the node")
+            raise Stranger(
+                "this request is signed for another time: set the clock of the node"
+            )
         if not flower_api.signed(key, moment.encode("latin-1"), signature):
             raise Stranger("this signature is not of its key")
         return name
@@ -53,28 +55,39 @@ def _age(moment: str) -> float:
 
 
 def public_key(text: str, where: str) -> str:
-    """A device's public key as PEM, whichever of the two usual ways it was written; `where` names it.
+    """A device's public key as PEM, whichever of the two usual ways it was written; `where` names
+    it.
 
     >>> public_key("AAAAE2VjZHNhLXNoYTIt", "the key of device 'ann' in 'federation.toml'")
     Traceback (most recent call last):
     ...
-    persfl.errors.InputError: the key of device 'ann' in 'federation.toml' could not be read. Paste \
+    persfl.errors.InputError: the key of device 'ann' in 'federation.toml' could not be read. Paste
+    \
 all of it, from '-----BEGIN PUBLIC KEY-----' to '-----END PUBLIC KEY-----'.
     """
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.asymmetric import ec
 
     if "PRIVATE KEY" in text:
-        raise InputError(f"{where} is a private key, which nobody else may see. Make a new pair and paste its public key.")
+        raise InputError(
+            f"{where} is a private key, which nobody else may see. Make a new pair and paste its"
+            " public key."
+        )
     try:
         key = _loaded(text)
-    except Exception:  # the library has a different error for every way a key can be broken
+    # the library has a different error for every way a key can be broken
+    except Exception:
         raise InputError(
-            f"{where} could not be read. Paste all of it, from '-----BEGIN PUBLIC KEY-----' to '-----END PUBLIC KEY-----'."
+            f"{where} could not be read. Paste all of it, from '-----BEGIN PUBLIC KEY-----' to"
+            " '-----END PUBLIC KEY-----'."
         ) from None
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise InputError(f"{where} must be an ECDSA key, as `ssh-keygen -t ecdsa -b 384` makes it.")
-    return key.public_bytes(form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo).decode()
+        raise InputError(
+            f"{where} must be an ECDSA key, as `ssh-keygen -t ecdsa -b 384` makes it."
+        )
+    return key.public_bytes(
+        form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
+    ).decode()
 
 
 def _loaded(text: str) -> Any:

@@ -24,30 +24,55 @@ _LEASH = Path(__file__).with_name("leash.py")
 
 
 def quiet(home: Path) -> dict[str, str]:
-    """The environment of Flower's processes: no telemetry, no update checks, no installations, files under `home`."""
+    """The environment of Flower's processes: no telemetry, no update checks, no installations,
+    files under `home`.
+    """
     kept = {k: v for k, v in os.environ.items() if not k.startswith("FLWR_")}
     bin_ = str(Path(sys.executable).parent)
-    return kept | QUIET | {"FLWR_HOME": str(home), "PATH": f"{bin_}{os.pathsep}{os.environ.get('PATH', '')}"}
+    return (
+        kept
+        | QUIET
+        | {
+            "FLWR_HOME": str(home),
+            "PATH": f"{bin_}{os.pathsep}{os.environ.get('PATH', '')}",
+        }
+    )
 
 
 def command(name: str) -> str:
     """A command of the environment we run in."""
     found = Path(sys.executable).parent / name
     if not found.is_file():
-        raise InputError(f"there is no command {name!r} beside this Python. Type: pip install 'persfl[flower]'")
+        raise InputError(
+            f"there is no command {name!r} beside this Python. Type: pip install 'persfl[flower]'"
+        )
     return str(found)
 
 
 class Process:
-    """A child with its own group, its output in a file; it is ended with us, also when we are killed."""
+    """A child with its own group, its output in a file; it is ended with us, also when we are
+    killed.
+    """
 
-    def __init__(self, words: Sequence[str], *, env: dict[str, str], log: Path, cwd: Path | None = None) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        *,
+        env: dict[str, str],
+        log: Path,
+        cwd: Path | None = None,
+    ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as out:
             self._child = subprocess.Popen(
-                _leashed(words), env=env, stdout=out, stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL, cwd=cwd, start_new_session=True,
-            )  # fmt: skip
+                _leashed(words),
+                env=env,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=cwd,
+                start_new_session=True,
+            )
         self.pid, self.log = self._child.pid, log
 
     @property

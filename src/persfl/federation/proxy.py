@@ -1,9 +1,9 @@
 """The one door to the SuperLink: TLS, known keys, and nothing but what nodes need.
 
-Flower serves nodes, the control commands and running apps on one port, and whoever reaches the control
-commands can start a run on every node. So the SuperLink listens on this machine only, and other
-machines reach this proxy, which passes `POST /v1/fleet/...` that a known key has signed, and refuses
-everything else by its headers alone. Bodies are passed on as they come, never collected.
+Flower serves nodes, the control commands and running apps on one port, and whoever reaches the
+control commands can start a run on every node. So the SuperLink listens on this machine only, and
+other machines reach this proxy, which passes `POST /v1/fleet/...` that a known key has signed, and
+refuses everything else by its headers alone. Bodies are passed on as they come, never collected.
 """
 
 from __future__ import annotations
@@ -27,9 +27,16 @@ from persfl.federation.visits import PIECE, Refusals, Visit, Visits
 
 FLEET = re.compile(r"/v1/fleet/[a-z]+(-[a-z]+)*")
 _HOP = {
-    "connection", "keep-alive", "proxy-connection", "transfer-encoding", "te", "trailer", "upgrade",
-    "host", "content-length",
-}  # fmt: skip
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "host",
+    "content-length",
+}
 _LINK_SECONDS = 120.0  # the SuperLink's own time for an answer
 _BACKLOG = 1024
 _LINGER = 1.0  # seconds in which a refused client may still read why
@@ -49,7 +56,9 @@ class _Cut(Exception):
 class Proxy:
     """Passes what members send to the SuperLink at `upstream`, within limits."""
 
-    def __init__(self, upstream: str, ca: Path, members: Members, limits: Limits) -> None:
+    def __init__(
+        self, upstream: str, ca: Path, members: Members, limits: Limits
+    ) -> None:
         import httpx
 
         self.limits, self.members = limits, members
@@ -87,7 +96,9 @@ class Proxy:
         self.refusals.count(f"trouble in the proxy ({kind})")
 
     async def _visit(self, one: Visit, context: ssl.SSLContext) -> None:
-        """One connection from its beginning to its end; nothing that happens in it reaches another."""
+        """One connection from its beginning to its end; nothing that happens in it reaches
+        another.
+        """
         import h11
 
         try:
@@ -116,7 +127,9 @@ class Proxy:
 
     async def _answer(self, one: Visit, request: Any) -> None:
         """Pass one request on, or say why not."""
-        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in request.headers}
+        headers = {
+            k.decode("latin-1").lower(): v.decode("latin-1") for k, v in request.headers
+        }
         refusal = self._refusal(one, request, headers)
         size = int(headers.get("content-length", self.limits.body))
         if refusal is None and not self._room(one.member, size):
@@ -135,9 +148,14 @@ class Proxy:
         """Whether one more body may be on its way."""
         limits = self.limits
         own = self.inside[member] + size
-        return own <= limits.bodies_per_member and self.inside.total() + size <= limits.bodies
+        return (
+            own <= limits.bodies_per_member
+            and self.inside.total() + size <= limits.bodies
+        )
 
-    def _refusal(self, one: Visit, request: Any, headers: dict[str, str]) -> Refusal | None:
+    def _refusal(
+        self, one: Visit, request: Any, headers: dict[str, str]
+    ) -> Refusal | None:
         """What is wrong with a request, by its headers alone."""
         path = request.target.decode("latin-1")
         if request.method != b"POST" or not FLEET.fullmatch(path):
@@ -168,12 +186,22 @@ class Proxy:
         begun = False
         try:
             body = self._body(one)
-            async with self._link.stream("POST", path, content=body, headers=sent) as reply:
-                kept = [(k, v) for k, v in reply.headers.raw if k.decode().lower() not in _HOP]
+            async with self._link.stream(
+                "POST", path, content=body, headers=sent
+            ) as reply:
+                kept = [
+                    (k, v)
+                    for k, v in reply.headers.raw
+                    if k.decode().lower() not in _HOP
+                ]
                 if "content-length" in reply.headers:
-                    kept.append((b"content-length", reply.headers["content-length"].encode()))
+                    kept.append(
+                        (b"content-length", reply.headers["content-length"].encode())
+                    )
                 begun = True
-                await self._send(one, h11.Response(status_code=reply.status_code, headers=kept))
+                await self._send(
+                    one, h11.Response(status_code=reply.status_code, headers=kept)
+                )
                 async for piece in reply.aiter_raw(PIECE):
                     await self._send(one, h11.Data(data=piece))
                 await self._send(one, h11.EndOfMessage())
@@ -186,7 +214,9 @@ class Proxy:
         await one.send(event, self.limits.body_seconds + PIECE / self.limits.least_rate)
 
     async def _body(self, one: Visit) -> AsyncIterator[bytes]:
-        """A body in pieces; it has to come at the least rate, but the SuperLink's time is not counted."""
+        """A body in pieces; it has to come at the least rate, but the SuperLink's time is not
+        counted.
+        """
         import h11
 
         loop = asyncio.get_running_loop()
@@ -218,10 +248,13 @@ class Proxy:
             ("connection", "close"),
         ]
         with contextlib.suppress(h11.LocalProtocolError):
-            await self._send(one, h11.Response(status_code=refusal.status, headers=headers))
+            await self._send(
+                one, h11.Response(status_code=refusal.status, headers=headers)
+            )
             await self._send(one, h11.Data(data=text))
             await self._send(one, h11.EndOfMessage())
-        with contextlib.suppress(TimeoutError):  # a connection that is cut at once loses the answer
+        # a connection that is cut at once loses the answer
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LINGER):
                 for _ in range(16):
                     if not await one.reader.read(PIECE):
@@ -237,7 +270,9 @@ def tls(folder: Path) -> ssl.SSLContext:
 
 
 def handles() -> None:
-    """As many open files as this machine allows: a connection needs one, and one to the SuperLink."""
+    """As many open files as this machine allows: a connection needs one, and one to the
+    SuperLink.
+    """
     try:
         import resource
     except ImportError:  # not on this system

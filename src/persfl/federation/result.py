@@ -1,4 +1,6 @@
-"""The result of a federated run, in the form a run in one process has, and what the federation's own page shows."""
+"""The result of a federated run, in the form a run in one process has, and what the
+federation's own page shows.
+"""
 
 from __future__ import annotations
 
@@ -24,32 +26,77 @@ from persfl.units import Units
 from persfl.wire import Terms
 
 
-def keep_result(folder: Folder, fleet: FlowerFleet | Outcome, terms: Terms, asked: Mapping[str, Any], state: State) -> None:
-    """Tell every target its last adoption, have it judged, and write everything a finished run has."""
+def keep_result(
+    folder: Folder,
+    fleet: FlowerFleet | Outcome,
+    terms: Terms,
+    asked: Mapping[str, Any],
+    state: State,
+) -> None:
+    """Tell every target its last adoption, have it judged, and write everything a finished run
+    has.
+    """
     told = fleet.judged() if terms.holdout else {}
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
     notes = _notes(fleet, asked, untold, folder.spec.get("unwilling", []))
     if "member" in state.trust.notes:
         rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
-        notes += doubts(state.trust, rows, fleet.learner.size(terms.features), fleet.ids)
+        notes += doubts(
+            state.trust, rows, fleet.learner.size(terms.features), fleet.ids
+        )
     folder.write_json("federation.json", federation_info(fleet, asked, state, notes))
     keep_model(folder, fitted(fleet, terms, asked, state, worth, notes))
 
 
-def fitted(fleet: FlowerFleet | Outcome, terms: Terms, asked: Mapping[str, Any], state: State, worth: Any, notes: list[str]) -> Any:
+def fitted(
+    fleet: FlowerFleet | Outcome,
+    terms: Terms,
+    asked: Mapping[str, Any],
+    state: State,
+    worth: Any,
+    notes: list[str],
+) -> Any:
     """The estimator that a run in one process would have given, as far as it is known here."""
     n, d = fleet.n, terms.features
     kind = PersonalizedClassifier if terms.classes else PersonalizedRegressor
-    own = None if terms.model == "linear" else fleet.learner if not hasattr(fleet.learner, "estimator") else fleet.learner.estimator
-    units: Any = {"units": "raw" if terms.mean is None else "shared", "step_size": terms.step_size}
-    how: dict[str, Any] = {"peers": min(asked["peers"], n - 1), "rounds": asked["rounds"], "method": asked.get("method", "paper")}
+    own = (
+        None
+        if terms.model == "linear"
+        else fleet.learner
+        if not hasattr(fleet.learner, "estimator")
+        else fleet.learner.estimator
+    )
+    units: Any = {
+        "units": "raw" if terms.mean is None else "shared",
+        "step_size": terms.step_size,
+    }
+    how: dict[str, Any] = {
+        "peers": min(asked["peers"], n - 1),
+        "rounds": asked["rounds"],
+        "method": asked.get("method", "paper"),
+    }
     if asked.get("method") == "blend":
-        units, how = {}, {"method": "blend", "budget": asked["budget"], "ordered": asked["ordered"]}
-    model: Any = kind(own, holdout=terms.holdout, random_state=terms.seed, **units, **how)
-    mean, scale = (np.zeros(d), np.ones(d)) if terms.mean is None or terms.scale is None else (terms.mean, terms.scale)
+        units, how = (
+            {},
+            {"method": "blend", "budget": asked["budget"], "ordered": asked["ordered"]},
+        )
+    model: Any = kind(
+        own, holdout=terms.holdout, random_state=terms.seed, **units, **how
+    )
+    mean, scale = (
+        (np.zeros(d), np.ones(d))
+        if terms.mean is None or terms.scale is None
+        else (terms.mean, terms.scale)
+    )
     model.units_ = Units(
-        "raw" if terms.mean is None else "shared", mean, scale, terms.label_mean, terms.label_scale, np.zeros((n, d)), np.zeros(n)
+        "raw" if terms.mean is None else "shared",
+        mean,
+        scale,
+        terms.label_mean,
+        terms.label_scale,
+        np.zeros((n, d)),
+        np.zeros(n),
     )
     model.method_ = model.method
     model._seed, model.learner_, model.preparation_, model.pooled_, model.public_ = (
@@ -59,10 +106,20 @@ def fitted(fleet: FlowerFleet | Outcome, terms: Terms, asked: Mapping[str, Any],
         None,
         terms.public,
     )
-    model.devices_, model.rows_ = id_array(fleet.ids), np.array([fleet.rows.get(name, 0) for name in fleet.ids])
-    model.n_features_in_, model.feature_names_in_ = d, np.array(terms.columns, dtype=object)
+    model.devices_, model.rows_ = (
+        id_array(fleet.ids),
+        np.array([fleet.rows.get(name, 0) for name in fleet.ids]),
+    )
+    model.n_features_in_, model.feature_names_in_ = (
+        d,
+        np.array(terms.columns, dtype=object),
+    )
     model.fallback_, model.notes_, model.worth_ = np.zeros(n, dtype=bool), notes, worth
-    model.trust_, model.step_size_, model.n_rounds_ = state.trust, terms.step_size, state.r
+    model.trust_, model.step_size_, model.n_rounds_ = (
+        state.trust,
+        terms.step_size,
+        state.r,
+    )
     model.losses_ = spread(np.array(state.losses), fleet.targets, n)
     model.models_ = _models(fleet)
     if terms.classes:
@@ -83,53 +140,88 @@ def _models(fleet: FlowerFleet | Outcome) -> Any:
     if hasattr(fleet.learner, "grad"):
         size = fleet.learner.size(fleet.terms.features)
         nothing = np.full(size, np.nan)
-        return np.stack([nothing if known.get(i) is None else known[i] for i in range(fleet.n)])
+        return np.stack(
+            [nothing if known.get(i) is None else known[i] for i in range(fleet.n)]
+        )
     if fleet.terms.model == "tree" and not fleet.terms.classes:
         from persfl.learners.tree import Grown
 
         leaf = np.array([-1])
         nothing_grown = Grown(leaf, np.zeros(1), leaf, leaf, np.full(1, np.nan))
-        return [nothing_grown if known.get(i) is None else known[i] for i in range(fleet.n)]
+        return [
+            nothing_grown if known.get(i) is None else known[i] for i in range(fleet.n)
+        ]
     return [known.get(i) for i in range(fleet.n)]
 
 
-def _notes(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], untold: list[str], unwilling: Sequence[str]) -> list[str]:
+def _notes(
+    fleet: FlowerFleet | Outcome,
+    asked: Mapping[str, Any],
+    untold: list[str],
+    unwilling: Sequence[str],
+) -> list[str]:
     notes = [said(Method(asked.get("method", "paper"), asked.get("why", "")))]
     guarded = sum(counts["guarded"] for counts in fleet.roster.counts.values())
     answered = sum(counts["answered"] for counts in fleet.roster.counts.values())
     if guarded:
         notes.append(
-            f"{guarded:,} of {answered:,} answers did not fit the device that asked: its own loss would have grown more than "
-            f"{asked['growth']:g} times, or the step was more than {asked['reach']:g} times as long as usual. That is what "
-            "answers from devices of another kind do; they were not adopted."
+            f"{guarded:,} of {answered:,} answers did not fit the device that asked: its own loss"
+            f" would have grown more than {asked['growth']:g} times, or the step was more than"
+            f" {asked['reach']:g} times as long as usual. That is what answers from devices of"
+            " another kind do; they were not adopted."
         )
     foldless = getattr(fleet, "foldless", [])
     if foldless:
         notes.append(
-            f"{len(foldless)} of {len(fleet.targets)} targets have fewer than twice their owner's "
-            "'rows' to learn from, and so no folds: what is offered to them is judged by the evidence "
-            "of others alone."
+            f"{len(foldless)} of {len(fleet.targets)} targets have fewer than twice their owner's"
+            " 'rows' to learn from, and so no folds: what is offered to them is judged by the"
+            " evidence of others alone."
         )
     for name, code in sorted(fleet.roster.limits.items()):
         said_of = why(name, code)
-        notes.append(f"{said_of[0].upper()}{said_of[1:]} What it did not answer is missing here.")
+        notes.append(
+            f"{said_of[0].upper()}{said_of[1:]} What it did not answer is missing here."
+        )
     peers_only = [name for name in fleet.ids if name in unwilling]
     if peers_only:
-        notes.append(f"{unwilling_text(peers_only)} (target = false in node.toml) and answered as a peer only.")
+        notes.append(
+            f"{unwilling_text(peers_only)} (target = false in node.toml) and answered as a peer"
+            " only."
+        )
     if untold:
-        older = "has no model of this run" if asked.get("method") == "blend" else "keeps the model of an earlier round"
-        notes.append(f"{', '.join(untold)} could not be told what came out in the end and {older}.")
-    coefficients = fleet.learner.size(fleet.terms.features) if hasattr(fleet.learner, "size") else 0
-    few = [fleet.ids[int(t)] for t in fleet.targets if fleet.rows.get(fleet.ids[int(t)], 0) < 2 * coefficients]
+        older = (
+            "has no model of this run"
+            if asked.get("method") == "blend"
+            else "keeps the model of an earlier round"
+        )
+        notes.append(
+            f"{', '.join(untold)} could not be told what came out in the end and {older}."
+        )
+    coefficients = (
+        fleet.learner.size(fleet.terms.features)
+        if hasattr(fleet.learner, "size")
+        else 0
+    )
+    few = [
+        fleet.ids[int(t)]
+        for t in fleet.targets
+        if fleet.rows.get(fleet.ids[int(t)], 0) < 2 * coefficients
+    ]
     if few:
         notes.append(
-            f"{len(few)} of {len(fleet.targets)} targets have fewer than two rows per coefficient: their rows cannot see every "
-            "direction in which an answer moves their model. Ask only peers that you trust."
+            f"{len(few)} of {len(fleet.targets)} targets have fewer than two rows per coefficient:"
+            " their rows cannot see every direction in which an answer moves their model. Ask only"
+            " peers that you trust."
         )
     return notes
 
 
-def federation_info(fleet: FlowerFleet | Outcome, asked: Mapping[str, Any], state: State, notes: list[str]) -> dict[str, Any]:
+def federation_info(
+    fleet: FlowerFleet | Outcome,
+    asked: Mapping[str, Any],
+    state: State,
+    notes: list[str],
+) -> dict[str, Any]:
     """The plain numbers of the federation's page."""
     return {
         "devices": fleet.ids,

@@ -1,4 +1,6 @@
-"""A federated run from its plan: units, rounds, result; kept so that it can go on after any interruption."""
+"""A federated run from its plan: units, rounds, result; kept so that it can go on after any
+interruption.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ class Diary:
 
 
 def conduct(grid: Any, plan: Path) -> None:
-    """Run, or go on with, the run of a plan; what goes wrong is said in the diary, and everything done is kept."""
+    """Run, or go on with, the run of a plan; what goes wrong is said in the diary, and
+    everything done is kept.
+    """
     asked = json.loads(plan.read_text())
     out = Path(asked["out"])
     out.mkdir(parents=True, exist_ok=True)
@@ -76,13 +80,25 @@ def _why(error: BaseException) -> str:
     """
     from httpx import TransportError
 
-    if isinstance(error, KeyboardInterrupt | SystemExit | TransportError | ConnectionError):
+    if isinstance(
+        error, KeyboardInterrupt | SystemExit | TransportError | ConnectionError
+    ):
         return LINK_GONE
-    return f"{type(error).__name__}, see {FAILURE} in the run folder. Everything is kept: go on with the same command and --resume."
+    return (
+        f"{type(error).__name__}, see {FAILURE} in the run folder. Everything is kept: go on with"
+        " the same command and --resume."
+    )
 
 
 def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
-    post = Post(grid, {key.encode(): name for name, key in asked["members"].items()} if asked["members"] else None)
+    post = Post(
+        grid,
+        (
+            {key.encode(): name for name, key in asked["members"].items()}
+            if asked["members"]
+            else None
+        ),
+    )
     home = _home(asked)
     waiting = Waiting(post.seen, lambda facts: diary.say("waiting", **facts))
     ids = sorted({*asked["devices"], *home})
@@ -90,8 +106,17 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
     if folder is None or "terms.wire" not in folder.index["files"]:
         terms, unwilling = agreed(post, asked, ids, home, waiting)
         kept = {k: v for k, v in asked.items() if k not in ("out", "members")}
-        spec = {"device": "device", "label": asked["label"], "features": list(terms.columns), "groups": None, "separator": None,
-                "decimal": ".", "federated": True, "asked": kept, "unwilling": unwilling}  # fmt: skip
+        spec = {
+            "device": "device",
+            "label": asked["label"],
+            "features": list(terms.columns),
+            "groups": None,
+            "separator": None,
+            "decimal": ".",
+            "federated": True,
+            "asked": kept,
+            "unwilling": unwilling,
+        }
         folder = Folder.begin(out, spec, every=0)
         head, arrays = terms.to_wire()
         folder.write("terms.wire", pack(head, arrays))
@@ -101,38 +126,80 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
         return
     terms = _terms(folder, asked)
     waiting.over()
-    waiting.unwilling = [] if home else [str(name) for name in folder.spec.get("unwilling", [])]
+    waiting.unwilling = (
+        [] if home else [str(name) for name in folder.spec.get("unwilling", [])]
+    )
     targets = _targets(ids, home, waiting.unwilling)
     facts = {"ids": ids, "targets": targets, "unwilling": list(waiting.unwilling)}
     if asked.get("method") == "blend":
         diary.say("devices", **facts, first=0, rounds=0)
-        outcome, state = blended(post, terms, asked, folder, ids, home, targets, waiting, diary.say)
+        outcome, state = blended(
+            post, terms, asked, folder, ids, home, targets, waiting, diary.say
+        )
         keep_result(folder, outcome, terms, asked, state)
         diary.say("done", rounds=state.r)
         return
     last = folder.last(STAGE)
     fleet = FlowerFleet(
-        post, terms, ids=ids, targets=targets, home=home, run=asked["run"], deadline=asked["deadline"],
-        quorum=asked["quorum"], patience=asked["patience"], need=asked["need"], say=waiting,
+        post,
+        terms,
+        ids=ids,
+        targets=targets,
+        home=home,
+        run=asked["run"],
+        deadline=asked["deadline"],
+        quorum=asked["quorum"],
+        patience=asked["patience"],
+        need=asked["need"],
+        say=waiting,
         state=None if last is None else folder.read(folder.index["fleet"]),
-    )  # fmt: skip
-    guarded = Guarded(fleet, growth=asked["growth"], reach=asked["reach"], about="own" if terms.public is None else "answers")
-    state = last or State(0, np.empty((len(fleet.targets), 0)), Trust.blank(fleet), Pace(terms.step_size))
+    )
+    guarded = Guarded(
+        fleet,
+        growth=asked["growth"],
+        reach=asked["reach"],
+        about="own" if terms.public is None else "answers",
+    )
+    state = last or State(
+        0, np.empty((len(fleet.targets), 0)), Trust.blank(fleet), Pace(terms.step_size)
+    )
     diary.say("devices", **facts, first=state.r, rounds=asked["rounds"])
     sampler, adopter = _rule(asked, fleet)
     if state.kept is not None:
         fleet.kept = state.kept
-    whole = Plan(fleet.learner, lambda _: fleet.proposer, terms.step_size, sampler, adopter, asked["rounds"], asked["seed"])
+    whole = Plan(
+        fleet.learner,
+        lambda _: fleet.proposer,
+        terms.step_size,
+        sampler,
+        adopter,
+        asked["rounds"],
+        asked["seed"],
+    )
     losses, clock = list(state.losses), time.monotonic()
     rounds = personalize(
-        guarded, sampler=sampler, adopter=adopter, rounds=asked["rounds"], seed=asked["seed"], trust=state.trust, first=state.r
+        guarded,
+        sampler=sampler,
+        adopter=adopter,
+        rounds=asked["rounds"],
+        seed=asked["seed"],
+        trust=state.trust,
+        first=state.r,
     )
     for round_ in () if finished(state.trust) else rounds:
         for jump in guarded.jumps:
             fleet.roster.count(ids[jump.peer], "guarded")
         losses.append(round_.loss)
-        nowhere = np.empty((len(fleet.targets), 0))  # the models are the fleet's own state
-        state = State(round_.r + 1, nowhere, round_.trust, Pace(terms.step_size), tuple(losses), fleet.kept)
+        # the models are the fleet's own state
+        nowhere = np.empty((len(fleet.targets), 0))
+        state = State(
+            round_.r + 1,
+            nowhere,
+            round_.trust,
+            Pace(terms.step_size),
+            tuple(losses),
+            fleet.kept,
+        )
         _keep(folder, fleet, whole, state, round_)
         clock = _said(diary, fleet, guarded, round_, clock)
         waiting.over()
@@ -142,11 +209,16 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
     diary.say("done", rounds=state.r)
 
 
-def _targets(ids: list[str], home: dict[str, Device], unwilling: Sequence[str]) -> list[str]:
+def _targets(
+    ids: list[str], home: dict[str, Device], unwilling: Sequence[str]
+) -> list[str]:
     """Who gets a model: the target at home, or everybody who wants one."""
     found = sorted(home) or [name for name in ids if name not in unwilling]
     if not found:
-        raise InputError("no device wants a model: all have target = false in their node.toml. Bring one with --target.")
+        raise InputError(
+            "no device wants a model: all have target = false in their node.toml. Bring one with"
+            " --target."
+        )
     return found
 
 
@@ -169,12 +241,18 @@ def _rule(asked: dict[str, Any], fleet: FlowerFleet) -> tuple[Any, Any]:
     peers = min(asked["peers"], fleet.n - 1)
     if asked.get("method", "paper") == "kin":
         # Steps are from a target's model to an answer: the coordinator must know both.
-        rule = kin(peers, steps=hasattr(fleet.learner, "grad") and sends_model(fleet.proposer, fleet.learner))
+        rule = kin(
+            peers,
+            steps=hasattr(fleet.learner, "grad")
+            and sends_model(fleet.proposer, fleet.learner),
+        )
         return rule.sampler, rule.adopter
     return peers_of(peers, fleet.n), Best()
 
 
-def _keep(folder: Folder, fleet: FlowerFleet, plan: Plan, state: State, round_: Round) -> None:
+def _keep(
+    folder: Folder, fleet: FlowerFleet, plan: Plan, state: State, round_: Round
+) -> None:
     """The state of the fleet and of the loop, in one step."""
     before = folder.index.get("fleet")
     name = f"fleet-{state.r:06d}.wire"
@@ -182,10 +260,13 @@ def _keep(folder: Folder, fleet: FlowerFleet, plan: Plan, state: State, round_: 
     folder.index["fleet"] = name
     if before not in (None, name):
         folder.index["files"].pop(before, None)
-    folder.after(STAGE, plan, state, round_)  # and once that is kept, the state before goes
+    # and once that is kept, the state before goes
+    folder.after(STAGE, plan, state, round_)
 
 
-def _said(diary: Diary, fleet: FlowerFleet, guarded: Guarded, round_: Round, clock: float) -> float:
+def _said(
+    diary: Diary, fleet: FlowerFleet, guarded: Guarded, round_: Round, clock: float
+) -> float:
     now = time.monotonic()
     asked = round_.peers >= 0
     usable = int((np.isfinite(round_.losses[:, 1:]) & asked).sum())
@@ -193,11 +274,19 @@ def _said(diary: Diary, fleet: FlowerFleet, guarded: Guarded, round_: Round, clo
     seconds, own = now - clock, fleet.letters.own_seconds
     known = round_.loss[np.isfinite(round_.loss)]
     diary.say(
-        "round", round=round_.r + 1, asked=int(asked.sum()), answered=usable + len(guarded.jumps), unfit=unfit,
+        "round",
+        round=round_.r + 1,
+        asked=int(asked.sum()),
+        answered=usable + len(guarded.jumps),
+        unfit=unfit,
         far=len(guarded.jumps) - unfit,
-        refused=sum(c["refused"] for c in fleet.roster.counts.values()), loss=float(np.median(known)) if len(known) else None,
-        seconds=round(seconds, 3), own=round(own, 4), new=sum(fleet.new.values()), messages=fleet.post.messages,
-    )  # fmt: skip
+        refused=sum(c["refused"] for c in fleet.roster.counts.values()),
+        loss=float(np.median(known)) if len(known) else None,
+        seconds=round(seconds, 3),
+        own=round(own, 4),
+        new=sum(fleet.new.values()),
+        messages=fleet.post.messages,
+    )
     fleet.letters.own_seconds = 0.0
     fleet.new.clear()
     guarded.jumps.clear()
@@ -210,7 +299,13 @@ def _home(asked: dict[str, Any]) -> dict[str, Device]:
     if not told:
         return {}
     if told["device"] in asked["devices"]:
-        raise InputError(f"the target at home must have an id of its own. {told['device']!r} is a device of the federation.")
+        raise InputError(
+            f"the target at home must have an id of its own. {told['device']!r} is a device of the"
+            " federation."
+        )
     make = asked["settings"].get("make")
-    policy = Policy.unlimited((make,) if make else ())  # whoever starts the run owns these rows
-    return {told["device"]: Device(told["device"], lambda r: read_rows(told), policy=policy)}
+    # whoever starts the run owns these rows
+    policy = Policy.unlimited((make,) if make else ())
+    return {
+        told["device"]: Device(told["device"], lambda r: read_rows(told), policy=policy)
+    }

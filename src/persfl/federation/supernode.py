@@ -1,7 +1,9 @@
-"""Flower's SuperNode, as `flower-supernode` starts it, but looking for messages every half second instead of every three.
+"""Flower's SuperNode, as `flower-supernode` starts it, but looking for messages every half second
+instead of every three.
 
-A round is two exchanges with every node, and an idle SuperNode sleeps between two looks for a time that Flower fixes in its code.
-The version of Flower is pinned, so the one name that is replaced here is there.
+A round is two exchanges with every node, and an idle SuperNode sleeps between two looks for a time
+that Flower fixes in its code. The version of Flower is pinned, so the one name that is replaced
+here is there.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ IDLE = 0.5
 
 def main() -> None:
     """Run the SuperNode with the arguments of the command line."""
-    _ = flower_api.supernode_clock  # says in words if this Flower has no such name to replace
+    # says in words if this Flower has no such name to replace
+    _ = flower_api.supernode_clock
     sleep = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, IDLE)))
     flower_api.supernode_module.time = sleep
     flower_api.supernode_command()

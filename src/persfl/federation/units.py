@@ -30,40 +30,84 @@ class Agreement(NamedTuple):
     unwilling: list[str]
 
 
-def agreed(post: Post, asked: Mapping[str, Any], ids: Sequence[str], home: Mapping[str, Device], waiting: Waiting) -> Agreement:
+def agreed(
+    post: Post,
+    asked: Mapping[str, Any],
+    ids: Sequence[str],
+    home: Mapping[str, Device],
+    waiting: Waiting,
+) -> Agreement:
     """The terms of a run, from what the devices that are there tell of themselves."""
     ask = _Asking(post, asked, home)
     there = ask.described(ids, waiting)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
-    return Agreement(_terms(ask, asked, ids, there), [name for name in unwilling if name not in home])
+    return Agreement(
+        _terms(ask, asked, ids, there), [name for name in unwilling if name not in home]
+    )
 
 
-def _terms(ask: _Asking, asked: Mapping[str, Any], ids: Sequence[str], there: Mapping[str, Any]) -> Terms:
+def _terms(
+    ask: _Asking, asked: Mapping[str, Any], ids: Sequence[str], there: Mapping[str, Any]
+) -> Terms:
     columns = _columns(there)
     me = {name: i for i, name in enumerate(ids)}
     raw = Terms(
-        model=asked["model"], columns=tuple(columns), classes=asked["classes"], settings=asked["settings"], seed=asked["seed"],
-        step_size=1.0, steps=asked["steps"], batch=asked["batch"], holdout=asked["holdout"], start=asked["start"],
+        model=asked["model"],
+        columns=tuple(columns),
+        classes=asked["classes"],
+        settings=asked["settings"],
+        seed=asked["seed"],
+        step_size=1.0,
+        steps=asked["steps"],
+        batch=asked["batch"],
+        holdout=asked["holdout"],
+        start=asked["start"],
         local=asked["local"],
-    )  # fmt: skip
+    )
     learner = raw.learner()
     steps = hasattr(learner, "grad") and not asked["points"]
     units = asked["units"] if asked["units"] != "auto" else "shared" if steps else "raw"
-    changes: dict[str, Any] = {"step_size": step_of(asked["step_size"], learner, len(columns)) if steps else _refit_step(asked)}
+    changes: dict[str, Any] = {
+        "step_size": (
+            step_of(asked["step_size"], learner, len(columns))
+            if steps
+            else _refit_step(asked)
+        )
+    }
     if units == "shared" or not steps:
         mean, scale, binary = ask.sums(raw, there, me)
         if units == "shared":
-            changes |= {"mean": mean[:-1], "scale": np.where(scale[:-1] > 0, scale[:-1], 1.0)}
+            changes |= {
+                "mean": mean[:-1],
+                "scale": np.where(scale[:-1] > 0, scale[:-1], 1.0),
+            }
             if not asked["classes"] and getattr(learner, "kind", "") != "poisson":
-                changes |= {"label_mean": float(mean[-1]), "label_scale": float(scale[-1] or 1.0)}
+                changes |= {
+                    "label_mean": float(mean[-1]),
+                    "label_scale": float(scale[-1] or 1.0),
+                }
         if not steps:
-            points = made_up(mean[:-1], scale[:-1], binary[:-1].astype(bool), asked["points"] or 100, seed=asked["seed"])
+            points = made_up(
+                mean[:-1],
+                scale[:-1],
+                binary[:-1].astype(bool),
+                asked["points"] or 100,
+                seed=asked["seed"],
+            )
             if units == "shared":
                 points = (points - changes["mean"]) / changes["scale"]
-            changes |= {"public": points, "soft": bool(asked["classes"]) and getattr(learner, "kind", "") == "log"}
+            changes |= {
+                "public": points,
+                "soft": bool(asked["classes"])
+                and getattr(learner, "kind", "") == "log",
+            }
     head, arrays = raw.to_wire()
     head["terms"] |= {k: v for k, v in changes.items() if not isinstance(v, np.ndarray)}
-    return Terms.from_wire(head, arrays | {f"terms.{k}": v for k, v in changes.items() if isinstance(v, np.ndarray)})
+    return Terms.from_wire(
+        head,
+        arrays
+        | {f"terms.{k}": v for k, v in changes.items() if isinstance(v, np.ndarray)},
+    )
 
 
 def _refit_step(asked: Mapping[str, Any]) -> float:
@@ -75,7 +119,11 @@ def _columns(there: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
     One device may say anything, so whoever differs from most is named.
 
-    >>> three = {"ann": {"columns": ["z"]}, "bob": {"columns": ["x"]}, "eve": {"columns": ["x"]}}
+    >>> three = {
+    ...     "ann": {"columns": ["z"]},
+    ...     "bob": {"columns": ["x"]},
+    ...     "eve": {"columns": ["x"]},
+    ... }
     >>> _columns(three)
     Traceback (most recent call last):
     ...
@@ -106,13 +154,23 @@ _LONGEST = 1_000  # letters of a column's name
 class _Asking:
     """Questions before the first round."""
 
-    def __init__(self, post: Post, asked: Mapping[str, Any], home: Mapping[str, Device]) -> None:
+    def __init__(
+        self, post: Post, asked: Mapping[str, Any], home: Mapping[str, Device]
+    ) -> None:
         self.post, self.asked, self.home = post, asked, home
 
-    def _all(self, names: Sequence[str], body: Callable[[str], bytes]) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    def _all(
+        self, names: Sequence[str], body: Callable[[str], bytes]
+    ) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
         letters = {name: ("describe", body(name)) for name in names}
-        replies: dict[str, Any] = {name: self.home[name].reply(*letters[name]) for name in names if name in self.home}
-        far = {name: letter for name, letter in letters.items() if name not in self.home}
+        replies: dict[str, Any] = {
+            name: self.home[name].reply(*letters[name])
+            for name in names
+            if name in self.home
+        }
+        far = {
+            name: letter for name, letter in letters.items() if name not in self.home
+        }
         replies |= self.post.exchange(far, float(self.asked["deadline"]))
         found = {}
         for name, reply in replies.items():
@@ -126,36 +184,50 @@ class _Asking:
                 found[name] = (head, arrays)
         return found
 
-    def described(self, ids: Sequence[str], waiting: Waiting) -> dict[str, dict[str, Any]]:
+    def described(
+        self, ids: Sequence[str], waiting: Waiting
+    ) -> dict[str, dict[str, Any]]:
         """Who is there and which columns they have; waits for a quorum."""
         begin = time.monotonic()
         found: dict[str, dict[str, Any]] = {}
         while True:
-            for name, (head, _) in self._all([n for n in ids if n not in found], lambda _: self._body({})).items():
+            for name, (head, _) in self._all(
+                [n for n in ids if n not in found], lambda _: self._body({})
+            ).items():
                 columns = head.get("columns")
                 if _names(columns):
                     found[name] = head
             others = [name for name in found if name not in self.home]
-            enough = len(found) >= max(2, self.asked["quorum"] * len(ids)) and len(others) >= 1
+            enough = (
+                len(found) >= max(2, self.asked["quorum"] * len(ids))
+                and len(others) >= 1
+            )
             patience = time.monotonic() - begin
             if enough and (len(found) == len(ids) or patience > self.asked["gather"]):
                 return found
             if patience > max(self.asked["patience"], self.asked["gather"]):
                 raise InputError(
-                    f"{len(found)} of {len(ids)} devices are there, which is too few to begin. Start the others first."
+                    f"{len(found)} of {len(ids)} devices are there, which is too few to begin."
+                    " Start the others first."
                 )
             missing = [name for name in ids if name not in found]
             waiting(f"{len(found)} of {len(ids)} devices are there", missing)
             time.sleep(1.0)
 
-    def sums(self, terms: Terms, there: Mapping[str, Any], me: Mapping[str, int]) -> tuple[Array, Array, Array]:
-        """Mean, root mean square deviation and whether all are 0 or 1, per column and the label; from totals, in two steps."""
+    def sums(
+        self, terms: Terms, there: Mapping[str, Any], me: Mapping[str, int]
+    ) -> tuple[Array, Array, Array]:
+        """Mean, root mean square deviation and whether all are 0 or 1, per column and the
+        label; from totals, in two steps.
+        """
         width = terms.features + 1
         told, arrays = terms.to_wire()
 
         def body(about: Array | None) -> Callable[[str], bytes]:
             more = {} if about is None else {"about": about}
-            return lambda name: self._body({"sums": True, "me": me[name], **told}, {**arrays, **more})
+            return lambda name: self._body(
+                {"sums": True, "me": me[name], **told}, {**arrays, **more}
+            )
 
         first = self._totals(self._all(sorted(there), body(None)), width)
         mean = first["sums"] / first["weight"]
@@ -164,23 +236,45 @@ class _Asking:
         steady = scale <= 1e-12 * np.abs(mean)
         return mean, np.where(steady, 0.0, scale), first["binary"]
 
-    def _totals(self, replies: Mapping[str, tuple[dict[str, Any], dict[str, Any]]], width: int) -> dict[str, Any]:
-        weight, sums, squares, binary = 0.0, np.zeros(width), np.zeros(width), np.ones(width, dtype=np.int64)
+    def _totals(
+        self, replies: Mapping[str, tuple[dict[str, Any], dict[str, Any]]], width: int
+    ) -> dict[str, Any]:
+        weight, sums, squares, binary = (
+            0.0,
+            np.zeros(width),
+            np.zeros(width),
+            np.ones(width, dtype=np.int64),
+        )
         for _, arrays in (replies[name] for name in sorted(replies)):
             try:
                 one = float(finite(arrays["weight"], (1,))[0])
-                told, squared = finite(arrays["sums"], (width,)), _squares(arrays["squares"], width)
+                told, squared = (
+                    finite(arrays["sums"], (width,)),
+                    _squares(arrays["squares"], width),
+                )
                 if arrays["binary"].shape != (width,) or not one > 0:
                     continue
             except (WireError, KeyError):
                 continue
-            weight, sums, squares, binary = weight + one, sums + told, squares + squared, binary & (arrays["binary"] != 0)
+            weight, sums, squares, binary = (
+                weight + one,
+                sums + told,
+                squares + squared,
+                binary & (arrays["binary"] != 0),
+            )
         if not weight:
-            raise InputError("no device tells the sums that shared units need. Use --units raw, or allow sums in a node's policy.")
+            raise InputError(
+                "no device tells the sums that shared units need. Use --units raw, or allow sums in"
+                " a node's policy."
+            )
         return {"weight": weight, "sums": sums, "squares": squares, "binary": binary}
 
-    def _body(self, head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> bytes:
-        return pack({"run": self.asked["run"], "round": 0, "ask": 0} | dict(head), arrays)
+    def _body(
+        self, head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None
+    ) -> bytes:
+        return pack(
+            {"run": self.asked["run"], "round": 0, "ask": 0} | dict(head), arrays
+        )
 
 
 def _upper(text: str) -> str:
@@ -189,6 +283,11 @@ def _upper(text: str) -> str:
 
 def _squares(array: Any, width: int) -> Array:
     """Sums of squares may be larger than other numbers."""
-    if array.dtype != np.float64 or array.shape != (width,) or not np.isfinite(array).all() or (array < 0).any():
+    if (
+        array.dtype != np.float64
+        or array.shape != (width,)
+        or not np.isfinite(array).all()
+        or (array < 0).any()
+    ):
         raise WireError("squares must be finite.")
     return np.asarray(array)

@@ -9,7 +9,8 @@ from typing import Any
 
 from persfl.federation.limits import Limits
 
-PIECE = 2**16  # bytes that are read at once; a connection holds a few of these and no more
+# bytes that are read at once; a connection holds a few of these and no more
+PIECE = 2**16
 _HEADERS = 2**14
 _FAREWELL = 3.0  # seconds for the last bytes of an answer
 
@@ -87,12 +88,15 @@ class Visits:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._strangers: dict[str, dict[Visit, None]] = {}  # by address, the oldest first
+        # by address, the oldest first
+        self._strangers: dict[str, dict[Visit, None]] = {}
         self._members: Counter[str] = Counter()
         self._count = 0
 
     def come(self, one: Visit) -> None:
-        """A new stranger; where there are too many, the oldest of the address with the most goes."""
+        """A new stranger; where there are too many, the oldest of the address with the most
+        goes.
+        """
         here = self._strangers.setdefault(one.address, {})
         here[one] = None
         self._count += 1
@@ -104,7 +108,9 @@ class Visits:
     def make_room(self) -> None:
         """End the oldest stranger of the address that has the most."""
         if self._strangers:
-            self._push_out(max(self._strangers, key=lambda address: len(self._strangers[address])))
+            self._push_out(
+                max(self._strangers, key=lambda address: len(self._strangers[address]))
+            )
 
     def know(self, one: Visit, member: str) -> bool:
         """A stranger has shown a known key; False where its owner has too many connections."""
@@ -137,7 +143,9 @@ class Visits:
 
 
 class Refusals:
-    """How often what was refused, said at most once a minute: nobody may fill the disk with lines."""
+    """How often what was refused, said at most once a minute: nobody may fill the disk with
+    lines.
+    """
 
     def __init__(self, pause: float = 60.0) -> None:
         self._pause, self._said = pause, -pause
@@ -149,6 +157,8 @@ class Refusals:
         if now - self._said < self._pause:
             return
         self._said = now
-        told = ", ".join(f"{times} x {why}" for why, times in self._counts.most_common())
+        told = ", ".join(
+            f"{times} x {why}" for why, times in self._counts.most_common()
+        )
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} refused: {told}", flush=True)
         self._counts.clear()

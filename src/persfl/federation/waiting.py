@@ -22,7 +22,9 @@ class Waiting:
     round 1: waiting for east (not seen yet), north (not seen yet); west does not want a model
     """
 
-    def __init__(self, seen: Mapping[str, float], say: Callable[[dict[str, object]], None]) -> None:
+    def __init__(
+        self, seen: Mapping[str, float], say: Callable[[dict[str, object]], None]
+    ) -> None:
         self.unwilling: Sequence[str] = ()
         self._seen, self._say = seen, say
         self._before: tuple[str, ...] = ()

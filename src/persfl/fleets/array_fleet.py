@@ -26,7 +26,10 @@ class ArrayFleet(InProcessFleet):
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(n=50, clusters=2, rows=10, features=5, seed=0)
     >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05))
-    >>> for round_ in personalize(fleet, sampler=Uniform(10), adopter=Best(), rounds=200): pass
+    >>> for round_ in personalize(
+    ...     fleet, sampler=Uniform(10), adopter=Best(), rounds=200
+    ... ):
+    ...     pass
     >>> bool(((fleet.models - devices.true_weights) ** 2).sum(axis=1).max() < 1e-3)
     True
     """
@@ -49,7 +52,10 @@ class ArrayFleet(InProcessFleet):
         device: str | None = None,
     ) -> None:
         if device is not None:
-            raise InputError(f"a processor is named by compute, since a device is a participant. Write compute={device!r}.")
+            raise InputError(
+                "a processor is named by compute, since a device is a participant. Write"
+                f" compute={device!r}."
+            )
         wishes = Wishes(compute, dtype, compiled, n_jobs)
         super().__init__(
             devices,

@@ -41,7 +41,10 @@ class Batched:
         """(T, size) the targets' first models by this rule."""
         own = self.rows.training
         at = stream(self.task.seed, "start").at(self.rows.targets)
-        begun = [starting_model(self.learner, own.batch(part), at[part], start) for part in self._chunks(own)]
+        begun = [
+            starting_model(self.learner, own.batch(part), at[part], start)
+            for part in self._chunks(own)
+        ]
         return np.concatenate(begun)
 
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
@@ -64,7 +67,9 @@ class Batched:
 
     def proposals(self, peers: IntArray, asked: Slice, r: int) -> Array:
         """(T, S, size) what these peers answer; NaN for nobody."""
-        return somebody(asked, self.models.shape[1], lambda: self._answered(peers, asked, r))
+        return somebody(
+            asked, self.models.shape[1], lambda: self._answered(peers, asked, r)
+        )
 
     def _answered(self, peers: IntArray, asked: Slice, r: int) -> Array:
         """(T, S, size) what peers answer; anything for nobody."""
@@ -73,12 +78,16 @@ class Batched:
 
     def own_answers(self, r: int) -> Array:
         """(T, size) where the proposer's step on their own rows would take the targets."""
-        return self.proposals(self.rows.targets[:, None], column(self.rows.training), r)[:, 0]
+        return self.proposals(
+            self.rows.targets[:, None], column(self.rows.training), r
+        )[:, 0]
 
     def own_lengths(self, r: int) -> Array:
         """(T,) how far that is."""
         probe = self.proposer.ask(self.learner, self.models)
-        return np.asarray(self.proposer.length(self.learner, probe, self.own_answers(r)))
+        return np.asarray(
+            self.proposer.length(self.learner, probe, self.own_answers(r))
+        )
 
     def adopt(self, choice: Choice, r: int) -> None:
         """Every target's model becomes the mix it chose."""
@@ -97,7 +106,12 @@ class Batched:
         """These models from now on: statistics renewed, and a local step further."""
         if has_statistics(self.learner):
             own = self.rows.training
-            models = np.concatenate([self.learner.settled(models[part], own.batch(part)) for part in self._chunks(own)])
+            models = np.concatenate(
+                [
+                    self.learner.settled(models[part], own.batch(part))
+                    for part in self._chunks(own)
+                ]
+            )
         self._models = np.ascontiguousarray(self.after_local(models, r))
 
     def after_local(self, models: Array, r: int) -> Array:
@@ -122,17 +136,24 @@ class Batched:
         moved = []
         for part in self._chunks(rows):
             probe = self.proposer.ask(self.learner, models[part])
-            moved.append(self.proposer.answer(self.learner, probe, rows.batch(part), place[part]))
+            moved.append(
+                self.proposer.answer(self.learner, probe, rows.batch(part), place[part])
+            )
         return np.concatenate(moved)
 
     def score(self, models: Array, rows: Slice) -> Array:
         """(D, K) the losses of K models on these devices' rows."""
-        losses = [self.learner.loss(models[None], rows.batch((part, None))) for part in self._chunks(rows)]
+        losses = [
+            self.learner.loss(models[None], rows.batch((part, None)))
+            for part in self._chunks(rows)
+        ]
         return np.concatenate(losses)
 
     def _chunks(self, rows: Slice) -> list[slice]:
         """Targets in parts whose gathered rows fit into CHUNK bytes."""
-        extra = self.proposer.extra_rows if isinstance(self.proposer, PublicProposer) else 0
+        extra = (
+            self.proposer.extra_rows if isinstance(self.proposer, PublicProposer) else 0
+        )
         longest = int(rows.rows.counts[rows.which].max(initial=1)) + extra
         each = 8 * (rows.rows.features + 2) * longest * max(1, rows.which[0].size)
         size = max(1, CHUNK // each)
@@ -142,7 +163,9 @@ class Batched:
         """(C, S, size) what these targets' peers answer."""
         targets = self.rows.targets[part, None]
         place = stream(self.task.seed, "answer", r).at(targets, peers[part])
-        answer = self.proposer.answer(self.learner, self._probe(part), asked.batch(part), place)
+        answer = self.proposer.answer(
+            self.learner, self._probe(part), asked.batch(part), place
+        )
         return np.asarray(answer)
 
     def _probe(self, part: slice) -> Any:

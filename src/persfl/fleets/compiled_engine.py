@@ -20,7 +20,9 @@ from persfl.types import Answers, Array, IntArray, Learner, Proposer
 
 @dataclass(frozen=True)
 class LinearSteps:
-    """Gradient steps of a linear learner over pairs, in compiled code that reads each device's rows where they lie."""
+    """Gradient steps of a linear learner over pairs, in compiled code that reads each device's
+    rows where they lie.
+    """
 
     settings: tuple[int, float, float, float, int]
 
@@ -39,7 +41,17 @@ class LinearSteps:
         losses, lengths = np.empty((T, S + 1)), np.empty((T, S))
         at = np.ascontiguousarray(peers.which)
         code: Any = kernels()
-        stray = code.linear_pairs(*_rows(peers.rows), at, *_rows(own.rows), own.which, models, *self.settings, losses, lengths, out)
+        stray = code.linear_pairs(
+            *_rows(peers.rows),
+            at,
+            *_rows(own.rows),
+            own.which,
+            models,
+            *self.settings,
+            losses,
+            lengths,
+            out,
+        )
         if stray >= 0:
             raise stranger(stray, len(peers.rows))
         return Answers(losses, lengths)
@@ -62,13 +74,22 @@ class Compiled(Batched):
 
 def pair_kernel(learner: Learner, proposer: Proposer) -> LinearSteps | None:
     """The compiled kernel for these parts, or None where there is none (or no numba)."""
-    if type(learner) is not Linear or learner.kind not in LOSSES:  # a subclass may do something else
+    # a subclass may do something else
+    if type(learner) is not Linear or learner.kind not in LOSSES:
         return None
     if type(proposer) is not GradientStep or proposer.batch is not None:
         return None
     if kernels() is None:
         return None
-    return LinearSteps((LOSSES[learner.kind].code, learner.delta, learner.l2, float(proposer.step_size), int(proposer.steps)))
+    return LinearSteps(
+        (
+            LOSSES[learner.kind].code,
+            learner.delta,
+            learner.l2,
+            float(proposer.step_size),
+            int(proposer.steps),
+        )
+    )
 
 
 def _rows(devices: Devices) -> tuple[Any, ...]:

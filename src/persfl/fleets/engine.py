@@ -88,7 +88,10 @@ def starting_model(learner: Learner, data: Data, stream: Stream, start: Any) -> 
         return learner.fit(data, stream)
     if start == "zeros":
         return zeros_of(learner, data, stream)
-    raise InputError(f"start must be None, 'zeros', 'own', a model, or a list of one model per target. Got {start!r}.")
+    raise InputError(
+        "start must be None, 'zeros', 'own', a model, or a list of one model per target. Got"
+        f" {start!r}."
+    )
 
 
 def cannot_share(learner: Learner | list[Learner]) -> CannotMix:

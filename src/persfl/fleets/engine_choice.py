@@ -37,10 +37,18 @@ def engine_for(task: Task, wishes: Wishes) -> Engine:
     learner = task.learner
     if isinstance(learner, (list, tuple)) or not has_gradients(learner):
         if wishes.compute not in (None, "cpu"):
-            raise InputError(f"compute={wishes.compute!r} needs steps of Linear or Network. Got {learner!r}: leave it out.")
+            raise InputError(
+                f"compute={wishes.compute!r} needs steps of Linear or Network. Got {learner!r}:"
+                " leave it out."
+            )
         return Pairwise(task, wishes.n_jobs)
     if wishes.torch or has_tensors(learner):
-        found = torch_engine(task, compute=wishes.compute or "cpu", dtype=wishes.dtype, compiled=wishes.compiled)
+        found = torch_engine(
+            task,
+            compute=wishes.compute or "cpu",
+            dtype=wishes.dtype,
+            compiled=wishes.compiled,
+        )
         if found is not None:
             return found
     steps = pair_kernel(learner, task.proposer)

@@ -1,18 +1,23 @@
-"""A guard against jumps around any fleet: an answer that would change a target's model absurdly is not used.
+"""A guard against jumps around any fleet: an answer that would change a target's model absurdly is
+not used.
 
     usable if  loss <= own loss + (growth - 1) * |own loss|
-    and        length <= reach * the larger of the target's own step and the median of the round's answers
+    and        length <= reach * the larger of the target's own step and the median of the round's
+    answers
 
-The own step is the one that the target's own rows would take it (`fleet.own_lengths`). Nobody else controls it, so that a majority
-of answers that are short on purpose cannot make honest ones look long. Where a fleet does not know it, the median decides alone.
-Copies of the question (shorter than a thousandth of the longest answer, or of the own step) have no part in the median; `copies`
-counts them.
+The own step is the one that the target's own rows would take it (`fleet.own_lengths`). Nobody else
+controls it, so that a majority of answers that are short on purpose cannot make honest ones look
+long. Where a fleet does not know it, the median decides alone. Copies of the question (shorter than
+a thousandth of the longest answer, or of the own step) have no part in the median; `copies` counts
+them.
 
-An answer to a refit is a complete model, not a step from the target's own, and a model that was fitted to the target's rows alone
-may have a loss near 0 there. For these, `about="answers"` compares with the median of the round's answers where that is larger.
+An answer to a refit is a complete model, not a step from the target's own, and a model that was
+fitted to the target's rows alone may have a loss near 0 there. For these, `about="answers"`
+compares with the median of the round's answers where that is larger.
 
-One honest helpful peer among those asked is enough for the loop, so refusing what looks absurd costs little; without it a few lying
-peers can throw a model far away, because the best of bad answers is adopted.
+One honest helpful peer among those asked is enough for the loop, so refusing what looks absurd
+costs little; without it a few lying peers can throw a model far away, because the best of bad
+answers is adopted.
 """
 
 from __future__ import annotations
@@ -39,23 +44,51 @@ class Jump(NamedTuple):
 
 
 class Guarded:
-    """The same fleet, with answers put aside that raise the own loss more than `growth` times or go `reach` times too far.
+    """The same fleet, with answers put aside that raise the own loss more than `growth` times or go
+    `reach` times too far.
 
-    Lengths are compared where at least three answers have one. `jumps` says when the guard acted, `copies`
-    how often each peer's answer was the question itself.
+    Lengths are compared where at least three answers have one. `jumps` says when the guard acted,
+    `copies` how often each peer's answer was the question itself.
 
-    >>> from persfl import ArrayFleet, Best, Devices, GradientStep, Linear, Uniform, personalize
-    >>> rows = {"ann": ([[1.0], [1.0]], [1.0, 1.1]), "bob": ([[1.0], [2.0]], [1.0, 2.0]), "eve": ([[1.0], [1.0]], [1e9, 1e9])}
+    >>> from persfl import (
+    ...     ArrayFleet,
+    ...     Best,
+    ...     Devices,
+    ...     GradientStep,
+    ...     Linear,
+    ...     Uniform,
+    ...     personalize,
+    ... )
+    >>> rows = {
+    ...     "ann": ([[1.0], [1.0]], [1.0, 1.1]),
+    ...     "bob": ([[1.0], [2.0]], [1.0, 2.0]),
+    ...     "eve": ([[1.0], [1.0]], [1e9, 1e9]),
+    ... }
     >>> devices = Devices.of(rows, quiet=True)
-    >>> fleet = Guarded(ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.1), targets=["ann"]))
-    >>> for round_ in personalize(fleet, sampler=Uniform(1), adopter=Best(), rounds=20): pass
+    >>> fleet = Guarded(
+    ...     ArrayFleet(
+    ...         devices, learner=Linear(), proposer=GradientStep(0.1), targets=["ann"]
+    ...     )
+    ... )
+    >>> for round_ in personalize(fleet, sampler=Uniform(1), adopter=Best(), rounds=20):
+    ...     pass
     >>> float(round_.loss[0]) < 0.1, {jump.peer for jump in fleet.jumps}
     (True, {2})
     """
 
-    def __init__(self, fleet: Fleet, *, growth: float = 2.0, reach: float = 10.0, about: str = "own") -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        growth: float = 2.0,
+        reach: float = 10.0,
+        about: str = "own",
+    ) -> None:
         self.fleet, self.about = fleet, one_of("about", about, ("own", "answers"))
-        self.growth, self.reach = real("growth", growth, least=1), real("reach", reach, above=0)
+        self.growth, self.reach = (
+            real("growth", growth, least=1),
+            real("reach", reach, above=0),
+        )
         self.jumps: list[Jump] = []
         self.copies: Counter[int] = Counter()
         self._far: Any = None
@@ -65,10 +98,14 @@ class Guarded:
     models = property(lambda self: self.fleet.models)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "fleet" or name.startswith("__"):  # not there yet, while a copy is being made
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        # not there yet, while a copy is being made
+        if name == "fleet" or name.startswith("__"):
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}"
+            )
         inside = getattr(self.fleet, name)
-        return self._keep if name == "keep" else inside  # only a fleet that keeps steps has it
+        # only a fleet that keeps steps has it
+        return self._keep if name == "keep" else inside
 
     def observe(self, r: int) -> None:
         self.fleet.observe(r)
@@ -80,10 +117,16 @@ class Guarded:
         old = losses[:, 0]
         if self.about == "answers":
             old = np.maximum(
-                old, [np.median(row[which]) if which.any() else 0.0 for row, which in zip(losses[:, 1:], usable, strict=True)]
+                old,
+                [
+                    np.median(row[which]) if which.any() else 0.0
+                    for row, which in zip(losses[:, 1:], usable, strict=True)
+                ],
             )
         # A loss may be below 0 (poisson): there, too, it may rise by `growth - 1` times its size.
-        most = np.where(old < 0, old + (self.growth - 1) * np.abs(old), self.growth * old)
+        most = np.where(
+            old < 0, old + (self.growth - 1) * np.abs(old), self.growth * old
+        )
         rose = usable & (losses[:, 1:] > most[:, None])
         known = np.isfinite(lengths) & usable
         usual, copies = self._usual(np.where(known, lengths, np.nan), r)
@@ -91,14 +134,23 @@ class Guarded:
         self.copies.update(peers[copies].tolist())
         self._far = far
         for t, s in np.argwhere(rose | far).tolist():
-            self.jumps.append(Jump(r, int(self.targets[t]), int(peers[t, s]), "loss" if rose[t, s] else "length"))
+            self.jumps.append(
+                Jump(
+                    r,
+                    int(self.targets[t]),
+                    int(peers[t, s]),
+                    "loss" if rose[t, s] else "length",
+                )
+            )
         if (rose | far).any():
             losses = losses.copy()
             losses[:, 1:][rose | far] = np.inf
         return Answers(losses, lengths)
 
     def _usual(self, lengths: Array, r: int) -> tuple[Array, Any]:
-        """(T,) the length that answers are compared with, inf where there is none; (T, S) which are copies."""
+        """(T,) the length that answers are compared with, inf where there is none; (T, S) which
+        are copies.
+        """
         own = np.full(len(lengths), np.nan)
         if np.isfinite(lengths).any() and hasattr(self.fleet, "own_lengths"):
             own = np.asarray(self.fleet.own_lengths(r))
@@ -114,7 +166,9 @@ class Guarded:
         return usual, copies
 
     def _keep(self, peers: IntArray, r: int) -> Kept:
-        """Steps that go too far are not remembered. A loss says nothing here: a stranger's step is remembered, not adopted."""
+        """Steps that go too far are not remembered. A loss says nothing here: a stranger's step
+        is remembered, not adopted.
+        """
         keeper: Any = self.fleet
         return keeper.keep(np.where(self._far, -1, peers), r)  # type: ignore[no-any-return]
 

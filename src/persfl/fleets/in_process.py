@@ -138,7 +138,9 @@ class InProcessFleet:
         if self._steps is None:
             self.engine.adopt(choice, self._r)
         else:
-            self.engine.hold(self._steps.moved_by(vectors(self.models), choice), self._r)
+            self.engine.hold(
+                self._steps.moved_by(vectors(self.models), choice), self._r
+            )
 
     def stepped(self, models: Array, who: IntArray | None, place: Stream) -> Array:
         """(D, size) where the proposer's step on their rows takes devices `who` from `models`.
@@ -160,12 +162,16 @@ class InProcessFleet:
         if who is None:
             return own
         if self.home.source is not None:
-            raise InputError("steps and scores of other devices need rows that stay. Got a stream.")
+            raise InputError(
+                "steps and scores of other devices need rows that stay. Got a stream."
+            )
         return Slice(self.home.static, who)
 
     def _begin(self) -> None:
         """Make the engine, and the targets' first models."""
-        task = Task(self.home, self.learners, self.learner, self.proposer, self.local, self.seed)
+        task = Task(
+            self.home, self.learners, self.learner, self.proposer, self.local, self.seed
+        )
         engine = self._make(task)
         features = self.home.training.rows.features
         if isinstance(self.proposer, PublicProposer):
@@ -180,7 +186,9 @@ def listed(models: Any) -> list[Any]:
     try:
         return list(models)
     except TypeError:
-        raise InputError(f"models must be a list of one model per target. Got {models!r}.") from None
+        raise InputError(
+            f"models must be a list of one model per target. Got {models!r}."
+        ) from None
 
 
 def learners_of(learner: Any, count: int) -> list[Learner]:
@@ -188,7 +196,9 @@ def learners_of(learner: Any, count: int) -> list[Learner]:
     if not isinstance(learner, (list, tuple)):
         return [learner] * count
     if len(learner) != count:
-        raise InputError(f"learner must be one learner or one per target ({count}). Got {len(learner)}.")
+        raise InputError(
+            f"learner must be one learner or one per target ({count}). Got {len(learner)}."
+        )
     return list(learner)
 
 
@@ -197,10 +207,17 @@ def handed_in(start: Any, learners: list[Learner], features: int) -> list[Any] |
     if start is None or isinstance(start, str):
         return None
     count = len(learners)
-    if isinstance(start, (list, tuple)) or (isinstance(start, np.ndarray) and start.ndim == 2):
+    if isinstance(start, (list, tuple)) or (
+        isinstance(start, np.ndarray) and start.ndim == 2
+    ):
         if len(start) != count:
-            raise InputError(f"start must hold one model per target ({count}). Got {len(start)}.")
+            raise InputError(
+                f"start must hold one model per target ({count}). Got {len(start)}."
+            )
         models = list(start)
     else:
         models = [start] * count
-    return [learner.check(model, features) for learner, model in zip(learners, models, strict=True)]
+    return [
+        learner.check(model, features)
+        for learner, model in zip(learners, models, strict=True)
+    ]

@@ -24,7 +24,9 @@ class Pairwise:
 
     def __init__(self, task: Task, n_jobs: int | None = 1) -> None:
         if n_jobs == 0:
-            raise InputError("n_jobs must be a number of processes, or -1 for all cores. Got 0.")
+            raise InputError(
+                "n_jobs must be a number of processes, or -1 for all cores. Got 0."
+            )
         self.task, self.rows = task, task.rows
         self.learners, self.proposer = task.learners, task.proposer
         self.n_jobs = n_jobs
@@ -38,14 +40,20 @@ class Pairwise:
         own, targets = self.rows.training, self.rows.targets
         places = [stream(self.task.seed, "start", int(target)) for target in targets]
         names = [self.rows.ids[int(target)] for target in targets]
-        work = ((learner, own[t], places[t], start, names[t]) for t, learner in enumerate(self.learners))
+        work = (
+            (learner, own[t], places[t], start, names[t])
+            for t, learner in enumerate(self.learners)
+        )
         return self._map(_started, work)
 
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
         """Losses and lengths of all pairs; the answers are remembered."""
         losses = np.full((len(peers), peers.shape[1] + 1), np.inf)
         lengths = np.full(peers.shape, np.nan)
-        probes = [self.proposer.ask(*both) for both in zip(self.learners, self.models, strict=True)]
+        probes = [
+            self.proposer.ask(*both)
+            for both in zip(self.learners, self.models, strict=True)
+        ]
         pairs = [(int(t), int(s)) for t, s in np.argwhere(asked.which >= 0)]
         work = (
             (
@@ -68,7 +76,9 @@ class Pairwise:
                 failed = f"device {self.rows.ids[peer]!r} failed with {trouble}"
                 self._reason = self._reason or failed
                 self._warn_once(peer, trouble)
-        for t, (learner, model) in enumerate(zip(self.learners, self.models, strict=True)):
+        for t, (learner, model) in enumerate(
+            zip(self.learners, self.models, strict=True)
+        ):
             losses[t, 0] = learner.loss(model, self.rows.scoring[t])
         return Answers(losses, lengths)
 
@@ -82,7 +92,11 @@ class Pairwise:
         found = []
         for t, row in enumerate(peers):
             answers = [self._proposals.get((t, int(peer))) for peer in row]
-            found.append(np.stack([*(as_vector(answer, nothing) for answer in answers), nothing])[:-1])
+            found.append(
+                np.stack(
+                    [*(as_vector(answer, nothing) for answer in answers), nothing]
+                )[:-1]
+            )
         return np.stack(found)
 
     def own_answers(self, r: int) -> Array:
@@ -107,10 +121,18 @@ class Pairwise:
         models: list[Any] = []
         for t, model in enumerate(self.models):
             parts = [(float(choice.stay[t]), model)] if choice.stay[t] > 0 else []
-            shares = zip(choice.peers[t].tolist(), choice.weights[t].tolist(), strict=True)
-            parts += [(weight, self._proposal(t, peer)) for peer, weight in shares if weight > 0]
+            shares = zip(
+                choice.peers[t].tolist(), choice.weights[t].tolist(), strict=True
+            )
+            parts += [
+                (weight, self._proposal(t, peer))
+                for peer, weight in shares
+                if weight > 0
+            ]
             weights, pieces = [w for w, _ in parts], [p for _, p in parts]
-            models.append(pieces[0] if len(parts) == 1 else self._mixed(t, pieces, weights))
+            models.append(
+                pieces[0] if len(parts) == 1 else self._mixed(t, pieces, weights)
+            )
         self._settle(models, r)
 
     def hold(self, models: Any, r: int) -> None:
@@ -122,7 +144,9 @@ class Pairwise:
         own, local = self.rows.training, self.task.local
         models = [
             learner.settled(model, own[t]) if has_statistics(learner) else model
-            for t, (learner, model) in enumerate(zip(self.learners, models, strict=True))
+            for t, (learner, model) in enumerate(
+                zip(self.learners, models, strict=True)
+            )
         ]
         if local is not None:
             models = [self._local(local, t, model, r) for t, model in enumerate(models)]
@@ -138,13 +162,22 @@ class Pairwise:
         moved = []
         for i in range(len(rows.which)):
             probe = self.proposer.ask(learner, models[i])
-            moved.append(self.proposer.answer(learner, probe, rows[i], Stream(int(place.keys[i]))))
+            moved.append(
+                self.proposer.answer(
+                    learner, probe, rows[i], Stream(int(place.keys[i]))
+                )
+            )
         return np.stack(moved)
 
     def score(self, models: Array, rows: Slice) -> Array:
         """(D, K) the losses of K models, one by one."""
         learner = self._only()
-        return np.array([[learner.loss(model, rows[i]) for model in models] for i in range(len(rows.which))])
+        return np.array(
+            [
+                [learner.loss(model, rows[i]) for model in models]
+                for i in range(len(rows.which))
+            ]
+        )
 
     def _only(self) -> Learner:
         """The one learner of all targets, whose models are vectors."""
@@ -159,22 +192,31 @@ class Pairwise:
     def _map(self, job: Callable[..., Any], work: Iterable[Any]) -> list[Any]:
         if self.n_jobs == 1:
             return [job(*piece) for piece in work]
-        return list(Parallel(n_jobs=self.n_jobs)(delayed(job)(*piece) for piece in work))
+        return list(
+            Parallel(n_jobs=self.n_jobs)(delayed(job)(*piece) for piece in work)
+        )
 
     def _proposal(self, t: int, peer: int) -> Any:
         if (t, peer) not in self._proposals:
             target = self.rows.ids[int(self.rows.targets[t])]
-            raise InputError(f"target {target!r} cannot adopt from device {self.rows.ids[peer]!r}: it was not asked.")
+            raise InputError(
+                f"target {target!r} cannot adopt from device {self.rows.ids[peer]!r}: it was not"
+                " asked."
+            )
         return self._proposals[t, peer]
 
     def _mixed(self, t: int, pieces: list[Any], weights: list[float]) -> Any:
         arrays = all(isinstance(piece, np.ndarray) for piece in pieces)
-        return self.learners[t].mix(np.stack(pieces) if arrays else pieces, np.array(weights))
+        return self.learners[t].mix(
+            np.stack(pieces) if arrays else pieces, np.array(weights)
+        )
 
     def _local(self, local: Proposer, t: int, model: Any, r: int) -> Any:
         learner = self.learners[t]
         place = stream(self.task.seed, "local", r, int(self.rows.targets[t]))
-        return local.answer(learner, local.ask(learner, model), self.rows.training[t], place)
+        return local.answer(
+            learner, local.ask(learner, model), self.rows.training[t], place
+        )
 
     def _warn_once(self, peer: int, trouble: str) -> None:
         if peer not in self._failed:
@@ -184,7 +226,12 @@ class Pairwise:
 
 
 def _answer(
-    proposer: Proposer, learner: Learner, probe: Any, data: Data, own: Data, place: Stream
+    proposer: Proposer,
+    learner: Learner,
+    probe: Any,
+    data: Data,
+    own: Data,
+    place: Stream,
 ) -> tuple[Any, float, float, str]:
     """One peer's answer and its score: proposal, loss, length, and what went wrong.
 
@@ -201,11 +248,16 @@ def _answer(
         return None, np.inf, np.nan, f"{type(error).__name__}: {error}"
 
 
-def _started(learner: Learner, data: Data, place: Stream, start: str | None, device: Hashable) -> Any:
+def _started(
+    learner: Learner, data: Data, place: Stream, start: str | None, device: Hashable
+) -> Any:
     """A target's first model."""
     try:
         return starting_model(learner, data, place, start)
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"device {device!r} cannot start from its own rows: {error} Hand in a model with start=.") from error
+        raise InputError(
+            f"device {device!r} cannot start from its own rows: {error} Hand in a model with"
+            " start=."
+        ) from error

@@ -1,4 +1,6 @@
-"""What every in-process fleet has to keep: where the rows are now, who the targets are, and which rows they score by."""
+"""What every in-process fleet has to keep: where the rows are now, who the targets are, and
+which rows they score by.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from persfl.types import Answers, Array, Data, IntArray, LabelCheck, Learner
 
 @dataclass(frozen=True)
 class Slice:
-    """Some devices' rows: `which[i]` is the position in `rows` of the i-th of them, -1 for nobody."""
+    """Some devices' rows: `which[i]` is the position in `rows` of the i-th of them, -1 for
+    nobody.
+    """
 
     rows: Devices
     which: IntArray
@@ -37,13 +41,24 @@ class Slice:
 class FleetRows:
     """The rows of a fleet, static or arriving.
 
-    `devices` is anything `Devices.of` takes, or a source: a function of the round to a sequence of Data, one per device.
+    `devices` is anything `Devices.of` takes, or a source: a function of the round to a sequence of
+    Data, one per device.
     """
 
-    def __init__(self, devices: Any, *, targets: Sequence[Hashable] | None, holdout: float, seed: int) -> None:
+    def __init__(
+        self,
+        devices: Any,
+        *,
+        targets: Sequence[Hashable] | None,
+        holdout: float,
+        seed: int,
+    ) -> None:
         self.holdout = real("holdout", holdout, least=0.0)
         if self.holdout >= 1:
-            raise InputError(f"holdout must be a share below 1: the part of a target's rows it scores by. Got {holdout}.")
+            raise InputError(
+                "holdout must be a share below 1: the part of a target's rows it scores by. Got"
+                f" {holdout}."
+            )
         self.seed = seed
         self.source: Callable[[int], Sequence[Data]] | None = None
         if callable(devices) and not isinstance(devices, Sequence):
@@ -62,7 +77,9 @@ class FleetRows:
             self._settle(Slice(self.static, self.targets))
 
     def serve(self, learners: Sequence[Learner]) -> None:
-        """Say whose losses the labels must fit; rows that stay are checked now, others when they arrive."""
+        """Say whose losses the labels must fit; rows that stay are checked now, others when
+        they arrive.
+        """
         self.learners = learners
         if self.source is None:
             check_labels(learners, self.static)
@@ -72,21 +89,31 @@ class FleetRows:
         if self.source is None:
             return
         self._now = self.source(r)
-        if isinstance(self._now, Mapping) or not hasattr(self._now, "__len__") or len(self._now) != self.n:
+        if (
+            isinstance(self._now, Mapping)
+            or not hasattr(self._now, "__len__")
+            or len(self._now) != self.n
+        ):
             raise InputError(
-                f"the source must give a list of one Data for each of {self.n} devices. Round {r} gave something else."
+                f"the source must give a list of one Data for each of {self.n} devices. Round {r}"
+                " gave something else."
             )
-        if isinstance(self._now, Devices):  # everybody's rows in one piece: right or wrong together
+        # everybody's rows in one piece: right or wrong together
+        if isinstance(self._now, Devices):
             if self.features is not None and self._now.features != self.features:
                 raise InputError(
-                    f"round {r}: device {self.ids[0]!r} and others have {self._now.features} features, where there were "
-                    f"{self.features} before. Every device must keep the same features."
+                    f"round {r}: device {self.ids[0]!r} and others have {self._now.features}"
+                    f" features, where there were {self.features} before. Every device must keep"
+                    " the same features."
                 )
             check_labels(self.learners, self._now)
         own = self.peers(self.targets)
         empty = own.which < 0
         if empty.any():
-            raise NotReady(f"target {self.ids[int(self.targets[empty][0])]!r} has no rows in round {r}. Go on once it has some.")
+            raise NotReady(
+                f"target {self.ids[int(self.targets[empty][0])]!r} has no rows in round {r}. Go on"
+                " once it has some."
+            )
         self._settle(own)
         if hasattr(self.source, "accepted"):
             self.source.accepted(r)
@@ -99,19 +126,26 @@ class FleetRows:
             raise stranger(int(who.max()), self.n)
         if not (who >= 0).any():
             return Slice(self.training.rows, np.full(who.shape, -1))
-        rows, which = (self._now, who) if isinstance(self._now, Devices) else self._gathered(who)
+        rows, which = (
+            (self._now, who) if isinstance(self._now, Devices) else self._gathered(who)
+        )
         return Slice(rows, np.where((which >= 0) & (rows.counts[which] > 0), which, -1))
 
     def _gathered(self, who: IntArray) -> tuple[Devices, IntArray]:
-        """Put together the rows of those named. A target's must be right; a peer with bad rows is left out and named once."""
+        """Put together the rows of those named. A target's must be right; a peer with bad rows
+        is left out and named once.
+        """
         named, own = np.unique(who[who >= 0]), set(self.targets.tolist())
         good: list[tuple[int, Devices]] = []
         for i in named.tolist():
             try:
-                device = Devices.of([self._now[i]], ids=[self.ids[i]], quiet=True, empty=True)
+                device = Devices.of(
+                    [self._now[i]], ids=[self.ids[i]], quiet=True, empty=True
+                )
                 if self.features is not None and device.features != self.features:
                     raise InputError(
-                        f"device {self.ids[i]!r} has {device.features} features, where there were {self.features} before."
+                        f"device {self.ids[i]!r} has {device.features} features, where there were"
+                        f" {self.features} before."
                     )
                 check_labels(self.learners, device)
                 good.append((i, device))
@@ -120,20 +154,29 @@ class FleetRows:
                     raise
                 if i not in self._bad:
                     self._bad.add(i)
-                    warnings.warn(f"device {self.ids[i]!r} gave no usable rows: {error}", PersflWarning, stacklevel=2)
+                    warnings.warn(
+                        f"device {self.ids[i]!r} gave no usable rows: {error}",
+                        PersflWarning,
+                        stacklevel=2,
+                    )
         if not good:
             return self.training.rows, np.full(who.shape, -1)
-        rows = Devices.joined([device for _, device in good], ids=[self.ids[i] for i, _ in good])
+        rows = Devices.joined(
+            [device for _, device in good], ids=[self.ids[i] for i, _ in good]
+        )
         known = np.array([i for i, _ in good])
         place = np.minimum(np.searchsorted(known, who), len(known) - 1)
         return rows, np.where(known[place] == who, place, -1)
 
-    def judge(self, answers: Answers, peers: IntArray, r: int, why: Callable[[], str]) -> Answers:
+    def judge(
+        self, answers: Answers, peers: IntArray, r: int, why: Callable[[], str]
+    ) -> Answers:
         """Losses that are not numbers become inf; a run that cannot go on is stopped.
 
-        A round without usable answers is no reason to stop: peers may be bad or empty, and the target stays. It is one where the
-        own loss is not finite, where it is already astronomic and no step brings it back, or where for five rounds in a row nobody
-        in the whole fleet got a usable answer.
+        A round without usable answers is no reason to stop: peers may be bad or empty, and the
+        target stays. It is one where the own loss is not finite, where it is already astronomic and
+        no step brings it back, or where for five rounds in a row nobody in the whole fleet got a
+        usable answer.
         """
         losses = answers.losses
         if np.isfinite(losses).all():
@@ -152,12 +195,25 @@ class FleetRows:
     def _positions(self, targets: Sequence[Hashable] | None) -> IntArray:
         if targets is None:
             return np.arange(self.n)
-        if isinstance(targets, (str, bytes)) or not hasattr(targets, "__len__") or not len(targets):
-            raise InputError(f"targets must be a list of at least one device id. Got {targets!r}.")
+        if (
+            isinstance(targets, (str, bytes))
+            or not hasattr(targets, "__len__")
+            or not len(targets)
+        ):
+            raise InputError(
+                f"targets must be a list of at least one device id. Got {targets!r}."
+            )
         if not all(isinstance(target, Hashable) for target in targets):
             raise InputError(f"targets must be device ids. Got {targets!r}.")
-        known = {} if isinstance(self.ids, range) else {name: i for i, name in enumerate(self.ids)}
-        where = np.array([known[t] if t in known else position(self.ids, t) for t in targets], dtype=np.int64)
+        known = (
+            {}
+            if isinstance(self.ids, range)
+            else {name: i for i, name in enumerate(self.ids)}
+        )
+        where = np.array(
+            [known[t] if t in known else position(self.ids, t) for t in targets],
+            dtype=np.int64,
+        )
         if len(np.unique(where)) < len(where):
             raise InputError("targets must differ. Got a device twice.")
         return where
@@ -173,21 +229,36 @@ class FleetRows:
             data = own[t]
             data = data.take(np.flatnonzero(data.weight > 0))
             if data.rows < 2:
-                raise InputError(f"holdout needs at least 2 rows of each target. Device {self.ids[int(target)]!r} has {data.rows}.")
+                raise InputError(
+                    "holdout needs at least 2 rows of each target. Device"
+                    f" {self.ids[int(target)]!r} has {data.rows}."
+                )
             marks = _marks(data, self.seed)
             order = np.argsort(marks, kind="stable")
-            # Rows that stay are cut at the exact share; rows that come and go by their own mark, so that none changes sides.
-            share = self.holdout * data.rows if self.source is None else (marks < self.holdout).sum()
+            # Rows that stay are cut at the exact share; rows that come and go by their own mark, so
+            # that none changes sides.
+            share = (
+                self.holdout * data.rows
+                if self.source is None
+                else (marks < self.holdout).sum()
+            )
             held = int(np.clip(round(share), 1, data.rows - 1))
             for side, rows in zip(sides, (order[:held], order[held:]), strict=True):
                 side.append(data.take(np.sort(rows)))
         ids = [self.ids[int(t)] for t in self.targets]
-        self.scoring, self.training = (Slice(Devices.of(side, ids=ids, quiet=True), np.arange(len(ids))) for side in sides)
+        self.scoring, self.training = (
+            Slice(Devices.of(side, ids=ids, quiet=True), np.arange(len(ids)))
+            for side in sides
+        )
 
 
 def _marks(data: Data, seed: int) -> Array:
-    """A random number per row that depends on the row itself, so that it stays on its side as a window moves over a stream."""
-    content = np.ascontiguousarray(np.column_stack([data.X, data.y]) + 0.0).view(np.uint64)
+    """A random number per row that depends on the row itself, so that it stays on its side as a
+    window moves over a stream.
+    """
+    content = np.ascontiguousarray(np.column_stack([data.X, data.y]) + 0.0).view(
+        np.uint64
+    )
     place = stream(seed, "holdout").at(np.zeros(data.rows, dtype=np.uint64))
     for column in content.T:
         place = place.at(column)
@@ -205,7 +276,9 @@ def check_labels(learners: Sequence[Learner], rows: Devices) -> None:
             raise InputError(f"labels of device {rows.ids[at]!r} do not fit: {trouble}")
 
 
-def check_parts(learners: Sequence[object], proposer: object, local: object = None) -> None:
+def check_parts(
+    learners: Sequence[object], proposer: object, local: object = None
+) -> None:
     """Stop where something else stands in a learner's or a proposer's place."""
     for learner in learners:
         if not is_learner(learner):
@@ -214,18 +287,23 @@ def check_parts(learners: Sequence[object], proposer: object, local: object = No
                 if isinstance(learner, BaseEstimator)
                 else "Use Linear(), Tree() or Estimator(...)."
             )
-            raise InputError(f"learner must be a persfl learner. Got {learner!r}. {wrap}")
+            raise InputError(
+                f"learner must be a persfl learner. Got {learner!r}. {wrap}"
+            )
     for name, part in (("proposer", proposer), ("local", local)):
         if name == "local" and part is None:
             continue
         if not is_proposer(part):
-            raise InputError(f"{name} must be GradientStep(...), Refit(...) or one of your own. Got {part!r}.")
+            raise InputError(
+                f"{name} must be GradientStep(...), Refit(...) or one of your own. Got {part!r}."
+            )
 
 
 def diverged(r: int, device: Hashable, why: str) -> Diverged:
     """The one sentence for a run in which a target has no finite answer left."""
     return Diverged(
-        f"round {r}: no answer gives device {device!r} a finite loss; {why}. The models of the last good round are kept.",
+        f"round {r}: no answer gives device {device!r} a finite loss; {why}. The models of the last"
+        " good round are kept.",
         round=r,
         device=device,
     )
@@ -233,4 +311,6 @@ def diverged(r: int, device: Hashable, why: str) -> Diverged:
 
 def no_models_yet() -> InputError:
     """A fleet on a stream was asked for models before any row arrived."""
-    return InputError("a fleet on a stream has models once its first round has been observed. Run a round first.")
+    return InputError(
+        "a fleet on a stream has models once its first round has been observed. Run a round first."
+    )

@@ -1,8 +1,9 @@
 """A round on tensors: every (target, peer) pair in one batched computation, on a CPU or a GPU.
 
-Rows are moved to the device once; models live there from round to round. What crosses back is a loss and a length per pair, from
-which the adopter chooses, so a round costs one wait for the device. Targets are taken in chunks that fit into memory; where memory
-runs out all the same, the chunk is halved and the round goes on.
+Rows are moved to the device once; models live there from round to round. What crosses back is a
+loss and a length per pair, from which the adopter chooses, so a round costs one wait for the
+device. Targets are taken in chunks that fit into memory; where memory runs out all the same, the
+chunk is halved and the round goes on.
 
 Inside a chunk a model is a dict of named tensors; it becomes one vector only where it is kept.
 """
@@ -39,7 +40,9 @@ SHARE = 0.25  # of the free memory that one chunk may take
 CPU_BYTES = 256 * 2**20
 
 
-def torch_engine(task: Task, *, compute: str, dtype: str | None, compiled: bool) -> Torch | None:
+def torch_engine(
+    task: Task, *, compute: str, dtype: str | None, compiled: bool
+) -> Torch | None:
     """The engine for these parts; None where there is none and none was asked for.
 
     There must be rows: how many features a module has to take is known from them.
@@ -50,12 +53,20 @@ def torch_engine(task: Task, *, compute: str, dtype: str | None, compiled: bool)
     steps = type(proposer) is GradientStep or near
     if not steps or not (network or type(learner) is Linear):
         if compute != "cpu":
-            raise InputError(f"compute={compute!r} needs steps of Linear or Network. Got {learner!r} with {proposer!r}.")
+            raise InputError(
+                f"compute={compute!r} needs steps of Linear or Network. Got {learner!r} with"
+                f" {proposer!r}."
+            )
         return None
-    trouble = _cannot_be_mapped(learner, int(task.rows.features or 0)) if has_tensors(learner) else ""
+    trouble = (
+        _cannot_be_mapped(learner, int(task.rows.features or 0))
+        if has_tensors(learner)
+        else ""
+    )
     if trouble:
         warnings.warn(
-            f"this module cannot be computed for many pairs at once, so they are asked one by one, on this processor: {trouble}",
+            "this module cannot be computed for many pairs at once, so they are asked one by one,"
+            f" on this processor: {trouble}",
             PersflWarning,
             stacklevel=6,
         )
@@ -69,7 +80,10 @@ def _cannot_be_mapped(learner: TensorLearner, features: int) -> str:
     from torch.func import vmap
 
     dtype = getattr(torch, learner.dtype)
-    w, X = torch.zeros((2, learner.size(features)), dtype=dtype), torch.zeros((2, 2, features), dtype=dtype)
+    w, X = (
+        torch.zeros((2, learner.size(features)), dtype=dtype),
+        torch.zeros((2, 2, features), dtype=dtype),
+    )
     y = weight = torch.zeros((2, 2), dtype=dtype)
     try:
         vmap(learner.slopes)(w, X, y, weight + 1)
@@ -77,7 +91,9 @@ def _cannot_be_mapped(learner: TensorLearner, features: int) -> str:
         text = str(error).strip().splitlines()[0]
         if "vmap" in str(error) or "functorch" in str(error):
             return text
-        raise InputError(f"the module does not take rows of {features} features: {text}") from error
+        raise InputError(
+            f"the module does not take rows of {features} features: {text}"
+        ) from error
     return ""
 
 
@@ -86,40 +102,65 @@ class Torch:
 
     _w: Any
 
-    def __init__(self, task: Task, *, compute: str, dtype: str | None, compiled: bool) -> None:
+    def __init__(
+        self, task: Task, *, compute: str, dtype: str | None, compiled: bool
+    ) -> None:
         torch = need("torch", extra="torch", why=f"compute={compute!r}")
         try:
             self.device = torch.device(compute)
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
             said = str(error).splitlines()[0]
-            raise InputError(f"compute={compute!r} cannot be used here: {said}") from None
+            raise InputError(
+                f"compute={compute!r} cannot be used here: {said}"
+            ) from None
         self.task, self.rows = task, task.rows
-        self.proposer = cast("Any", task.proposer)  # one of the two that `torch_engine` lets through
+        # one of the two that `torch_engine` lets through
+        self.proposer = cast("Any", task.proposer)
         # What few rounds need, and tensors would not speed up: first models, and local steps.
         self.arrays = Batched(task)
         learner = task.learners[0]
-        inside = LinearTensors(learner, fused=compiled) if isinstance(learner, Linear) else learner
+        inside = (
+            LinearTensors(learner, fused=compiled)
+            if isinstance(learner, Linear)
+            else learner
+        )
         self.learner = cast("Any", inside)
         self.compiled = compiled
         kind = one_of("dtype", dtype or self.learner.dtype, ("float32", "float64"))
         self.dtype = getattr(torch, kind)
         self.public: Any = None
         if isinstance(self.proposer, Refit):
-            self.public = torch.as_tensor(self.proposer.public).to(self.device, self.dtype)
-            self.steps, self.step_size = self.proposer.near(learner), float(self.proposer.rate)
+            self.public = torch.as_tensor(self.proposer.public).to(
+                self.device, self.dtype
+            )
+            self.steps, self.step_size = (
+                self.proposer.near(learner),
+                float(self.proposer.rate),
+            )
             self.batch: int | None = None
         else:
-            self.steps, self.step_size = self.proposer.steps, float(self.proposer.step_size)
+            self.steps, self.step_size = (
+                self.proposer.steps,
+                float(self.proposer.step_size),
+            )
             self.batch = self.proposer.batch
         self._there: dict[int, Rows] = {}
-        self._fits: dict[tuple[int, int], int] = {}  # by peers and rows: a stream's rows may grow
+        # by peers and rows: a stream's rows may grow
+        self._fits: dict[tuple[int, int], int] = {}
         self._own: Any = None  # where the targets' own rows are, here and there
         self._w = None
         self._compiled: dict[str, Any] = {}
-        # Rows of a stream lie elsewhere every round, and a minibatch is drawn on this side: those are launched kernel by kernel.
-        records = self.device.type == "cuda" and self.rows.source is None and self.batch is None
-        self.runtime = Runtime(self.device, targets=len(self.rows.targets), records=records)
+        # Rows of a stream lie elsewhere every round, and a minibatch is drawn on this side: those
+        # are launched kernel by kernel.
+        records = (
+            self.device.type == "cuda"
+            and self.rows.source is None
+            and self.batch is None
+        )
+        self.runtime = Runtime(
+            self.device, targets=len(self.rows.targets), records=records
+        )
 
     # Models
 
@@ -158,18 +199,34 @@ class Torch:
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
         """Losses and lengths of all pairs."""
         T, S = peers.shape
-        theirs, own, mine = self.moved(asked.rows), self.moved(self.rows.scoring.rows), self._mine()
+        theirs, own, mine = (
+            self.moved(asked.rows),
+            self.moved(self.rows.scoring.rows),
+            self._mine(),
+        )
 
         def work(part: slice) -> Any:
             # Whatever a recording reads must be an input or stay where it is: rows and models do.
             def answered(their: Any) -> Any:
-                return self._whole("_answered")(self._w[part], mine[part], their, theirs, own, self._place(part, peers, r))
+                return self._whole("_answered")(
+                    self._w[part],
+                    mine[part],
+                    their,
+                    theirs,
+                    own,
+                    self._place(part, peers, r),
+                )
 
-            return self._run(("answers", part.start, part.stop, S), answered, asked.which[part])
+            return self._run(
+                ("answers", part.start, part.stop, S), answered, asked.which[part]
+            )
 
         parts = self._parts(T, S, max(theirs.longest, own.longest), work)
         both = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        losses, lengths = both[:, : S + 1].astype(np.float64), both[:, S + 1 :].astype(np.float64)
+        losses, lengths = (
+            both[:, : S + 1].astype(np.float64),
+            both[:, S + 1 :].astype(np.float64),
+        )
         nobody = asked.which < 0
         if nobody.any():
             losses[:, 1:][nobody], lengths[nobody] = np.inf, np.nan
@@ -181,7 +238,9 @@ class Torch:
 
     def own_answers(self, r: int) -> Array:
         """(T, size) where the proposer's step on their own rows would take the targets."""
-        return self.proposals(self.rows.targets[:, None], column(self.rows.training), r)[:, 0]
+        return self.proposals(
+            self.rows.targets[:, None], column(self.rows.training), r
+        )[:, 0]
 
     def own_lengths(self, r: int) -> Array:
         """(T,) how far that is."""
@@ -206,9 +265,17 @@ class Torch:
 
         def work(part: slice) -> Any:
             def answered(their: Any) -> Any:
-                return self._whole("_answers_of")(self._w[part], their, theirs, self._place(part, peers, r))
+                return self._whole("_answers_of")(
+                    self._w[part], their, theirs, self._place(part, peers, r)
+                )
 
-            return np.array(self._run(("proposals", part.start, part.stop, S, same), answered, asked.which[part]))
+            return np.array(
+                self._run(
+                    ("proposals", part.start, part.stop, S, same),
+                    answered,
+                    asked.which[part],
+                )
+            )
 
         parts = self._parts(peers.shape[0], S, theirs.longest, work)
         return np.asarray(np.concatenate(parts), dtype=np.float64)
@@ -221,7 +288,9 @@ class Torch:
     def _settle(self, r: int) -> None:
         learner, own = self.task.learners[0], self.rows.training
         if has_statistics(learner):
-            self.models = np.stack([learner.settled(model, own[t]) for t, model in enumerate(self.models)])
+            self.models = np.stack(
+                [learner.settled(model, own[t]) for t, model in enumerate(self.models)]
+            )
         if self.task.local is not None:
             self.models = np.ascontiguousarray(self.arrays.after_local(self.models, r))
 
@@ -235,9 +304,18 @@ class Torch:
         def work(part: slice) -> None:
             def adopted(their: Any, *weights: Any) -> None:
                 w = self._w[part]
-                w.copy_(self._whole("_adopted")(w, their, theirs, self._place(part, choice.peers, r), *weights))
+                w.copy_(
+                    self._whole("_adopted")(
+                        w, their, theirs, self._place(part, choice.peers, r), *weights
+                    )
+                )
 
-            self._run(("adopt", part.start, part.stop, K, single), adopted, asked.which[part], *(array[part] for array in mixing))
+            self._run(
+                ("adopt", part.start, part.stop, K, single),
+                adopted,
+                asked.which[part],
+                *(array[part] for array in mixing),
+            )
 
         self._parts(T, K, theirs.longest, work)
 
@@ -245,15 +323,28 @@ class Torch:
 
     def step(self, models: Array, movers: Slice, place: Stream) -> Array:
         """(D, size) where a step on these devices' rows takes these models."""
-        rows, who, everybody = self.moved(movers.rows), movers.which, self._stays(movers)
+        rows, who, everybody = (
+            self.moved(movers.rows),
+            movers.which,
+            self._stays(movers),
+        )
 
         def work(part: slice) -> Any:
             at = None if self.batch is None else place[part, None]
 
             def moved(their: Any, start: Any) -> Any:
-                return self._answers_of(start.to(self.dtype), their[:, None], rows, at)[:, 0]
+                return self._answers_of(start.to(self.dtype), their[:, None], rows, at)[
+                    :, 0
+                ]
 
-            return np.array(self._run(("stepped", part.start, part.stop, everybody), moved, who[part], models[part]))
+            return np.array(
+                self._run(
+                    ("stepped", part.start, part.stop, everybody),
+                    moved,
+                    who[part],
+                    models[part],
+                )
+            )
 
         return np.concatenate(self._parts(len(who), 1, rows.longest, work))
 
@@ -269,7 +360,14 @@ class Torch:
                 each = vmap(self.learner.part_loss, in_dims=(0, None, None, None))
                 return vmap(each, in_dims=(None, 0, 0, 0))(moving | fixed, *rows[their])
 
-            return np.array(self._run(("scored", part.start, part.stop, len(models)), score, judges.which[part], models))
+            return np.array(
+                self._run(
+                    ("scored", part.start, part.stop, len(models)),
+                    score,
+                    judges.which[part],
+                    models,
+                )
+            )
 
         parts = self._parts(len(judges.which), len(models), rows.longest, work)
         found = np.concatenate(parts).astype(np.float64)
@@ -288,7 +386,13 @@ class Torch:
         return self._own[1]
 
     def _answered(
-        self, w: torch.Tensor, mine: torch.Tensor, their: torch.Tensor, theirs: Rows, own: Rows, place: Any
+        self,
+        w: torch.Tensor,
+        mine: torch.Tensor,
+        their: torch.Tensor,
+        theirs: Rows,
+        own: Rows,
+        place: Any,
     ) -> torch.Tensor:
         """(C, 1 + 2 S): the own loss, the answers' losses, their lengths."""
         import torch
@@ -304,29 +408,53 @@ class Torch:
         def scored(some: Parts, held: Parts, *rows: torch.Tensor) -> torch.Tensor:
             return self.learner.part_loss(some | held, *rows)
 
-        losses = vmap(vmap(scored, in_dims=(0, None, None, None, None)))(proposals, fixed, *own_rows)
-        squares = [((proposals[k] - moving[k][:, None]) ** 2).flatten(start_dim=2).sum(dim=2) for k in proposals]
+        losses = vmap(vmap(scored, in_dims=(0, None, None, None, None)))(
+            proposals, fixed, *own_rows
+        )
+        squares = [
+            ((proposals[k] - moving[k][:, None]) ** 2).flatten(start_dim=2).sum(dim=2)
+            for k in proposals
+        ]
         return torch.cat([now, losses, sum(squares[1:], squares[0]).sqrt()], dim=1)
 
-    def _adopted(self, w: torch.Tensor, their: torch.Tensor, theirs: Rows, place: Any, weights: Any = None) -> torch.Tensor:
+    def _adopted(
+        self,
+        w: torch.Tensor,
+        their: torch.Tensor,
+        theirs: Rows,
+        place: Any,
+        weights: Any = None,
+    ) -> torch.Tensor:
         import torch
 
         proposals = self._answers_of(w, their, theirs, place)
         if weights is None:
             return proposals[:, 0]
         shares = weights.to(self.dtype)[..., None]
-        return torch.where(shares > 0, shares * torch.cat([w[:, None], proposals], dim=1), 0.0).sum(dim=1)
+        return torch.where(
+            shares > 0, shares * torch.cat([w[:, None], proposals], dim=1), 0.0
+        ).sum(dim=1)
 
-    def _answers_of(self, w: torch.Tensor, their: torch.Tensor, theirs: Rows, place: Any) -> torch.Tensor:
+    def _answers_of(
+        self, w: torch.Tensor, their: torch.Tensor, theirs: Rows, place: Any
+    ) -> torch.Tensor:
         """(C, S, size) what peers answer, each a vector again."""
         import torch
         from torch.func import vmap
 
         moving, fixed = vmap(self.learner.parts)(w)
-        proposals = vmap(vmap(self.learner.joined))(self._proposals(moving, fixed, theirs[their], place))
+        proposals = vmap(vmap(self.learner.joined))(
+            self._proposals(moving, fixed, theirs[their], place)
+        )
         if not fixed:
             return proposals
-        return torch.cat([proposals, w[:, None, proposals.shape[2] :].expand(-1, proposals.shape[1], -1)], dim=2)
+        return torch.cat(
+            [
+                proposals,
+                w[:, None, proposals.shape[2] :].expand(-1, proposals.shape[1], -1),
+            ],
+            dim=2,
+        )
 
     def _whole(self, name: str) -> Any:
         """A chunk's whole computation, compiled in one piece where that was asked for."""
@@ -335,46 +463,79 @@ class Torch:
         if not self.compiled or self.batch is not None:
             return getattr(self, name)
         if name not in self._compiled:
-            # The compiler counts what it made of a code object and gives up after a few; so every fleet brings its own copy.
+            # The compiler counts what it made of a code object and gives up after a few; so every
+            # fleet brings its own copy.
             method = getattr(type(self), name)
-            copy = FunctionType(method.__code__.replace(), method.__globals__, name, method.__defaults__, method.__closure__)
+            copy = FunctionType(
+                method.__code__.replace(),
+                method.__globals__,
+                name,
+                method.__defaults__,
+                method.__closure__,
+            )
             self._compiled[name] = torch.compile(MethodType(copy, self), dynamic=False)
         return self._compiled[name]
 
-    def _proposals(self, moving: Parts, fixed: Parts, rows: tuple[torch.Tensor, ...], place: Any) -> Parts:
+    def _proposals(
+        self, moving: Parts, fixed: Parts, rows: tuple[torch.Tensor, ...], place: Any
+    ) -> Parts:
         """(C, S, ...) each: what peers answer, by part.
 
-        That the first step starts from the target's one model lets its forward pass be one product for all peers.
+        That the first step starts from the target's one model lets its forward pass be one product
+        for all peers.
         """
         from torch.func import vmap
 
         def step(parts: Parts, held: Parts, *rows: torch.Tensor) -> Parts:
             slopes = self.learner.part_slopes(parts, held, *rows)
-            return {name: value - self.step_size * slopes[name] for name, value in parts.items()}
+            return {
+                name: value - self.step_size * slopes[name]
+                for name, value in parts.items()
+            }
 
         if self.public is not None:
             rows = self._with_public(moving | fixed, rows)
         now = moving
         for number in range(self.steps):
-            seen = rows if self.batch is None else self._minibatch(rows, place.at("batch", number))
-            now = vmap(vmap(step, in_dims=(0 if number else None, None, 0, 0, 0)))(now, fixed, *seen)
+            seen = (
+                rows
+                if self.batch is None
+                else self._minibatch(rows, place.at("batch", number))
+            )
+            now = vmap(vmap(step, in_dims=(0 if number else None, None, 0, 0, 0)))(
+                now, fixed, *seen
+            )
         return now
 
     def _place(self, part: slice, peers: IntArray, r: int) -> Any:
-        return None if self.batch is None else stream(self.task.seed, "answer", r).at(self.rows.targets[part, None], peers[part])
+        return (
+            None
+            if self.batch is None
+            else stream(self.task.seed, "answer", r).at(
+                self.rows.targets[part, None], peers[part]
+            )
+        )
 
-    def _minibatch(self, rows: tuple[torch.Tensor, ...], place: Any) -> tuple[torch.Tensor, ...]:
+    def _minibatch(
+        self, rows: tuple[torch.Tensor, ...], place: Any
+    ) -> tuple[torch.Tensor, ...]:
         """The rows that `persfl.proposers.gradient.minibatch` draws, here."""
         import torch
 
         X, y, weight = rows
         marks = torch.as_tensor(place.uniform(X.shape[-2])).to(self.device)
-        order = torch.where(weight > 0, marks, torch.inf).argsort(dim=-1, stable=True)[..., : self.batch]
+        order = torch.where(weight > 0, marks, torch.inf).argsort(dim=-1, stable=True)[
+            ..., : self.batch
+        ]
         picked = order[..., None].expand(*order.shape, X.shape[-1])
         return X.gather(-2, picked), y.gather(-1, order), weight.gather(-1, order)
 
-    def _with_public(self, parts: Parts, rows: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        """Private rows and the public points that carry the target's model, as `persfl.proposers.refit` puts them together."""
+    def _with_public(
+        self, parts: Parts, rows: tuple[torch.Tensor, ...]
+    ) -> tuple[torch.Tensor, ...]:
+        """Private rows and the public points that carry the target's model, as
+        `persfl.proposers.refit` puts them together.
+        """
         import torch
         from torch.func import vmap
 
@@ -384,13 +545,24 @@ class Torch:
         z = vmap(self.learner.said, in_dims=(0, None))(parts, points)
         chances = None
         if traits_of(self.task.learners[0]).chances:
-            chances = z.softmax(dim=-1) if self.learner.kind == "cross_entropy" else torch.cat([-z, z], dim=-1).sigmoid()
+            chances = (
+                z.softmax(dim=-1)
+                if self.learner.kind == "cross_entropy"
+                else torch.cat([-z, z], dim=-1).sigmoid()
+            )
         if chances is None:
             labels, mass = z[..., 0], torch.full_like(z[..., 0], proposer.point_weight)
         elif proposer.softly(self.learner):
             k = chances.shape[-1]
-            labels = torch.arange(k, device=self.device).to(self.dtype).repeat(C, len(points))
-            points, mass = points.repeat_interleave(k, dim=0), proposer.point_weight * chances.flatten(start_dim=1)
+            labels = (
+                torch.arange(k, device=self.device)
+                .to(self.dtype)
+                .repeat(C, len(points))
+            )
+            points, mass = (
+                points.repeat_interleave(k, dim=0),
+                proposer.point_weight * chances.flatten(start_dim=1),
+            )
         else:
             labels = chances.argmax(dim=-1).to(self.dtype)
             mass = torch.full_like(labels, proposer.point_weight)
@@ -412,7 +584,9 @@ class Torch:
         return self.runtime.run(key, function, self._w, *inputs)
 
     def _parts(self, targets: int, peers: int, longest: int, work: Any) -> list[Any]:
-        """Do the work for all targets, in chunks; `longest` is how many rows every device that takes part is padded to."""
+        """Do the work for all targets, in chunks; `longest` is how many rows every device that
+        takes part is padded to.
+        """
         if (peers, longest) not in self._fits:
             self._fits[peers, longest] = self._fitting(peers, longest)
         return self.runtime.chunks(targets, self._fits[peers, longest], work)
@@ -421,10 +595,16 @@ class Torch:
         """How many targets' pairs of that many rows fit into a share of the free memory."""
         import torch
 
-        rows = longest + (0 if self.public is None else len(self.public) * self._classes())
+        rows = longest + (
+            0 if self.public is None else len(self.public) * self._classes()
+        )
         width = 3 * self.rows.scoring.rows.features + int(self.learner.width)
         pair = self.dtype.itemsize * (6 * self._w.shape[1] + rows * width)
-        free = SHARE * torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else CPU_BYTES
+        free = (
+            SHARE * torch.cuda.mem_get_info(self.device)[0]
+            if self.device.type == "cuda"
+            else CPU_BYTES
+        )
         return max(1, int(free // (pair * max(1, peers))))
 
     def _classes(self) -> int:

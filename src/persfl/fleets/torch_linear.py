@@ -1,4 +1,6 @@
-"""A linear learner's losses and slopes on tensors, in closed form: what `persfl.learners.linear` says, for one device."""
+"""A linear learner's losses and slopes on tensors, in closed form: what
+`persfl.learners.linear` says, for one device.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 class LinearTensors:
     """What `persfl.fleets.torch_engine` computes with, for `Linear`; `torch.func.vmap` adds axes.
 
-    `fused` writes products as sums, which a compiler turns into one pass over rows where they lie; without one products are faster.
+    `fused` writes products as sums, which a compiler turns into one pass over rows where they lie;
+    without one products are faster.
     """
 
     dtype = "float64"
@@ -32,13 +35,17 @@ class LinearTensors:
         """The inverse of `parts`."""
         return parts["w"]
 
-    def _scores(self, w: torch.Tensor, X: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _scores(
+        self, w: torch.Tensor, X: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         d = X.shape[-1]
         W = w.view(self.learner.classes, d + self.learner.intercept)
         z = (X * W[0, :d]).sum(dim=1, keepdim=True) if self.fused else X @ W[:, :d].T
         return (z + W[:, d] if self.learner.intercept else z), W
 
-    def part_loss(self, parts: Parts, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def part_loss(
+        self, parts: Parts, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
         """The weighted mean loss."""
         import torch
 
@@ -50,10 +57,18 @@ class LinearTensors:
             each = self._value(z[:, 0], y)
         value = (torch.where(weight > 0, each, 0.0) * weight).sum() / total
         if kind in ("squared", "huber"):
-            value = torch.where(value < ROUNDING * (weight * y**2).sum() / total, 0.0, value)
+            value = torch.where(
+                value < ROUNDING * (weight * y**2).sum() / total, 0.0, value
+            )
         elif kind == "absolute":
-            value = torch.where(value < ROUNDING**0.5 * (weight * y.abs()).sum() / total, 0.0, value)
-        return value + self.learner.l2 * (W[:, : X.shape[-1]] ** 2).sum() if self.learner.l2 else value
+            value = torch.where(
+                value < ROUNDING**0.5 * (weight * y.abs()).sum() / total, 0.0, value
+            )
+        return (
+            value + self.learner.l2 * (W[:, : X.shape[-1]] ** 2).sum()
+            if self.learner.l2
+            else value
+        )
 
     def _value(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         import torch
@@ -65,12 +80,21 @@ class LinearTensors:
         if kind == "absolute":
             return away.abs()
         if kind == "huber":
-            return torch.where(away.abs() <= delta, 0.5 * away**2, delta * (away.abs() - 0.5 * delta))
+            return torch.where(
+                away.abs() <= delta, 0.5 * away**2, delta * (away.abs() - 0.5 * delta)
+            )
         if kind == "logistic":
             return F.softplus(z) - y * z
         return z.exp() - y * z
 
-    def part_slopes(self, parts: Parts, fixed: Parts, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> Parts:
+    def part_slopes(
+        self,
+        parts: Parts,
+        fixed: Parts,
+        X: torch.Tensor,
+        y: torch.Tensor,
+        weight: torch.Tensor,
+    ) -> Parts:
         """The gradient of `part_loss`."""
         import torch
 
@@ -78,7 +102,9 @@ class LinearTensors:
         kind, total = self.learner.kind, weight.sum()
         share = (weight / torch.where(total > 0, total, 1.0))[:, None]
         if kind == "multinomial":
-            slope = torch.softmax(z, dim=1) - (y[:, None] == torch.arange(self.learner.classes, device=y.device)).to(z.dtype)
+            slope = torch.softmax(z, dim=1) - (
+                y[:, None] == torch.arange(self.learner.classes, device=y.device)
+            ).to(z.dtype)
         else:
             slope = self._slope(z[:, 0], y)[:, None]
         pull = torch.where(share > 0, slope, 0.0) * share

@@ -30,7 +30,9 @@ class Runtime:
         """Drop the recordings: something that they read lies elsewhere now."""
         self._recorded.clear()
 
-    def run(self, key: Any, function: Callable[..., Any], models: torch.Tensor, *inputs: Any) -> Any:
+    def run(
+        self, key: Any, function: Callable[..., Any], models: torch.Tensor, *inputs: Any
+    ) -> Any:
         """What the function says of these arrays, as an array; recorded where that is possible."""
         # A recording keeps the memory it used. One for all targets is worth that; one per chunk
         # would add up to all of them, and chunks are large enough to keep the device busy without.
@@ -40,12 +42,15 @@ class Runtime:
         if key not in self._recorded:
             if len(self._recorded) >= MOST_RECORDED:
                 self._recorded.clear()
-            kept = models.clone()  # recording runs the function, which may change the models
+            # recording runs the function, which may change the models
+            kept = models.clone()
             self._recorded[key] = Replayed(function, inputs, self.device, self._pool())
             models.copy_(kept)
         return self._recorded[key](*inputs)
 
-    def chunks(self, targets: int, fits: int, work: Callable[[slice], Any]) -> list[Any]:
+    def chunks(
+        self, targets: int, fits: int, work: Callable[[slice], Any]
+    ) -> list[Any]:
         """Do the work for all targets, so many at a time as fit; a chunk that does not is halved.
 
         It is then done again: work must allow that.
@@ -92,14 +97,20 @@ class Rows:
         import torch
 
         self.devices = rows
-        self.X, self.y, self.weight = (torch.as_tensor(part).to(device, dtype) for part in (rows.X, rows.y, rows.weight))
+        self.X, self.y, self.weight = (
+            torch.as_tensor(part).to(device, dtype)
+            for part in (rows.X, rows.y, rows.weight)
+        )
         self.start = torch.as_tensor(rows.start[:-1].copy()).to(device)
         self.counts = torch.as_tensor(rows.counts).to(device)
         self.longest = max(1, int(rows.counts.max(initial=1)))
         self.even = len(rows) * self.longest == len(rows.X)
         self.slots = torch.arange(self.longest, device=device)
         if self.even:
-            self.X, self.y, self.weight = (t.reshape(len(rows), self.longest, *t.shape[1:]) for t in (self.X, self.y, self.weight))
+            self.X, self.y, self.weight = (
+                t.reshape(len(rows), self.longest, *t.shape[1:])
+                for t in (self.X, self.y, self.weight)
+            )
 
     def __getitem__(self, which: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Padded rows, leading axes as `which`; weight 0 where there are none."""
@@ -115,16 +126,23 @@ class Rows:
 
 
 class Replayed:
-    """A function of arrays recorded as a CUDA graph: launching kernel by kernel takes longer than they run.
+    """A function of arrays recorded as a CUDA graph: launching kernel by kernel takes longer than
+    they run.
 
-    Arrays go in and come out through pinned memory, and the copies are part of the recording: a call costs one launch and, where
-    something comes out, one wait. What it returns is overwritten by the next call.
+    Arrays go in and come out through pinned memory, and the copies are part of the recording: a
+    call costs one launch and, where something comes out, one wait. What it returns is overwritten
+    by the next call.
     """
 
-    def __init__(self, function: Any, inputs: tuple[Any, ...], device: Any, pool: Any) -> None:
+    def __init__(
+        self, function: Any, inputs: tuple[Any, ...], device: Any, pool: Any
+    ) -> None:
         import torch
 
-        self.pinned = tuple(torch.from_numpy(np.ascontiguousarray(array)).pin_memory() for array in inputs)
+        self.pinned = tuple(
+            torch.from_numpy(np.ascontiguousarray(array)).pin_memory()
+            for array in inputs
+        )
         held = tuple(array.to(device) for array in self.pinned)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -134,7 +152,11 @@ class Replayed:
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.synchronize()
         self.into = tuple(array.numpy() for array in self.pinned)
-        self.output: torch.Tensor | None = None if out is None else torch.empty(out.shape, dtype=out.dtype, pin_memory=True)
+        self.output: torch.Tensor | None = (
+            None
+            if out is None
+            else torch.empty(out.shape, dtype=out.dtype, pin_memory=True)
+        )
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=pool):
             for tensor, array in zip(held, self.pinned, strict=True):
@@ -147,7 +169,8 @@ class Replayed:
     def __call__(self, *inputs: Any) -> Any:
         import torch
 
-        torch.cuda.current_stream().synchronize()  # the last replay must have read its inputs before they are overwritten
+        # the last replay must have read its inputs before they are overwritten
+        torch.cuda.current_stream().synchronize()
         for place, array in zip(self.into, inputs, strict=True):
             np.copyto(place, array)
         self.graph.replay()

@@ -107,7 +107,9 @@ def _verdict(
     floor, floors = _floor(last, reference, at_end)
     agrees = not wrong and floor
     complete = at_end and runs >= ENOUGH
-    return SeriesVerdict(series, agrees, len(compared), worst_round, factor, floors, complete)
+    return SeriesVerdict(
+        series, agrees, len(compared), worst_round, factor, floors, complete
+    )
 
 
 def _floor(last: _Point, reference: Reference, at_end: bool) -> tuple[bool, str]:

@@ -30,8 +30,12 @@ def claims(results: Mapping[str, Result]) -> list[Claim]:
     """Every claim whose figures are there with the paper's settings: it speaks of no others."""
     found = []
     for needs, check in _CHECKS:
-        if all(name in results and _is_whole(results[name].spec, name) for name in needs):
-            sentence, holds, numbers = check(*(_medians(results[name]) for name in needs))
+        if all(
+            name in results and _is_whole(results[name].spec, name) for name in needs
+        ):
+            sentence, holds, numbers = check(
+                *(_medians(results[name]) for name in needs)
+            )
             found.append(Claim(needs[0], sentence, bool(holds), numbers))
     return found
 
@@ -46,7 +50,10 @@ def _medians(result: Result) -> Medians:
 
 def _last_third(medians: Medians) -> dict[str, float]:
     """The level at which every curve ends."""
-    return {name: float(np.median(curve[-len(curve) // 3 :])) for name, curve in medians.items()}
+    return {
+        name: float(np.median(curve[-len(curve) // 3 :]))
+        for name, curve in medians.items()
+    }
 
 
 def reach(curve: Array, level: float) -> float:
@@ -87,7 +94,11 @@ def _settles(fig2c: Medians) -> Found:
     last = _last_third(fig2c)
     others = [value for name, value in last.items() if name != "S=5"]
     holds = last["S=5"] > 1e-6 and max(others) < 1e-20
-    return "S=5 does not settle, S>=10 does", holds, "error in the last third: " + _list(last)
+    return (
+        "S=5 does not settle, S>=10 does",
+        holds,
+        "error in the last third: " + _list(last),
+    )
 
 
 def _right(fig3: Medians) -> Found:
@@ -132,7 +143,8 @@ def _between(fig7: Medians) -> Found:
     return sentence, holds, _list(ends | alone)
 
 
-_PARTS = ("fig6", "fig7")  # claims about each series by itself: some of the series will do
+# claims about each series by itself: some of the series will do
+_PARTS = ("fig6", "fig7")
 _CHECKS: list[tuple[tuple[str, ...], Callable[..., Found]]] = [
     (("fig2a",), _slower),
     (("fig2b",), _floor),

@@ -64,7 +64,11 @@ class Cell:
                 ordered=self.data.ordered,
             )
         seconds = time.process_time() - begin
-        about = {"set": self.data.name, "seed": self.seed, "settings": self.data.settings}
+        about = {
+            "set": self.data.name,
+            "seed": self.seed,
+            "settings": self.data.settings,
+        }
         return about | found | {"total": round(seconds, 2)}, seconds
 
 
@@ -106,12 +110,18 @@ def measurements(
                 models = maker(terms)
                 if models is None:
                     continue
-                variant = ", ".join(word for word in ("both" if both else kind, setting) if word)
+                variant = ", ".join(
+                    word for word in ("both" if both else kind, setting) if word
+                )
                 seconds[name][variant] = round(time.process_time() - begin, 3)
                 each = _errors(learner, models, units, dealt)
                 errors[name][variant] = [float(f"{error:.7g}") for error in each]
     rows = {"learn": len(learn.y), "judge": len(judge.y)}
-    about = {"devices": [str(name) for name in learn.ids], "rows": rows, "classes": classes}
+    about = {
+        "devices": [str(name) for name in learn.ids],
+        "rows": rows,
+        "classes": classes,
+    }
     return about | {"errors": errors, "seconds": seconds}
 
 
@@ -119,7 +129,9 @@ def _errors(learner: Learner, models: Array, units: Units, dealt: RowSplit) -> A
     """(devices,) errors on the rows to judge by."""
     learn, judge, classes = dealt
     owner = judge.owner
-    answers = respond_each(learner, models, units.features(judge.X, owner), owner, classes)
+    answers = respond_each(
+        learner, models, units.features(judge.X, owner), owner, classes
+    )
     if classes:
         missed = (answers.argmax(axis=1) != judge.y) + 0.0
     else:
@@ -177,7 +189,9 @@ def _kept(path: Path, about: CellRecord) -> dict[tuple[str, int], Measurements]:
     if not path.exists():
         return {}
     content = read_cells(path)
-    other = next((key for key, value in about.items() if content.get(key) != value), None)
+    other = next(
+        (key for key, value in about.items() if content.get(key) != value), None
+    )
     if other is not None:
         what = f"holds results of other {other}, not to be mixed with these"
         raise InputError(f"{str(path)!r} {what}. Choose another --out.")
@@ -195,5 +209,7 @@ def code() -> str:
     digest = hashlib.sha256()
     root = Path(__file__).parents[1]
     for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+        digest.update(
+            path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes()
+        )
     return digest.hexdigest()[:20]

@@ -42,7 +42,8 @@ from persfl.worth import own_fits, pooled_fit, tuned_fits
 UNITS = ("shared", "centred")
 CLUSTERS = 4  # of k-means
 TOLD, PULLS = (2, 4), (0.1, 1.0)  # what IFCA is told, how strongly Ditto is pulled
-WORSE = 1.1  # a mean loss that ends so many times above its first round's has run away somewhere
+# a mean loss that ends so many times above its first round's has run away somewhere
+WORSE = 1.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,12 +120,16 @@ def _fine_tuned(terms: ComparisonTerms) -> Array:
 def _refitted(terms: ComparisonTerms, model: Model) -> Array:
     """A shared model, refitted to every device's own rows."""
     steps = GradientStep(terms.step, steps=terms.rounds)
-    return np.asarray(tuned_fits(terms.learner, terms.rows, model, None, steps, terms.seed))
+    return np.asarray(
+        tuned_fits(terms.learner, terms.rows, model, None, steps, terms.seed)
+    )
 
 
 def _averaged(terms: ComparisonTerms) -> Array:
     """FedAvg."""
-    return _descended(terms, lambda fleet: fedavg(fleet, rounds=terms.rounds, seed=terms.seed))
+    return _descended(
+        terms, lambda fleet: fedavg(fleet, rounds=terms.rounds, seed=terms.seed)
+    )
 
 
 def _averaged_refitted(terms: ComparisonTerms) -> Array:
@@ -155,12 +160,16 @@ def _pulled(pull: float) -> Maker:
     return maker
 
 
-def _descended(terms: ComparisonTerms, run: Callable[[ArrayFleet], Iterator[Round]]) -> Array:
+def _descended(
+    terms: ComparisonTerms, run: Callable[[ArrayFleet], Iterator[Round]]
+) -> Array:
     """Models after a baseline's rounds, with half the step as long as it makes the loss grow."""
     step = terms.step
     for _ in range(HALVINGS):
         proposer = GradientStep(step)
-        fleet = ArrayFleet(terms.rows, learner=terms.learner, proposer=proposer, seed=terms.seed)
+        fleet = ArrayFleet(
+            terms.rows, learner=terms.learner, proposer=proposer, seed=terms.seed
+        )
         try:
             losses = [float(round_.loss.mean()) for round_ in run(fleet)]
             if losses[-1] <= WORSE * losses[0]:
@@ -186,9 +195,13 @@ def _kindred(terms: ComparisonTerms) -> Array:
     return np.where(members(state.trust).right[:, None], state.models, _own(terms))
 
 
-def _trained(terms: ComparisonTerms, sampler: Sampler, adopter: Adopter, rounds: int) -> State:
+def _trained(
+    terms: ComparisonTerms, sampler: Sampler, adopter: Adopter, rounds: int
+) -> State:
     step = (GradientStep, terms.step)
-    return train(terms.rows, Plan(terms.learner, *step, sampler, adopter, rounds, terms.seed))
+    return train(
+        terms.rows, Plan(terms.learner, *step, sampler, adopter, rounds, terms.seed)
+    )
 
 
 def _blended(terms: ComparisonTerms) -> Array:
@@ -232,7 +245,9 @@ def rivals(
     """
     if not has_gradients(learner):
         return {}
-    terms = ComparisonTerms(inside, learner, rounds=rounds, seed=seed, step_size=step_size)
+    terms = ComparisonTerms(
+        inside, learner, rounds=rounds, seed=seed, step_size=step_size
+    )
     told = [f"IFCA ({clusters})" for clusters in TOLD if clusters < len(inside)]
     names = ["FedAvg", "FedAvg + fine-tuning", *told]
     return {name: METHODS[name].makers[""](terms) for name in names}

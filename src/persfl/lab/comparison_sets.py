@@ -40,13 +40,15 @@ class DataSet:
 
     name: str
     few: int  # rows of each device to learn from; 0: one of every class
-    file: str = ""  # a .csv or .npz file in the folder; without one the name says what it is
+    # a .csv or .npz file in the folder; without one the name says what it is
+    file: str = ""
     device: str = ""  # of a .csv: the column that says whose row it is
     label: str = ""  # of a .csv: what to predict
     features: tuple[str, ...] = ()  # of a .csv: from what (default: all other columns)
     squares: bool = False  # the squares of the features too
     log: bool = False  # predict the label's logarithm
-    classes: bool = False  # numbers in the label column are names of classes, as texts are anyway
+    # numbers in the label column are names of classes, as texts are anyway
+    classes: bool = False
     devices: int = 0  # at most so many, drawn anew for every seed; 0: all
     cost: float = 1.0  # rough seconds of one core, to start with the longest
     folder: str = ""
@@ -54,12 +56,18 @@ class DataSet:
     @property
     def settings(self) -> dict[str, Any]:
         """All that a result depends on."""
-        return {key: value for key, value in asdict(self).items() if key not in ("cost", "folder")}
+        return {
+            key: value
+            for key, value in asdict(self).items()
+            if key not in ("cost", "folder")
+        }
 
     @property
     def missing(self) -> bool:
         """Whether its file is not there."""
-        return bool(self.file) and not (self.folder and (Path(self.folder) / self.file).is_file())
+        return bool(self.file) and not (
+            self.folder and (Path(self.folder) / self.file).is_file()
+        )
 
     def dealt(self, seed: int) -> RowSplit:
         """The rows of this seed."""
@@ -69,7 +77,9 @@ class DataSet:
             which = np.zeros(len(devices), dtype=bool)
             which[draw.choice(len(devices), self.devices, replace=False)] = True
             devices = taken(devices, which)
-        return RowSplit(*few_rows(devices, self.few, seed=seed, classes=classes), classes)
+        return RowSplit(
+            *few_rows(devices, self.few, seed=seed, classes=classes), classes
+        )
 
     def rows(self, seed: int) -> tuple[Devices, int]:
         """All rows, and how many classes there are."""
@@ -78,7 +88,9 @@ class DataSet:
         if self.name in BUNDLED:
             load, classes = BUNDLED[self.name]
             frame = load().frame
-            return from_table(frame, device=frame.columns[0], label=frame.columns[-1]), classes
+            return from_table(
+                frame, device=frame.columns[0], label=frame.columns[-1]
+            ), classes
         if self.name in SHIFTS:
             return shifted_digits(self.name, seed=seed), 10
         return varied_regression(seed=seed), 0
@@ -93,12 +105,18 @@ class DataSet:
         for name in (self.device, self.label, *self.features):
             if name not in frame.columns:
                 known = ", ".join(map(str, frame.columns))
-                raise InputError(f"{path.name!r} has no column {name!r}. Its columns: {known}.")
+                raise InputError(
+                    f"{path.name!r} has no column {name!r}. Its columns: {known}."
+                )
         named = (self.device, self.label)
-        features = list(self.features) or [name for name in frame.columns if name not in named]
+        features = list(self.features) or [
+            name for name in frame.columns if name not in named
+        ]
         table = frame[[self.device, *features]]
         if self.squares:
-            table = pd.concat([table, (frame[features] ** 2).add_suffix(" squared")], axis=1)
+            table = pd.concat(
+                [table, (frame[features] ** 2).add_suffix(" squared")], axis=1
+            )
         label = frame[self.label]
         classes = 0
         if self.classes or not pd.api.types.is_numeric_dtype(label):
@@ -128,7 +146,11 @@ class Table:
 
     def dealt(self, seed: int) -> RowSplit:
         """The rows of this seed."""
-        how: dict[str, Any] = {"seed": seed, "classes": self.classes, "ordered": self.ordered}
+        how: dict[str, Any] = {
+            "seed": seed,
+            "classes": self.classes,
+            "ordered": self.ordered,
+        }
         if self.few is None:
             return RowSplit(*held_back(self.devices, self.share, **how), self.classes)
         return RowSplit(*few_rows(self.devices, self.few, **how), self.classes)

@@ -56,12 +56,17 @@ class Comparison:
         if folder is not None and not Path(folder).is_dir():
             what = "Name the one that holds the tables."
             raise InputError(f"--data {str(folder)!r} is no folder. {what}")
-        sets = [replace(data, folder="" if folder is None else str(folder)) for data in self.sets]
+        sets = [
+            replace(data, folder="" if folder is None else str(folder))
+            for data in self.sets
+        ]
         missing = [data.name for data in sets if data.missing]
         if len(missing) == len(sets):
             what = f"none of the data sets is there: {some(missing, 20)}"
             raise InputError(f"{what}. Name the folder of their files with --data.")
-        return replace(self, sets=tuple(data for data in sets if not data.missing)), missing
+        return replace(
+            self, sets=tuple(data for data in sets if not data.missing)
+        ), missing
 
     def cells(self, first: int) -> list[Cell]:
         """Every set with every seed from `first` on."""
@@ -104,7 +109,9 @@ def chosen_methods(names: Sequence[str], reference: str = REFERENCE) -> tuple[st
 
 def _set(spec: str, entry: object) -> DataSet:
     if not isinstance(entry, dict) or not entry.get("name") or "few" not in entry:
-        need = "every [[set]] needs a name and few, the rows of each device to learn from"
+        need = (
+            "every [[set]] needs a name and few, the rows of each device to learn from"
+        )
         raise InputError(f"{spec}: {need}.")
     data = DataSet(**_checked(spec, entry, DataSet, "folder"))
     path = Path(data.file)

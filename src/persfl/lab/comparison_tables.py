@@ -29,19 +29,26 @@ def regret_table(cells: CellsBySet, reference: str = REFERENCE) -> str:
     """
     found = {name: standings(some, reference) for name, some in cells.items()}
     methods = _methods(found, reference)
-    lines = [f"| | {' | '.join(methods)} | regret of {reference} | |", _rule(len(methods) + 3)]
+    lines = [
+        f"| | {' | '.join(methods)} | regret of {reference} | |",
+        _rule(len(methods) + 3),
+    ]
     for name, table in found.items():
         best, mine = least(table), table[reference]
         errors = []
         for method in methods:
             one = table.get(method)
-            errors.append("" if one is None else _bold(short(one.error), method == best))
+            errors.append(
+                "" if one is None else _bold(short(one.error), method == best)
+            )
         loss = f"{LOSES} to {least(table, reference)}" if mine.regret > 0 else ""
         lines.append(_row(name, *errors, signed_interval(*mine.regret_interval), loss))
     means = []
     for method in methods:
         everywhere = all(method in table for table in found.values())
-        means.append(signed(mean_regret(cells, method, reference)[0]) if everywhere else "")
+        means.append(
+            signed(mean_regret(cells, method, reference)[0]) if everywhere else ""
+        )
     ours = signed_interval(*mean_regret(cells, reference, reference))
     lines.append(f"{_row('*mean regret*', *means, ours)} |")
     return "\n".join(lines)
@@ -59,7 +66,9 @@ def removed_table(cells: CellsBySet, reference: str = REFERENCE) -> str:
         shown = []
         for method in methods:
             one = table.get(method)
-            shown.append("" if one is None else _bold(removed(one), one.removed_high < 0))
+            shown.append(
+                "" if one is None else _bold(removed(one), one.removed_high < 0)
+            )
         lines.append(_row(name, *shown))
     return "\n".join(lines)
 

@@ -50,7 +50,10 @@ def run_seed(seed: int, run: int) -> int:
 def _shape(settings: Settings) -> dict[str, Any]:
     """What a made-up world is told."""
     every = asdict(settings)
-    return {name: every[name] for name in ("clusters", "rows", "features", "noise", "deviation")}
+    return {
+        name: every[name]
+        for name in ("clusters", "rows", "features", "noise", "deviation")
+    }
 
 
 class _Worlds:
@@ -79,7 +82,10 @@ class _Worlds:
     def _made(self, labels: IntArray | None) -> list[Any]:
         make = clustered_stream if self.settings.online else clustered_regression
         shape = _shape(self.settings)
-        return [make(self.settings.n, **shape, seed=seed, labels=labels) for seed in self.seeds]
+        return [
+            make(self.settings.n, **shape, seed=seed, labels=labels)
+            for seed in self.seeds
+        ]
 
     def _joined(self, worlds: list[Any], labels: IntArray | None) -> Any:
         """All worlds as one source; targets keep their rows where only the others' are renewed."""
@@ -137,7 +143,9 @@ def _vector_curves(settings: Settings, seeds: Sequence[int]) -> Array:
         local=step if settings.method == "local" else None,
     )
     rounds = rounds_of(settings, fleet, worlds.run, worlds.clusters, seeds[0])
-    return np.stack([worlds.errors(fleet.models, round_.r) for round_ in rounds], axis=1)
+    return np.stack(
+        [worlds.errors(fleet.models, round_.r) for round_ in rounds], axis=1
+    )
 
 
 def _refit(settings: Settings, seed: int) -> Refit:
@@ -160,14 +168,18 @@ def _tree_curve(settings: Settings, seed: int) -> Array:
     truth = fresh @ np.asarray(world.true_weights)[0]
     learner: Learner = Tree(settings.depth)
     if settings.learner == "forest":
-        learner = Estimator(RandomForestRegressor(settings.trees, max_depth=settings.depth))
+        learner = Estimator(
+            RandomForestRegressor(settings.trees, max_depth=settings.depth)
+        )
 
     def error(model: Model) -> float:
         return float(((learner.predict(model, fresh) - truth) ** 2).mean())
 
     limit = error(learner.fit(_rows_of_its_cluster(world), stream(seed, "oracle")))
     proposer = _refit(settings, seed)
-    fleet = LoopFleet(source, learner=learner, proposer=proposer, targets=[0], seed=seed)
+    fleet = LoopFleet(
+        source, learner=learner, proposer=proposer, targets=[0], seed=seed
+    )
     fleet.observe(0)
     values = [error(fleet.models[0]) / limit]
     how: dict[str, Any] = {"sampler": Uniform(settings.peers), "adopter": Best()}

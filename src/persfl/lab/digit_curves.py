@@ -52,10 +52,15 @@ def digit_curve(settings: Settings, seed: int) -> Array:
     s = settings
     if s.method == "local":  # every device from the common start, on its own
         s = replace(s, method="finetuned", alone=s.rounds)
-    world = clustered_digits(s.n, clusters=s.clusters, rows=s.rows, held=s.held, seed=seed)
-    learner = LEARNERS[s.learner](stream(seed, "weights").integer())  # that all devices start from
+    world = clustered_digits(
+        s.n, clusters=s.clusters, rows=s.rows, held=s.held, seed=seed
+    )
+    # that all devices start from
+    learner = LEARNERS[s.learner](stream(seed, "weights").integer())
     step = GradientStep(s.step_size)
-    fleet = ArrayFleet(world.training, learner=learner, proposer=step, compute=s.compute, seed=seed)
+    fleet = ArrayFleet(
+        world.training, learner=learner, proposer=step, compute=s.compute, seed=seed
+    )
     judge = Judge(learner, world.held, s.compute)
     errors = [judge.error(fleet.models)]
     clusters = np.asarray(world.training.clusters)
@@ -76,7 +81,9 @@ class Judge:
         dtype = getattr(torch, learner.dtype)
         self.compute = compute
         self.outputs = torch.func.vmap(learner.outputs)
-        self.X = torch.as_tensor(held.X.reshape(*shape, -1), dtype=dtype, device=compute)
+        self.X = torch.as_tensor(
+            held.X.reshape(*shape, -1), dtype=dtype, device=compute
+        )
         self.y = torch.as_tensor(held.y.reshape(shape), device=compute)
 
     def error(self, models: Array) -> float:

@@ -84,7 +84,9 @@ def _line(ax: Axes, curves: Array, name: str, colour: str, *, trees: bool) -> No
     shown = np.quantile(curves[:, 1:], [0.1, 0.5, 0.9], axis=0)
     low, middle, high = np.maximum(shown, LEAST)
     rounds = np.arange(1, curves.shape[1])
-    ax.fill_between(rounds, low, high, color=colour, alpha=0.06 if trees else 0.15, linewidth=0)
+    ax.fill_between(
+        rounds, low, high, color=colour, alpha=0.06 if trees else 0.15, linewidth=0
+    )
     ax.plot(rounds, middle, color=colour, linewidth=1.6, label=name)
     if trees:
         ax.axhline(np.median(curves[:, 0]), color=colour, linestyle="--", linewidth=1)
@@ -94,7 +96,9 @@ def _points(ax: Axes, reference: Reference, colour: str, stop: int) -> None:
     """The authors' medians, with bars from their 10 % to their 90 % quantile."""
     here = [i for i, r in enumerate(reference["iteration"]) if r < stop]
     columns = [reference[key] for key in ("iteration", "median", "q10", "q90")]
-    rounds, median, low, high = np.maximum(np.array(columns, dtype=float)[:, here], LEAST)
+    rounds, median, low, high = np.maximum(
+        np.array(columns, dtype=float)[:, here], LEAST
+    )
     bars = [np.maximum(median - low, 0), np.maximum(high - median, 0)]
     edges: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.5}
     lines: dict[str, Any] = {"yerr": bars, "elinewidth": 1, "capsize": 2}
@@ -125,7 +129,9 @@ def draw_regrets(cells: CellsBySet, reference: str = REFERENCE) -> Figure:
     named: set[str] = set()
     for row, name in enumerate(names):
         for method, regret in _regrets(cells, name, reference).items():
-            label = method if method == reference or method in STRONG else "other rivals"
+            label = (
+                method if method == reference or method in STRONG else "other rivals"
+            )
             _mark(ax, row, regret, method, reference, None if label in named else label)
             named.add(label)
     ax.axvline(0, color=INK, lw=1)
@@ -159,7 +165,9 @@ def _mark(
         ax.plot([low, high], [row, row], color=colour, lw=width, alpha=0.8, zorder=2)
     marker = ">" if regret[0] > FURTHEST else "D" if ours else "o"
     size, order = (70, 4) if ours else (26, 3)
-    ax.scatter(middle, row, s=size, color=colour, marker=marker, zorder=order, label=label)
+    ax.scatter(
+        middle, row, s=size, color=colour, marker=marker, zorder=order, label=label
+    )
 
 
 def _regrets(cells: CellsBySet, name: str, reference: str) -> dict[str, Interval]:
@@ -168,4 +176,6 @@ def _regrets(cells: CellsBySet, name: str, reference: str) -> dict[str, Interval
         found = standings(cells[name], reference)
         return {method: one.regret_interval for method, one in found.items()}
     everywhere = set.intersection(*(set(some[0]["errors"]) for some in cells.values()))
-    return {method: mean_regret(cells, method, reference) for method in sorted(everywhere)}
+    return {
+        method: mean_regret(cells, method, reference) for method in sorted(everywhere)
+    }

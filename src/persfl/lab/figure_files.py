@@ -30,10 +30,20 @@ def write_figure(result: Result, out: Path) -> Path:
         shown = values[:, first:]
         rounds = np.arange(first, values.shape[1])
         run = np.repeat(np.arange(len(shown)), len(rounds))
-        long = {"run": run, "round": np.tile(rounds, len(shown)), "value": shown.ravel()}
+        long = {
+            "run": run,
+            "round": np.tile(rounds, len(shown)),
+            "value": shown.ravel(),
+        }
         curves.append(pd.DataFrame({"series": name} | long))
         low, middle, high = np.quantile(shown, [0.1, 0.5, 0.9], axis=0)
-        short = {"round": rounds, "median": middle, "q10": low, "q90": high, "runs": len(shown)}
+        short = {
+            "round": rounds,
+            "median": middle,
+            "q10": low,
+            "q90": high,
+            "runs": len(shown),
+        }
         summary.append(pd.DataFrame({"series": name} | short))
     write_csv(pd.concat(curves), folder / "curves.csv")
     write_csv(pd.concat(summary), folder / "summary.csv")
@@ -53,7 +63,9 @@ def _about(result: Result) -> dict[str, Any]:
         "panels": {line.name: line.panel for line in series},
         "settings": {line.name: asdict(line.settings) for line in series},
         "grids": {line.name: dict(line.grid) for line in series},
-        "ends": {name: values[:, -1].tolist() for name, values in result.curves.items()},
+        "ends": {
+            name: values[:, -1].tolist() for name, values in result.curves.items()
+        },
         "versions": {name: _version(name) for name in PACKAGES},
         "python": platform.python_version(),
         "verdicts": {verdict.series: str(verdict) for verdict in verdicts(result)},

@@ -48,8 +48,14 @@ class Piece:
 
     def kept(self, run: int) -> Path:
         """Where the curve of a run is; its name depends on everything that the curve depends on."""
-        what = json.dumps([_FORM, asdict(self.settings), self.seed, run], sort_keys=True)
-        return self.folder / "runs" / f"{hashlib.sha256(what.encode()).hexdigest()[:20]}.npy"
+        what = json.dumps(
+            [_FORM, asdict(self.settings), self.seed, run], sort_keys=True
+        )
+        return (
+            self.folder
+            / "runs"
+            / f"{hashlib.sha256(what.encode()).hexdigest()[:20]}.npy"
+        )
 
     @property
     def done(self) -> bool:
@@ -95,7 +101,9 @@ def pieces(spec: Spec, *, runs: int, seed: int, out: Path) -> list[Piece]:
         for first in range(0, runs, size):
             some = tuple(range(first, min(runs, first + size)))
             folder = out / spec.name
-            found.append(Piece(spec.name, series.name, series.settings, some, seed, folder))
+            found.append(
+                Piece(spec.name, series.name, series.settings, some, seed, folder)
+            )
     return found
 
 
@@ -111,7 +119,9 @@ def collect(spec: Spec, *, runs: int, seed: int, out: Path) -> Result:
             if piece.settings.vector:
                 curve = np.concatenate([[np.nan], curve])
             found[piece.series].append(curve)
-    return Result(spec, {name: np.stack(rows) for name, rows in found.items()}, runs, seed)
+    return Result(
+        spec, {name: np.stack(rows) for name, rows in found.items()}, runs, seed
+    )
 
 
 def run_spec(

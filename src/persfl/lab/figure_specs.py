@@ -11,15 +11,31 @@ from typing import Any
 
 from persfl.checks import one_of, some
 from persfl.errors import InputError
-from persfl.lab.spec_files import Changes, Values, read_spec, references, spec_names, typed_values
+from persfl.lab.spec_files import (
+    Changes,
+    Values,
+    read_spec,
+    references,
+    spec_names,
+    typed_values,
+)
 
 HEAD = ("title", "ylabel", "about", "tuned")
-WORDS = ("name", "reference", "panel")  # of a series; everything else but its grid is a setting
+# of a series; everything else but its grid is a setting
+WORDS = ("name", "reference", "panel")
 METHODS = (
-    "algorithm1", "algorithm2", "oracle",
-    "ifca", "local", "pooled", "fedavg", "finetuned", "ditto",
-)  # fmt: skip
-SHARING = ("ifca", "pooled", "fedavg", "finetuned", "ditto")  # all devices of a run share models
+    "algorithm1",
+    "algorithm2",
+    "oracle",
+    "ifca",
+    "local",
+    "pooled",
+    "fedavg",
+    "finetuned",
+    "ditto",
+)
+# all devices of a run share models
+SHARING = ("ifca", "pooled", "fedavg", "finetuned", "ditto")
 TREES = ("tree", "forest")
 NETWORKS = ("mlp", "cnn")
 LEARNERS = ("linear", *TREES, *NETWORKS)
@@ -42,10 +58,12 @@ class Settings:
     step_size: float = 0.05
     top: int = 1  # of the best answers that are averaged; 1 is the paper's rule
     online: bool = False  # peers have fresh rows each round
-    online_target: bool = False  # and so has the target: it scores by other rows each round
+    # and so has the target: it scores by other rows each round
+    online_target: bool = False
     drift_at: int = 0  # the target changes its cluster in this round; 0: never
     told: int = 2  # the number of clusters IFCA is told
-    share: float = 0.2  # of the devices that take part in a round of IFCA, FedAvg or Ditto
+    # of the devices that take part in a round of IFCA, FedAvg or Ditto
+    share: float = 0.2
     alone: int = 0  # last rounds in which devices go on alone from the model of FedAvg
     pull: float = 0.0  # of Ditto's models toward that of FedAvg
     learner: str = "linear"
@@ -119,10 +137,14 @@ class Spec:
 
     def rounds(self, rounds: int) -> Spec:
         """The same with another number of rounds."""
-        return self._with(lambda s: replace(s, rounds=rounds, alone=min(s.alone, rounds)))
+        return self._with(
+            lambda s: replace(s, rounds=rounds, alone=min(s.alone, rounds))
+        )
 
     def _with(self, change: Callable[[Settings], Settings]) -> Spec:
-        changed = (replace(line, settings=change(line.settings)) for line in self.series)
+        changed = (
+            replace(line, settings=change(line.settings)) for line in self.series
+        )
         return replace(self, series=tuple(changed))
 
 
@@ -135,11 +157,15 @@ def load_spec(name: str | Path, changes: Changes | None = None) -> Spec:
     path, content = read_spec(name)
     spec = path.stem
     entries = content.pop("series", None)
-    good = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
+    good = isinstance(entries, list) and all(
+        isinstance(entry, dict) for entry in entries
+    )
     if not good or not entries:
         raise InputError(f"{spec}: a spec needs at least one [[series]].")
     head = {key: str(content.pop(key, "")) for key in HEAD}
-    lines = tuple(_series(spec, content, entry, dict(changes or {})) for entry in entries)
+    lines = tuple(
+        _series(spec, content, entry, dict(changes or {})) for entry in entries
+    )
     if len({line.name for line in lines}) < len(lines):
         raise InputError(f"{spec}: series names must differ.")
     title, ylabel = head["title"] or spec, head["ylabel"] or "MSE"
@@ -161,7 +187,9 @@ def _series(
         raise InputError(f"{spec}: {need}. Got {words}.")
     if reference is not None and reference not in references():
         known = some(list(references()), 50)
-        raise InputError(f"{spec}: there is no reference {reference!r}. Known: {known}.")
+        raise InputError(
+            f"{spec}: there is no reference {reference!r}. Known: {known}."
+        )
     settings = _settings(spec, shared | _own(entry) | changes)
     # Another setting is another experiment: the authors' curves say nothing about it.
     if _comparable(settings) not in _referenced().get(reference or "", ()):
@@ -200,13 +228,20 @@ def is_the_papers(spec: Spec, *, whole: bool = True) -> bool:
 
     All of them, or with `whole` False some.
 
-    >>> is_the_papers(load_spec("fig2a")), is_the_papers(load_spec("fig2a", {"noise": 0.3}))
+    >>> (
+    ...     is_the_papers(load_spec("fig2a")),
+    ...     is_the_papers(load_spec("fig2a", {"noise": 0.3})),
+    ... )
     (True, False)
     """
     if spec.name not in spec_names():
         return False
-    known = {line.name: _comparable(line.settings) for line in load_spec(spec.name).series}
-    same = all(known.get(line.name) == _comparable(line.settings) for line in spec.series)
+    known = {
+        line.name: _comparable(line.settings) for line in load_spec(spec.name).series
+    }
+    same = all(
+        known.get(line.name) == _comparable(line.settings) for line in spec.series
+    )
     return same and (len(spec.series) == len(known) or not whole)
 
 
@@ -222,7 +257,9 @@ def _quick(settings: Settings) -> Settings:
 
 def _grid(spec: str, settings: Settings, grid: object) -> Grid:
     """The values to choose among, every one of which must make good settings."""
-    if not isinstance(grid, dict) or not all(v and isinstance(v, list) for v in grid.values()):
+    if not isinstance(grid, dict) or not all(
+        v and isinstance(v, list) for v in grid.values()
+    ):
         need = "grid must give a list of values for each setting"
         raise InputError(f"{spec}: {need}, as in grid = {{step_size = [0.1, 1.0]}}.")
     for key, values in grid.items():
@@ -260,7 +297,12 @@ def _settings(spec: str, values: Values) -> Settings:
 
 def _toml(spec: Spec, shown: Changes) -> str:
     """A spec as text, with the settings that are `shown` anyway and those that are not usual."""
-    head = {"title": spec.title, "ylabel": spec.ylabel, "about": spec.about, "tuned": spec.tuned}
+    head = {
+        "title": spec.title,
+        "ylabel": spec.ylabel,
+        "about": spec.about,
+        "tuned": spec.tuned,
+    }
     out = [_line(key, value) for key, value in head.items()]
     for line in spec.series:
         words = {"reference": line.reference, "panel": line.panel}
@@ -270,7 +312,9 @@ def _toml(spec: Spec, shown: Changes) -> str:
             if key in shown or value != USUAL[key]:
                 out.append(_line(key, value))
         if line.grid:
-            grid = ", ".join(_line(key, list(values)) for key, values in line.grid.items())
+            grid = ", ".join(
+                _line(key, list(values)) for key, values in line.grid.items()
+            )
             out.append(f"grid = {{{grid}}}")
     return "\n".join(out) + "\n"
 

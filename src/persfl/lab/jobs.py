@@ -21,7 +21,9 @@ class Job(Protocol[Done]):
         """Do it; returns what came of it and the seconds it took."""
 
 
-def finished_jobs(todo: Iterable[Job[Done]], *, jobs: int) -> Iterator[tuple[Done, float]]:
+def finished_jobs(
+    todo: Iterable[Job[Done]], *, jobs: int
+) -> Iterator[tuple[Done, float]]:
     """Do the work in `jobs` processes, and yield what comes of each piece as it is finished."""
     ordered = sorted(todo, key=lambda job: -job.cost)
     if jobs == 1 or len(ordered) < 2:

@@ -33,7 +33,9 @@ def rounds_of(
         case "fedavg":
             return fedavg(fleet, share=s.share, **length)
         case "finetuned":
-            return finetuned(fleet, alone=min(s.alone, s.rounds), share=s.share, **length)
+            return finetuned(
+                fleet, alone=min(s.alone, s.rounds), share=s.share, **length
+            )
         case "ditto":
             return ditto(fleet, pull=s.pull, share=s.share, **length)
         case "pooled":

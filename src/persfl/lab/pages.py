@@ -53,7 +53,9 @@ _PICTURES = {"figure.png": "ours", "comparison.png": "ours and the reference"}
 # The paper, regenerated
 
 
-def write_reproduction(results: Mapping[str, Result], out: Path, *, short: bool) -> Path:
+def write_reproduction(
+    results: Mapping[str, Result], out: Path, *, short: bool
+) -> Path:
     """Write the page about these results and return where it is.
 
     Figures that earlier commands left below `out` stay on it.
@@ -106,14 +108,18 @@ def _claims(results: Mapping[str, Result]) -> str:
         rows.append(f"{sentence}<td class={kind}>{word}<td>{escape(claim.numbers)}")
     if not rows:
         return ""
-    return "<h2>What the paper says in words</h2>" + _table("figure|claim||numbers", rows)
+    return "<h2>What the paper says in words</h2>" + _table(
+        "figure|claim||numbers", rows
+    )
 
 
 def _figure(name: str, result: Result, folder: Path) -> str:
     known = {verdict.series: verdict for verdict in verdicts(result)}
     rows = []
     for series in result.spec.series:
-        low, middle, high = np.quantile(result.curves[series.name][:, -1], [0.1, 0.5, 0.9])
+        low, middle, high = np.quantile(
+            result.curves[series.name][:, -1], [0.1, 0.5, 0.9]
+        )
         what = f"<td>{escape(series.name)}<td class=n>{series.settings.rounds}"
         ends = f"<td class=n>{middle:.3g}<td class=n>{low:.3g} to {high:.3g}"
         rows.append(f"{what}{ends}<td>{_verdict(known.get(series.name))}")
@@ -155,7 +161,9 @@ def _images(title: str, folder: Path) -> str:
 # A comparison
 
 
-def comparison_page(title: str, about: str, cells: CellsBySet, reference: str = REFERENCE) -> str:
+def comparison_page(
+    title: str, about: str, cells: CellsBySet, reference: str = REFERENCE
+) -> str:
     """The whole page of a comparison."""
     seeds = sorted({cell["seed"] for some in cells.values() for cell in some})
     return f"""# {title}

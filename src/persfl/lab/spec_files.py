@@ -29,9 +29,13 @@ def spec_names(folder: str = "") -> list[str]:
     ['fig2a', 'fig2b', 'fig2c']
     """
     paths = (SPECS / folder).glob("*.toml")
-    figures = [path for path in paths if COMPARES not in path.read_text(encoding="utf-8")]
+    figures = [
+        path for path in paths if COMPARES not in path.read_text(encoding="utf-8")
+    ]
     names = [path.relative_to(SPECS).with_suffix("").as_posix() for path in figures]
-    return sorted(names, key=lambda name: (not name.startswith("fig") or "-" in name, name))
+    return sorted(
+        names, key=lambda name: (not name.startswith("fig") or "-" in name, name)
+    )
 
 
 def read_spec(name: str | Path) -> tuple[Path, Values]:
@@ -63,13 +67,21 @@ def typed_values(
     TOML says 1 where 1.0 is meant, and has lists where we have tuples: both are changed.
 
     >>> from persfl.lab.comparison_sets import DataSet
-    >>> typed_values("mine", {"cost": 3, "features": ["a", "b"]}, DataSet, ["cost", "features"])
+    >>> typed_values(
+    ...     "mine", {"cost": 3, "features": ["a", "b"]}, DataSet, ["cost", "features"]
+    ... )
     {'cost': 3.0, 'features': ('a', 'b')}
     """
     unknown = sorted(set(values) - set(known))
     if unknown:
-        moved = " Where networks are computed is now compute." if "device" in unknown and "compute" in known else ""
-        raise InputError(f"{spec}: unknown key {some(unknown)}.{moved} Known: {', '.join(known)}.")
+        moved = (
+            " Where networks are computed is now compute."
+            if "device" in unknown and "compute" in known
+            else ""
+        )
+        raise InputError(
+            f"{spec}: unknown key {some(unknown)}.{moved} Known: {', '.join(known)}."
+        )
     types = {field.name: str(field.type) for field in fields(kind)}
     return {key: _typed(spec, key, value, types[key]) for key, value in values.items()}
 

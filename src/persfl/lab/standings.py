@@ -55,19 +55,26 @@ class Standing(NamedTuple):
         return self.regret, self.regret_low, self.regret_high
 
 
-def standings(cells: Sequence[CellRecord], reference: str = REFERENCE) -> dict[str, Standing]:
+def standings(
+    cells: Sequence[CellRecord], reference: str = REFERENCE
+) -> dict[str, Standing]:
     """Every method's standing, from the cells of one data set.
 
     >>> local = {"shared": [1.0, 3.0], "centred": [3.0, 3.0]}
     >>> cell = {"errors": {"local": local, "blend": {"shared": [1.0, 1.0]}}}
-    >>> cell["seconds"] = {"local": {"shared": 0.1, "centred": 0.1}, "blend": {"shared": 0.5}}
+    >>> cell["seconds"] = {
+    ...     "local": {"shared": 0.1, "centred": 0.1},
+    ...     "blend": {"shared": 0.5},
+    ... }
     >>> found = standings([cell])
     >>> found["local"].variant, found["local"].better, round(found["blend"].regret, 3)
     ('shared', 0.5, -0.693)
     """
     best = variants(cells)
     one_of("reference", reference, list(best))
-    errors = {name: [_errors(cell, name, best[name]) for cell in cells] for name in best}
+    errors = {
+        name: [_errors(cell, name, best[name]) for cell in cells] for name in best
+    }
     seeds = {name: _means(each) for name, each in errors.items()}
     rival = best_rival(seeds, reference)
     found = {}
@@ -75,13 +82,19 @@ def standings(cells: Sequence[CellRecord], reference: str = REFERENCE) -> dict[s
         both = zip(errors[name], errors[reference], strict=True)
         d = [relative(theirs, ours) for theirs, ours in both]
         against = verdict(_means(d) if len(cells) > 1 else d[0])
-        removed = NOT_KNOWN if name == reference else (against.gain, against.low, against.high)
+        removed = (
+            NOT_KNOWN
+            if name == reference
+            else (against.gain, against.low, against.high)
+        )
         every = np.concatenate(d)
         better, worse = float(np.mean(every > 0)), float(np.mean(every < 0))
         seconds = float(np.mean([cell["seconds"][name][variant] for cell in cells]))
         regret = ratio(seeds[name], seeds[rival])
         middle = interval(seeds[name])
-        found[name] = Standing(name, variant, *middle, *removed, better, worse, *regret, seconds)
+        found[name] = Standing(
+            name, variant, *middle, *removed, better, worse, *regret, seconds
+        )
     return found
 
 
@@ -107,7 +120,9 @@ def variants(cells: Sequence[CellRecord]) -> dict[str, str]:
 
     def best(name: str) -> str:
         def error(variant: str) -> float:
-            return float(np.mean([np.mean(cell["errors"][name][variant]) for cell in cells]))
+            return float(
+                np.mean([np.mean(cell["errors"][name][variant]) for cell in cells])
+            )
 
         return min(known[name], key=error)
 
@@ -154,7 +169,9 @@ def _mean(values: Array) -> float:
     return max(float(values.mean()), 1e-12)
 
 
-def mean_regret(cells: CellsBySet, name: str = REFERENCE, reference: str = REFERENCE) -> Interval:
+def mean_regret(
+    cells: CellsBySet, name: str = REFERENCE, reference: str = REFERENCE
+) -> Interval:
     """A method's regret, mean over data sets, with its interval over seeds.
 
     There is an interval where all sets have equally many seeds.

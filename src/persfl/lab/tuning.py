@@ -33,7 +33,9 @@ def grid_spec(spec: Spec) -> Spec:
     """Every combination of every series' grid as a series of its own.
 
     >>> from persfl.lab.figure_specs import load_spec
-    >>> [series.name for series in grid_spec(load_spec("networks/digits-mlp")).series][:2]
+    >>> [series.name for series in grid_spec(load_spec("networks/digits-mlp")).series][
+    ...     :2
+    ... ]
     ["paper's rule, 1 cluster | step_size=0.03", "paper's rule, 1 cluster | step_size=0.1"]
     """
     lines = []

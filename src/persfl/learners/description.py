@@ -25,7 +25,9 @@ from sklearn.preprocessing import StandardScaler
 from persfl.errors import InputError
 from persfl.learners.plain import FAMILIES, refuse_others
 
-_NAMED: dict[str, Any] = {family.__name__: family for family in (*FAMILIES, StandardScaler)}
+_NAMED: dict[str, Any] = {
+    family.__name__: family for family in (*FAMILIES, StandardScaler)
+}
 _PIPELINE = Pipeline.__name__
 
 
@@ -61,7 +63,9 @@ def _plain(value: Any, where: str) -> Any:
         return float(value)
     if isinstance(value, (list, tuple)):
         return [_plain(item, where) for item in value]
-    raise InputError(f"a run folder keeps numbers and texts as settings. Got {value!r} as {where}.")
+    raise InputError(
+        f"a run folder keeps numbers and texts as settings. Got {value!r} as {where}."
+    )
 
 
 def estimator_from(words: Any) -> Any:

@@ -1,4 +1,6 @@
-"""Any scikit-learn regressor or classifier that takes sample weights; a model is a fitted estimator."""
+"""Any scikit-learn regressor or classifier that takes sample weights; a model is a fitted
+estimator.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,17 @@ from persfl.traits import Traits
 from persfl.types import Array, Data
 
 _REGRESSION, _CLASSIFICATION = ("squared", "absolute"), ("log", "error")
-_FLOOR = 1e-6  # the least chance a model may give a label: a class it never saw costs much, not everything
+# the least chance a model may give a label: a class it never saw costs much, not everything
+_FLOOR = 1e-6
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class Estimator:
     """A model family given by an unfitted scikit-learn estimator.
 
-    `loss` is "squared" (default) or "absolute" for regressors; "log" (default where there is `predict_proba`) or "error" for
-    classifiers. Where the estimator has a `random_state` that is None, each fit gets its own named randomness.
+    `loss` is "squared" (default) or "absolute" for regressors; "log" (default where there is
+    `predict_proba`) or "error" for classifiers. Where the estimator has a `random_state` that is
+    None, each fit gets its own named randomness.
 
     >>> from sklearn.tree import DecisionTreeRegressor
     >>> learner = Estimator(DecisionTreeRegressor(max_depth=1))
@@ -46,36 +50,52 @@ class Estimator:
     estimator: Any
     kind: str
     _weigh: str  # the name under which fit takes sample weights
-    _quick: bool  # single trees let a caller who has checked the rows say so; that halves what an answer costs
+    # single trees let a caller who has checked the rows say so; that halves what an answer costs
+    _quick: bool
     _flat: bool  # no estimators inside, so that a shallow copy is a clone
     _states: tuple[str, ...]  # parameters that take named randomness
 
     def __init__(self, estimator: Any, *, loss: str | None = None) -> None:
         name = type(estimator).__name__
-        if not isinstance(estimator, BaseEstimator) or not (is_classifier(estimator) or is_regressor(estimator)):
-            raise InputError(f"estimator must be a scikit-learn regressor or classifier. Got {name}.")
+        if not isinstance(estimator, BaseEstimator) or not (
+            is_classifier(estimator) or is_regressor(estimator)
+        ):
+            raise InputError(
+                f"estimator must be a scikit-learn regressor or classifier. Got {name}."
+            )
         weigh = _weight_parameter(estimator)
         if weigh is None:
-            instead = "RandomForestClassifier or LogisticRegression" if is_classifier(estimator) else "RandomForestRegressor or SVR"
+            instead = (
+                "RandomForestClassifier or LogisticRegression"
+                if is_classifier(estimator)
+                else "RandomForestRegressor or SVR"
+            )
             raise InputError(
-                f"{name} does not take sample_weight in fit, which is needed to weigh private rows against public points. "
-                f"Use one that does, for example {instead}."
+                f"{name} does not take sample_weight in fit, which is needed to weigh private rows"
+                f" against public points. Use one that does, for example {instead}."
             )
         if is_classifier(estimator):
             loss = loss or ("log" if hasattr(estimator, "predict_proba") else "error")
             one_of("loss", loss, _CLASSIFICATION)
             if loss == "log" and not hasattr(estimator, "predict_proba"):
-                raise InputError(f"{name} has no predict_proba, which loss='log' needs. Use loss='error'.")
+                raise InputError(
+                    f"{name} has no predict_proba, which loss='log' needs. Use loss='error'."
+                )
         else:
             loss = one_of("loss", loss or "squared", _REGRESSION)
         object.__setattr__(self, "estimator", estimator)
         object.__setattr__(self, "kind", loss)
         object.__setattr__(self, "_weigh", weigh)
         object.__setattr__(self, "_quick", isinstance(estimator, BaseDecisionTree))
-        object.__setattr__(self, "_flat", not any(hasattr(v, "get_params") for v in _parts(estimator)))
-        # A generator object would be shared by all fits and make them depend on their order: it is replaced like None.
+        object.__setattr__(
+            self, "_flat", not any(hasattr(v, "get_params") for v in _parts(estimator))
+        )
+        # A generator object would be shared by all fits and make them depend on their order: it is
+        # replaced like None.
         states = [
-            k for k, v in estimator.get_params().items() if k.split("__")[-1] == "random_state" and not isinstance(v, Integral)
+            k
+            for k, v in estimator.get_params().items()
+            if k.split("__")[-1] == "random_state" and not isinstance(v, Integral)
         ]
         object.__setattr__(self, "_states", tuple(states))
 
@@ -94,24 +114,36 @@ class Estimator:
     def zeros(self, data: Data) -> Any:
         """The regressor that always says 0."""
         if is_classifier(self.estimator):
-            raise InputError("start='zeros' has no meaning for a classifier. Use start='own' or hand in a fitted model.")
+            raise InputError(
+                "start='zeros' has no meaning for a classifier. Use start='own' or hand in a fitted"
+                " model."
+            )
         return DummyRegressor(strategy="constant", constant=0.0).fit(data.X, data.y)
 
     def fit(self, data: Data, stream: Stream) -> Any:
         """A fresh estimator fitted to the rows of positive weight."""
         model = self._fresh(stream)
         used = data.weight > 0
-        X, y, weight = (data.X, data.y, data.weight) if used.all() else (data.X[used], data.y[used], data.weight[used])
-        if self.kind in _CLASSIFICATION and (y == y[0]).all():  # many classifiers refuse a single class; there is nothing to learn
+        X, y, weight = (
+            (data.X, data.y, data.weight)
+            if used.all()
+            else (data.X[used], data.y[used], data.weight[used])
+        )
+        # many classifiers refuse a single class; there is nothing to learn
+        if self.kind in _CLASSIFICATION and (y == y[0]).all():
             return DummyClassifier(strategy="prior").fit(X, y)
         if self._quick:
-            return model.fit(X.astype(np.float32), y, sample_weight=weight, check_input=False)
+            return model.fit(
+                X.astype(np.float32), y, sample_weight=weight, check_input=False
+            )
         return model.fit(X, y, **{self._weigh: weight})
 
     def predict(self, model: Any, X: Array) -> Array:
         """What the fitted estimator predicts: values, or labels."""
         if hasattr(model, "tree_"):
-            return np.asarray(model.predict(X.astype(np.float32), check_input=False), dtype=np.float64)
+            return np.asarray(
+                model.predict(X.astype(np.float32), check_input=False), dtype=np.float64
+            )
         return np.asarray(model.predict(X), dtype=np.float64)
 
     labels = predict
@@ -119,25 +151,38 @@ class Estimator:
     def chances(self, model: Any, X: Array) -> tuple[Array, Array]:
         """The chance of every label the model knows, and those labels."""
         if not hasattr(model, "predict_proba"):
-            raise InputError(f"{type(model).__name__} has no predict_proba: chances of labels need it.")
-        return np.asarray(model.predict_proba(X)), np.asarray(model.classes_, dtype=np.float64)
+            raise InputError(
+                f"{type(model).__name__} has no predict_proba: chances of labels need it."
+            )
+        return np.asarray(model.predict_proba(X)), np.asarray(
+            model.classes_, dtype=np.float64
+        )
 
     def loss(self, model: Any, data: Data) -> float:
         """The weighted mean loss; inf where it is not finite."""
         if self.kind == "log":
             chances, known = self.chances(model, data.X)
-            each = -np.log(np.clip((chances * (data.y[:, None] == known)).sum(axis=1), _FLOOR, 1.0))
+            each = -np.log(
+                np.clip((chances * (data.y[:, None] == known)).sum(axis=1), _FLOOR, 1.0)
+            )
         else:
             miss = self.predict(model, data.X) - data.y
             with np.errstate(over="ignore"):
-                each = miss**2 if self.kind == "squared" else np.abs(miss) if self.kind == "absolute" else miss != 0
+                each = (
+                    miss**2
+                    if self.kind == "squared"
+                    else np.abs(miss)
+                    if self.kind == "absolute"
+                    else miss != 0
+                )
         value = float(np.dot(each, data.weight) / data.weight.sum())
         return value if math.isfinite(value) else math.inf
 
     def mix(self, models: Sequence[Any], weights: Array) -> Any:
         """Fitted estimators have no mean."""
         raise CannotMix(
-            f"models of {type(self.estimator).__name__} cannot be averaged. Use an adopter of one answer: Best(), BestOrStay()."
+            f"models of {type(self.estimator).__name__} cannot be averaged. Use an adopter of one"
+            " answer: Best(), BestOrStay()."
         )
 
     def check(self, model: Any, features: int) -> Any:
@@ -151,12 +196,14 @@ class Estimator:
             self.predict(model, np.zeros((1, features)))
         except Exception as error:
             raise InputError(
-                f"a starting model must be a fitted estimator for {features} features. Got {model!r}: {error}"
+                f"a starting model must be a fitted estimator for {features} features. Got"
+                f" {model!r}: {error}"
             ) from error
         return model
 
     def _fresh(self, stream: Stream) -> Any:
-        # A shallow copy is a clone for estimators whose parameters are plain values, and much cheaper than cloning.
+        # A shallow copy is a clone for estimators whose parameters are plain values, and much
+        # cheaper than cloning.
         model = copy.copy(self.estimator) if self._flat else clone(self.estimator)
         for k, state in enumerate(self._states):
             number = stream.at("random_state", k).integer()
@@ -172,7 +219,9 @@ def _parts(estimator: Any) -> list[Any]:
     found: list[Any] = []
     for value in estimator.get_params(deep=False).values():
         found += (
-            [v for item in value for v in (item if isinstance(item, tuple) else [item])] if isinstance(value, list) else [value]
+            [v for item in value for v in (item if isinstance(item, tuple) else [item])]
+            if isinstance(value, list)
+            else [value]
         )
     return found
 
@@ -186,6 +235,19 @@ def _weight_parameter(estimator: Any) -> str | None:
     if has_fit_parameter(estimator, "sample_weight"):
         return "sample_weight"
     # Some take any fit parameter and hand it on (voting, grid search, transformed targets).
-    inner = [value for value in _parts(estimator) if isinstance(value, BaseEstimator) and hasattr(value, "fit")]
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(estimator.fit).parameters.values())
-    return "sample_weight" if takes_any and inner and all(_weight_parameter(part) == "sample_weight" for part in inner) else None
+    inner = [
+        value
+        for value in _parts(estimator)
+        if isinstance(value, BaseEstimator) and hasattr(value, "fit")
+    ]
+    takes_any = any(
+        p.kind is p.VAR_KEYWORD
+        for p in inspect.signature(estimator.fit).parameters.values()
+    )
+    return (
+        "sample_weight"
+        if takes_any
+        and inner
+        and all(_weight_parameter(part) == "sample_weight" for part in inner)
+        else None
+    )

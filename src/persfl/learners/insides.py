@@ -1,7 +1,8 @@
 """The only place that reaches inside scikit-learn; `tests/test_estimators.py` has a canary for it.
 
-An estimator's settings are checked by its `fit`. Between machines fits skip that check, because it would be made for
-every answer, so it is made once, before the first. scikit-learn has no public function for it.
+An estimator's settings are checked by its `fit`. Between machines fits skip that check, because it
+would be made for every answer, so it is made once, before the first. scikit-learn has no public
+function for it.
 """
 
 from __future__ import annotations

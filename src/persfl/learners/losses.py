@@ -1,4 +1,5 @@
-"""Losses of a linear score `z` against a label `y`: value, slope with respect to z, and the response that z stands for.
+"""Losses of a linear score `z` against a label `y`: value, slope with respect to z, and the
+response that z stands for.
 
 Where a loss has a kink the slope is a sub-gradient (0 at the kink itself).
 """
@@ -14,7 +15,9 @@ from persfl.types import Array
 
 
 class Loss(NamedTuple):
-    """One loss; `value` and `slope` take (z, y, delta), `response` takes z, `wants` says which labels fit."""
+    """One loss; `value` and `slope` take (z, y, delta), `response` takes z, `wants` says which
+    labels fit.
+    """
 
     code: int  # the number the compiled kernels know it by
     value: Callable[[Array, Array, float], Array]
@@ -58,13 +61,44 @@ def _logistic(z: Array, y: Array, delta: float) -> Array:
 
 
 LOSSES = {
-    "squared": Loss(0, lambda z, y, _: (y - z) ** 2, lambda z, y, _: -2.0 * (y - z), _same, _anything, "numbers"),
-    "absolute": Loss(1, lambda z, y, _: np.abs(y - z), lambda z, y, _: np.sign(z - y), _same, _anything, "numbers"),
-    "huber": Loss(2, _huber, lambda z, y, delta: np.clip(z - y, -delta, delta), _same, _anything, "numbers"),
+    "squared": Loss(
+        0,
+        lambda z, y, _: (y - z) ** 2,
+        lambda z, y, _: -2.0 * (y - z),
+        _same,
+        _anything,
+        "numbers",
+    ),
+    "absolute": Loss(
+        1,
+        lambda z, y, _: np.abs(y - z),
+        lambda z, y, _: np.sign(z - y),
+        _same,
+        _anything,
+        "numbers",
+    ),
+    "huber": Loss(
+        2,
+        _huber,
+        lambda z, y, delta: np.clip(z - y, -delta, delta),
+        _same,
+        _anything,
+        "numbers",
+    ),
     "logistic": Loss(
-        3, _logistic, lambda z, y, _: sigmoid(z) - y, sigmoid, lambda y: (y >= 0) & (y <= 1), "labels 0 and 1 (or chances between)"
+        3,
+        _logistic,
+        lambda z, y, _: sigmoid(z) - y,
+        sigmoid,
+        lambda y: (y >= 0) & (y <= 1),
+        "labels 0 and 1 (or chances between)",
     ),
     "poisson": Loss(
-        4, lambda z, y, _: np.exp(z) - y * z, lambda z, y, _: np.exp(z) - y, np.exp, lambda y: y >= 0, "counts of at least 0"
+        4,
+        lambda z, y, _: np.exp(z) - y * z,
+        lambda z, y, _: np.exp(z) - y,
+        np.exp,
+        lambda y: y >= 0,
+        "counts of at least 0",
     ),
 }

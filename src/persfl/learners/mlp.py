@@ -14,7 +14,8 @@ BENDS = {"relu": "ReLU", "tanh": "Tanh"}
 
 @dataclass(frozen=True)
 class MLP:
-    """Makes a module for so many features and outputs: what `PersonalizedRegressor(MLP())` and `persfl fit --model mlp` use.
+    """Makes a module for so many features and outputs: what `PersonalizedRegressor(MLP())` and
+    `persfl fit --model mlp` use.
 
     >>> MLP(hidden=(8,))(features=3, outputs=1)
     Sequential(
@@ -30,8 +31,13 @@ class MLP:
     def __post_init__(self) -> None:
         widths: Any = self.hidden
         if isinstance(widths, (str, bytes)) or not hasattr(widths, "__iter__"):
-            raise InputError(f"hidden must be the widths of the layers between, such as (32, 16). Got {widths!r}.")
-        object.__setattr__(self, "hidden", tuple(whole("hidden", width, least=1) for width in widths))
+            raise InputError(
+                "hidden must be the widths of the layers between, such as (32, 16). Got"
+                f" {widths!r}."
+            )
+        object.__setattr__(
+            self, "hidden", tuple(whole("hidden", width, least=1) for width in widths)
+        )
         one_of("activation", self.activation, list(BENDS))
 
     def __call__(self, features: int, outputs: int) -> Any:

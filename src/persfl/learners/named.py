@@ -32,13 +32,18 @@ ESTIMATORS = 30  # trees of a forest or of boosting, where nothing is said
 
 
 def base(model: str, *, classes: bool, **settings: Any) -> Any:
-    """The base estimator of a model's name (for "mlp" what makes the module); None for linear models, learners of their own.
+    """The base estimator of a model's name (for "mlp" what makes the module); None for linear
+    models, learners of their own.
 
     >>> base("tree", classes=False)
     Tree(max_depth=3)
     """
     if model == "tree":
-        return DecisionTreeClassifier(**{"max_depth": 3} | settings) if classes else Tree(**{"max_depth": 3} | settings)
+        return (
+            DecisionTreeClassifier(**{"max_depth": 3} | settings)
+            if classes
+            else Tree(**{"max_depth": 3} | settings)
+        )
     if model == "forest":
         forest = RandomForestClassifier if classes else RandomForestRegressor
         return forest(**{"n_estimators": ESTIMATORS, "max_depth": 6} | settings)
@@ -52,8 +57,15 @@ def base(model: str, *, classes: bool, **settings: Any) -> Any:
     return None
 
 
-def learner_named(model: str, *, features: int = 0, classes: int = 0, settings: Mapping[str, Any] | None = None) -> Any:
-    """A learner from its name, the numbers of features and classes (0: a regression) and its settings.
+def learner_named(
+    model: str,
+    *,
+    features: int = 0,
+    classes: int = 0,
+    settings: Mapping[str, Any] | None = None,
+) -> Any:
+    """A learner from its name, the numbers of features and classes (0: a regression) and its
+    settings.
 
     >>> learner_named("linear")
     Linear(kind='squared', intercept=True, l2=0.0, delta=1.0, classes=1)
@@ -62,7 +74,13 @@ def learner_named(model: str, *, features: int = 0, classes: int = 0, settings: 
     given = dict(settings or {})
     try:
         if model == "linear":
-            loss = "squared" if not classes else "logistic" if classes == 2 else "multinomial"
+            loss = (
+                "squared"
+                if not classes
+                else "logistic"
+                if classes == 2
+                else "multinomial"
+            )
             loss = given.pop("loss", loss)
             kinds = {"classes": classes} if loss == "multinomial" else {}
             return Linear(loss, **{"intercept": True} | given | kinds)
@@ -70,18 +88,30 @@ def learner_named(model: str, *, features: int = 0, classes: int = 0, settings: 
             from persfl.learners.network import Network
 
             net = mlp(given)
-            count = sum((here + 1) * there for here, there in pairwise([features, *net.hidden, classes or 1]))
+            count = sum(
+                (here + 1) * there
+                for here, there in pairwise([features, *net.hidden, classes or 1])
+            )
             if count > WEIGHTS:
-                raise InputError(f"a network between machines has at most {WEIGHTS} weights. Got {count}.")
+                raise InputError(
+                    f"a network between machines has at most {WEIGHTS} weights. Got {count}."
+                )
             made = partial(net, features, classes or 1)
             more: dict[str, Any] = {"loss": "cross_entropy" if classes else "squared"}
-            return Network(made, **more | {name: value for name, value in given.items() if name not in _WIDTHS})
+            return Network(
+                made,
+                **more
+                | {name: value for name, value in given.items() if name not in _WIDTHS},
+            )
         if model == "network":
             from persfl.learners.network import Network
 
             loss = "cross_entropy" if classes else "squared"
             shape = given.pop("shape", None)
-            options: dict[str, Any] = {"loss": loss, "shape": shape and tuple(shape)} | given
+            options: dict[str, Any] = {
+                "loss": loss,
+                "shape": shape and tuple(shape),
+            } | given
             return Network(factory(str(options.pop("make", ""))), **options)
         found = base(model, classes=bool(classes), **given)
         if isinstance(found, Tree):
@@ -91,7 +121,9 @@ def learner_named(model: str, *, features: int = 0, classes: int = 0, settings: 
     except InputError:
         raise
     except (TypeError, ValueError) as error:
-        raise InputError(f"these settings do not fit model {model!r}: {error}.") from None
+        raise InputError(
+            f"these settings do not fit model {model!r}: {error}."
+        ) from None
 
 
 _WIDTHS = ("hidden", "activation")
@@ -105,7 +137,10 @@ def mlp(settings: Mapping[str, Any]) -> MLP:
     """
     made = MLP(**{name: settings[name] for name in _WIDTHS if name in settings})
     if len(made.hidden) > DEEPEST or any(width > WIDEST for width in made.hidden):
-        raise InputError(f"a network between machines has at most {DEEPEST} layers of {WIDEST} units. Got {made.hidden}.")
+        raise InputError(
+            f"a network between machines has at most {DEEPEST} layers of {WIDEST} units. Got"
+            f" {made.hidden}."
+        )
     return made
 
 
@@ -117,4 +152,6 @@ def factory(name: str) -> Callable[[], Any]:
     try:
         return getattr(importlib.import_module(module), what)  # type: ignore[no-any-return]
     except (ImportError, AttributeError):
-        raise InputError(f"there is no network {name!r} here. Install the package that has it.") from None
+        raise InputError(
+            f"there is no network {name!r} here. Install the package that has it."
+        ) from None

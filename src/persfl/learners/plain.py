@@ -11,7 +11,11 @@ gives what scikit-learn gives, to the last bit.
 
 >>> from sklearn.linear_model import Ridge
 >>> model = Ridge().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
->>> bool(np.array_equal(as_plain(model).predict(np.array([[3.0]])), model.predict([[3.0]])))
+>>> bool(
+...     np.array_equal(
+...         as_plain(model).predict(np.array([[3.0]])), model.predict([[3.0]])
+...     )
+... )
 True
 """
 
@@ -74,7 +78,12 @@ from persfl.types import Array
 # What a score means. Those before "exp" are known on the wire; their order must stay.
 LINKS = ("value", "chances", "sigmoid", "softmax", "exp", "rest", "margin")
 WIRE_LINKS = LINKS[:4]
-_SINGLE = (DecisionTreeRegressor, DecisionTreeClassifier, ExtraTreeRegressor, ExtraTreeClassifier)
+_SINGLE = (
+    DecisionTreeRegressor,
+    DecisionTreeClassifier,
+    ExtraTreeRegressor,
+    ExtraTreeClassifier,
+)
 _FORESTS = (
     RandomForestRegressor,
     RandomForestClassifier,
@@ -84,14 +93,35 @@ _FORESTS = (
 _BOOSTED = (GradientBoostingRegressor, GradientBoostingClassifier)
 _BINNED = (HistGradientBoostingRegressor, HistGradientBoostingClassifier)
 _LINES = (
-    LinearRegression, Ridge, RidgeCV, Lasso, LassoCV, ElasticNet, ElasticNetCV, BayesianRidge,
-    ARDRegression, HuberRegressor, QuantileRegressor, SGDRegressor, LinearSVR,
-)  # fmt: skip
+    LinearRegression,
+    Ridge,
+    RidgeCV,
+    Lasso,
+    LassoCV,
+    ElasticNet,
+    ElasticNetCV,
+    BayesianRidge,
+    ARDRegression,
+    HuberRegressor,
+    QuantileRegressor,
+    SGDRegressor,
+    LinearSVR,
+)
 _COUNTS = (PoissonRegressor, GammaRegressor, TweedieRegressor)
 _LOGISTIC = (LogisticRegression, LogisticRegressionCV)
 _SIDES = (SGDClassifier, RidgeClassifier, RidgeClassifierCV, Perceptron, LinearSVC)
-FAMILIES = (*_SINGLE, *_FORESTS, *_BOOSTED, *_BINNED, *_LINES, *_COUNTS, *_LOGISTIC, *_SIDES)
-_EPS = float(np.finfo(np.float32).eps)  # scikit-learn keeps chances this far from 0 and 1
+FAMILIES = (
+    *_SINGLE,
+    *_FORESTS,
+    *_BOOSTED,
+    *_BINNED,
+    *_LINES,
+    *_COUNTS,
+    *_LOGISTIC,
+    *_SIDES,
+)
+# scikit-learn keeps chances this far from 0 and 1
+_EPS = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +154,8 @@ class Plain:
         if not self.fine:
             with np.errstate(over="ignore"):
                 X = X.astype(np.float32)
-        if self.trees and self.trees[0].value.ndim == 2:  # a forest: the mean over its trees
+        # a forest: the mean over its trees
+        if self.trees and self.trees[0].value.ndim == 2:
             total = np.zeros((len(X), len(self.base)))
             for tree in self.trees:
                 total += _leaves(tree, X)
@@ -151,13 +182,20 @@ class Plain:
             return np.asarray(np.exp(z)) if self.link == "exp" else z
         if len(self.base) == 1 and self.link in ("sigmoid", "margin"):
             z = self.scores(X)[:, 0]
-            boosted = bool(self.trees) and not self.fine  # decides a tie as scikit-learn does
-            return np.asarray(self.labels[((z >= 0) if boosted else (z > 0)).astype(np.int64)])
+            # decides a tie as scikit-learn does
+            boosted = bool(self.trees) and not self.fine
+            return np.asarray(
+                self.labels[((z >= 0) if boosted else (z > 0)).astype(np.int64)]
+            )
         return np.asarray(self.labels[self._chances(X).argmax(axis=1)])
 
     def __getattr__(self, name: str) -> Any:
         # As in scikit-learn, only classifiers have these: learners look whether they are there.
-        if name == "predict_proba" and self.labels is not None and self.link != "margin":
+        if (
+            name == "predict_proba"
+            and self.labels is not None
+            and self.link != "margin"
+        ):
             return self._chances
         if name == "classes_" and self.labels is not None:
             return self.labels
@@ -212,7 +250,9 @@ def as_plain(model: Any) -> Plain:
         link = "value" if labels is None else "chances"
         return Plain(link, np.zeros(trees[0].value.shape[1]), labels, trees=trees)
     if kind in _BOOSTED:
-        trees = tuple(_grown(part.tree_, wide=False) for part in model.estimators_.ravel())
+        trees = tuple(
+            _grown(part.tree_, wide=False) for part in model.estimators_.ravel()
+        )
         base, stride = _begin(model, labels), model.estimators_.shape[1]
         link = "value" if labels is None else "sigmoid" if stride == 1 else "softmax"
         rate = float(model.learning_rate)
@@ -234,8 +274,14 @@ def refuse_others(estimator: Any, where: str = "cannot travel") -> None:
     kind = type(estimator)
     if kind is Pipeline:
         steps = [step for _, step in estimator.steps]
-        if len(steps) != 2 or type(steps[0]) is not StandardScaler or estimator.memory is not None:
-            raise InputError(f"models of this Pipeline {where}. Use a scaler and an estimator.")
+        if (
+            len(steps) != 2
+            or type(steps[0]) is not StandardScaler
+            or estimator.memory is not None
+        ):
+            raise InputError(
+                f"models of this Pipeline {where}. Use a scaler and an estimator."
+            )
         refuse_others(steps[1], where)
         return
     if kind not in (*FAMILIES, DummyRegressor, DummyClassifier):
@@ -245,7 +291,9 @@ def refuse_others(estimator: Any, where: str = "cannot travel") -> None:
         raise InputError(f"boosting with an init of your own {where}. Leave init out.")
     odd = _odd_setting(estimator)
     if odd is not None:
-        raise InputError(f"models of {kind.__name__} with {odd} {where}. Leave {odd} out.")
+        raise InputError(
+            f"models of {kind.__name__} with {odd} {where}. Leave {odd} out."
+        )
 
 
 def _odd_setting(estimator: Any) -> str | None:
@@ -321,7 +369,9 @@ def _grown(tree: Any, *, wide: bool) -> Grown:
 def _binned(model: Any, labels: Array | None) -> Plain:
     """Boosting of binned values; its leaves hold the learning rate already."""
     stride = int(model.n_trees_per_iteration_)
-    trees = tuple(_grown_binned(tree.nodes) for step in model._predictors for tree in step)
+    trees = tuple(
+        _grown_binned(tree.nodes) for step in model._predictors for tree in step
+    )
     base = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()
     link = "exp" if model.loss in ("poisson", "gamma") else "value"
     if labels is not None:
@@ -332,7 +382,9 @@ def _binned(model: Any, labels: Array | None) -> Plain:
 def _grown_binned(nodes: Any) -> Grown:
     leaf = nodes["is_leaf"].astype(bool)
     if (nodes["is_categorical"].astype(bool) & ~leaf).any():
-        raise InputError("models of boosting with categories cannot travel. Leave them out.")
+        raise InputError(
+            "models of boosting with categories cannot travel. Leave them out."
+        )
     return Grown(
         np.where(leaf, -1, nodes["feature_idx"]).astype(np.int64),
         np.where(leaf, 0.0, nodes["num_threshold"]),
@@ -344,11 +396,18 @@ def _grown_binned(nodes: Any) -> Grown:
 
 def _begin(model: Any, labels: Array | None) -> Array:
     """What boosting says before its first tree."""
-    if isinstance(model.init_, str) or type(model.init_) not in (DummyRegressor, DummyClassifier):
-        raise InputError("boosting can travel with its default init only. Leave init out.")
+    if isinstance(model.init_, str) or type(model.init_) not in (
+        DummyRegressor,
+        DummyClassifier,
+    ):
+        raise InputError(
+            "boosting can travel with its default init only. Leave init out."
+        )
     if labels is None:
         return np.asarray(model.init_.constant_, dtype=np.float64).ravel()
-    chances = np.clip(np.asarray(model.init_.class_prior_, dtype=np.float64), _EPS, 1 - _EPS)
+    chances = np.clip(
+        np.asarray(model.init_.class_prior_, dtype=np.float64), _EPS, 1 - _EPS
+    )
     if len(labels) == 2:
         return np.array([logit(chances[1])])
     return np.asarray(np.log(chances / np.exp(np.log(chances).mean())))

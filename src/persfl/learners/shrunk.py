@@ -1,10 +1,12 @@
 """Fits to a device's few rows, shrunk toward another model: what a careful person does alone.
 
-    min_w  mean loss on own rows + strength / rows * ||w - anchor||^2        (slopes only; the intercept is free)
+    min_w  mean loss on own rows + strength / rows * ||w - anchor||^2        (slopes only; the
+    intercept is free)
 
-Training alone, and fine-tuning a shared model on own rows, are the rivals of asking peers. Plain fits to few rows are straw men, so
-these choose how much to shrink: squared loss by leaving one row out, each device for itself (in closed form); other losses by two
-halves of at most 30 devices' rows, one strength for all.
+Training alone, and fine-tuning a shared model on own rows, are the rivals of asking peers. Plain
+fits to few rows are straw men, so these choose how much to shrink: squared loss by leaving one row
+out, each device for itself (in closed form); other losses by two halves of at most 30 devices'
+rows, one strength for all.
 """
 
 from __future__ import annotations
@@ -18,46 +20,74 @@ from persfl.devices import Devices
 from persfl.learners.linear import Linear
 from persfl.types import Array, Data
 
-STRENGTHS = tuple(10.0 ** np.arange(-3.0, 3.5, 0.5))  # of squared loss, in units where features have spread 1
+# of squared loss, in units where features have spread 1
+STRENGTHS = tuple(10.0 ** np.arange(-3.0, 3.5, 0.5))
 OTHERS = (0.01, 0.1, 1.0, 10.0)
-_CURVATURE = {"logistic": 0.25, "multinomial": 0.5}  # most curvature per unit of the rows' Gram matrix
+# most curvature per unit of the rows' Gram matrix
+_CURVATURE = {"logistic": 0.25, "multinomial": 0.5}
 _STEPS = 300
 _CHUNK = 16 * 2**20
 
 
-def shrunk(learner: Linear, devices: Devices, anchor: Array | None = None, strength: float | None = None) -> Array:
-    """(devices, size) one model per device, fitted to its own rows and shrunk toward `anchor` (default: zero slopes).
+def shrunk(
+    learner: Linear,
+    devices: Devices,
+    anchor: Array | None = None,
+    strength: float | None = None,
+) -> Array:
+    """(devices, size) one model per device, fitted to its own rows and shrunk toward `anchor`
+    (default: zero slopes).
 
     `strength`, of losses other than squared, says how much instead of halves of rows.
 
-    >>> devices = Devices.of([([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]), ([[0.0], [1.0], [2.0]], [1.0, 0.0, 1.0])])
+    >>> devices = Devices.of(
+    ...     [
+    ...         ([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]),
+    ...         ([[0.0], [1.0], [2.0]], [1.0, 0.0, 1.0]),
+    ...     ]
+    ... )
     >>> shrunk(Linear(intercept=True), devices).round(2).tolist()
     [[1.0, 0.0], [0.0, 0.67]]
     """
     size = learner.size(devices.features)
     anchor = np.zeros(size) if anchor is None else anchor
     if learner.kind == "squared":
-        return np.concatenate([_ridges(learner, devices.gather(part), anchor) for part in _chunks(devices)])
+        return np.concatenate(
+            [
+                _ridges(learner, devices.gather(part), anchor)
+                for part in _chunks(devices)
+            ]
+        )
     strength = _strength(learner, devices, anchor) if strength is None else strength
-    pieces = [pulled(learner, devices.gather(part), anchor, np.full(len(part), strength)) for part in _chunks(devices)]
+    pieces = [
+        pulled(learner, devices.gather(part), anchor, np.full(len(part), strength))
+        for part in _chunks(devices)
+    ]
     return np.concatenate(pieces)
 
 
 def _chunks(devices: Devices) -> list[Any]:
-    """Devices of similar size would pad less; devices in order keep the code simple, and chunks bound the padding."""
+    """Devices of similar size would pad less; devices in order keep the code simple, and chunks
+    bound the padding.
+    """
     each = 8 * (devices.features + 2) * int(devices.counts.max(initial=1))
     size = max(1, _CHUNK // each)
-    return [np.arange(i, min(i + size, len(devices))) for i in range(0, len(devices), size)]
+    return [
+        np.arange(i, min(i + size, len(devices))) for i in range(0, len(devices), size)
+    ]
 
 
 def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     """All devices of a batch: the strength with the least leave-one-out error, then the fit.
 
-    A weight counts copies of a row, so one copy is left out: with A = sum w x x' + s I and unit leverage h = x'A^-1 x, the error of
-    predicting a row that was left out is residual / (1 - h). The intercept is taken out by centring, which adds 1 / sum w to h.
+    A weight counts copies of a row, so one copy is left out: with A = sum w x x' + s I and unit
+    leverage h = x'A^-1 x, the error of predicting a row that was left out is residual / (1 - h).
+    The intercept is taken out by centring, which adds 1 / sum w to h.
     """
     d, total = data.X.shape[-1], data.weight.sum(axis=-1)
-    y = data.y - learner.scores(np.broadcast_to(anchor, (len(data.y), anchor.size)), data.X)
+    y = data.y - learner.scores(
+        np.broadcast_to(anchor, (len(data.y), anchor.size)), data.X
+    )
     X = data.X
     free = np.zeros(len(y))
     if learner.intercept:
@@ -74,8 +104,12 @@ def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     for strength in STRENGTHS:
         coefficient = pull / (root + strength)
         left = y - (along * coefficient[:, None, :]).sum(axis=-1)
-        leverage = (along**2 / (root + strength)[:, None, :]).sum(axis=-1) + free[:, None]
-        error = (data.weight * (left / np.maximum(1.0 - leverage, 1e-6)) ** 2).sum(axis=-1)
+        leverage = (along**2 / (root + strength)[:, None, :]).sum(axis=-1) + free[
+            :, None
+        ]
+        error = (data.weight * (left / np.maximum(1.0 - leverage, 1e-6)) ** 2).sum(
+            axis=-1
+        )
         better = error < least
         best[better], least[better] = coefficient[better], error[better]
     slopes = np.matmul(turn, best[..., None])[..., 0]
@@ -96,16 +130,34 @@ def pulled(learner: Linear, data: Data, anchor: Array, strength: Any) -> Array:
         return _accelerated(learner, data, anchor, pull[..., None], slopes)
     models = np.empty((*pull.shape, anchor.size))
     for i in np.ndindex(pull.shape):
-        models[i] = _descended(learner, Data(data.X[i], data.y[i], data.weight[i]), anchor, float(pull[i]), slopes)
+        models[i] = _descended(
+            learner,
+            Data(data.X[i], data.y[i], data.weight[i]),
+            anchor,
+            float(pull[i]),
+            slopes,
+        )
     return models
 
 
-def _accelerated(learner: Linear, data: Data, anchor: Array, pull: Array, slopes: Array) -> Array:
-    """All devices at once: gradient steps with momentum (Nesterov), momentum dropped where it points uphill."""
-    X = np.concatenate([data.X, np.ones((*data.X.shape[:-1], 1))], axis=-1) if learner.intercept else data.X
+def _accelerated(
+    learner: Linear, data: Data, anchor: Array, pull: Array, slopes: Array
+) -> Array:
+    """All devices at once: gradient steps with momentum (Nesterov), momentum dropped where it
+    points uphill.
+    """
+    X = (
+        np.concatenate([data.X, np.ones((*data.X.shape[:-1], 1))], axis=-1)
+        if learner.intercept
+        else data.X
+    )
     share = data.weight / data.weight.sum(axis=-1, keepdims=True)
     gram = np.matmul(np.swapaxes(X * share[..., None], -1, -2), X)
-    step = 1.0 / (_CURVATURE[learner.kind] * np.linalg.eigvalsh(gram)[..., -1:] + 2.0 * pull + 1e-12)
+    step = 1.0 / (
+        _CURVATURE[learner.kind] * np.linalg.eigvalsh(gram)[..., -1:]
+        + 2.0 * pull
+        + 1e-12
+    )
     w = np.broadcast_to(anchor, (*pull.shape[:-1], anchor.size)).copy()
     ahead, t = w, np.ones_like(pull)
     for _ in range(_STEPS):
@@ -121,35 +173,58 @@ def _accelerated(learner: Linear, data: Data, anchor: Array, pull: Array, slopes
     return w
 
 
-def _descended(learner: Linear, data: Data, anchor: Array, pull: float, slopes: Array) -> Array:
+def _descended(
+    learner: Linear, data: Data, anchor: Array, pull: float, slopes: Array
+) -> Array:
     """One device, a loss whose curvature has no bound or that has kinks."""
     used = data.weight > 0
     data = Data(data.X[used], data.y[used], data.weight[used])
 
     def objective(w: Array) -> tuple[float, Array]:
         away = (w - anchor) * slopes
-        return float(learner.loss(w, data)) + pull * float(away @ away), learner.grad(w, data) + 2.0 * pull * away
+        return (
+            float(learner.loss(w, data)) + pull * float(away @ away),
+            learner.grad(w, data) + 2.0 * pull * away,
+        )
 
-    return np.asarray(minimize(objective, anchor, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)
+    return np.asarray(
+        minimize(
+            objective, anchor, jac=True, method="L-BFGS-B", options={"maxiter": 200}
+        ).x
+    )
 
 
 def _strength(learner: Linear, devices: Devices, anchor: Array) -> float:
-    """The strength with which halves of devices' rows predict the other halves best, over at most 30 devices spread evenly."""
+    """The strength with which halves of devices' rows predict the other halves best, over at
+    most 30 devices spread evenly.
+    """
     several = np.flatnonzero((devices.counts >= 2) & (devices.total > 0))
     if not len(several):
         return 1.0
     longest = int(devices.counts[several].max())
     most = int(np.clip(_CHUNK // (8 * 8 * longest * learner.classes), 2, 30))
-    data = devices.gather(several[np.unique(np.linspace(0, len(several) - 1, most).round().astype(int))])
+    data = devices.gather(
+        several[np.unique(np.linspace(0, len(several) - 1, most).round().astype(int))]
+    )
     even = np.arange(data.rows) % 2 == 0
-    halves = np.stack([data.weight * even, data.weight * ~even], axis=1)  # (devices, 2, rows)
+    # (devices, 2, rows)
+    halves = np.stack([data.weight * even, data.weight * ~even], axis=1)
     usable = (halves.sum(axis=-1) > 0).all(axis=1)
     if not usable.any():
         return 1.0
-    X, y, halves = data.X[usable, None, None], data.y[usable, None, None], halves[usable]
+    X, y, halves = (
+        data.X[usable, None, None],
+        data.y[usable, None, None],
+        halves[usable],
+    )
     shape = (len(halves), 2, len(OTHERS))
-    X, y = np.broadcast_to(X, (*shape, *X.shape[-2:])), np.broadcast_to(y, (*shape, y.shape[-1]))
+    X, y = (
+        np.broadcast_to(X, (*shape, *X.shape[-2:])),
+        np.broadcast_to(y, (*shape, y.shape[-1])),
+    )
     learn = Data(X, y, np.broadcast_to(halves[:, :, None], y.shape))
     models = pulled(learner, learn, anchor, np.broadcast_to(np.array(OTHERS), shape))
-    missed = learner.loss(models, Data(X, y, np.broadcast_to(halves[:, ::-1, None], y.shape)))
+    missed = learner.loss(
+        models, Data(X, y, np.broadcast_to(halves[:, ::-1, None], y.shape))
+    )
     return OTHERS[int(np.argmin(np.minimum(missed, 1e6).sum(axis=(0, 1))))]

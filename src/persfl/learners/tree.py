@@ -1,11 +1,13 @@
-"""Regression trees as plain arrays: what scikit-learn's `DecisionTreeRegressor` grows, many times faster on a device's few rows.
+"""Regression trees as plain arrays: what scikit-learn's `DecisionTreeRegressor` grows, many times
+faster on a device's few rows.
 
 At each node the split (feature, threshold) with the smallest weighted squared error is taken:
 
     max over splits of  (sum_left w y)^2 / (sum_left w) + (sum_right w y)^2 / (sum_right w)
 
-Fitting a small scikit-learn tree is mostly checks and set-up; Algorithm 2 fits hundreds of thousands of them. With numba the same
-tree is grown by a compiled kernel; without it scikit-learn grows it. Either way a model is five arrays that can be checked.
+Fitting a small scikit-learn tree is mostly checks and set-up; Algorithm 2 fits hundreds of
+thousands of them. With numba the same tree is grown by a compiled kernel; without it scikit-learn
+grows it. Either way a model is five arrays that can be checked.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ from persfl.types import Array, Data, IntArray
 
 
 class Grown(NamedTuple):
-    """A tree of `len(feature)` nodes, the root first: a leaf has feature -1; a row with x[feature] <= threshold goes left."""
+    """A tree of `len(feature)` nodes, the root first: a leaf has feature -1; a row with
+    x[feature] <= threshold goes left.
+    """
 
     feature: IntArray
     threshold: Array
@@ -37,10 +41,13 @@ class Grown(NamedTuple):
 
 @dataclass(frozen=True)
 class Tree:
-    """A regression tree of limited depth under squared loss. Ties between features are broken at random, as scikit-learn does.
+    """A regression tree of limited depth under squared loss. Ties between features are broken at
+    random, as scikit-learn does.
 
     >>> from persfl.seeds import stream
-    >>> data = Data(np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([1.0, 1.0, 5.0, 7.0]))
+    >>> data = Data(
+    ...     np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([1.0, 1.0, 5.0, 7.0])
+    ... )
     >>> model = Tree(max_depth=1).fit(data, stream(0))
     >>> float(model.threshold[0]), Tree().predict(model, data.X).tolist()
     (1.5, [1.0, 1.0, 6.0, 6.0])
@@ -68,19 +75,39 @@ class Tree:
     def fit(self, data: Data, stream: Stream) -> Grown:
         """Grow a tree on the rows of positive weight."""
         used = data.weight > 0
-        X, y, weight = (data.X, data.y, data.weight) if used.all() else (data.X[used], data.y[used], data.weight[used])
+        X, y, weight = (
+            (data.X, data.y, data.weight)
+            if used.all()
+            else (data.X[used], data.y[used], data.weight[used])
+        )
         fast = kernels()
         if fast is None:
             tree = (
-                DecisionTreeRegressor(max_depth=self.max_depth, random_state=stream.integer()).fit(X, y, sample_weight=weight).tree_
+                DecisionTreeRegressor(
+                    max_depth=self.max_depth, random_state=stream.integer()
+                )
+                .fit(X, y, sample_weight=weight)
+                .tree_
             )
             feature = np.where(tree.children_left < 0, -1, tree.feature)
-            return Grown(feature, tree.threshold, tree.children_left, tree.children_right, tree.value[:, 0, 0])
+            return Grown(
+                feature,
+                tree.threshold,
+                tree.children_left,
+                tree.children_right,
+                tree.value[:, 0, 0],
+            )
         nodes = min(2 ** (self.max_depth + 1) - 1, 2 * len(y) - 1)
         index, numbers = np.full((3, nodes), -1), np.zeros((2, nodes))
         order = np.argsort(stream.at("features").uniform(X.shape[1]))
         count = fast.grow(
-            np.ascontiguousarray(X), np.ascontiguousarray(y), np.ascontiguousarray(weight), self.max_depth, order, index, numbers
+            np.ascontiguousarray(X),
+            np.ascontiguousarray(y),
+            np.ascontiguousarray(weight),
+            self.max_depth,
+            order,
+            index,
+            numbers,
         )
         index, numbers = index[:, :count], numbers[:, :count]
         return Grown(index[0], numbers[0], index[1], index[2], numbers[1])
@@ -102,31 +129,45 @@ class Tree:
     def loss(self, model: Grown, data: Data) -> float:
         """The weighted mean squared error."""
         with np.errstate(over="ignore"):
-            value = float(np.dot((self.predict(model, data.X) - data.y) ** 2, data.weight) / data.weight.sum())
+            value = float(
+                np.dot((self.predict(model, data.X) - data.y) ** 2, data.weight)
+                / data.weight.sum()
+            )
         return value if math.isfinite(value) else math.inf
 
     def mix(self, models: Any, weights: Array) -> Grown:
         """Trees have no mean."""
-        raise CannotMix("trees cannot be averaged. Use an adopter of one answer: Best(), BestOrStay().")
+        raise CannotMix(
+            "trees cannot be averaged. Use an adopter of one answer: Best(), BestOrStay()."
+        )
 
     def check(self, model: Any, features: int) -> Grown:
-        """A tree from elsewhere, if it is one: indices in range, one parent before every node but the root, finite numbers."""
+        """A tree from elsewhere, if it is one: indices in range, one parent before every node
+        but the root, finite numbers.
+        """
         try:
             with np.errstate(invalid="ignore"):
-                feature, left, right = (np.asarray(model[i], dtype=np.int64) for i in (0, 2, 3))
+                feature, left, right = (
+                    np.asarray(model[i], dtype=np.int64) for i in (0, 2, 3)
+                )
             threshold, value = (np.asarray(model[i], dtype=np.float64) for i in (1, 4))
         except (TypeError, ValueError, IndexError, KeyError):
             raise InputError(
-                f"a tree must be five arrays: feature, threshold, left, right, value. Got {type(model).__name__}."
+                "a tree must be five arrays: feature, threshold, left, right, value. Got"
+                f" {type(model).__name__}."
             ) from None
         n = feature.size
         inner = feature >= 0
         children = (
-            np.concatenate([left[inner], right[inner]]) if left.shape == right.shape == feature.shape == (n,) else np.empty(0)
+            np.concatenate([left[inner], right[inner]])
+            if left.shape == right.shape == feature.shape == (n,)
+            else np.empty(0)
         )
         sound = (
             n > 0
-            and all(part.shape == (n,) for part in (feature, threshold, left, right, value))
+            and all(
+                part.shape == (n,) for part in (feature, threshold, left, right, value)
+            )
             and np.isfinite(threshold).all()
             and np.isfinite(value).all()
             and bool(((feature >= -1) & (feature < features)).all())
@@ -135,6 +176,7 @@ class Tree:
         )
         if not sound:
             raise InputError(
-                f"this is not a sound tree over {features} features: its nodes, indices or numbers do not fit together."
+                f"this is not a sound tree over {features} features: its nodes, indices or numbers"
+                " do not fit together."
             )
         return Grown(feature, threshold, left, right, value)

@@ -24,7 +24,9 @@ class GradientStep:
     >>> from persfl import Linear
     >>> proposer, learner = GradientStep(0.25), Linear()
     >>> data = Data(np.array([[1.0]]), np.array([2.0]))
-    >>> proposer.answer(learner, proposer.ask(learner, np.zeros(1)), data, None).tolist()
+    >>> proposer.answer(
+    ...     learner, proposer.ask(learner, np.zeros(1)), data, None
+    ... ).tolist()
     [1.0]
     """
 
@@ -42,14 +44,21 @@ class GradientStep:
         """The target's weights."""
         return model if has_gradients(learner) else _refused(learner)
 
-    def answer(self, learner: Learner, probe: Array, data: Data, stream: Stream | None) -> Array:
+    def answer(
+        self, learner: Learner, probe: Array, data: Data, stream: Stream | None
+    ) -> Array:
         """The weights after the steps."""
         if not has_gradients(learner):
             return _refused(learner)
         model = probe
-        with np.errstate(all="ignore"):  # overflow shows as a loss of inf, and is handled there
+        # overflow shows as a loss of inf, and is handled there
+        with np.errstate(all="ignore"):
             for step in range(self.steps):
-                seen = data if self.batch is None or stream is None else minibatch(data, self.batch, stream.at("batch", step))
+                seen = (
+                    data
+                    if self.batch is None or stream is None
+                    else minibatch(data, self.batch, stream.at("batch", step))
+                )
                 model = model - self.step_size * learner.grad(model, seen)
         return model
 
@@ -58,11 +67,17 @@ class GradientStep:
         return distance(probe, proposal)
 
     def advice(self) -> str:
-        return f"step_size={self.step_size:g} is too large: try {self.step_size / 2:g} or less, or standardize the features"
+        return (
+            f"step_size={self.step_size:g} is too large: try {self.step_size / 2:g} or less, or"
+            " standardize the features"
+        )
 
 
 def _refused(learner: Learner) -> NoReturn:
-    raise InputError(f"GradientStep needs a learner with gradients, such as Linear. Got {learner!r}: use Refit(public).")
+    raise InputError(
+        f"GradientStep needs a learner with gradients, such as Linear. Got {learner!r}: use"
+        " Refit(public)."
+    )
 
 
 def distance(probe: Array, proposal: Array) -> Any:
@@ -72,6 +87,8 @@ def distance(probe: Array, proposal: Array) -> Any:
 
 
 def minibatch(data: Data, size: int, stream: Stream) -> Data:
-    """`size` random rows (all rows where there are fewer), each set equally likely; the same rows in every fleet."""
+    """`size` random rows (all rows where there are fewer), each set equally likely; the same
+    rows in every fleet.
+    """
     order = np.where(data.weight > 0, stream.uniform(data.rows), np.inf)
     return data.take(np.argsort(order, axis=-1)[..., :size])

@@ -1,10 +1,11 @@
-"""Algorithm 2: a peer refits a model to its own rows plus public points labelled by the target's current model.
+"""Algorithm 2: a peer refits a model to its own rows plus public points labelled by the target's
+current model.
 
 h~ = argmin_h  step_size * L_peer(h) + (1 / |public|) * sum_x (h(x) - h_now(x))^2
 
-A network is not fitted anew for every question. It comes near that minimum by a few gradient steps of `rate` on the same sum
-(divided by its weights), from the target's own model: the first follows the peer's rows, the later ones are held back by the
-public points (proximal steps).
+A network is not fitted anew for every question. It comes near that minimum by a few gradient steps
+of `rate` on the same sum (divided by its weights), from the target's own model: the first follows
+the peer's rows, the later ones are held back by the public points (proximal steps).
 """
 
 from __future__ import annotations
@@ -28,24 +29,32 @@ from persfl.types import Array, Data, Learner
 class Refit:
     """Weighted training on private rows and public points.
 
-    What is sent are the current model's labels at the public points, not the model; a peer may answer with any family. By default a
-    private row weighs `step_size / rows` and a public point `1 / |public|`, as in the paper's equation; `private_weight` and
-    `public_weight` replace these by a weight per row (the authors' notebook uses 1 and 1). `soft=True` sends a classifier's chances
-    instead of its labels: each public point then counts once per class, weighted by its chance.
+    What is sent are the current model's labels at the public points, not the model; a peer may
+    answer with any family. By default a private row weighs `step_size / rows` and a public point `1
+    / |public|`, as in the paper's equation; `private_weight` and
+    `public_weight` replace these by a weight per row (the authors' notebook uses 1 and 1).
+    `soft=True` sends a classifier's chances instead of its labels: each public point then counts
+    once per class, weighted by its chance.
 
-    `steps` proximal steps of `rate` take the place of the fit (learners with gradients; `Network` takes 5 unless told otherwise, 0
-    is a fit anew). The target's model itself is sent then, and `soft` is the default where there are classes: chances, unlike
-    labels, leave the target's model where it is as long as no private row pulls.
+    `steps` proximal steps of `rate` take the place of the fit (learners with gradients; `Network`
+    takes 5 unless told otherwise, 0 is a fit anew). The target's model itself is sent then, and
+    `soft` is the default where there are classes: chances, unlike labels, leave the target's model
+    where it is as long as no private row pulls.
 
-    Step lengths are those of proximal steps; of fits they are not measured (NaN): that would cost another prediction per answer.
+    Step lengths are those of proximal steps; of fits they are not measured (NaN): that would cost
+    another prediction per answer.
 
     >>> from persfl import Linear
     >>> proposer, learner = Refit([[1.0]]), Linear()
     >>> data = Data(np.array([[1.0]]), np.array([2.0]))
-    >>> proposer.answer(learner, proposer.ask(learner, np.zeros(1)), data, None).round(6).tolist()
+    >>> proposer.answer(learner, proposer.ask(learner, np.zeros(1)), data, None).round(
+    ...     6
+    ... ).tolist()
     [1.0]
     >>> near = Refit([[1.0]], steps=5, rate=0.5)
-    >>> near.answer(learner, near.ask(learner, np.zeros(1)), data, None).round(6).tolist()
+    >>> near.answer(learner, near.ask(learner, np.zeros(1)), data, None).round(
+    ...     6
+    ... ).tolist()
     [1.0]
     """
 
@@ -70,7 +79,9 @@ class Refit:
     ) -> None:
         points = numbers(public, where="public", axes=2)
         if not np.isfinite(points).all() or not len(points):
-            raise InputError("public must hold at least one point and finite numbers only.")
+            raise InputError(
+                "public must hold at least one point and finite numbers only."
+            )
         if private_weight is not None:
             real("private_weight", private_weight, above=0)
         if public_weight is not None:
@@ -80,7 +91,9 @@ class Refit:
         object.__setattr__(self, "private_weight", private_weight)
         object.__setattr__(self, "public_weight", public_weight)
         object.__setattr__(self, "soft", None if soft is None else bool(soft))
-        object.__setattr__(self, "steps", None if steps is None else whole("steps", steps, least=0))
+        object.__setattr__(
+            self, "steps", None if steps is None else whole("steps", steps, least=0)
+        )
         object.__setattr__(self, "rate", real("rate", rate, above=0))
 
     def __repr__(self) -> str:
@@ -94,7 +107,10 @@ class Refit:
     def check_features(self, features: int) -> None:
         """Public points must have the devices' columns."""
         if self.public.shape[1] != features:
-            raise InputError(f"public points must have the devices' {features} features. Got {self.public.shape[1]}.")
+            raise InputError(
+                f"public points must have the devices' {features} features. Got"
+                f" {self.public.shape[1]}."
+            )
 
     def near(self, learner: Learner) -> int:
         """How many proximal steps an answer takes; 0 where it is a fit."""
@@ -106,11 +122,15 @@ class Refit:
         """Whether public points carry chances."""
         chances = traits_of(learner).chances
         if self.soft and not chances:
-            raise InputError(f"soft=True sends chances of classes, which {learner!r} does not have. Leave it out.")
+            raise InputError(
+                f"soft=True sends chances of classes, which {learner!r} does not have. Leave it"
+                " out."
+            )
         return self.near(learner) > 0 and chances if self.soft is None else self.soft
 
     def ask(self, learner: Learner, model: Any) -> Any:
-        """The model's labels at the public points: (..., points), or with `soft` (chances (..., points, classes), classes).
+        """The model's labels at the public points: (..., points), or with `soft` (chances (...,
+        points, classes), classes).
 
         For proximal steps the model itself.
         """
@@ -118,7 +138,10 @@ class Refit:
             return self._seen(learner, model)
         self.softly(learner)
         if not has_gradients(learner):
-            raise InputError(f"Refit takes steps with learners that have gradients. Got {learner!r}: leave steps out.")
+            raise InputError(
+                f"Refit takes steps with learners that have gradients. Got {learner!r}: leave steps"
+                " out."
+            )
         return model
 
     def _seen(self, learner: Learner, model: Any) -> Any:
@@ -127,10 +150,16 @@ class Refit:
             return learner.chances(model, self.public)
         return learner.labels(model, self.public)
 
-    def answer(self, learner: Learner, probe: Any, data: Data, stream: Stream | None) -> Any:
+    def answer(
+        self, learner: Learner, probe: Any, data: Data, stream: Stream | None
+    ) -> Any:
         """A model fitted to both."""
         steps = self.near(learner)
-        rows = self._both(data, self._seen(learner, probe) if steps else probe, softly=self.softly(learner))
+        rows = self._both(
+            data,
+            self._seen(learner, probe) if steps else probe,
+            softly=self.softly(learner),
+        )
         if not steps:
             return learner.fit(rows, stream or anywhere(0))
         return GradientStep(self.rate, steps=steps).answer(learner, probe, rows, None)
@@ -139,9 +168,14 @@ class Refit:
         """Private rows and public points."""
         points, labels, mass = self._public(seen, softly=softly)
         lead = data.y.shape[:-1]
-        labels, mass = np.broadcast_to(labels, (*lead, labels.shape[-1])), np.broadcast_to(mass, (*lead, mass.shape[-1]))
+        labels, mass = (
+            np.broadcast_to(labels, (*lead, labels.shape[-1])),
+            np.broadcast_to(mass, (*lead, mass.shape[-1])),
+        )
         return Data(
-            np.concatenate([data.X, np.broadcast_to(points, (*lead, *points.shape))], axis=-2),
+            np.concatenate(
+                [data.X, np.broadcast_to(points, (*lead, *points.shape))], axis=-2
+            ),
             np.concatenate([data.y, labels], axis=-1),
             np.concatenate([self._own(data.weight), mass], axis=-1),
         )
@@ -156,7 +190,9 @@ class Refit:
     @property
     def point_weight(self) -> float:
         """What a public point weighs."""
-        return 1.0 / len(self.public) if self.public_weight is None else self.public_weight
+        return (
+            1.0 / len(self.public) if self.public_weight is None else self.public_weight
+        )
 
     def _public(self, seen: Any, *, softly: bool) -> tuple[Array, Array, Array]:
         """Points, labels and weights that carry the target's model."""
@@ -165,13 +201,24 @@ class Refit:
         chances, labels = seen
         k = len(labels)
         flat = self.point_weight * chances.reshape(*chances.shape[:-2], -1)
-        return np.repeat(self.public, k, axis=0), np.broadcast_to(np.tile(labels, len(self.public)), flat.shape), flat
+        return (
+            np.repeat(self.public, k, axis=0),
+            np.broadcast_to(np.tile(labels, len(self.public)), flat.shape),
+            flat,
+        )
 
     def length(self, learner: Learner, probe: Any, proposal: Any) -> Any:
         """The distance moved by proximal steps; of a fit not measured."""
         if self.near(learner):
             return distance(probe, proposal)
-        return np.full(np.shape(proposal)[:-1], np.nan) if isinstance(proposal, np.ndarray) else np.nan
+        return (
+            np.full(np.shape(proposal)[:-1], np.nan)
+            if isinstance(proposal, np.ndarray)
+            else np.nan
+        )
 
     def advice(self) -> str:
-        return f"the refitted models overflow: standardize the features and labels, or take smaller steps than rate={self.rate:g}"
+        return (
+            "the refitted models overflow: standardize the features and labels, or take smaller"
+            f" steps than rate={self.rate:g}"
+        )

@@ -1,4 +1,6 @@
-"""The report: plain numbers (`info`), one self-contained page (`write_report`), matplotlib `figures`, and `export`s."""
+"""The report: plain numbers (`info`), one self-contained page (`write_report`), matplotlib
+`figures`, and `export`s.
+"""
 
 from persfl.report.html import write_report
 from persfl.report.info import info

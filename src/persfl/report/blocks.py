@@ -1,8 +1,10 @@
-"""An order for the heat map in which devices that take from the same peers stand together, and where to draw lines.
+"""An order for the heat map in which devices that take from the same peers stand together, and
+where to draw lines.
 
-Devices are alike if their rows of the share matrix are (cosine, both directions, themselves included). A tree of average linkage
-gives the order; it is cut where the shares within blocks most exceed what chance would put there (modularity), and only if that
-exceeds what the same cut finds in shuffled shares. Above 150 devices, similar ones are first put into one cell together.
+Devices are alike if their rows of the share matrix are (cosine, both directions, themselves
+included). A tree of average linkage gives the order; it is cut where the shares within blocks most
+exceed what chance would put there (modularity), and only if that exceeds what the same cut finds in
+shuffled shares. Above 150 devices, similar ones are first put into one cell together.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ MOST_BLOCKS = 8
 
 
 class Blocks(NamedTuple):
-    """`cells`: devices of each row of the heat map, in order; `values` (cells, cells); `starts`: where blocks begin and end."""
+    """`cells`: devices of each row of the heat map, in order; `values` (cells, cells);
+    `starts`: where blocks begin and end.
+    """
 
     cells: list[IntArray]
     values: Array
@@ -33,13 +37,17 @@ class Blocks(NamedTuple):
 
 
 def shares(trust: Trust) -> csr_array:
-    """(n, n) how much of each target's adopted steps came from each peer; rows sum to 1, or to 0."""
+    """(n, n) how much of each target's adopted steps came from each peer; rows sum to 1, or to
+    0.
+    """
     pairs = trust.pairs
     position, peer = np.divmod(pairs.key, trust.n)
     total = np.bincount(position, weights=pairs.adopted, minlength=len(trust.targets))
     used = pairs.adopted > 0
     value = pairs.adopted[used] / total[position[used]]
-    return csr_array((value, (trust.targets[position[used]], peer[used])), shape=(trust.n, trust.n))
+    return csr_array(
+        (value, (trust.targets[position[used]], peer[used])), shape=(trust.n, trust.n)
+    )
 
 
 def blocks(matrix: csr_array, *, cells: int = CELLS, seed: int = 0) -> Blocks:
@@ -78,7 +86,9 @@ def _gathered(matrix: csr_array, cells: int, seed: int) -> IntArray:
     number = stream(seed, "cells").integer() % 2**31
     places = TruncatedSVD(16, random_state=number).fit_transform(both)
     length = np.linalg.norm(places, axis=1, keepdims=True)
-    found = KMeans(cells, n_init=1, random_state=number).fit_predict(places / np.where(length > 0, length, 1.0))
+    found = KMeans(cells, n_init=1, random_state=number).fit_predict(
+        places / np.where(length > 0, length, 1.0)
+    )
     return np.unique(found, return_inverse=True)[1]
 
 
@@ -98,15 +108,22 @@ def _ordered(sums: Array, seed: int) -> tuple[IntArray, IntArray]:
     best, cut = 0.0, np.zeros(count, dtype=np.int64)
     for k in range(2, min(MOST_BLOCKS, count // 3) + 1):
         labels = fcluster(tree, k, criterion="maxclust")
-        strength = _modularity(both, labels) - 1.5 * max(0.0, _modularity(noise, fcluster(chance, k, criterion="maxclust")))
+        strength = _modularity(both, labels) - 1.5 * max(
+            0.0, _modularity(noise, fcluster(chance, k, criterion="maxclust"))
+        )
         if strength > best + 1e-9 and np.bincount(labels)[1:].min() >= 2:
             best, cut = strength, labels
     return order, cut
 
 
 def _tree(both: Array) -> Any:
-    near = both + np.diag(np.maximum(both.max(axis=1), 1e-12))  # a device is like itself
-    return linkage(np.maximum(pdist(near, "cosine"), 0.0), "average", optimal_ordering=len(both) <= 500)
+    # a device is like itself
+    near = both + np.diag(np.maximum(both.max(axis=1), 1e-12))
+    return linkage(
+        np.maximum(pdist(near, "cosine"), 0.0),
+        "average",
+        optimal_ordering=len(both) <= 500,
+    )
 
 
 def _modularity(both: Array, labels: Any) -> float:
@@ -115,4 +132,6 @@ def _modularity(both: Array, labels: Any) -> float:
         return 0.0
     same = labels[:, None] == labels[None, :]
     degree = both.sum(axis=1)
-    return float((both[same].sum() - (np.outer(degree, degree)[same].sum() / total)) / total)
+    return float(
+        (both[same].sum() - (np.outer(degree, degree)[same].sum() / total)) / total
+    )

@@ -12,14 +12,27 @@ from persfl.spreadsheets import write_csv
 
 
 def export(table: pd.DataFrame, path: str | Path, *, verbatim: bool = False) -> Path:
-    """Write `helpers_` to a file whose ending says how: .csv (all pairs) or .graphml (adopted pairs, peer to device).
+    """Write `helpers_` to a file whose ending says how: .csv (all pairs) or .graphml (adopted
+    pairs, peer to device).
 
-    In a .csv, names that a spreadsheet would take for a formula stand behind a ', unless `verbatim`.
+    In a .csv, names that a spreadsheet would take for a formula stand behind a ', unless
+    `verbatim`.
 
     >>> import tempfile
-    >>> row = {"device": "ann", "peer": "bob", "asked": 9, "adopted": 4.0, "share": 1.0, "reward_mean": 0.5,
-    ...        "reward_low": 0.1, "reward_high": 0.9, "verdict": "helps"}
-    >>> export(pd.DataFrame([row]), Path(tempfile.mkdtemp()) / "helpers.csv").read_text().splitlines()[1]
+    >>> row = {
+    ...     "device": "ann",
+    ...     "peer": "bob",
+    ...     "asked": 9,
+    ...     "adopted": 4.0,
+    ...     "share": 1.0,
+    ...     "reward_mean": 0.5,
+    ...     "reward_low": 0.1,
+    ...     "reward_high": 0.9,
+    ...     "verdict": "helps",
+    ... }
+    >>> export(
+    ...     pd.DataFrame([row]), Path(tempfile.mkdtemp()) / "helpers.csv"
+    ... ).read_text().splitlines()[1]
     'ann,bob,9,4.0,1.0,0.5,0.1,0.9,helps'
     """
     path = Path(path)
@@ -29,7 +42,9 @@ def export(table: pd.DataFrame, path: str | Path, *, verbatim: bool = False) -> 
         nx = need("networkx", extra="report", why="writing GraphML")
         found = graph(table)
         # GraphML has no other ids than text, and readers differ in what they make of numbers.
-        nx.write_graphml(nx.relabel_nodes(found, {node: str(node) for node in found}), path)
+        nx.write_graphml(
+            nx.relabel_nodes(found, {node: str(node) for node in found}), path
+        )
     else:
         raise InputError(f"an export must end in .csv or .graphml. Got {path.name!r}.")
     return path

@@ -1,4 +1,6 @@
-"""The federation's own page: who was asked, who answered, and who saw what. Plain HTML without a script."""
+"""The federation's own page: who was asked, who answered, and who saw what. Plain HTML without
+a script.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +18,73 @@ _NARROW = "62rem"  # below this the table of all questions, a dozen columns, has
 def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Who saw what in a run, in plain sentences.
 
-    >>> [who for who, _ in sight({"algorithm": 1, "home": [], "sums": True, "holdout": 0.25})]
+    >>> [
+    ...     who
+    ...     for who, _ in sight(
+    ...         {"algorithm": 1, "home": [], "sums": True, "holdout": 0.25}
+    ...     )
+    ... ]
     ['A peer', 'A target', 'The coordinator', 'Nobody']
     """
-    probe = "the models" if info["algorithm"] == 1 else "what the models say at the public points"
+    probe = (
+        "the models"
+        if info["algorithm"] == 1
+        else "what the models say at the public points"
+    )
     home = bool(info["home"])
-    sums = " It also saw each device's column sums, from which the shared units are made." if info["sums"] else ""
-    held = " and, at the end, its errors on the rows it held back and sums of their labels" if info["holdout"] else ""
+    sums = (
+        " It also saw each device's column sums, from which the shared units are made."
+        if info["sums"]
+        else ""
+    )
+    held = (
+        " and, at the end, its errors on the rows it held back and sums of their labels"
+        if info["holdout"]
+        else ""
+    )
     own = {
         "kin": ", every target's own step",
-        "blend": ", what every target would answer itself without each fold of its rows, how well offers predict each fold",
+        "blend": (
+            ", what every target would answer itself without each fold of its rows, how well offers"
+            " predict each fold"
+        ),
     }.get(str(info.get("method")), "")
     seen = (
-        f"saw {probe} of the target at home go out, every answer come in, who was asked and who was adopted."
+        f"saw {probe} of the target at home go out, every answer come in, who was asked and who was"
+        " adopted."
         if home
-        else f"relays, and so saw {probe} of all targets, every answer{own}, every loss{held}, who was asked and who was adopted."
+        else (
+            f"relays, and so saw {probe} of all targets, every answer{own}, every loss{held}, who"
+            " was asked and who was adopted."
+        )
     )
     return [
-        ("A peer", f"saw {probe} of the targets that asked it, and their names. It did not learn whether its answer was adopted."),
-        ("A target", "saw the answers of the peers it asked, each a model computed from that peer's rows, but not whose they were."
-         if not home else "at home saw every answer and whose it was."),
+        (
+            "A peer",
+            (
+                f"saw {probe} of the targets that asked it, and their names. It did not learn"
+                " whether its answer was adopted."
+            ),
+        ),
+        (
+            "A target",
+            (
+                "saw the answers of the peers it asked, each a model computed from that peer's"
+                " rows, but not whose they were."
+                if not home
+                else "at home saw every answer and whose it was."
+            ),
+        ),
         ("The coordinator", f"{seen}{sums}"),
-        ("Nobody", "was sent a row of another device. But unprotected answers can determine rows: about as many answers as there "
-         "are features give away a linear device's second moments, and leaves of trees are means of few private labels."),
-    ]  # fmt: skip
+        (
+            "Nobody",
+            (
+                "was sent a row of another device. But unprotected answers can determine rows:"
+                " about as many answers as there are features give away a linear device's second"
+                " moments, and leaves of trees are means of few private labels."
+            ),
+        ),
+    ]
 
 
 def federation_page(info: Mapping[str, Any]) -> str:
@@ -47,21 +92,39 @@ def federation_page(info: Mapping[str, Any]) -> str:
     style, cards = part("page.css"), part("page.cards.css")
     policy = f"default-src 'none'; img-src data:; style-src '{digest(style)}' '{digest(cards)}'"
     ways = list(info["ways"])
-    rows = [[row["device"], info["rows"].get(row["device"], 0), *(row[way] for way in ways)] for row in info["counts"]]
-    total = ["all", sum(info["rows"].values()), *(sum(row[way] for row in info["counts"]) for way in ways)]
+    rows = [
+        [row["device"], info["rows"].get(row["device"], 0), *(row[way] for way in ways)]
+        for row in info["counts"]
+    ]
+    total = [
+        "all",
+        sum(info["rows"].values()),
+        *(sum(row[way] for row in info["counts"]) for way in ways),
+    ]
     settings = [
-        ("rounds", info["rounds"]), ("messages", info["messages"]), ("model", info["model"]), ("algorithm", info["algorithm"]),
+        ("rounds", info["rounds"]),
+        ("messages", info["messages"]),
+        ("model", info["model"]),
+        ("algorithm", info["algorithm"]),
         ("method", info.get("method", "paper")),
-        ("deadline of a round, s", info["deadline"]), ("quorum", info["quorum"]),
+        ("deadline of a round, s", info["deadline"]),
+        ("quorum", info["quorum"]),
         ("guard: new loss at most this many times the old", info["growth"]),
         ("guard: step at most this many times the usual", info["reach"]),
-    ]  # fmt: skip
+    ]
     parts = [
         "<section><h2>Who was asked, and what came of it</h2>",
         _table(["device", "rows", *ways], [*rows, total]),
-        "<dl>" + "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in info["ways"].items()) + "</dl></section>",
+        "<dl>"
+        + "".join(
+            f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in info["ways"].items()
+        )
+        + "</dl></section>",
         "<section><h2>Who saw what</h2><dl>",
-        "".join(f"<dt>{escape(who)}</dt><dd>{escape(what)}</dd>" for who, what in sight(info)),
+        "".join(
+            f"<dt>{escape(who)}</dt><dd>{escape(what)}</dd>"
+            for who, what in sight(info)
+        ),
         "</dl></section><section><h2>Settings</h2>",
         _table(["setting", "value"], settings),
         "</section>",
@@ -70,7 +133,8 @@ def federation_page(info: Mapping[str, Any]) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta name="color-scheme" content="light dark">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<meta'
+        ' name="color-scheme" content="light dark">\n'
         f'<link rel="icon" href="data:,">\n<title>The federation</title>\n<style>{style}</style>\n'
         f'<style media="(max-width: {_NARROW})">{cards}</style>\n</head>\n<body>\n'
         '<header class="top"><p class="kicker">persfl report</p><h1>The federation</h1>'
@@ -93,7 +157,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     top = "".join(f'<th scope="col" role="columnheader">{name}</th>' for name in names)
     body = "".join(f'<tr role="row">{_cells(names, row)}</tr>' for row in rows)
     return (
-        f'<table class="cards" role="table">'
+        '<table class="cards" role="table">'
         f'<thead role="rowgroup"><tr role="row">{top}</tr></thead>'
         f'<tbody role="rowgroup">{body}</tbody></table>'
     )

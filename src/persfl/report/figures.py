@@ -1,8 +1,10 @@
 """The pictures of the report as matplotlib figures, for a paper, a slide or a notebook.
 
-Each takes the plain numbers of a report and returns a `matplotlib.figure.Figure` of its own; nothing here touches pyplot's state:
-`gains(info).savefig("gains.png")`. Of the fleet and of groups blue says lower error, grey no difference shown, orange higher error:
-an interval above zero, across it, below it. Of one device blue says "helps here", and grey that its rows are too few to tell.
+Each takes the plain numbers of a report and returns a `matplotlib.figure.Figure` of its own;
+nothing here touches pyplot's state:
+`gains(info).savefig("gains.png")`. Of the fleet and of groups blue says lower error, grey no
+difference shown, orange higher error: an interval above zero, across it, below it. Of one device
+blue says "helps here", and grey that its rows are too few to tell.
 
 >>> from persfl.report.example import example_info
 >>> info = example_info(devices=8)
@@ -33,7 +35,9 @@ def gains(info: Info) -> Any:
     >>> from persfl.report.example import example_info
     >>> info = example_info(devices=8)
     >>> bars = gains(info).axes[0].containers[0]
-    >>> float(bars[0].get_width()) == max(gain for gain in info["worth"]["device"]["gain"] if gain is not None)
+    >>> float(bars[0].get_width()) == max(
+    ...     gain for gain in info["worth"]["device"]["gain"] if gain is not None
+    ... )
     True
     """
     device = _judged(info)["device"]
@@ -59,7 +63,14 @@ def gains(info: Info) -> Any:
         ax.set_xlabel("share of the error removed by asking peers")
     else:
         figure, ax = _figure(9, 4.2)
-        ax.vlines(place, low, high, colors=colours, linewidth=max(0.3, min(1.5, 300 / len(order))), alpha=0.35)
+        ax.vlines(
+            place,
+            low,
+            high,
+            colors=colours,
+            linewidth=max(0.3, min(1.5, 300 / len(order))),
+            alpha=0.35,
+        )
         ax.scatter(place, gain, color=colours, s=5, zorder=3, linewidths=0)
         ax.set_ylim(floor - 0.05, 1.02)
         ax.set_xlim(-0.01 * len(order), 1.01 * len(order))
@@ -91,7 +102,9 @@ def heat_map(info: Info) -> Any:
     figure, ax = _figure(side + 0.9, side)
     colours = LinearSegmentedColormap.from_list("who helps whom", _HEAT)
     most = max(float(np.nanmax(values, initial=0.0)), 1e-12)
-    image = ax.imshow(values, cmap=colours, norm=PowerNorm(0.5, 0.0, most), interpolation="nearest")
+    image = ax.imshow(
+        values, cmap=colours, norm=PowerNorm(0.5, 0.0, most), interpolation="nearest"
+    )
     for start in matrix["blocks"][1:-1]:
         ax.axhline(start - 0.5, color=INK, linewidth=0.8)
         ax.axvline(start - 0.5, color=INK, linewidth=0.8)
@@ -108,8 +121,18 @@ def heat_map(info: Info) -> Any:
     several = any(len(devices) > 1 for devices in matrix["devices"])
     ax.set_xlabel("peer that answers")
     ax.set_ylabel("device that asks")
-    ax.set_title("each cell stands for several devices" if several else "who helps whom", fontsize=10, loc="left")
-    bar = figure.colorbar(image, ax=ax, shrink=0.75, format=_two_digits, ticks=[0.0, most / 16, most / 4, most * 9 / 16, most])
+    ax.set_title(
+        "each cell stands for several devices" if several else "who helps whom",
+        fontsize=10,
+        loc="left",
+    )
+    bar = figure.colorbar(
+        image,
+        ax=ax,
+        shrink=0.75,
+        format=_two_digits,
+        ticks=[0.0, most / 16, most / 4, most * 9 / 16, most],
+    )
     bar.set_label("share of the row's adopted steps")
     bar.outline.set_visible(False)
     return figure
@@ -122,7 +145,10 @@ def helpers(info: Info, device: str) -> Any:
 
     >>> from persfl.report.example import example_info
     >>> info = example_info(devices=8)
-    >>> [len(ax.containers) + len(ax.collections) for ax in helpers(info, "Denton").axes]
+    >>> [
+    ...     len(ax.containers) + len(ax.collections)
+    ...     for ax in helpers(info, "Denton").axes
+    ... ]
     [2, 2]
     """
     i = _index(info, device)
@@ -130,11 +156,20 @@ def helpers(info: Info, device: str) -> Any:
     figure, (left, right) = _figure(9, 1.5 + 0.28 * max(len(rows), 3), columns=2)
     figure.suptitle(f"who helps {_short(device, 40)}", fontsize=11)
     if not rows:
-        left.text(0.5, 0.5, "it asked nobody", ha="center", va="center", transform=left.transAxes)
+        left.text(
+            0.5,
+            0.5,
+            "it asked nobody",
+            ha="center",
+            va="center",
+            transform=left.transAxes,
+        )
         right.set_axis_off()
         left.set_axis_off()
         return figure
-    peers, asked, adopted, share, reward, low, high = (_array(column) for column in list(zip(*rows, strict=True))[:7])
+    peers, asked, adopted, share, reward, low, high = (
+        _array(column) for column in list(zip(*rows, strict=True))[:7]
+    )
     codes = [row[7] for row in rows]
     place = np.arange(len(rows))
     left.barh(place, share, height=0.6, color=LOWER)
@@ -149,7 +184,9 @@ def helpers(info: Info, device: str) -> Any:
     right.hlines(place, low, high, colors=colours, linewidth=1.6)
     right.scatter(reward, place, color=colours, s=18, zorder=3)
     right.axvline(0, color=INK, linewidth=0.8)
-    right.set_yticks(place, [info["help"]["verdicts"][code] for code in codes], fontsize=8)
+    right.set_yticks(
+        place, [info["help"]["verdicts"][code] for code in codes], fontsize=8
+    )
     right.yaxis.tick_right()
     right.locator_params(axis="x", nbins=5)
     right.spines["left"].set_visible(False)
@@ -163,18 +200,33 @@ def helpers(info: Info, device: str) -> Any:
 
 
 def losses(info: Info, device: str | None = None) -> Any:
-    """The loss of the fleet (median and 10-90 % band), and of one device over it; logarithmic where it falls a hundredfold.
+    """The loss of the fleet (median and 10-90 % band), and of one device over it; logarithmic where
+    it falls a hundredfold.
 
     >>> from persfl.report.example import example_info
-    >>> [len(losses(example_info(devices=8), device).axes[0].lines) for device in (None, "Bryan")]
+    >>> [
+    ...     len(losses(example_info(devices=8), device).axes[0].lines)
+    ...     for device in (None, "Bryan")
+    ... ]
     [1, 2]
     """
     loss = info["loss"]
     rounds = loss["rounds"]
-    low, median, high = (_array(loss["fleet"][key]) for key in ("low", "median", "high"))
+    low, median, high = (
+        _array(loss["fleet"][key]) for key in ("low", "median", "high")
+    )
     figure, ax = _figure(7, 4)
-    ax.fill_between(rounds, low, high, color=BAND, linewidth=0, label="10 % to 90 % of devices")
-    ax.plot(rounds, median, color=LOWER, linestyle="--", linewidth=1.6, label="median device")
+    ax.fill_between(
+        rounds, low, high, color=BAND, linewidth=0, label="10 % to 90 % of devices"
+    )
+    ax.plot(
+        rounds,
+        median,
+        color=LOWER,
+        linestyle="--",
+        linewidth=1.6,
+        label="median device",
+    )
     drawn = [low, high]
     if device is not None:
         own = _array(loss["device"][_index(info, device)])
@@ -200,7 +252,9 @@ def questions(info: Info) -> Any:
 
     >>> from persfl.report.example import example_info
     >>> info = example_info(devices=8)
-    >>> [int(bar.get_height()) for bar in questions(info).axes[0].patches] == sorted(info["help"]["answered"], reverse=True)
+    >>> [int(bar.get_height()) for bar in questions(info).axes[0].patches] == sorted(
+    ...     info["help"]["answered"], reverse=True
+    ... )
     True
     """
     answered = _array(info["help"]["answered"])
@@ -215,14 +269,19 @@ def questions(info: Info) -> Any:
         ax.set_xticks(range(n), names, rotation=90 if n > 5 else 0, fontsize=size)
         ax.tick_params(axis="x", length=0)
     else:
-        ax.fill_between(np.arange(n), answered[order], step="mid", color=LOWER, linewidth=0)
+        ax.fill_between(
+            np.arange(n), answered[order], step="mid", color=LOWER, linewidth=0
+        )
         ax.set_ylim(bottom=0)
         ax.set_xlabel(f"{n:,} devices, most asked first")
     ax.yaxis.set_major_formatter("{x:,.0f}")
     ax.set_ylabel("questions answered")
     ax.grid(axis="y", alpha=0.3)
     ax.set_axisbelow(True)
-    summary = f"fewest {answered.min():,.0f}, median {np.median(answered):,.0f}, most {answered.max():,.0f}"
+    summary = (
+        f"fewest {answered.min():,.0f}, median {np.median(answered):,.0f}, most"
+        f" {answered.max():,.0f}"
+    )
     ax.set_title(summary, fontsize=10, loc="left")
     return figure
 
@@ -231,14 +290,23 @@ def worth(info: Info) -> Any:
     """What personalizing removes of the error of each other way to learn, and in groups of devices.
 
     >>> from persfl.report.example import example_info
-    >>> [text.get_text() for text in worth(example_info(devices=8)).axes[0].get_yticklabels()][:2]
+    >>> [
+    ...     text.get_text()
+    ...     for text in worth(example_info(devices=8)).axes[0].get_yticklabels()
+    ... ][:2]
     ['against own rows only', 'against one model for all']
     """
     found = _judged(info)
-    arms = [(f"against {arm['name']}", arm) for arm in found["arms"] if arm["gain"] is not None]
+    arms = [
+        (f"against {arm['name']}", arm)
+        for arm in found["arms"]
+        if arm["gain"] is not None
+    ]
     groups = [(group["name"], group) for group in found["groups"]]
     rows = arms + groups
-    low, gain, high = (_array([row[key] for _, row in rows]) for key in ("low", "gain", "high"))
+    low, gain, high = (
+        _array([row[key] for _, row in rows]) for key in ("low", "gain", "high")
+    )
     place = np.arange(len(rows)) + np.where(np.arange(len(rows)) < len(arms), 0.0, 0.8)
     colours = [_colour(a, b) for a, b in zip(low, high, strict=True)]
     figure, ax = _figure(8, 1.6 + 0.3 * len(rows))
@@ -247,12 +315,18 @@ def worth(info: Info) -> Any:
     ax.axvline(0, color=INK, linewidth=0.8)
     ax.set_yticks(place, [_short(name, 60) for name, _ in rows], fontsize=9)
     ax.set_ylim(place[-1] + 0.6, -0.6)
-    ax.set_xlim(max(-1.0, float(np.nanmin(np.append(low, 0.0)))) - 0.04, min(1.0, float(np.nanmax(np.append(high, 0.0)))) + 0.04)
+    ax.set_xlim(
+        max(-1.0, float(np.nanmin(np.append(low, 0.0)))) - 0.04,
+        min(1.0, float(np.nanmax(np.append(high, 0.0)))) + 0.04,
+    )
     ax.tick_params(axis="y", length=0)
     ax.xaxis.set_major_formatter(_percent)
     ax.grid(axis="x", alpha=0.3)
     ax.set_xlabel("share of the error removed, with a 95 % interval")
-    figure.suptitle("What personalizing removes: of the error of other models, and in groups of devices", fontsize=10)
+    figure.suptitle(
+        "What personalizing removes: of the error of other models, and in groups of devices",
+        fontsize=10,
+    )
     return figure
 
 
@@ -269,14 +343,19 @@ def _figure(width: float, height: float, columns: int = 1) -> tuple[Any, Any]:
 
 def _judged(info: Info) -> Any:
     if info["worth"] is None:
-        raise InputError("no rows were kept back in this run, so there is no gain to draw.")
+        raise InputError(
+            "no rows were kept back in this run, so there is no gain to draw."
+        )
     return info["worth"]
 
 
 def _index(info: Info, device: str) -> int:
     ids: Sequence[str] = info["devices"]["ids"]
     if device not in ids:
-        raise InputError(f"no device is called {device!r}. The {len(ids):,} devices start with {', '.join(map(repr, ids[:3]))}.")
+        raise InputError(
+            f"no device is called {device!r}. The {len(ids):,} devices start with"
+            f" {', '.join(map(repr, ids[:3]))}."
+        )
     return ids.index(device)
 
 
@@ -300,7 +379,9 @@ def _short(name: str, most: int = 22) -> str:
     'a very long…'
     """
     name = " ".join(str(name).split())
-    return (name if len(name) <= most else name[: most - 1].rstrip() + "…").replace("$", r"\$")
+    return (name if len(name) <= most else name[: most - 1].rstrip() + "…").replace(
+        "$", r"\$"
+    )
 
 
 def _percent(value: float, _: Any = None) -> str:

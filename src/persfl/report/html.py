@@ -2,8 +2,9 @@
 
 `page.html`, `page.css`, `page.cards.css` (tables on narrow screens) and `page.js` lie beside this
 module and are put together with the numbers here. Names of devices come from
-a user's table, so the page never reads them as markup: they travel as JSON in which no `<` is left, the script inserts them as
-text, and a content security policy lets nothing run but the page's own script.
+a user's table, so the page never reads them as markup: they travel as JSON in which no `<` is left,
+the script inserts them as text, and a content security policy lets nothing run but the page's own
+script.
 
 >>> import tempfile
 >>> from persfl.report.example import example_info
@@ -37,14 +38,18 @@ _DIGITS = 5  # of numbers that are only drawn: curves and the heat map
 
 
 def write_report(info: Mapping[str, Any], path: Path) -> Path:
-    """Write the page about these numbers and return where it is; a page that was there is replaced in one step."""
+    """Write the page about these numbers and return where it is; a page that was there is
+    replaced in one step.
+    """
     path = Path(path)
     text = page(info)
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     # As readable as any other file the person makes: the system takes off what their umask forbids.
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace", newline="\n") as file:
+        with os.fdopen(
+            handle, "w", encoding="utf-8", errors="replace", newline="\n"
+        ) as file:
             file.write(text)
         os.replace(part, path)
     except BaseException:
@@ -79,33 +84,50 @@ def _together(text: str) -> str:
 
 
 def embedded(value: Any) -> str:
-    r"""JSON that is safe inside a script element: whatever a name holds, nothing in it ends the element. NaN is null.
+    r"""JSON that is safe inside a script element: whatever a name holds, nothing in it ends the
+    element. NaN is null.
 
     >>> embedded({"id": "</script><!--", "gain": float("nan")})
     '{"id":"\\u003c/script\\u003e\\u003c!--","gain":null}'
     """
-    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(
+        _finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _shortened(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The same numbers, with the many that are only drawn cut to what a screen can show: 2,000 devices fit in a small file."""
+    """The same numbers, with the many that are only drawn cut to what a screen can show: 2,000
+    devices fit in a small file.
+    """
     loss, matrix = info["loss"], info["help"]["matrix"]
     short = {
         "loss": {**loss, "device": _cut(loss["device"])},
-        "help": {**info["help"], "matrix": {**matrix, "values": _cut(matrix["values"])}},
+        "help": {
+            **info["help"],
+            "matrix": {**matrix, "values": _cut(matrix["values"])},
+        },
     }
     made = info.get("made_of")
     if made:
-        near = [[[peer, float(f"{share:.{_DIGITS}g}")] for peer, share in each] for each in made["near"]]
+        near = [
+            [[peer, float(f"{share:.{_DIGITS}g}")] for peer, share in each]
+            for each in made["near"]
+        ]
         short["made_of"] = {**made, "shares": _cut(made["shares"]), "near": near}
     return {**info, **short}
 
 
 def _cut(rows: Any) -> list[list[float | None]]:
-    return [[None if x is None or not math.isfinite(x) else float(f"{x:.{_DIGITS}g}") for x in row] for row in rows]
+    return [
+        [
+            None if x is None or not math.isfinite(x) else float(f"{x:.{_DIGITS}g}")
+            for x in row
+        ]
+        for row in rows
+    ]
 
 
 def _finite(value: Any) -> Any:

@@ -1,7 +1,9 @@
-"""What every device's model is made of, in shares, and which neighbours by name: plain numbers for the report.
+"""What every device's model is made of, in shares, and which neighbours by name: plain numbers for
+the report.
 
-After blend: own rows, the fleet, neighbours, by what the parts of a mix started from; after kin: own rows and kin, each device
-counting as much. A device that fell back to its own model is made of own rows alone.
+After blend: own rows, the fleet, neighbours, by what the parts of a mix started from; after kin:
+own rows and kin, each device counting as much. A device that fell back to its own model is made of
+own rows alone.
 """
 
 from __future__ import annotations
@@ -12,23 +14,37 @@ import numpy as np
 
 from persfl.helping import pairs_known, verdict_codes
 
-MOST, IN_ALL = 8, 16_000  # neighbours named per device, and on the whole page: it must stay small
+# neighbours named per device, and on the whole page: it must stay small
+MOST, IN_ALL = 8, 16_000
 LEAST = 0.005  # the share of a model that is worth a name
-NAMES = {"own": "own rows", "fleet": "fleet", "neighbours": "neighbours", "others": "kin"}
+NAMES = {
+    "own": "own rows",
+    "fleet": "fleet",
+    "neighbours": "neighbours",
+    "others": "kin",
+}
 
 
 def makeup(model: Any) -> dict[str, Any] | None:
-    """`names` of the parts, `shares` per device in their order, `near`: each one's neighbours as [position, share of the model].
+    """`names` of the parts, `shares` per device in their order, `near`: each one's neighbours as
+    [position, share of the model].
 
     >>> from persfl import PersonalizedRegressor
     >>> from persfl.sources import clustered_regression
-    >>> rows = clustered_regression(n=16, clusters=2, rows=12, features=2, noise=0.1, seed=0)
-    >>> found = makeup(PersonalizedRegressor(holdout=0, budget=40).fit(rows.X, rows.y, devices=rows.owner))
+    >>> rows = clustered_regression(
+    ...     n=16, clusters=2, rows=12, features=2, noise=0.1, seed=0
+    ... )
+    >>> found = makeup(
+    ...     PersonalizedRegressor(holdout=0, budget=40).fit(
+    ...         rows.X, rows.y, devices=rows.owner
+    ...     )
+    ... )
     >>> found["names"], round(sum(found["shares"][0]), 6)
     (['own rows', 'fleet', 'neighbours'], 1.0)
     """
     trust = model.trust_
-    if not {"mix", "member"} & set(trust.notes) or len(trust.targets) < trust.n:  # a target at home knows of no other's model
+    # a target at home knows of no other's model
+    if not {"mix", "member"} & set(trust.notes) or len(trust.targets) < trust.n:
         return None
     made = model.made_of()
     parts = [name for name in NAMES if name in made]
@@ -36,7 +52,10 @@ def makeup(model: Any) -> dict[str, Any] | None:
     known = pairs_known(trust)
     target, peer = known["target"].to_numpy(), known["peer"].to_numpy()
     if "mix" in trust.notes:
-        found = [str(name).split()[1].startswith("neighbours") for name in trust.notes["mix_names"]]
+        found = [
+            str(name).split()[1].startswith("neighbours")
+            for name in trust.notes["mix_names"]
+        ]
         part = np.minimum(
             trust.notes["mix"][:, found].sum(axis=1), shares[:, -1]
         )  # those who were asked; steps of many have no names
@@ -50,4 +69,8 @@ def makeup(model: Any) -> dict[str, Any] | None:
     for k in np.lexsort((peer, -share, target)).tolist():
         if share[k] >= LEAST and len(near[target[k]]) < many:
             near[target[k]].append([int(peer[k]), float(share[k])])
-    return {"names": [NAMES[name] for name in parts], "shares": shares.tolist(), "near": near}
+    return {
+        "names": [NAMES[name] for name in parts],
+        "shares": shares.tolist(),
+        "near": near,
+    }

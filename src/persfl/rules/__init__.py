@@ -1,4 +1,6 @@
-"""Rules: a sampler and an adopter that belong together, because one asks for what the other remembers."""
+"""Rules: a sampler and an adopter that belong together, because one asks for what the other
+remembers.
+"""
 
 from persfl.rules.rule import Rule, doubts, finished, kin, members
 

@@ -1,4 +1,6 @@
-"""Whom kin asks: everyone once, then mostly kin, the one asked longest ago first, and always a few others."""
+"""Whom kin asks: everyone once, then mostly kin, the one asked longest ago first, and always a
+few others.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,21 @@ from persfl.types import IntArray
 
 
 def to_meet(targets: IntArray, n: int, many: int, seed: int) -> IntArray:
-    """(T, many) the devices a target gets to know, in an order of its own: or everybody would ask the same ones first."""
+    """(T, many) the devices a target gets to know, in an order of its own: or everybody would
+    ask the same ones first.
+    """
     place = stream(seed, "kin")
     drawn = distinct(place, targets, np.array([n - 1]), many)
     turn = np.argsort(place.at("order").at(targets).uniform(many), axis=1)
-    return np.asarray(np.take_along_axis(drawn + (drawn >= targets[:, None]), turn, axis=1))
+    return np.asarray(
+        np.take_along_axis(drawn + (drawn >= targets[:, None]), turn, axis=1)
+    )
 
 
 @dataclass(frozen=True)
 class AskKin:
-    """The sampler of `persfl.kin`. Nobody is asked (-1) while a target goes its own way, and once it is done.
+    """The sampler of `persfl.kin`. Nobody is asked (-1) while a target goes its own way, and once
+    it is done.
 
     >>> AskKin(Kin(peers=3))(Trust(5, np.array([0, 4])), 0, 0).tolist()
     [[4, 3, 1], [3, 2, 1]]
@@ -33,13 +40,20 @@ class AskKin:
     kin: Kin
 
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
-        S = whole("peers", self.kin.peers, least=1, most=trust.n - 1, why=f"{trust.n} devices")
+        S = whole(
+            "peers", self.kin.peers, least=1, most=trust.n - 1, why=f"{trust.n} devices"
+        )
         targets, met = trust.targets, self.kin.met(trust.n)
         memory = Memory.of(trust.notes, len(targets))
         peers = np.full((len(targets), S), -1)
         known = (memory.panel >= 0).sum(axis=1)
-        if (known < met).any():  # those not met yet, in the order in which the panel grows
-            order = np.pad(to_meet(targets, trust.n, met, seed), ((0, 0), (0, S)), constant_values=-1)
+        # those not met yet, in the order in which the panel grows
+        if (known < met).any():
+            order = np.pad(
+                to_meet(targets, trust.n, met, seed),
+                ((0, 0), (0, S)),
+                constant_values=-1,
+            )
             peers = np.take_along_axis(order, known[:, None] + np.arange(S), axis=1)
         asks = np.flatnonzero((known >= met) & ~memory.alone & ~memory.done)
         if len(asks):
@@ -49,7 +63,13 @@ class AskKin:
     def _again(self, memory: Memory, asks: IntArray, S: int) -> IntArray:
         panel, member = memory.panel[asks], memory.member[asks]
         age = np.where(panel >= 0, memory.asked[asks].astype(np.float64), np.inf)
-        first = np.argsort(np.where(member, age, np.inf), axis=1, kind="stable")[:, : S - self.kin.others]
+        first = np.argsort(np.where(member, age, np.inf), axis=1, kind="stable")[
+            :, : S - self.kin.others
+        ]
         row = np.arange(len(asks))[:, None]
         age[row, first] = np.where(member[row, first], -np.inf, age[row, first])
-        return np.asarray(np.take_along_axis(panel, np.argsort(age, axis=1, kind="stable")[:, :S], axis=1))
+        return np.asarray(
+            np.take_along_axis(
+                panel, np.argsort(age, axis=1, kind="stable")[:, :S], axis=1
+            )
+        )

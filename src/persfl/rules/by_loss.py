@@ -1,9 +1,10 @@
 """Kin without steps: for models that cannot be averaged or subtracted, such as trees.
 
-All there is to go by is the target's own loss for each answer. One round says little, so a running mean is kept of each peer's
-log loss, relative to that of the peers asked in the same round because they had not been asked for longest. Half of the questions
-go to those, half to the best remembered. Of the answers of trusted peers the target adopts one in turn: always the best of them
-would be the luckiest on the target's few rows, not the one that knows most.
+All there is to go by is the target's own loss for each answer. One round says little, so a running
+mean is kept of each peer's log loss, relative to that of the peers asked in the same round because
+they had not been asked for longest. Half of the questions go to those, half to the best remembered.
+Of the answers of trusted peers the target adopts one in turn: always the best of them would be the
+luckiest on the target's few rows, not the one that knows most.
 """
 
 from __future__ import annotations
@@ -38,8 +39,13 @@ class Scores:
             who = np.empty((targets, 0), dtype=np.int64)
             return Scores(who, who, who, np.empty((targets, 0)))
         names = [field.name for field in fields(Scores)]
-        if set(notes) != set(names) or any(len(notes[name]) != targets for name in names):
-            raise InputError(f"kin goes on from notes of its own about {targets} targets. Got notes of another rule or fleet.")
+        if set(notes) != set(names) or any(
+            len(notes[name]) != targets for name in names
+        ):
+            raise InputError(
+                f"kin goes on from notes of its own about {targets} targets. Got notes of another"
+                " rule or fleet."
+            )
         return Scores(**notes)
 
 
@@ -49,10 +55,12 @@ class Likely:
 
     peers: int = 20
     among: int = 200
-    memory: float = 0.9  # how much of the running mean is kept when a peer answers again
+    # how much of the running mean is kept when a peer answers again
+    memory: float = 0.9
     few: int = 3  # how many best peers set the level
     share: float = 0.75  # how much of the level, in logs, makes a peer trusted
-    clear: float = float(np.log(2.0))  # the level below which there is somebody to trust
+    # the level below which there is somebody to trust
+    clear: float = float(np.log(2.0))
     likely: int = 6  # how many best peers are followed before that
 
     def met(self, n: int) -> int:
@@ -64,21 +72,35 @@ class Likely:
         """How many of the peers asked each round are those not asked for longest."""
         return max(1, self.peers // 2)
 
-    def note(self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Any) -> dict[str, Any]:
+    def note(
+        self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Any
+    ) -> dict[str, Any]:
         """What is known after these answers; and who will be adopted, so that turns are taken."""
         old = Scores.of(trust.notes, len(peers))
         panel, at, _ = joined(old.panel, peers)
         more = ((0, 0), (0, panel.shape[1] - old.panel.shape[1]))
-        asked, used = (np.pad(part, more, constant_values=NEVER) for part in (old.asked, old.used))
+        asked, used = (
+            np.pad(part, more, constant_values=NEVER) for part in (old.asked, old.used)
+        )
         score = np.pad(old.score, more, constant_values=np.nan)
         t, s = np.nonzero(peers >= 0)
         slot = at[t, s]
         asked[t, slot] = r
         with np.errstate(divide="ignore", invalid="ignore"):
-            said = np.where(np.isfinite(losses[:, 1:]) & (peers >= 0), np.log(np.maximum(losses[:, 1:], 1e-300)), np.nan)
-        usual = _upper(np.where(np.arange(peers.shape[1]) >= peers.shape[1] - self.others, said, np.nan))
+            said = np.where(
+                np.isfinite(losses[:, 1:]) & (peers >= 0),
+                np.log(np.maximum(losses[:, 1:], 1e-300)),
+                np.nan,
+            )
+        usual = _upper(
+            np.where(
+                np.arange(peers.shape[1]) >= peers.shape[1] - self.others, said, np.nan
+            )
+        )
         value, before = said[t, s] - usual[t], score[t, slot]
-        blend = np.where(np.isnan(before), value, self.memory * before + (1 - self.memory) * value)
+        blend = np.where(
+            np.isnan(before), value, self.memory * before + (1 - self.memory) * value
+        )
         score[t, slot] = np.where(np.isnan(value), before, blend)
         taken = self._taken(trust.n, Scores(panel, asked, used, score), peers, losses)
         at, known = places(panel, taken[:, None])
@@ -90,15 +112,23 @@ class Likely:
         # The one whose turn it is was marked by `note` in this very round.
         now = memory.asked.max(axis=1, initial=NEVER)
         mine = (memory.used == now[:, None]) & (memory.used > NEVER)
-        slot = mine.argmax(axis=1) if mine.shape[1] else np.zeros(len(peers), dtype=np.int64)
+        slot = (
+            mine.argmax(axis=1)
+            if mine.shape[1]
+            else np.zeros(len(peers), dtype=np.int64)
+        )
         peer = (
-            np.where(mine.any(axis=1), memory.panel[np.arange(len(peers)), slot], -1) if mine.shape[1] else np.full(len(peers), -1)
+            np.where(mine.any(axis=1), memory.panel[np.arange(len(peers)), slot], -1)
+            if mine.shape[1]
+            else np.full(len(peers), -1)
         )
         peer = np.where((peers == peer[:, None]).any(axis=1), peer, -1)
         took = (peer >= 0).astype(np.float64)
         return Choice(peer[:, None], took[:, None], 1.0 - took)
 
-    def _taken(self, n: int, memory: Scores, peers: IntArray, losses: Array) -> IntArray:
+    def _taken(
+        self, n: int, memory: Scores, peers: IntArray, losses: Array
+    ) -> IntArray:
         """(T,) whose answer to adopt, -1 for nobody."""
         score = np.where(np.isnan(memory.score), np.inf, memory.score)
         if not score.shape[1]:
@@ -113,17 +143,25 @@ class Likely:
         usable = np.isfinite(losses[:, 1:]) & (peers >= 0)
         row = np.arange(len(peers))[:, None]
         good, fair = trusted[row, at] & usable, likely[row, at] & usable
-        some_good, some_fair = good.any(axis=1, keepdims=True), fair.any(axis=1, keepdims=True)
+        some_good, some_fair = (
+            good.any(axis=1, keepdims=True),
+            fair.any(axis=1, keepdims=True),
+        )
         pick = np.where(some_good, good, np.where(some_fair, fair, usable))
-        first = np.where(some_good | some_fair, memory.used[row, at], losses[:, 1:])  # whose turn it is, or simply the best
+        # whose turn it is, or simply the best
+        first = np.where(some_good | some_fair, memory.used[row, at], losses[:, 1:])
         column = np.where(pick, first, np.inf).argmin(axis=1)
-        meets = (memory.panel >= 0).sum(axis=1) < self.met(n)  # first look at everybody from the same model
-        return np.where(pick.any(axis=1) & ~meets, peers[np.arange(len(peers)), column], -1)
+        # first look at everybody from the same model
+        meets = (memory.panel >= 0).sum(axis=1) < self.met(n)
+        return np.where(
+            pick.any(axis=1) & ~meets, peers[np.arange(len(peers)), column], -1
+        )
 
 
 @dataclass(frozen=True)
 class AskLikely:
-    """The sampler of `persfl.kin(steps=False)`: the best remembered first, then those asked longest ago.
+    """The sampler of `persfl.kin(steps=False)`: the best remembered first, then those asked longest
+    ago.
 
     >>> AskLikely(Likely(peers=2))(Trust(4, np.array([0])), 0, 0).shape
     (1, 2)
@@ -132,19 +170,33 @@ class AskLikely:
     rule: Likely
 
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
-        S = whole("peers", self.rule.peers, least=1, most=trust.n - 1, why=f"{trust.n} devices")
+        S = whole(
+            "peers",
+            self.rule.peers,
+            least=1,
+            most=trust.n - 1,
+            why=f"{trust.n} devices",
+        )
         targets, met = trust.targets, self.rule.met(trust.n)
         memory = Scores.of(trust.notes, len(targets))
         known = (memory.panel >= 0).sum(axis=1)
         if (known < met).any():  # everybody meets others at the same pace
-            order = np.pad(to_meet(targets, trust.n, met, seed), ((0, 0), (0, S)), constant_values=-1)
-            return np.ascontiguousarray(np.take_along_axis(order, known[:, None] + np.arange(S), axis=1))
+            order = np.pad(
+                to_meet(targets, trust.n, met, seed),
+                ((0, 0), (0, S)),
+                constant_values=-1,
+            )
+            return np.ascontiguousarray(
+                np.take_along_axis(order, known[:, None] + np.arange(S), axis=1)
+            )
         score = np.where(np.isnan(memory.score), np.inf, memory.score)
         best = np.argsort(score, axis=1, kind="stable")[:, : S - self.rule.others]
         age = memory.asked.astype(np.float64)
         np.put_along_axis(age, best, np.inf, axis=1)
         rest = np.argsort(age, axis=1, kind="stable")[:, : S - best.shape[1]]
-        return np.take_along_axis(memory.panel, np.concatenate([best, rest], axis=1), axis=1)
+        return np.take_along_axis(
+            memory.panel, np.concatenate([best, rest], axis=1), axis=1
+        )
 
 
 def _upper(values: Array) -> Array:

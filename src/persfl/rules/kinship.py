@@ -2,11 +2,13 @@
 
 meet      ask everyone once from the start model; remember each step
 alone     follow only the own step, asking nobody, until it has shrunk to a tenth (of its square)
-search    follow, along with the own step, the last steps of the peers whose steps have shrunk at least half as much, in logs,
+search    follow, along with the own step, the last steps of the peers whose steps have shrunk at
+least half as much, in logs,
           as those of the few best
-right     the group's steps have shrunk to a tenth, and the own step at least half as much as theirs, in logs
-wrong     not right within two cycles, or the own step has grown tenfold: the group are strangers. Back to the start
-rest      a quarter of the group rests at a time. A peer is judged only while it rests (or is not in the group): one whose steps
+right     the group's steps have shrunk to a tenth, and the own step at least half as much as
+theirs, in logs wrong     not right within two cycles, or the own step has grown tenfold: the group
+are strangers. Back to the start rest      a quarter of the group rests at a time. A peer is judged
+only while it rests (or is not in the group): one whose steps
           are followed is fitted, and seems kin whoever it is
 tested    once the group's steps begin to cancel, none counts as longer than the shortest quarter of
           them: so a minority cannot hold the model where it wants to. Whose step is then far longer
@@ -32,26 +34,33 @@ ROUNDING = 1e-6  # a level nearer to 0 than this is none
 
 @dataclass(frozen=True)
 class Kin:
-    """The adopter of `persfl.kin`: moves by the mean of the remembered steps of kin and the target's own.
+    """The adopter of `persfl.kin`: moves by the mean of the remembered steps of kin and the
+    target's own.
 
-    `peers` and `others` are how many peers the sampler asks each round, and how many of those are not kin; `among` how many
-    devices a target gets to know. The rest is what benchmarks/kin.py --ablate varies, with the reasons in docs/kin.md.
+    `peers` and `others` are how many peers the sampler asks each round, and how many of those are
+    not kin; `among` how many devices a target gets to know. The rest is what benchmarks/kin.py
+    --ablate varies, with the reasons in docs/kin.md.
     """
 
     peers: int = 20
     among: int = 200
     few: int = 4  # how many best peers set the level of a search
     half: float = 0.5  # how much of the level, in logs, makes a peer kin
-    tenth: float = float(np.log(10.0))  # how far steps must shrink to mean something (log of squares)
+    # how far steps must shrink to mean something (log of squares)
+    tenth: float = float(np.log(10.0))
     rest: int = 6  # rounds that a part of the group rests
-    parts: int = 4  # the parts that rest in turn; one question in as many goes to others
+    # the parts that rest in turn; one question in as many goes to others
+    parts: int = 4
     patience: int = 2  # cycles (rest * parts rounds) that a search may take
     settled: float = 0.01  # how nearly the steps must cancel
     # What follows keeps liars from pulling (benchmarks/liars.py). Lengths are logs of squares.
-    far: float = float(np.log(30.0))  # how much longer than the median a step of kin may be
+    # how much longer than the median a step of kin may be
+    far: float = float(np.log(30.0))
     copy: float = float(np.log(1e3))  # how much shorter than the own step one may be
-    short: float = 0.25  # the share of steps that set what a step may count as under test
-    chance: float = 3.0  # how many times the spread of lengths by chance a step may exceed the median
+    # the share of steps that set what a step may count as under test
+    short: float = 0.25
+    # how many times the spread of lengths by chance a step may exceed the median
+    chance: float = 3.0
 
     keeps: ClassVar[bool] = True
 
@@ -68,7 +77,9 @@ class Kin:
         """How many devices a target gets to know."""
         return min(n - 1, max(self.among, self.peers))
 
-    def note(self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Kept) -> dict[str, Any]:
+    def note(
+        self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Kept
+    ) -> dict[str, Any]:
         """What is known after these answers, and what follows from it."""
         memory = self._answered(Memory.of(trust.notes, len(peers)), r, peers, kept)
         meeting = (memory.panel >= 0).sum(axis=1) < self.met(trust.n)
@@ -79,14 +90,21 @@ class Kin:
         if not trust.notes:
             return Choice(np.full((T, 1), -1), np.zeros((T, 1)), np.ones(T))
         memory = Memory.of(trust.notes, T)
-        acts = ~((memory.panel >= 0).sum(axis=1) < self.met(trust.n)) & ~memory.done & ~memory.anew
+        acts = (
+            ~((memory.panel >= 0).sum(axis=1) < self.met(trust.n))
+            & ~memory.done
+            & ~memory.anew
+        )
         follows = (memory.taken > 0) & acts[:, None]
         many = follows.sum(axis=1)
-        # A mean of many steps wobbles less than one and may be longer, unless the steps are old: only so many are renewed a round.
+        # A mean of many steps wobbles less than one and may be longer, unless the steps are old:
+        # only so many are renewed a round.
         renewed = np.minimum(1.0, (self.peers - self.others) / np.maximum(many, 1))
         stride = np.maximum(1.0, np.sqrt(1.0 + many) * renewed * 0.5**memory.careful)
         each = np.where(acts, stride / (1 + many), 0.0)
-        who = np.concatenate([np.where(follows, memory.panel, -1), trust.targets[:, None]], axis=1)
+        who = np.concatenate(
+            [np.where(follows, memory.panel, -1), trust.targets[:, None]], axis=1
+        )
         taken = np.where(follows, memory.taken, 0.0)
         weights = np.concatenate([taken, np.ones((T, 1))], axis=1) * each[:, None]
         return Choice(who, weights, 1.0 - weights.sum(axis=1), memory.anew)
@@ -102,15 +120,20 @@ class Kin:
         fair = (r - known["used"][t, slot] >= self.rest // 2) & ~new[t, s]
         known["asked"][t, slot] = r
         length = kept.length[t, s]
-        known["length"][t, slot] = np.where(np.isnan(length), known["length"][t, slot], length)
-        known["shrink"][t, slot] = np.where(fair | useless, said, known["shrink"][t, slot])
+        known["length"][t, slot] = np.where(
+            np.isnan(length), known["length"][t, slot], length
+        )
+        known["shrink"][t, slot] = np.where(
+            fair | useless, said, known["shrink"][t, slot]
+        )
         first = fair & np.isnan(known["near"][t, slot])
         known["near"][t, slot] = np.where(first, said, known["near"][t, slot])
         return replace(memory, panel=panel, **known)
 
     def _decided(self, m: Memory, r: int, kept: Kept, meeting: Any) -> Memory:
         own = kept.own
-        mark = np.where(np.abs(own - m.mark) < ROUNDING, m.mark, np.nan)  # rows that have changed reopen the question
+        # rows that have changed reopen the question
+        mark = np.where(np.abs(own - m.mark) < ROUNDING, m.mark, np.nan)
         done = ~np.isnan(mark)
         begun = np.where(meeting, r, m.begun)
         alone = m.alone & (meeting | ((own > -self.tenth) & (r - begun < self.cycle)))
@@ -127,10 +150,14 @@ class Kin:
         begun = np.where(right, r, begun)
         same = np.where((member == m.member).all(axis=1) & right, m.same + 1, 0)
         stable = same >= self.cycle
-        resting = (np.arange(m.panel.shape[1]) % self.parts == r // self.rest % self.parts) & ~stable[:, None]
+        resting = (
+            np.arange(m.panel.shape[1]) % self.parts == r // self.rest % self.parts
+        ) & ~stable[:, None]
         cancel = kept.moved < self.settled
         sound = stable & (m.sound | cancel)
-        mark = np.where(done | (m.sound & sound & cancel), np.where(done, mark, own), np.nan)
+        mark = np.where(
+            done | (m.sound & sound & cancel), np.where(done, mark, own), np.nan
+        )
 
         lost = own > self.tenth
         wrong = ~alone & ~done & ((r - begun >= self.patience * self.cycle) | lost)
@@ -148,7 +175,9 @@ class Kin:
             member=member & ~mine,
             sound=sound & ~wrong,
             most=most,
-            taken=np.where(moving, np.exp(np.minimum(0.0, most[:, None] - m.length) / 2), 0.0),
+            taken=np.where(
+                moving, np.exp(np.minimum(0.0, most[:, None] - m.length) / 2), 0.0
+            ),
             level=level,
             alone=alone | wrong,
             right=right & ~wrong,
@@ -171,25 +200,32 @@ class Kin:
         far = m.length > (_length(m, m.member & ~copy, own, 0.5) + self.far)[:, None]
         return np.where((m.right & (kept.moved < 1.0))[:, None], far, m.odd) | copy
 
-    def _most(self, m: Memory, tested: Any, sound: Any, moving: Any, kept: Kept) -> Array:
+    def _most(
+        self, m: Memory, tested: Any, sound: Any, moving: Any, kept: Kept
+    ) -> Array:
         """(T,) what a step may count as, at most.
 
-        Under test it is so little that nearly all steps count the same: the model then comes to rest
-        where directions cancel, and a minority cannot outweigh the rest by longer steps. In a sound group
-        honest steps count in full: their lengths differ by chance, with a spread of sqrt(2 / size). That
-        bar stays as it was when the group proved sound, or those who pull could raise it.
+        Under test it is so little that nearly all steps count the same: the model then comes to
+        rest where directions cancel, and a minority cannot outweigh the rest by longer steps. In a
+        sound group honest steps count in full: their lengths differ by chance, with a spread of
+        sqrt(2 / size). That bar stays as it was when the group proved sound, or those who pull
+        could raise it.
         """
         short = _length(m, moving, kept.own_length, self.short)
-        full = _length(m, moving, kept.own_length, 0.5) + self.chance * np.sqrt(2.0 / kept.size)
+        full = _length(m, moving, kept.own_length, 0.5) + self.chance * np.sqrt(
+            2.0 / kept.size
+        )
         full = np.where(m.sound, m.most, full)
         return np.where(tested, np.where(sound, full, short), np.inf)
 
     def _level(self, m: Memory, usual: Array, own: Array) -> tuple[Array, Array]:
-        """By how much kin's steps have shrunk, and everybody's; strangers count only once a group is found.
+        """By how much kin's steps have shrunk, and everybody's; strangers count only once a group
+        is found.
 
         So do steps that have shrunk far more than the own: nobody can know so early that it suits.
 
-        Where a model bends (a network), everybody's steps grow as it learns, tenfold and more; then to grow less counts.
+        Where a model bends (a network), everybody's steps grow as it learns, tenfold and more; then
+        to grow less counts.
         """
         shrink = np.where(m.panel >= 0, m.shrink - usual[:, None], 0.0)
         early = shrink < (own - usual - self.tenth)[:, None]
@@ -214,6 +250,8 @@ class Kin:
 
 def _length(memory: Memory, of: Any, own: Array, share: float) -> Array:
     """(T,) the length that this share of the steps of these peers and the own one stay below."""
-    lengths = np.concatenate([np.where(of, memory.length, np.inf), own[:, None]], axis=1)
+    lengths = np.concatenate(
+        [np.where(of, memory.length, np.inf), own[:, None]], axis=1
+    )
     at = (share * of.sum(axis=1)).astype(np.int64)
     return np.asarray(np.sort(lengths, axis=1)[np.arange(len(of)), at])

@@ -1,4 +1,6 @@
-"""What kin remembers, between rounds, as the notes of a Trust: plain arrays, so that a checkpoint of trust is one of kin too."""
+"""What kin remembers, between rounds, as the notes of a Trust: plain arrays, so that a
+checkpoint of trust is one of kin too.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +20,28 @@ NEVER = -(10**9)
 class Memory:
     """Per target and peer met (T, P), then per target (T,).
 
-    >>> Memory.blank(2).asked.shape, Memory.of(Memory.blank(2).notes(), 2).alone.tolist()
+    >>> (
+    ...     Memory.blank(2).asked.shape,
+    ...     Memory.of(Memory.blank(2).notes(), 2).alone.tolist(),
+    ... )
     ((2, 0), [True, True])
     """
 
     panel: IntArray  # who, in the order first asked
     asked: IntArray  # the round it was last asked in
     used: IntArray  # the round its step was last followed in
-    shrink: Array  # by how much its step has shrunk (log of squares), when it last answered unfollowed
+    # by how much its step has shrunk (log of squares), when it last answered unfollowed
+    shrink: Array
     near: Array  # the same, when it first answered away from the start; NaN before
     length: Array  # how long its last step is (log of squares)
     odd: Any  # its step is much longer than the group's usual one, or next to nothing
     stranger: Any  # was in a group that proved wrong
     member: Any  # is kin now
-    taken: Array  # how much of its step is followed now: 0 for those who are not kin, or rest
+    # how much of its step is followed now: 0 for those who are not kin, or rest
+    taken: Array
 
-    sound: Any  # the group's steps have cancelled though none counted as longer than the usual one
+    # the group's steps have cancelled though none counted as longer than the usual one
+    sound: Any
     most: Array  # what a step may count as, at most (log of squares)
     level: Array  # by how much kin's steps have shrunk
     alone: Any  # goes its own way, asking nobody
@@ -60,11 +68,28 @@ class Memory:
         unsaid, no = nothing.astype(bool), np.zeros(targets, dtype=bool)
         zeros = np.zeros(targets, dtype=np.int64)
         return Memory(
-            panel=nobody, asked=nobody, used=nobody, shrink=nothing, near=nothing, length=nothing,
-            odd=unsaid, stranger=unsaid, member=unsaid, taken=nothing, sound=no,
-            most=np.full(targets, np.inf), level=np.zeros(targets), alone=~no, right=no, begun=zeros,
-            same=zeros, searches=zeros, careful=zeros, mark=np.full(targets, np.nan), anew=no,
-        )  # fmt: skip
+            panel=nobody,
+            asked=nobody,
+            used=nobody,
+            shrink=nothing,
+            near=nothing,
+            length=nothing,
+            odd=unsaid,
+            stranger=unsaid,
+            member=unsaid,
+            taken=nothing,
+            sound=no,
+            most=np.full(targets, np.inf),
+            level=np.zeros(targets),
+            alone=~no,
+            right=no,
+            begun=zeros,
+            same=zeros,
+            searches=zeros,
+            careful=zeros,
+            mark=np.full(targets, np.nan),
+            anew=no,
+        )
 
     @staticmethod
     def of(notes: Mapping[str, Any], targets: int) -> Memory:
@@ -72,15 +97,30 @@ class Memory:
         if not notes:
             return Memory.blank(targets)
         names = [field.name for field in fields(Memory)]
-        if set(notes) != set(names) or any(len(notes[name]) != targets for name in names):
-            raise InputError(f"kin goes on from notes of its own about {targets} targets. Got notes of another rule or fleet.")
+        if set(notes) != set(names) or any(
+            len(notes[name]) != targets for name in names
+        ):
+            raise InputError(
+                f"kin goes on from notes of its own about {targets} targets. Got notes of another"
+                " rule or fleet."
+            )
         return Memory(**{name: notes[name] for name in names})
 
     def wider(self, panel: IntArray) -> dict[str, Any]:
         """The arrays per pair, with room for a longer panel."""
         more = ((0, 0), (0, panel.shape[1] - self.panel.shape[1]))
         fill = {
-            "asked": NEVER, "used": NEVER, "shrink": 0.0, "near": np.nan, "length": 0.0,
-            "odd": False, "stranger": False, "member": False, "taken": 0.0,
-        }  # fmt: skip
-        return {name: np.pad(getattr(self, name), more, constant_values=value) for name, value in fill.items()}
+            "asked": NEVER,
+            "used": NEVER,
+            "shrink": 0.0,
+            "near": np.nan,
+            "length": 0.0,
+            "odd": False,
+            "stranger": False,
+            "member": False,
+            "taken": 0.0,
+        }
+        return {
+            name: np.pad(getattr(self, name), more, constant_values=value)
+            for name, value in fill.items()
+        }

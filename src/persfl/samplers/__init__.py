@@ -1,4 +1,6 @@
-"""Samplers: whom to ask. A sampler is a function of (trust, round, seed) to (T, S) device indices, never the target itself."""
+"""Samplers: whom to ask. A sampler is a function of (trust, round, seed) to (T, S) device
+indices, never the target itself.
+"""
 
 from persfl.samplers.nobody import Nobody
 from persfl.samplers.same_cluster import SameCluster

@@ -25,9 +25,12 @@ class SameCluster:
     labels: tuple[int, ...]
     peers: int
     _codes: IntArray = field(repr=False, compare=False)
-    _order: IntArray = field(repr=False, compare=False)  # device indices, cluster after cluster
-    _start: IntArray = field(repr=False, compare=False)  # where each cluster begins in that order
-    _rank: IntArray = field(repr=False, compare=False)  # where each device stands in that order
+    # device indices, cluster after cluster
+    _order: IntArray = field(repr=False, compare=False)
+    # where each cluster begins in that order
+    _start: IntArray = field(repr=False, compare=False)
+    # where each device stands in that order
+    _rank: IntArray = field(repr=False, compare=False)
 
     def __init__(self, labels: Sequence[int] | IntArray, peers: int = 1) -> None:
         kinds, codes = np.unique(np.asarray(labels), return_inverse=True)
@@ -36,7 +39,9 @@ class SameCluster:
         object.__setattr__(self, "peers", peers)
         object.__setattr__(self, "_codes", codes)
         object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_start", np.searchsorted(codes[order], np.arange(len(kinds) + 1)))
+        object.__setattr__(
+            self, "_start", np.searchsorted(codes[order], np.arange(len(kinds) + 1))
+        )
         rank = np.empty(len(codes), dtype=np.int64)
         rank[order] = np.arange(len(codes))
         object.__setattr__(self, "_rank", rank)
@@ -44,12 +49,21 @@ class SameCluster:
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
         codes, order, start, rank = self._codes, self._order, self._start, self._rank
         if len(codes) != trust.n:
-            raise InputError(f"labels must name a cluster for each of the {trust.n} devices. Got {len(codes)} labels.")
+            raise InputError(
+                f"labels must name a cluster for each of the {trust.n} devices. Got {len(codes)}"
+                " labels."
+            )
         targets = trust.targets
         first = start[codes[targets]]
         others = start[codes[targets] + 1] - first - 1
         fewest = int(others.min())
-        size = whole("peers", self.peers, least=1, most=fewest, why=f"a target has {fewest} others in its cluster")
+        size = whole(
+            "peers",
+            self.peers,
+            least=1,
+            most=fewest,
+            why=f"a target has {fewest} others in its cluster",
+        )
         picks = distinct(stream(seed, "sample", r), targets, others, size)
         own = (rank[targets] - first)[:, None]
         return np.ascontiguousarray(order[first[:, None] + picks + (picks >= own)])

@@ -14,7 +14,8 @@ from persfl.types import IntArray
 
 @dataclass(frozen=True)
 class Uniform:
-    """`peers` different devices, never the target; whom a target asks does not depend on which other targets there are.
+    """`peers` different devices, never the target; whom a target asks does not depend on which
+    other targets there are.
 
     >>> Uniform(3)(Trust(5, np.array([0, 4])), 0, 0).tolist()
     [[2, 3, 4], [0, 1, 3]]
@@ -27,7 +28,11 @@ class Uniform:
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
         size, targets = self.peers, trust.targets
         if type(size) is not int or not 0 < size < trust.n:
-            size = whole("peers", size, least=1, most=trust.n - 1, why=f"{trust.n} devices")
-        picks = distinct(stream(seed, "sample", r), targets, np.array([trust.n - 1]), size)
+            size = whole(
+                "peers", size, least=1, most=trust.n - 1, why=f"{trust.n} devices"
+            )
+        picks = distinct(
+            stream(seed, "sample", r), targets, np.array([trust.n - 1]), size
+        )
         picks += picks >= targets[:, None]
         return picks

@@ -1,10 +1,18 @@
-"""Sources: where rows come from. Static ones are `Devices`; streams are functions of the round to a sequence of Data."""
+"""Sources: where rows come from. Static ones are `Devices`; streams are functions of the round
+to a sequence of Data.
+"""
 
 from persfl.devices import Devices
 from persfl.sources.archive import read_archive
 from persfl.sources.dealt import Dealt, clustered_images
 from persfl.sources.digits import clustered_digits
-from persfl.sources.images import Images, read_cifar10, read_femnist, read_image_folder, read_npz
+from persfl.sources.images import (
+    Images,
+    read_cifar10,
+    read_femnist,
+    read_image_folder,
+    read_npz,
+)
 from persfl.sources.inbox import Inbox
 from persfl.sources.shifted import shifted_digits
 from persfl.sources.stream import Fresh, Replay, Switch

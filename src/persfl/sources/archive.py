@@ -1,4 +1,6 @@
-"""Rows of many devices in a NumPy archive: `X` (rows, features), `y` (rows,) and `group` (rows,), whose row it is."""
+"""Rows of many devices in a NumPy archive: `X` (rows, features), `y` (rows,) and `group`
+(rows,), whose row it is.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,17 @@ from persfl.sources.table import device_codes
 def read_archive(path: str | Path) -> tuple[Devices, int]:
     """Devices, sorted by id, and how many classes their labels have; 0 where labels are numbers.
 
-    Whole numbers are classes, unless the archive has a `task` that says "reg"; they are then counted from 0 in their order.
+    Whole numbers are classes, unless the archive has a `task` that says "reg"; they are then
+    counted from 0 in their order.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(f"{folder}/rows.npz", X=[[1.0], [2.0], [3.0]], y=[7, 5, 7], group=["b", "a", "b"])
+    ...     np.savez(
+    ...         f"{folder}/rows.npz",
+    ...         X=[[1.0], [2.0], [3.0]],
+    ...         y=[7, 5, 7],
+    ...         group=["b", "a", "b"],
+    ...     )
     ...     devices, classes = read_archive(f"{folder}/rows.npz")
     >>> devices.ids, devices.y.tolist(), classes
     (['a', 'b'], [0.0, 1.0, 1.0], 2)
@@ -30,22 +38,39 @@ def read_archive(path: str | Path) -> tuple[Devices, int]:
         raise InputError(f"there is no file {str(path)!r}.")
     try:
         with np.load(path, allow_pickle=False) as kept:
-            found = {name: kept[name] for name in ("X", "y", "group", "task") if name in kept}
+            found = {
+                name: kept[name] for name in ("X", "y", "group", "task") if name in kept
+            }
     except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path.name!r} could not be read as a NumPy archive: {error}") from error
+        raise InputError(
+            f"{path.name!r} could not be read as a NumPy archive: {error}"
+        ) from error
     absent = [name for name in ("X", "y", "group") if name not in found]
     if absent:
-        raise InputError(f"{path.name!r} must hold X, y and group. It has no {absent[0]!r}.")
+        raise InputError(
+            f"{path.name!r} must hold X, y and group. It has no {absent[0]!r}."
+        )
     y, where = found["y"], f"{{}} of {path.name!r}"
     classes = 0
     if y.dtype.kind in "iub" and str(found.get("task", "")) != "reg":
         names, y = np.unique(y, return_inverse=True)
         classes = len(names)
-    X, y = numbers(found["X"], where=where.format("X"), axes=2), numbers(y, where=where.format("y"), axes=1)
+    X, y = (
+        numbers(found["X"], where=where.format("X"), axes=2),
+        numbers(y, where=where.format("y"), axes=1),
+    )
     if len(X) != len(y):
-        raise InputError(f"{path.name!r} must have one label per row. Got {len(X)} rows and {len(y)} labels.")
+        raise InputError(
+            f"{path.name!r} must have one label per row. Got {len(X)} rows and {len(y)} labels."
+        )
     codes, ids = device_codes(found["group"], len(y), where=where.format("group"))
     order = np.argsort(codes, kind="stable")
-    devices = Devices(X[order], y[order], np.ones(len(y)), offsets(np.bincount(codes, minlength=len(ids))), ids)
+    devices = Devices(
+        X[order],
+        y[order],
+        np.ones(len(y)),
+        offsets(np.bincount(codes, minlength=len(ids))),
+        ids,
+    )
     devices.check(quiet=True)
     return devices, classes

@@ -1,6 +1,8 @@
-"""Handwritten digits at devices of a few kinds: scikit-learn's 1,797 images of 8 x 8 pixels, each with one device.
+"""Handwritten digits at devices of a few kinds: scikit-learn's 1,797 images of 8 x 8 pixels, each
+with one device.
 
-What makes the kind is the shift: what a digit is called, how the camera is turned, what the sensor does, or which digits come by.
+What makes the kind is the shift: what a digit is called, how the camera is turned, what the sensor
+does, or which digits come by.
 """
 
 from __future__ import annotations
@@ -17,12 +19,15 @@ from persfl.seeds import stream
 from persfl.types import Array, IntArray
 
 KINDS, PAIRS = 4, 5
-SENSORS = ((1.0, 0.0, None), (-1.0, 16.0, None), (0.5, 4.0, 2), (1.0, 0.0, 5))  # gain, brightness, dead row and column
-MOST, REST = 0.4, 0.025  # chance of each of the two digits a device sees most, and of each of the eight others
+# gain, brightness, dead row and column
+SENSORS = ((1.0, 0.0, None), (-1.0, 16.0, None), (0.5, 4.0, 2), (1.0, 0.0, 5))
+# chance of each of the two digits a device sees most, and of each of the eight others
+MOST, REST = 0.4, 0.025
 
 
 def shifted_digits(shift: str, n: int = 40, *, seed: int = 0) -> Devices:
-    """`n` devices, kinds in turn (`.clusters`), that share out all images: about 45 each for 40 devices.
+    """`n` devices, kinds in turn (`.clusters`), that share out all images: about 45 each for 40
+    devices.
 
     `shift` is what kinds differ in:
 
@@ -34,7 +39,9 @@ def shifted_digits(shift: str, n: int = 40, *, seed: int = 0) -> Devices:
     >>> devices = shifted_digits("rotated", 20, seed=0)
     >>> devices, devices.clusters.tolist()[:5]
     (Devices(20 devices, 1797 rows, 64 features), [0, 1, 2, 3, 0])
-    >>> seen = shifted_digits("label-shifted", 20, seed=0)[3].y  # of the fourth kind: mostly 6 and 7
+    >>> seen = shifted_digits("label-shifted", 20, seed=0)[
+    ...     3
+    ... ].y  # of the fourth kind: mostly 6 and 7
     >>> bool(np.isin(seen, [6, 7]).mean() > 0.6)
     True
     """
@@ -43,24 +50,37 @@ def shifted_digits(shift: str, n: int = 40, *, seed: int = 0) -> Devices:
     whole("n", n, least=1, most=len(labels), why=f"{len(labels)} images")
     place = stream(seed, "shifted", shift)
     if shift not in _CHANGES:
-        return _by_device(images, labels, _seen_most(labels, n, place), np.arange(n) % PAIRS)
+        return _by_device(
+            images, labels, _seen_most(labels, n, place), np.arange(n) % PAIRS
+        )
     order = place.at("deal").generator().permutation(len(labels))
     who, kinds = np.arange(len(labels)) % n, np.arange(n) % KINDS
     X, y = images[order].reshape(-1, 8, 8), labels[order]
     for kind in range(KINDS):
         at = kinds[who] == kind
-        X[at], y[at] = _CHANGES[shift](X[at], y[at], kind, place.at("kind", kind).generator())
+        X[at], y[at] = _CHANGES[shift](
+            X[at], y[at], kind, place.at("kind", kind).generator()
+        )
     return _by_device(X.reshape(len(y), -1), y, who, kinds)
 
 
 def _by_device(X: Array, y: Any, who: IntArray, kinds: IntArray) -> Devices:
     order = np.argsort(who, kind="stable")[np.count_nonzero(who < 0) :]
     start = offsets(np.bincount(who[order], minlength=len(kinds)))
-    return Devices(X[order], y[order].astype(np.float64), np.ones(len(order)), start, range(len(kinds)), clusters=kinds)
+    return Devices(
+        X[order],
+        y[order].astype(np.float64),
+        np.ones(len(order)),
+        start,
+        range(len(kinds)),
+        clusters=kinds,
+    )
 
 
 def _seen_most(labels: IntArray, n: int, place: Any) -> IntArray:
-    """(images,) whose each is: devices take turns, each drawing by the chances of its kind among what is left; -1 is nobody's."""
+    """(images,) whose each is: devices take turns, each drawing by the chances of its kind
+    among what is left; -1 is nobody's.
+    """
     rng = place.generator()
     free, who = np.ones(len(labels), dtype=bool), np.full(len(labels), -1)
     for _ in range(len(labels) // n):
@@ -71,7 +91,9 @@ def _seen_most(labels: IntArray, n: int, place: Any) -> IntArray:
     return who
 
 
-def _relabelled(X: Array, y: IntArray, kind: int, rng: np.random.Generator) -> tuple[Array, IntArray]:
+def _relabelled(
+    X: Array, y: IntArray, kind: int, rng: np.random.Generator
+) -> tuple[Array, IntArray]:
     name = np.arange(10)
     if kind:
         some = rng.choice(10, 4, replace=False)
@@ -79,11 +101,15 @@ def _relabelled(X: Array, y: IntArray, kind: int, rng: np.random.Generator) -> t
     return X, name[y]
 
 
-def _rotated(X: Array, y: IntArray, kind: int, rng: np.random.Generator) -> tuple[Array, IntArray]:
+def _rotated(
+    X: Array, y: IntArray, kind: int, rng: np.random.Generator
+) -> tuple[Array, IntArray]:
     return np.rot90(X, kind, axes=(1, 2)), y
 
 
-def _sensed(X: Array, y: IntArray, kind: int, rng: np.random.Generator) -> tuple[Array, IntArray]:
+def _sensed(
+    X: Array, y: IntArray, kind: int, rng: np.random.Generator
+) -> tuple[Array, IntArray]:
     gain, level, dead = SENSORS[kind]
     X = gain * X + level
     if dead is not None:
@@ -91,7 +117,9 @@ def _sensed(X: Array, y: IntArray, kind: int, rng: np.random.Generator) -> tuple
     return X, y
 
 
-_CHANGES: dict[str, Callable[[Array, IntArray, int, np.random.Generator], tuple[Array, IntArray]]] = {
+_CHANGES: dict[
+    str, Callable[[Array, IntArray, int, np.random.Generator], tuple[Array, IntArray]]
+] = {
     "relabelled": _relabelled,
     "rotated": _rotated,
     "feature-shifted": _sensed,

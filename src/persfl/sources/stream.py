@@ -13,7 +13,9 @@ from persfl.types import Data
 
 
 class Lazy(Sequence[Data]):
-    """A sequence whose entries are made when asked for: a round touches only the devices it needs."""
+    """A sequence whose entries are made when asked for: a round touches only the devices it
+    needs.
+    """
 
     def __init__(self, n: int, make: Callable[[int], Data]) -> None:
         self.n, self.make = n, make
@@ -34,7 +36,9 @@ class Lazy(Sequence[Data]):
 
 
 def ids_of(source: Any) -> Sequence[Hashable]:
-    """The device ids of a source or of devices; a plain function is asked for round 0 to count them."""
+    """The device ids of a source or of devices; a plain function is asked for round 0 to count
+    them.
+    """
     if hasattr(source, "ids"):
         return plain_ids(source.ids, 0)
     now = source(0)
@@ -45,28 +49,46 @@ class Fresh:
     """New rows for everybody each round: `draw(device, stream)` makes them.
 
     >>> import numpy as np
-    >>> source = Fresh(3, lambda device, place: Data(place.uniform(4, 1), np.full(4, float(device))))
+    >>> source = Fresh(
+    ...     3,
+    ...     lambda device, place: Data(place.uniform(4, 1), np.full(4, float(device))),
+    ... )
     >>> source(0)[2].y.tolist()
     [2.0, 2.0, 2.0, 2.0]
     """
 
     def __init__(
-        self, n: int, draw: Callable[[int, Stream], Data], *, seed: int = 0, ids: Sequence[Hashable] | None = None
+        self,
+        n: int,
+        draw: Callable[[int, Stream], Data],
+        *,
+        seed: int = 0,
+        ids: Sequence[Hashable] | None = None,
     ) -> None:
         self.n, self.draw, self.seed = whole("n", n, least=1), draw, seed
         self.ids = plain_ids(ids, n)
 
     def __call__(self, r: int) -> Sequence[Data]:
-        return Lazy(self.n, lambda device: self.draw(device, stream(self.seed, "fresh", r, device)))
+        return Lazy(
+            self.n,
+            lambda device: self.draw(device, stream(self.seed, "fresh", r, device)),
+        )
 
 
 class Replay:
-    """A window over rows that arrive in order: `every` new rows per device start a round, the last `window` rows are kept.
+    """A window over rows that arrive in order: `every` new rows per device start a round, the last
+    `window` rows are kept.
 
-    A device that has run out of rows keeps its last window; when nobody has new rows left, `rounds` have passed.
+    A device that has run out of rows keeps its last window; when nobody has new rows left, `rounds`
+    have passed.
 
     >>> import numpy as np
-    >>> devices = Devices.of([(np.arange(6.0)[:, None], np.zeros(6)), (np.arange(4.0)[:, None], np.zeros(4))])
+    >>> devices = Devices.of(
+    ...     [
+    ...         (np.arange(6.0)[:, None], np.zeros(6)),
+    ...         (np.arange(4.0)[:, None], np.zeros(4)),
+    ...     ]
+    ... )
     >>> source = Replay(devices, window=3, every=2)
     >>> source.rounds, source(1)[0].X.ravel().tolist(), source(2)[1].X.ravel().tolist()
     (3, [1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
@@ -79,11 +101,17 @@ class Replay:
         self.ids = self.devices.ids
         self.rounds = int(self.devices.counts.max()) // self.every
         if not self.rounds:
-            raise InputError(f"every must be at most {int(self.devices.counts.max())} (the most rows any device has). Got {every}.")
+            raise InputError(
+                f"every must be at most {int(self.devices.counts.max())} (the most rows any device"
+                f" has). Got {every}."
+            )
 
     def __call__(self, r: int) -> Sequence[Data]:
         if r >= self.rounds:
-            raise NotReady(f"round {r} needs {self.every} new rows, and no device has that many left after {self.rounds} rounds.")
+            raise NotReady(
+                f"round {r} needs {self.every} new rows, and no device has that many left after"
+                f" {self.rounds} rounds."
+            )
 
         def window(device: int) -> Data:
             data = self.devices[device]
@@ -104,10 +132,14 @@ class Switch:
 
     def __init__(self, before: Any, after: Any, *, at: int) -> None:
         self.at = whole("at", at, least=0)
-        self.before, self.after = (s if callable(s) else Devices.of(s) for s in (before, after))
+        self.before, self.after = (
+            s if callable(s) else Devices.of(s) for s in (before, after)
+        )
         self.ids = ids_of(self.before)
         if list(self.ids) != list(ids_of(self.after)):
-            raise InputError("before and after must be about the same devices. Their ids differ.")
+            raise InputError(
+                "before and after must be about the same devices. Their ids differ."
+            )
 
     def __call__(self, r: int) -> Sequence[Data]:
         source = self.before if r < self.at else self.after

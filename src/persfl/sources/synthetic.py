@@ -1,6 +1,7 @@
 """The paper's toy data: linear regression in clusters.
 
-x ~ N(0, I),  y = x'w_i + noise * N(0, 1),  w_i = w_cluster(i) + deviation * N(0, I),  w_cluster ~ U[-5, 5]^features
+x ~ N(0, I),  y = x'w_i + noise * N(0, 1),  w_i = w_cluster(i) + deviation * N(0, I),  w_cluster ~
+U[-5, 5]^features
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ def clustered_regression(
 ) -> Devices:
     """`n` devices whose weights are shared inside a cluster, up to a `deviation` of each device.
 
-    `rows` is a number, or `(least, most)` for unequal devices. `labels` says who is in which cluster (default: equal sizes, in
-    order). The result also knows `.clusters` and `.true_weights`, one entry per device.
+    `rows` is a number, or `(least, most)` for unequal devices. `labels` says who is in which
+    cluster (default: equal sizes, in order). The result also knows `.clusters` and `.true_weights`,
+    one entry per device.
 
-    >>> devices = clustered_regression(n=4, clusters=2, rows=(3, 6), features=2, noise=0.1, seed=0)
+    >>> devices = clustered_regression(
+    ...     n=4, clusters=2, rows=(3, 6), features=2, noise=0.1, seed=0
+    ... )
     >>> devices.clusters.tolist(), devices.counts.tolist(), devices.true_weights.shape
     ([0, 0, 1, 1], [5, 4, 3, 5], (4, 2))
     """
@@ -47,13 +51,17 @@ def clustered_regression(
 
 
 class ClusteredStream:
-    """A world of clusters in which every device has fresh rows each round (see `clustered_stream`)."""
+    """A world of clusters in which every device has fresh rows each round (see
+    `clustered_stream`).
+    """
 
     def __init__(self, world: _World, rows: int, noise: float, seed: int) -> None:
         self.clusters, self.true_weights = world.clusters, world.weights
         self.ids = range(len(world.clusters))
         self._draw: Callable[[int], Devices] = lambda r: world.draw(
-            np.full(len(world.clusters), rows), noise, stream(seed, "fresh", r).generator()
+            np.full(len(world.clusters), rows),
+            noise,
+            stream(seed, "fresh", r).generator(),
         )
 
     def __call__(self, r: int) -> Devices:
@@ -87,17 +95,35 @@ class _World:
     weights: Array
 
     @staticmethod
-    def of(n: Any, clusters: Any, features: Any, noise: Any, deviation: Any, labels: Any, seed: int) -> _World:
+    def of(
+        n: Any,
+        clusters: Any,
+        features: Any,
+        noise: Any,
+        deviation: Any,
+        labels: Any,
+        seed: int,
+    ) -> _World:
         whole("n", n, least=1)
         whole("clusters", clusters, least=1, most=n, why=f"{n} devices")
         whole("features", features, least=1)
         real("noise", noise, least=0)
         real("deviation", deviation, least=0)
-        # The clusters' weights do not depend on who is in them: the same seed with other labels is the same world after a drift.
-        centres = stream(seed, "centres").generator().uniform(-5.0, 5.0, (clusters, features))
-        who = np.arange(n) * clusters // n if labels is None else np.asarray(labels, dtype=np.int64)
+        # The clusters' weights do not depend on who is in them: the same seed with other labels is
+        # the same world after a drift.
+        centres = (
+            stream(seed, "centres").generator().uniform(-5.0, 5.0, (clusters, features))
+        )
+        who = (
+            np.arange(n) * clusters // n
+            if labels is None
+            else np.asarray(labels, dtype=np.int64)
+        )
         if who.shape != (n,) or who.min() < 0 or who.max() >= clusters:
-            raise InputError(f"labels must give each of {n} devices a cluster from 0 to {clusters - 1}. Got {labels!r}.")
+            raise InputError(
+                f"labels must give each of {n} devices a cluster from 0 to {clusters - 1}. Got"
+                f" {labels!r}."
+            )
         own = stream(seed, "deviation").generator().standard_normal((n, features))
         return _World(who, centres[who] + deviation * own)
 
@@ -105,5 +131,15 @@ class _World:
         """Rows for everybody."""
         start = offsets(counts)
         X = rng.standard_normal((int(start[-1]), self.weights.shape[1]))
-        y = np.einsum("nd,nd->n", X, np.repeat(self.weights, counts, axis=0)) + noise * rng.standard_normal(len(X))
-        return Devices(X, y, np.ones(len(y)), start, range(len(counts)), clusters=self.clusters, true_weights=self.weights)
+        y = np.einsum(
+            "nd,nd->n", X, np.repeat(self.weights, counts, axis=0)
+        ) + noise * rng.standard_normal(len(X))
+        return Devices(
+            X,
+            y,
+            np.ones(len(y)),
+            start,
+            range(len(counts)),
+            clusters=self.clusters,
+            true_weights=self.weights,
+        )

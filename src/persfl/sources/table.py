@@ -21,37 +21,79 @@ from persfl.checks import LARGEST, many, named, some
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError, PersflWarning, need
 
-_MISSING = ["", "#N/A", "N/A", "n/a", "NA", "<NA>", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan", "#NA"]
+_MISSING = [
+    "",
+    "#N/A",
+    "N/A",
+    "n/a",
+    "NA",
+    "<NA>",
+    "NULL",
+    "null",
+    "None",
+    "NaN",
+    "nan",
+    "-NaN",
+    "-nan",
+    "#NA",
+]
 
-MANY_COLUMNS, _A_COLUMN = 20_000, 3e-4  # columns that are many, and the seconds one takes
+# columns that are many, and the seconds one takes
+MANY_COLUMNS, _A_COLUMN = 20_000, 3e-4
 
 
 def from_table(
-    table: pd.DataFrame, *, device: str, label: str, features: Sequence[str] | None = None, weight: str | None = None
+    table: pd.DataFrame,
+    *,
+    device: str,
+    label: str,
+    features: Sequence[str] | None = None,
+    weight: str | None = None,
 ) -> Devices:
     """Devices from a DataFrame; rows keep their order inside a device, devices are sorted by id.
 
     `features` defaults to all other columns, which must then be numbers.
 
-    >>> table = pd.DataFrame({"who": ["b", "a", "b", "a"], "x": [1.0, 2.0, 3.0, 4.0], "y": [0.0, 1.0, 0.0, 1.0]})
+    >>> table = pd.DataFrame(
+    ...     {
+    ...         "who": ["b", "a", "b", "a"],
+    ...         "x": [1.0, 2.0, 3.0, 4.0],
+    ...         "y": [0.0, 1.0, 0.0, 1.0],
+    ...     }
+    ... )
     >>> devices = from_table(table, device="who", label="y")
     >>> devices.ids, devices[1].X.ravel().tolist()
     (['a', 'b'], [1.0, 3.0])
     """
     if not isinstance(table, pd.DataFrame):
-        raise InputError(f"table must be a pandas DataFrame (or use read_table for a file). Got {type(table).__name__}.")
+        raise InputError(
+            "table must be a pandas DataFrame (or use read_table for a file). Got"
+            f" {type(table).__name__}."
+        )
     special = [device, label] + ([weight] if weight else [])
-    columns = [c for c in table.columns if c not in special] if features is None else list(features)
+    columns = (
+        [c for c in table.columns if c not in special]
+        if features is None
+        else list(features)
+    )
     unknown = [c for c in [*special, *columns] if c not in table.columns]
     if unknown:
-        raise InputError(f"the table has no {named(unknown, 'column')}. Its columns: {some(list(table.columns), 10)}.")
+        raise InputError(
+            f"the table has no {named(unknown, 'column')}. Its columns:"
+            f" {some(list(table.columns), 10)}."
+        )
     if label == device or label in columns or device in columns:
-        raise InputError(f"device {device!r} and label {label!r} must be two columns, and neither of them a feature.")
+        raise InputError(
+            f"device {device!r} and label {label!r} must be two columns, and neither of them a"
+            " feature."
+        )
     double = [c for c in [*special, *columns] if list(table.columns).count(c) > 1]
     if double:
         raise InputError(f"column names must differ. Got {double[0]!r} more than once.")
     if not columns:
-        raise InputError("the table has no feature columns beside the device and the label. Add at least one.")
+        raise InputError(
+            "the table has no feature columns beside the device and the label. Add at least one."
+        )
     if not len(table):
         raise InputError("the table has no rows.")
     codes, ids = device_codes(table[device], len(table), where=f"column {device!r}")
@@ -66,7 +108,9 @@ def from_table(
     return devices
 
 
-def device_codes(devices: Any, rows: int, *, where: str = "devices") -> tuple[Any, list[Any]]:
+def device_codes(
+    devices: Any, rows: int, *, where: str = "devices"
+) -> tuple[Any, list[Any]]:
     """For each row the position of its device among the sorted ids, and those ids as plain values.
 
     >>> codes, ids = device_codes(["b", "a", "b"], 3)
@@ -76,30 +120,59 @@ def device_codes(devices: Any, rows: int, *, where: str = "devices") -> tuple[An
     try:
         values = devices if isinstance(devices, pd.Series) else pd.Series(devices)
     except Exception:
-        raise InputError(f"{where} must say for each row whose it is. Got {type(devices).__name__}.") from None
+        raise InputError(
+            f"{where} must say for each row whose it is. Got {type(devices).__name__}."
+        ) from None
     if len(values) != rows:
-        raise InputError(f"{where} must say for each of the {rows} rows whose it is. Got {len(values)} entries.")
+        raise InputError(
+            f"{where} must say for each of the {rows} rows whose it is. Got {len(values)} entries."
+        )
     missing = int(values.isna().sum())
     if missing:
-        raise InputError(f"{where} must say whose row it is; {missing} rows leave it empty. Fill it in or drop those rows.")
+        raise InputError(
+            f"{where} must say whose row it is; {missing} rows leave it empty. Fill it in or drop"
+            " those rows."
+        )
     try:
         codes, ids = pd.factorize(values, sort=True)
         plain = list(ids.tolist())
         if any(left == right for left, right in pairwise(plain)):
             raise TypeError
     except TypeError:
-        raise InputError(f"{where} must hold plain ids of one kind, such as text or numbers.") from None
-    if len({type(name) for name in plain}) > 1 and len({str(name) for name in plain}) < len(plain):
-        raise InputError(f"{where} has ids that differ in kind only, such as 1 and '1'. Make them all text or all numbers.")
+        raise InputError(
+            f"{where} must hold plain ids of one kind, such as text or numbers."
+        ) from None
+    if len({type(name) for name in plain}) > 1 and len(
+        {str(name) for name in plain}
+    ) < len(plain):
+        raise InputError(
+            f"{where} has ids that differ in kind only, such as 1 and '1'. Make them all text or"
+            " all numbers."
+        )
     return codes, plain
 
 
 def read_table(
-    path: str | Path, *, device: str, label: str, features: Sequence[str] | None = None, weight: str | None = None
+    path: str | Path,
+    *,
+    device: str,
+    label: str,
+    features: Sequence[str] | None = None,
+    weight: str | None = None,
 ) -> Devices:
     """Devices from a CSV or Parquet file (Parquet needs the extra `parquet`)."""
-    columns = None if features is None else [device, label, *features, *([weight] if weight else [])]
-    return from_table(read_frame(path, columns=columns), device=device, label=label, features=features, weight=weight)
+    columns = (
+        None
+        if features is None
+        else [device, label, *features, *([weight] if weight else [])]
+    )
+    return from_table(
+        read_frame(path, columns=columns),
+        device=device,
+        label=label,
+        features=features,
+        weight=weight,
+    )
 
 
 def read_frame(
@@ -113,12 +186,14 @@ def read_frame(
 ) -> pd.DataFrame:
     """A CSV or Parquet file as a DataFrame.
 
-    `columns` are the only ones needed, `separator` None finds it in the first line, `thousands` is a mark that numbers
-    have between groups of digits, `text` is a column to be read as text.
+    `columns` are the only ones needed, `separator` None finds it in the first line, `thousands` is
+    a mark that numbers have between groups of digits, `text` is a column to be read as text.
     """
     path = Path(path)
     if path.is_dir():
-        raise InputError(f"{str(path)!r} is a folder. Name a .csv, .csv.gz or .parquet file.")
+        raise InputError(
+            f"{str(path)!r} is a folder. Name a .csv, .csv.gz or .parquet file."
+        )
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
     if path.suffix.lower() in (".parquet", ".pq"):
@@ -129,7 +204,9 @@ def read_frame(
             known = pyarrow.parquet.read_schema(path).names
         except Exception as error:
             raise InputError(f"{path.name!r} could not be read: {error}") from error
-        wanted = None if columns is None else [name for name in columns if name in known]
+        wanted = (
+            None if columns is None else [name for name in columns if name in known]
+        )
         table = _read(pd.read_parquet, path, columns=wanted)
         if text is not None and text in table.columns:
             table[text] = table[text].astype(object).map(str, na_action="ignore")
@@ -140,28 +217,48 @@ def read_frame(
         names = _names(first, separator, path)
         twice = [name for name, count in Counter(names).items() if name and count > 1]
         if twice:
-            raise InputError(f"{path.name!r} has the column {twice[0]!r} more than once. Give every column its own name.")
+            raise InputError(
+                f"{path.name!r} has the column {twice[0]!r} more than once. Give every column its"
+                " own name."
+            )
         if len(names) > MANY_COLUMNS:
             warnings.warn(
-                f"{path.name!r} has {len(names):,} columns: reading and preparing them takes about "
-                f"{len(names) * _A_COLUMN:,.0f} seconds before learning begins. For less, leave out "
-                "of the file those that do not matter.",
+                f"{path.name!r} has {len(names):,} columns: reading and preparing them takes about"
+                f" {len(names) * _A_COLUMN:,.0f} seconds before learning begins. For less, leave"
+                " out of the file those that do not matter.",
                 PersflWarning,
                 stacklevel=2,
             )
         # The column that says whose row it is, is text as it stands: 007 and NA are names.
-        options: dict[str, Any] = {"sep": separator, "decimal": decimal, "low_memory": False, "index_col": False}
+        options: dict[str, Any] = {
+            "sep": separator,
+            "decimal": decimal,
+            "low_memory": False,
+            "index_col": False,
+        }
         if thousands is not None:
             options["thousands"] = thousands
         if text is not None and text in names:
             options |= {"dtype": {text: str}, "keep_default_na": False}
-            options |= {"na_values": {name: [""] if name == text else _MISSING for name in names}}
+            options |= {
+                "na_values": {
+                    name: [""] if name == text else _MISSING for name in names
+                }
+            }
         table = _read(pd.read_csv, path, **options)
         if text is not None and text in table.columns:
             table[text] = table[text].str.strip()
         unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
-        return table.drop(columns=[name for name in unnamed if table[name].isna().all() or name == "Unnamed: 0"])
-    raise InputError(f"{path.name!r} must end in .csv, .tsv, .csv.gz or .parquet. Got {path.suffix!r}.")
+        return table.drop(
+            columns=[
+                name
+                for name in unnamed
+                if table[name].isna().all() or name == "Unnamed: 0"
+            ]
+        )
+    raise InputError(
+        f"{path.name!r} must end in .csv, .tsv, .csv.gz or .parquet. Got {path.suffix!r}."
+    )
 
 
 def _beginning(path: Path) -> str:
@@ -188,7 +285,9 @@ def _names(text: str, separator: str, path: Path) -> list[str]:
     try:
         return next(csv.reader(io.StringIO(text), delimiter=separator), [])
     except csv.Error as error:
-        raise InputError(f"the first line of {path.name!r} could not be read: {error}.") from error
+        raise InputError(
+            f"the first line of {path.name!r} could not be read: {error}."
+        ) from error
 
 
 def refuse_endless(X: pd.DataFrame, path: Path) -> None:
@@ -197,19 +296,26 @@ def refuse_endless(X: pd.DataFrame, path: Path) -> None:
         if not pd.api.types.is_float_dtype(X[name]):
             continue
         size = np.abs(X[name].to_numpy(dtype=np.float64, na_value=np.nan))
-        endless, giant = int(np.isinf(size).sum()), size[np.isfinite(size) & (size > LARGEST)]
+        endless, giant = (
+            int(np.isinf(size).sum()),
+            size[np.isfinite(size) & (size > LARGEST)],
+        )
         where = f"column {name!r} of {path.name!r}"
         if endless:
-            raise InputError(f"{where} holds {many(endless, 'infinite value')}. Mend them or drop those rows.")
+            raise InputError(
+                f"{where} holds {many(endless, 'infinite value')}. Mend them or drop those rows."
+            )
         if len(giant):
             raise InputError(
-                f"{where} holds {many(len(giant), 'number')} too large to compute with, such as {giant[0]:g} (at most "
-                f"{LARGEST:g}). Mend them, or give the column another unit."
+                f"{where} holds {many(len(giant), 'number')} too large to compute with, such as"
+                f" {giant[0]:g} (at most {LARGEST:g}). Mend them, or give the column another unit."
             )
 
 
 def _not_utf8(path: Path) -> InputError:
-    return InputError(f"{path.name!r} is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8').")
+    return InputError(
+        f"{path.name!r} is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')."
+    )
 
 
 def _read(reader: Any, path: Path, **options: Any) -> pd.DataFrame:
@@ -223,11 +329,13 @@ def _read(reader: Any, path: Path, **options: Any) -> pd.DataFrame:
 
 def _numbers(table: pd.DataFrame, column: str) -> Any:
     values = table[column]
-    numeric = pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(values)
+    numeric = pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(
+        values
+    )
     if not numeric or pd.api.types.is_complex_dtype(values):
         example = values.dropna().iloc[0] if values.notna().any() else None
         raise InputError(
-            f"column {column!r} must hold numbers. Got {values.dtype} such as {example!r}: encode it (pandas.get_dummies) "
-            "or leave it out with features=[...]."
+            f"column {column!r} must hold numbers. Got {values.dtype} such as {example!r}: encode"
+            " it (pandas.get_dummies) or leave it out with features=[...]."
         )
     return values.to_numpy(dtype=np.float64, na_value=np.nan)

@@ -7,6 +7,19 @@ from persfl.wire.probes import nested, probe_from, probe_to, sends_model, within
 from persfl.wire.terms import Terms
 
 __all__ = [
-    "FORMAT", "LARGEST", "Plain", "Terms", "WireError", "as_plain", "model_from", "model_to", "nested", "pack",
-    "probe_from", "probe_to", "sends_model", "unpack", "within",
-]  # fmt: skip
+    "FORMAT",
+    "LARGEST",
+    "Plain",
+    "Terms",
+    "WireError",
+    "as_plain",
+    "model_from",
+    "model_to",
+    "nested",
+    "pack",
+    "probe_from",
+    "probe_to",
+    "sends_model",
+    "unpack",
+    "within",
+]

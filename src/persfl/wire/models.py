@@ -2,7 +2,8 @@
 
     vector learners (linear, networks)      vector
     Tree                                    feature, threshold, left, right, value
-    Estimator                               base, labels, slopes, or the nodes of many trees one after the other
+    Estimator                               base, labels, slopes, or the nodes of many trees one
+    after the other
 
 >>> from persfl import Linear
 >>> sent = model_to(Linear(), np.array([1.0, 2.0]))
@@ -55,7 +56,8 @@ def plain_to(sent: Plain, *, kept: bool = False) -> dict[str, Any]:
         arrays["labels"] = sent.labels
     if sent.slopes is not None:
         arrays["slopes"] = sent.slopes
-        if kept and not sent.slopes.flags.c_contiguous:  # sums are added up by where numbers lie
+        # sums are added up by where numbers lie
+        if kept and not sent.slopes.flags.c_contiguous:
             arrays["across"] = np.array([1])
     if sent.mean is not None and sent.scale is not None:
         arrays |= {"mean": sent.mean, "scale": sent.scale}
@@ -68,10 +70,13 @@ def plain_to(sent: Plain, *, kept: bool = False) -> dict[str, Any]:
     return arrays
 
 
-def model_from(learner: Learner, arrays: Mapping[str, Any], features: int, classes: int = 0) -> Any:
+def model_from(
+    learner: Learner, arrays: Mapping[str, Any], features: int, classes: int = 0
+) -> Any:
     """The inverse of `model_to`, for arrays that somebody else sent."""
     for array in arrays.values():
-        if array.dtype.kind == "f" and not (np.abs(array) <= LARGE).all():  # also where they are NaN
+        # also where they are NaN
+        if array.dtype.kind == "f" and not (np.abs(array) <= LARGE).all():
             raise WireError("a model must hold finite numbers of a sensible size.")
     try:
         if has_gradients(learner):
@@ -87,7 +92,9 @@ def model_from(learner: Learner, arrays: Mapping[str, Any], features: int, class
                 raise _odd()
             return tree
         deepest = getattr(getattr(learner, "estimator", None), "max_depth", None)
-        return plain_from(arrays, features, classes, DEEPEST if deepest is None else int(deepest))
+        return plain_from(
+            arrays, features, classes, DEEPEST if deepest is None else int(deepest)
+        )
     except (InputError, KeyError, ValueError, TypeError, IndexError) as error:
         if isinstance(error, WireError):
             raise
@@ -106,7 +113,9 @@ def plain_from(
 
     `kept`: from a run folder, which has families that do not travel and forests of any size.
     """
-    more = {name for name in ("fine", "mean", "scale", "across") if kept and name in arrays}
+    more = {
+        name for name in ("fine", "mean", "scale", "across") if kept and name in arrays
+    }
     kinds = {"slopes"} if "slopes" in arrays else {"nodes", *Grown._fields}
     _named(arrays, _PLAIN | kinds | more | ({"labels"} if classes else set()))
     link, stride, rate = (arrays[name] for name in ("link", "stride", "rate"))
@@ -122,10 +131,16 @@ def plain_from(
     name, scores = known[int(link[0])], len(base)
     if not _labelled(name, scores, labels, classes):
         raise _odd()
-    mean, scale = _scaler(arrays, features) if more & {"mean", "scale"} else (None, None)
+    mean, scale = (
+        _scaler(arrays, features) if more & {"mean", "scale"} else (None, None)
+    )
     if "slopes" in arrays:
         slopes = arrays["slopes"]
-        if slopes.dtype != np.float64 or slopes.shape != (scores, features) or "fine" in more:
+        if (
+            slopes.dtype != np.float64
+            or slopes.shape != (scores, features)
+            or "fine" in more
+        ):
             raise _odd()
         if "across" in more:
             slopes = np.asfortranarray(slopes)
@@ -134,7 +149,9 @@ def plain_from(
     wide = trees[0].value.ndim == 2
     if wide and (trees[0].value.shape[1] != scores or name not in ("value", "chances")):
         raise _odd()
-    if not wide and (int(stride[0]) != scores or len(trees) % scores or name == "chances"):
+    if not wide and (
+        int(stride[0]) != scores or len(trees) % scores or name == "chances"
+    ):
         raise _odd()
     return Plain(
         name,
@@ -163,7 +180,10 @@ def _labelled(link: str, scores: int, labels: Any, classes: int) -> bool:
 
 
 def _scaler(arrays: Mapping[str, Any], features: int) -> tuple[Array, Array]:
-    mean, scale = finite(arrays["mean"], (features,)), finite(arrays["scale"], (features,))
+    mean, scale = (
+        finite(arrays["mean"], (features,)),
+        finite(arrays["scale"], (features,)),
+    )
     if not (scale > 0).all():
         raise _odd()
     return mean, scale
@@ -182,7 +202,12 @@ def _trees(
         raise _odd()
     if bounded and (len(nodes) > TREES or count > NODES):
         raise _odd()
-    if (nodes < 1).any() or (nodes > count).any() or nodes.sum() != count or any(len(part) != count for part in whole):
+    if (
+        (nodes < 1).any()
+        or (nodes > count).any()
+        or nodes.sum() != count
+        or any(len(part) != count for part in whole)
+    ):
         raise _odd()
     if whole.value.ndim not in (1, 2):
         raise _odd()
@@ -190,7 +215,8 @@ def _trees(
     judge, found = Tree(), []
     for parts in zip(*(np.split(part, ends) for part in whole), strict=True):
         tree = Grown(*parts)
-        judge.check(tree._replace(value=np.zeros(len(tree.feature))), features)  # values may have several columns
+        # values may have several columns
+        judge.check(tree._replace(value=np.zeros(len(tree.feature))), features)
         if len(tree.feature) > 2 * deepest + 1 and _depth(tree) > deepest:
             raise _odd()
         found.append(tree)
@@ -200,7 +226,10 @@ def _trees(
 def _grown(arrays: Mapping[str, Any]) -> Grown:
     tree = Grown(*(arrays[name] for name in Grown._fields))
     wanted = {"threshold": np.float64, "value": np.float64}
-    if any(part.dtype != wanted.get(name, np.int64) for name, part in tree._asdict().items()):
+    if any(
+        part.dtype != wanted.get(name, np.int64)
+        for name, part in tree._asdict().items()
+    ):
         raise _odd()
     if any(part.ndim != 1 for name, part in tree._asdict().items() if name != "value"):
         raise _odd()
@@ -226,6 +255,13 @@ def _odd() -> WireError:
 
 def finite(array: Any, shape: tuple[int, ...]) -> Array:
     """An array of finite float64 numbers of this shape, or a WireError."""
-    if array is None or array.dtype != np.float64 or array.shape != shape or not (np.abs(array) <= LARGE).all():
-        raise WireError("numbers must be finite, of a sensible size, and as many as were asked for.")
+    if (
+        array is None
+        or array.dtype != np.float64
+        or array.shape != shape
+        or not (np.abs(array) <= LARGE).all()
+    ):
+        raise WireError(
+            "numbers must be finite, of a sensible size, and as many as were asked for."
+        )
     return np.asarray(array)

@@ -1,4 +1,6 @@
-"""What leaves a target, as arrays: its weights (Algorithm 1), or what its model says at the public points (Algorithm 2)."""
+"""What leaves a target, as arrays: its weights (Algorithm 1), or what its model says at the
+public points (Algorithm 2).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from persfl.wire.models import finite, model_from
 
 
 def sends_model(proposer: Any, learner: Any) -> bool:
-    """Whether a probe is the target's model: for gradient steps, and for a refit by proximal steps."""
+    """Whether a probe is the target's model: for gradient steps, and for a refit by proximal
+    steps.
+    """
     return isinstance(proposer, GradientStep) or proposer.near(learner) > 0
 
 
@@ -23,15 +27,22 @@ def probe_to(proposer: Any, learner: Any, probe: Any) -> dict[str, Any]:
         return {"vector": np.asarray(probe)}
     if proposer.softly(learner):
         chances, labels = probe
-        return {"chances": np.asarray(chances, dtype=np.float64), "labels": np.asarray(labels, dtype=np.float64)}
+        return {
+            "chances": np.asarray(chances, dtype=np.float64),
+            "labels": np.asarray(labels, dtype=np.float64),
+        }
     return {"labels": np.asarray(probe, dtype=np.float64)}
 
 
-def probe_from(proposer: Any, learner: Any, arrays: Mapping[str, Any], features: int, classes: int) -> Any:
+def probe_from(
+    proposer: Any, learner: Any, arrays: Mapping[str, Any], features: int, classes: int
+) -> Any:
     """The inverse of `probe_to`, for arrays that somebody else sent.
 
     >>> from persfl import Linear
-    >>> probe_from(GradientStep(0.1), Linear(), {"vector": np.ones(3)}, features=2, classes=0)
+    >>> probe_from(
+    ...     GradientStep(0.1), Linear(), {"vector": np.ones(3)}, features=2, classes=0
+    ... )
     Traceback (most recent call last):
     ...
     persfl.wire.codec.WireError: a model does not have the form of its family.
@@ -50,8 +61,15 @@ def probe_from(proposer: Any, learner: Any, arrays: Mapping[str, Any], features:
     labels = arrays["labels"]
     labels = finite(labels, (min(labels.size, max(classes, 1)),))
     chances = finite(arrays["chances"], (points, len(labels)))
-    if not len(labels) or not np.isin(labels, np.arange(classes)).all() or (chances < 0).any() or (chances > 1).any():
-        raise WireError("a probe's labels must be classes, and its chances lie between 0 and 1.")
+    if (
+        not len(labels)
+        or not np.isin(labels, np.arange(classes)).all()
+        or (chances < 0).any()
+        or (chances > 1).any()
+    ):
+        raise WireError(
+            "a probe's labels must be classes, and its chances lie between 0 and 1."
+        )
     return chances, labels
 
 
@@ -66,4 +84,8 @@ def nested(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 def within(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """The inverse of `nested`: those with this prefix, without it."""
-    return {name[len(prefix) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{prefix}.")}
+    return {
+        name[len(prefix) + 1 :]: array
+        for name, array in arrays.items()
+        if name.startswith(f"{prefix}.")
+    }

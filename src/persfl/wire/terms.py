@@ -1,6 +1,7 @@
 """The terms of a run: everything a device must know to answer, as plain numbers and names.
 
-Every message carries them, so that a device needs no memory to answer. They name a model family; they never carry code.
+Every message carries them, so that a device needs no memory to answer. They name a model family;
+they never carry code.
 
 >>> terms = Terms(model="linear", columns=("age", "dose"), step_size=0.05)
 >>> again = Terms.from_wire(*terms.to_wire())
@@ -42,10 +43,11 @@ _SETTINGS = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Terms:
-    """`columns` are the features in their order. `public` points make it Algorithm 2, in the units of the run; None is Algorithm 1.
+    """`columns` are the features in their order. `public` points make it Algorithm 2, in the units
+    of the run; None is Algorithm 1.
 
-    A row enters as `(x - mean) / scale`, its label as `(y - label_mean) / label_scale`. `holdout` is the share of each device's
-    rows that the run never sees, to judge by at its end.
+    A row enters as `(x - mean) / scale`, its label as `(y - label_mean) / label_scale`. `holdout`
+    is the share of each device's rows that the run never sees, to judge by at its end.
     """
 
     model: str = "linear"
@@ -71,9 +73,15 @@ class Terms:
         odd = sorted(set(self.settings) - _SETTINGS[self.model])
         if odd:
             known = ", ".join(sorted(_SETTINGS[self.model]))
-            raise InputError(f"settings of model {self.model!r} are {known}. Got {odd[0]!r}.")
+            raise InputError(
+                f"settings of model {self.model!r} are {known}. Got {odd[0]!r}."
+            )
         names = self.columns
-        if not 1 <= len(names) <= COLUMNS or len(set(names)) < len(names) or not all(isinstance(c, str) for c in names):
+        if (
+            not 1 <= len(names) <= COLUMNS
+            or len(set(names)) < len(names)
+            or not all(isinstance(c, str) for c in names)
+        ):
             raise InputError("columns must be at least one name, each once.")
         whole("classes", self.classes, least=0, most=1000)
         # A device tells which losses are made of moments by this: there are none of classes.
@@ -85,7 +93,9 @@ class Terms:
             whole("batch", self.batch, least=1)
         whole("seed", self.seed, least=0, most=2**63 - 1)
         if self.start not in (None, "zeros", "own"):
-            raise InputError(f"start must be None, 'zeros' or 'own'. Got {self.start!r}.")
+            raise InputError(
+                f"start must be None, 'zeros' or 'own'. Got {self.start!r}."
+            )
         if self.local is not None:
             real("local", self.local, above=0)
         if real("holdout", self.holdout, least=0.0) >= 1:
@@ -99,7 +109,12 @@ class Terms:
 
     def learner(self) -> Any:
         """The model family."""
-        return learner_named(self.model, features=self.features, classes=self.classes, settings=self.settings)
+        return learner_named(
+            self.model,
+            features=self.features,
+            classes=self.classes,
+            settings=self.settings,
+        )
 
     def proposer(self) -> Any:
         """What peers do when asked."""
@@ -113,28 +128,55 @@ class Terms:
 
     def inside(self, data: Data) -> Data:
         """Rows in the units of the run."""
-        X = data.X if self.mean is None or self.scale is None else np.ascontiguousarray((data.X - self.mean) / self.scale)
-        y = data.y if self.label_scale == 1 and self.label_mean == 0 else (data.y - self.label_mean) / self.label_scale
+        X = (
+            data.X
+            if self.mean is None or self.scale is None
+            else np.ascontiguousarray((data.X - self.mean) / self.scale)
+        )
+        y = (
+            data.y
+            if self.label_scale == 1 and self.label_mean == 0
+            else (data.y - self.label_mean) / self.label_scale
+        )
         return Data(X, y, data.weight)
 
     def to_wire(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """A head and arrays for `pack`."""
-        arrays = {name: getattr(self, name) for name in ("mean", "scale", "public") if getattr(self, name) is not None}
-        head = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in ("mean", "scale", "public")}
-        return {"terms": head | {"columns": list(self.columns), "settings": dict(self.settings)}}, {
-            f"terms.{name}": array for name, array in arrays.items()
+        arrays = {
+            name: getattr(self, name)
+            for name in ("mean", "scale", "public")
+            if getattr(self, name) is not None
         }
+        head = {
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if f.name not in ("mean", "scale", "public")
+        }
+        return {
+            "terms": head
+            | {"columns": list(self.columns), "settings": dict(self.settings)}
+        }, {f"terms.{name}": array for name, array in arrays.items()}
 
     @staticmethod
     def from_wire(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Terms:
         """The inverse of `to_wire`, for what somebody else sent."""
         told = head.get("terms")
-        known = {f.name for f in dataclasses.fields(Terms)} - {"mean", "scale", "public"}
-        if not isinstance(told, dict) or set(told) != known or not isinstance(told["columns"], list):
+        known = {f.name for f in dataclasses.fields(Terms)} - {
+            "mean",
+            "scale",
+            "public",
+        }
+        if (
+            not isinstance(told, dict)
+            or set(told) != known
+            or not isinstance(told["columns"], list)
+        ):
             raise WireError("the terms of the run are not in the wire format.")
         settings = told["settings"]
         plain = (bool, int, float, str, type(None), list)
-        if not isinstance(settings, dict) or not all(isinstance(value, plain) for value in settings.values()):
+        if not isinstance(settings, dict) or not all(
+            isinstance(value, plain) for value in settings.values()
+        ):
             raise WireError("the terms of the run are not in the wire format.")
         features = len(told["columns"])
         more: dict[str, Any] = {}
@@ -145,18 +187,32 @@ class Terms:
             raise WireError(f"scales must be at least {SMALLEST:g}.")
         if "terms.public" in arrays:
             public = arrays["terms.public"]
-            more["public"] = finite(public, (min(len(public) if public.ndim else 0, POINTS), features))
+            more["public"] = finite(
+                public, (min(len(public) if public.ndim else 0, POINTS), features)
+            )
             classes = told["classes"]
-            if isinstance(classes, int) and more["public"].nbytes * classes > LARGEST:  # chances count a point once per class
-                raise WireError("public points, once per class, must fit into a message.")
+            # chances count a point once per class
+            if isinstance(classes, int) and more["public"].nbytes * classes > LARGEST:
+                raise WireError(
+                    "public points, once per class, must fit into a message."
+                )
         positive = (SMALLEST, LARGE)
-        sizes = {"label_scale": positive, "label_mean": (-LARGE, LARGE), "step_size": positive}
+        sizes = {
+            "label_scale": positive,
+            "label_mean": (-LARGE, LARGE),
+            "step_size": positive,
+        }
         for name, (least, most) in sizes.items():
-            if not isinstance(told[name], (int, float)) or not least <= told[name] <= most:
+            if (
+                not isinstance(told[name], (int, float))
+                or not least <= told[name] <= most
+            ):
                 raise WireError(f"{name} must be a number of a sensible size.")
         try:
             return Terms(**told | {"columns": tuple(told["columns"])} | more)
         except (InputError, TypeError, ValueError) as error:
             if isinstance(error, WireError):
                 raise
-            raise WireError("the terms of the run are outside what persfl knows.") from None
+            raise WireError(
+                "the terms of the run are outside what persfl knows."
+            ) from None

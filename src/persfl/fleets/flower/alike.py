@@ -46,7 +46,9 @@ def alike(data: Data) -> Data:
     turned = away - 2.0 * np.outer(axis, axis @ away)
     factor = _factor(turned[1:], np.abs(middle) * np.linalg.norm(root))
     # Any directions about the means do; chance ones make rows of which none stands out.
-    chance = stream(0, "alike").uniform(data.rows * len(factor)).reshape(data.rows, -1) - 0.5
+    chance = (
+        stream(0, "alike").uniform(data.rows * len(factor)).reshape(data.rows, -1) - 0.5
+    )
     frame = np.linalg.qr(chance - np.outer(level, level @ chance))[0]
     spread = frame @ factor
     made = middle + spread / root[:, None]
@@ -61,7 +63,8 @@ def _factor(about: Array, levels: Array) -> Array:
     how large columns were before their means were taken off, and so what is rounding.
     """
     peaks = np.abs(about).max(axis=0)
-    units = np.where(peaks > 0, peaks, 1.0)  # or squares of very large and small numbers get lost
+    # or squares of very large and small numbers get lost
+    units = np.where(peaks > 0, peaks, 1.0)
     sizes = units * np.linalg.norm(about / units, axis=0)
     rounding = _EPS * (levels + sizes)
     says = sizes > 64 * rounding
@@ -112,7 +115,10 @@ class Likenesses:
         key = found.hexdigest()
         made = self._made.pop(key, None)
         self._made[key] = alike(data) if made is None else made
-        while len(self._made) > 1 and sum(each.X.size for each in self._made.values()) > self._most:
+        while (
+            len(self._made) > 1
+            and sum(each.X.size for each in self._made.values()) > self._most
+        ):
             self._made.popitem(last=False)
         return self._made[key]
 
@@ -135,4 +141,6 @@ def by_moments(terms: Terms) -> bool:
     """
     if terms.classes:
         return False
-    return terms.model == "ridge" or (terms.model == "linear" and terms.learner().kind == "squared")
+    return terms.model == "ridge" or (
+        terms.model == "linear" and terms.learner().kind == "squared"
+    )

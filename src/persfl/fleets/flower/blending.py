@@ -25,7 +25,14 @@ from persfl.devices import Devices
 from persfl.fleets.flower.alike import Likenesses, by_moments
 from persfl.fleets.flower.judging import judged
 from persfl.fleets.flower.policy import Policy, work_of_fit
-from persfl.fleets.flower.questions import MOST, Refused, Told, alone, digest_of, whole_of
+from persfl.fleets.flower.questions import (
+    MOST,
+    Refused,
+    Told,
+    alone,
+    digest_of,
+    whole_of,
+)
 from persfl.fleets.flower.stock import Deal, Stock
 from persfl.proposers import GradientStep, Refit
 from persfl.types import Array, Data, IntArray
@@ -33,7 +40,10 @@ from persfl.wire import Terms, WireError, within
 from persfl.wire.models import finite
 
 LONGEST = max(STEPS)
-AS_PEER, AS_TARGET = ("spread", "steps", "refit", "rough"), ("own", "weigh", "offers", "mix")
+AS_PEER, AS_TARGET = (
+    ("spread", "steps", "refit", "rough"),
+    ("own", "weigh", "offers", "mix"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,13 +103,19 @@ class Home:
         if not self.policy.sums:
             raise Refused("sums")
         found = spreads(self.rows, learner.kind == "squared")
-        return {"weight": found.weight, "squares": found.squares[0], "label": found.label}
+        return {
+            "weight": found.weight,
+            "squares": found.squares[0],
+            "label": found.label,
+        }
 
     def _steps(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         models = finite(arrays.get("models"), (many, learner.size(self.terms.features)))
         proposer = self._step(asked)
         peers = Peers.seen(learner, self.rows, self._look(asked, arrays))
-        return {"answers": peers.answers(proposer, np.zeros(many, dtype=np.int64), models)}
+        return {
+            "answers": peers.answers(proposer, np.zeros(many, dtype=np.int64), models)
+        }
 
     def _refit(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         if learner.kind != "squared":
@@ -112,11 +128,19 @@ class Home:
             raise WireError("public points must have a weight.")
         proposer = Refit(points, private_weight=1.0, public_weight=weight)
         data = Peers.seen(learner, self.rows, self._look(asked, arrays)).rows[0]
-        return {"answers": np.stack([proposer.answer(learner, each, data, None) for each in labels])}
+        return {
+            "answers": np.stack(
+                [proposer.answer(learner, each, data, None) for each in labels]
+            )
+        }
 
     def _rough(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         peers = Peers.seen(learner, self.rows, self._look(asked, arrays))
-        return {"noise": peers.rough(np.zeros(1, dtype=np.int64), *self._toward(learner, arrays))}
+        return {
+            "noise": peers.rough(
+                np.zeros(1, dtype=np.int64), *self._toward(learner, arrays)
+            )
+        }
 
     def _own(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         own = self._as_target(learner, asked, arrays).copies
@@ -125,34 +149,63 @@ class Home:
         if "models" in arrays:
             models, proposer = arrays["models"], self._step(asked)
             models = finite(models, (min(len(models) if models.ndim else 0, 16), size))
-            out["answers"] = np.stack([own.answers(proposer, everyone, np.tile(model, (len(everyone), 1))) for model in models])
+            out["answers"] = np.stack(
+                [
+                    own.answers(proposer, everyone, np.tile(model, (len(everyone), 1)))
+                    for model in models
+                ]
+            )
         if "mean" in arrays:
             out["noise"] = own.rough(everyone, *self._toward(learner, arrays))
         return out
 
     def _weigh(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         own = self._as_target(learner, asked, arrays)
-        size, shown = learner.size(self.terms.features), whole_of(asked, "many", most=MOST)
+        size, shown = (
+            learner.size(self.terms.features),
+            whole_of(asked, "many", most=MOST),
+        )
         models = arrays.get("models")
-        if models is None or models.dtype != np.float64 or models.shape != (len(own.copies.rows), shown, size):
+        if (
+            models is None
+            or models.dtype != np.float64
+            or models.shape != (len(own.copies.rows), shown, size)
+        ):
             raise WireError("models to weigh must come for every copy.")
-        return {"losses": own.losses(models)}  # a model that is not finite has no finite loss
+        # a model that is not finite has no finite loss
+        return {"losses": own.losses(models)}
 
     def _offers(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         own = self._as_target(learner, asked, arrays)
-        losses, weight = own.evidence(own.offers(self._starts(learner, len(own.copies.rows), arrays)))
-        return {"losses": np.minimum(np.nan_to_num(losses[0], nan=1e100, posinf=1e100), 1e100), "weight": weight}
+        losses, weight = own.evidence(
+            own.offers(self._starts(learner, len(own.copies.rows), arrays))
+        )
+        return {
+            "losses": np.minimum(
+                np.nan_to_num(losses[0], nan=1e100, posinf=1e100), 1e100
+            ),
+            "weight": weight,
+        }
 
     def _mix(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         views = asked.get("views")
-        if not isinstance(views, list) or not views or any(view not in VIEWS for view in views):
+        if (
+            not isinstance(views, list)
+            or not views
+            or any(view not in VIEWS for view in views)
+        ):
             raise WireError("a mix must say of which views.")
         offers: list[Array] = []
         for i, view in enumerate(views):
             inner = within(f"v{i}", arrays)
-            own = self._as_target(learner, {**asked, "view": view, "label": asked["labels"][i]}, inner)
+            own = self._as_target(
+                learner, {**asked, "view": view, "label": asked["labels"][i]}, inner
+            )
             copies = len(own.copies.rows)
-            offers += [models[:1] for models in own.offers(self._starts(learner, copies, inner)).values()]
+            offers += [
+                models[:1]
+                for models in own.offers(self._starts(learner, copies, inner)).values()
+            ]
         shares = finite(arrays.get("shares"), (len(offers),))
         if not (shares >= 0).all() or not abs(float(shares.sum()) - 1) < 1e-6:
             raise WireError("shares must sum to 1.")
@@ -196,15 +249,22 @@ class Home:
         if learner.kind != "squared":
             raise WireError("noise is asked of models under squared loss.")
         size = learner.size(self.terms.features)
-        mean, strength = finite(arrays.get("mean"), (size,)), finite(arrays.get("strength"), (size,))
+        mean, strength = (
+            finite(arrays.get("mean"), (size,)),
+            finite(arrays.get("strength"), (size,)),
+        )
         if not (strength > 0).all():
             raise WireError("strengths must be above 0.")
         return mean, strength
 
     def _starts(self, learner: Any, copies: int, arrays: Told) -> dict[str, Array]:
         wanted = route(learner).shapes(learner, self.terms.features, copies)
-        found = {name: finite(arrays.get(name), shape) for name, shape in wanted.items()}
-        if "spread" in found and not ((found["spread"] > 0).all() and found["noise"][0] > 0):
+        found = {
+            name: finite(arrays.get(name), shape) for name, shape in wanted.items()
+        }
+        if "spread" in found and not (
+            (found["spread"] > 0).all() and found["noise"][0] > 0
+        ):
             raise WireError("spreads must be above 0.")
         return found
 
@@ -212,14 +272,25 @@ class Home:
 def names_of(asked: Any) -> list[str]:
     """On whose behalf each model of a question is sent; "" is the run itself."""
     names = asked.get("names", [""]) if isinstance(asked, dict) else None
-    if not isinstance(names, list) or not 0 < len(names) <= MOST or not all(isinstance(n, str) and len(n) <= 200 for n in names):
+    if (
+        not isinstance(names, list)
+        or not 0 < len(names) <= MOST
+        or not all(isinstance(n, str) and len(n) <= 200 for n in names)
+    ):
         raise WireError("a question must say on whose behalf it is asked.")
     return names
 
 
 def digest_of_one(said: Any, asked: Told, arrays: Told, i: int, name: str) -> str:
-    """The same for the same question to the same rows, whenever and in whatever company it comes."""
-    alone_ = {key: array[i : i + 1] if key in ("models", "labels") and "names" in asked else array for key, array in arrays.items()}
+    """The same for the same question to the same rows, whenever and in whatever company it
+    comes.
+    """
+    alone_ = {
+        key: array[i : i + 1]
+        if key in ("models", "labels") and "names" in asked
+        else array
+        for key, array in arrays.items()
+    }
     told = sorted((key, value) for key, value in asked.items() if key != "names")
     return digest_of(("blend", said, told, name), alone_)
 
@@ -244,6 +315,7 @@ def work_of_one(terms: Terms, asked: Told, arrays: Told, rows: int, names: int) 
         "own": copies * (solved + shown * steps * once),
         "weigh": copies * many * once,
         "offers": offered,
-        "mix": (len(views) if isinstance(views, list) else 1) * offered + work_of_fit(terms, rows),
+        "mix": (len(views) if isinstance(views, list) else 1) * offered
+        + work_of_fit(terms, rows),
     }
     return int(work.get(str(asked.get("what")), once))

@@ -1,7 +1,8 @@
 """The ClientApp: hands messages to the device that lives here.
 
-In a Flower federation of your own, name it as the app's `clientapp` ("persfl.fleets.flower.client:app") and start each SuperNode
-with `--node-config 'folder="/path/to/node-3"'`, a folder that `persfl federation init` makes.
+In a Flower federation of your own, name it as the app's `clientapp`
+("persfl.fleets.flower.client:app") and start each SuperNode with `--node-config
+'folder="/path/to/node-3"'`, a folder that `persfl federation init` makes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def client_app(find: Callable[[Context], Device]) -> ClientApp:
     return made
 
 
-def _replies(kind: str, find: Callable[[Context], Device]) -> Callable[[Message, Context], Message]:
+def _replies(
+    kind: str, find: Callable[[Context], Device]
+) -> Callable[[Message, Context], Message]:
     def reply(message: Message, context: Context) -> Message:
         from persfl.wire import pack
 
@@ -34,9 +37,12 @@ def _replies(kind: str, find: Callable[[Context], Device]) -> Callable[[Message,
             records: Any = message.content.config_records
             body = records[RECORD].get("body") if RECORD in records else None
             answer = find(context).reply(kind, body)
-        except Exception:  # Flower would send the error's text to the coordinator, and it may hold private values
+        # Flower would send the error's text to the coordinator, and it may hold private values
+        except Exception:
             answer = pack({"code": "failed"})
-        return Message(RecordDict({RECORD: ConfigRecord({"body": answer})}), reply_to=message)
+        return Message(
+            RecordDict({RECORD: ConfigRecord({"body": answer})}), reply_to=message
+        )
 
     return reply
 

@@ -1,12 +1,14 @@
-"""A device at home: its rows, its policy, its ledger, its model. It answers questions that come as bytes, with bytes.
+"""A device at home: its rows, its policy, its ledger, its model. It answers questions that come as
+bytes, with bytes.
 
-    describe   who it is, how many rows, which columns; with leave, sums over its rows for shared units
-    answer     as a peer: from each target's probe, a proposal
+    describe   who it is, how many rows, which columns; with leave, sums over its rows for shared
+    units answer     as a peer: from each target's probe, a proposal
     score      as a target: the own loss of its model and of every proposal
     adopt      as a target: take what was chosen; its new probe
     blend      as both: many small questions at once (see `persfl.fleets.flower.blending`)
 
-Whatever goes wrong inside becomes a short code: the text of an error may hold private values and stays here.
+Whatever goes wrong inside becomes a short code: the text of an error may hold private values and
+stays here.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ from persfl.wire import (
     within,
 )
 
-_SCORED = ("count", "step", "length", "judge", "adoptions")  # what a target may be asked
+# what a target may be asked
+_SCORED = ("count", "step", "length", "judge", "adoptions")
 KINDS = ("describe", "answer", "score", "adopt", "blend")
 
 
@@ -84,12 +87,14 @@ class Rows(NamedTuple):
 class Device:
     """`rows` is a `Rows`, or a function of the round to one (rows that keep arriving).
 
-    Which of them are held back, in which fold or batch, is decided by `lot`: by default the ledger's
-    secret. Devices that are to give what a run in one process gives are told its seed and their
-    position.
+    Which of them are held back, in which fold or batch, is decided by `lot`: by default the
+    ledger's secret. Devices that are to give what a run in one process gives are told its seed and
+    their position.
 
     >>> device = Device("ann", Rows(["x"], Data(np.ones((9, 1)), np.ones(9))))
-    >>> head, _ = unpack(device.reply("describe", pack({"run": "r", "round": 0, "ask": 7})))
+    >>> head, _ = unpack(
+    ...     device.reply("describe", pack({"run": "r", "round": 0, "ask": 7}))
+    ... )
     >>> head["code"], head["device"], head["rows"], head["columns"]
     ('ok', 'ann', 9, ['x'])
     """
@@ -132,11 +137,16 @@ class Device:
                 raise Refused("kind")
             found, out = getattr(self, f"_{kind}")(head, arrays, about)
             spent = round(time.perf_counter() - begin, 6)
-            return pack({"code": "ok", "device": self.name, "seconds": spent} | about | found, out)
+            return pack(
+                {"code": "ok", "device": self.name, "seconds": spent} | about | found,
+                out,
+            )
         except Exception as error:
             code = self._no(error, kind, about)
         try:
-            self.ledger.write([Entry(about["run"], about["round"], kind, "", "", code=code)])
+            self.ledger.write(
+                [Entry(about["run"], about["round"], kind, "", "", code=code)]
+            )
         except Exception:
             self._log(f"the ledger could not be written\n{traceback.format_exc()}")
         return pack({"code": code, "device": self.name} | about)
@@ -152,7 +162,10 @@ class Device:
 
     def _describe(self, head: Told, arrays: Told, about: Told) -> Any:
         now = self._rows(about["round"])
-        found: dict[str, Any] = {"rows": now.data.rows, "columns": [str(name) for name in now.columns]}
+        found: dict[str, Any] = {
+            "rows": now.data.rows,
+            "columns": [str(name) for name in now.columns],
+        }
         found["target"] = self.policy.target  # whether it wants a model of its own
         out: dict[str, Any] = {}
         entry = Entry(about["run"], about["round"], "describe", "", "", now.data.rows)
@@ -163,7 +176,11 @@ class Device:
             deal = self._deal(terms, about["round"])
             if deal.learn.rows < self.policy.rows:
                 raise Refused("rows")
-            _must("work" if deal.learn.X.size * terms.features > self.policy.work else "ok")
+            _must(
+                "work"
+                if deal.learn.X.size * terms.features > self.policy.work
+                else "ok"
+            )
             seen, about_ = terms.inside(self._alike(deal.learn)), arrays.get("about")
             # In the units of the table: in others, these would be values of the asker's choice.
             out = sums_of(seen, about_) | zeros_and_ones(deal.learn)
@@ -175,9 +192,16 @@ class Device:
     def _answer(self, head: Told, arrays: Told, about: Told) -> Any:
         terms, me = Terms.from_wire(head, arrays), whole_of(head, "me")
         names, targets = head.get("names"), arrays.get("targets")
-        if not isinstance(names, list) or targets is None or targets.dtype != np.int64 or targets.shape != (len(names),):
+        if (
+            not isinstance(names, list)
+            or targets is None
+            or targets.dtype != np.int64
+            or targets.shape != (len(names),)
+        ):
             raise WireError("a question must say on whose behalf it is asked.")
-        if len(names) > MOST or not all(isinstance(name, str) and len(name) <= 200 for name in names):
+        if len(names) > MOST or not all(
+            isinstance(name, str) and len(name) <= 200 for name in names
+        ):
             raise WireError("a question must say on whose behalf it is asked.")
         rows = self._rows(about["round"]).data.rows
         deal = self._deal(terms, about["round"])
@@ -188,7 +212,10 @@ class Device:
         batches = self._batches(terms, deal)
         told = (sorted(head["terms"].items()), about["round"], me, deal.mark)
         said = digest_of(told, within("terms", arrays))
-        asked, allowance = parts_of(arrays), Allowance(self.policy, self.ledger, about["run"])
+        asked, allowance = (
+            parts_of(arrays),
+            Allowance(self.policy, self.ledger, about["run"]),
+        )
         work, size = work_of(terms, learn.rows), 0
         codes: list[str] = []
         out: dict[str, Any] = {}
@@ -201,9 +228,15 @@ class Device:
                 code = allowance.work(work)
             if code == "ok":
                 try:
-                    probe = probe_from(proposer, learner, probed, terms.features, terms.classes)
-                    place = stream(self.lot.seed, "answer", about["round"], target, self.lot.number)
-                    given = model_to(learner, self._proposal(terms, probe, learn, batches, place))
+                    probe = probe_from(
+                        proposer, learner, probed, terms.features, terms.classes
+                    )
+                    place = stream(
+                        self.lot.seed, "answer", about["round"], target, self.lot.number
+                    )
+                    given = model_to(
+                        learner, self._proposal(terms, probe, learn, batches, place)
+                    )
                     size += size_of(given)
                     if size > LARGEST:  # what cannot travel is not collected either
                         raise Refused("work")
@@ -212,7 +245,9 @@ class Device:
                     code, given = self._no(error, "answer", about), {}
             codes.append(code)
             left = size_of(given), code, numbers_of(given)
-            entries.append(Entry(about["run"], about["round"], "answer", name, digest, rows, *left))
+            entries.append(
+                Entry(about["run"], about["round"], "answer", name, digest, rows, *left)
+            )
         self.ledger.write(entries, self.policy)
         return {"codes": codes, "rows": rows, "new": self._new(rows, about)}, out
 
@@ -228,7 +263,9 @@ class Device:
         learner, proposer = terms.learner(), terms.proposer()
         if batches is None:
             grower = sheltered(learner, learn.rows, self.policy.rows_per_leaf)
-            with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
+            with sklearn.config_context(
+                assume_finite=True, skip_parameter_validation=True
+            ):
                 return proposer.answer(grower, probe, learn, place)
         first = int(place.at("batch").uniform(1)[0] * len(batches))
         return stepped(proposer, learner, probe, batches, first)
@@ -239,18 +276,35 @@ class Device:
         learner, proposer = terms.learner(), terms.proposer()
         probe = proposer.ask(learner, kept.model)
         count = whole_of(head, "count", most=MOST)
-        moves = sends_model(proposer, learner) and bool(head.get("step") or head.get("length"))
+        moves = sends_model(proposer, learner) and bool(
+            head.get("step") or head.get("length")
+        )
         _must(allowance.work((count + 1 + moves) * work_of(terms, learn.rows)))
-        _must(allowance.work(work_of_fit(terms, learn.rows) if head.get("judge") else 0))
-        losses, lengths, shown = np.full(count, np.inf), np.full(count, np.nan), parts_of(arrays)
+        _must(
+            allowance.work(work_of_fit(terms, learn.rows) if head.get("judge") else 0)
+        )
+        losses, lengths, shown = (
+            np.full(count, np.inf),
+            np.full(count, np.nan),
+            parts_of(arrays),
+        )
         for i in range(count):
             try:
-                proposal = model_from(learner, shown.get(f"p{i}", {}), terms.features, terms.classes)
-                losses[i], lengths[i] = learner.loss(proposal, learn), proposer.length(learner, probe, proposal)
+                proposal = model_from(
+                    learner, shown.get(f"p{i}", {}), terms.features, terms.classes
+                )
+                losses[i], lengths[i] = (
+                    learner.loss(proposal, learn),
+                    proposer.length(learner, probe, proposal),
+                )
             except WireError:
                 continue
         rows = self._rows(about["round"]).data.rows
-        out = {"own": np.array([float(learner.loss(kept.model, learn))]), "losses": losses, "lengths": lengths}
+        out = {
+            "own": np.array([float(learner.loss(kept.model, learn))]),
+            "losses": losses,
+            "lengths": lengths,
+        }
         if moves:
             place = stream(self.lot.seed, "answer", about["round"], me, self.lot.number)
             batches = self._batches(terms, deal)
@@ -264,7 +318,13 @@ class Device:
             single = self.policy.rows <= 1
             out |= judged(terms, kept.model, *both, self.lot.seed, single=single)
         told = {name: head.get(name) for name in _SCORED}
-        said = (sorted(head["terms"].items()), told, me, deal.mark, _state(learner, kept))
+        said = (
+            sorted(head["terms"].items()),
+            told,
+            me,
+            deal.mark,
+            _state(learner, kept),
+        )
         entry = self._told("score", self.name, said, arrays, about, rows, out)
         self.ledger.write([entry], self.policy)
         return {"rows": rows, "new": self._new(rows, about)}, out
@@ -275,7 +335,9 @@ class Device:
         rows, out = self._rows(about["round"]).data.rows, dict[str, Any]()
         entry = Entry(about["run"], about["round"], "adopt", self.name, "", rows)
         if head.get("probe"):
-            out = nested("probe", probe_to(proposer, learner, proposer.ask(learner, kept.model)))
+            out = nested(
+                "probe", probe_to(proposer, learner, proposer.ask(learner, kept.model))
+            )
             told = sorted(head["terms"].items()), head.get("adoptions")
             said = (*told, me, deal.mark, _state(learner, kept))
             entry = self._told("adopt", self.name, said, arrays, about, rows, out)
@@ -283,7 +345,11 @@ class Device:
         return {"rows": rows, "after": kept.round}, out
 
     def _blend(self, head: Told, arrays: Told, about: Told) -> Any:
-        terms, me, asks = Terms.from_wire(head, arrays), whole_of(head, "me"), head.get("asks")
+        terms, me, asks = (
+            Terms.from_wire(head, arrays),
+            whole_of(head, "me"),
+            head.get("asks"),
+        )
         if not isinstance(asks, list) or len(asks) > MOST:
             raise WireError("questions must be a list.")
         deal = self._deal(terms, about["round"])
@@ -301,19 +367,29 @@ class Device:
             inner, found, code = parts.get(f"k{i}", {}), dict[str, Any](), "ok"
             names, digests = list[str](), list[str]()
             what = asked.get("what") if isinstance(asked, dict) else None
-            what = what if what in AS_PEER + AS_TARGET else "blend"  # it stands in the ledger
+            # it stands in the ledger
+            what = what if what in AS_PEER + AS_TARGET else "blend"
             try:
                 names = [self.name] if what in AS_TARGET else names_of(asked)
-                digests = [digest_of_one(said, asked, inner, *each) for each in enumerate(names)]
+                digests = [
+                    digest_of_one(said, asked, inner, *each)
+                    for each in enumerate(names)
+                ]
                 # All or nothing: half an answer would not be noticed.
                 for name, digest in zip(names, digests, strict=True):
                     _must(allowance.question(name, digest))
-                _must(allowance.work(work_of_one(terms, asked, inner, deal.learn.rows, len(names))))
+                _must(
+                    allowance.work(
+                        work_of_one(terms, asked, inner, deal.learn.rows, len(names))
+                    )
+                )
                 found = home.reply(asked, inner, len(names))
                 if what in TELLING:
                     _must(allowance.numbers(digests[0], numbers_of(found)))
                 if "model" in found:
-                    self._keep(about["run"], Kept(about["round"] + 1, found["model"], terms))
+                    self._keep(
+                        about["run"], Kept(about["round"] + 1, found["model"], terms)
+                    )
             except Exception as error:
                 code, found = self._no(error, "a question", about), {}
             codes.append(code)
@@ -347,7 +423,11 @@ class Device:
             _must(allowance.work(work_of_fit(terms, learn.rows) if fits else 0))
             # What this model says at public points will leave.
             grower = sheltered(learner, learn.rows, self.policy.rows_per_leaf)
-            kept = Kept(0, starting_model(grower, learn, self.lot.at("start"), terms.start), terms)
+            kept = Kept(
+                0,
+                starting_model(grower, learn, self.lot.at("start"), terms.start),
+                terms,
+            )
         parts = parts_of(arrays)
         for i, told in enumerate(told_to):
             if told["round"] < kept.round and not told["set"]:
@@ -355,7 +435,10 @@ class Device:
             if told["round"] > kept.round and not told["set"]:
                 raise Refused("state")
             mine = parts.get(f"a{i}", {})
-            pieces = [model_from(learner, within(str(k), mine), terms.features, terms.classes) for k in range(len(told["weights"]))]
+            pieces = [
+                model_from(learner, within(str(k), mine), terms.features, terms.classes)
+                for k in range(len(told["weights"]))
+            ]
             model = adopted(learner, kept.model, pieces, told["weights"], told["stay"])
             if not told["set"]:
                 model = self._after(terms, learner, model, learn, told["round"])
@@ -374,7 +457,13 @@ class Device:
         if getattr(learner, "renews", False):
             model = learner.settled(model, data)
         own = terms.own_step()
-        return model if own is None else own.answer(learner, own.ask(learner, model), data, self.lot.at("local", r))
+        return (
+            model
+            if own is None
+            else own.answer(
+                learner, own.ask(learner, model), data, self.lot.at("local", r)
+            )
+        )
 
     def _new(self, rows: int, about: Told) -> int:
         """How many rows came since the round before."""
@@ -400,7 +489,10 @@ class Device:
     ) -> Entry:
         """The line for what this device tells of itself: it counts by its numbers, too."""
         digest = digest_of((kind, said, about["run"], about["round"]), arrays)
-        allowance, many = Allowance(self.policy, self.ledger, about["run"]), numbers_of(out)
+        allowance, many = (
+            Allowance(self.policy, self.ledger, about["run"]),
+            numbers_of(out),
+        )
         _must(allowance.question(name, digest))
         _must(allowance.numbers(digest, many))
         where = about["run"], about["round"]
@@ -412,8 +504,16 @@ class Device:
     def _taken(self, r: int) -> tuple[Sequence[str], Taken]:
         """The rows that may be answered from now; looked up again only when rows have changed."""
         now = self._rows(r)
-        if self._last is None or self._last[0] is not now.data or self._last[1] != self.policy.rows:
-            self._last = (now.data, self.policy.rows, self._stock().taken(now.columns, now.data))
+        if (
+            self._last is None
+            or self._last[0] is not now.data
+            or self._last[1] != self.policy.rows
+        ):
+            self._last = (
+                now.data,
+                self.policy.rows,
+                self._stock().taken(now.columns, now.data),
+            )
         return now.columns, self._last[2]
 
     def _deal(self, terms: Terms, r: int) -> Deal:
@@ -424,7 +524,9 @@ class Device:
             raise Refused("columns")
         if taken.data.rows < self.policy.rows:
             raise Refused("rows")
-        X = np.ascontiguousarray(taken.data.X[:, [place[name] for name in terms.columns]])
+        X = np.ascontiguousarray(
+            taken.data.X[:, [place[name] for name in terms.columns]]
+        )
         mine = replace(taken, data=Data(X, taken.data.y, taken.data.weight))
         deal = self._stock().deal(mine, terms.holdout, terms.classes)
         if deal.learn.rows < self.policy.rows:
@@ -442,7 +544,11 @@ class Device:
 
     def _batches(self, terms: Terms, deal: Deal) -> list[Data] | None:
         """The batches of gradient steps; None where steps take all rows."""
-        if terms.batch is None or terms.public is not None or terms.batch >= deal.learn.rows:
+        if (
+            terms.batch is None
+            or terms.public is not None
+            or terms.batch >= deal.learn.rows
+        ):
             return None
         dealt = self._stock().batches(deal, terms.batch)
         return [self._seen(terms, deal.learn.take(batch)) for batch in dealt]

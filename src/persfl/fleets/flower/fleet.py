@@ -1,7 +1,8 @@
 """A fleet whose devices are elsewhere: rounds as messages.
 
-A round is one message to each peer that is asked, with the probes of all targets that ask it, and one message to each target, with
-the answers to score. What a target adopts travels with its next message. The coordinator relays: rows and scoring stay at home.
+A round is one message to each peer that is asked, with the probes of all targets that ask it, and
+one message to each target, with the answers to score. What a target adopts travels with its next
+message. The coordinator relays: rows and scoring stay at home.
 """
 
 from __future__ import annotations
@@ -42,16 +43,21 @@ from persfl.wire import (
 
 
 class Away(NotReady):
-    """Too few devices have answered for too long; everything is kept, and the run can go on later."""
+    """Too few devices have answered for too long; everything is kept, and the run can go on
+    later.
+    """
 
 
 class FlowerFleet:
-    """Devices behind a `Post`, by their ids in sorted order; `home` are devices that live in this process (target at home).
+    """Devices behind a `Post`, by their ids in sorted order; `home` are devices that live in this
+    process (target at home).
 
-    `targets`: ids, by default those at home, or else all. A round waits `deadline` seconds for answers and goes on with those who
-    answered, if they are at least the share `quorum` of those asked; else it asks again, and after `patience` seconds raises
-    `Away`. `need` new rows on that share of the devices before a round starts (rows that keep arriving). `start` is None (what the
-    terms say) or a model per target. `state` is what `state()` gave, to go on after an interruption.
+    `targets`: ids, by default those at home, or else all. A round waits `deadline` seconds for
+    answers and goes on with those who answered, if they are at least the share `quorum` of those
+    asked; else it asks again, and after `patience` seconds raises
+    `Away`. `need` new rows on that share of the devices before a round starts (rows that keep
+    arriving). `start` is None (what the terms say) or a model per target. `state` is what `state()`
+    gave, to go on after an interruption.
     """
 
     def __init__(
@@ -71,13 +77,27 @@ class FlowerFleet:
         state: bytes | None = None,
         say: Callable[[str, Sequence[str]], None] | None = None,
     ) -> None:
-        self.terms, self.need, self.patience = terms, need, real("patience", patience, least=0)
+        self.terms, self.need, self.patience = (
+            terms,
+            need,
+            real("patience", patience, least=0),
+        )
         self.quorum = real("quorum", quorum, least=0, most=1)
-        self.letters = Letters(post, terms, run=run, home=home or {}, deadline=real("deadline", deadline, above=0))
+        self.letters = Letters(
+            post,
+            terms,
+            run=run,
+            home=home or {},
+            deadline=real("deadline", deadline, above=0),
+        )
         self.ids = sorted({*ids, *self.letters.home})
         self.n = len(self.ids)
-        chosen = targets if targets is not None else sorted(self.letters.home) or self.ids
-        self.targets: IntArray = np.array([position(self.ids, name) for name in chosen], dtype=np.int64)
+        chosen = (
+            targets if targets is not None else sorted(self.letters.home) or self.ids
+        )
+        self.targets: IntArray = np.array(
+            [position(self.ids, name) for name in chosen], dtype=np.int64
+        )
         if len(set(self.targets.tolist())) < len(self.targets):
             raise InputError("targets must differ. Got a device twice.")
         self.learner, self.proposer = terms.learner(), terms.proposer()
@@ -86,7 +106,8 @@ class FlowerFleet:
         self._say = say or (lambda where, missing: None)
         self._proposals: dict[tuple[int, int], Any] = {}
         self._steps: Steps | None = None  # where an adopter remembers them
-        self._unseen: list[int] = []  # targets whose model was not known when steps were kept last
+        # targets whose model was not known when steps were kept last
+        self._unseen: list[int] = []
         self._stepped: dict[int, Any] = {}  # where targets' own steps would take them
         self._lengths: dict[int, float] = {}  # and how far
         self._r, self._quiet, self._odd, self._waited_for = 0, 0, 0, -1
@@ -102,14 +123,22 @@ class FlowerFleet:
 
     @property
     def models(self) -> Any:
-        """One model per target as far as they were seen here: None where a target still has the one it made at home."""
+        """One model per target as far as they were seen here: None where a target still has the
+        one it made at home.
+        """
         known = self.standing.models
-        return np.stack(known) if all(isinstance(model, np.ndarray) for model in known) else list(known)
+        return (
+            np.stack(known)
+            if all(isinstance(model, np.ndarray) for model in known)
+            else list(known)
+        )
 
     # The loop
 
     def observe(self, r: int) -> None:
-        """Wait for new rows, where the run needs some; get the probes of targets that have not begun."""
+        """Wait for new rows, where the run needs some; get the probes of targets that have not
+        begun.
+        """
         if self.need and self._waited_for < r:
             self._await_rows(r)
             self._waited_for = r
@@ -125,21 +154,39 @@ class FlowerFleet:
         self._proposals, self._stepped, self._odd = {}, {}, 0
         self._lengths = {}
         self._collect(peers, r)
-        losses, lengths = np.full((len(peers), peers.shape[1] + 1), np.inf), np.full(peers.shape, np.nan)
+        losses, lengths = (
+            np.full((len(peers), peers.shape[1] + 1), np.inf),
+            np.full(peers.shape, np.nan),
+        )
         self._score(peers, r, losses, lengths)
         return self._judge(Answers(losses, lengths), peers, r)
 
     def keep(self, peers: IntArray, r: int) -> Kept:
-        """Remember the steps of the peers just asked, and every target's own, which it tells with its scores."""
+        """Remember the steps of the peers just asked, and every target's own, which it tells
+        with its scores.
+        """
         models = self._vectors()
         if self._steps is None:
             self._steps = Steps(targets=self.targets, start=models)
-            self._score(np.full((len(self.targets), 0), -1), r, np.empty((len(self.targets), 1)), np.empty((len(self.targets), 0)))
+            self._score(
+                np.full((len(self.targets), 0), -1),
+                r,
+                np.empty((len(self.targets), 1)),
+                np.empty((len(self.targets), 0)),
+            )
         nothing = np.full(models.shape[1], np.nan)
-        answers = [[as_vector(self._proposals.get((t, int(p))), nothing) for p in row] for t, row in enumerate(peers)]
+        answers = [
+            [as_vector(self._proposals.get((t, int(p))), nothing) for p in row]
+            for t, row in enumerate(peers)
+        ]
         # A target that is away keeps the step it would have taken last.
-        own = [self._stepped.get(t, models[t] + self._steps.own[1][t]) for t in range(len(models))]
-        return self._steps.keep(peers, models, np.array(answers).reshape(*peers.shape, -1), np.stack(own))
+        own = [
+            self._stepped.get(t, models[t] + self._steps.own[1][t])
+            for t in range(len(models))
+        ]
+        return self._steps.keep(
+            peers, models, np.array(answers).reshape(*peers.shape, -1), np.stack(own)
+        )
 
     def own_lengths(self, r: int) -> Array:
         """(T,) how far their own rows would take the targets just asked; NaN where none was told.
@@ -152,12 +199,19 @@ class FlowerFleet:
         return np.where(np.isfinite(found) & (found >= 0), found, np.nan)
 
     def _vectors(self) -> Array:
-        """(T, size) models for remembered steps; a target that has not been seen yet has none, and starts when it comes."""
+        """(T, size) models for remembered steps; a target that has not been seen yet has none,
+        and starts when it comes.
+        """
         absent = [t for t, model in enumerate(self.standing.models) if model is None]
         if len(absent) == len(self.targets):
             return vectors(self.models)  # says what is wrong
-        nothing = np.zeros(self.learner.size(self.terms.features), dtype=getattr(self.learner, "dtype", "float64"))
-        models = vectors([nothing if model is None else model for model in self.standing.models])
+        nothing = np.zeros(
+            self.learner.size(self.terms.features),
+            dtype=getattr(self.learner, "dtype", "float64"),
+        )
+        models = vectors(
+            [nothing if model is None else model for model in self.standing.models]
+        )
         if self._steps is not None and self._unseen:
             come = [t for t in self._unseen if t not in absent]
             self._steps.start[come] = models[come]
@@ -172,11 +226,17 @@ class FlowerFleet:
     @kept.setter
     def kept(self, arrays: dict[str, Any] | None) -> None:
         size = self.learner.size(self.terms.features)
-        self._steps = None if arrays is None else Steps.from_arrays(arrays, self.targets, size)
-        self._unseen = [t for t, model in enumerate(self.standing.models) if model is None]
+        self._steps = (
+            None if arrays is None else Steps.from_arrays(arrays, self.targets, size)
+        )
+        self._unseen = [
+            t for t, model in enumerate(self.standing.models) if model is None
+        ]
 
     def adopt(self, choice: Choice) -> None:
-        """Tell every target what it adopts: with its next message, or now where only the target can know what follows."""
+        """Tell every target what it adopts: with its next message, or now where only the target
+        can know what follows.
+        """
         if self._steps is not None:
             models = self._vectors()
             moved = self._steps.moved_by(models, choice).astype(models.dtype)
@@ -188,27 +248,53 @@ class FlowerFleet:
                 self._begin(self._r)
             return
         for t in range(len(self.targets)):
-            taken = [(w, p) for w, p in zip(choice.weights[t].tolist(), choice.peers[t].tolist(), strict=True) if w > 0]
+            taken = [
+                (w, p)
+                for w, p in zip(
+                    choice.weights[t].tolist(), choice.peers[t].tolist(), strict=True
+                )
+                if w > 0
+            ]
             pieces = tuple(self._proposals[t, peer] for _, peer in taken)
-            self.standing.adopt(t, Adoption(self._r, float(choice.stay[t]), tuple(w for w, _ in taken), pieces))
+            self.standing.adopt(
+                t,
+                Adoption(
+                    self._r, float(choice.stay[t]), tuple(w for w, _ in taken), pieces
+                ),
+            )
         if self.standing.eager:
             self._begin(self._r)
 
     def finish(self) -> list[str]:
-        """Tell every target its last adoption; the ids of those that could not be told (they keep an older model)."""
-        self._start([t for t in range(len(self.targets)) if self.standing.pending[t]], self._r, probe=False)
-        return [self._name(t) for t in range(len(self.targets)) if self.standing.pending[t]]
+        """Tell every target its last adoption; the ids of those that could not be told (they
+        keep an older model).
+        """
+        self._start(
+            [t for t in range(len(self.targets)) if self.standing.pending[t]],
+            self._r,
+            probe=False,
+        )
+        return [
+            self._name(t) for t in range(len(self.targets)) if self.standing.pending[t]
+        ]
 
     def judged(self) -> dict[int, dict[str, Any]]:
-        """What targets tell of the rows that they held back, by position among the devices (see `judging`)."""
+        """What targets tell of the rows that they held back, by position among the devices (see
+        `judging`).
+        """
         found = {}
         r = self._r
         self.letters.next()
-        letters = {self._name(t): ("score", self._to(t, r, {"count": 0, "judge": True})) for t in range(len(self.targets))}
+        letters = {
+            self._name(t): ("score", self._to(t, r, {"count": 0, "judge": True}))
+            for t in range(len(self.targets))
+        }
         replies = self.letters.exchange(letters)
         for t in range(len(self.targets)):
             try:
-                _, arrays = self.letters.opened(self._name(t), replies[self._name(t)], "score", r)
+                _, arrays = self.letters.opened(
+                    self._name(t), replies[self._name(t)], "score", r
+                )
             except Lost:
                 continue
             self.standing.pending[t] = []
@@ -240,8 +326,9 @@ class FlowerFleet:
             waited = time.monotonic() - begin
             if waited > self.patience:
                 raise Away(
-                    f"round {r}: {done} of {len(asked)} devices answered within {waited:.0f} s, and the quorum is "
-                    f"{self.quorum:g} of them. Everything is kept: go on when they are back.{self._at_limits()}"
+                    f"round {r}: {done} of {len(asked)} devices answered within {waited:.0f} s, and"
+                    f" the quorum is {self.quorum:g} of them. Everything is kept: go on when they"
+                    f" are back.{self._at_limits()}"
                 )
             self._say(f"round {r + 1}", [self.ids[peer] for peer in left])
             time.sleep(min(1.0, self.patience))
@@ -254,9 +341,15 @@ class FlowerFleet:
         for peer, who in asked.items():
             arrays = {"targets": self.targets[list(who)]}
             for i, t in enumerate(who):
-                arrays |= nested(f"q{i}", probe_to(self.proposer, self.learner, self.standing.probes[t]))
+                arrays |= nested(
+                    f"q{i}",
+                    probe_to(self.proposer, self.learner, self.standing.probes[t]),
+                )
             names = [self._name(t) for t in who]
-            letters[self.ids[peer]] = ("answer", self.letters.letter(r, peer, {"names": names}, arrays))
+            letters[self.ids[peer]] = (
+                "answer",
+                self.letters.letter(r, peer, {"names": names}, arrays),
+            )
             self.roster.count(self.ids[peer], "asked", len(who))
         self.letters.own_seconds += time.monotonic() - begin
         good = set()
@@ -264,11 +357,14 @@ class FlowerFleet:
         begin = time.monotonic()
         for peer, who in asked.items():
             try:
-                head, arrays = self.letters.opened(self.ids[peer], found[self.ids[peer]], "answer", r)
+                head, arrays = self.letters.opened(
+                    self.ids[peer], found[self.ids[peer]], "answer", r
+                )
             except Lost as lost:
                 self.roster.failed(self.ids[peer], r, lost.how, len(who))
                 self._limited(self.ids[peer], lost.code)
-                if lost.how == "refused":  # it is there, and asking again would not help
+                # it is there, and asking again would not help
+                if lost.how == "refused":
                     good.add(peer)
                 continue
             codes = head.get("codes")
@@ -282,7 +378,9 @@ class FlowerFleet:
                         self._limited(self.ids[peer], code)
                         raise Lost(way(code))
                     part = within(f"p{i}", arrays)
-                    self._proposals[t, peer] = model_from(self.learner, part, self.terms.features, self.terms.classes)
+                    self._proposals[t, peer] = model_from(
+                        self.learner, part, self.terms.features, self.terms.classes
+                    )
                     usable += 1
                 except Lost as lost:
                     self.roster.count(self.ids[peer], lost.how)
@@ -303,13 +401,26 @@ class FlowerFleet:
         moves = sends_model(self.proposer, self.learner)
         self.letters.next()
         for t in range(len(self.targets)):
-            if self.standing.probes[t] is None or not self._scoring.due(self._name(t), r):
+            if self.standing.probes[t] is None or not self._scoring.due(
+                self._name(t), r
+            ):
                 continue
-            columns = [s for s in range(peers.shape[1]) if (t, int(peers[t, s])) in self._proposals]
+            columns = [
+                s
+                for s in range(peers.shape[1])
+                if (t, int(peers[t, s])) in self._proposals
+            ]
             arrays: dict[str, Any] = {}
             for i, s in enumerate(columns):
-                arrays |= nested(f"p{i}", model_to(self.learner, self._proposals[t, int(peers[t, s])]))
-            head = {"count": len(columns), "step": self._steps is not None, "length": moves}
+                arrays |= nested(
+                    f"p{i}",
+                    model_to(self.learner, self._proposals[t, int(peers[t, s])]),
+                )
+            head = {
+                "count": len(columns),
+                "step": self._steps is not None,
+                "length": moves,
+            }
             letters[self._name(t)] = ("score", self._to(t, r, head, arrays))
             shown[t] = columns
         self.letters.own_seconds += time.monotonic() - begin
@@ -320,11 +431,20 @@ class FlowerFleet:
             name = self._name(t)
             try:
                 _, arrays = self.letters.opened(name, found[name], "score", r)
-                own, others, far = arrays.get("own"), arrays.get("losses"), arrays.get("lengths")
-                if not (_are(own, 1) and _are(others, len(columns)) and _are(far, len(columns))):
+                own, others, far = (
+                    arrays.get("own"),
+                    arrays.get("losses"),
+                    arrays.get("lengths"),
+                )
+                if not (
+                    _are(own, 1)
+                    and _are(others, len(columns))
+                    and _are(far, len(columns))
+                ):
                     raise Lost("format")
                 if np.isnan(own).any() or np.isneginf(own).any():  # type: ignore[arg-type]
-                    raise Lost("format")  # no loss: it costs this target its round, not everybody the run
+                    # no loss: it costs this target its round, not everybody the run
+                    raise Lost("format")
             except Lost as lost:
                 self._missed(t, r, lost)
                 continue
@@ -332,7 +452,12 @@ class FlowerFleet:
             self.standing.pending[t] = []
             if "step.vector" in arrays:
                 with contextlib.suppress(WireError):
-                    self._stepped[t] = model_from(self.learner, within("step", arrays), self.terms.features, self.terms.classes)
+                    self._stepped[t] = model_from(
+                        self.learner,
+                        within("step", arrays),
+                        self.terms.features,
+                        self.terms.classes,
+                    )
             if _are(arrays.get("length"), 1):
                 self._lengths[t] = float(arrays["length"][0])
             self.standing.own[t] = losses[t, 0] = float(own[0])  # type: ignore[index]
@@ -342,11 +467,16 @@ class FlowerFleet:
 
     def _begin(self, r: int) -> None:
         """Probes of the targets whose probe is not known here."""
-        unknown = [t for t in range(len(self.targets)) if self.standing.probes[t] is None]
-        self._start([t for t in unknown if self._scoring.due(self._name(t), r)], r, probe=True)
+        unknown = [
+            t for t in range(len(self.targets)) if self.standing.probes[t] is None
+        ]
+        self._start(
+            [t for t in unknown if self._scoring.due(self._name(t), r)], r, probe=True
+        )
         if all(probe is None for probe in self.standing.probes):
             raise Away(
-                f"round {r}: no target is there to ask anybody. Everything is kept: go on when one is back.{self._at_limits()}"
+                f"round {r}: no target is there to ask anybody. Everything is kept: go on when one"
+                f" is back.{self._at_limits()}"
             )
 
     def _start(self, which: Sequence[int], r: int, *, probe: bool) -> None:
@@ -356,7 +486,9 @@ class FlowerFleet:
         left = list(which)
         while True:
             self.letters.next()
-            letters = {self._name(t): ("adopt", self._to(t, r, {"probe": probe})) for t in left}
+            letters = {
+                self._name(t): ("adopt", self._to(t, r, {"probe": probe})) for t in left
+            }
             found = self.letters.exchange(letters)
             for t in list(left):
                 name = self._name(t)
@@ -365,7 +497,9 @@ class FlowerFleet:
                     if probe:
                         self.standing.tell(t, within("probe", arrays))
                 except (Lost, WireError) as lost:
-                    self._missed(t, r, lost if isinstance(lost, Lost) else Lost("format"))
+                    self._missed(
+                        t, r, lost if isinstance(lost, Lost) else Lost("format")
+                    )
                     if getattr(lost, "code", "") in REFUSALS:
                         left.remove(t)
                     continue
@@ -373,15 +507,23 @@ class FlowerFleet:
                 self.standing.pending[t] = []
                 left.remove(t)
             known = (
-                len(self.targets) - sum(probe is None for probe in self.standing.probes) if probe else len(self.targets) - len(left)
+                len(self.targets) - sum(probe is None for probe in self.standing.probes)
+                if probe
+                else len(self.targets) - len(left)
             )
-            if not left or known >= max(quorum, 1) or time.monotonic() - begin > self.patience:
+            if (
+                not left
+                or known >= max(quorum, 1)
+                or time.monotonic() - begin > self.patience
+            ):
                 return
             self._say(f"round {r + 1}", [self._name(t) for t in left])
             time.sleep(min(1.0, self.patience))
 
     def _missed(self, t: int, r: int, lost: Lost) -> None:
-        """A target did not do its part: it is counted, and approached less often if that goes on."""
+        """A target did not do its part: it is counted, and approached less often if that goes
+        on.
+        """
         name = self._name(t)
         self.roster.count(name, lost.how)
         self._limited(name, lost.code)
@@ -408,33 +550,51 @@ class FlowerFleet:
         before = dict(self.rows)
         while True:
             self.letters.next()
-            found = self.letters.exchange({name: ("describe", self.letters.letter(r, 0, {})) for name in names})
+            found = self.letters.exchange(
+                {name: ("describe", self.letters.letter(r, 0, {})) for name in names}
+            )
             ready = 0
             for name in names:
                 try:
                     head, _ = self.letters.opened(name, found[name], "describe", r)
                 except Lost:
                     continue
-                ready += int(head["rows"]) - before.get(name, 0) >= self.need if isinstance(head.get("rows"), int) else 0
+                ready += (
+                    int(head["rows"]) - before.get(name, 0) >= self.need
+                    if isinstance(head.get("rows"), int)
+                    else 0
+                )
             if ready and ready >= math.ceil(self.quorum * len(names)):
                 return
             if time.monotonic() - begin > self.patience:
-                raise NotReady(f"round {r} needs {self.need} new rows on {self.quorum:.0%} of the devices; {ready} have them.")
+                raise NotReady(
+                    f"round {r} needs {self.need} new rows on {self.quorum:.0%} of the devices;"
+                    f" {ready} have them."
+                )
             time.sleep(min(1.0, self.patience))
 
     def _name(self, t: int) -> str:
         return self.ids[int(self.targets[t])]
 
-    def _to(self, t: int, r: int, head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> bytes:
+    def _to(
+        self,
+        t: int,
+        r: int,
+        head: Mapping[str, Any],
+        arrays: Mapping[str, Any] | None = None,
+    ) -> bytes:
         """A letter to a target, with what it has to adopt first."""
-        return self.letters.letter(r, int(self.targets[t]), head, arrays, self.standing.pending[t])
+        return self.letters.letter(
+            r, int(self.targets[t]), head, arrays, self.standing.pending[t]
+        )
 
     def _judge(self, answers: Answers, peers: IntArray, r: int) -> Answers:
         losses = np.where(np.isfinite(answers.losses), answers.losses, np.inf)
         usable = np.isfinite(losses[:, 1:]).any()
         if usable:
             self._quiet = 0
-        elif self._proposals or self._odd:  # answers came, and none of all could be used
+        # answers came, and none of all could be used
+        elif self._proposals or self._odd:
             self._quiet += 1
         if self._quiet >= 5:
             raise diverged(r, self._name(0), self.proposer.advice())
@@ -445,14 +605,25 @@ class FlowerFleet:
     def state(self) -> bytes:
         """Everything a new FlowerFleet needs to go on exactly here."""
         heads, arrays = self.standing.to_wire()
-        counts = {"roster": self.roster.to_plain(), "scoring": self._scoring.to_plain(), "rows": self.rows, "quiet": self._quiet}
+        counts = {
+            "roster": self.roster.to_plain(),
+            "scoring": self._scoring.to_plain(),
+            "rows": self.rows,
+            "quiet": self._quiet,
+        }
         return pack({"targets": heads} | counts, arrays)
 
     def _restore(self, body: bytes) -> None:
-        head, arrays = unpack(body, most=max(len(body), LARGEST))  # a file of our own: all targets' models
+        # a file of our own: all targets' models
+        head, arrays = unpack(body, most=max(len(body), LARGEST))
         self.standing.restore(head["targets"], arrays)
-        self.roster, self._scoring = Roster.from_plain(head["roster"]), Roster.from_plain(head["scoring"])
-        self.rows.update({str(name): int(count) for name, count in head["rows"].items()})
+        self.roster, self._scoring = (
+            Roster.from_plain(head["roster"]),
+            Roster.from_plain(head["scoring"]),
+        )
+        self.rows.update(
+            {str(name): int(count) for name, count in head["rows"].items()}
+        )
         self._quiet = int(head["quiet"])
 
 

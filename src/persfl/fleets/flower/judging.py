@@ -1,6 +1,8 @@
-"""Was it worth it, judged at home: errors on rows the run never saw, of the personalized model and of the device's own.
+"""Was it worth it, judged at home: errors on rows the run never saw, of the personalized model and
+of the device's own.
 
-Only a few sums leave: squared errors of the two models, the spread of their differences, and what gives the label's variance.
+Only a few sums leave: squared errors of the two models, the spread of their differences, and what
+gives the label's variance.
 """
 
 from __future__ import annotations
@@ -20,20 +22,35 @@ from persfl.wire.models import LARGE
 from persfl.worth import Worth, own_fits
 
 ARMS = ("own", "personal")
-FIELDS = 7  # held, weight, weight squared, label sum, label squares, squared differences about their mean, weighted difference
+# held, weight, weight squared, label sum, label squares, squared differences about their mean,
+# weighted difference
+FIELDS = 7
 
 SIZES = {"judged": FIELDS, "errors": 2, "mistakes": 2}
 
 
 def sound(told: Mapping[str, Any]) -> bool:
-    """Whether sums over rows can be sums over rows: one target's nonsense must not spoil what is said of all."""
+    """Whether sums over rows can be sums over rows: one target's nonsense must not spoil what
+    is said of all.
+    """
     for name, size in SIZES.items():
         array = told.get(name)
-        if array is None or array.dtype != np.float64 or array.shape != (size,) or not np.isfinite(array).all():
+        if (
+            array is None
+            or array.dtype != np.float64
+            or array.shape != (size,)
+            or not np.isfinite(array).all()
+        ):
             return False
     sums = np.concatenate([told["judged"], told["errors"], told["mistakes"]])
-    plain = np.concatenate([told["judged"][[0, 1, 2, 4, 5]], told["errors"], told["mistakes"]])
-    return bool((np.abs(sums) <= LARGE**2).all() and (plain >= 0).all() and told["judged"][0] <= LARGE)
+    plain = np.concatenate(
+        [told["judged"][[0, 1, 2, 4, 5]], told["errors"], told["mistakes"]]
+    )
+    return bool(
+        (np.abs(sums) <= LARGE**2).all()
+        and (plain >= 0).all()
+        and told["judged"][0] <= LARGE
+    )
 
 
 def judged(
@@ -54,11 +71,18 @@ def judged(
     asker's choice.
     """
     if held.rows < 2:
-        return {"judged": np.zeros(FIELDS), "errors": np.zeros(2), "mistakes": np.zeros(2)}
+        return {
+            "judged": np.zeros(FIELDS),
+            "errors": np.zeros(2),
+            "mistakes": np.zeros(2),
+        }
     if by_moments(terms) and not single:
         learn, held = alike(learn), alike(held)
     learn, held = terms.inside(learn), terms.inside(held)
-    learner, alone = terms.learner(), Devices(learn.X, learn.y, learn.weight, np.array([0, learn.rows]), [0])
+    learner, alone = (
+        terms.learner(),
+        Devices(learn.X, learn.y, learn.weight, np.array([0, learn.rows]), [0]),
+    )
     own = own_fits(learner, alone, seed)[0]
     weight = held.weight
     losses, mistakes = _missed(terms, (own, model), held)
@@ -75,7 +99,9 @@ def judged(
     }
 
 
-def _missed(terms: Terms, models: Sequence[Any], rows: Data) -> tuple[list[Array], list[float]]:
+def _missed(
+    terms: Terms, models: Sequence[Any], rows: Data
+) -> tuple[list[Array], list[float]]:
     """Per model: the error of every row, and the weight of those whose class is missed."""
     learner = terms.learner()
     losses, mistakes = list[Array](), list[float]()
@@ -104,23 +130,37 @@ def about(value: float) -> float:
     return float(np.ldexp(np.round(fraction * 16) / 16, exponent))
 
 
-def worth_of(ids: Sequence[Any], told: Mapping[int, Mapping[str, Array]], classes: int) -> Worth | None:
-    """What all devices told, as the `Worth` of a run in one process; None where nobody kept rows back."""
+def worth_of(
+    ids: Sequence[Any], told: Mapping[int, Mapping[str, Array]], classes: int
+) -> Worth | None:
+    """What all devices told, as the `Worth` of a run in one process; None where nobody kept
+    rows back.
+    """
     n = len(ids)
     sums, errors, mistakes = np.zeros((n, FIELDS)), np.zeros((n, 2)), np.zeros((n, 2))
     for i, found in told.items():
-        sums[i], errors[i], mistakes[i] = found["judged"], found["errors"], found["mistakes"]
+        sums[i], errors[i], mistakes[i] = (
+            found["judged"],
+            found["errors"],
+            found["mistakes"],
+        )
     total = sums[:, 1]
     if not total.sum() > 0:
         return None
     with np.errstate(invalid="ignore", divide="ignore"):
         evidence = np.nan_to_num(total**2 / sums[:, 2])
-        table: dict[str, Any] = {"device": list(ids), "held": sums[:, 0].astype(np.int64), "evidence": evidence}
+        table: dict[str, Any] = {
+            "device": list(ids),
+            "held": sums[:, 0].astype(np.int64),
+            "evidence": evidence,
+        }
         for k, arm in enumerate(ARMS):
             table[f"error_{arm}"] = errors[:, k] / total
             if classes:
                 table[f"mistakes_{arm}"] = mistakes[:, k] / total
-        table["spread"] = np.sqrt(sums[:, 5] / total * evidence / np.maximum(evidence - 1, 1e-9))
+        table["spread"] = np.sqrt(
+            sums[:, 5] / total * evidence / np.maximum(evidence - 1, 1e-9)
+        )
     level = sums[:, 3].sum() / total.sum()
     variance = 1.0 if classes else float(sums[:, 4].sum() / total.sum() - level**2)
     return Worth(pd.DataFrame(table), variance if variance > 0 else 1.0, classes)

@@ -60,12 +60,20 @@ class Sheltered:
         used = data.weight > 0
         rows = Data(data.X[used], data.y[used], data.weight[used])
         private = (np.arange(len(used)) < self.private)[used]
-        if _few(private, self.least):  # a root rests on all rows, and is never taken out
-            raise InputError(f"at least {self.least} private rows must weigh more than 0.")
+        # a root rests on all rows, and is never taken out
+        if _few(private, self.least):
+            raise InputError(
+                f"at least {self.least} private rows must weigh more than 0."
+            )
         if isinstance(self.learner, Tree):
             mean = _mean(rows.y, rows.weight)
-            return cut_back(self.learner.fit(rows, stream), rows.X, private, self.least, mean)
-        if isinstance(self.learner.estimator, _BOOSTED) and not (rows.y == rows.y[0]).all():
+            return cut_back(
+                self.learner.fit(rows, stream), rows.X, private, self.least, mean
+            )
+        if (
+            isinstance(self.learner.estimator, _BOOSTED)
+            and not (rows.y == rows.y[0]).all()
+        ):
             return boosted(self.learner._fresh(stream), rows, private, self.least)
         model = self.learner.fit(rows, stream)
         plain = as_plain(model)
@@ -78,11 +86,14 @@ class Sheltered:
         trees = []
         for tree, weight in zip(plain.trees, _drawn(model, rows.weight), strict=True):
             mine = private & (weight > 0)
-            if _few(mine, self.least):  # too few were drawn for any leaf: all rows are one
+            # too few were drawn for any leaf: all rows are one
+            if _few(mine, self.least):
                 trees.append(_leaf(_mean(truth, rows.weight)(everyone)))
             else:
                 trees.append(cut_back(tree, X, mine, self.least, _mean(truth, weight)))
-        return Plain(plain.link, plain.base, plain.labels, None, plain.rate, tuple(trees))
+        return Plain(
+            plain.link, plain.base, plain.labels, None, plain.rate, tuple(trees)
+        )
 
 
 def _leaf(value: Array) -> Grown:
@@ -103,7 +114,9 @@ def sheltered(learner: Any, private: int, least: int) -> Any:
     >>> sheltered(Linear(), 10, 5), sheltered(Tree(), 10, 1)
     (Linear(kind='squared', intercept=False, l2=0.0, delta=1.0, classes=1), Tree(max_depth=3))
     """
-    trees = isinstance(learner, Tree) or isinstance(getattr(learner, "estimator", None), _TREES)
+    trees = isinstance(learner, Tree) or isinstance(
+        getattr(learner, "estimator", None), _TREES
+    )
     return Sheltered(learner, private, least) if trees and least > 1 else learner
 
 
@@ -125,7 +138,9 @@ def cut_back(tree: Grown, X: Any, private: Any, least: int, mean: Value) -> Grow
         node, number, rows, more = todo.pop()
         while tree.feature[node] >= 0:
             goes = X[rows, tree.feature[node]] <= tree.threshold[node]
-            few_left, few_right = (_few(private[rows[side]], least) for side in (goes, ~goes))
+            few_left, few_right = (
+                _few(private[rows[side]], least) for side in (goes, ~goes)
+            )
             if not few_left and not few_right:
                 children = len(kept), len(kept) + 1
                 kept[number][:4] = [tree.feature[node], tree.threshold[node], *children]
@@ -140,7 +155,9 @@ def cut_back(tree: Grown, X: Any, private: Any, least: int, mean: Value) -> Grow
     feature, threshold, left, right, value = zip(*kept, strict=True)
     index = (np.array(part, dtype=np.int64) for part in (feature, left, right))
     question, below, above = index
-    return Grown(question, np.array(threshold), below, above, np.array(value, dtype=np.float64))
+    return Grown(
+        question, np.array(threshold), below, above, np.array(value, dtype=np.float64)
+    )
 
 
 def _few(private: Any, least: int) -> bool:
@@ -167,7 +184,9 @@ def _drawn(model: Any, weight: Array) -> list[Any]:
     for tree, drawn in zip(model.estimators_, model.estimators_samples_, strict=True):
         times = np.bincount(drawn, minlength=len(weight)) + 0.0
         # Newer versions of scikit-learn draw rows by their weights, older ones weigh those drawn.
-        by_weight = np.isclose(tree.tree_.weighted_n_node_samples[0], times.sum(), rtol=1e-9)
+        by_weight = np.isclose(
+            tree.tree_.weighted_n_node_samples[0], times.sum(), rtol=1e-9
+        )
         found.append(times if by_weight else times * weight)
     return found
 
@@ -188,13 +207,17 @@ def boosted(estimator: Any, rows: Data, private: Any, least: int) -> Plain:
         expected = _expected(scores, labels)
         for k in range(len(base)):
             missed = truth[:, k] - expected[:, k]
-            one = DecisionTreeRegressor(max_depth=estimator.max_depth, random_state=draws)
+            one = DecisionTreeRegressor(
+                max_depth=estimator.max_depth, random_state=draws
+            )
             one.fit(X, missed, sample_weight=weight, check_input=False)
             tree = cut_back(_grown(one.tree_), X, private, least, _mean(missed, weight))
             at = leaf_of(tree, X)
             if labels is not None:
                 found = _newton(at, missed, expected[:, k], weight, len(labels))
-                tree = tree._replace(value=np.pad(found, (0, len(tree.feature) - len(found))))
+                tree = tree._replace(
+                    value=np.pad(found, (0, len(tree.feature) - len(found)))
+                )
             trees.append(tree)
             scores[:, k] += estimator.learning_rate * tree.value[at]
     link = "value" if labels is None else "sigmoid" if len(base) == 1 else "softmax"
@@ -204,8 +227,14 @@ def boosted(estimator: Any, rows: Data, private: Any, least: int) -> Plain:
 
 def _grown(tree: Any) -> Grown:
     feature = np.where(tree.children_left < 0, -1, tree.feature).astype(np.int64)
-    left, right = tree.children_left.astype(np.int64), tree.children_right.astype(np.int64)
-    threshold, value = np.where(feature < 0, 0.0, tree.threshold), tree.value[:, 0, 0].copy()
+    left, right = (
+        tree.children_left.astype(np.int64),
+        tree.children_right.astype(np.int64),
+    )
+    threshold, value = (
+        np.where(feature < 0, 0.0, tree.threshold),
+        tree.value[:, 0, 0].copy(),
+    )
     return Grown(feature, threshold, left, right, value)
 
 
@@ -213,7 +242,10 @@ def _begin(rows: Data, labels: Array | None, code: IntArray) -> Array:
     """What boosting says before its first tree."""
     if labels is None:
         return np.array([np.average(rows.y, weights=rows.weight)])
-    shares = np.bincount(code, weights=rows.weight, minlength=len(labels)) / rows.weight.sum()
+    shares = (
+        np.bincount(code, weights=rows.weight, minlength=len(labels))
+        / rows.weight.sum()
+    )
     chances = np.clip(shares, _EPS, 1 - _EPS)
     if len(labels) == 2:
         return np.array([np.log(chances[1] / (1 - chances[1]))])
@@ -236,7 +268,9 @@ def _expected(scores: Array, labels: Array | None) -> Array:
     return np.asarray(expit(scores) if len(labels) == 2 else softmax(scores, axis=1))
 
 
-def _newton(at: IntArray, missed: Array, chance: Array, weight: Array, classes: int) -> Array:
+def _newton(
+    at: IntArray, missed: Array, chance: Array, weight: Array, classes: int
+) -> Array:
     """(nodes,) of leaves that rows fall into: one Newton step toward what was missed."""
     shorter = (classes - 1) / classes if classes > 2 else 1.0
     top = shorter * np.bincount(at, weights=weight * missed)

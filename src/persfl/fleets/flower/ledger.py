@@ -10,7 +10,11 @@ the secret by which its rows are dealt, and which rows it has answered from toge
 >>> ledger = Ledger()
 >>> ledger.write([Entry("run", 0, "answer", "ann", "d1", rows=10, bytes=160)])
 >>> ledger.write([Entry("run", 0, "answer", "ann", "d1", rows=10, bytes=160)])
->>> ledger.counts("run", "ann").target, ledger.known("d1"), ledger.table()[0]["answered"]
+>>> (
+...     ledger.counts("run", "ann").target,
+...     ledger.known("d1"),
+...     ledger.table()[0]["answered"],
+... )
 (1, True, 2)
 """
 
@@ -127,29 +131,38 @@ class Ledger:
             _own(path)
         how: Any = {"timeout": 30, "isolation_level": None, "check_same_thread": False}
         self._base = sqlite3.connect(where, **how)
-        weakref.finalize(self, self._base.close)  # from Python 3.13 on, one left open is warned about
+        # from Python 3.13 on, one left open is warned about
+        weakref.finalize(self, self._base.close)
         try:
             self._base.execute("PRAGMA synchronous = FULL")
             self._open(path)
         except sqlite3.DatabaseError as error:
-            raise InputError(f"the ledger {str(path)!r} could not be opened: {error}.") from None
+            raise InputError(
+                f"the ledger {str(path)!r} could not be opened: {error}."
+            ) from None
 
     def _open(self, path: Path | None) -> None:
         """Make what is absent; a ledger of an earlier version is counted once."""
         found = int(self._one("PRAGMA user_version")[0])
         if found > VERSION:
-            raise InputError(f"the ledger {str(path)!r} is of a newer persfl. Update persfl here.")
+            raise InputError(
+                f"the ledger {str(path)!r} is of a newer persfl. Update persfl here."
+            )
         if found == VERSION:
             return
         with self._whole():
             if int(self._one("PRAGMA user_version")[0]) == VERSION:
                 return  # somebody else was faster
             more = "ALTER TABLE entries ADD COLUMN numbers INTEGER NOT NULL DEFAULT 0"
-            if found < 2 and self._one("SELECT 1 FROM sqlite_master WHERE name = 'entries'"):
+            if found < 2 and self._one(
+                "SELECT 1 FROM sqlite_master WHERE name = 'entries'"
+            ):
                 self._base.execute(more)
                 self._base.execute("DROP INDEX IF EXISTS by_digest")
                 self._base.execute("DROP INDEX IF EXISTS by_target")
-            for statement in (_SHAPE + (_COUNTED if found < 2 else "") + _LOOKED).split(";"):
+            for statement in (_SHAPE + (_COUNTED if found < 2 else "") + _LOOKED).split(
+                ";"
+            ):
                 self._base.execute(statement)
             seed = secrets.randbelow(2**63)
             self._base.execute("INSERT OR IGNORE INTO secret VALUES (1, ?)", (seed,))
@@ -212,15 +225,21 @@ class Ledger:
         """Questions that were answered for the first time: their limits bound the lines."""
         now = time.time()
         self._base.executemany(
-            "INSERT INTO entries (at, run, round, kind, target, digest, rows, bytes, code, numbers) VALUES (?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO entries (at, run, round, kind, target, digest, rows, bytes, code, numbers)"
+            " VALUES (?,?,?,?,?,?,?,?,?,?)",
             [(now, *entry) for entry in new],
         )
 
     def _count(self, others: Counter[Entry]) -> None:
         """Everything else, by asker, kind and code; names beyond the most are nobody's."""
         now, found = time.time(), Counter[tuple[str, str, str]]()
-        bytes_, numbers = Counter[tuple[str, str, str]](), Counter[tuple[str, str, str]]()
-        room = ASKERS - int(self._one("SELECT COUNT(*) FROM others")[0]) if others else 0
+        bytes_, numbers = (
+            Counter[tuple[str, str, str]](),
+            Counter[tuple[str, str, str]](),
+        )
+        room = (
+            ASKERS - int(self._one("SELECT COUNT(*) FROM others")[0]) if others else 0
+        )
         for entry, times in others.items():
             key = entry.target, entry.kind, entry.code
             if key not in found and not self._one(_KNOWN, *key):
@@ -233,12 +252,17 @@ class Ledger:
             "INSERT INTO others VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
             "times = times + excluded.times, bytes = bytes + excluded.bytes, "
             "numbers = numbers + excluded.numbers, last = excluded.last",
-            [(*key, many, bytes_[key], numbers[key], now, now) for key, many in found.items()],
+            [
+                (*key, many, bytes_[key], numbers[key], now, now)
+                for key, many in found.items()
+            ],
         )
 
     def _look(self, entries: Sequence[Entry]) -> None:
         """Note how many rows there were, in the rounds that were asked about last."""
-        rounds = {(entry.run, entry.round): entry.rows for entry in entries if entry.rows > 0}
+        rounds = {
+            (entry.run, entry.round): entry.rows for entry in entries if entry.rows > 0
+        }
         self._base.executemany(
             "INSERT OR REPLACE INTO seen (run, round, rows) VALUES (?, ?, ?)",
             [(*key, rows) for key, rows in rounds.items()],
@@ -248,12 +272,18 @@ class Ledger:
 
     def _first(self, digest: str) -> bool:
         """Note a question as answered; whether it was the first time."""
-        done = self._base.execute("INSERT OR IGNORE INTO answered VALUES (?)", (digest,))
+        done = self._base.execute(
+            "INSERT OR IGNORE INTO answered VALUES (?)", (digest,)
+        )
         return bool(done.rowcount == 1)
 
     def _add(self, new: Sequence[Entry]) -> None:
         """Count questions that were answered for the first time."""
-        targets, runs, numbers = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
+        targets, runs, numbers = (
+            Counter[tuple[str, str]](),
+            Counter[str](),
+            Counter[str](),
+        )
         for entry in new:
             targets[entry.run, entry.target] += 1
             runs[entry.run] += 1
@@ -268,13 +298,17 @@ class Ledger:
             [(run, many, numbers[run]) for run, many in runs.items()],
         )
         more = len(new), sum(numbers.values())
-        self._base.execute("UPDATE ever SET questions = questions + ?, numbers = numbers + ?", more)
+        self._base.execute(
+            "UPDATE ever SET questions = questions + ?, numbers = numbers + ?", more
+        )
 
     def counts(self, run: str, target: str) -> Counts:
         """What was answered; looked up, however long the ledger is."""
         where = "of_target WHERE run = ? AND target = ?"
         own = self._one(f"SELECT questions FROM {where}", run, target) or (0,)
-        here = self._one("SELECT questions, numbers FROM of_run WHERE run = ?", run) or (0, 0)
+        here = self._one(
+            "SELECT questions, numbers FROM of_run WHERE run = ?", run
+        ) or (0, 0)
         ever = self._one("SELECT questions, numbers FROM ever WHERE one = 1")
         return Counts(own[0], here[0], ever[0], here[1], ever[1])
 
@@ -314,9 +348,15 @@ class Ledger:
         least so many at a time.
 
         >>> ledger, everyone = Ledger(), np.ones(8, dtype=bool)
-        >>> ledger.answers_from(everyone, 3), ledger.answers_from(everyone & (np.arange(8) > 0), 3)
+        >>> (
+        ...     ledger.answers_from(everyone, 3),
+        ...     ledger.answers_from(everyone & (np.arange(8) > 0), 3),
+        ... )
         (True, False)
-        >>> ledger.answers_from(np.arange(8) < 5, 3), ledger.answers_from(np.arange(8) >= 5, 3)
+        >>> (
+        ...     ledger.answers_from(np.arange(8) < 5, 3),
+        ...     ledger.answers_from(np.arange(8) >= 5, 3),
+        ... )
         (True, True)
         """
         digest = hashlib.sha256(np.packbits(chosen).tobytes().rstrip(b"\0")).hexdigest()
@@ -324,21 +364,29 @@ class Ledger:
             return True
         with self._whole():
             kept = self._one("SELECT labels FROM pieces")
-            before = np.frombuffer(kept[0], dtype=np.int32) if kept else np.empty(0, dtype=np.int32)
+            before = (
+                np.frombuffer(kept[0], dtype=np.int32)
+                if kept
+                else np.empty(0, dtype=np.int32)
+            )
             size = max(len(before), len(chosen))
             labels = np.pad(before, (0, size - len(before)))
             wide = np.pad(np.asarray(chosen, dtype=bool), (0, size - len(chosen)))
             after = cut(labels, wide, least)
             if after is None:
                 return False
-            self._base.execute("INSERT OR REPLACE INTO pieces VALUES (1, ?)", (after.tobytes(),))
+            self._base.execute(
+                "INSERT OR REPLACE INTO pieces VALUES (1, ?)", (after.tobytes(),)
+            )
             self._base.execute("INSERT OR IGNORE INTO row_sets VALUES (?)", (digest,))
         return True
 
     # For the owner
 
     def table(self) -> list[dict[str, Any]]:
-        """Per asker and kind: questions, different ones answered, what left, first and last time."""
+        """Per asker and kind: questions, different ones answered, what left, first and last
+        time.
+        """
         columns = {
             "asker": "target",
             "kind": "kind",
@@ -352,7 +400,9 @@ class Ledger:
             "last": "MAX(last)",
         }
         query = f"SELECT {', '.join(columns.values())} FROM ({_ALL}) GROUP BY 1, 2 ORDER BY 1, 2"
-        return [dict(zip(columns, row, strict=True)) for row in self._base.execute(query)]
+        return [
+            dict(zip(columns, row, strict=True)) for row in self._base.execute(query)
+        ]
 
     def refusals(self) -> list[dict[str, Any]]:
         """Why questions were not answered, and how often."""
@@ -376,10 +426,15 @@ def cut(labels: Any, chosen: Any, least: int) -> Any:
 
     Pieces are a label per row, 0 where it was never answered from.
 
-    >>> cut(np.array([1, 1, 1, 1, 0, 0]), np.array([1, 1, 0, 0, 1, 1], dtype=bool), 2).tolist()
+    >>> cut(
+    ...     np.array([1, 1, 1, 1, 0, 0]), np.array([1, 1, 0, 0, 1, 1], dtype=bool), 2
+    ... ).tolist()
     [3, 3, 1, 1, 2, 2]
     """
-    inside, whole = np.bincount(labels[chosen], minlength=1), np.bincount(labels, minlength=1)
+    inside, whole = (
+        np.bincount(labels[chosen], minlength=1),
+        np.bincount(labels, minlength=1),
+    )
     inside = np.pad(inside, (0, len(whole) - len(inside)))
     parted = (inside > 0) & (inside < whole)
     small = parted & ((inside < least) | (whole - inside < least))

@@ -39,14 +39,15 @@ def why(name: str, code: str) -> str:
     """What a coordinator says about a refusal by a limit, and who can do something about it.
 
     >>> why("ann", "work")
-    "device 'ann' is at its owner's limit 'work' (work for one message). Only the owner can raise it, in node.toml."
+    "device 'ann' is at its owner's limit 'work' (work for one message). Only the owner can raise
+    it, in node.toml."
     """
     if code == "split":
         return (
-            f"device {name!r} has answered from other rows before, and from those asked for now they "
-            "differ by fewer than its owner's 'rows'. Ask with the holdout, classes, batch and order "
-            "of the earlier run, or wait for more rows; only the owner can begin anew, without "
-            "ledger.sqlite."
+            f"device {name!r} has answered from other rows before, and from those asked for now"
+            " they differ by fewer than its owner's 'rows'. Ask with the holdout, classes, batch"
+            " and order of the earlier run, or wait for more rows; only the owner can begin anew,"
+            " without ledger.sqlite."
         )
     reached = f"device {name!r} is at its owner's limit {code!r} ({LIMITS[code]})."
     return f"{reached} Only the owner can raise it, in node.toml."
@@ -68,12 +69,28 @@ class Lost(Exception):
 class Letters:
     """Writes letters, sends them, opens replies; devices in `home` are asked without a network."""
 
-    def __init__(self, post: Post, terms: Terms, *, run: str, home: Mapping[str, Device], deadline: float) -> None:
-        self.post, self.terms, self.run, self.home, self.deadline = post, terms, run, dict(home), deadline
+    def __init__(
+        self,
+        post: Post,
+        terms: Terms,
+        *,
+        run: str,
+        home: Mapping[str, Device],
+        deadline: float,
+    ) -> None:
+        self.post, self.terms, self.run, self.home, self.deadline = (
+            post,
+            terms,
+            run,
+            dict(home),
+            deadline,
+        )
         self.learner = terms.learner()
         self.rows: dict[str, int] = {}  # how many each device said it has
-        self.new: dict[str, int] = {}  # and how many of them are new since the round before
-        self.own_seconds = 0.0  # spent by persfl here, and at the slowest device of each exchange
+        # and how many of them are new since the round before
+        self.new: dict[str, int] = {}
+        # spent by persfl here, and at the slowest device of each exchange
+        self.own_seconds = 0.0
         self._slowest = 0.0
         self._number = secrets.randbelow(2**40)  # not a number that an earlier run used
 
@@ -82,32 +99,56 @@ class Letters:
         self._number = self._number + 1 if number is None else number
 
     def letter(
-        self, r: int, me: int, head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None, adoptions: Sequence[Adoption] = ()
+        self,
+        r: int,
+        me: int,
+        head: Mapping[str, Any],
+        arrays: Mapping[str, Any] | None = None,
+        adoptions: Sequence[Adoption] = (),
     ) -> bytes:
         """A letter to the device at position `me`, with what it has to adopt first."""
         told, more = self.terms.to_wire()
         for i, one in enumerate(adoptions):
             for k, piece in enumerate(one.pieces):
                 more |= nested(f"a{i}.{k}", model_to(self.learner, piece))
-        told["adoptions"] = [{"round": a.round, "stay": a.stay, "weights": list(a.weights), "set": a.anew} for a in adoptions]
+        told["adoptions"] = [
+            {
+                "round": a.round,
+                "stay": a.stay,
+                "weights": list(a.weights),
+                "set": a.anew,
+            }
+            for a in adoptions
+        ]
         about = {"run": self.run, "round": r, "ask": self._number, "me": me}
         body = pack(about | told | dict(head), {**more, **(arrays or {})})
         if len(body) > LARGEST:
             raise InputError(
-                f"a message has at most {LARGEST // 2**20} MiB, and one of round {r} takes {len(body) // 2**20}. "
-                "Use a smaller model, fewer targets or fewer peers."
+                f"a message has at most {LARGEST // 2**20} MiB, and one of round {r} takes"
+                f" {len(body) // 2**20}. Use a smaller model, fewer targets or fewer peers."
             )
         return body
 
-    def exchange(self, letters: Mapping[str, tuple[str, bytes]]) -> dict[str, bytes | Failed]:
+    def exchange(
+        self, letters: Mapping[str, tuple[str, bytes]]
+    ) -> dict[str, bytes | Failed]:
         """Send (kind, letter) to devices by name; a reply or a failure for each."""
         self.own_seconds, self._slowest = self.own_seconds + self._slowest, 0.0
         begin = time.monotonic()
-        found: dict[str, bytes | Failed] = {n: self.home[n].reply(*letter) for n, letter in letters.items() if n in self.home}
+        found: dict[str, bytes | Failed] = {
+            n: self.home[n].reply(*letter)
+            for n, letter in letters.items()
+            if n in self.home
+        }
         self.own_seconds += time.monotonic() - begin
-        return found | self.post.exchange({n: letter for n, letter in letters.items() if n not in self.home}, self.deadline)
+        return found | self.post.exchange(
+            {n: letter for n, letter in letters.items() if n not in self.home},
+            self.deadline,
+        )
 
-    def opened(self, name: str, reply: bytes | Failed, kind: str, r: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    def opened(
+        self, name: str, reply: bytes | Failed, kind: str, r: int
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Head and arrays of a reply that is what it should be."""
         if isinstance(reply, Failed):
             raise Lost(reply.how)
@@ -117,7 +158,13 @@ class Letters:
             raise Lost("format") from None
         if head.get("code") != "ok":
             raise Lost(way(head.get("code")), str(head.get("code"))[:40])
-        about = (head.get("device"), head.get("run"), head.get("round"), head.get("kind"), head.get("ask"))
+        about = (
+            head.get("device"),
+            head.get("run"),
+            head.get("round"),
+            head.get("kind"),
+            head.get("ask"),
+        )
         if about != (name, self.run, r, kind, self._number):
             raise Lost("stale")
         rows, new = head.get("rows"), head.get("new")

@@ -1,4 +1,6 @@
-"""A Grid inside one process, for tests and for trying things out: real messages, really serialised, to the real ClientApp."""
+"""A Grid inside one process, for tests and for trying things out: real messages, really
+serialised, to the real ClientApp.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,24 @@ from persfl.fleets.flower.device import Device
 
 
 class LocalGrid:
-    """The part of `flwr.serverapp.Grid` that a `Post` uses. `tamper` may change or drop (None) a reply on its way back.
+    """The part of `flwr.serverapp.Grid` that a `Post` uses. `tamper` may change or drop (None) a
+    reply on its way back.
 
     >>> import numpy as np
     >>> from persfl import Data
     >>> from persfl.fleets.flower import Post, Rows
-    >>> grid = LocalGrid({"ann": Device("ann", Rows(["x"], Data(np.ones((9, 1)), np.ones(9))))})
+    >>> grid = LocalGrid(
+    ...     {"ann": Device("ann", Rows(["x"], Data(np.ones((9, 1)), np.ones(9))))}
+    ... )
     >>> list(Post(grid).members())
     ['ann']
     """
 
-    def __init__(self, devices: Mapping[str, Device], tamper: Callable[[str, Message], Message | None] | None = None) -> None:
+    def __init__(
+        self,
+        devices: Mapping[str, Device],
+        tamper: Callable[[str, Message], Message | None] | None = None,
+    ) -> None:
         identity = flower_api.TaskIdentity  # Flower stamps these on every message
         identity.run_id = identity.task_id = identity.node_id = 1
         self.devices = dict(devices)
@@ -32,7 +41,9 @@ class LocalGrid:
         self._node = {name: 1000 + i for i, name in enumerate(sorted(devices))}
         self._name = {node: name for name, node in self._node.items()}
         self._replies: dict[str, Message] = {}
-        self._app = client_app(lambda context: self.devices[self._name[context.node_id]])
+        self._app = client_app(
+            lambda context: self.devices[self._name[context.node_id]]
+        )
 
     def get_nodes(self) -> list[Any]:
         """Who is there, in no order that means anything."""
@@ -54,11 +65,21 @@ class LocalGrid:
                 continue
             asked = _through(message)
             asked.metadata.__dict__["_message_id"] = key
-            context = Context(run_id=0, node_id=self._node[name], node_config={}, state=RecordDict(), run_config={})
+            context = Context(
+                run_id=0,
+                node_id=self._node[name],
+                node_config={},
+                state=RecordDict(),
+                run_config={},
+            )
             reply: Message | None = self._app(asked, context)
             assert reply is not None
             reply.metadata.__dict__["_src_node_id"] = self._node[name]
-            reply = _through(reply) if self.tamper is None else self.tamper(name, _through(reply))
+            reply = (
+                _through(reply)
+                if self.tamper is None
+                else self.tamper(name, _through(reply))
+            )
             if reply is not None:
                 self._replies[key] = reply
         return sent
@@ -70,6 +91,8 @@ class LocalGrid:
 
 def _through(message: Message) -> Message:
     """The message after a trip as bytes."""
-    contents = {key: part.deflate() for key, part in flower_api.nested_objects(message).items()}
+    contents = {
+        key: part.deflate() for key, part in flower_api.nested_objects(message).items()
+    }
     again: Any = flower_api.inflated(message.object_id, contents)
     return again  # type: ignore[no-any-return]

@@ -23,9 +23,10 @@ class Policy:
 
     `models`: families; `networks`: torch modules of installed packages, as "module:function".
 
-    In one run: `questions_per_target` and `questions`, the most different questions that are answered
-    to one target and in all; `numbers`, the most numbers that the device tells of itself (sums, and as
-    a target losses, lengths, steps, evidence, its model). Run names are the asker's word, so
+    In one run: `questions_per_target` and `questions`, the most different questions that are
+    answered to one target and in all; `numbers`, the most numbers that the device tells of itself
+    (sums, and as a target losses, lengths, steps, evidence, its model). Run names are the asker's
+    word, so
     `questions_ever` and `numbers_ever` bound all runs together.
 
     `steps`: the most gradient steps per answer; `trees`: the most trees. `work`: the most work per
@@ -33,8 +34,8 @@ class Policy:
     `rows`: the fewest rows that anything is computed from (after holding some back, in one batch,
     without a fold), and by how many rows two sets of rows that are answered from differ at least.
     `rows_per_leaf`: the fewest private rows that a leaf of a tree rests on.
-    `sums`: whether column sums may leave, which shared units need. `target`: whether this device has a
-    model of its own.
+    `sums`: whether column sums may leave, which shared units need. `target`: whether this device
+    has a model of its own.
 
     >>> Policy(rows=20).refuses(Terms(columns=("a",)), rows=10)
     'rows'
@@ -62,25 +63,42 @@ class Policy:
         try:
             told = tomllib.loads(path.read_text()).get("policy", {})
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"the policy in {path.name!r} could not be read: {error}.") from None
+            raise InputError(
+                f"the policy in {path.name!r} could not be read: {error}."
+            ) from None
         return Policy.of(told)
 
     @staticmethod
     def of(told: Mapping[str, Any]) -> Policy:
-        """A policy from plain values; an unknown key is an error, because a limit with a typing mistake protects nobody."""
+        """A policy from plain values; an unknown key is an error, because a limit with a typing
+        mistake protects nobody.
+        """
         if not isinstance(told, Mapping):
             raise InputError(f"the policy must be a table of settings. Got {told!r}.")
         kinds = {f.name: f.type for f in dataclasses.fields(Policy)}
         for name, value in told.items():
             if name not in kinds:
-                raise InputError(f"the policy has no setting {name!r}. Known: {', '.join(kinds)}.")
+                raise InputError(
+                    f"the policy has no setting {name!r}. Known: {', '.join(kinds)}."
+                )
             good = {
-                "int": isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+                "int": isinstance(value, int)
+                and not isinstance(value, bool)
+                and value >= 0,
                 "bool": isinstance(value, bool),
-            }.get(str(kinds[name]), isinstance(value, list) and all(isinstance(v, str) for v in value))
+            }.get(
+                str(kinds[name]),
+                isinstance(value, list) and all(isinstance(v, str) for v in value),
+            )
             if not good:
-                raise InputError(f"{name} of the policy must be {_WANT.get(str(kinds[name]), 'a list of names')}. Got {value!r}.")
-        plain: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
+                raise InputError(
+                    f"{name} of the policy must be"
+                    f" {_WANT.get(str(kinds[name]), 'a list of names')}. Got {value!r}."
+                )
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in told.items()
+        }
         return Policy(**plain)
 
     def refuses(self, terms: Terms, rows: int) -> str | None:
@@ -103,7 +121,10 @@ class Policy:
         """For rows of whoever asks."""
         most = 2**53
         fields = [f.name for f in dataclasses.fields(Policy) if str(f.type) == "int"]
-        limits: dict[str, Any] = dict.fromkeys(fields, most) | {"rows": 0, "rows_per_leaf": 0}
+        limits: dict[str, Any] = dict.fromkeys(fields, most) | {
+            "rows": 0,
+            "rows_per_leaf": 0,
+        }
         return Policy(**limits, networks=networks)
 
     def text(self) -> str:
@@ -111,17 +132,31 @@ class Policy:
         lines = ["[policy]"]
         for f in dataclasses.fields(Policy):
             value = getattr(self, f.name)
-            shown = str(value).lower() if isinstance(value, bool) else str(list(value)) if isinstance(value, tuple) else str(value)
+            shown = (
+                str(value).lower()
+                if isinstance(value, bool)
+                else str(list(value))
+                if isinstance(value, tuple)
+                else str(value)
+            )
             lines.append(f"{f.name} = {shown}".replace("'", '"'))
         return "\n".join(lines) + "\n"
 
 
 def _trees(terms: Terms) -> int:
-    """How many trees an answer has: boosting grows one for each of several classes in every step."""
+    """How many trees an answer has: boosting grows one for each of several classes in every
+    step.
+    """
     if terms.model not in ("tree", "forest", "boosting"):
         return 0
-    steps = 1 if terms.model == "tree" else int(terms.settings.get("n_estimators", ESTIMATORS))
-    return steps * (terms.classes if terms.model == "boosting" and terms.classes > 2 else 1)
+    steps = (
+        1
+        if terms.model == "tree"
+        else int(terms.settings.get("n_estimators", ESTIMATORS))
+    )
+    return steps * (
+        terms.classes if terms.model == "boosting" and terms.classes > 2 else 1
+    )
 
 
 def work_of(terms: Terms, rows: int) -> int:
@@ -130,7 +165,11 @@ def work_of(terms: Terms, rows: int) -> int:
     >>> work_of(Terms(columns=("a", "b"), steps=3), rows=1000)
     9000
     """
-    rows += 0 if terms.public is None else len(terms.public) * (terms.classes if terms.soft else 1)
+    rows += (
+        0
+        if terms.public is None
+        else len(terms.public) * (terms.classes if terms.soft else 1)
+    )
     trees = _trees(terms)
     if trees:
         return trees * (_TREE + _CELL * rows * terms.features)
@@ -155,7 +194,11 @@ def work_of_fit(terms: Terms, rows: int) -> int:
     if terms.model in ("mlp", "network"):
         return int(learner.epochs + 1) * rows * size
     squared = terms.model == "linear" and learner.kind == "squared"
-    return (rows + size) * size**2 if squared or terms.model == "ridge" else _DESCENT * rows * size
+    return (
+        (rows + size) * size**2
+        if squared or terms.model == "ridge"
+        else _DESCENT * rows * size
+    )
 
 
 _DESCENT = 200  # steps of a descent, about

@@ -1,4 +1,5 @@
-"""Letters to devices over a Flower Grid: one message each, a deadline for all, and whatever happens is a value.
+"""Letters to devices over a Flower Grid: one message each, a deadline for all, and whatever happens
+is a value.
 
 The texts of errors that come back are never read: they may hold what must not leave a device.
 """
@@ -13,7 +14,8 @@ from persfl.errors import need
 from persfl.wire import WireError, pack, unpack
 
 RECORD = "persfl"
-_LATE, _GONE = (3, 4), (5,)  # Flower's error codes: expired or unavailable reply; node not there
+# Flower's error codes: expired or unavailable reply; node not there
+_LATE, _GONE = (3, 4), (5,)
 
 
 class Failed(NamedTuple):
@@ -23,14 +25,21 @@ class Failed(NamedTuple):
 
 
 class Post:
-    """`names` are device ids by public key, where a federation registers its nodes; without it nodes are asked who they are.
+    """`names` are device ids by public key, where a federation registers its nodes; without it
+    nodes are asked who they are.
 
     `pause` is how long to wait between two looks for answers; Flower itself would wait 3 seconds.
     """
 
-    def __init__(self, grid: Any, names: Mapping[bytes, str] | None = None, *, pause: float = 0.2) -> None:
+    def __init__(
+        self, grid: Any, names: Mapping[bytes, str] | None = None, *, pause: float = 0.2
+    ) -> None:
         need("flwr.app", extra="flower", why="a federation")
-        self.grid, self.names, self.pause = grid, None if names is None else dict(names), pause
+        self.grid, self.names, self.pause = (
+            grid,
+            None if names is None else dict(names),
+            pause,
+        )
         self.doubled: set[str] = set()
         self._told: dict[int, str] = {}
         self.waited = 0.0
@@ -39,14 +48,25 @@ class Post:
 
     def members(self, deadline: float = 30.0) -> dict[str, int]:
         """The devices that are connected now, and their node ids."""
-        nodes = {int(node.node_id): bytes(node.public_key) for node in self.grid.get_nodes()}
+        nodes = {
+            int(node.node_id): bytes(node.public_key) for node in self.grid.get_nodes()
+        }
         if self.names is not None:
-            return {self.names[key]: node for node, key in nodes.items() if key in self.names}
+            return {
+                self.names[key]: node
+                for node, key in nodes.items()
+                if key in self.names
+            }
         unknown = {f"node {node}": node for node in nodes if node not in self._told}
         body = pack({"run": "", "round": 0, "ask": 0})
-        for label, reply in self._send({label: (node, "describe", body) for label, node in unknown.items()}, deadline).items():
+        for label, reply in self._send(
+            {label: (node, "describe", body) for label, node in unknown.items()},
+            deadline,
+        ).items():
             try:
-                name = unpack(reply)[0].get("device") if isinstance(reply, bytes) else None
+                name = (
+                    unpack(reply)[0].get("device") if isinstance(reply, bytes) else None
+                )
             except WireError:
                 continue
             if isinstance(name, str) and 0 < len(name) <= 200:
@@ -60,16 +80,25 @@ class Post:
                 found[name] = node
         return found
 
-    def exchange(self, letters: Mapping[str, tuple[str, bytes]], deadline: float) -> dict[str, bytes | Failed]:
+    def exchange(
+        self, letters: Mapping[str, tuple[str, bytes]], deadline: float
+    ) -> dict[str, bytes | Failed]:
         """Send (kind, body) to every device named and wait for the answers until the deadline."""
         if not letters:
             return {}
         there = self.members()
-        found: dict[str, bytes | Failed] = {name: Failed("gone") for name in letters if name not in there}
-        found |= self._send({n: (there[n], *letter) for n, letter in letters.items() if n in there}, deadline)
+        found: dict[str, bytes | Failed] = {
+            name: Failed("gone") for name in letters if name not in there
+        }
+        found |= self._send(
+            {n: (there[n], *letter) for n, letter in letters.items() if n in there},
+            deadline,
+        )
         return found
 
-    def _send(self, letters: Mapping[str, tuple[int, str, bytes]], deadline: float) -> dict[str, bytes | Failed]:
+    def _send(
+        self, letters: Mapping[str, tuple[int, str, bytes]], deadline: float
+    ) -> dict[str, bytes | Failed]:
         from flwr.app import ConfigRecord, Message, RecordDict
 
         if not letters:
@@ -79,11 +108,15 @@ class Post:
         for name in to:
             node, kind, body = letters[name]
             content = RecordDict({RECORD: ConfigRecord({"body": body})})
-            messages.append(Message(content, node, f"query.{kind}", ttl=float(deadline)))
+            messages.append(
+                Message(content, node, f"query.{kind}", ttl=float(deadline))
+            )
         sent = list(self.grid.push_messages(messages))
         self.messages += len(messages)
         waiting = {key: name for key, name in zip(sent, to, strict=False) if key}
-        found: dict[str, bytes | Failed] = {name: Failed("gone") for name in to if name not in waiting.values()}
+        found: dict[str, bytes | Failed] = {
+            name: Failed("gone") for name in to if name not in waiting.values()
+        }
         while waiting:
             for reply in self.grid.pull_messages(list(waiting)):
                 key = reply.metadata.reply_to_message_id
@@ -101,7 +134,9 @@ class Post:
 def _read(reply: Any, node: int) -> bytes | Failed:
     if reply.has_error():
         code = int(reply.error.code)
-        return Failed("late" if code in _LATE else "gone" if code in _GONE else "failed")
+        return Failed(
+            "late" if code in _LATE else "gone" if code in _GONE else "failed"
+        )
     if int(reply.metadata.src_node_id) != node:
         return Failed("stale")
     records = reply.content.config_records

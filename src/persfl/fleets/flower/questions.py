@@ -23,14 +23,28 @@ class Refused(Exception):
     """A polite no: a code, and nothing else."""
 
 
-def adopted(learner: Any, model: Any, pieces: Sequence[Any], weights: Sequence[float], stay: float) -> Any:
+def adopted(
+    learner: Any,
+    model: Any,
+    pieces: Sequence[Any],
+    weights: Sequence[float],
+    stay: float,
+) -> Any:
     """The mix that was chosen, as `LoopFleet` makes it."""
     parts = [(stay, model)] if stay > 0 else []
-    parts += [(weight, piece) for weight, piece in zip(weights, pieces, strict=True) if weight > 0]
+    parts += [
+        (weight, piece)
+        for weight, piece in zip(weights, pieces, strict=True)
+        if weight > 0
+    ]
     if len(parts) == 1:
         return parts[0][1]
     models = [piece for _, piece in parts]
-    stacked = np.stack(models) if all(isinstance(piece, np.ndarray) for piece in models) else models
+    stacked = (
+        np.stack(models)
+        if all(isinstance(piece, np.ndarray) for piece in models)
+        else models
+    )
     return learner.mix(stacked, np.array([weight for weight, _ in parts]))
 
 
@@ -40,13 +54,24 @@ def adoptions_of(head: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(told, list) or len(told) > MOST:
         raise WireError("adoptions must be a list.")
     for entry in told:
-        if not isinstance(entry, dict) or set(entry) != {"round", "stay", "weights", "set"} or not isinstance(entry["set"], bool):
+        if (
+            not isinstance(entry, dict)
+            or set(entry) != {"round", "stay", "weights", "set"}
+            or not isinstance(entry["set"], bool)
+        ):
             raise WireError("an adoption must say its round and weights.")
         weights = entry["weights"]
-        if not isinstance(entry["round"], int) or isinstance(entry["round"], bool) or not isinstance(weights, list):
+        if (
+            not isinstance(entry["round"], int)
+            or isinstance(entry["round"], bool)
+            or not isinstance(weights, list)
+        ):
             raise WireError("an adoption must say its round and weights.")
         shares = [entry["stay"], *weights]
-        if not all(isinstance(w, (int, float)) and 0 <= w <= 1 for w in shares) or not abs(sum(shares) - 1) <= 1e-6:
+        if (
+            not all(isinstance(w, (int, float)) and 0 <= w <= 1 for w in shares)
+            or not abs(sum(shares) - 1) <= 1e-6
+        ):
             raise WireError("an adoption's weights must sum to 1.")
     return told
 
@@ -74,9 +99,15 @@ def alone(data: Data) -> Devices:
 
 
 def sums_of(data: Data, about: Any) -> dict[str, Any]:
-    """Weights, values and squared deviations summed per column (the label last): what shared units are made of."""
+    """Weights, values and squared deviations summed per column (the label last): what shared
+    units are made of.
+    """
     values = np.column_stack([data.X, data.y])
-    middle = np.zeros(values.shape[1]) if about is None else finite(about, (values.shape[1],))
+    middle = (
+        np.zeros(values.shape[1])
+        if about is None
+        else finite(about, (values.shape[1],))
+    )
     away = values - middle
     return {
         "weight": np.array([data.weight.sum()]),
@@ -130,9 +161,14 @@ def parts_of(arrays: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def digest_of(about: Any, *parts: Mapping[str, Any]) -> str:
-    """The same for the same question, whenever it is put; `about` holds everything else that its answer depends on."""
+    """The same for the same question, whenever it is put; `about` holds everything else that
+    its answer depends on.
+    """
     found = hashlib.sha256(repr(about).encode())
     for arrays in parts:
         for key in sorted(arrays):
-            found.update(repr((key, arrays[key].dtype.str, arrays[key].shape)).encode() + arrays[key].tobytes())
+            found.update(
+                repr((key, arrays[key].dtype.str, arrays[key].shape)).encode()
+                + arrays[key].tobytes()
+            )
     return found.hexdigest()

@@ -28,17 +28,23 @@ WAYS = {
     "failed": "errors at the device",
     "format": "answers in a wrong form: shape, size, kind, numbers that are not finite or absurd",
     "stale": "answers to another question: another run, round or device",
-    "guarded": "usable answers that did not fit who asked: its loss would have grown many times over, or the step was far too long",
+    "guarded": (
+        "usable answers that did not fit who asked: its loss would have grown many times over, or"
+        " the step was far too long"
+    ),
     "rested": "times it was not asked because it had failed before",
 }
 
 
 class Roster:
-    """Counts per device. A device that failed in k > 1 rounds in a row is next asked 2 ** (k - 1) rounds later."""
+    """Counts per device. A device that failed in k > 1 rounds in a row is next asked 2 ** (k -
+    1) rounds later.
+    """
 
     def __init__(self) -> None:
         self.counts: dict[str, Counter[str]] = {}
-        self.limits: dict[str, str] = {}  # which limit of its owner a device has reached
+        # which limit of its owner a device has reached
+        self.limits: dict[str, str] = {}
         self._streak: dict[str, int] = {}
         self._due: dict[str, int] = {}
         self._when: dict[str, int] = {}
@@ -67,19 +73,30 @@ class Roster:
 
     def table(self) -> list[dict[str, Any]]:
         """One row per device, every way it can go."""
-        return [{"device": name} | {way: self.counts[name][way] for way in WAYS} for name in sorted(self.counts)]
+        return [
+            {"device": name} | {way: self.counts[name][way] for way in WAYS}
+            for name in sorted(self.counts)
+        ]
 
     def to_plain(self) -> dict[str, Any]:
         """What JSON takes; `from_plain` takes it back."""
         counts = {k: dict(v) for k, v in self.counts.items()}
-        return {"counts": counts, "streak": self._streak, "due": self._due, "limits": self.limits}
+        return {
+            "counts": counts,
+            "streak": self._streak,
+            "due": self._due,
+            "limits": self.limits,
+        }
 
     @staticmethod
     def from_plain(told: Mapping[str, Any]) -> Roster:
         """The inverse of `to_plain`."""
         made = Roster()
         try:
-            made.counts = {str(k): Counter({str(w): int(c) for w, c in v.items()}) for k, v in told["counts"].items()}
+            made.counts = {
+                str(k): Counter({str(w): int(c) for w, c in v.items()})
+                for k, v in told["counts"].items()
+            }
             made._streak = {str(k): int(v) for k, v in told["streak"].items()}
             made.limits = {str(k): str(v) for k, v in told.get("limits", {}).items()}
             made._due = {str(k): int(v) for k, v in told["due"].items()}

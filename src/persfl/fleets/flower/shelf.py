@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 
 from persfl.errors import InputError
 from persfl.files import read_whole, write_whole
-from persfl.wire import Terms, WireError, model_from, model_to, nested, pack, unpack, within
+from persfl.wire import (
+    Terms,
+    WireError,
+    model_from,
+    model_to,
+    nested,
+    pack,
+    unpack,
+    within,
+)
 
 
 class Kept(NamedTuple):
@@ -72,14 +81,21 @@ class Shelf:
 
     def latest(self) -> Kept:
         """The model that changed last."""
-        files = [] if self.folder is None else sorted(self.folder.glob("*.model"), key=lambda path: path.stat().st_mtime)
+        files = (
+            []
+            if self.folder is None
+            else sorted(
+                self.folder.glob("*.model"), key=lambda path: path.stat().st_mtime
+            )
+        )
         if not files:
             raise InputError("there is no model here yet. Take part in a run first.")
         return _read(read_whole(files[-1]))
 
     def _path(self, run: str) -> Path:
         assert self.folder is not None
-        return self.folder / f"{hashlib.sha256(run.encode()).hexdigest()[:16]}.model"  # a run's name comes from elsewhere
+        # a run's name comes from elsewhere
+        return self.folder / f"{hashlib.sha256(run.encode()).hexdigest()[:16]}.model"
 
 
 def _read(body: bytes) -> Kept:
@@ -87,4 +103,10 @@ def _read(body: bytes) -> Kept:
     terms = Terms.from_wire(head, arrays)
     if not isinstance(head.get("round"), int):
         raise WireError("a kept model must say after which round.")
-    return Kept(head["round"], model_from(terms.learner(), within("model", arrays), terms.features, terms.classes), terms)
+    return Kept(
+        head["round"],
+        model_from(
+            terms.learner(), within("model", arrays), terms.features, terms.classes
+        ),
+        terms,
+    )

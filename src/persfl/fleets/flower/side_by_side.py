@@ -1,8 +1,9 @@
 """Independent pieces of work whose questions travel together.
 
-Each piece runs in a thread of its own and waits when it asks. When all of them wait, their questions go out in one exchange, so a
-round costs one message to each device, however many pieces there are. One piece computes at a time, so nothing they share needs a
-lock of its own, and the order of threads decides nothing.
+Each piece runs in a thread of its own and waits when it asks. When all of them wait, their
+questions go out in one exchange, so a round costs one message to each device, however many pieces
+there are. One piece computes at a time, so nothing they share needs a lock of its own, and the
+order of threads decides nothing.
 
 >>> def work(ask, k):
 ...     first = ask([k])[0]
@@ -27,8 +28,12 @@ class Stopped(BaseException):
     """The work ends because the exchange could not be made."""
 
 
-def side_by_side(work: Sequence[Callable[[Any], Any]], exchange: Callable[[list[Any]], list[Any]]) -> list[Any]:
-    """What each piece returns; each gets a function that asks, and `exchange` sees the questions of all that ask at that time."""
+def side_by_side(
+    work: Sequence[Callable[[Any], Any]], exchange: Callable[[list[Any]], list[Any]]
+) -> list[Any]:
+    """What each piece returns; each gets a function that asks, and `exchange` sees the
+    questions of all that ask at that time.
+    """
     turn = threading.Lock()
     lines = [_Line(piece, turn) for piece in work]
     waiting: list[_Line] = []

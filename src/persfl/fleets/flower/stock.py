@@ -38,7 +38,11 @@ class Lot(NamedTuple):
 
     def of(self, group: int) -> Lot:
         """For the rows of a later group."""
-        return self if not group else Lot(stream(self.seed, "group", group).integer(), self.number)
+        return (
+            self
+            if not group
+            else Lot(stream(self.seed, "group", group).integer(), self.number)
+        )
 
     def at(self, *path: Any) -> Stream:
         """A place for random numbers of this device."""
@@ -67,7 +71,9 @@ class Deal:
     @property
     def mark(self) -> str:
         """The same for the same rows."""
-        return hashlib.sha256(self.place.tobytes() + b"|" + self.held_place.tobytes()).hexdigest()
+        return hashlib.sha256(
+            self.place.tobytes() + b"|" + self.held_place.tobytes()
+        ).hexdigest()
 
 
 class Stock:
@@ -90,7 +96,9 @@ class Stock:
         owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
         order = np.argsort(ids, kind="stable")
         at = np.minimum(np.searchsorted(ids, known, sorter=order), max(len(ids) - 1, 0))
-        there = ids[order[at]] == known if len(ids) else np.zeros(len(known), dtype=bool)
+        there = (
+            ids[order[at]] == known if len(ids) else np.zeros(len(known), dtype=bool)
+        )
         place = np.flatnonzero(there)
         return Taken(data.take(order[at[place]]), place, owner[place])
 
@@ -100,7 +108,9 @@ class Stock:
         for g in np.unique(taken.group).tolist() if share else ():
             mine = np.flatnonzero(taken.group == g)
             back = _held(taken.data.take(mine), share, classes, self.lot.of(g))
-            enough = back.sum() >= self.least and (g == 0 or (~back).sum() >= self.least)
+            enough = back.sum() >= self.least and (
+                g == 0 or (~back).sum() >= self.least
+            )
             held[mine] = back if enough else False
         learn, kept = np.flatnonzero(~held), np.flatnonzero(held)
         data, place = taken.data, taken.place
@@ -113,7 +123,11 @@ class Stock:
         for g in np.unique(deal.group).tolist():
             mine = np.flatnonzero(deal.group == g)
             lot, many = self.lot.of(g), max(1, min(count, len(mine) // self.least))
-            how: dict[str, Any] = {"classes": classes, "ordered": ordered, "seed": lot.seed}
+            how: dict[str, Any] = {
+                "classes": classes,
+                "ordered": ordered,
+                "seed": lot.seed,
+            }
             rows, numbers = alone(deal.learn.take(mine)), np.array([lot.number])
             found[mine] = fold_numbers(rows, many, numbers=numbers, **how)
         self.check(*(deal.place[found != f] for f in np.unique(found).tolist()))
@@ -162,7 +176,8 @@ def marks(columns: Any, data: Data, seed: int) -> IntArray:
     """
     names = [str(name) for name in columns]
     order = np.array(sorted(range(len(names)), key=lambda i: names[i]), dtype=np.int64)
-    cells = np.column_stack([data.X[:, order], data.y, data.weight]) + 0.0  # -0.0 is 0.0
+    # -0.0 is 0.0
+    cells = np.column_stack([data.X[:, order], data.y, data.weight]) + 0.0
     key = np.full(len(cells), stream(seed, "marks").key, dtype=np.uint64)
     place = Stream(key)
     for column in np.ascontiguousarray(cells.T).view(np.uint64):
