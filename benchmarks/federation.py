@@ -19,14 +19,14 @@ import numpy as np
 
 from persfl import ArrayFleet, Best, GradientStep, Linear, Uniform, personalize
 from persfl.federation.demo import end, start_node, tables
-from persfl.federation.folder import init
-from persfl.federation.hands import supernode
-from persfl.federation.launching import launch
-from persfl.federation.link import Up
-from persfl.federation.member import device_of, use_table
+from persfl.federation.federation_folder import init
+from persfl.federation.launch import launch
+from persfl.federation.local_grid import LocalGrid
+from persfl.federation.node import supernode
+from persfl.federation.node_folder import device_of, use_table
 from persfl.federation.processes import free_ports
+from persfl.federation.superlink import Up
 from persfl.fleets.flower import FlowerFleet, Policy, Post
-from persfl.fleets.flower.local import LocalGrid
 from persfl.sources import clustered_regression
 from persfl.wire import Terms
 

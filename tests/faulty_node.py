@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from persfl.federation.hands import run_node
-from persfl.federation.member import device_of
-from persfl.fleets.flower.client import client_app
+from persfl.federation.flower_app import client_app
+from persfl.federation.node import run_node
+from persfl.federation.node_folder import device_of
 from persfl.wire import pack, unpack
 
 SECRET = "patient-4711-is-ill"

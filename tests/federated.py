@@ -6,10 +6,10 @@ import numpy as np
 
 from persfl import GradientStep, LoopFleet
 from persfl.devices import Devices
+from persfl.federation.device import stepped
+from persfl.federation.local_grid import LocalGrid
+from persfl.federation.row_stock import Deal, Lot, Stock
 from persfl.fleets.flower import Device, FlowerFleet, Ledger, Policy, Post, Rows
-from persfl.fleets.flower.device import stepped
-from persfl.fleets.flower.local import LocalGrid
-from persfl.fleets.flower.stock import Deal, Lot, Stock
 
 OPEN = Policy(rows=0, rows_per_leaf=0)
 

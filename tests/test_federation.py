@@ -24,17 +24,17 @@ from persfl import (
 )
 from persfl.cli import main
 from persfl.errors import InputError
+from persfl.federation.conduct import conduct
 from persfl.federation.demo import tables
-from persfl.federation.folder import init, node_told, opened
-from persfl.federation.launching import held, launch
-from persfl.federation.member import device_of, use_table
-from persfl.federation.running import conduct
+from persfl.federation.federation_folder import init, node_told, opened
+from persfl.federation.launch import held, launch
+from persfl.federation.ledger import Entry, Ledger
+from persfl.federation.letters import Limited
+from persfl.federation.local_grid import LocalGrid
+from persfl.federation.node_folder import device_of, use_table
 from persfl.files import holding
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Policy
-from persfl.fleets.flower.ledger import Entry, Ledger
-from persfl.fleets.flower.letters import Limited
-from persfl.fleets.flower.local import LocalGrid
 from persfl.predicting import unknown
 from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
@@ -479,7 +479,7 @@ def test_a_folder_has_one_run_at_a_time(tmp_path):
 def test_resuming_wants_the_same_settings(tmp_path, fed, monkeypatch):
     out = conducted(tmp_path)
     asked = json.loads((tmp_path / "run.plan.json").read_text())
-    monkeypatch.setattr("persfl.federation.launching.check_up", lambda federation: None)
+    monkeypatch.setattr("persfl.federation.launch.check_up", lambda federation: None)
     said = []
     with pytest.raises(InputError, match="holds a run already"):
         launch(fed, asked, resume=False, show=lambda *facts: said.append(facts))

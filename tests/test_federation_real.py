@@ -31,14 +31,14 @@ from persfl import (
     GradientStep,
     Linear,
     Uniform,
-    flower_api,
     personalize,
 )
 from persfl.cli import main
+from persfl.federation import flower_api
 from persfl.federation.demo import end, start_node
-from persfl.federation.folder import init
-from persfl.federation.hands import refusal, supernode
-from persfl.federation.member import use_table
+from persfl.federation.federation_folder import init
+from persfl.federation.node import refusal, supernode
+from persfl.federation.node_folder import use_table
 from persfl.federation.processes import Process, free_ports, listening, quiet, until
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Ledger

@@ -13,10 +13,9 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from persfl import flower_api
 from persfl.errors import InputError
-from persfl.federation import hands, launching, link
-from persfl.federation.folder import init
+from persfl.federation import flower_api, launch, node, superlink
+from persfl.federation.federation_folder import init
 from persfl.federation.processes import Process, quiet, until
 
 
@@ -61,7 +60,7 @@ def test_an_inside_that_is_gone_is_named(monkeypatch):
 def test_flowers_insides_are_touched_in_one_place():
     from pathlib import Path
 
-    root = Path(flower_api.__file__).parent
+    root = Path(flower_api.__file__).parents[1]
     public = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
     for path in root.rglob("*.py"):
         if path.name == "flower_api.py":
@@ -84,7 +83,7 @@ def test_locks_without_fcntl(tmp_path):
         import sys, types
         from pathlib import Path
         sys.modules["fcntl"] = None
-        from persfl.federation.launching import held
+        from persfl.federation.launch import held
         from persfl.files import Lock
         calls = []
         locking = lambda *asked: calls.append(asked[1:])
@@ -180,7 +179,7 @@ SSL = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {} (_ssl.c:10
     ],
 )
 def test_why_a_node_is_not_let_in(fed, log, says, hopeless):
-    why, over = hands.refusal(log, fed.path / "ann")
+    why, over = node.refusal(log, fed.path / "ann")
     assert says in why
     assert over is hopeless
 
@@ -194,10 +193,8 @@ def test_a_wrong_certificate_is_said_once_and_ends_the_node(fed, monkeypatch):
         return False
 
     said = []
-    monkeypatch.setattr(hands, "_connected", connected)
-    assert (
-        hands.run_node(folder, say=said.append, going=lambda: True, app=object()) == 1
-    )
+    monkeypatch.setattr(node, "_connected", connected)
+    assert node.run_node(folder, say=said.append, going=lambda: True, app=object()) == 1
     assert len(said) == 2
     assert "is not the federation of this folder" in said[0]
 
@@ -209,10 +206,10 @@ def test_the_same_refusal_is_said_once(fed, monkeypatch):
         return False
 
     said, left = [], iter([True] * 12 + [False] * 100)
-    monkeypatch.setattr(hands, "_connected", connected)
-    monkeypatch.setattr(hands, "until", lambda *_: time.sleep(0))
+    monkeypatch.setattr(node, "_connected", connected)
+    monkeypatch.setattr(node, "until", lambda *_: time.sleep(0))
     assert (
-        hands.run_node(
+        node.run_node(
             fed.path / "bob", say=said.append, going=lambda: next(left), app=object()
         )
         == 0
@@ -231,7 +228,7 @@ def test_a_run_that_is_gone_is_explained(linked, says, tmp_path):
     progress.write_text(json.dumps({"event": "begun", "pid": gone.pid}) + "\n")
     said = []
     assert (
-        launching._watch(
+        launch._watch(
             progress, 0, None, lambda *facts: said.append(facts), lambda: linked
         )
         == 3
@@ -243,10 +240,10 @@ def test_a_run_that_is_gone_is_explained(linked, says, tmp_path):
 
 
 def test_another_superlink_is_not_the_one_a_run_began_with(fed, monkeypatch):
-    monkeypatch.setattr(link, "listening", lambda port: True)
-    mark = fed.coordinator / link.MARK
+    monkeypatch.setattr(superlink, "listening", lambda port: True)
+    mark = fed.coordinator / superlink.MARK
     mark.write_text("17\n")
-    before = link.link_mark(fed)
-    assert link.same_link(fed, before)
+    before = superlink.link_mark(fed)
+    assert superlink.same_link(fed, before)
     mark.write_text("18\n")
-    assert not link.same_link(fed, before)
+    assert not superlink.same_link(fed, before)

@@ -17,11 +17,11 @@ from federated import at_home, columns, plan
 from persfl.cli import main, parser
 from persfl.commands.federation import Lines, answer, method_of
 from persfl.errors import InputError
-from persfl.federation.folder import init
-from persfl.federation.link import check_up
-from persfl.federation.running import conduct
+from persfl.federation.conduct import conduct
+from persfl.federation.federation_folder import init
+from persfl.federation.local_grid import LocalGrid
+from persfl.federation.superlink import check_up
 from persfl.fleets.flower import Policy
-from persfl.fleets.flower.local import LocalGrid
 from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
 
@@ -127,9 +127,9 @@ def test_who_is_missing_is_said_once_by_name(method, tmp_path):
         peers=5,
     )
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("fleet", "homes"):
+        for module in ("fleet", "blend_site"):
             patch.setattr(
-                f"persfl.fleets.flower.{module}.time.sleep", lambda seconds: None
+                f"persfl.federation.{module}.time.sleep", lambda seconds: None
             )
         conduct(grid, asked)
     said = [event["text"] for event in events(out) if event["event"] == "waiting"]

@@ -12,10 +12,10 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from persfl import ArrayFleet, Best, Devices, TopK, Uniform, kin, personalize
 from persfl.errors import Diverged, NotReady
+from persfl.federation.fleet import Away
+from persfl.federation.row_stock import Lot
 from persfl.fleets import Guarded, LoopFleet
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
-from persfl.fleets.flower.fleet import Away
-from persfl.fleets.flower.stock import Lot
 from persfl.sources import clustered_regression
 from persfl.testing import check_fleet
 from persfl.wire import Terms, pack, unpack

@@ -16,12 +16,12 @@ pytest.importorskip("flwr")
 
 from persfl.blending.at_home import Folding
 from persfl.errors import InputError
+from persfl.federation.holdout import judged
+from persfl.federation.ledger import Entry
+from persfl.federation.moment_rows import Likenesses, alike
+from persfl.federation.row_stock import Lot
+from persfl.federation.tree_leaves import boosted, leaf_of, sheltered
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
-from persfl.fleets.flower.alike import Likenesses, alike
-from persfl.fleets.flower.judging import judged
-from persfl.fleets.flower.leaves import boosted, leaf_of, sheltered
-from persfl.fleets.flower.ledger import Entry
-from persfl.fleets.flower.stock import Lot
 from persfl.learners import Tree
 from persfl.learners.plain import Plain, as_plain
 from persfl.learners.tree import Grown
@@ -661,7 +661,7 @@ def test_units_do_not_tell_the_least_label(model, loss):
 
 
 def test_what_cannot_travel_is_not_collected(monkeypatch):
-    monkeypatch.setattr("persfl.fleets.flower.device.LARGEST", 100)
+    monkeypatch.setattr("persfl.federation.device.LARGEST", 100)
     question = {"targets": np.arange(9)} | {
         f"q{i}.vector": RNG.normal(size=3) for i in range(9)
     }
@@ -675,7 +675,7 @@ def test_what_cannot_travel_is_not_collected(monkeypatch):
 def test_rows_alike_are_made_once(monkeypatch):
     made = []
     monkeypatch.setattr(
-        "persfl.fleets.flower.alike.alike",
+        "persfl.federation.moment_rows.alike",
         lambda data: made.append(data.rows) or alike(data),
     )
     one = Device("ann", ROWS)
@@ -894,8 +894,8 @@ def asked_for_nothing(one, k):
 
 
 def test_nobody_fills_the_disk_by_asking(tmp_path, monkeypatch):
-    monkeypatch.setattr("persfl.fleets.flower.ledger.ASKERS", 20)
-    monkeypatch.setattr("persfl.fleets.flower.ledger.SEEN", 20)
+    monkeypatch.setattr("persfl.federation.ledger.ASKERS", 20)
+    monkeypatch.setattr("persfl.federation.ledger.SEEN", 20)
     path = tmp_path / "ledger.sqlite"
     ledger = Ledger(path)
     ledger._base.execute("PRAGMA synchronous = OFF")  # only here: it is about sizes

@@ -13,11 +13,11 @@ from federated import OPEN, at_home, columns, names, post
 
 from persfl import Devices
 from persfl.blending import blend, blend_over
+from persfl.federation.blend_site import FlowerHomes, Journal
+from persfl.federation.fleet import Away
+from persfl.federation.letters import Letters, Limited
+from persfl.federation.lockstep import side_by_side
 from persfl.fleets.flower import Policy
-from persfl.fleets.flower.fleet import Away
-from persfl.fleets.flower.homes import FlowerHomes, Journal
-from persfl.fleets.flower.letters import Letters, Limited
-from persfl.fleets.flower.side_by_side import side_by_side
 from persfl.sources import clustered_regression
 from persfl.wire import Terms, WireError, pack, unpack
 
@@ -41,7 +41,7 @@ class Direct:
         self.homes, self.tamper, self.messages = homes, tamper, 0
 
     def exchange(self, letters, deadline):
-        from persfl.fleets.flower.post import Failed
+        from persfl.federation.post import Failed
 
         self.messages += len(letters)
         found = {

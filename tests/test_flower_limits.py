@@ -15,11 +15,11 @@ from persfl import (
     personalize,
 )
 from persfl.errors import InputError
-from persfl.federation.folder import init
-from persfl.federation.units import _columns, _names
+from persfl.federation.federation_folder import init
+from persfl.federation.negotiation import _columns, _names
+from persfl.federation.post import RECORD
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Device, FlowerFleet, Policy, Rows
-from persfl.fleets.flower.post import RECORD
 from persfl.sources import clustered_regression
 from persfl.types import Data
 from persfl.wire import Terms, WireError, model_from, pack, unpack
@@ -361,7 +361,7 @@ def test_a_folder_that_could_not_work_is_not_begun(tmp_path, options):
 
 
 def test_a_target_at_home_has_no_limits_of_its_own(tmp_path):
-    from persfl.federation.running import _home
+    from persfl.federation.conduct import _home
 
     table = tmp_path / "rows.csv"
     table.write_text("a,y\n" + "".join(f"{i},{i}\n" for i in range(6)))

@@ -43,7 +43,7 @@ from persfl.learners.description import estimator_from, estimator_to
 from persfl.learners.plain import FAMILIES
 from persfl.model_arrays import models_from, models_to
 from persfl.preparation import Preparation
-from persfl.report.federation import federation_page
+from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
 from persfl.sources import clustered_regression
 
@@ -253,8 +253,8 @@ def test_a_planted_command_does_not_run_in_a_federation(tmp_path):
     pytest.importorskip("flwr")
     import federated
 
-    from persfl.federation.running import conduct
-    from persfl.fleets.flower.local import LocalGrid
+    from persfl.federation.conduct import conduct
+    from persfl.federation.local_grid import LocalGrid
     from persfl.sources import clustered_regression
     from persfl.wire import Terms, pack
 
@@ -578,7 +578,7 @@ def test_force_replaces_the_run_behind_a_link_and_not_the_link(
 
 
 def test_no_process_but_one_is_ended_by_what_a_folder_says(tmp_path):
-    from persfl.federation.launching import _last_pid
+    from persfl.federation.launch import _last_pid
 
     progress = tmp_path / "progress.jsonl"
     for pid in (-1, 0, 1, True, 2**70, "7", None):

@@ -20,14 +20,14 @@ pytest.importorskip("flwr")
 import httpx
 from cryptography.hazmat.primitives import serialization
 
-from persfl import flower_api
 from persfl.errors import InputError
-from persfl.federation.folder import CONFIG, init, opened
-from persfl.federation.limits import Limits
-from persfl.federation.members import Members
+from persfl.federation import flower_api
+from persfl.federation.federation_folder import CONFIG, init, opened
+from persfl.federation.member_keys import Members
 from persfl.federation.processes import until
 from persfl.federation.proxy import Proxy, tls
-from persfl.federation.visits import Refusals, Visits
+from persfl.federation.proxy_limits import Limits
+from persfl.federation.proxy_visits import Refusals, Visits
 from persfl.wire import LARGEST
 
 PATH = "/v1/fleet/push-object"

@@ -18,7 +18,7 @@ import pytest
 from persfl import PersonalizedRegressor
 from persfl.datasets import load_housing
 from persfl.report import example, info
-from persfl.report.federation import write_federation
+from persfl.report.federation_page import write_federation
 from persfl.report.html import embedded, write_report
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

@@ -4,7 +4,7 @@ As a peer, a device answers a model with a model (steps, refits), and with one n
 rows are. As a target it has copies, one with all its rows and one without each fold. It tells the
 losses of models on each copy's rows, what each copy would answer itself, and how well its offers
 predict each fold: the *evidence*. Sums of squares about its own means give the usual spread.
-`Here` has all devices in memory; `persfl.fleets.flower.homes` asks the same over a federation.
+`Here` has all devices in memory; `persfl.federation.blend_site` asks the same over a federation.
 """
 
 from __future__ import annotations

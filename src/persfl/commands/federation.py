@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from persfl.checks import real, whole
 from persfl.commands.shown import finite, table
 from persfl.errors import InputError, need
-from persfl.federation.waiting import unwilling_text
+from persfl.federation.wait_notices import unwilling_text
 from persfl.terminal import visible
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def init(chosen: argparse.Namespace) -> int:
     """A federation's folder."""
-    from persfl.federation.folder import init as made
+    from persfl.federation.federation_folder import init as made
 
     names = chosen.names or [f"node-{i + 1}" for i in range(chosen.nodes)]
     federation = made(
@@ -58,8 +58,8 @@ def init(chosen: argparse.Namespace) -> int:
 def up(chosen: argparse.Namespace) -> int:
     """The SuperLink behind its proxy, until it is stopped."""
     need("flwr", extra="flower", why="a federation")
-    from persfl.federation.folder import opened
-    from persfl.federation.link import Up
+    from persfl.federation.federation_folder import opened
+    from persfl.federation.superlink import Up
 
     federation = opened(Path(chosen.folder))
     going = _until_stopped()
@@ -77,10 +77,10 @@ def up(chosen: argparse.Namespace) -> int:
 def node(chosen: argparse.Namespace) -> int:
     """One device, until it is stopped."""
     need("flwr", extra="flower", why="a federation")
-    from persfl.federation.folder import NODE, node_told
-    from persfl.federation.hands import run_node
-    from persfl.federation.member import use_table
-    from persfl.fleets.flower.policy import Policy
+    from persfl.federation.federation_folder import NODE, node_told
+    from persfl.federation.node import run_node
+    from persfl.federation.node_folder import use_table
+    from persfl.federation.policy import Policy
 
     folder = Path(chosen.config)
     told, policy = node_told(folder), Policy.read(folder / NODE)
@@ -135,8 +135,8 @@ def _leaving(told: dict[str, Any], policy: Any, rows: Any, folder: Path) -> str:
 
 def ledger(chosen: argparse.Namespace) -> int:
     """What was asked of a device, by whom, when, and how much was answered."""
-    from persfl.federation.folder import node_told
-    from persfl.fleets.flower.ledger import Ledger
+    from persfl.federation.federation_folder import node_told
+    from persfl.federation.ledger import Ledger
 
     folder = Path(chosen.folder)
     name = node_told(folder)["device"]
@@ -191,8 +191,8 @@ def ledger(chosen: argparse.Namespace) -> int:
 def federate(chosen: argparse.Namespace) -> int:
     """A run over a federation that is up."""
     need("flwr", extra="flower", why="a federation")
-    from persfl.federation.folder import opened
-    from persfl.federation.launching import launch
+    from persfl.federation.federation_folder import opened
+    from persfl.federation.launch import launch
 
     federation = opened(Path(chosen.folder))
     shown = Lines(chosen.json)

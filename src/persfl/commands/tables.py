@@ -659,7 +659,7 @@ def write_reports(
     folder, pages = Folder.open(run), []
     where = out or run / "report.html"
     if "federation.json" in folder.index["files"]:
-        from persfl.report.federation import write_federation
+        from persfl.report.federation_page import write_federation
 
         facts = folder.read_json("federation.json")
         with reading(run / "federation.json"):

@@ -15,10 +15,10 @@ import pandas as pd
 
 from persfl.commands.tables import write_reports
 from persfl.errors import InputError
-from persfl.federation.folder import Federation, init
-from persfl.federation.launching import launch
-from persfl.federation.link import Up
+from persfl.federation.federation_folder import Federation, init
+from persfl.federation.launch import launch
 from persfl.federation.processes import Process, free_ports, quiet
+from persfl.federation.superlink import Up
 from persfl.sources import clustered_regression
 
 # A quarter of the rows, which is held back, is as many as a policy lets be told of.

@@ -20,10 +20,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from persfl.federation.folder import opened
-from persfl.federation.limits import Limits
-from persfl.federation.members import Members, Stranger
-from persfl.federation.visits import PIECE, Refusals, Visit, Visits
+from persfl.federation.federation_folder import opened
+from persfl.federation.member_keys import Members, Stranger
+from persfl.federation.proxy_limits import Limits
+from persfl.federation.proxy_visits import PIECE, Refusals, Visit, Visits
 
 FLEET = re.compile(r"/v1/fleet/[a-z]+(-[a-z]+)*")
 _HOP = {

@@ -12,12 +12,12 @@ import numpy as np
 from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 from persfl.estimators.base import id_array
 from persfl.estimators.method import Method, said
-from persfl.federation.blending import Outcome
-from persfl.federation.waiting import unwilling_text
-from persfl.fleets.flower.fleet import FlowerFleet
-from persfl.fleets.flower.judging import worth_of
-from persfl.fleets.flower.letters import why
-from persfl.fleets.flower.roster import WAYS
+from persfl.federation.blend_run import Outcome
+from persfl.federation.fleet import FlowerFleet
+from persfl.federation.holdout import worth_of
+from persfl.federation.letters import why
+from persfl.federation.roster import WAYS
+from persfl.federation.wait_notices import unwilling_text
 from persfl.rules import doubts
 from persfl.runs import Folder, keep_model
 from persfl.training import State

@@ -12,7 +12,7 @@ import sys
 import time
 from types import SimpleNamespace
 
-from persfl import flower_api
+from persfl.federation import flower_api
 
 IDLE = 0.5
 

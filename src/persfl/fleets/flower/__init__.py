@@ -2,16 +2,16 @@
 
 `FlowerFleet` is the fleet that `personalize` drives; `persfl.fleets.flower.server:app` and
 `persfl.fleets.flower.client:app` are the ServerApp and the ClientApp of a Flower federation;
-`Device` is what answers at home.
+`Device` is what answers at home. The code is in `persfl.federation`.
 """
 
-from persfl.fleets.flower.device import Device, Rows
-from persfl.fleets.flower.fleet import FlowerFleet
-from persfl.fleets.flower.ledger import Ledger
-from persfl.fleets.flower.policy import Policy
-from persfl.fleets.flower.post import Failed, Post
-from persfl.fleets.flower.roster import Roster
-from persfl.fleets.flower.shelf import Shelf
+from persfl.federation.device import Device, Rows
+from persfl.federation.fleet import FlowerFleet
+from persfl.federation.ledger import Ledger
+from persfl.federation.model_store import Shelf
+from persfl.federation.policy import Policy
+from persfl.federation.post import Failed, Post
+from persfl.federation.roster import Roster
 
 __all__ = [
     "Device",

@@ -1,18 +1,5 @@
-"""The ServerApp: reads a plan (a JSON file of this machine) and conducts the run."""
+"""The path by which Flower apps name persfl's ServerApp; see `persfl.federation.flower_app`."""
 
-from __future__ import annotations
+from persfl.federation.flower_app import server as app
 
-from pathlib import Path
-
-from flwr.app import Context
-from flwr.serverapp import Grid, ServerApp
-
-app = ServerApp()
-
-
-@app.main()
-def main(grid: Grid, context: Context) -> None:
-    """Conduct the run of `plan`."""
-    from persfl.federation.running import conduct
-
-    conduct(grid, Path(str(context.run_config["plan"])))
+__all__ = ["app"]

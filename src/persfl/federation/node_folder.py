@@ -17,12 +17,12 @@ import pandas as pd
 from persfl.checks import some
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.federation.folder import NODE, node_told
+from persfl.federation.device import Device, Rows
+from persfl.federation.federation_folder import NODE, node_told
+from persfl.federation.ledger import Ledger
+from persfl.federation.model_store import Shelf
+from persfl.federation.policy import Policy
 from persfl.files import write_whole
-from persfl.fleets.flower.device import Device, Rows
-from persfl.fleets.flower.ledger import Ledger
-from persfl.fleets.flower.policy import Policy
-from persfl.fleets.flower.shelf import Shelf
 from persfl.sources.table import read_frame
 from persfl.types import Data
 

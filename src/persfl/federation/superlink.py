@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from persfl import flower_api
 from persfl.errors import InputError
-from persfl.federation.folder import Federation
+from persfl.federation import flower_api
+from persfl.federation.federation_folder import Federation
 from persfl.federation.processes import Process, command, listening, quiet, until
 
 MARK = "superlink.pid"  # whose run this is: a run does not outlive its SuperLink

@@ -5,7 +5,7 @@ hands out its messages, how keys are registered. These names may go with any ver
 is pinned, they are all listed here, and `lacking()` says in words which of them an installed Flower
 does not have. Nothing is imported before it is used.
 
->>> from persfl import flower_api
+>>> from persfl.federation import flower_api
 >>> flower_api.SIGNATURE
 'flwr-signature'
 >>> flower_api.lacking()

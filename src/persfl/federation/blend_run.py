@@ -14,12 +14,12 @@ import numpy as np
 from persfl.adopters import Best
 from persfl.blending.blend import blend_over
 from persfl.errors import InputError
-from persfl.federation.waiting import Waiting
-from persfl.fleets.flower.device import Device
-from persfl.fleets.flower.homes import FlowerHomes
-from persfl.fleets.flower.judging import sound
-from persfl.fleets.flower.letters import Letters
-from persfl.fleets.flower.post import Post
+from persfl.federation.blend_site import FlowerHomes
+from persfl.federation.device import Device
+from persfl.federation.holdout import sound
+from persfl.federation.letters import Letters
+from persfl.federation.post import Post
+from persfl.federation.wait_notices import Waiting
 from persfl.runs import Folder
 from persfl.samplers import Nobody
 from persfl.training import Pace, Plan, State

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.errors import InputError
-from persfl.fleets.flower.questions import adopted
+from persfl.federation.questions import adopted
 from persfl.wire import (
     Terms,
     model_from,

@@ -23,8 +23,8 @@ from typing import Any
 
 from persfl.checks import whole
 from persfl.errors import InputError, need
-from persfl.federation.limits import Limits
-from persfl.federation.members import public_key
+from persfl.federation.member_keys import public_key
+from persfl.federation.proxy_limits import Limits
 
 CONFIG, NODE = "federation.toml", "node.toml"
 _DAYS = 825
@@ -191,7 +191,7 @@ def _federation_text(host: str, port: int, inner: int, members: dict[str, str]) 
 
 def _node_text(name: str, host: str, port: int) -> str:
     # and with it much that the proxy does without
-    from persfl.fleets.flower.policy import Policy
+    from persfl.federation.policy import Policy
 
     return (
         "# This device in its federation. The owner of the rows owns this file: the policy below is"

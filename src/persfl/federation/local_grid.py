@@ -9,9 +9,9 @@ from typing import Any
 
 from flwr.app import Context, Message, RecordDict
 
-from persfl import flower_api
-from persfl.fleets.flower.client import client_app
-from persfl.fleets.flower.device import Device
+from persfl.federation import flower_api
+from persfl.federation.device import Device
+from persfl.federation.flower_app import client_app
 
 
 class LocalGrid:

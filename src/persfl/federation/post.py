@@ -19,7 +19,7 @@ _LATE, _GONE = (3, 4), (5,)
 
 
 class Failed(NamedTuple):
-    """No answer, and in which of the ways of `persfl.fleets.flower.roster`."""
+    """No answer, and in which of the ways of `persfl.federation.roster`."""
 
     how: str
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from persfl.errors import InputError, NotReady
-from persfl.fleets.flower.device import Device
-from persfl.fleets.flower.post import Failed, Post
-from persfl.fleets.flower.standing import Adoption
+from persfl.federation.device import Device
+from persfl.federation.post import Failed, Post
+from persfl.federation.target_state import Adoption
 from persfl.wire import LARGEST, Terms, WireError, model_to, nested, pack, unpack
 
 # Refusals that would change a result without a word: settings of an owner, and what they bound.

@@ -22,10 +22,10 @@ from persfl.blending.at_home import Folding, Own, Peers, mixed, route, spreads
 from persfl.blending.steps import STEPS
 from persfl.blending.views import VIEWS, Look
 from persfl.devices import Devices
-from persfl.fleets.flower.alike import Likenesses, by_moments
-from persfl.fleets.flower.judging import judged
-from persfl.fleets.flower.policy import Policy, work_of_fit
-from persfl.fleets.flower.questions import (
+from persfl.federation.holdout import judged
+from persfl.federation.moment_rows import Likenesses, by_moments
+from persfl.federation.policy import Policy, work_of_fit
+from persfl.federation.questions import (
     MOST,
     Refused,
     Told,
@@ -33,7 +33,7 @@ from persfl.fleets.flower.questions import (
     digest_of,
     whole_of,
 )
-from persfl.fleets.flower.stock import Deal, Stock
+from persfl.federation.row_stock import Deal, Stock
 from persfl.proposers import GradientStep, Refit
 from persfl.types import Array, Data, IntArray
 from persfl.wire import Terms, WireError, within

@@ -16,17 +16,17 @@ import numpy as np
 
 from persfl.adopters import Best
 from persfl.errors import InputError, PersflError
-from persfl.federation.blending import blended
-from persfl.federation.launching import FAILURE, LINK_GONE, PROGRESS
-from persfl.federation.member import read_rows
+from persfl.federation.blend_run import blended
+from persfl.federation.device import Device
+from persfl.federation.fleet import FlowerFleet
+from persfl.federation.launch import FAILURE, LINK_GONE, PROGRESS
+from persfl.federation.negotiation import agreed
+from persfl.federation.node_folder import read_rows
+from persfl.federation.policy import Policy
+from persfl.federation.post import Post
 from persfl.federation.result import keep_result
-from persfl.federation.units import agreed
-from persfl.federation.waiting import Waiting
+from persfl.federation.wait_notices import Waiting
 from persfl.files import append, holding, write_whole
-from persfl.fleets.flower.device import Device
-from persfl.fleets.flower.fleet import FlowerFleet
-from persfl.fleets.flower.policy import Policy
-from persfl.fleets.flower.post import Post
 from persfl.fleets.guarded import Guarded
 from persfl.formats import reading
 from persfl.loop import personalize

@@ -18,12 +18,12 @@ import numpy as np
 from persfl.checks import real
 from persfl.devices import position, stranger
 from persfl.errors import InputError, NotReady
-from persfl.fleets.flower.device import Device
-from persfl.fleets.flower.judging import SIZES, sound
-from persfl.fleets.flower.letters import REFUSALS, Letters, Lost, ends, way, why
-from persfl.fleets.flower.post import Post
-from persfl.fleets.flower.roster import Roster
-from persfl.fleets.flower.standing import Adoption, Standing
+from persfl.federation.device import Device
+from persfl.federation.holdout import SIZES, sound
+from persfl.federation.letters import REFUSALS, Letters, Lost, ends, way, why
+from persfl.federation.post import Post
+from persfl.federation.roster import Roster
+from persfl.federation.target_state import Adoption, Standing
 from persfl.fleets.kept_steps import Steps, as_vector, vectors
 from persfl.fleets.rows import diverged
 from persfl.types import Answers, Array, Choice, IntArray, Kept

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from persfl.fleets.flower.ledger import Ledger
-from persfl.fleets.flower.policy import Policy
+from persfl.federation.ledger import Ledger
+from persfl.federation.policy import Policy
 
 
 class Allowance:

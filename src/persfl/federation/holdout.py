@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from persfl.devices import Devices
-from persfl.fleets.flower.alike import alike, by_moments
+from persfl.federation.moment_rows import alike, by_moments
 from persfl.predicting import respond
 from persfl.types import Array, Data
 from persfl.wire import Terms

@@ -12,8 +12,8 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
-from persfl import flower_api
 from persfl.errors import InputError
+from persfl.federation import flower_api
 
 
 class Stranger(Exception):

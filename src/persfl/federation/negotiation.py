@@ -11,10 +11,10 @@ import numpy as np
 
 from persfl.checks import some
 from persfl.errors import InputError
-from persfl.federation.waiting import Waiting
-from persfl.fleets.flower.device import Device
-from persfl.fleets.flower.letters import Limited, ends, why
-from persfl.fleets.flower.post import Post
+from persfl.federation.device import Device
+from persfl.federation.letters import Limited, ends, why
+from persfl.federation.post import Post
+from persfl.federation.wait_notices import Waiting
 from persfl.public import made_up
 from persfl.training import step_of
 from persfl.types import Array

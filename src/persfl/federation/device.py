@@ -5,7 +5,7 @@ bytes, with bytes.
     units answer     as a peer: from each target's probe, a proposal
     score      as a target: the own loss of its model and of every proposal
     adopt      as a target: take what was chosen; its new probe
-    blend      as both: many small questions at once (see `persfl.fleets.flower.blending`)
+    blend      as both: many small questions at once (see `persfl.federation.blend_device`)
 
 Whatever goes wrong inside becomes a short code: the text of an error may hold private values and
 stays here.
@@ -22,10 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import sklearn
 
-from persfl.fleets.engine import starting_model
-from persfl.fleets.flower.alike import Likenesses, by_moments
-from persfl.fleets.flower.allowance import Allowance
-from persfl.fleets.flower.blending import (
+from persfl.federation.allowance import Allowance
+from persfl.federation.blend_device import (
     AS_PEER,
     AS_TARGET,
     Home,
@@ -33,11 +31,12 @@ from persfl.fleets.flower.blending import (
     names_of,
     work_of_one,
 )
-from persfl.fleets.flower.judging import judged
-from persfl.fleets.flower.leaves import sheltered
-from persfl.fleets.flower.ledger import TELLING, Entry, Ledger
-from persfl.fleets.flower.policy import Policy, work_of, work_of_fit
-from persfl.fleets.flower.questions import (
+from persfl.federation.holdout import judged
+from persfl.federation.ledger import TELLING, Entry, Ledger
+from persfl.federation.model_store import Kept, Shelf
+from persfl.federation.moment_rows import Likenesses, by_moments
+from persfl.federation.policy import Policy, work_of, work_of_fit
+from persfl.federation.questions import (
     MOST,
     Refused,
     Told,
@@ -52,8 +51,9 @@ from persfl.fleets.flower.questions import (
     whole_of,
     zeros_and_ones,
 )
-from persfl.fleets.flower.shelf import Kept, Shelf
-from persfl.fleets.flower.stock import Deal, Lot, Stock, Taken
+from persfl.federation.row_stock import Deal, Lot, Stock, Taken
+from persfl.federation.tree_leaves import sheltered
+from persfl.fleets.engine import starting_model
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream, stream
 from persfl.types import Array, Data

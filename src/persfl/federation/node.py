@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from persfl import flower_api
-from persfl.federation.folder import node_told
+from persfl.federation import flower_api
+from persfl.federation.federation_folder import node_told
 from persfl.federation.processes import (
     Process,
     command,
@@ -161,8 +161,8 @@ def run_node(
     beside it.
     """
     if app is None:
-        from persfl.federation.member import device_of
-        from persfl.fleets.flower.client import client_app
+        from persfl.federation.flower_app import client_app
+        from persfl.federation.node_folder import device_of
 
         device = device_of(folder)
         app = client_app(lambda _: device)

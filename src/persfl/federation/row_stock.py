@@ -6,7 +6,7 @@ be that row. Rows that arrive wait until there are enough of them; a group is th
 for all, and never dealt again together with others.
 
 >>> import numpy as np
->>> from persfl.fleets.flower.ledger import Ledger
+>>> from persfl.federation.ledger import Ledger
 >>> stock = Stock(Ledger(), Lot(7), least=3)
 >>> rows = Data(np.arange(12.0)[:, None], np.zeros(12))
 >>> [stock.taken(["x"], rows.take(np.arange(n))).data.rows for n in (2, 8, 10, 12)]
@@ -23,8 +23,8 @@ import numpy as np
 
 from persfl.blending.folds import fold_numbers
 from persfl.devices import Devices
-from persfl.fleets.flower.ledger import Ledger
-from persfl.fleets.flower.questions import Refused, alone
+from persfl.federation.ledger import Ledger
+from persfl.federation.questions import Refused, alone
 from persfl.seeds import Stream, stream
 from persfl.types import Data, IntArray
 from persfl.worth import split

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import Any
 
-from persfl.federation.limits import Limits
+from persfl.federation.proxy_limits import Limits
 
 # bytes that are read at once; a connection holds a few of these and no more
 PIECE = 2**16

@@ -18,10 +18,10 @@ from persfl.blending.at_home import Folding, route
 from persfl.blending.homes import Evidence, Spreads, Starts
 from persfl.blending.toward import Toward
 from persfl.blending.views import Look
-from persfl.fleets.flower.fleet import Away
-from persfl.fleets.flower.letters import Letters, Limited, Lost, ends, way, why
-from persfl.fleets.flower.roster import Roster
-from persfl.fleets.flower.side_by_side import side_by_side
+from persfl.federation.fleet import Away
+from persfl.federation.letters import Letters, Limited, Lost, ends, way, why
+from persfl.federation.lockstep import side_by_side
+from persfl.federation.roster import Roster
 from persfl.types import Array, IntArray
 from persfl.wire import nested, pack, unpack, within
 from persfl.wire.models import LARGE

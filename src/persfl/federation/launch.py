@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from persfl.errors import InputError
-from persfl.federation.folder import Federation
-from persfl.federation.link import check_up, link_mark, same_link, start_run
+from persfl.federation.federation_folder import Federation
+from persfl.federation.superlink import check_up, link_mark, same_link, start_run
 from persfl.files import LOCK, holder
 from persfl.runs import INDEX, Folder
 
