@@ -28,12 +28,12 @@ from persfl import Estimator, GradientStep, Tree
 from persfl.blending import blend_networks, blend_refits
 from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices, offsets
+from persfl.evaluation.rivals import own_fits, pooled_fit, tuned_fits
 from persfl.learners import MLP, Network
 from persfl.predicting import respond_each
 from persfl.public import public_points
 from persfl.training import NETWORK_STEPS
 from persfl.units import Units
-from persfl.worth import own_fits, pooled_fit, tuned_fits
 
 KINDS = ("tree", "forest", "boosting", "mlp")
 

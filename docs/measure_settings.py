@@ -30,8 +30,9 @@ from persfl import (
     Weighted,
 )
 from persfl.datasets import load_flights, load_housing
+from persfl.evaluation.trials import run_trial, worth_of_trials
+from persfl.evaluation.verdicts import ARMS
 from persfl.sources import from_table
-from persfl.worth import ARMS, measured, tried
 
 ROWS = 10
 NUMBERS = (5, 10, 20, 40)  # rows per city; the smallest city has 62
@@ -143,9 +144,9 @@ class Problem:
         )
         assert learn.ids == held.ids, "every device must have rows on both sides"
         classes = len(model.classes_) if hasattr(model, "classes_") else 0
-        worth = measured(
+        worth = worth_of_trials(
             [
-                tried(
+                run_trial(
                     learn,
                     held,
                     learner=model.learner_,

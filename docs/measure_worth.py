@@ -16,8 +16,10 @@ import pandas as pd
 
 from persfl import PersflWarning, PersonalizedRegressor
 from persfl.datasets import load_housing
+from persfl.evaluation.intervals import Verdict
+from persfl.evaluation.trials import run_trial, worth_of_trials
+from persfl.evaluation.verdicts import HELPS
 from persfl.sources import from_table
-from persfl.worth import HELPS, Verdict, measured, tried
 
 
 def draw(seed: int, method: str, uneven: bool) -> tuple[pd.DataFrame, Verdict, Verdict]:
@@ -48,9 +50,9 @@ def draw(seed: int, method: str, uneven: bool) -> tuple[pd.DataFrame, Verdict, V
         model.fit(
             table[housing.feature_names], table["log_price"], devices=table["city"]
         )
-    truth = measured(
+    truth = worth_of_trials(
         [
-            tried(
+            run_trial(
                 learn,
                 rest,
                 learner=model.learner_,

@@ -34,12 +34,12 @@ from persfl.blending.toward import Toward
 from persfl.blending.views import Look, View
 from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
+from persfl.evaluation.split import split as split_rows
 from persfl.report import info
 from persfl.runs import load_model, save_model
 from persfl.sources import clustered_regression
 from persfl.testing import check_proposer
 from persfl.types import Data
-from persfl.worth import split as split_rows
 
 
 def split(frame, device, few, seed):

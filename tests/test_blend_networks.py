@@ -24,6 +24,7 @@ from persfl.blending.networks import offers
 from persfl.blending.part import Part
 from persfl.devices import Devices
 from persfl.errors import InputError
+from persfl.evaluation.rivals import own_fits
 from persfl.learners import MLP, Network
 from persfl.model_arrays import models_from, models_to
 from persfl.predicting import respond_each
@@ -31,7 +32,6 @@ from persfl.runs import Folder, load_model, save_model
 from persfl.sources import clustered_regression
 from persfl.training import Plan
 from persfl.types import Data
-from persfl.worth import own_fits
 
 pytest.importorskip("torch")
 SMALL = MLP(hidden=(4,))

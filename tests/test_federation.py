@@ -24,6 +24,8 @@ from persfl import (
 )
 from persfl.cli import main
 from persfl.errors import InputError
+from persfl.evaluation.split import split
+from persfl.evaluation.trials import run_trial
 from persfl.federation.conduct import conduct
 from persfl.federation.demo import tables
 from persfl.federation.federation_folder import init, node_told, opened
@@ -39,7 +41,6 @@ from persfl.predicting import unknown
 from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
 from persfl.units import Units
-from persfl.worth import split, tried
 
 DEVICES = clustered_regression(n=6, clusters=2, rows=16, features=3, noise=0.2, seed=4)
 
@@ -248,7 +249,7 @@ def in_one_process(rounds=6, peers=3):
             seed=0,
         )
     )
-    found = tried(
+    found = run_trial(
         learn,
         held_back,
         learner=learner,

@@ -34,6 +34,7 @@ from persfl import (
     personalize,
 )
 from persfl.cli import main
+from persfl.evaluation.split import split
 from persfl.federation import flower_api
 from persfl.federation.demo import end, start_node
 from persfl.federation.federation_folder import init
@@ -45,7 +46,6 @@ from persfl.fleets.flower import Ledger
 from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
 from persfl.units import Units
-from persfl.worth import split
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes as on Linux")
 

@@ -701,7 +701,7 @@ def test_devices_without_kin_keep_their_own_model_and_it_is_said():
         )
     lost = ~model.made_of()["found"].to_numpy()
     assert lost.any()
-    from persfl.worth import own_fits
+    from persfl.evaluation.rivals import own_fits
 
     inside = model.units_.inside(
         Devices(X, y, np.ones(72), np.arange(0, 73, 6), list(range(12)))

@@ -14,6 +14,7 @@ from sklearn.datasets import load_digits
 from persfl.cli import main
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError
+from persfl.evaluation.rivals import own_fits
 from persfl.lab import comparison_cells, comparison_tables
 from persfl.lab.comparison_cells import Cell, measurements, run_cells
 from persfl.lab.comparison_methods import METHODS, ComparisonTerms
@@ -30,7 +31,6 @@ from persfl.sources import (
     varied_regression,
 )
 from persfl.units import Units
-from persfl.worth import own_fits
 
 ROOT = Path(__file__).parents[1]
 FAST = ("local", "pooled", "paper")

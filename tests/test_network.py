@@ -34,12 +34,12 @@ from persfl import (
 )
 from persfl.cli import main
 from persfl.errors import InputError, NotReady
+from persfl.evaluation.rivals import pooled_fit, tuned_fits
 from persfl.fleets import torch_engine
 from persfl.learners import MLP, Network, kept
 from persfl.runs import Folder, load_model, save_model
 from persfl.sources import Inbox, Replay, clustered_regression
 from persfl.testing import check_fleet, check_learner, check_proposer
-from persfl.worth import pooled_fit, tuned_fits
 
 torch.set_num_threads(1)
 

@@ -12,10 +12,10 @@ import pandas as pd
 from persfl.checks import some
 from persfl.errors import InputError
 from persfl.estimators.method import METHODS
+from persfl.evaluation.verdicts import Worth
 from persfl.trust import Trust
 from persfl.types import Array
 from persfl.units import KINDS, Units
-from persfl.worth import Worth
 
 SETTINGS = (
     "device",

@@ -583,8 +583,8 @@ def _seconds(chosen: argparse.Namespace) -> str:
 
 def arms(worth: Any) -> None:
     """Errors of all methods."""
+    from persfl.evaluation.intervals import percent
     from persfl.lab.trial import summary
-    from persfl.worth import percent
 
     rows = []
     for name, row in summary(worth).iterrows():

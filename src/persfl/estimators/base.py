@@ -29,7 +29,11 @@ from persfl.devices import Devices
 from persfl.errors import InputError, NoDevicesWarning, PersflWarning, UnseenWarning
 from persfl.estimators.method import METHODS, Method, loop_settings, method_of, said
 from persfl.estimators.rows import WithRows
-from persfl.helping import helpers
+from persfl.evaluation.rivals import own_fits, pooled_fit
+from persfl.evaluation.split import split
+from persfl.evaluation.trials import run_trial, worth_of_trials
+from persfl.evaluation.verdicts import Worth
+from persfl.evaluation.who_helps import helper_table
 from persfl.learners import Estimator, Linear
 from persfl.predicting import respond, respond_each, unknown
 from persfl.proposers import GradientStep, Refit
@@ -53,7 +57,6 @@ from persfl.traits import has_gradients, is_learner, traits_of
 from persfl.trust import Trust
 from persfl.types import Array, IntArray
 from persfl.units import KINDS, Units
-from persfl.worth import Worth, measured, own_fits, pooled_fit, split, tried
 
 CHEAP = 3e7  # numbers touched by a run that may be repeated without being noticed
 NOTHING = 1e-6  # a loss below this is none, however many times its start it is
@@ -289,7 +292,7 @@ class Personalized(WithRows):
             if part == 0:
                 self._note_halving(state, "the trial run")
             done.append(
-                tried(
+                run_trial(
                     learn,
                     held,
                     learner=self.learner_,
@@ -326,7 +329,7 @@ class Personalized(WithRows):
                     " many. Leave it out."
                 )
             return
-        self.worth_ = measured(done, self._classes)
+        self.worth_ = worth_of_trials(done, self._classes)
 
     def _judge(self) -> None:
         """What follows from the trial."""
@@ -710,7 +713,7 @@ class Personalized(WithRows):
         verdict; most adopted first.
         """
         check_is_fitted(self, "models_")
-        return helpers(self.trust_, self.devices_.tolist())
+        return helper_table(self.trust_, self.devices_.tolist())
 
     def coefficients(self) -> pd.DataFrame:
         """Every device's coefficients in the table's own units (linear models in shared or raw

@@ -15,12 +15,12 @@ from persfl.checks import whole
 from persfl.devices import Devices
 from persfl.errors import InputError, PersflWarning
 from persfl.estimators.base import Personalized, id_array
+from persfl.evaluation.rivals import own_fits
 from persfl.fleets import ArrayFleet
 from persfl.training import Pace, Plan, State, step_of, train
 from persfl.trust import Trust
 from persfl.types import Array
 from persfl.units import Units
-from persfl.worth import own_fits
 
 
 class Online(Personalized):

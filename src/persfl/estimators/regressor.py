@@ -77,7 +77,7 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     models_ : one model per device, in the units of the run.
     method_ : what ran: "blend", "paper" or "kin"; "own" where there is one device.
     helpers_ : who helps whom, a DataFrame.
-    worth_ : errors on rows held back, see `persfl.worth.Worth`; None without any.
+    worth_ : errors on rows held back, see `persfl.evaluation.verdicts.Worth`; None without any.
     notes_ : what a person should know about this fit, in sentences; the first says by which method.
     losses_ : (rounds, devices) own losses at the start of every round.
     fallback_ : which devices keep their own model.

@@ -14,12 +14,13 @@ import numpy as np
 import pandas as pd
 
 from persfl.devices import Devices
+from persfl.evaluation.rivals import own_fits
+from persfl.evaluation.verdicts import Worth
 from persfl.federation.moment_rows import alike, by_moments
 from persfl.predicting import respond
 from persfl.types import Array, Data
 from persfl.wire import Terms
 from persfl.wire.models import LARGE
-from persfl.worth import Worth, own_fits
 
 ARMS = ("own", "personal")
 # held, weight, weight squared, label sum, label squares, squared differences about their mean,

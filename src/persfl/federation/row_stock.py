@@ -23,11 +23,11 @@ import numpy as np
 
 from persfl.blending.folds import fold_numbers
 from persfl.devices import Devices
+from persfl.evaluation.split import split
 from persfl.federation.ledger import Ledger
 from persfl.federation.questions import Refused, alone
 from persfl.seeds import Stream, stream
 from persfl.types import Data, IntArray
-from persfl.worth import split
 
 
 class Lot(NamedTuple):

@@ -12,10 +12,10 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 from persfl.devices import Devices
+from persfl.evaluation.rivals import pooled_fit
 from persfl.lab.row_splits import taken
 from persfl.seeds import stream
 from persfl.types import Array, Data, IntArray, Learner
-from persfl.worth import pooled_fit
 
 
 def clustered_fits(

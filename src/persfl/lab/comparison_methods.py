@@ -18,6 +18,7 @@ from persfl.baselines import ditto, fedavg, ifca
 from persfl.blending import blend
 from persfl.devices import Devices
 from persfl.errors import Diverged
+from persfl.evaluation.rivals import own_fits, pooled_fit, tuned_fits
 from persfl.fleets import ArrayFleet
 from persfl.lab.cluster_fits import clustered_fits
 from persfl.learners import Linear
@@ -37,7 +38,6 @@ from persfl.training import (
 )
 from persfl.traits import has_gradients
 from persfl.types import Adopter, Array, Learner, Model, Round, Sampler
-from persfl.worth import own_fits, pooled_fit, tuned_fits
 
 UNITS = ("shared", "centred")
 CLUSTERS = 4  # of k-means

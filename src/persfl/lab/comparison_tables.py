@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from persfl.evaluation.intervals import percent
 from persfl.lab.standings import (
     REFERENCE,
     CellsBySet,
@@ -15,7 +16,6 @@ from persfl.lab.standings import (
     standings,
     variants,
 )
-from persfl.worth import percent
 
 LOSES = "loses"
 LOWEST = -9.99  # shares below this are not spelled out

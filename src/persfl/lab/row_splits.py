@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from persfl.checks import whole
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError
+from persfl.evaluation.split import split
 from persfl.seeds import stream
 from persfl.types import IntArray
-from persfl.worth import split
 
 MOST, LEAST = 200, 3  # rows of a device to judge by
 Mask = NDArray[np.bool_]

@@ -20,8 +20,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from persfl.checks import one_of
+from persfl.evaluation.intervals import relative, verdict
 from persfl.types import Array
-from persfl.worth import relative, verdict
 
 REFERENCE = "blend"
 

@@ -1,8 +1,9 @@
 """One way to personalize beside its rivals: the same rows to learn from, the same rows held back.
 
-Nothing is chosen by the rows held back. To what `persfl.worth` measures anyway (own rows, one model
-for all in shared and in centred units, fine-tuned, personalized) this adds, for models that take
-gradient steps, federated averaging, the same with own fine-tuning, and IFCA told 2 and 4 clusters.
+Nothing is chosen by the rows held back. To what `persfl.evaluation` measures anyway (own rows, one
+model for all in shared and in centred units, fine-tuned, personalized) this adds, for models that
+take gradient steps, federated averaging, the same with own fine-tuning, and IFCA told 2 and 4
+clusters.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from persfl.errors import InputError
+from persfl.evaluation.verdicts import Worth
 from persfl.lab.comparison_methods import rivals
-from persfl.worth import Worth
 
 
 def compare(model: Any, X: Any, y: Any, devices: Any = None, **fit: Any) -> Worth:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from persfl.evaluation.verdicts import HELPS, TOO_FEW
 from persfl.seeds import stream
-from persfl.worth import HELPS, TOO_FEW
 
 _PLACES = (
     "Abilene",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from persfl.errors import InputError, need
-from persfl.helping import graph
+from persfl.evaluation.who_helps import graph
 from persfl.spreadsheets import write_csv
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from persfl.errors import InputError, need
-from persfl.worth import HELPS
+from persfl.evaluation.verdicts import HELPS
 
 LOWER, SAME, HIGHER, INK, BAND = "#1565a8", "#767d86", "#b34700", "#1c2127", "#d5e3f0"
 _HEAT = ("#f6f4f0", "#cfe0ee", "#86b5dc", "#2f7bbd", "#0a3a6b")

@@ -9,12 +9,18 @@ import numpy as np
 
 from persfl import __version__
 from persfl.checks import many
-from persfl.helping import VERDICTS, pairs_known, reward_interval, verdict_codes
+from persfl.evaluation.intervals import Verdict, percent
+from persfl.evaluation.verdicts import ARMS, Worth
+from persfl.evaluation.who_helps import (
+    VERDICTS,
+    pairs_known,
+    reward_interval,
+    verdict_codes,
+)
 from persfl.report.blocks import Blocks, blocks, shares
 from persfl.report.makeup import makeup
 from persfl.training import peers_asked
 from persfl.types import Array
-from persfl.worth import ARMS, Verdict, Worth, percent
 
 # helpers shown per device, fewer where devices are many: the page must stay small
 TOP = 15

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from persfl.helping import pairs_known, verdict_codes
+from persfl.evaluation.who_helps import pairs_known, verdict_codes
 
 # neighbours named per device, and on the whole page: it must stay small
 MOST, IN_ALL = 8, 16_000

@@ -3,105 +3,15 @@
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
-from sklearn.linear_model import Ridge, RidgeCV
 
 from persfl import Devices, Linear
 from persfl.errors import InputError
-from persfl.learners.shrunk import STRENGTHS, shrunk
-from persfl.sources import clustered_regression
+from persfl.evaluation.intervals import verdict
+from persfl.evaluation.rivals import own_fits
+from persfl.evaluation.split import split
+from persfl.evaluation.trials import Trial, run_trial, worth_of_trials
+from persfl.evaluation.verdicts import HELPS, TOO_FEW
 from persfl.units import Units
-from persfl.worth import (
-    HELPS,
-    TOO_FEW,
-    Tried,
-    measured,
-    own_fits,
-    pooled_fit,
-    split,
-    tried,
-    verdict,
-)
-
-
-@pytest.fixture
-def devices():
-    return clustered_regression(
-        n=12, clusters=2, rows=10, features=4, noise=0.5, seed=0
-    )
-
-
-def test_own_fits_are_ridge_with_the_strength_of_least_leave_one_out_error(devices):
-    models = shrunk(Linear(intercept=True), devices)
-    for i in range(len(devices)):
-        known = RidgeCV(alphas=STRENGTHS).fit(devices[i].X, devices[i].y)
-        np.testing.assert_allclose(
-            models[i], [*known.coef_, known.intercept_], rtol=1e-8
-        )
-
-
-def test_a_weight_counts_copies(devices):
-    X, y = devices[0].X, devices[0].y
-    weight = np.array([1.0, 2, 3, 1, 1, 1, 2, 1, 1, 1])
-    twice = np.repeat(np.arange(10), weight.astype(int))
-    for learner in (Linear(intercept=True), Linear("logistic", intercept=True)):
-        label = y if learner.kind == "squared" else (y > 0) + 0.0
-        weighted = shrunk(learner, Devices.of([(X, label, weight)]))
-        copied = shrunk(learner, Devices.of([(X[twice], label[twice])]))
-        np.testing.assert_allclose(
-            weighted, copied, atol=1e-3 if learner.kind == "logistic" else 1e-9
-        )
-
-
-@pytest.mark.parametrize(
-    "kind", ["squared", "logistic", "multinomial", "huber", "poisson"]
-)
-def test_fine_tuning_stays_near_its_anchor_and_lowers_the_loss(kind):
-    generator = np.random.default_rng(1)
-    X = generator.normal(size=(40, 3))
-    score = X @ [1.0, -1.0, 0.5]
-    y = {
-        "squared": score,
-        "huber": score,
-        "logistic": (score > 0) + 0.0,
-        "multinomial": np.digitize(score, [-1, 1]) + 0.0,
-        "poisson": generator.poisson(np.exp(score)) + 0.0,
-    }[kind]
-    learner = Linear(kind, intercept=True, classes=3 if kind == "multinomial" else None)
-    devices = Devices.of([(X[:20], y[:20]), (X[20:], y[20:])])
-    anchor = pooled_fit(learner, devices)
-    tuned = shrunk(learner, devices, anchor)
-    for i in range(2):
-        assert (
-            learner.loss(tuned[i], devices[i])
-            <= learner.loss(anchor, devices[i]) + 1e-4
-        )
-    assert np.abs(tuned - anchor).max() < 5
-
-
-def test_pooled_fit_is_the_fit_to_all_rows(devices):
-    known = Ridge(alpha=1e-9).fit(devices.X, devices.y)
-    np.testing.assert_allclose(
-        pooled_fit(Linear(intercept=True), devices),
-        [*known.coef_, known.intercept_],
-        rtol=1e-5,
-    )
-
-
-def test_splits_hold_back_every_row_once(devices):
-    held = [split(devices, 0.2, seed=3, part=part)[1] for part in range(5)]
-    assert all(part.counts.tolist() == [2] * 12 for part in held)
-    everything = np.sort(np.concatenate([part.y for part in held]))
-    np.testing.assert_array_equal(everything, np.sort(devices.y))
-    train, test = split(devices, 0.2, seed=3)
-    assert not set(train.y) & set(test.y)
-    assert not np.array_equal(test.y, split(devices, 0.2, seed=4)[1].y)
-    few = Devices.of(
-        [(np.ones((3, 1)), np.ones(3)), (np.ones((4, 1)), np.ones(4))], quiet=True
-    )
-    assert split(few, 0.25, seed=0)[1].counts.tolist() == [0, 1]
-    assert split(few, 0.0, seed=0)[1].counts.tolist() == [0, 0]
-    with pytest.raises(InputError, match="holdout"):
-        split(devices, 1.0, seed=0)
 
 
 def test_errors_by_hand(devices):
@@ -109,8 +19,8 @@ def test_errors_by_hand(devices):
     units = Units.of(train, "shared", labels=True)
     learner = Linear(intercept=True)
     models = np.zeros((12, 5))
-    worth = measured(
-        [tried(train, test, learner=learner, units=units, models=models)], 0
+    worth = worth_of_trials(
+        [run_trial(train, test, learner=learner, units=units, models=models)], 0
     )
     for i in (0, 7):
         expected = ((test[i].y - units.label_mean) ** 2).mean() / test.y.var()
@@ -151,7 +61,7 @@ def _made_up(rng, n, rows, own, personal, between=0.0):
     losses["personal"] = (
         rng.exponential(size=(n, rows)) * personal * level[:, None]
     ).ravel()
-    return measured([Tried(held, losses, {})], 0), level * personal
+    return worth_of_trials([Trial(held, losses, {})], 0), level * personal
 
 
 def _claims(fleets, n, rows, personal):
@@ -206,9 +116,9 @@ def test_groups_and_devices_that_held_nothing_back(devices):
         Devices.of(rows, ids=[f"d{i}" for i in range(12)], quiet=True), 0.3, seed=0
     )
     units = Units.of(train, "shared", labels=True)
-    worth = measured(
+    worth = worth_of_trials(
         [
-            tried(
+            run_trial(
                 train,
                 test,
                 learner=Linear(intercept=True),
@@ -241,8 +151,8 @@ def _fleet(held, gain):
     losses = {
         arm: np.ones(len(rows.y)) for arm in ("own", "pooled", "centred", "tuned")
     }
-    return measured(
-        [Tried(rows, losses | {"personal": 1.0 - np.repeat(gain, held)}, {})], 0
+    return worth_of_trials(
+        [Trial(rows, losses | {"personal": 1.0 - np.repeat(gain, held)}, {})], 0
     )
 
 
@@ -286,33 +196,6 @@ def test_a_device_is_never_told_that_it_loses():
     assert gains["similar_devices"].tolist() == [11] * 12
 
 
-def test_units_reveal_totals_only_and_go_both_ways(devices):
-    for kind in ("shared", "centred", "raw"):
-        units = Units.of(devices, kind, labels=True)
-        inside = units.inside(devices)
-        owner = np.repeat(np.arange(12), 10)
-        np.testing.assert_allclose(units.outside(inside.y, owner), devices.y)
-        np.testing.assert_allclose(units.features(devices.X, owner), inside.X)
-    shared = Units.of(devices, "shared", labels=True)
-    np.testing.assert_allclose(shared.inside(devices).X.std(axis=0), 1.0)
-    centred = Units.of(devices, "centred", labels=True).inside(devices)
-    np.testing.assert_allclose(
-        [centred[i].X.mean(axis=0) for i in range(12)], 0.0, atol=1e-12
-    )
-    steady = Devices.of([([[1e9, 1.0], [1e9, 2.0]], [0.0, 1.0])], quiet=True)
-    assert Units.of(steady, "shared", labels=True).scale[0] == 1.0
-
-
-def test_every_part_holds_back_its_share_of_every_class():
-    y = np.repeat([0.0, 1.0, 2.0], [90, 10, 1])
-    devices = Devices.of([(np.zeros((101, 1)), y)], quiet=True)
-    for part in range(3):
-        train, test = split(devices, 0.25, seed=0, part=part, classes=3)
-        assert 20 <= (test.y == 0).sum() <= 24
-        assert 2 <= (test.y == 1).sum() <= 3
-        assert (train.y == 2).sum() == 1
-
-
 def test_one_heavy_row_is_one_row():
     """A device whose evidence hangs on one row must not be told that peers help, whatever the
     number of its rows.
@@ -328,5 +211,5 @@ def test_one_heavy_row_is_one_row():
         arm: rng.exponential(size=2000)
         for arm in ("own", "pooled", "centred", "tuned", "personal")
     }
-    said = measured([Tried(held, losses, {})], 0).device()["verdict"].tolist()
+    said = worth_of_trials([Trial(held, losses, {})], 0).device()["verdict"].tolist()
     assert said.count(HELPS) <= 10

@@ -1,0 +1,1 @@
+"""Is asking peers worth it, and who helps whom: rows kept back, rivals, trials, verdicts."""

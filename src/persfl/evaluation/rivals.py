@@ -1,0 +1,111 @@
+"""The simple rivals of asking peers: own rows alone, one model for all, and that one fine-tuned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from persfl.devices import Devices
+from persfl.learners import Linear
+from persfl.learners.shrunk import shrunk
+from persfl.proposers import GradientStep, Refit
+from persfl.seeds import stream
+from persfl.traits import has_gradients
+from persfl.types import Array, Data, Differentiable, IntArray, Learner
+
+_NUMBERS = 2**22  # of rows and models that are fitted at a time
+# times a fine-tuning step is quartered before the device keeps the pooled model
+_SHORTER = 6
+
+
+def pooled_fit(learner: Learner, rows: Devices, seed: int = 0) -> Any:
+    """One model fitted to everybody's rows (for squared loss through sums over devices, shrunk
+    a hair to be unique).
+    """
+    if not isinstance(learner, Linear) or learner.kind != "squared":
+        return learner.fit(Data(rows.X, rows.y, rows.weight), stream(seed, "pooled"))
+    size = learner.size(rows.features)
+    gram, pull = np.zeros((size, size)), np.zeros(size)
+    for i in range(0, len(rows.X), 2**16):
+        part = slice(i, i + 2**16)
+        A = (
+            np.column_stack([rows.X[part], np.ones(len(rows.y[part]))])
+            if learner.intercept
+            else rows.X[part]
+        )
+        weighted = A * rows.weight[part, None]
+        gram += weighted.T @ A
+        pull += weighted.T @ rows.y[part]
+    ridge = np.full(size, max(1e-9 * float(np.trace(gram)), np.finfo(float).tiny))
+    if learner.intercept:
+        ridge[-1] = 0.0
+    return np.linalg.solve(gram + np.diag(ridge), pull)
+
+
+def own_fits(learner: Learner, rows: Devices, seed: int = 0) -> Any:
+    """Every device's model from its own rows alone."""
+    if isinstance(learner, Linear):
+        return shrunk(learner, rows)
+    if has_gradients(learner):
+        place = stream(seed, "own").at(np.arange(len(rows)))
+        return np.concatenate(
+            [
+                learner.fit(rows.gather(part), place[part])
+                for part in _batches(learner, rows)
+            ]
+        )
+    return [learner.fit(rows[i], stream(seed, "own", i)) for i in range(len(rows))]
+
+
+def tuned_fits(
+    learner: Learner,
+    rows: Devices,
+    pooled: Any,
+    public: Array | None,
+    steps: GradientStep | None,
+    seed: int = 0,
+) -> Any:
+    """The pooled model, fine-tuned on every device's own rows: shrunk toward it, stepped from
+    it, or refitted with its labels.
+    """
+    if isinstance(learner, Linear):
+        return shrunk(learner, rows, pooled)
+    if steps is not None and has_gradients(learner):
+        return np.concatenate(
+            [
+                _stepped(learner, pooled, rows.gather(part), steps)
+                for part in _batches(learner, rows)
+            ]
+        )
+    proposer = Refit(public if public is not None else rows.X[:0])
+    probe = proposer.ask(learner, pooled)
+    return [
+        proposer.answer(learner, probe, rows[i], stream(seed, "tuned", i))
+        for i in range(len(rows))
+    ]
+
+
+def _stepped(learner: Learner, pooled: Array, data: Data, steps: GradientStep) -> Array:
+    """Own steps from the pooled model; where they do not lower a device's loss it takes shorter
+    ones. A rival is no straw man.
+    """
+    models = np.tile(pooled, (len(data.y), 1))
+    now, todo = learner.loss(models, data), np.arange(len(models))
+    for _ in range(_SHORTER):
+        some = Data(data.X[todo], data.y[todo], data.weight[todo])
+        tuned = steps.answer(learner, models[todo], some, None)
+        lower = learner.loss(tuned, some) <= now[todo]
+        models[todo[lower]] = tuned[lower]
+        todo, steps = todo[~lower], replace(steps, step_size=steps.step_size / 4)
+        if not len(todo):
+            break
+    return models
+
+
+def _batches(learner: Differentiable, rows: Devices) -> list[IntArray]:
+    """Devices in batches of similar memory, in their order."""
+    each = learner.size(rows.features) + int(rows.counts.max(initial=1)) * rows.features
+    step = max(1, _NUMBERS // each)
+    return [np.arange(i, min(i + step, len(rows))) for i in range(0, len(rows), step)]

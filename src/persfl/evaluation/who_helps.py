@@ -1,0 +1,220 @@
+"""Who helps whom: what Trust knows, as a table for people, with intervals and a verdict per pair.
+
+A peer's *reward* is by how much its answer would have lowered the target's own loss; it shrinks as
+the target learns, so its mean over rounds says more about early rounds. Whether a peer helps is
+therefore judged by choice: were all peers equally good, each answer would be adopted once in S
+questions. A pair's verdict compares its own rate of adoption, with a 95 % interval (Wilson's), to
+that chance: "helps" if it is above and the mean reward positive, "chosen, but no gain" if it is
+above all the same (the best of answers that all raised the loss, as happens once a target has
+settled), "helps less than others" if it is below.
+
+After `persfl.kin` with steps there is no such comparison: kin "helps", and the others help less.
+After blend, adopted answers are counted as if neighbours were the whole model; how much of it they
+are is what `made_of()` says.
+
+It is a statement about the rows these devices have in this run. Rounds ask about the same rows
+again and again, so the interval covers the luck of the draw of peers, not that of the draw of rows:
+with other rows of the same devices others may come out on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import stdtrit
+
+from persfl.panels import places
+from persfl.trust import Trust
+from persfl.types import Array
+
+if TYPE_CHECKING:
+    import networkx
+    import pandas as pd
+
+VERDICTS = (
+    "helps",
+    "chosen, but no gain",
+    "helps less than others",
+    "too few questions to tell",
+)
+COLUMNS = (
+    "device",
+    "peer",
+    "asked",
+    "adopted",
+    "share",
+    "reward_mean",
+    "reward_low",
+    "reward_high",
+    "verdict",
+)
+_Z = 1.959963984540054  # 95 % of a normal distribution lie within
+
+
+def helper_table(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
+    """One row per pair that was asked, each device's most adopted peers first.
+
+    >>> from persfl import ArrayFleet, Best, GradientStep, Linear, Uniform, personalize
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=20, clusters=2, rows=10, features=5, seed=0)
+    >>> fleet = ArrayFleet(
+    ...     devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0]
+    ... )
+    >>> for round_ in personalize(
+    ...     fleet, sampler=Uniform(5), adopter=Best(), rounds=200
+    ... ):
+    ...     pass
+    >>> table = helper_table(round_.trust, devices.ids)
+    >>> kin = table[table.verdict == "helps"].peer
+    >>> bool((devices.clusters[kin] == devices.clusters[0]).all()), len(kin) > 0
+    (True, True)
+    """
+    import pandas as pd
+
+    known = pairs_known(trust)
+    order = np.lexsort((known["peer"], -known["share"], known["target"]))
+    known = known.iloc[order]
+    names = np.empty(len(ids), dtype=object)
+    names[:] = list(ids)
+    low, high = reward_interval(known)
+    target, peer = known["target"].to_numpy(), known["peer"].to_numpy()
+    return pd.DataFrame(
+        {
+            "device": pd.Series(names[target]).infer_objects(),
+            "peer": pd.Series(names[peer]).infer_objects(),
+            "asked": known["asked"].to_numpy(),
+            "adopted": known["adopted"].to_numpy(),
+            "share": known["share"].to_numpy(),
+            "reward_mean": known["reward_mean"].to_numpy(),
+            "reward_low": low,
+            "reward_high": high,
+            "verdict": np.array(VERDICTS, dtype=object)[verdict_codes(known, trust)],
+        }
+    )
+
+
+def pairs_known(trust: Trust) -> pd.DataFrame:
+    """Trust's table; of a mix, adopted answers as if neighbours were the whole model: a round
+    of questions adds up to at most 1.
+    """
+    known = trust.table()
+    if "mix" in trust.notes:
+        known = known.assign(
+            adopted=known["adopted"]
+            / _neighbours_part(trust)[known["target"].to_numpy()]
+        )
+    return known
+
+
+def _neighbours_part(trust: Trust) -> Array:
+    """(n,) how much of each mix its neighbours' models are, in the units in which they are more
+    of it; 1 where they are nothing.
+    """
+    kinds = [str(name).split()[:2] for name in trust.notes["mix_names"]]
+    part = np.zeros(len(trust.notes["mix"]))
+    for units in {kind[0] for kind in kinds}:
+        mine = [kind[0] == units and kind[1].startswith("neighbours") for kind in kinds]
+        part = np.maximum(part, trust.notes["mix"][:, mine].sum(axis=1))
+    return np.where(part > 0, part, 1.0)
+
+
+def chance(trust: Trust) -> Array:
+    """(n,) per device: how often an answer is adopted if all peers are equally good."""
+    known = pairs_known(trust)
+    target = known["target"].to_numpy()
+    asked = np.bincount(target, weights=known["asked"], minlength=trust.n)
+    adopted = np.bincount(target, weights=known["adopted"], minlength=trust.n)
+    return np.divide(adopted, asked, out=np.zeros(trust.n), where=asked > 0)
+
+
+def reward_interval(known: pd.DataFrame) -> tuple[Array, Array]:
+    """A 95 % interval (Student's) of each pair's mean reward; NaN below two answers."""
+    answered = known["answered"].to_numpy(dtype=np.float64)
+    mean, spread = known["reward_mean"].to_numpy(), known["reward_spread"].to_numpy()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # the spread divides by answered, not by one less
+        half = stdtrit(answered - 1, 0.975) * spread / np.sqrt(answered - 1)
+    half = np.where(answered >= 2, half, np.nan)
+    return mean - half, mean + half
+
+
+def verdict_codes(known: pd.DataFrame, trust: Trust) -> Any:
+    """Positions in VERDICTS."""
+    return (
+        _by_kin(known, trust)
+        if "member" in trust.notes
+        else _by_choice(known, chance(trust))
+    )
+
+
+def _by_kin(known: pd.DataFrame, trust: Trust) -> Any:
+    """Where kin was looked for: those it was found in help, others less, and nothing can be
+    said where there is no group.
+    """
+    place = np.full(trust.n, -1)
+    place[trust.targets] = np.arange(len(trust.targets))
+    row = place[known["target"].to_numpy()]
+    at, met = places(trust.notes["panel"][row], known["peer"].to_numpy()[:, None])
+    member = trust.notes["member"][row, at[:, 0]] & met[:, 0]
+    return np.where(~trust.notes["right"][row], 3, np.where(member, 0, 2))
+
+
+def _by_choice(known: pd.DataFrame, rate: Array) -> Any:
+    asked, adopted = (
+        known["asked"].to_numpy(dtype=np.float64),
+        known["adopted"].to_numpy(),
+    )
+    expected = rate[known["target"].to_numpy()]
+    share = adopted / asked
+    middle = (share + _Z**2 / (2 * asked)) / (1 + _Z**2 / asked)
+    half = (
+        _Z
+        / (1 + _Z**2 / asked)
+        * np.sqrt(np.maximum(share * (1 - share), 0.0) / asked + _Z**2 / (4 * asked**2))
+    )
+    # A single lucky question must not count: with one in twenty by chance, one of one is no
+    # evidence of help.
+    often = (middle - half > expected) & (adopted >= 2)
+    gain = known["reward_mean"].to_numpy() > 0
+    return np.where(
+        often & gain, 0, np.where(often, 1, np.where(middle + half < expected, 2, 3))
+    )
+
+
+def graph(table: pd.DataFrame) -> networkx.DiGraph[Any]:
+    """Who helps whom as a networkx graph: an edge from a peer to the device whose model adopted its
+    answers (extra `report`).
+
+    >>> import pandas as pd
+    >>> row = {
+    ...     "device": "ann",
+    ...     "peer": "bob",
+    ...     "asked": 9,
+    ...     "adopted": 4.0,
+    ...     "share": 1.0,
+    ...     "reward_mean": 0.5,
+    ...     "reward_low": 0.1,
+    ...     "reward_high": 0.9,
+    ...     "verdict": "helps",
+    ... }
+    >>> g = graph(pd.DataFrame([row]))
+    >>> list(g.edges), g["bob"]["ann"]["adopted"]
+    ([('bob', 'ann')], 4.0)
+    """
+    from persfl.errors import need
+
+    nx = need("networkx", extra="report", why="a graph of who helps whom")
+    found: networkx.DiGraph[Any] = nx.DiGraph()
+    found.add_nodes_from(
+        dict.fromkeys([*table["device"].tolist(), *table["peer"].tolist()])
+    )
+    for row in table[table["adopted"] > 0].to_dict(orient="records"):
+        facts = {
+            str(name): value
+            for name, value in row.items()
+            if name not in ("device", "peer") and value == value
+        }
+        found.add_edge(row["peer"], row["device"], **facts)
+    return found
