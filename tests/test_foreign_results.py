@@ -49,7 +49,10 @@ def test_results_are_written_through_no_link(tmp_path, capsys, name):
     mine.write_text("mine")
     (tmp_path / "out" / "fig5").mkdir(parents=True)
     (tmp_path / "out" / "fig5" / name).symlink_to(mine)
-    assert main(["reproduce", "fig5", *SHORT, "--numbers", "--out", str(tmp_path / "out")]) == 2
+    assert (
+        main(["reproduce", "fig5", *SHORT, "--numbers", "--out", str(tmp_path / "out")])
+        == 2
+    )
     assert "is a link" in capsys.readouterr().err
     assert mine.read_text() == "mine"
 
@@ -58,7 +61,10 @@ def test_a_linked_folder_of_results_is_refused(tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "fig5").symlink_to(tmp_path / "mine")
-    assert main(["reproduce", "fig5", *SHORT, "--numbers", "--out", str(tmp_path / "out")]) == 2
+    assert (
+        main(["reproduce", "fig5", *SHORT, "--numbers", "--out", str(tmp_path / "out")])
+        == 2
+    )
     assert "is a link" in capsys.readouterr().err
     assert not list((tmp_path / "mine").iterdir())
 
@@ -111,5 +117,8 @@ def test_other_rows_in_a_file_are_other_results(tmp_path):
         rows = {"X": draw.normal(size=(60, 2)), "y": draw.normal(size=60)}
         np.savez(tmp_path / "rows.npz", **rows, group=np.arange(60) % 4)
         cells = [Cell(data, 0, ("local", "pooled"))]
-        found += [run_cells(cells, path=tmp_path / "results.json")[0]["errors"] for _ in range(2)]
+        found += [
+            run_cells(cells, path=tmp_path / "results.json")[0]["errors"]
+            for _ in range(2)
+        ]
     assert found[0] == found[1] != found[2] == found[3]

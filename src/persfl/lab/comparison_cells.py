@@ -64,7 +64,11 @@ class Cell:
                 ordered=self.data.ordered,
             )
         seconds = time.process_time() - begin
-        about = {"set": self.data.name, "seed": self.seed, "settings": self.data.settings}
+        about = {
+            "set": self.data.name,
+            "seed": self.seed,
+            "settings": self.data.settings,
+        }
         about |= {"content": self.data.content}
         return about | found | {"total": round(seconds, 2)}, seconds
 

@@ -35,14 +35,18 @@ def results_folder(out: Path, name: str) -> Path:
     """
     folder = out / name
     if folder.is_symlink():
-        what = "Results go into folders of their own: remove it, or choose another --out."
+        what = (
+            "Results go into folders of their own: remove it, or choose another --out."
+        )
         raise InputError(f"{str(folder)!r} is a link. {what}")
     for place in (folder, folder / "runs"):
         if place.is_dir():
             refuse_links(place)
     if (folder / ABOUT).is_file() and figure_told(folder / ABOUT) is None:
         what = "which results of an experiment would overwrite"
-        raise InputError(f"{str(folder)!r} holds something else, {what}. Choose another --out.")
+        raise InputError(
+            f"{str(folder)!r} holds something else, {what}. Choose another --out."
+        )
     return folder
 
 
