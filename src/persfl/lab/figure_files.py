@@ -51,7 +51,7 @@ def results_folder(out: Path, name: str) -> Path:
 
 
 def figure_told(path: Path) -> dict[str, Any] | None:
-    """What the run.json of a figure says; None where it is of something else, as of `persfl fit`."""
+    """What the run.json of a figure says; None where it is of another kind, as of `persfl fit`."""
     try:
         told = json.loads(read_whole(path))
     except (InputError, OSError, ValueError, RecursionError):
