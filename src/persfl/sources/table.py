@@ -20,6 +20,7 @@ import pandas as pd
 from persfl.checks import LARGEST, many, named, some
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError, PersflWarning, need
+from persfl.sources.unpacking import refuse_packed_parquet, unpacked_text
 
 _MISSING = [
     "",
@@ -201,15 +202,24 @@ def read_frame(
         import pyarrow.parquet
 
         try:
-            known = pyarrow.parquet.read_schema(path).names
+            schema = pyarrow.parquet.read_schema(path)
+            refuse_packed_parquet(path)
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(f"{path.name!r} could not be read: {error}") from error
+        known = schema.names
         wanted = (
             None if columns is None else [name for name in columns if name in known]
         )
         table = _read(pd.read_parquet, path, columns=wanted)
         if text is not None and text in table.columns:
-            table[text] = table[text].astype(object).map(str, na_action="ignore")
+            ids = table[text]
+            if text in known and pyarrow.types.is_integer(schema.field(text).type):
+                # With a gap among them pandas makes them floats, and large ones the same.
+                exact = {"columns": [text], "dtype_backend": "pyarrow"}
+                ids = _read(pd.read_parquet, path, **exact)[text]
+            table[text] = ids.astype(object).map(str, na_action="ignore")
         return table
     if path.suffix.lower() in (".csv", ".gz", ".txt", ".tsv"):
         first = _beginning(path)
@@ -245,7 +255,11 @@ def read_frame(
                     name: [""] if name == text else _MISSING for name in names
                 }
             }
-        table = _read(pd.read_csv, path, **options)
+        if path.suffix.lower() == ".gz":
+            with unpacked_text(path) as content:
+                table = _read(pd.read_csv, path, content, **options)
+        else:
+            table = _read(pd.read_csv, path, **options)
         if text is not None and text in table.columns:
             table[text] = table[text].str.strip()
         unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
@@ -318,9 +332,11 @@ def _not_utf8(path: Path) -> InputError:
     )
 
 
-def _read(reader: Any, path: Path, **options: Any) -> pd.DataFrame:
+def _read(reader: Any, path: Path, content: Any = None, **options: Any) -> pd.DataFrame:
     try:
-        return pd.DataFrame(reader(path, **options))
+        return pd.DataFrame(reader(path if content is None else content, **options))
+    except InputError:
+        raise
     except UnicodeDecodeError:
         raise _not_utf8(path) from None
     except Exception as error:
