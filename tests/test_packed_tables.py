@@ -121,3 +121,23 @@ def test_texts_that_hardly_differ_are_still_a_table(tmp_path):
     how = {"use_dictionary": False, "column_encoding": {"who": "DELTA_BYTE_ARRAY"}}
     pq.write_table(rows, tmp_path / "rows.parquet", **how)
     assert read_frame(tmp_path / "rows.parquet")["who"].tolist() == ids
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
+def test_cells_beyond_the_columns_are_not_left_out_in_silence(tmp_path, name):
+    """As a decimal comma between commas makes them."""
+    opener = gzip.open if name.endswith(".gz") else open
+
+    def read(text):
+        with opener(tmp_path / name, "wb") as file:
+            file.write(text)
+        return read_frame(tmp_path / name, text="who").to_dict("list")
+
+    with pytest.raises(
+        InputError, match="row 2 of .* has 5 cells, where the first line names 3"
+    ):
+        read(b"who,x,y\na,1,5,2,7\nb,1,6,3,8\n")
+    wanted = {"who": ["a", "b"], "x": [1, 2], "y": [5, 6]}
+    assert read(b"who,x,y\na,1,5,\nb,2,6,\n") == wanted
+    assert read(b"who,x,y,\na,1,5,\nb,2,6,\n") == wanted
+    assert read(b'\xef\xbb\xbfwho,x,y\r\n"a",1,5\r\nb,2,6\r\n') == wanted

@@ -9,7 +9,7 @@ import io
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -255,11 +255,12 @@ def read_frame(
                     name: [""] if name == text else _MISSING for name in names
                 }
             }
-        if path.suffix.lower() == ".gz":
-            with unpacked_text(path) as content:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", pd.errors.ParserWarning)
+            with _content(path) as content:
                 table = _read(pd.read_csv, path, content, **options)
-        else:
-            table = _read(pd.read_csv, path, **options)
+        if any(issubclass(one.category, pd.errors.ParserWarning) for one in said):
+            _refuse_more_cells(path, len(names), separator)  # pandas has left them out
         if text is not None and text in table.columns:
             table[text] = table[text].str.strip()
         unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
@@ -267,12 +268,38 @@ def read_frame(
             columns=[
                 name
                 for name in unnamed
-                if table[name].isna().all() or name == "Unnamed: 0"
+                if name == "Unnamed: 0" or table[name].isin([np.nan, ""]).all()
             ]
         )
     raise InputError(
         f"{path.name!r} must end in .csv, .tsv, .csv.gz or .parquet. Got {path.suffix!r}."
     )
+
+
+def _content(path: Path) -> Any:
+    """A CSV to read from, packed or not."""
+    return unpacked_text(path) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def _refuse_more_cells(path: Path, columns: int, separator: str) -> None:
+    """Stop where a row says more than there are columns; separators at its end say nothing."""
+    with _content(path) as content:
+        text = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
+        rows = csv.reader(text, delimiter=separator)
+        for number, cells in enumerate(_sound(rows, path), start=1):
+            if any(cell.strip() for cell in cells[columns:]):
+                what = f"has {len(cells)} cells, where the first line names {columns} columns"
+                raise InputError(
+                    f"row {number} of {path.name!r} {what}. Put cells that hold {separator!r}"
+                    " between quotation marks, or part columns by another mark."
+                )
+
+
+def _sound(rows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise InputError(f"{path.name!r} could not be read: {error}.") from error
 
 
 def _beginning(path: Path) -> str:
