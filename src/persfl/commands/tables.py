@@ -300,6 +300,7 @@ def fit(chosen: argparse.Namespace) -> int:
         done = before or bool(folder.index["stages"]) or folder.finished
         if done or isinstance(error, OSError):
             folder.close()
+            _say_aside(aside)
         else:  # nothing is done yet: the corrected command finds the place as it was
             folder.discard()
             _put_back(aside, _behind(out))
@@ -308,6 +309,7 @@ def fit(chosen: argparse.Namespace) -> int:
         shown.close()
         folder.save()
         folder.close()
+        _say_aside(aside)
         print(
             f"\npersfl: stopped; what is done is kept in {out}. Go on with the same command and"
             " --resume.",
@@ -467,9 +469,15 @@ def _put_back(aside: Path | None, out: Path) -> None:
     if aside is None:
         return
     if out.exists():
-        print(f"persfl: the run that --force replaced is in {aside}.", file=sys.stderr)
+        _say_aside(aside)
     else:
         aside.rename(out)
+
+
+def _say_aside(aside: Path | None) -> None:
+    if aside is not None:
+        text = f"persfl: the run that --force replaced is in {aside}."
+        print(text, file=sys.stderr)
 
 
 def _remove_run(path: Path) -> None:
