@@ -11,10 +11,10 @@ import pytest
 from persfl.cli import main
 from persfl.errors import InputError
 from persfl.federation.federation_folder import Federation, node_told
-from persfl.federation.superlink import app_folder, start_run, superlink
+from persfl.federation.ledger import Ledger
 from persfl.federation.node_folder import use_table
 from persfl.federation.processes import Process, quiet
-from persfl.federation.ledger import Ledger
+from persfl.federation.superlink import app_folder, start_run, superlink
 
 PLANT = "from pathlib import Path; Path({!r}).write_text('ran')\n"
 
