@@ -5,13 +5,14 @@ answers at once.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known.print_help()
         return 0
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _own_modules():
             warnings.simplefilter("default", PersflWarning)
             warnings.showwarning = _warned  # type: ignore[assignment]
             return int(chosen.command(chosen) or 0)
@@ -52,6 +53,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sentence, status = explained(error, chosen)
         print(f"persfl: {visible(sentence)}", file=sys.stderr)
         return status
+
+
+@contextlib.contextmanager
+def _own_modules() -> Iterator[None]:
+    """Processes that a command starts read no modules from the folder that the person stands in.
+
+    A table may have come with other files, and one of them may be called joblib.
+    """
+    name = "PYTHONSAFEPATH"
+    before = os.environ.get(name)
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def explained(error: Exception, chosen: argparse.Namespace) -> tuple[str, int]:

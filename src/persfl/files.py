@@ -131,6 +131,11 @@ def append(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
+def appending(path: Path) -> IO[bytes]:
+    """A regular file to write more to, such as another program's log."""
+    return _opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_WAIT, "ab")
+
+
 def _opened(path: Path, flags: int, mode: str) -> IO[Any]:
     try:
         handle = os.open(path, flags | _HERE, 0o666)
@@ -186,7 +191,7 @@ def remove_regular(path: Path) -> None:
 
 
 def _strange(path: Path) -> InputError:
-    what = "Remove it: a run folder has plain files only."
+    what = "Remove it: this folder must have plain files only."
     return InputError(f"{str(path)!r} is a link or a special file. {what}")
 
 

@@ -28,6 +28,11 @@ def write_csv(
     (table if verbatim else harmless(table)).to_csv(target, index=False)
 
 
+def csv_bytes(table: pd.DataFrame) -> bytes:
+    """The same as a file's content, for whoever writes the file in one step."""
+    return bytes(harmless(table).to_csv(index=False).encode())
+
+
 def harmless(table: pd.DataFrame) -> pd.DataFrame:
     """The same table, its names and texts such that a spreadsheet shows them and runs none."""
     made = table.copy()

@@ -153,6 +153,7 @@ def _plain(standing: dict[str, Standing]) -> list[dict[str, Any]]:
 
 def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
     """All methods on the data sets of a spec."""
+    from persfl.lab.figure_files import results_folder
     from persfl.lab.pages import comparison_page
 
     if not chosen.numbers:
@@ -163,7 +164,7 @@ def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
     rounds, seeds = whole("--rounds", rounds, least=1), whole("--runs", seeds, least=1)
     spec = replace(spec, rounds=rounds, seeds=seeds)
     spec, missing = spec.only(chosen.only).there(chosen.data)
-    folder = Path(chosen.out) / spec.name
+    folder = results_folder(Path(chosen.out), spec.name)
     cells = spec.cells(chosen.seed)
     begin = time.perf_counter()
     jobs = whole("--jobs", chosen.jobs, least=1)
@@ -174,9 +175,9 @@ def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
     page = comparison_page(spec.title or spec.name, spec.about, sets, spec.reference)
     write_whole(folder / "page.md", page.encode())
     if not chosen.numbers:
-        from persfl.lab.drawings import draw_regrets
+        from persfl.lab.drawings import draw_regrets, save
 
-        draw_regrets(sets, spec.reference).savefig(folder / "figure.png", dpi=130)
+        save(draw_regrets(sets, spec.reference), folder / "figure.png", dpi=130)
     rows = []
     for name, some in sets.items():
         seconds = sum(cell["total"] for cell in some) / len(some)

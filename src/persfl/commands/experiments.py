@@ -9,6 +9,7 @@ from typing import Any
 
 from persfl.commands.shown import bar, table
 from persfl.errors import InputError, need
+from persfl.files import write_whole
 
 
 def reproduce(chosen: argparse.Namespace) -> int:
@@ -75,12 +76,13 @@ def tune(chosen: argparse.Namespace) -> int:
     changes = dict(_change(text) for text in chosen.changes)
     spec = _shortened(load_spec(chosen.spec, changes), chosen)
     runs, out = _runs(chosen), Path(chosen.out)
+    path = out / f"{spec.name}.toml"
+    _refuse_own(path, chosen.spec)
     grid = grid_spec(spec)
     _work([grid], runs, chosen)
     result = collect(grid, runs=runs, seed=chosen.seed, out=out)
     tuned, found = tuned_spec(load_spec(chosen.spec), result)
-    path = out / f"{spec.name}.toml"
-    path.write_text(tuned.brief, encoding="utf-8")
+    write_whole(path, tuned.brief.encode())
     rows = []
     for one in found:
         values = ", ".join(f"{key}={value}" for key, value in one.values.items())
@@ -89,6 +91,18 @@ def tune(chosen: argparse.Namespace) -> int:
     tried = f"{len(grid.series)} settings, {runs} runs each, seed {chosen.seed}"
     print(f"\n{tried}. The spec with the chosen ones is {path}.")
     return 0
+
+
+def _refuse_own(path: Path, spec: str) -> None:
+    """Stop where the tuned spec would be written over one that a person wrote."""
+    from persfl.lab.spec_files import read_spec
+
+    if not path.exists():
+        return
+    itself = path.samefile(read_spec(spec)[0])
+    if itself or not read_spec(path)[1].get("tuned"):
+        what = "the spec itself" if itself else "there, and no result of persfl tune"
+        raise InputError(f"{str(path)!r} is {what}. Choose another --out.")
 
 
 def _runs(chosen: argparse.Namespace) -> int:
@@ -118,11 +132,14 @@ def _work(
     Returns the seconds of one core per figure, and a sentence about all of it.
     """
     from persfl.checks import whole
+    from persfl.lab.figure_files import results_folder
     from persfl.lab.figure_runs import pieces
     from persfl.lab.jobs import finished_jobs
 
     jobs, out = whole("--jobs", chosen.jobs, least=1), Path(chosen.out)
     out.mkdir(parents=True, exist_ok=True)
+    for spec in specs:
+        results_folder(out, spec.name)
     begin = time.perf_counter()
     todo = [
         piece

@@ -32,6 +32,7 @@ def predict(chosen: argparse.Namespace) -> int:
 
     ending(chosen.out, ".csv", ".parquet", table=chosen.table)
     folder = Folder.open(Path(chosen.run))
+    _refuse_own(folder, chosen.out)
     spec, model = asked_of(folder), loaded(chosen)
     if list(getattr(model, "feature_names_in_", spec["features"])) != spec["features"]:
         where = str(folder.path / "spec.json")
@@ -60,6 +61,16 @@ def predict(chosen: argparse.Namespace) -> int:
     for rows, why in left:
         print(f"persfl: {rows} without a prediction: {why}.", file=sys.stderr)
     return 0
+
+
+def _refuse_own(folder: Any, out: str | None) -> None:
+    """Stop where predictions would be written over the run that makes them."""
+    place = Path(out).resolve() if out is not None else None
+    files = [(folder.path / name).resolve() for name in folder.index["files"]]
+    if place in files:
+        raise InputError(
+            f"--out {out!r} is a file of the run itself. Choose another file."
+        )
 
 
 def _read(path: Path, spec: dict[str, Any]) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import hashlib
 import json
 import re
 import sys
@@ -18,6 +19,7 @@ from persfl.checks import many, named, some, those
 from persfl.commands import modules
 from persfl.commands.shown import Shown, table
 from persfl.errors import InputError, need
+from persfl.files import read_whole, refuse_links, write_whole
 from persfl.formats import reading
 from persfl.learners.named import base
 from persfl.preparation import refuse_missing, refuse_numbers
@@ -282,6 +284,8 @@ def fit(chosen: argparse.Namespace) -> int:
     folder, aside = _folder(out, spec, chosen)
     if folder is None:
         return 0
+    # Those that another command sets aside from now on are none of ours.
+    replaced = _asides(_behind(out)) if chosen.force or chosen.resume else []
     _remark(chosen, rows.remarks)
     shown = Shown(folder, lines=chosen.json)
     _announce(chosen, rows, model)
@@ -296,6 +300,7 @@ def fit(chosen: argparse.Namespace) -> int:
         done = before or bool(folder.index["stages"]) or folder.finished
         if done or isinstance(error, OSError):
             folder.close()
+            _say_aside(aside)
         else:  # nothing is done yet: the corrected command finds the place as it was
             folder.discard()
             _put_back(aside, _behind(out))
@@ -304,6 +309,7 @@ def fit(chosen: argparse.Namespace) -> int:
         shown.close()
         folder.save()
         folder.close()
+        _say_aside(aside)
         print(
             f"\npersfl: stopped; what is done is kept in {out}. Go on with the same command and"
             " --resume.",
@@ -311,9 +317,8 @@ def fit(chosen: argparse.Namespace) -> int:
         )
         return 130
     shown.close()
-    if chosen.force or chosen.resume:
-        for old in _asides(_behind(out)):
-            _remove_run(old)
+    for old in replaced:
+        _remove_run(old)
     where = None if chosen.no_report else _report(folder, model, out / "report.html")
     _said(chosen, shown, model, rows, out, where)
     return 0
@@ -419,7 +424,11 @@ def _resumed(out: Path, spec: dict[str, Any]) -> Any:
 
 def _behind(out: Path) -> Path:
     """The folder itself where a link leads to it: --force replaces the run, not the link."""
-    return out.resolve() if out.is_symlink() else out
+    nameless = out.name in (
+        "",
+        "..",
+    )  # the folder that the person stands in, or the one above
+    return out.resolve() if nameless or out.is_symlink() else out
 
 
 def _only_a_lock(out: Path) -> bool:
@@ -460,9 +469,15 @@ def _put_back(aside: Path | None, out: Path) -> None:
     if aside is None:
         return
     if out.exists():
-        print(f"persfl: the run that --force replaced is in {aside}.", file=sys.stderr)
+        _say_aside(aside)
     else:
         aside.rename(out)
+
+
+def _say_aside(aside: Path | None) -> None:
+    if aside is not None:
+        text = f"persfl: the run that --force replaced is in {aside}."
+        print(text, file=sys.stderr)
 
 
 def _remove_run(path: Path) -> None:
@@ -659,11 +674,15 @@ def write_reports(
     folder, pages = Folder.open(run), []
     where = out or run / "report.html"
     if "federation.json" in folder.index["files"]:
-        from persfl.report.federation_page import write_federation
+        from persfl.report.federation_page import is_ours, write_federation
 
         facts = folder.read_json("federation.json")
+        beside = where.with_name("federation.html")
+        if beside.exists() and not is_ours(beside):
+            what = f"{str(beside)!r} is there and was not made by persfl"
+            raise InputError(f"{what}. Choose another folder for --out.")
         with reading(run / "federation.json"):
-            pages.append(write_federation(facts, where.with_name("federation.html")))
+            pages.append(write_federation(facts, beside))
     if not pages or "model.json" in folder.index["files"]:
         pages.insert(
             0,
@@ -840,18 +859,30 @@ def ending(out: str | None, *endings: str, table: str) -> None:
         )
 
 
+def _refuse_others(out: Path, content: bytes) -> None:
+    """Stop where a demo would replace what is not a demo's: its table, or the run beside it."""
+    from persfl.runs import INDEX, Folder
+
+    if not out.exists() or not any(out.iterdir()):
+        return
+    refuse_links(out)
+    table, run = out / "housing.csv", out / "run"
+    its = table.is_file() and read_whole(table) == content
+    if its and (run / INDEX).is_file():
+        digest = hashlib.sha256(content).hexdigest()
+        its = Folder.open(run).spec.get("table_sha256") == digest
+    if not its:
+        raise InputError(
+            f"{str(out)!r} is there and was not made by a demo. Choose another --out."
+        )
+
+
 def demo(chosen: argparse.Namespace) -> int:
     """Bundled real data: 46 Texan cities, eight months of house prices each."""
     from persfl.cli import parser
     from persfl.datasets import load_housing
-    from persfl.runs import INDEX
 
     out = Path(chosen.out)
-    if out.exists() and any(out.iterdir()) and not (out / "run" / INDEX).is_file():
-        raise InputError(
-            f"{str(out)!r} is there and was not made by a demo. Choose another --out."
-        )
-    out.mkdir(parents=True, exist_ok=True)
     housing = load_housing()
     few = (
         housing.frame.sample(frac=1.0, random_state=0)
@@ -859,7 +890,9 @@ def demo(chosen: argparse.Namespace) -> int:
         .head(8)
         .sort_values(["city", "year", "month"])
     )
-    few.to_csv(out / "housing.csv", index=False)
+    content = few.to_csv(index=False).encode()
+    _refuse_others(out, content)
+    write_whole(out / "housing.csv", content)
     command = [
         "fit",
         str(out / "housing.csv"),

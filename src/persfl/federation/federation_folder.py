@@ -25,6 +25,7 @@ from persfl.checks import whole
 from persfl.errors import InputError, need
 from persfl.federation.member_keys import public_key
 from persfl.federation.proxy_limits import Limits
+from persfl.files import refuse_links
 
 CONFIG, NODE = "federation.toml", "node.toml"
 _DAYS = 825
@@ -156,8 +157,19 @@ def _members(pairs: Sequence[tuple[str, str]], where: str) -> dict[str, str]:
     return members
 
 
+def refuse_plants(folder: Path) -> None:
+    """Stop where a link would lead elsewhere what is written into a folder of somebody else's.
+
+    The coordinator makes the folders of nodes, and a federation may be taken over: logs hold what
+    others say, and must not be written to the end of a file of the owner's.
+    """
+    for place, _, _ in os.walk(folder):
+        refuse_links(Path(place))
+
+
 def node_told(path: Path) -> dict[str, Any]:
     """What a node's folder says, apart from its policy."""
+    refuse_plants(path)
     told = _read(path / NODE, "a node's folder", "persfl federation init")
     for name, kind in (("device", str), ("superlink", str)):
         if not isinstance(told.get(name), kind):

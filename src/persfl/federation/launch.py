@@ -15,7 +15,7 @@ from typing import Any
 from persfl.errors import InputError
 from persfl.federation.federation_folder import Federation
 from persfl.federation.superlink import check_up, link_mark, same_link, start_run
-from persfl.files import LOCK, holder
+from persfl.files import LOCK, holder, write_whole
 from persfl.runs import INDEX, Folder
 
 PROGRESS, FAILURE = "progress.jsonl", "failure.txt"
@@ -48,7 +48,7 @@ def launch(
     place = federation.coordinator / "plans"
     place.mkdir(exist_ok=True)
     told = place / f"{plan['run']}.json"
-    told.write_text(json.dumps(plan, indent=1) + "\n")
+    write_whole(told, (json.dumps(plan, indent=1) + "\n").encode())
     progress = out / PROGRESS
     begin = progress.stat().st_size if progress.is_file() else 0
     mark = link_mark(federation)

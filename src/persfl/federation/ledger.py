@@ -41,6 +41,7 @@ from persfl.federation.questions import Refused
 from persfl.types import IntArray
 
 VERSION = 3
+_HERE = getattr(os, "O_NOFOLLOW", 0)
 ASKERS = 1_000  # kinds of askers, questions and codes that are counted apart
 SEEN = 10_000  # rounds of which it is known how many rows there were
 # What a device tells of itself: its numbers are counted one by one.
@@ -143,6 +144,11 @@ class Ledger:
 
     def _open(self, path: Path | None) -> None:
         """Make what is absent; a ledger of an earlier version is counted once."""
+        if self._one(
+            "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
+        ):
+            what = "It holds statements of somebody else's, which would change what is counted"
+            raise InputError(f"the ledger {str(path)!r} is none of persfl. {what}.")
         found = int(self._one("PRAGMA user_version")[0])
         if found > VERSION:
             raise InputError(
@@ -417,7 +423,8 @@ class Ledger:
 def _own(path: Path) -> None:
     """A file that its owner alone can read: whoever has the secret knows which rows are where."""
     with contextlib.suppress(OSError):  # whoever may not open it is told so by SQLite
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | _HERE, 0o600)
+        os.close(handle)
         path.chmod(0o600)
 
 

@@ -26,7 +26,7 @@ from persfl.files import write_whole
 from persfl.sources.table import read_frame
 from persfl.types import Data
 
-TABLE = "table.json"
+TABLE, LEDGER, MODELS = "table.json", "ledger.sqlite", "models"
 _LOG = 2**20  # bytes of errors that are kept
 
 
@@ -35,9 +35,20 @@ def use_table(
 ) -> Rows:
     """Say which table this node's rows are in; it is read once to see that it can be used."""
     told = {"data": str(data.resolve()), "label": label, "drop": drop, "weight": weight}
+    _refuse_used(folder)
     rows = read_rows(told)
     write_whole(folder / TABLE, (json.dumps(told, indent=1) + "\n").encode())
     return rows
+
+
+def _refuse_used(folder: Path) -> None:
+    """Stop where a folder has a past though it is new here: limits would be counted by it."""
+    past = [name for name in (LEDGER, MODELS) if (folder / name).exists()]
+    if past and not (folder / TABLE).exists():
+        what = "Whoever made it chose what it says: remove it."
+        raise InputError(
+            f"{str(folder / past[0])!r} is there, where no table was ever used. {what}"
+        )
 
 
 def read_rows(told: dict[str, Any]) -> Rows:
@@ -106,13 +117,13 @@ def device_of(folder: Path) -> Device:
             seen["rows"], seen["mark"] = read_rows(table), mark
         return seen["rows"]  # type: ignore[no-any-return]
 
-    (folder / "models").mkdir(mode=0o700, exist_ok=True)
+    (folder / MODELS).mkdir(mode=0o700, exist_ok=True)
     return Device(
         told["device"],
         rows,
         policy=Policy.read(folder / NODE),
-        ledger=Ledger(folder / "ledger.sqlite"),
-        shelf=Shelf(folder / "models"),
+        ledger=Ledger(folder / LEDGER),
+        shelf=Shelf(folder / MODELS),
         log=lambda text: _noted(folder / "errors.log", text),
     )
 

@@ -13,12 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from persfl.errors import InputError
+from persfl.files import appending
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "PYTHONUNBUFFERED": "1",
+    # Whoever stands in a folder of somebody else's must not run the modules that lie there.
+    "PYTHONSAFEPATH": "1",
 }
 _LEASH = Path(__file__).with_name("leash.py")
 
@@ -63,7 +66,7 @@ class Process:
         cwd: Path | None = None,
     ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as out:
+        with appending(log) as out:
             self._child = subprocess.Popen(
                 _leashed(words),
                 env=env,

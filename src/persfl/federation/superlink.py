@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import ssl
 import sys
@@ -12,15 +13,17 @@ from typing import Any
 
 from persfl.errors import InputError
 from persfl.federation import flower_api
-from persfl.federation.federation_folder import Federation
+from persfl.federation.federation_folder import Federation, refuse_plants
 from persfl.federation.processes import Process, command, listening, quiet, until
+from persfl.files import refuse_links, write_whole
 
 MARK = "superlink.pid"  # whose run this is: a run does not outlive its SuperLink
 
 
 def superlink(federation: Federation) -> Process:
     """Flower's SuperLink, on this machine only."""
-    here = federation.coordinator
+    here = _coordinator(federation)
+    _remove(here / "flwr" / "apps")  # apps that Flower would run as they lie there
     words = [
         command("flower-superlink"),
         "--host",
@@ -139,7 +142,7 @@ class Up:
     def _start_link(self) -> None:
         self.link = superlink(self.federation)
         mark = self.federation.coordinator / MARK
-        mark.write_text(f"{self.link.pid}\n")
+        write_whole(mark, f"{self.link.pid}\n".encode())
         _await(self.link, self.federation.inner, "the SuperLink")
         register(self.federation)
 
@@ -195,10 +198,30 @@ def _await(child: Process, port: int, what: str) -> None:
         raise InputError(f"{what} did not start. See {child.log}.")
 
 
+_APP = {"pyproject.toml", "README.md"}
+
+
+def _coordinator(federation: Federation) -> Path:
+    """The coordinator's folder, if nothing in it leads elsewhere."""
+    if federation.coordinator.is_symlink():
+        refuse_links(federation.path)
+    refuse_plants(federation.coordinator)
+    return federation.coordinator
+
+
+def _remove(folder: Path) -> None:
+    """A folder that is made anew by every run."""
+    if folder.is_dir():
+        shutil.rmtree(folder)
+
+
 def app_folder(path: Path) -> Path:
     """A Flower app that names persfl's ServerApp and ClientApp, and holds no code of its own."""
     from persfl import __version__
 
+    # Flower reads modules from this folder before all others: nothing else may be there.
+    if path.is_dir() and {file.name for file in path.iterdir()} != _APP:
+        _remove(path)
     path.mkdir(parents=True, exist_ok=True)
     (path / "pyproject.toml").write_text(
         f'[project]\nname = "persfl-run"\nversion = "{__version__}"\ndescription = "persfl over'
@@ -215,7 +238,7 @@ def app_folder(path: Path) -> Path:
 
 def start_run(federation: Federation, plan: Path) -> Process:
     """`flwr run`: starts the ServerApp with a plan; the process ends when the run does."""
-    here = federation.coordinator
+    here = _coordinator(federation)
     home = here / "flwr"
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(

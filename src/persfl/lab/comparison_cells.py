@@ -69,6 +69,7 @@ class Cell:
             "seed": self.seed,
             "settings": self.data.settings,
         }
+        about |= {"content": self.data.content}
         return about | found | {"total": round(seconds, 2)}, seconds
 
 
@@ -157,9 +158,12 @@ def run_cells(
     about |= {"rounds": first.rounds, "budget": first.budget}
     kept = {} if path is None else _kept(path, about)
 
+    contents = {cell.data.name: cell.data.content for cell in cells}
+
     def missing(cell: Cell) -> bool:
         known = kept.get((cell.data.name, cell.seed), {})
-        return known.get("settings") != _plain(cell.data.settings)
+        same = known.get("content") == contents[cell.data.name]
+        return not same or known.get("settings") != _plain(cell.data.settings)
 
     todo = [cell for cell in cells if missing(cell)]
     for found, _ in finished_jobs(todo, jobs=jobs):

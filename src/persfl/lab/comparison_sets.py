@@ -12,6 +12,7 @@ import pandas as pd
 from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
 from persfl.errors import InputError
+from persfl.files import fingerprint
 from persfl.lab.row_splits import RowSplit, few_rows, held_back, taken
 from persfl.seeds import stream
 from persfl.sources import from_table, read_archive, shifted_digits, varied_regression
@@ -68,6 +69,11 @@ class DataSet:
         return bool(self.file) and not (
             self.folder and (Path(self.folder) / self.file).is_file()
         )
+
+    @property
+    def content(self) -> str:
+        """The SHA-256 of its file: other rows under the same name are another set."""
+        return fingerprint(Path(self.folder) / self.file) if self.file else ""
 
     def dealt(self, seed: int) -> RowSplit:
         """The rows of this seed."""
@@ -137,6 +143,7 @@ class Table:
     share: float = 0.25
     ordered: bool = False  # by time: early rows to learn from, late ones to judge by
     cost: float = 1.0
+    content: str = ""  # it is read anew by every command
 
     @property
     def settings(self) -> dict[str, Any]:

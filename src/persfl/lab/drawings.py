@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from persfl.errors import need
+from persfl.files import write_whole
 from persfl.lab.figure_runs import Result
 from persfl.lab.figure_specs import Series
 from persfl.lab.spec_files import Reference, references
@@ -105,14 +106,20 @@ def _points(ax: Axes, reference: Reference, colour: str, stop: int) -> None:
     ax.errorbar(rounds, median, fmt="o", markersize=4, color=colour, **lines, **edges)
 
 
+def save(figure: Figure, path: Path, *, dpi: int) -> None:
+    """A figure as a file, in one step and through no link."""
+    kind = path.suffix.removeprefix(".")
+    write_whole(path, lambda file: figure.savefig(file, format=kind, dpi=dpi))
+
+
 def save_curves(result: Result, folder: Path) -> None:
     """figure.png and figure.svg, and comparison.png where there is a reference."""
     figure = draw_curves(result)
     for kind in ("png", "svg"):
-        figure.savefig(folder / f"figure.{kind}", dpi=130)
+        save(figure, folder / f"figure.{kind}", dpi=130)
     (folder / "comparison.png").unlink(missing_ok=True)
     if any(series.reference for series in result.spec.series):
-        draw_curves(result, reference=True).savefig(folder / "comparison.png", dpi=110)
+        save(draw_curves(result, reference=True), folder / "comparison.png", dpi=110)
 
 
 # Regrets of a comparison

@@ -12,17 +12,58 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from persfl.errors import InputError
+from persfl.files import read_whole, refuse_links, write_whole
 from persfl.lab.agreement import verdicts
 from persfl.lab.figure_runs import Result
-from persfl.spreadsheets import write_csv
+from persfl.spreadsheets import csv_bytes
 
+ABOUT = "run.json"
 PACKAGES = ("persfl", "numpy", "scipy", "scikit-learn", "numba", "torch")
+
+
+def results_folder(out: Path, name: str) -> Path:
+    """Where the results of a spec go: no link leads elsewhere from there, and it is no other's.
+
+    >>> import tempfile
+    >>> out = Path(tempfile.mkdtemp())
+    >>> (out / "fig5").symlink_to("/")
+    >>> results_folder(out, "fig5")
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: '.../fig5' is a link. Results go into folders of their own: ...
+    """
+    folder = out / name
+    if folder.is_symlink():
+        what = (
+            "Results go into folders of their own: remove it, or choose another --out."
+        )
+        raise InputError(f"{str(folder)!r} is a link. {what}")
+    for place in (folder, folder / "runs"):
+        if place.is_dir():
+            refuse_links(place)
+    if (folder / ABOUT).is_file() and figure_told(folder / ABOUT) is None:
+        what = "which results of an experiment would overwrite"
+        raise InputError(
+            f"{str(folder)!r} holds something else, {what}. Choose another --out."
+        )
+    return folder
+
+
+def figure_told(path: Path) -> dict[str, Any] | None:
+    """What the run.json of a figure says; None where it is of another kind, as of `persfl fit`."""
+    try:
+        told = json.loads(read_whole(path))
+    except (InputError, OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or not {"seed", "runs", "verdicts"} <= set(told):
+        return None
+    return told if isinstance(told["verdicts"], dict) else None
 
 
 def write_figure(result: Result, out: Path) -> Path:
     """Write a figure's folder (pictures apart) and return it."""
-    folder = out / result.spec.name
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = results_folder(out, result.spec.name)
     curves = []
     summary = []
     for name, values in result.curves.items():
@@ -45,11 +86,11 @@ def write_figure(result: Result, out: Path) -> Path:
             "runs": len(shown),
         }
         summary.append(pd.DataFrame({"series": name} | short))
-    write_csv(pd.concat(curves), folder / "curves.csv")
-    write_csv(pd.concat(summary), folder / "summary.csv")
-    (folder / "spec.toml").write_text(result.spec.text, encoding="utf-8")
+    write_whole(folder / "curves.csv", csv_bytes(pd.concat(curves)))
+    write_whole(folder / "summary.csv", csv_bytes(pd.concat(summary)))
+    write_whole(folder / "spec.toml", result.spec.text.encode())
     text = json.dumps(_about(result), indent=1) + "\n"
-    (folder / "run.json").write_text(text, encoding="utf-8")
+    write_whole(folder / ABOUT, text.encode())
     return folder
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from persfl.errors import InputError
+from persfl.files import write_whole
 from persfl.lab.curves import TOGETHER, curves
 from persfl.lab.figure_specs import Settings, Spec
 from persfl.lab.jobs import finished_jobs
@@ -151,11 +151,5 @@ def run_spec(
 
 
 def _keep(path: Path, curve: Array) -> None:
-    """All or nothing, under the process's own name first: two commands may do the same piece."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}.part")
-    with part.open("wb") as file:
-        np.save(file, curve)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    """All or nothing: two commands may do the same piece."""
+    write_whole(path, lambda file: np.save(file, curve))

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import base64
-import json
+import contextlib
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from persfl.errors import InputError
+from persfl.files import read_whole, write_whole
 from persfl.lab.agreement import SeriesVerdict, verdicts
 from persfl.lab.claims import claims
 from persfl.lab.comparison_tables import (
@@ -21,8 +24,10 @@ from persfl.lab.comparison_tables import (
     seconds_line,
     variants_table,
 )
+from persfl.lab.figure_files import ABOUT, figure_told
 from persfl.lab.figure_runs import Result
 from persfl.lab.standings import REFERENCE, CellsBySet
+from persfl.report.html import digest
 
 _STYLE = """
 :root{color-scheme:light dark;--line:#8884;--good:#1b7f5c;--bad:#b3261e}
@@ -38,7 +43,9 @@ img{max-width:100%;background:#fff;border-radius:6px}
 @media(prefers-color-scheme:dark){:root{--good:#6fcf9f;--bad:#ff8a80}}
 @media print{h2{break-before:page}}
 """
+_POLICY = f"default-src 'none'; img-src data:; style-src '{digest(_STYLE)}'"
 _HEAD = f"""<!doctype html><html lang=en><meta charset=utf-8>
+<meta http-equiv=Content-Security-Policy content="{_POLICY}">
 <meta name=viewport content='width=device-width'>
 <title>persfl: the paper, regenerated</title><style>{_STYLE}</style><h1>The paper, regenerated</h1>
 <p>Median and 10-90 % band over runs. Points with bars are what the authors' notebook gave (median,
@@ -67,11 +74,12 @@ def write_reproduction(
     if not short:
         parts.append(_claims(results))
     parts += [_figure(name, result, out / name) for name, result in results.items()]
-    for about in sorted(out.glob("*/run.json")):
-        if about.parent.name not in results:
-            parts.append(_earlier(about))
+    for about in sorted(out.glob(f"*/{ABOUT}")):
+        told = None if about.parent.name in results else figure_told(about)
+        if told is not None:
+            parts.append(_earlier(about.parent, told))
     page = out / "reproduction.html"
-    page.write_text("\n".join(parts), encoding="utf-8")
+    write_whole(page, "\n".join(parts).encode())
     return page
 
 
@@ -136,23 +144,22 @@ def _verdict(verdict: SeriesVerdict | None) -> str:
     return f"<span class={kind}>{escape(str(verdict))}</span>"
 
 
-def _earlier(about: Path) -> str:
-    """A figure of an earlier command, as it was left on disk."""
-    kept = json.loads(about.read_text(encoding="utf-8"))
-    name = escape(about.parent.name)
-    run = f"an earlier run: seed {kept.get('seed')}, {kept.get('runs')} runs"
-    said = kept.get("verdicts", {})
-    rows = [f"<td>{escape(series)}<td>{escape(word)}" for series, word in said.items()]
+def _earlier(folder: Path, told: Mapping[str, Any]) -> str:
+    """A figure of an earlier command, as it was left on disk, by whomever."""
+    name = escape(folder.name)
+    run = escape(f"an earlier run: seed {told['seed']}, {told['runs']} runs")
+    said = told["verdicts"].items()
+    rows = [f"<td>{escape(series)}<td>{escape(str(word))}" for series, word in said]
     table = _table("series|verdict", rows) if rows else ""
-    return f"<h2 id='{name}'>{name} ({run})</h2>{_images(name, about.parent)}{table}"
+    return f"<h2 id='{name}'>{name} ({run})</h2>{_images(name, folder)}{table}"
 
 
 def _images(title: str, folder: Path) -> str:
     """The pictures that are there, inside the page."""
     shown = []
     for file, words in _PICTURES.items():
-        if (folder / file).exists():
-            data = base64.b64encode((folder / file).read_bytes()).decode()
+        with contextlib.suppress(FileNotFoundError, InputError):  # not there, or a link
+            data = base64.b64encode(read_whole(folder / file)).decode()
             image = f"<img alt='{title}: {words}' src='data:image/png;base64,{data}'>"
             shown.append(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
     return f"<div class=pair>{''.join(shown)}</div>"

@@ -50,9 +50,13 @@ def read_spec(name: str | Path) -> tuple[Path, Values]:
         known = ", ".join([*spec_names(), "compare"])
         what = f"there is no experiment {str(name)!r}. Known: {known}"
         raise InputError(f"{what}; or give the path of a .toml file.")
+    if not path.stem.strip("."):  # results go into a folder of that name
+        raise InputError(
+            f"a spec must have a name. Got {path.name!r}: call the file otherwise."
+        )
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path.name!r} is not valid TOML: {error}.") from error
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from persfl.files import write_whole
 from persfl.report.html import digest, part
 
+_KICKER = '<p class="kicker">persfl report</p>'
 _NARROW = "62rem"  # below this the table of all questions, a dozen columns, has no room
 
 
@@ -137,12 +138,17 @@ def federation_page(info: Mapping[str, Any]) -> str:
         ' name="color-scheme" content="light dark">\n'
         f'<link rel="icon" href="data:,">\n<title>The federation</title>\n<style>{style}</style>\n'
         f'<style media="(max-width: {_NARROW})">{cards}</style>\n</head>\n<body>\n'
-        '<header class="top"><p class="kicker">persfl report</p><h1>The federation</h1>'
+        f'<header class="top">{_KICKER}<h1>The federation</h1>'
         f'<p class="asked">{len(info["devices"])} devices, {len(info["targets"])} of them targets, '
         f"{escape(str(info['rounds']))} rounds. "
         '<a href="report.html">The report of the run</a></p></header>\n'
         f'<main id="main">{notes}{"".join(parts)}</main>\n</body>\n</html>\n'
     )
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file is such a page, which another may replace."""
+    return path.is_file() and _KICKER.encode() in path.read_bytes()
 
 
 def write_federation(info: Mapping[str, Any], path: Path) -> Path:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from persfl.checks import numbers
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError
 from persfl.sources.table import device_codes
+from persfl.sources.unpacking import refuse_packed_arrays
 
 
 def read_archive(path: str | Path) -> tuple[Devices, int]:
@@ -37,11 +37,14 @@ def read_archive(path: str | Path) -> tuple[Devices, int]:
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
     try:
+        refuse_packed_arrays(path)
         with np.load(path, allow_pickle=False) as kept:
             found = {
                 name: kept[name] for name in ("X", "y", "group", "task") if name in kept
             }
-    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
+    except InputError:
+        raise
+    except Exception as error:  # the formats inside each other have many of their own
         raise InputError(
             f"{path.name!r} could not be read as a NumPy archive: {error}"
         ) from error

@@ -19,6 +19,7 @@ from persfl.checks import some
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError, need
 from persfl.sources.table import device_codes
+from persfl.sources.unpacking import refuse_packed_arrays
 from persfl.types import Array
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -203,11 +204,14 @@ def read_npz(
     if not where.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
     try:
+        refuse_packed_arrays(where)
         with np.load(where, allow_pickle=False) as archive:
             held = {
                 name: archive[name] for name in (X, y, device) if name in archive.files
             }
             known = archive.files
+    except InputError:
+        raise
     # not an archive, or one that holds objects, which are never unpickled
     except Exception as error:
         raise InputError(

@@ -9,7 +9,7 @@ import io
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import pandas as pd
 from persfl.checks import LARGEST, many, named, some
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError, PersflWarning, need
+from persfl.sources.unpacking import refuse_packed_parquet, unpacked_text
 
 _MISSING = [
     "",
@@ -201,15 +202,24 @@ def read_frame(
         import pyarrow.parquet
 
         try:
-            known = pyarrow.parquet.read_schema(path).names
+            schema = pyarrow.parquet.read_schema(path)
+            refuse_packed_parquet(path)
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(f"{path.name!r} could not be read: {error}") from error
+        known = schema.names
         wanted = (
             None if columns is None else [name for name in columns if name in known]
         )
         table = _read(pd.read_parquet, path, columns=wanted)
         if text is not None and text in table.columns:
-            table[text] = table[text].astype(object).map(str, na_action="ignore")
+            ids = table[text]
+            if text in known and pyarrow.types.is_integer(schema.field(text).type):
+                # With a gap among them pandas makes them floats, and large ones the same.
+                exact = {"columns": [text], "dtype_backend": "pyarrow"}
+                ids = _read(pd.read_parquet, path, **exact)[text]
+            table[text] = ids.astype(object).map(str, na_action="ignore")
         return table
     if path.suffix.lower() in (".csv", ".gz", ".txt", ".tsv"):
         first = _beginning(path)
@@ -245,7 +255,12 @@ def read_frame(
                     name: [""] if name == text else _MISSING for name in names
                 }
             }
-        table = _read(pd.read_csv, path, **options)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", pd.errors.ParserWarning)
+            with _content(path) as content:
+                table = _read(pd.read_csv, path, content, **options)
+        if any(issubclass(one.category, pd.errors.ParserWarning) for one in said):
+            _refuse_more_cells(path, len(names), separator)  # pandas has left them out
         if text is not None and text in table.columns:
             table[text] = table[text].str.strip()
         unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
@@ -253,12 +268,38 @@ def read_frame(
             columns=[
                 name
                 for name in unnamed
-                if table[name].isna().all() or name == "Unnamed: 0"
+                if name == "Unnamed: 0" or table[name].isin([np.nan, ""]).all()
             ]
         )
     raise InputError(
         f"{path.name!r} must end in .csv, .tsv, .csv.gz or .parquet. Got {path.suffix!r}."
     )
+
+
+def _content(path: Path) -> Any:
+    """A CSV to read from, packed or not."""
+    return unpacked_text(path) if path.suffix.lower() == ".gz" else path.open("rb")
+
+
+def _refuse_more_cells(path: Path, columns: int, separator: str) -> None:
+    """Stop where a row says more than there are columns; separators at its end say nothing."""
+    with _content(path) as content:
+        text = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
+        rows = csv.reader(text, delimiter=separator)
+        for number, cells in enumerate(_sound(rows, path), start=1):
+            if any(cell.strip() for cell in cells[columns:]):
+                what = f"has {len(cells)} cells, where the first line names {columns} columns"
+                raise InputError(
+                    f"row {number} of {path.name!r} {what}. Put cells that hold {separator!r}"
+                    " between quotation marks, or part columns by another mark."
+                )
+
+
+def _sound(rows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise InputError(f"{path.name!r} could not be read: {error}.") from error
 
 
 def _beginning(path: Path) -> str:
@@ -318,9 +359,11 @@ def _not_utf8(path: Path) -> InputError:
     )
 
 
-def _read(reader: Any, path: Path, **options: Any) -> pd.DataFrame:
+def _read(reader: Any, path: Path, content: Any = None, **options: Any) -> pd.DataFrame:
     try:
-        return pd.DataFrame(reader(path, **options))
+        return pd.DataFrame(reader(path if content is None else content, **options))
+    except InputError:
+        raise
     except UnicodeDecodeError:
         raise _not_utf8(path) from None
     except Exception as error:

@@ -1,0 +1,156 @@
+"""Federations and nodes' folders that somebody else made, and folders to stand in."""
+
+import sqlite3
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from persfl.cli import main
+from persfl.errors import InputError
+from persfl.federation.federation_folder import Federation, node_told
+from persfl.federation.ledger import Ledger
+from persfl.federation.node_folder import use_table
+from persfl.federation.processes import Process, quiet
+from persfl.federation.superlink import app_folder, start_run, superlink
+
+PLANT = "from pathlib import Path; Path({!r}).write_text('ran')\n"
+
+
+def planted(folder, name, mark):
+    """A module that says when it was read."""
+    (folder / name).mkdir(parents=True)
+    (folder / name / "__init__.py").write_text(PLANT.format(str(mark)))
+    return folder
+
+
+@pytest.fixture
+def federation(tmp_path):
+    made = Federation(tmp_path / "fed", "127.0.0.1", 1, 2, {})
+    made.coordinator.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """What would be started; nothing is."""
+    found = []
+    for module in ("superlink", "node"):
+        monkeypatch.setattr(
+            f"persfl.federation.{module}.Process",
+            lambda words, **how: found.append(words),
+        )
+    return found
+
+
+@pytest.fixture
+def node(tmp_path):
+    folder = tmp_path / "node"
+    folder.mkdir()
+    (folder / "node.toml").write_text('device = "ann"\nsuperlink = "127.0.0.1:1"\n')
+    rows = pd.DataFrame({"x": np.arange(9.0), "y": np.arange(9.0)})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    return folder
+
+
+def test_a_started_process_reads_no_modules_where_it_stands(tmp_path):
+    mark = tmp_path / "mark"
+    here = planted(tmp_path / "here", "persfl", mark)
+    words = [sys.executable, "-m", "persfl.terminal"]
+    child = Process(words, env=quiet(tmp_path), log=tmp_path / "log", cwd=here)
+    assert child.wait(30) == 0, (tmp_path / "log").read_text()
+    assert not mark.exists()
+
+
+def test_a_command_reads_no_modules_where_it_stands(tmp_path, monkeypatch):
+    mark = tmp_path / "mark"
+    monkeypatch.chdir(planted(tmp_path / "here", "joblib", mark))
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    child = [sys.executable, "-m", "joblib"]  # as joblib starts its own
+
+    def started(_):
+        return 0 * subprocess.run(child, capture_output=True, check=False).returncode
+
+    monkeypatch.setattr("persfl.commands.tables.report", started)
+    assert main(["report", "run"]) == 0
+    assert not mark.exists()
+
+
+def test_flower_runs_nothing_that_lay_in_a_federation(tmp_path, federation, started):
+    app = planted(federation.coordinator / "app", "persfl", tmp_path / "mark")
+    apps = planted(
+        federation.coordinator / "flwr" / "apps" / "persfl", "persfl", "mark"
+    )
+    start_run(federation, tmp_path / "plan.json")
+    superlink(federation)
+    assert {path.name for path in app.iterdir()} == {"pyproject.toml", "README.md"}
+    assert not apps.exists()
+    assert len(started) == 2
+    app_folder(app)  # a second time, over its own
+
+
+@pytest.mark.parametrize(
+    "name", ["run.log", "superlink.log", "flwr/config.toml", "app"]
+)
+def test_a_coordinator_writes_through_no_link(tmp_path, federation, started, name):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (federation.coordinator / "flwr").mkdir()
+    (federation.coordinator / name).symlink_to(mine)
+    for start in (superlink, lambda fed: start_run(fed, tmp_path / "plan.json")):
+        with pytest.raises(InputError, match="is a link"):
+            start(federation)
+    assert not started
+    assert mine.read_text() == "mine"
+
+
+def test_a_coordinators_folder_is_no_link(tmp_path, started):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "fed").mkdir()
+    (tmp_path / "fed" / "coordinator").symlink_to(tmp_path / "mine")
+    with pytest.raises(InputError, match="is a link"):
+        superlink(Federation(tmp_path / "fed", "127.0.0.1", 1, 2, {}))
+    assert not list((tmp_path / "mine").iterdir())
+
+
+@pytest.mark.parametrize(
+    "name", ["supernode.log", "errors.log", "ledger.sqlite", "models", "flwr/x"]
+)
+def test_a_node_writes_through_no_link(tmp_path, node, name):
+    (tmp_path / "mine").write_text("mine")
+    (node / "flwr").mkdir()
+    (node / name).symlink_to(tmp_path / "mine")
+    with pytest.raises(InputError, match="is a link"):
+        node_told(node)
+
+
+def test_a_log_is_written_through_no_link(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "log").symlink_to(tmp_path / "mine")
+    with pytest.raises(InputError, match="is a link"):
+        Process([sys.executable, "-V"], env=quiet(tmp_path), log=tmp_path / "log")
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_new_node_has_no_past(tmp_path, node):
+    use = {"label": "y", "drop": [], "weight": None}
+    Ledger(node / "ledger.sqlite").close()
+    with pytest.raises(InputError, match="where no table was ever used"):
+        use_table(node, tmp_path / "rows.csv", **use)
+    (node / "ledger.sqlite").unlink()
+    use_table(node, tmp_path / "rows.csv", **use)
+    Ledger(node / "ledger.sqlite").close()
+    use_table(node, tmp_path / "rows.csv", **use)  # its own past
+
+
+def test_a_ledger_with_statements_of_others_is_refused(tmp_path):
+    Ledger(tmp_path / "ledger.sqlite").close()
+    base = sqlite3.connect(tmp_path / "ledger.sqlite")
+    base.execute(
+        "CREATE TRIGGER t AFTER INSERT ON of_target BEGIN DELETE FROM of_target; END"
+    )
+    base.close()
+    with pytest.raises(InputError, match="statements of somebody else's"):
+        Ledger(tmp_path / "ledger.sqlite")

@@ -1,0 +1,143 @@
+"""Tables that are small on the disk and endless in memory, and ids that are whole numbers."""
+
+import gzip
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from persfl.cli import main
+from persfl.errors import InputError
+from persfl.sources import read_archive, read_npz
+from persfl.sources.table import read_frame
+
+FEW = 2**16
+
+
+@pytest.fixture(autouse=True)
+def little_room(monkeypatch):
+    """Bounds that a test reaches in a moment."""
+    for name in ("_ROOM_NUMBERS", "_ROOM_LETTERS"):
+        monkeypatch.setattr(f"persfl.sources.unpacking.{name}", FEW)
+
+
+def test_a_small_parquet_does_not_become_a_large_table(tmp_path):
+    rows = pd.DataFrame({"who": "a", "x": np.zeros(200_000), "y": 0})
+    rows.to_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(InputError, match="unpacks to more than"):
+        read_frame(tmp_path / "rows.parquet")
+    draw = np.random.default_rng(0).normal(size=(20_000, 2))
+    pd.DataFrame(draw, columns=["x", "y"]).to_parquet(tmp_path / "rows.parquet")
+    assert len(read_frame(tmp_path / "rows.parquet")) == 20_000
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_text_that_repeats_counts_as_often_as_it_stands(tmp_path, packed):
+    texts = pa.table({"who": ["a" * 5_000] * 2_000, "x": np.zeros(2_000)})
+    how = {} if packed else {"use_dictionary": False}
+    how |= {} if packed else {"column_encoding": {"who": "DELTA_BYTE_ARRAY"}}
+    pq.write_table(texts, tmp_path / "rows.parquet", compression="zstd", **how)
+    assert (tmp_path / "rows.parquet").stat().st_size < 40_000
+    with pytest.raises(InputError, match="unpacks to more than"):
+        read_frame(tmp_path / "rows.parquet")
+
+
+def test_many_different_texts_are_a_table(tmp_path):
+    ids = [f"device number {i}" for i in range(20_000)]
+    pd.DataFrame({"who": ids}).to_parquet(tmp_path / "rows.parquet")
+    assert read_frame(tmp_path / "rows.parquet")["who"].tolist() == ids
+
+
+def test_a_small_gz_does_not_become_a_large_table(tmp_path):
+    with gzip.open(tmp_path / "rows.csv.gz", "wb") as file:
+        file.write(b"who,x,y\n" + b"a,0,0\n" * 200_000)
+    with pytest.raises(InputError, match="unpacks to more than"):
+        read_frame(tmp_path / "rows.csv.gz")
+
+
+def test_a_gz_reads_as_what_is_in_it(tmp_path):
+    draw = np.random.default_rng(0).normal(size=(3_000, 2))
+    rows = pd.DataFrame(draw, columns=["x", "y"]).assign(who="Zoë")
+    for name in ("rows.csv", "rows.csv.gz"):
+        rows.to_csv(tmp_path / name, index=False, encoding="utf-8-sig")
+    plain, packed = (
+        read_frame(tmp_path / n, text="who") for n in ("rows.csv", "rows.csv.gz")
+    )
+    pd.testing.assert_frame_equal(plain, packed)
+    (tmp_path / "rows.csv.gz").write_bytes(
+        (tmp_path / "rows.csv.gz").read_bytes()[:-20]
+    )
+    with pytest.raises(InputError, match="could not be read"):
+        read_frame(tmp_path / "rows.csv.gz")
+
+
+@pytest.mark.parametrize("read", [read_npz, read_archive])
+def test_a_small_archive_does_not_become_large_arrays(tmp_path, read):
+    path = tmp_path / "rows.npz"
+    whose = {"device": np.zeros(10**5, dtype=int), "group": np.zeros(10**5, dtype=int)}
+    np.savez_compressed(path, X=np.zeros((10**5, 9)), y=np.zeros(10**5), **whose)
+    with pytest.raises(InputError, match="unpacks to more than"):
+        read(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("X.npy", b"nonsense")
+    with pytest.raises(InputError):
+        read(path)
+
+
+def test_whole_numbers_as_ids_stay_what_they_are(tmp_path, capsys):
+    """Above 2**53 neighbours are the same float, and a gap makes pandas read floats."""
+    first, draw = 2**53, np.random.default_rng(0).normal(size=(60, 2))
+    rows = pd.DataFrame(draw, columns=["x", "y"]).assign(who=first + np.arange(60) % 3)
+    rows.to_parquet(tmp_path / "rows.parquet")
+    run, words = (
+        str(tmp_path / "run"),
+        ["--device", "who", "--label", "y", "--rounds", "2"],
+    )
+    assert (
+        main(
+            ["fit", str(tmp_path / "rows.parquet"), *words, "--out", run, "--no-report"]
+        )
+        == 0
+    )
+    new = pa.table(
+        {"who": pa.array([first, first + 1, None], pa.int64()), "x": [1.0, 1.0, 1.0]}
+    )
+    pq.write_table(new, tmp_path / "new.parquet")
+    capsys.readouterr()
+    words = ["--missing", "skip", "--out", str(tmp_path / "told.csv")]
+    assert main(["predict", run, str(tmp_path / "new.parquet"), *words]) == 0
+    told = pd.read_csv(tmp_path / "told.csv", dtype={"who": str})
+    assert told["who"].tolist()[:2] == [str(first), str(first + 1)]
+    assert told["prediction"][0] != told["prediction"][1]
+    assert "not there when fitting" not in capsys.readouterr().err
+
+
+def test_texts_that_hardly_differ_are_still_a_table(tmp_path):
+    ids = [f"{'device ' * 20}{i}" for i in range(3_000)]
+    rows = pa.table({"who": ids, "x": np.random.default_rng(0).normal(size=3_000)})
+    how = {"use_dictionary": False, "column_encoding": {"who": "DELTA_BYTE_ARRAY"}}
+    pq.write_table(rows, tmp_path / "rows.parquet", **how)
+    assert read_frame(tmp_path / "rows.parquet")["who"].tolist() == ids
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])
+def test_cells_beyond_the_columns_are_not_left_out_in_silence(tmp_path, name):
+    """As a decimal comma between commas makes them."""
+    opener = gzip.open if name.endswith(".gz") else open
+
+    def read(text):
+        with opener(tmp_path / name, "wb") as file:
+            file.write(text)
+        return read_frame(tmp_path / name, text="who").to_dict("list")
+
+    with pytest.raises(
+        InputError, match="row 2 of .* has 5 cells, where the first line names 3"
+    ):
+        read(b"who,x,y\na,1,5,2,7\nb,1,6,3,8\n")
+    wanted = {"who": ["a", "b"], "x": [1, 2], "y": [5, 6]}
+    assert read(b"who,x,y\na,1,5,\nb,2,6,\n") == wanted
+    assert read(b"who,x,y,\na,1,5,\nb,2,6,\n") == wanted
+    assert read(b'\xef\xbb\xbfwho,x,y\r\n"a",1,5\r\nb,2,6\r\n') == wanted
