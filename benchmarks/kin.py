@@ -45,9 +45,9 @@ from persfl import (
 )
 from persfl.fleets import steps
 from persfl.rules import doubts
-from persfl.rules.asking import AskKin
-from persfl.rules.kinship import Kin
-from persfl.rules.rule import Rule, members
+from persfl.rules.kin_adopter import KinAdopter
+from persfl.rules.kin_rule import Rule, members
+from persfl.rules.kin_sampler import AskKin
 from persfl.sources import clustered_regression
 
 STEP, PEERS, ROWS, ROUNDS = 0.05, 20, 10, 400
@@ -251,7 +251,7 @@ def rivals(seeds: Any, problems: Any) -> None:
         list(table(problems, make, seeds))
 
 
-class Unrested(Kin):
+class Unrested(KinAdopter):
     """Everybody is judged in every round, also while followed."""
 
     cycle = property(lambda self: 24)  # type: ignore[assignment]
@@ -263,8 +263,8 @@ def ablate(seeds: Any) -> None:
         seeds[:10],
         [(1, 20, 1.0), (5, 20, 1.0), (10, 20, 0.1), (5, 50, 0.1)],
     )
-    base = Kin(peers=PEERS)
-    changes: dict[str, Kin] = {"as it is": base}
+    base = KinAdopter(peers=PEERS)
+    changes: dict[str, KinAdopter] = {"as it is": base}
     for name, values in {
         "few": (2, 8),
         "half": (0.35, 0.65),

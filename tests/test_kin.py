@@ -30,7 +30,7 @@ from persfl import (
 from persfl.devices import Devices
 from persfl.fleets.kept_steps import Steps
 from persfl.rules import doubts, finished, members
-from persfl.rules.rule import doubtful
+from persfl.rules.kin_rule import doubtful
 from persfl.runs import load_model, save_model
 from persfl.sources import clustered_regression
 from persfl.testing import check_adopter, check_fleet, check_sampler

@@ -9,7 +9,6 @@ from persfl.errors import InputError
 from persfl.lab import (
     agreement,
     comparison_cells,
-    comparison_methods,
     comparison_sets,
     figure_runs,
     figure_specs,
@@ -25,8 +24,6 @@ ADDRESSES = [
     ("persfl.comparing", "summary", trial.summary),
     ("persfl.comparing.trial", "compare", trial.compare),
     ("persfl.comparing.trial", "summary", trial.summary),
-    ("persfl.comparing.methods", "Terms", comparison_methods.ComparisonTerms),
-    ("persfl.comparing.methods", "Method", comparison_methods.MethodVariants),
     ("persfl.comparing.sets", "DataSet", comparison_sets.DataSet),
     ("persfl.comparing.sets", "Table", comparison_sets.Table),
     ("persfl.comparing.cells", "Cell", comparison_cells.Cell),

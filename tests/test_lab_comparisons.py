@@ -17,12 +17,13 @@ from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
 from persfl.lab import comparison_cells, comparison_tables
 from persfl.lab.comparison_cells import Cell, measurements, run_cells
-from persfl.lab.comparison_methods import METHODS, ComparisonTerms
 from persfl.lab.comparison_sets import DataSet, Table
 from persfl.lab.comparison_specs import load_comparison
+from persfl.lab.line_up import line_up
 from persfl.lab.row_splits import RowSplit, few_rows, held_back
 from persfl.lab.standings import by_set, interval, mean_regret, standings
 from persfl.learners import Linear
+from persfl.methods import LocalTask
 from persfl.predicting import respond_each
 from persfl.sources import (
     clustered_regression,
@@ -188,7 +189,7 @@ def test_every_method_learns_from_the_same_rows(classes):
         y = np.digitize(y, [0.0] if classes == 2 else [-0.8, 0.8]).astype(float)
     rows = Devices(X, y, np.ones(len(y)), offsets(np.full(10, 40)), range(10))
     # kin of classes is slow, and finds no group here
-    methods = [name for name in METHODS if name != "kin" or not classes]
+    methods = [name for name in line_up() if name != "kin" or not classes]
     found = measurements(
         Table("t", rows, classes, few=12).dealt(0), methods, rounds=20, budget=20
     )
@@ -231,10 +232,10 @@ def test_steps_that_run_away_on_one_device_are_halved():
     X = rows.X.copy()
     X[:6] *= 30  # own steps of the first device overshoot
     far = Devices(X, rows.y, rows.weight, rows.start, rows.ids)
-    models = METHODS["Ditto"].makers["pull 0.1"](
-        ComparisonTerms(far, Linear(intercept=True), rounds=30)
-    )
-    assert np.abs(models).max() < 100
+    task = LocalTask(far, Linear(intercept=True))
+    state = line_up()["Ditto"]["pull 0.1"].set_params(rounds=30).run(task)
+    assert np.abs(state.models).max() < 100
+    assert state.pace.halved
 
 
 # Cells
@@ -607,7 +608,7 @@ def test_the_specs_sets_are_what_they_say():
     spec = load_comparison("compare")
     there, missing = spec.there(None)
     assert missing == ["chickweight", "household", "wisdm", "pb52"]
-    assert set(spec.methods) == set(METHODS)
+    assert set(spec.methods) == set(line_up())
     for data in there.sets:
         learn, judge, classes = data.dealt(0)
         assert len(learn) >= 40

@@ -19,9 +19,9 @@ from persfl.errors import InputError, need
 from persfl.files import write_whole
 from persfl.lab import comparison_tables as tables
 from persfl.lab.comparison_cells import Cell, run_cells
-from persfl.lab.comparison_methods import METHODS
 from persfl.lab.comparison_sets import Table
 from persfl.lab.comparison_specs import chosen_methods, load_comparison
+from persfl.lab.line_up import line_up
 from persfl.lab.standings import (
     REFERENCE,
     Standing,
@@ -49,7 +49,7 @@ def compare_methods(
         need = "--few, --seeds and --methods compare linear models"
         raise InputError(f"{need}. Leave them out with --model {chosen.model}.")
     reference = chosen.reference or REFERENCE
-    methods = chosen_methods(chosen.methods or list(METHODS), reference)
+    methods = chosen_methods(chosen.methods or list(line_up()), reference)
     dealing = {"few": chosen.few, "share": chosen.holdout, "ordered": chosen.ordered}
     rows = Table(name, devices, classes, **dealing)
     rounds = (

@@ -4,7 +4,6 @@ import sys
 from types import ModuleType
 
 from persfl.lab.comparison_cells import Cell, measurements, read_cells, run_cells
-from persfl.lab.comparison_methods import METHODS, ComparisonTerms, MethodVariants
 from persfl.lab.comparison_sets import DataSet, Table
 from persfl.lab.row_splits import RowSplit
 from persfl.lab.standings import Standing, by_set, mean_regret, standings
@@ -15,7 +14,6 @@ __all__ = ["compare", "summary"]
 # Modules that are no files any more: `from persfl.comparing.cells import Cell` finds them here.
 _MODULES: dict[str, dict[str, object]] = {
     "trial": {"compare": compare, "summary": summary},
-    "methods": {"METHODS": METHODS, "Method": MethodVariants, "Terms": ComparisonTerms},
     "sets": {"DataSet": DataSet, "Table": Table, "Dealt": RowSplit},
     "cells": {
         "Cell": Cell,

@@ -8,8 +8,7 @@ A figure (`persfl reproduce`) is a set of error curves beside those of the autho
 A comparison (`persfl compare`, `persfl run compare`) puts methods on equal terms: the same rows to
 learn from, the same rows to judge by.
 
-    comparison_specs > comparison_sets (row_splits) > comparison_methods (cluster_fits)
-    > comparison_cells > standings
+    comparison_specs > comparison_sets (row_splits) > line_up > comparison_cells > standings
     what it leaves: comparison_tables, drawings, pages
 
 `trial` compares one estimator with its rivals on one table. Both kinds share `spec_files` (how TOML

@@ -19,12 +19,13 @@ from threadpoolctl import threadpool_limits
 
 from persfl.errors import InputError
 from persfl.files import write_whole
-from persfl.lab.comparison_methods import METHODS, ComparisonTerms
 from persfl.lab.comparison_sets import DataSet, Table
 from persfl.lab.jobs import finished_jobs
+from persfl.lab.line_up import HARDLY, line_up, on_terms
 from persfl.lab.row_splits import RowSplit
 from persfl.lab.standings import CellRecord
 from persfl.learners.named import learner_named
+from persfl.methods import LocalTask
 from persfl.predicting import respond_each
 from persfl.types import Array, Learner
 from persfl.units import Units
@@ -98,22 +99,22 @@ def measurements(
     learner: Learner = learner_named("linear", classes=classes)
     errors: dict[str, dict[str, list[float]]] = {name: {} for name in methods}
     seconds: dict[str, dict[str, float]] = {name: {} for name in methods}
-    how = (learner, classes, rounds, seed, budget)
+    everybody = line_up()
     for kind in ("shared", "centred"):
         units = Units.of(learn, kind, labels=not classes)
-        terms = ComparisonTerms(units.inside(learn), *how, ordered=ordered)
+        task = LocalTask(
+            units.inside(learn), learner, seed, classes=classes, ordered=ordered
+        )
         for name in methods:
-            if kind not in METHODS[name].units:
-                continue
-            both = len(METHODS[name].units) == 1  # it looks at both by itself
-            for setting, maker in METHODS[name].makers.items():
-                begin = time.process_time()
-                models = maker(terms)
-                if models is None:
+            for setting, method in everybody[name].items():
+                kinds = method.needs().units
+                # Shrinking is a matter of classes: without any, leaving rows out knows best.
+                if kind not in kinds or (setting == HARDLY and not classes):
                     continue
-                variant = ", ".join(
-                    word for word in ("both" if both else kind, setting) if word
-                )
+                both = "both" if "centred" not in kinds else kind  # it looks at both
+                begin = time.process_time()
+                models = on_terms(method, rounds=rounds, budget=budget).run(task).models
+                variant = ", ".join(word for word in (both, setting) if word)
                 seconds[name][variant] = round(time.process_time() - begin, 3)
                 each = _errors(learner, models, units, dealt)
                 errors[name][variant] = [float(f"{error:.7g}") for error in each]

@@ -9,8 +9,8 @@ from pathlib import Path
 from persfl.checks import one_of, some, whole
 from persfl.errors import InputError
 from persfl.lab.comparison_cells import Cell
-from persfl.lab.comparison_methods import METHODS
 from persfl.lab.comparison_sets import KNOWN, DataSet
+from persfl.lab.line_up import line_up
 from persfl.lab.spec_files import Changes, Values, read_spec, typed_values
 from persfl.lab.standings import REFERENCE
 
@@ -33,7 +33,7 @@ class Comparison:
     rounds: int = 100
     budget: int = 640
     reference: str = REFERENCE
-    methods: tuple[str, ...] = tuple(METHODS)
+    methods: tuple[str, ...] = tuple(line_up())
     sets: tuple[DataSet, ...]
 
     def quick(self) -> Comparison:
@@ -103,8 +103,8 @@ def chosen_methods(names: Sequence[str], reference: str = REFERENCE) -> tuple[st
     ('local', 'pooled', 'blend')
     """
     for name in [*names, reference]:
-        one_of("method", name, list(METHODS))
-    return tuple(name for name in METHODS if name in names or name == reference)
+        one_of("method", name, list(line_up()))
+    return tuple(name for name in line_up() if name in names or name == reference)
 
 
 def _set(spec: str, entry: object) -> DataSet:

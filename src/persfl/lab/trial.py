@@ -14,7 +14,7 @@ import pandas as pd
 
 from persfl.errors import InputError
 from persfl.evaluation.verdicts import Worth
-from persfl.lab.comparison_methods import rivals
+from persfl.lab.line_up import rivals
 
 
 def compare(model: Any, X: Any, y: Any, devices: Any = None, **fit: Any) -> Worth:

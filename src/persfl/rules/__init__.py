@@ -2,6 +2,6 @@
 remembers.
 """
 
-from persfl.rules.rule import Rule, doubts, finished, kin, members
+from persfl.rules.kin_rule import Rule, doubts, finished, kin, members
 
 __all__ = ["Rule", "doubts", "finished", "kin", "members"]

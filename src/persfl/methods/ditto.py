@@ -10,32 +10,45 @@ v_i <- v_i - step_size * (grad L_i(v_i) + pull * (v_i - w))
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from persfl.baselines.shared import (
+from persfl.checks import real, whole
+from persfl.errors import InputError
+from persfl.fleets.in_process import InProcessFleet
+from persfl.methods.fedavg import LEAVES
+from persfl.methods.protocol import Needs, Task
+from persfl.methods.settings import MethodSettings, setting
+from persfl.methods.shared_models import (
+    COMMON,
     all_devices,
     averaged,
+    descend,
     hold,
     participants,
     quiet_round,
 )
-from persfl.checks import real, whole
-from persfl.errors import InputError
-from persfl.fleets.array_fleet import ArrayFleet
 from persfl.proposers import GradientStep
 from persfl.seeds import stream
+from persfl.training import Keep, State, rounds_for, step_of
 from persfl.trust import Trust
 from persfl.types import Round
 
 
 def ditto(
-    fleet: ArrayFleet, *, pull: float, rounds: int, share: float = 0.2, seed: int = 0
+    fleet: InProcessFleet,
+    *,
+    pull: float,
+    rounds: int,
+    share: float = 0.2,
+    seed: int = 0,
 ) -> Iterator[Round]:
     """Each round every target takes the fleet's step on its own rows, pulled toward the average as
     it stood before the round.
 
-    >>> from persfl import Linear
+    >>> from persfl import ArrayFleet, Linear
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(
     ...     n=40, clusters=1, rows=3, features=5, deviation=0.1, seed=0
@@ -74,3 +87,44 @@ def ditto(
         )
         hold(fleet, own, r)
         yield quiet_round(fleet, r, trust)
+
+
+@dataclass(frozen=True)
+class Ditto(MethodSettings):
+    """A model of its own for every device, pulled toward the average of all."""
+
+    name: ClassVar[str] = "ditto"
+    about: ClassVar[str] = "Own models, pulled toward the one of federated averaging"
+
+    pull: float = setting(0.1, "how strongly; 0 is every device alone")
+    rounds: int | str = setting("auto", "rounds of averaging and own steps; auto: 100")
+    share: float = setting(0.2, "the share of the devices that take part in a round")
+    step_size: float | str = setting("auto", "the first step; halved if losses grow")
+
+    def needs(self) -> Needs:
+        told = "how strongly own models are pulled toward the average"
+        return Needs(
+            gradients=True, mixes=True, not_federated=COMMON, told=told, leaves=LEAVES
+        )
+
+    def run(
+        self, task: Task, *, stage: str = "final", keep: Keep | None = None
+    ) -> State:
+        rounds = rounds_for(self.rounds, task.learner)
+        step = step_of(self.step_size, task.learner, task.features)
+        if self.pull > 0:  # A longer step would overshoot the average.
+            step = min(step, 0.5 / self.pull)
+        return descend(
+            task,
+            lambda fleet: ditto(
+                fleet,
+                pull=self.pull,
+                rounds=rounds,
+                share=self.share,
+                seed=task.seed,
+            ),
+            rounds=rounds,
+            step_size=step,
+            stage=stage,
+            keep=keep,
+        )

@@ -8,13 +8,20 @@ those are what devices differ in.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 from sklearn.cluster import KMeans
 
+from persfl.checks import whole
 from persfl.devices import Devices
 from persfl.evaluation.rivals import pooled_fit
-from persfl.lab.row_splits import taken
+from persfl.methods.protocol import Needs, Task
+from persfl.methods.settings import MethodSettings, setting
+from persfl.methods.shared_models import at_once
 from persfl.seeds import stream
+from persfl.training import Keep, State
 from persfl.types import Array, Data, IntArray, Learner
 
 
@@ -36,8 +43,12 @@ def clustered_fits(
     0.0
     """
     group = clusters(rows, told, classes=classes, seed=seed)
-    members = [taken(rows, group == k) for k in range(group.max() + 1)]
-    return np.stack([pooled_fit(learner, some, seed) for some in members])[group]
+    models = []
+    for cluster in range(group.max() + 1):
+        members = np.flatnonzero(group == cluster).tolist()
+        theirs = Devices.of([rows[i] for i in members], quiet=True)
+        models.append(pooled_fit(learner, theirs, seed))
+    return np.stack(models)[group]
 
 
 def clusters(rows: Devices, told: int, *, classes: int = 0, seed: int = 0) -> IntArray:
@@ -59,3 +70,33 @@ def _marks(data: Data, total: float, classes: int) -> Array:
     with_one = np.column_stack([data.X, np.ones(len(data.y))])
     products = with_one.T @ (weight[:, None] * labels)
     return np.concatenate([weight @ data.X, products.ravel()])
+
+
+@dataclass(frozen=True)
+class Clustered(MethodSettings):
+    """One model for each cluster of devices whose rows look alike."""
+
+    name: ClassVar[str] = "clustered"
+    about: ClassVar[str] = "One model per cluster of devices, by k-means on their rows"
+
+    clusters: int = setting(4, "how many clusters there are")
+
+    def needs(self) -> Needs:
+        return Needs(
+            gradients=True,
+            together=True,
+            told="the number of clusters",
+            leaves="All of its rows.",
+        )
+
+    def run(
+        self, task: Task, *, stage: str = "final", keep: Keep | None = None
+    ) -> State:
+        models = clustered_fits(
+            task.learner,
+            task.rows,
+            told=whole("clusters", self.clusters, least=1),
+            classes=task.classes,
+            seed=task.seed,
+        )
+        return at_once(task, models, stage=stage, keep=keep)

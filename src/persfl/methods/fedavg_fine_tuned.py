@@ -9,27 +9,34 @@ rounds v_i <- v_i - step_size * grad L_i(v_i),  from v_i = w                    
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from persfl.baselines.fedavg import fedavg
-from persfl.baselines.shared import all_devices, hold, quiet_round
 from persfl.checks import whole
-from persfl.fleets.array_fleet import ArrayFleet
+from persfl.evaluation.rivals import tuned_fits
+from persfl.fleets.in_process import InProcessFleet
+from persfl.methods.fedavg import LEAVES, FedAvg, fedavg
+from persfl.methods.protocol import Needs, Task
+from persfl.methods.settings import MethodSettings, setting
+from persfl.methods.shared_models import COMMON, all_devices, hold, quiet_round
+from persfl.proposers import GradientStep
 from persfl.seeds import stream
+from persfl.training import Keep, State, rounds_for, step_of
 from persfl.trust import Trust
 from persfl.types import Round
 
 
 def finetuned(
-    fleet: ArrayFleet, *, alone: int, rounds: int, share: float = 0.2, seed: int = 0
+    fleet: InProcessFleet, *, alone: int, rounds: int, share: float = 0.2, seed: int = 0
 ) -> Iterator[Round]:
     """FedAvg for `rounds - alone` rounds; in each of the last `alone` every target takes the
     fleet's step on its own rows.
 
     With `alone=rounds` every device trains alone from the common start.
 
-    >>> from persfl import GradientStep, Linear
+    >>> from persfl import ArrayFleet, GradientStep, Linear
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(
     ...     n=40, clusters=1, rows=10, features=5, deviation=0.5, seed=0
@@ -67,3 +74,33 @@ def finetuned(
             r,
         )
         yield quiet_round(fleet, r, trust)
+
+
+@dataclass(frozen=True)
+class FedAvgFineTuned(MethodSettings):
+    """One model by federated averaging, which every device then refits to its own rows."""
+
+    name: ClassVar[str] = "fedavg+fine-tuning"
+    about: ClassVar[str] = "Federated averaging, then refitted to own rows"
+
+    rounds: int | str = setting("auto", "rounds of averaging; auto: 100")
+    share: float = setting(0.2, "the share of the devices that take part in a round")
+    step_size: float | str = setting("auto", "the first step; halved if losses grow")
+
+    def needs(self) -> Needs:
+        return Needs(gradients=True, mixes=True, not_federated=COMMON, leaves=LEAVES)
+
+    def run(
+        self, task: Task, *, stage: str = "final", keep: Keep | None = None
+    ) -> State:
+        common = FedAvg(self.rounds, self.share, self.step_size)
+        state = common.run(task, stage=stage, keep=keep)
+        steps = GradientStep(
+            step_of(self.step_size, task.learner, task.features),
+            steps=rounds_for(self.rounds, task.learner),
+        )
+        model = np.asarray(state.models)[0]
+        tuned = tuned_fits(
+            task.learner, task.rows, model, task.public, steps, task.seed
+        )
+        return replace(state, models=np.asarray(tuned))

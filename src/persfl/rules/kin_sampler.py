@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from persfl.checks import whole
-from persfl.rules.kinship import Kin
-from persfl.rules.memory import Memory
+from persfl.rules.kin_adopter import KinAdopter
+from persfl.rules.kin_memory import Memory
 from persfl.seeds import distinct, stream
 from persfl.trust import Trust
 from persfl.types import IntArray
@@ -33,11 +33,11 @@ class AskKin:
     """The sampler of `persfl.kin`. Nobody is asked (-1) while a target goes its own way, and once
     it is done.
 
-    >>> AskKin(Kin(peers=3))(Trust(5, np.array([0, 4])), 0, 0).tolist()
+    >>> AskKin(KinAdopter(peers=3))(Trust(5, np.array([0, 4])), 0, 0).tolist()
     [[4, 3, 1], [3, 2, 1]]
     """
 
-    kin: Kin
+    kin: KinAdopter
 
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
         S = whole(

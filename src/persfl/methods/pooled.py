@@ -5,20 +5,26 @@ may do this; it is a yardstick.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
-from persfl.baselines.shared import all_rows, quiet_round
 from persfl.checks import whole
 from persfl.errors import InputError
-from persfl.fleets.array_fleet import ArrayFleet
+from persfl.evaluation.rivals import pooled_fit
+from persfl.fleets.in_process import InProcessFleet
+from persfl.methods.protocol import Needs, Task
+from persfl.methods.settings import MethodSettings
+from persfl.methods.shared_models import all_rows, at_once, for_everybody, quiet_round
 from persfl.seeds import stream
+from persfl.training import Keep, State
 from persfl.trust import Trust
 from persfl.types import Data, Round
 
 
-def pooled(fleet: ArrayFleet, *, rounds: int, seed: int = 0) -> Iterator[Round]:
+def pooled(fleet: InProcessFleet, *, rounds: int, seed: int = 0) -> Iterator[Round]:
     """Fit once to all rows; the same model in every round.
 
-    >>> from persfl import GradientStep, Linear
+    >>> from persfl import ArrayFleet, GradientStep, Linear
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(n=20, clusters=1, rows=10, features=3)
     >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.1))
@@ -37,3 +43,20 @@ def pooled(fleet: ArrayFleet, *, rounds: int, seed: int = 0) -> Iterator[Round]:
     fleet.models = [model] * len(fleet.targets)
     for r in range(whole("rounds", rounds, least=0)):
         yield quiet_round(fleet, r, Trust.blank(fleet))
+
+
+@dataclass(frozen=True)
+class Pooled(MethodSettings):
+    """One model fitted to everybody's rows."""
+
+    name: ClassVar[str] = "pooled"
+    about: ClassVar[str] = "One model for everybody, fitted to all rows in one place"
+
+    def needs(self) -> Needs:
+        return Needs(together=True, leaves="All of its rows.")
+
+    def run(
+        self, task: Task, *, stage: str = "final", keep: Keep | None = None
+    ) -> State:
+        model = pooled_fit(task.learner, task.rows, task.seed)
+        return at_once(task, for_everybody(model, task.n), stage=stage, keep=keep)

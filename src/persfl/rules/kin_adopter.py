@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from persfl.panels import joined
-from persfl.rules.memory import NEVER, Memory
+from persfl.rules.kin_memory import NEVER, Memory
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray, Kept
 
@@ -33,7 +33,7 @@ ROUNDING = 1e-6  # a level nearer to 0 than this is none
 
 
 @dataclass(frozen=True)
-class Kin:
+class KinAdopter:
     """The adopter of `persfl.kin`: moves by the mean of the remembered steps of kin and the
     target's own.
 
@@ -76,6 +76,10 @@ class Kin:
     def met(self, n: int) -> int:
         """How many devices a target gets to know."""
         return min(n - 1, max(self.among, self.peers))
+
+    def finished(self, trust: Trust) -> bool:
+        """Whether every target has settled, so that further rounds would change nothing."""
+        return "mark" in trust.notes and not np.isnan(trust.notes["mark"]).any()
 
     def note(
         self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Kept

@@ -1,5 +1,4 @@
-"""Baselines: what persfl is compared with, as short generators over the same learners and
-proposers.
+"""Rivals as short generators over the same learners and proposers; they live in `persfl.methods`.
 
 Each takes an `ArrayFleet`, keeps the targets' models in it and yields the same `Round` as
 `personalize`. Where models are shared instead of owned nobody is asked by a target, so `peers` is
@@ -7,11 +6,11 @@ empty. The oracle needs no file: it is `personalize` with the sampler
 `SameCluster(labels, 1)`.
 """
 
-from persfl.baselines.ditto import ditto
-from persfl.baselines.fedavg import fedavg
-from persfl.baselines.finetuned import finetuned
-from persfl.baselines.ifca import ifca
-from persfl.baselines.local import local
-from persfl.baselines.pooled import pooled
+from persfl.methods.ditto import ditto
+from persfl.methods.fedavg import fedavg
+from persfl.methods.fedavg_fine_tuned import finetuned
+from persfl.methods.ifca import ifca
+from persfl.methods.own import local
+from persfl.methods.pooled import pooled
 
 __all__ = ["ditto", "fedavg", "finetuned", "ifca", "local", "pooled"]

@@ -9,10 +9,10 @@ import numpy as np
 
 from persfl.checks import named, whole
 from persfl.errors import InputError
-from persfl.rules.asking import AskKin
-from persfl.rules.by_loss import AskLikely, Likely
-from persfl.rules.kinship import Kin
-from persfl.rules.memory import Memory
+from persfl.rules.kin_adopter import KinAdopter
+from persfl.rules.kin_by_loss import AskLikely, Likely
+from persfl.rules.kin_memory import Memory
+from persfl.rules.kin_sampler import AskKin
 from persfl.trust import Trust
 from persfl.types import Adopter, Sampler
 
@@ -57,7 +57,7 @@ def kin(peers: int = 20, *, among: int = 200, steps: bool = True) -> Rule:
     """
     peers, among = whole("peers", peers, least=1), whole("among", among, least=1)
     if steps:
-        part = Kin(peers=peers, among=among)
+        part = KinAdopter(peers=peers, among=among)
         return Rule(AskKin(part), part)
     likely = Likely(peers=peers, among=among)
     return Rule(AskLikely(likely), likely)

@@ -17,8 +17,8 @@ import numpy as np
 from persfl.checks import whole
 from persfl.errors import InputError
 from persfl.panels import joined, places
-from persfl.rules.asking import to_meet
-from persfl.rules.memory import NEVER
+from persfl.rules.kin_memory import NEVER
+from persfl.rules.kin_sampler import to_meet
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray
 

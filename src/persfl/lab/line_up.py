@@ -1,0 +1,100 @@
+"""Who is compared: the methods of `persfl.methods`, in settings that people would choose.
+
+All get the same rows, units and seed. Those that take steps begin with the step size that the
+estimators choose and halve it where losses run away, so that none is a straw man.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from persfl.devices import Devices
+from persfl.learners.shrunk import OTHERS
+from persfl.methods import (
+    IFCA,
+    METHODS,
+    Blend,
+    Clustered,
+    Ditto,
+    FedAvg,
+    FedAvgFineTuned,
+    FineTuned,
+    Kin,
+    LocalTask,
+    Method,
+    Own,
+    Paper,
+    Pooled,
+    cannot_run,
+)
+from persfl.training import KIN_ROUNDS, STEP_ROUNDS
+from persfl.types import Learner
+
+# By the word for a setting that is the user's to choose ("" where there is none). Nobody can say
+# in advance which is best, so of a rival the best counts, in hindsight.
+Variants = Mapping[str, Method]
+
+HARDLY = "hardly shrunk"
+_USUAL: dict[str, Variants] = {
+    # Halves of a few rows hide classes, and what they say shrinks too much.
+    "local": {"": Own(), HARDLY: Own(shrink=OTHERS[0])},
+    "pooled": {"": Pooled()},
+    "clustered": {"": Clustered(4)},
+    "fine-tuned": {"": FineTuned(rounds=STEP_ROUNDS)},
+    "FedAvg": {"": FedAvg(rounds=STEP_ROUNDS)},
+    "FedAvg + fine-tuning": {"": FedAvgFineTuned(rounds=STEP_ROUNDS)},
+    "IFCA (2)": {"": IFCA(2, rounds=STEP_ROUNDS)},
+    "IFCA (4)": {"": IFCA(4, rounds=STEP_ROUNDS)},
+    "Ditto": {f"pull {pull:g}": Ditto(pull, rounds=STEP_ROUNDS) for pull in (0.1, 1.0)},
+    "paper": {"": Paper(rounds=STEP_ROUNDS)},
+    "kin": {"": Kin(rounds=KIN_ROUNDS)},
+    "blend": {"": Blend()},
+}
+# Beside what every fit is compared with anyway (see `persfl.evaluation`).
+_RIVALS = ("FedAvg", "FedAvg + fine-tuning", "IFCA (2)", "IFCA (4)")
+
+
+def line_up() -> dict[str, Variants]:
+    """Everybody by name: the usual ones, and whatever else is on the list of methods."""
+    known = {type(one) for variants in _USUAL.values() for one in variants.values()}
+    others = {name: kind for name, kind in METHODS.items() if kind not in known}
+    return _USUAL | {name: {"": kind()} for name, kind in others.items()}
+
+
+def on_terms(
+    method: Method, *, rounds: int, budget: int = 640, step_size: Any = "auto"
+) -> Method:
+    """A method with these settings, as far as it has them.
+
+    Rounds are a share of those that a method has here: kin may take four times as many as others.
+
+    >>> on_terms(Kin(rounds=400), rounds=10), on_terms(Blend(), rounds=10, budget=40)
+    (Kin(peers='auto', rounds=40, step_size='auto'), Blend(budget=40))
+    """
+    has = method.get_params()
+    new: dict[str, Any] = {"budget": budget, "step_size": step_size}
+    if isinstance(has.get("rounds"), int):
+        new["rounds"] = has["rounds"] * rounds // STEP_ROUNDS
+    return method.set_params(**{name: new[name] for name in new if name in has})
+
+
+def rivals(
+    inside: Devices, learner: Learner, step_size: float, rounds: int, seed: int
+) -> dict[str, Any]:
+    """Models, one per device, of those that take steps on a shared model.
+
+    None for learners without gradients. Whatever was added to the list of methods comes too.
+    """
+    everybody = line_up()
+    names = [*_RIVALS, *(name for name in everybody if name not in _USUAL)]
+    models = {}
+    for name in names:
+        method = everybody[name][""]
+        task = LocalTask(inside, learner, seed)
+        told = method.get_params().get("clusters", 0)
+        if cannot_run(method, learner) or told >= len(inside):
+            continue
+        fair = on_terms(method, rounds=rounds, step_size=step_size)
+        models[name] = fair.run(task).models
+    return models

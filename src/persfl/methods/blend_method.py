@@ -1,0 +1,68 @@
+"""Blend as a method: settings, and the run of `persfl.blending`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from persfl.blending import run as run_blend
+from persfl.checks import whole
+from persfl.methods.loop_plan import loop_plan
+from persfl.methods.protocol import Needs, Task
+from persfl.methods.settings import MethodSettings, setting
+from persfl.training import Keep, State, rounds_for
+from persfl.types import Array
+
+
+@dataclass(frozen=True)
+class Blend(MethodSettings):
+    """Mix what own rows, the fleet and neighbours offer, by the evidence of own rows."""
+
+    name: ClassVar[str] = "blend"
+    about: ClassVar[str] = (
+        "Models are mixed from what own rows, the fleet and neighbours offer"
+    )
+
+    budget: int = setting(640, "questions that a device may ask in all")
+
+    def needs(self) -> Needs:
+        leaves = (
+            "Its models when it asks, and its answers to others: steps, or labels of public points;"
+            " and how much of each offer its model is made of."
+        )
+        return Needs(units=("shared",), leaves=leaves)
+
+    def run(
+        self, task: Task, *, stage: str = "final", keep: Keep | None = None
+    ) -> State:
+        return self._run(task, stage=stage, keep=keep, ordered=task.ordered)
+
+    def go_on(self, task: Task, state: State) -> State:
+        """Blended anew from the rows as they are now, with folds that are blocks of time.
+
+        Rounds and losses are those of all calls so far, trust that of this one.
+        """
+        new = self._run(task, stage="final", keep=None, ordered=True)
+        losses = (*(_wider(loss, task.n) for loss in state.losses), *new.losses)
+        return replace(new, r=state.r + new.r, losses=losses)
+
+    def _run(
+        self, task: Task, *, stage: str, keep: Keep | None, ordered: bool
+    ) -> State:
+        return run_blend(
+            task.rows,
+            loop_plan(task, rounds_for("auto", task.learner)),
+            budget=whole("budget", self.budget, least=1),
+            ordered=ordered,
+            classes=task.classes,
+            public=task.public,
+            stage=stage,
+            keep=keep,
+        )
+
+
+def _wider(losses: Array, n: int) -> Array:
+    """Losses of devices that were there, and NaN for those that were not."""
+    return np.append(losses, np.full(n - len(losses), np.nan))

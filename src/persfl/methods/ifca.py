@@ -1,0 +1,114 @@
+"""IFCA with gradient averaging: a fixed number of shared models, and every device picks the one
+that fits it best.
+
+j_i = argmin_j L_i(w_j);   w_j <- mean over participants with j_i = j of (their steps from w_j)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from persfl.checks import whole
+from persfl.fleets.in_process import InProcessFleet
+from persfl.methods.protocol import Needs, Task
+from persfl.methods.settings import MethodSettings, setting
+from persfl.methods.shared_models import (
+    COMMON,
+    all_devices,
+    descend,
+    hold,
+    participants,
+    quiet_round,
+)
+from persfl.seeds import stream
+from persfl.training import Keep, State, rounds_for, step_of
+from persfl.trust import Trust
+from persfl.types import Restarting, Round
+
+
+def ifca(
+    fleet: InProcessFleet, *, told: int, rounds: int, share: float = 0.2, seed: int = 0
+) -> Iterator[Round]:
+    """`told` is the number of clusters the method is told. A target's model is the one it would
+    pick.
+
+    Models must start apart: from N(0, I), or where the learner has other starts of its own (a
+    Network), from those.
+
+    >>> from persfl import ArrayFleet, GradientStep, Linear
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=40, clusters=2, rows=10, features=5, seed=0)
+    >>> fleet = ArrayFleet(
+    ...     devices, learner=Linear(), proposer=GradientStep(0.05), targets=[0]
+    ... )
+    >>> for round_ in ifca(fleet, told=2, rounds=300):
+    ...     pass
+    >>> bool(round_.loss[0] < 1e-6)
+    True
+    """
+    devices, learner, trust = all_devices(fleet), fleet.learner, Trust.blank(fleet)
+    apart, told = stream(seed, "ifca"), whole("told", told, least=1)
+    if isinstance(learner, Restarting):
+        models = np.stack([learner.fresh(devices[0], apart.at(j)) for j in range(told)])
+    else:
+        models = apart.generator().standard_normal(
+            (told, *learner.init(devices[0], stream(seed, "shared")).shape)
+        )
+    for r in range(whole("rounds", rounds, least=0)):
+        who = participants(fleet, share, r, seed)
+        pick = fleet.scored(models, who).argmin(axis=1)
+        answers = fleet.stepped(models[pick], who, stream(seed, "answer", r).at(who))
+        for j in np.unique(pick):
+            mine = answers[pick == j]
+            models[j] = learner.mix(mine, np.full(len(mine), 1.0 / len(mine)))
+        hold(fleet, models[fleet.scored(models).argmin(axis=1)], r)
+        yield quiet_round(fleet, r, trust)
+
+
+@dataclass(frozen=True)
+class IFCA(MethodSettings):
+    """A fixed number of shared models; every device takes the one that fits it best."""
+
+    name: ClassVar[str] = "ifca"
+    about: ClassVar[str] = "One model per cluster, where devices choose their cluster"
+
+    clusters: int = setting(2, "how many clusters there are")
+    rounds: int | str = setting("auto", "rounds of averaging; auto: 100")
+    share: float = setting(0.2, "the share of the devices that take part in a round")
+    step_size: float | str = setting("auto", "the first step; halved if losses grow")
+
+    def needs(self) -> Needs:
+        leaves = (
+            "Which common model fits it best, and where a step on its rows takes that."
+        )
+        return Needs(
+            gradients=True,
+            mixes=True,
+            not_federated=COMMON,
+            told="the number of clusters",
+            leaves=leaves,
+        )
+
+    def run(
+        self, task: Task, *, stage: str = "final", keep: Keep | None = None
+    ) -> State:
+        rounds = rounds_for(self.rounds, task.learner)
+        clusters = min(whole("clusters", self.clusters, least=1), task.n)
+        return descend(
+            task,
+            lambda fleet: ifca(
+                fleet,
+                told=clusters,
+                rounds=rounds,
+                share=self.share,
+                seed=task.seed,
+            ),
+            rounds=rounds,
+            step_size=step_of(self.step_size, task.learner, task.features),
+            stage=stage,
+            keep=keep,
+        )

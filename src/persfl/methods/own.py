@@ -1,0 +1,77 @@
+"""Own rows and nothing else: as a fit, and as the steps of a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from persfl.adopters import Best
+from persfl.checks import real
+from persfl.errors import InputError
+from persfl.evaluation.rivals import own_fits
+from persfl.fleets.in_process import InProcessFleet
+from persfl.learners import Linear
+from persfl.learners.shrunk import shrunk
+from persfl.loop import personalize
+from persfl.methods.protocol import Needs, Task
+from persfl.methods.settings import MethodSettings, setting
+from persfl.methods.shared_models import at_once
+from persfl.samplers import Nobody
+from persfl.training import Keep, State
+from persfl.types import Round
+
+
+def local(fleet: InProcessFleet, *, rounds: int, seed: int = 0) -> Iterator[Round]:
+    """The fleet's `local` step, round after round.
+
+    >>> from persfl import ArrayFleet, GradientStep, Linear
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=2, rows=20, features=3)
+    >>> fleet = ArrayFleet(
+    ...     devices,
+    ...     learner=Linear(),
+    ...     proposer=GradientStep(0.1),
+    ...     local=GradientStep(0.1),
+    ... )
+    >>> *_, last = local(fleet, rounds=200)
+    >>> bool(last.loss.max() < 1e-6)
+    True
+    """
+    if fleet.local is None:
+        raise InputError(
+            "training alone needs the fleet's local step. Make the fleet with"
+            " local=GradientStep(...)."
+        )
+    return personalize(
+        fleet, sampler=Nobody(), adopter=Best(), rounds=rounds, seed=seed
+    )
+
+
+@dataclass(frozen=True)
+class Own(MethodSettings):
+    """Every device's model from its own rows alone."""
+
+    name: ClassVar[str] = "own"
+    about: ClassVar[str] = "Every device alone, by a fit to its own rows"
+
+    shrink: float | str = setting(
+        "auto", "how far linear models are shrunk; auto: as leaving own rows out says"
+    )
+
+    def needs(self) -> Needs:
+        alone = "Nobody is asked, so there is nothing to federate: fit on each device."
+        return Needs(not_federated=alone, leaves="Nothing.")
+
+    def run(
+        self, task: Task, *, stage: str = "final", keep: Keep | None = None
+    ) -> State:
+        learner = task.learner
+        if self.shrink == "auto":
+            models = own_fits(learner, task.rows, task.seed)
+        elif isinstance(learner, Linear):
+            strength = real("shrink", self.shrink, least=0)
+            models = shrunk(learner, task.rows, strength=strength)
+        else:
+            raise InputError(f"shrink is for linear models. Got {learner!r}.")
+        return at_once(task, models, stage=stage, keep=keep)

@@ -1,0 +1,118 @@
+"""What a method is: a frozen value whose fields are its settings, that makes a model per device.
+
+A method is given a `Task` and asks it for a fleet, or for the rows where those are in one place.
+What it needs to be able to run somewhere, and what leaves a device when it does, it says as plain
+data: `Needs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from persfl.devices import Devices
+from persfl.training import InProcess, Keep, State
+from persfl.types import Array, Fleet, Learner, Model, Proposer
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a method needs, as plain data; `persfl methods` shows it."""
+
+    gradients: bool = False
+    """A learner with gradients, whose models are vectors."""
+    mixes: bool = False
+    """A learner whose models can be averaged."""
+    together: bool = False
+    """All rows in one place: no federation can run it."""
+    not_federated: str = ""
+    """Why no federation runs it, where that is not because rows must be together."""
+    units: tuple[str, ...] = ("shared", "centred", "raw")
+    """The units that its rows may come in; one that looks at several itself names the first."""
+    told: str = ""
+    """What it has to be told, such as "the number of clusters"."""
+    leaves: str = ""
+    """What leaves a device, in one sentence."""
+
+
+class Task(Protocol):
+    """What a method is given. `LocalTask` is the one whose rows are in this process."""
+
+    @property
+    def n(self) -> int:
+        """How many devices there are."""
+
+    @property
+    def features(self) -> int:
+        """How many columns rows have."""
+
+    @property
+    def learner(self) -> Learner: ...
+    @property
+    def classes(self) -> int:
+        """How many classes labels have; 0 where they are numbers."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def public(self) -> Array | None:
+        """Public points, where models are refitted."""
+
+    @property
+    def n_jobs(self) -> int | None: ...
+    @property
+    def compute(self) -> str | None:
+        """Where steps are computed, as torch names it."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether rows come in the order of time."""
+
+    @property
+    def rows(self) -> Devices:
+        """Everybody's rows; refused in one sentence where they are not in one place."""
+
+    def fleet(self, proposer: Proposer, start: Sequence[Model] | None = None) -> Fleet:
+        """A new fleet of all devices, beginning with these models."""
+
+
+@dataclass(frozen=True, eq=False)
+class LocalTask(InProcess):
+    """The task whose rows are in this process, in the units in which models are learned."""
+
+    classes: int = 0
+    public: Array | None = None
+    ordered: bool = False
+
+
+@runtime_checkable
+class Method(Protocol):
+    """A complete way to personalize, as a frozen dataclass; see `persfl.methods.settings`."""
+
+    name: ClassVar[str]
+    """The word by which estimators, commands and comparisons know it."""
+    about: ClassVar[str]
+    """What it does, in one line."""
+
+    def needs(self) -> Needs:
+        """What it needs to run, and what leaves a device when it does."""
+
+    def run(
+        self, task: Task, *, stage: str = "final", keep: Keep | None = None
+    ) -> State:
+        """A model per device; going on from what `keep` has of this stage."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Its settings by name."""
+
+    def set_params(self, **settings: Any) -> Method:
+        """The same method with other settings."""
+
+
+@runtime_checkable
+class Online(Method, Protocol):
+    """A method for rows that keep arriving."""
+
+    def go_on(self, task: Task, state: State) -> State:
+        """Models for the rows as they are now, from those in `state`."""

@@ -1,0 +1,40 @@
+"""A run of the loop: what it is made of (`Plan`), where it stands (`State`), who keeps it (`Keep`),
+what its defaults are, and `train`, which runs it.
+"""
+
+from persfl.training.defaults import (
+    KIN_ROUNDS,
+    NETWORK_STEPS,
+    REFIT_ROUNDS,
+    STEP_ROUNDS,
+    STEP_SIZES,
+    peers_asked,
+    peers_of,
+    rounds_for,
+    step_of,
+)
+from persfl.training.state import Forget, Keep, Pace, Plan, State, resumable
+from persfl.training.train import HALVINGS, InProcess, Site, runaways, train
+
+__all__ = [
+    "HALVINGS",
+    "KIN_ROUNDS",
+    "NETWORK_STEPS",
+    "REFIT_ROUNDS",
+    "STEP_ROUNDS",
+    "STEP_SIZES",
+    "Forget",
+    "InProcess",
+    "Keep",
+    "Pace",
+    "Plan",
+    "Site",
+    "State",
+    "peers_asked",
+    "peers_of",
+    "resumable",
+    "rounds_for",
+    "runaways",
+    "step_of",
+    "train",
+]

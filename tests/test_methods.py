@@ -1,0 +1,142 @@
+"""Methods: one list, settings that scikit-learn reaches, needs that say where each can run."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from persfl import Linear, PersonalizedRegressor, Tree
+from persfl.errors import InputError
+from persfl.methods import (
+    IFCA,
+    METHODS,
+    Blend,
+    Ditto,
+    Kin,
+    LocalTask,
+    Method,
+    Online,
+    Own,
+    Paper,
+    cannot_run,
+    method_of,
+    settings_of,
+)
+from persfl.public import public_points
+from persfl.sources import clustered_regression
+from persfl.units import Units
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return clustered_regression(n=12, clusters=2, rows=8, features=3, noise=0.1, seed=0)
+
+
+def test_the_list_has_every_method_once_under_its_name():
+    assert list(METHODS) == [
+        "blend",
+        "paper",
+        "kin",
+        "own",
+        "pooled",
+        "fine-tuned",
+        "clustered",
+        "fedavg",
+        "fedavg+fine-tuning",
+        "ditto",
+        "ifca",
+    ]
+    for name, kind in METHODS.items():
+        assert isinstance(kind(), Method)
+        assert method_of(name) == kind()
+
+
+def test_a_method_is_a_value_that_scikit_learn_can_clone_and_set():
+    one = Ditto(pull=0.5)
+    assert clone(one) == one
+    assert one.set_params(pull=1.0) == Ditto(pull=1.0)
+    assert one.pull == 0.5  # a value does not change
+    assert method_of(one, rounds=7) == Ditto(pull=0.5, rounds=7)
+    assert hash(one) == hash(Ditto(pull=0.5))
+
+
+def test_what_is_no_method_is_refused_in_a_sentence():
+    with pytest.raises(InputError, match="method must be one of 'blend', 'paper'"):
+        method_of("auto")
+    for wrong in (Blend, 3, Linear()):
+        with pytest.raises(InputError, match="method must be a name such as 'blend'"):
+            method_of(wrong)
+    with pytest.raises(InputError, match=r"Blend has no setting 'peers'. It has: bud"):
+        method_of("blend", peers=3)
+    with pytest.raises(InputError, match=r"Pooled has no setting 'peers'. It has none"):
+        method_of("pooled", peers=3)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_makes_a_model_per_device(name, rows):
+    task = LocalTask(rows, Linear(), seed=1)
+    quick = {"rounds": 20, "budget": 40}
+    method = METHODS[name]()
+    has = method.get_params()
+    method = method.set_params(**{k: v for k, v in quick.items() if k in has})
+    state = method.run(task)
+    assert np.shape(state.models) == (12, 3)
+    assert np.isfinite(state.models).all()
+    assert state.trust.n == 12
+    assert len(state.losses) == state.r
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_that_cannot_take_trees_says_so_and_the_others_do(name, rows):
+    method = METHODS[name]()
+    task = LocalTask(rows, Tree(2), public=public_points(rows, 20, seed=0))
+    why = cannot_run(method, task.learner)
+    assert bool(why) == method.needs().gradients
+    if why:
+        assert why == f"{name} needs a model with gradients. Got Tree(max_depth=2)."
+        return
+    quick = {"rounds": 2, "budget": 5}
+    has = method.get_params()
+    method = method.set_params(**{k: v for k, v in quick.items() if k in has})
+    assert len(method.run(task).models) == 12
+
+
+def test_only_what_asks_peers_runs_over_a_federation():
+    over = [name for name in METHODS if not cannot_run(method_of(name), federated=True)]
+    assert over == ["blend", "paper", "kin"]
+    assert cannot_run(method_of("pooled"), federated=True) == (
+        "pooled needs all rows in one place, which no federation has."
+    )
+    assert cannot_run(Own(), federated=True).startswith("own does not run over a fed")
+
+
+def test_settings_have_defaults_and_meanings():
+    for kind in METHODS.values():
+        for one in settings_of(kind):
+            assert one.value == one.default
+            assert one.meaning
+            assert "\n" not in one.meaning
+    assert settings_of(IFCA(clusters=3))[0][:3] == ("clusters", 3, 2)
+
+
+@pytest.mark.parametrize("method", [Paper(rounds=30, peers=4), Kin(rounds=40)])
+def test_a_method_is_what_an_estimator_of_that_name_does(method, rows):
+    model = PersonalizedRegressor(method=method.name, **method.get_params() | OFF)
+    model.fit(rows.X, rows.y, devices=rows.owner)
+    units = Units.of(rows, "shared", labels=True)
+    learner = Linear(intercept=True)
+    state = method.run(LocalTask(units.inside(rows), learner))
+    np.testing.assert_array_equal(model.models_, state.models)
+
+
+OFF = {"holdout": 0.0}
+
+
+def test_online_methods_go_on_from_a_state(rows):
+    task = LocalTask(rows, Linear())
+    for method in (Paper(rounds=5, online_rounds=3), Blend(budget=20)):
+        assert isinstance(method, Online)
+        state = method.run(task)
+        more = method.go_on(task, state)
+        assert more.r > state.r
+        assert len(more.losses) == more.r
+    assert not isinstance(Kin(), Online)
