@@ -644,7 +644,7 @@ def _report(folder: Any, model: Any, path: Path) -> Path:
 
 def asked_of(folder: Any) -> dict[str, Any]:
     """What a run was asked, if it says what reports and predictions need."""
-    from persfl.run_checks import check_spec
+    from persfl.runs.model_checks import check_spec
 
     spec: dict[str, Any] = folder.spec
     with reading(folder.path / "spec.json"):

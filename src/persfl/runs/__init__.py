@@ -1,0 +1,39 @@
+"""A run folder: what was asked, what happened, what was learned; whole at every moment.
+
+    run.json           the index: format, finished or not, stages, and every file's SHA-256
+    spec.json          what was asked: table, columns, settings
+    versions.json      what it ran with
+    rounds/*.parquet   every round of every stage: device, own loss, who was asked, who was adopted
+    state-*.npz        where a stage stands: models, trust, losses, kept steps
+    model.npz, model.json, model.safetensors, worth.parquet     the result
+    lock               only while a run is going: who is writing
+
+Files are written under new names, then the index is replaced in one step: a run that is killed
+leaves the last index and all it names. A file that does not match its SHA-256 is refused by name.
+
+A digest keeps nobody out who makes a folder on purpose. So a folder holds numbers, texts and
+nothing that could run: arrays (not pickled), JSON, tables, networks as named tensors. All of it is
+checked when it is read, links are refused, and nothing outside the folder is written or removed.
+The code of a module is not kept, see `persfl.learners.kept`.
+"""
+
+from persfl.runs.index import FORMAT, INDEX, READABLE
+from persfl.runs.model import keep_model, load_model, refuse_unkept, save_model
+from persfl.runs.run_folder import PAGES, Folder, refuse_held
+from persfl.runs.stages import rounds_table
+from persfl.runs.versions import versions
+
+__all__ = [
+    "FORMAT",
+    "INDEX",
+    "PAGES",
+    "READABLE",
+    "Folder",
+    "keep_model",
+    "load_model",
+    "refuse_held",
+    "refuse_unkept",
+    "rounds_table",
+    "save_model",
+    "versions",
+]
