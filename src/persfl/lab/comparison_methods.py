@@ -15,7 +15,6 @@ import numpy as np
 
 from persfl.adopters import Best
 from persfl.baselines import ditto, fedavg, ifca
-from persfl.blending import blend
 from persfl.devices import Devices
 from persfl.errors import Diverged
 from persfl.evaluation.rivals import own_fits, pooled_fit, tuned_fits
@@ -23,6 +22,7 @@ from persfl.fleets import ArrayFleet
 from persfl.lab.cluster_fits import clustered_fits
 from persfl.learners import Linear
 from persfl.learners.shrunk import OTHERS, shrunk
+from persfl.methods.blend import blend
 from persfl.proposers import GradientStep
 from persfl.rules import kin, members
 from persfl.training import (

@@ -1,0 +1,1 @@
+"""Complete ways to personalize, each a method."""
