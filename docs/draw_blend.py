@@ -12,10 +12,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from persfl import Linear
-from persfl.blending import SORTS, blend, sorts, squared
-from persfl.blending.here import Here
 from persfl.datasets import load_housing
 from persfl.devices import Devices, offsets
+from persfl.methods.blend import SORTS, blend, sorts
+from persfl.methods.blend.local_site import Here
+from persfl.methods.blend.offers import ridge
 from persfl.sources import clustered_regression
 from persfl.units import Units
 
@@ -40,8 +41,8 @@ def lines(ax: plt.Axes) -> None:
     """One device's rows and lines."""
     devices, learner = kinds(), Linear(intercept=True)
     homes = Here(devices, learner)
-    starts, _ = squared.starts(homes.alone(np.arange(1, len(devices))))
-    found = squared.offers(
+    starts, _ = ridge.starts(homes.alone(np.arange(1, len(devices))))
+    found = ridge.offers(
         learner,
         Devices.of([devices[0]], quiet=True),
         {**starts, "neighbours": starts["neighbours"][:1]},

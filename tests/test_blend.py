@@ -20,21 +20,21 @@ from persfl import (
     Trust,
     cli,
 )
-from persfl.blending import blend, sorts
-from persfl.blending.at_home import Folding, Own, route, spreads
-from persfl.blending.average import mean_of, settled
-from persfl.blending.evidence import shares
-from persfl.blending.folds import copies, fold_numbers, judged
-from persfl.blending.here import Here
-from persfl.blending.memory import Neighbours
-from persfl.blending.offered import of_devices
-from persfl.blending.prior import learned
-from persfl.blending.steps import level, tuned
-from persfl.blending.toward import Toward
-from persfl.blending.views import Look, View
 from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
 from persfl.evaluation.split import split as split_rows
+from persfl.methods.blend import blend, sorts
+from persfl.methods.blend.evidence import shares
+from persfl.methods.blend.fixed_point import mean_of, settled
+from persfl.methods.blend.folds import copies, fold_numbers, judged
+from persfl.methods.blend.linear_rows import Folding, Own, route, spreads
+from persfl.methods.blend.local_site import Here
+from persfl.methods.blend.mixture import of_devices
+from persfl.methods.blend.neighbours import Neighbours
+from persfl.methods.blend.offers.steps import level, tuned
+from persfl.methods.blend.prior import learned
+from persfl.methods.blend.ridge_refit import Toward
+from persfl.methods.blend.views import Look, View
 from persfl.report import info
 from persfl.runs import load_model, save_model
 from persfl.sources import clustered_regression
@@ -453,7 +453,7 @@ def test_a_run_is_kept_resumed_and_reported(tmp_path, capsys, monkeypatch):
     assert cli.main([*command, "--out", str(tmp_path / "whole")]) == 0
     whole = load_model(tmp_path / "whole")
     assert "neighbours" in capsys.readouterr().out
-    module = importlib.import_module("persfl.blending.run")
+    module = importlib.import_module("persfl.methods.blend.stage")
     real, calls = module.blend, []
 
     def cut(*given, **more):

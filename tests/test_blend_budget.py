@@ -6,21 +6,20 @@ import numpy as np
 import pytest
 
 from persfl import GradientStep, Linear, PersonalizedRegressor, Tree
-from persfl.blending import (
+from persfl.devices import Devices
+from persfl.learners import MLP, Network
+from persfl.methods.blend import (
     blend_networks,
     blend_over,
     blend_refits,
-    networks,
-    refits,
     sorts,
 )
-from persfl.blending.at_home import Folding
-from persfl.blending.here import Here
-from persfl.blending.part import Part
-from persfl.blending.refits import fits_to_come
-from persfl.blending.toward import Toward
-from persfl.devices import Devices
-from persfl.learners import MLP, Network
+from persfl.methods.blend.linear_rows import Folding
+from persfl.methods.blend.local_site import Here
+from persfl.methods.blend.offers import descent, refits
+from persfl.methods.blend.offers.refits import fits_to_come
+from persfl.methods.blend.ridge_refit import Toward
+from persfl.methods.blend.vector_group import Part
 from persfl.sources import clustered_regression
 
 pytest.importorskip("torch")
@@ -128,7 +127,7 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
     real = {
         "grad": Network.grad,
         "answer": GradientStep.answer,
-        "offers": networks.offers,
+        "offers": descent.offers,
         "search": Part.neighbours,
     }
     quiet = []
@@ -162,11 +161,11 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
 
     monkeypatch.setattr(Network, "grad", grad)
     monkeypatch.setattr(GradientStep, "answer", answer)
-    monkeypatch.setattr(networks, "offers", offers)
+    monkeypatch.setattr(descent, "offers", offers)
     monkeypatch.setattr(Part, "neighbours", search)
-    monkeypatch.setattr(networks, "ROOM", 1)  # one group at a time
-    monkeypatch.setattr(networks, "OWN", (2,))  # own steps are free
-    monkeypatch.setattr(networks, "STEPS", (0, 2))
+    monkeypatch.setattr(descent, "ROOM", 1)  # one group at a time
+    monkeypatch.setattr(descent, "OWN", (2,))  # own steps are free
+    monkeypatch.setattr(descent, "STEPS", (0, 2))
     found = blend_networks(
         devices, Network(partial(MLP((2,)), 3, 1), loss="squared"), budget=budget
     )
@@ -180,7 +179,7 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
 )
 def test_a_budget_of_one_leaves_own_rows(estimator, monkeypatch):
     if isinstance(estimator, MLP):
-        monkeypatch.setattr(networks, "OWN", (2, 5))
+        monkeypatch.setattr(descent, "OWN", (2, 5))
     devices = clustered_regression(
         n=4, clusters=1, rows=6, features=2, noise=0.1, seed=0
     )
@@ -209,11 +208,11 @@ def test_bundles_make_no_difference(monkeypatch):
         "ROUNDS": 2,
         "NEAR": 5,
     }.items():
-        monkeypatch.setattr(networks, name, less)
+        monkeypatch.setattr(descent, name, less)
     learner = Network(partial(MLP((4,)), 3, 1), loss="squared")
     found = []
     for room in (2**26, 1):
-        monkeypatch.setattr(networks, "ROOM", room)
+        monkeypatch.setattr(descent, "ROOM", room)
         found.append(blend_networks(devices, learner, budget=60))
     assert found[0].names == found[1].names
     assert any("neighbours" in name for name in found[0].names)

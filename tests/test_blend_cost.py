@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from persfl import Linear, PersflWarning, PersonalizedRegressor, Tree
-from persfl.blending import at_home, blend, squared
-from persfl.blending.at_home import Peers
-from persfl.blending.cost import Cost, cost_of
-from persfl.blending.prior import noise_of
-from persfl.blending.thin import thin
-from persfl.blending.toward import Toward, drawn, moments
 from persfl.devices import Devices
 from persfl.estimators import base
+from persfl.methods.blend import blend, linear_rows
+from persfl.methods.blend.cost import Cost, cost_of
+from persfl.methods.blend.few_rows import thin
+from persfl.methods.blend.linear_rows import Peers
+from persfl.methods.blend.offers import ridge
+from persfl.methods.blend.prior import noise_of
+from persfl.methods.blend.ridge_refit import Toward, drawn, moments
 from persfl.sources import table
 
 
@@ -65,7 +66,7 @@ def test_answers_by_rows_are_those_by_columns():
 def test_a_blend_by_rows_is_that_by_columns(monkeypatch):
     rows = devices((4, 5, 30, 1), 9)
     by_rows = blend(rows, Linear(intercept=True), budget=200)
-    for module in (at_home, squared):
+    for module in (linear_rows, ridge):
         monkeypatch.setattr(
             module,
             "thin",

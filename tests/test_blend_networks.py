@@ -17,15 +17,16 @@ from persfl import (
     Uniform,
     cli,
 )
-from persfl.blending import blend_networks, networks, run
-from persfl.blending.descent import pace
-from persfl.blending.folds import copies
-from persfl.blending.networks import offers
-from persfl.blending.part import Part
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
 from persfl.learners import MLP, Network
+from persfl.methods.blend import blend_networks, run
+from persfl.methods.blend.adam import pace
+from persfl.methods.blend.folds import copies
+from persfl.methods.blend.offers import descent
+from persfl.methods.blend.offers.descent import offers
+from persfl.methods.blend.vector_group import Part
 from persfl.model_arrays import models_from, models_to
 from persfl.predicting import respond_each
 from persfl.runs import Folder, load_model, save_model
@@ -47,7 +48,7 @@ def short(monkeypatch):
         "NEAR": 3,
         "ROUNDS": 2,
     }.items():
-        monkeypatch.setattr(networks, name, less)
+        monkeypatch.setattr(descent, name, less)
 
 
 def network(features, outputs, loss="squared"):
@@ -165,7 +166,7 @@ def test_a_stage_is_kept_and_resumed(tmp_path, monkeypatch, short):
     }
     whole = run(devices, plan, **settings)
     monkeypatch.setattr(
-        importlib.import_module("persfl.blending.run"), "blend_networks", None
+        importlib.import_module("persfl.methods.blend.stage"), "blend_networks", None
     )
     resumed = run(devices, plan, **settings | {"keep": Folder.open(tmp_path / "run")})
     assert resumed.r == whole.r > 0

@@ -474,7 +474,7 @@ def test_a_guard_can_be_copied(devices, copied):
 
 
 def test_some_devices_in_any_order(devices):
-    from persfl.blending.offered import of_devices
+    from persfl.methods.blend.mixture import of_devices
 
     for which in ([3, 1], [1, 3], [5], [0, 11, 4, 2]):
         some = of_devices(devices, np.array(which))

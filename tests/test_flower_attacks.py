@@ -14,7 +14,6 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from persfl.blending.at_home import Folding
 from persfl.errors import InputError
 from persfl.federation.holdout import judged
 from persfl.federation.ledger import Entry
@@ -25,6 +24,7 @@ from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
 from persfl.learners import Tree
 from persfl.learners.plain import Plain, as_plain
 from persfl.learners.tree import Grown
+from persfl.methods.blend.linear_rows import Folding
 from persfl.seeds import stream
 from persfl.types import Data
 from persfl.wire import Terms, model_from, nested, pack, unpack, within

@@ -12,12 +12,12 @@ pytest.importorskip("flwr")
 from federated import OPEN, at_home, columns, names, post
 
 from persfl import Devices
-from persfl.blending import blend, blend_over
 from persfl.federation.blend_site import FlowerHomes, Journal
 from persfl.federation.fleet import Away
 from persfl.federation.letters import Letters, Limited
 from persfl.federation.lockstep import side_by_side
 from persfl.fleets.flower import Policy
+from persfl.methods.blend import blend, blend_over
 from persfl.sources import clustered_regression
 from persfl.wire import Terms, WireError, pack, unpack
 

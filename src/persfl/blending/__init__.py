@@ -1,12 +1,15 @@
-"""Blend: mixing what own rows, the fleet and neighbours offer, by the evidence of own rows and
-of the fleet.
-"""
+"""Blend under its earlier names; it lives in `persfl.methods.blend`."""
 
-from persfl.blending.blend import blend, blend_over
-from persfl.blending.networks import blend_networks
-from persfl.blending.offered import SORTS, Blended, sorts
-from persfl.blending.refits import blend_refits
-from persfl.blending.run import run
+from persfl.methods.blend import (
+    SORTS,
+    Blended,
+    blend,
+    blend_networks,
+    blend_over,
+    blend_refits,
+    run,
+    sorts,
+)
 
 __all__ = [
     "SORTS",

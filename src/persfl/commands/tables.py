@@ -326,8 +326,8 @@ def fit(chosen: argparse.Namespace) -> int:
 
 def _announce(chosen: argparse.Namespace, rows: Rows, model: Any) -> None:
     """Refits take their time: say how many there will be before they start."""
-    from persfl.blending.refits import fits_to_come
     from persfl.estimators.method import method_of
+    from persfl.methods.blend.offers.refits import fits_to_come
 
     n = rows.devices.nunique()
     if chosen.model not in ("tree", "forest", "boosting") or n == 1 or chosen.json:

@@ -21,9 +21,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from persfl.adopters import Best
-from persfl.blending import SORTS, sorts
-from persfl.blending import run as blended
-from persfl.blending.cost import cost_of
 from persfl.checks import many, one_of, real, some, those, whole
 from persfl.devices import Devices
 from persfl.errors import InputError, NoDevicesWarning, PersflWarning, UnseenWarning
@@ -35,6 +32,9 @@ from persfl.evaluation.trials import run_trial, worth_of_trials
 from persfl.evaluation.verdicts import Worth
 from persfl.evaluation.who_helps import helper_table
 from persfl.learners import Estimator, Linear
+from persfl.methods.blend import SORTS, sorts
+from persfl.methods.blend import run as blended
+from persfl.methods.blend.cost import cost_of
 from persfl.predicting import respond, respond_each, unknown
 from persfl.proposers import GradientStep, Refit
 from persfl.public import public_points

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from persfl.blending import run as blended
 from persfl.checks import whole
 from persfl.devices import Devices
 from persfl.errors import InputError, PersflWarning
 from persfl.estimators.base import Personalized, id_array
 from persfl.evaluation.rivals import own_fits
 from persfl.fleets import ArrayFleet
+from persfl.methods.blend import run as blended
 from persfl.training import Pace, Plan, State, step_of, train
 from persfl.trust import Trust
 from persfl.types import Array

@@ -18,9 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from persfl.blending.at_home import Folding, Own, Peers, mixed, route, spreads
-from persfl.blending.steps import STEPS
-from persfl.blending.views import VIEWS, Look
 from persfl.devices import Devices
 from persfl.federation.holdout import judged
 from persfl.federation.moment_rows import Likenesses, by_moments
@@ -34,6 +31,9 @@ from persfl.federation.questions import (
     whole_of,
 )
 from persfl.federation.row_stock import Deal, Stock
+from persfl.methods.blend.linear_rows import Folding, Own, Peers, mixed, route, spreads
+from persfl.methods.blend.offers.steps import STEPS
+from persfl.methods.blend.views import VIEWS, Look
 from persfl.proposers import GradientStep, Refit
 from persfl.types import Array, Data, IntArray
 from persfl.wire import Terms, WireError, within

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from persfl.adopters import Best
-from persfl.blending.blend import blend_over
 from persfl.errors import InputError
 from persfl.federation.blend_site import FlowerHomes
 from persfl.federation.device import Device
@@ -20,6 +19,7 @@ from persfl.federation.holdout import sound
 from persfl.federation.letters import Letters
 from persfl.federation.post import Post
 from persfl.federation.wait_notices import Waiting
+from persfl.methods.blend.algorithm import blend_over
 from persfl.runs import Folder
 from persfl.samplers import Nobody
 from persfl.training import Pace, Plan, State

@@ -1,5 +1,5 @@
 """Blend's questions over a federation: the same as in memory, as messages (see
-`persfl.blending.homes`).
+`persfl.methods.blend.site`).
 
 Every exchange is kept by the journal, so a run that was interrupted goes through the same exchanges
 again without asking anybody, and on from there.
@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from persfl.blending.at_home import Folding, route
-from persfl.blending.homes import Evidence, Spreads, Starts
-from persfl.blending.toward import Toward
-from persfl.blending.views import Look
 from persfl.federation.fleet import Away
 from persfl.federation.letters import Letters, Limited, Lost, ends, way, why
 from persfl.federation.lockstep import side_by_side
 from persfl.federation.roster import Roster
+from persfl.methods.blend.linear_rows import Folding, route
+from persfl.methods.blend.ridge_refit import Toward
+from persfl.methods.blend.site import Evidence, Spreads, Starts
+from persfl.methods.blend.views import Look
 from persfl.types import Array, IntArray
 from persfl.wire import nested, pack, unpack, within
 from persfl.wire.models import LARGE
@@ -328,7 +328,7 @@ class _Asking:
 
 
 class FlowerPart:
-    """See `persfl.blending.homes.Part`."""
+    """See `persfl.methods.blend.site.Part`."""
 
     def __init__(
         self,

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from persfl.blending.folds import fold_numbers
 from persfl.devices import Devices
 from persfl.evaluation.split import split
 from persfl.federation.ledger import Ledger
 from persfl.federation.questions import Refused, alone
+from persfl.methods.blend.folds import fold_numbers
 from persfl.seeds import Stream, stream
 from persfl.types import Data, IntArray
 

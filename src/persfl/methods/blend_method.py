@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from persfl.blending import run as run_blend
 from persfl.checks import whole
+from persfl.methods.blend import run as run_blend
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.protocol import Needs, Task
 from persfl.methods.settings import MethodSettings, setting

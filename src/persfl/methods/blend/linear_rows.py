@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from persfl.blending import squared, steps
-from persfl.blending.evidence import missed
-from persfl.blending.folds import copies, fold_numbers, judged
-from persfl.blending.homes import Spreads, Starts
-from persfl.blending.offered import BLOCKS, CLASS_FOLDS, FOLDS
-from persfl.blending.prior import noise_of
-from persfl.blending.spans import spans
-from persfl.blending.thin import Thin, thin
-from persfl.blending.toward import Toward, drawn, moments
-from persfl.blending.views import Look, View, means
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
+from persfl.methods.blend.chunks import spans
+from persfl.methods.blend.evidence import missed
+from persfl.methods.blend.few_rows import Thin, thin
+from persfl.methods.blend.folds import copies, fold_numbers, judged
+from persfl.methods.blend.mixture import BLOCKS, CLASS_FOLDS, FOLDS
+from persfl.methods.blend.offers import ridge as squared
+from persfl.methods.blend.offers import steps
+from persfl.methods.blend.prior import noise_of
+from persfl.methods.blend.ridge_refit import Toward, drawn, moments
+from persfl.methods.blend.site import Spreads, Starts
+from persfl.methods.blend.views import Look, View, means
 from persfl.predicting import respond_each
 from persfl.types import Array, Data, IntArray, Proposer
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from persfl.blending.search import Asked
 from persfl.devices import Devices
 from persfl.fleets import ArrayFleet
 from persfl.loop import personalize
+from persfl.methods.blend.search import Asked
 from persfl.types import Proposer
 
 

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from persfl.blending.budget import affordable, some_of
-from persfl.blending.evidence import LEAST, missed, shares
-from persfl.blending.folds import copies, fold_numbers, judged
-from persfl.blending.heard import Heard
-from persfl.blending.memory import Neighbours
-from persfl.blending.offered import (
+from persfl.devices import Devices
+from persfl.methods.blend.budget import affordable, some_of
+from persfl.methods.blend.evidence import LEAST, missed, shares
+from persfl.methods.blend.folds import copies, fold_numbers, judged
+from persfl.methods.blend.mixture import (
     BLOCKS,
     CLASS_FOLDS,
     FOLDS,
@@ -29,8 +28,9 @@ from persfl.blending.offered import (
     dealt,
     of_devices,
 )
-from persfl.blending.part import Part
-from persfl.devices import Devices
+from persfl.methods.blend.neighbours import Neighbours
+from persfl.methods.blend.record import Heard
+from persfl.methods.blend.vector_group import Part
 from persfl.predicting import respond
 from persfl.proposers import Refit
 from persfl.seeds import stream

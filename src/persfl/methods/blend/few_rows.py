@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from persfl.blending.toward import design
 from persfl.learners.linear import Linear
+from persfl.methods.blend.ridge_refit import design
 from persfl.types import Array, Data, IntArray
 
 
@@ -50,7 +50,7 @@ class Thin(NamedTuple):
         """(..., size) as `toward.drawn`.
 
         >>> from persfl import Linear
-        >>> from persfl.blending.toward import drawn, moments
+        >>> from persfl.methods.blend.ridge_refit import drawn, moments
         >>> rng = np.random.default_rng(0)
         >>> data = Data(rng.normal(size=(3, 9)), rng.normal(size=3))
         >>> thin, strength = Thin.of(Linear(), data), np.full(9, 0.5)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from persfl.blending.alike import likeness_of, likest
 from persfl.devices import Devices
+from persfl.methods.blend.likeness import likeness_of, likest
 from persfl.proposers import GradientStep
 from persfl.seeds import stream
 from persfl.types import Array, Data, Differentiable, IntArray

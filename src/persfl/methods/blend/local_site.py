@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from persfl.blending.at_home import Folding, Own, Peers, mixed, spreads
-from persfl.blending.homes import Evidence, Spreads, Starts
-from persfl.blending.offered import of_devices
-from persfl.blending.views import Look
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
+from persfl.methods.blend.linear_rows import Folding, Own, Peers, mixed, spreads
+from persfl.methods.blend.mixture import of_devices
+from persfl.methods.blend.site import Evidence, Spreads, Starts
+from persfl.methods.blend.views import Look
 from persfl.types import Array, IntArray, Proposer
 
 
@@ -64,7 +64,7 @@ class Here:
 
 
 class HerePart:
-    """See `persfl.blending.homes.Part`."""
+    """See `persfl.methods.blend.site.Part`."""
 
     def __init__(
         self,

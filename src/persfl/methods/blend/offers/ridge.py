@@ -12,18 +12,18 @@ from functools import partial
 
 import numpy as np
 
-from persfl.blending.average import mean_of, settled
-from persfl.blending.budget import SHORTER, asked_of
-from persfl.blending.homes import Part, Starts
-from persfl.blending.memory import Neighbours
-from persfl.blending.prior import ROUNDS as PRIOR_ROUNDS
-from persfl.blending.prior import learned, noise_of
-from persfl.blending.search import Asked, neighbours, unpaid
-from persfl.blending.spans import spans
-from persfl.blending.thin import Thin, thin
-from persfl.blending.toward import Toward, drawn, moments
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
+from persfl.methods.blend.budget import SHORTER, asked_of
+from persfl.methods.blend.chunks import spans
+from persfl.methods.blend.few_rows import Thin, thin
+from persfl.methods.blend.fixed_point import mean_of, settled
+from persfl.methods.blend.neighbours import Neighbours
+from persfl.methods.blend.prior import ROUNDS as PRIOR_ROUNDS
+from persfl.methods.blend.prior import learned, noise_of
+from persfl.methods.blend.ridge_refit import Toward, drawn, moments
+from persfl.methods.blend.search import Asked, neighbours, unpaid
+from persfl.methods.blend.site import Part, Starts
 from persfl.proposers import GradientStep
 from persfl.types import Array, Data
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from persfl.blending.budget import SHORTER
-from persfl.blending.offered import BLOCKS, CLASS_FOLDS, FOLDS
-from persfl.blending.steps import names
 from persfl.learners import Linear
+from persfl.methods.blend.budget import SHORTER
+from persfl.methods.blend.mixture import BLOCKS, CLASS_FOLDS, FOLDS
+from persfl.methods.blend.offers.steps import names
 from persfl.traits import has_gradients
 from persfl.types import IntArray, Learner
 

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from persfl.blending.alike import likeness_of, likest, seen_classes
-from persfl.blending.average import mean_of, settled
-from persfl.blending.budget import SHORTER, asked_of
-from persfl.blending.homes import Part, Starts
-from persfl.blending.memory import Neighbours
-from persfl.blending.search import Asked, neighbours, unpaid
-from persfl.blending.spans import spans
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
+from persfl.methods.blend.budget import SHORTER, asked_of
+from persfl.methods.blend.chunks import spans
+from persfl.methods.blend.fixed_point import mean_of, settled
+from persfl.methods.blend.likeness import likeness_of, likest, seen_classes
+from persfl.methods.blend.neighbours import Neighbours
+from persfl.methods.blend.search import Asked, neighbours, unpaid
+from persfl.methods.blend.site import Part, Starts
 from persfl.proposers import GradientStep
 from persfl.training import STEP_SIZES
 from persfl.types import Array, Data, IntArray

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma
 
-from persfl.blending.average import tamed
-from persfl.blending.homes import Part
-from persfl.blending.toward import Toward, design, moments
 from persfl.learners.linear import Linear
+from persfl.methods.blend.fixed_point import tamed
+from persfl.methods.blend.ridge_refit import Toward, design, moments
+from persfl.methods.blend.site import Part
 from persfl.seeds import stream
 from persfl.types import Array, Data, IntArray
 
@@ -52,7 +52,7 @@ def learned(part: Part, pooled: Array, who: IntArray, *, rounds: int = ROUNDS) -
     """Learned from refit answers of these peers, from their common model on.
 
     >>> from persfl import Linear
-    >>> from persfl.blending.here import Here
+    >>> from persfl.methods.blend.local_site import Here
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(
     ...     n=200, clusters=1, rows=12, features=2, noise=0.5, seed=0

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from persfl.blending.homes import Part
+from persfl.methods.blend.site import Part
 from persfl.seeds import distinct, stream
 from persfl.types import IntArray
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from persfl.blending.homes import Part
 from persfl.loop import personalize
+from persfl.methods.blend.site import Part
 from persfl.types import Answers, Array, Choice, IntArray, Proposer, Round
 
 

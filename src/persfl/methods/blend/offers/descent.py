@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from persfl.blending.alike import NEAREST, seen_classes
-from persfl.blending.budget import ASKED, SHORTER, affordable, some_of
-from persfl.blending.descent import (
+from persfl.devices import Devices
+from persfl.methods.blend.adam import (
     LONGEST,
     PACES,
     adam,
@@ -29,11 +28,11 @@ from persfl.blending.descent import (
     rows_of,
     together,
 )
-from persfl.blending.evidence import missed, shares
-from persfl.blending.folds import copies, fold_numbers, judged
-from persfl.blending.heard import Heard
-from persfl.blending.memory import Neighbours
-from persfl.blending.offered import (
+from persfl.methods.blend.budget import ASKED, SHORTER, affordable, some_of
+from persfl.methods.blend.evidence import missed, shares
+from persfl.methods.blend.folds import copies, fold_numbers, judged
+from persfl.methods.blend.likeness import NEAREST, seen_classes
+from persfl.methods.blend.mixture import (
     BLOCKS,
     CLASS_FOLDS,
     FOLDS,
@@ -41,9 +40,10 @@ from persfl.blending.offered import (
     dealt,
     of_devices,
 )
-from persfl.blending.part import Part
-from persfl.blending.search import Asked, unpaid
-from persfl.devices import Devices
+from persfl.methods.blend.neighbours import Neighbours
+from persfl.methods.blend.record import Heard
+from persfl.methods.blend.search import Asked, unpaid
+from persfl.methods.blend.vector_group import Part
 from persfl.predicting import respond_each
 from persfl.proposers import GradientStep
 from persfl.seeds import stream

@@ -1,0 +1,1 @@
+"""How offers come about, a family of models each."""
