@@ -25,6 +25,7 @@ from persfl.federation.local_grid import LocalGrid
 from persfl.federation.node import supernode
 from persfl.federation.node_folder import device_of, use_table
 from persfl.federation.processes import free_ports
+from persfl.federation.run_plan import RunPlan
 from persfl.federation.superlink import Up
 from persfl.fleets.flower import FlowerFleet, Policy, Post
 from persfl.sources import clustered_regression
@@ -112,34 +113,19 @@ def processes(rounds: int, *, plain: bool) -> None:
         rows = tables(Path(place) / "tables", 5)
         federation = init(Path(place) / "fed", list(rows), port=port, inner=inner)
         started = []
-        plan = {
-            "out": str(Path(place) / "run"),
-            "members": federation.members,
-            "devices": sorted(rows),
-            "home": None,
-            "label": "y",
-            "model": "linear",
-            "classes": 0,
-            "settings": {},
-            "rounds": rounds,
-            "peers": 4,
-            "step_size": "auto",
-            "steps": 1,
-            "batch": None,
-            "units": "raw",
-            "holdout": 0.0,
-            "points": 0,
-            "seed": 0,
-            "start": None,
-            "local": None,
-            "deadline": 120.0,
-            "quorum": 1.0,
-            "patience": 300.0,
-            "gather": 120.0,
-            "need": 0,
-            "growth": 2.0,
-            "reach": 10.0,
-        }
+        plan = RunPlan(
+            out=str(Path(place) / "run"),
+            members=federation.members,
+            devices=tuple(sorted(rows)),
+            rounds=rounds,
+            peers=4,
+            units="raw",
+            holdout=0.0,
+            deadline=120.0,
+            quorum=1.0,
+            patience=300.0,
+            gather=120.0,
+        )
         found = []
         with Up(federation, say=lambda text: None):
             try:

@@ -1,7 +1,5 @@
 """A federation inside the test process: real messages, the real ClientApp, no network."""
 
-import json
-
 import numpy as np
 
 from persfl import GradientStep, LoopFleet
@@ -9,6 +7,7 @@ from persfl.devices import Devices
 from persfl.federation.device import stepped
 from persfl.federation.local_grid import LocalGrid
 from persfl.federation.row_stock import Deal, Lot, Stock
+from persfl.federation.run_plan import RunPlan
 from persfl.fleets.flower import Device, FlowerFleet, Ledger, Policy, Post, Rows
 
 OPEN = Policy(rows=0, rows_per_leaf=0)
@@ -94,35 +93,15 @@ def same_rounds(ours, theirs):
 
 def plan(out, homes, **changes):
     """What `persfl federate` would ask for."""
-    asked = {
-        "out": str(out),
+    usual = {
         "members": {name: name for name in homes},
-        "devices": sorted(homes),
-        "home": None,
-        "label": "y",
-        "model": "linear",
-        "classes": 0,
-        "settings": {},
+        "devices": tuple(sorted(homes)),
         "rounds": 6,
         "peers": 3,
-        "step_size": "auto",
-        "steps": 1,
-        "batch": None,
-        "units": "auto",
-        "holdout": 0.25,
-        "points": 0,
-        "seed": 0,
-        "start": None,
-        "local": None,
         "deadline": 0.05,
-        "quorum": 0.5,
         "patience": 0.0,
-        "gather": 0.0,
-        "need": 0,
-        "growth": 2.0,
-        "reach": 10.0,
         "run": "r1",
-    } | changes
+    }
     path = out.parent / f"{out.name}.plan.json"
-    path.write_text(json.dumps(asked))
+    RunPlan(out=str(out), **usual | changes).write(path)
     return path

@@ -34,6 +34,7 @@ from persfl.federation.ledger import Entry, Ledger
 from persfl.federation.letters import Limited
 from persfl.federation.local_grid import LocalGrid
 from persfl.federation.node_folder import device_of, use_table
+from persfl.federation.run_plan import RunPlan
 from persfl.files import holding
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Policy
@@ -479,7 +480,7 @@ def test_a_folder_has_one_run_at_a_time(tmp_path):
 
 def test_resuming_wants_the_same_settings(tmp_path, fed, monkeypatch):
     out = conducted(tmp_path)
-    asked = json.loads((tmp_path / "run.plan.json").read_text())
+    asked = RunPlan.read(tmp_path / "run.plan.json")
     monkeypatch.setattr("persfl.federation.launch.check_up", lambda federation: None)
     said = []
     with pytest.raises(InputError, match="holds a run already"):
@@ -487,7 +488,7 @@ def test_resuming_wants_the_same_settings(tmp_path, fed, monkeypatch):
     with pytest.raises(InputError, match="rounds was 6 and is 7"):
         launch(
             fed,
-            asked | {"rounds": 7},
+            replace(asked, rounds=7),
             resume=True,
             show=lambda *facts: said.append(facts),
         )

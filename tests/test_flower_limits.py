@@ -362,6 +362,7 @@ def test_a_folder_that_could_not_work_is_not_begun(tmp_path, options):
 
 def test_a_target_at_home_has_no_limits_of_its_own(tmp_path):
     from persfl.federation.conduct import _home
+    from persfl.federation.run_plan import RunPlan
 
     table = tmp_path / "rows.csv"
     table.write_text("a,y\n" + "".join(f"{i},{i}\n" for i in range(6)))
@@ -372,7 +373,7 @@ def test_a_target_at_home_has_no_limits_of_its_own(tmp_path):
         "drop": [],
         "weight": None,
     }
-    one = _home({"home": told, "devices": ["a"], "settings": {}})["home"]
+    one = _home(RunPlan(out="run", devices=("a",), home=told))["home"]
     assert (
         ask(one, "adopt", Terms(columns=("a",), steps=50), {"probe": True})[0]["code"]
         == "ok"

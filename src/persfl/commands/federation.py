@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from persfl.checks import real, whole
 from persfl.commands.shown import finite, table
 from persfl.errors import InputError, need
 from persfl.federation.wait_notices import unwilling_text
@@ -21,6 +20,8 @@ from persfl.terminal import visible
 
 if TYPE_CHECKING:
     from persfl.estimators.method import Method
+    from persfl.federation.federation_folder import Federation
+    from persfl.federation.run_plan import RunPlan
 
 
 def init(chosen: argparse.Namespace) -> int:
@@ -200,9 +201,17 @@ def federate(chosen: argparse.Namespace) -> int:
         federation, plan_of(chosen, federation), resume=chosen.resume, show=shown
     )
     if code == 0:
-        answer(Path(chosen.out), shown)
-        _reports(Path(chosen.out), shown)
+        finish(Path(chosen.out), shown)
     return code
+
+
+def finish(out: Path, shown: Lines) -> None:
+    """What came out, and the pages that show it."""
+    from persfl.commands.tables import write_reports
+
+    answer(out, shown)
+    for path in write_reports(out):
+        shown("report", {"path": str(path), "text": f"Open {path}."})
 
 
 def answer(out: Path, shown: Lines) -> None:
@@ -219,8 +228,6 @@ def answer(out: Path, shown: Lines) -> None:
     print_answer(model, out)
 
 
-# see docs/federation.md: a tenth of the paper's questions reach its error
-ROUNDS, PEERS = 60, 10
 _LOOP = {
     "rounds": None,
     "peers": None,
@@ -268,71 +275,41 @@ def method_of(chosen: argparse.Namespace) -> Method:
     return Method("paper", why)
 
 
-def plan_of(chosen: argparse.Namespace, federation: Any) -> dict[str, Any]:
-    """What a run is asked to do, as plain values."""
-    real("quorum", chosen.quorum, least=0, most=1)
-    real("deadline", chosen.deadline, above=0)
-    for name in ("patience", "gather"):
-        real(name, getattr(chosen, name), least=0)
-    real("growth", chosen.growth, least=1)
-    real("reach", chosen.reach, above=0)
-    if real("holdout", chosen.holdout, least=0) >= 1:
-        raise InputError(f"holdout must be a share below 1. Got {chosen.holdout}.")
-    for name in ("points", "need", "classes", "seed"):
-        whole(name, getattr(chosen, name), least=0)
+# Settings of a plan that are options of the command, by the same names.
+_SAME = (
+    "model classes units holdout points steps batch seed budget ordered step_size growth reach"
+    " deadline quorum patience gather need"
+)
+
+
+def plan_of(chosen: argparse.Namespace, federation: Federation) -> RunPlan:
+    """What a run is asked to do."""
+    from persfl.federation.run_plan import RunPlan
+
     home = None
     if chosen.target:
         if not chosen.label:
             raise InputError(
                 "--target needs --label: the column of the target's own table to predict."
             )
-        home = {
-            "device": chosen.name,
-            "data": str(Path(chosen.target).resolve()),
-            "label": chosen.label,
-            "drop": [],
-            "weight": None,
-        }
+        data = str(Path(chosen.target).resolve())
+        table = {"data": data, "label": chosen.label, "drop": [], "weight": None}
+        home = {"device": chosen.name, **table}
     method = method_of(chosen)
-    return {
-        "out": str(Path(chosen.out).resolve()),
-        "members": federation.members,
-        "devices": sorted(federation.members),
-        "home": home,
-        "label": chosen.label or "y",
-        "model": chosen.model,
-        "classes": chosen.classes,
-        "settings": dict(chosen.set),
-        "method": method.name,
-        "why": method.why,
-        "budget": chosen.budget,
-        "ordered": chosen.ordered,
-        "rounds": chosen.rounds or ROUNDS,
-        "peers": chosen.peers or PEERS,
-        "step_size": chosen.step_size,
-        "steps": chosen.steps,
-        "batch": chosen.batch,
-        "units": chosen.units,
-        "holdout": chosen.holdout,
-        "points": chosen.points,
-        "seed": chosen.seed,
-        "start": None,
-        "local": None,
-        "deadline": chosen.deadline,
-        "quorum": chosen.quorum,
-        "patience": chosen.patience,
-        "gather": chosen.gather,
-        "need": chosen.need,
-        "growth": chosen.growth,
-        "reach": chosen.reach,
-    }
-
-
-def _reports(out: Path, shown: Lines) -> None:
-    from persfl.commands.tables import write_reports
-
-    for path in write_reports(out):
-        shown("report", {"path": str(path), "text": f"Open {path}."})
+    given = vars(chosen)
+    return RunPlan(
+        out=str(Path(chosen.out).resolve()),
+        members=federation.members,
+        devices=tuple(sorted(federation.members)),
+        home=home,
+        label=chosen.label or "y",
+        settings=dict(chosen.set),
+        method=method.name,
+        why=method.why,
+        rounds=chosen.rounds or RunPlan.rounds,
+        peers=chosen.peers or RunPlan.peers,
+        **{name: given[name] for name in _SAME.split()},
+    )
 
 
 class Lines:
@@ -389,7 +366,7 @@ def demo(chosen: argparse.Namespace) -> int:
         nodes=chosen.nodes,
         rounds=chosen.rounds,
         show=shown,
-        answer=lambda: answer(out, shown),
+        finish=lambda: finish(out, shown),
     )
 
 

@@ -18,6 +18,7 @@ from persfl.federation.device import Device
 from persfl.federation.holdout import sound
 from persfl.federation.letters import Letters
 from persfl.federation.post import Post
+from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
 from persfl.methods.blend.algorithm import blend_over
 from persfl.runs import Folder
@@ -96,7 +97,7 @@ class Outcome:
 def blended(
     post: Post,
     terms: Terms,
-    asked: Mapping[str, Any],
+    plan: RunPlan,
     folder: Folder,
     ids: Sequence[str],
     home: Mapping[str, Device],
@@ -114,9 +115,7 @@ def blended(
         raise InputError(
             "blend needs shared units. Leave --units out, and allow sums in the nodes' policies."
         )
-    letters = Letters(
-        post, terms, run=asked["run"], home=home, deadline=asked["deadline"]
-    )
+    letters = Letters(post, terms, run=plan.run, home=home, deadline=plan.deadline)
     targets = np.array([ids.index(name) for name in wanted], dtype=np.int64)
     clock, last = [time.monotonic()], [0]
 
@@ -148,25 +147,25 @@ def blended(
         letters,
         ids=ids,
         targets=targets,
-        ordered=asked["ordered"],
-        quorum=asked["quorum"],
-        patience=asked["patience"],
+        ordered=plan.ordered,
+        quorum=plan.quorum,
+        patience=plan.patience,
         journal=journal,
         say=told,
     )
-    found = blend_over(homes, seed=asked["seed"], budget=asked["budget"])
+    found = blend_over(homes, seed=plan.seed, budget=plan.budget)
     if all(model is None for model in found.models):
         raise InputError(
             "no target could be told its mix. Go on with --resume when they are back."
         )
-    plan = Plan(
+    whole = Plan(
         homes.learner,
         lambda _: None,
         terms.step_size,
         Nobody(),
         Best(),
         len(found.rounds),
-        asked["seed"],
+        plan.seed,
     )
     state = State(
         0,
@@ -177,6 +176,6 @@ def blended(
     for round_ in found.rounds:
         losses = (*state.losses, round_.loss[targets])
         state = replace(state, r=round_.r + 1, trust=round_.trust, losses=losses)
-        folder.after(STAGE, plan, state, round_)
+        folder.after(STAGE, whole, state, round_)
     journal.forget()
     return Outcome(homes, found.models), state

@@ -21,10 +21,10 @@ from persfl.federation.device import Device
 from persfl.federation.fleet import FlowerFleet
 from persfl.federation.launch import FAILURE, LINK_GONE, PROGRESS
 from persfl.federation.negotiation import agreed
-from persfl.federation.node_folder import read_rows
 from persfl.federation.policy import Policy
 from persfl.federation.post import Post
 from persfl.federation.result import keep_result
+from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
 from persfl.files import append, holding, write_whole
 from persfl.fleets.guarded import Guarded
@@ -45,25 +45,24 @@ class Diary:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._begin = time.monotonic()
 
     def say(self, event: str, **facts: Any) -> None:
         line = json.dumps({"event": event, "at": round(time.time(), 3)} | facts)
         append(self._path, line + "\n")
 
 
-def conduct(grid: Any, plan: Path) -> None:
+def conduct(grid: Any, path: Path) -> None:
     """Run, or go on with, the run of a plan; what goes wrong is said in the diary, and
     everything done is kept.
     """
-    asked = json.loads(plan.read_text())
-    out = Path(asked["out"])
+    plan = RunPlan.read(path)
+    out = Path(plan.out)
     out.mkdir(parents=True, exist_ok=True)
     diary = Diary(out / PROGRESS)
     diary.say("begun", pid=os.getpid())
     try:
         with holding(out):
-            _conduct(grid, asked, out, diary)
+            _conduct(grid, plan, out, diary)
     except PersflError as error:
         diary.say("stopped", why=str(error), kind=type(error).__name__)
         raise
@@ -90,31 +89,30 @@ def _why(error: BaseException) -> str:
     )
 
 
-def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
+def _conduct(grid: Any, plan: RunPlan, out: Path, diary: Diary) -> None:
     post = Post(
         grid,
         (
-            {key.encode(): name for name, key in asked["members"].items()}
-            if asked["members"]
+            {key.encode(): name for name, key in plan.members.items()}
+            if plan.members
             else None
         ),
     )
-    home = _home(asked)
+    home = _home(plan)
     waiting = Waiting(post.seen, lambda facts: diary.say("waiting", **facts))
-    ids = sorted({*asked["devices"], *home})
+    ids = sorted({*plan.devices, *home})
     folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
     if folder is None or "terms.wire" not in folder.index["files"]:
-        terms, unwilling = agreed(post, asked, ids, home, waiting)
-        kept = {k: v for k, v in asked.items() if k not in ("out", "members")}
+        terms, unwilling = agreed(post, plan, ids, home, waiting)
         spec = {
             "device": "device",
-            "label": asked["label"],
+            "label": plan.label,
             "features": list(terms.columns),
             "groups": None,
             "separator": None,
             "decimal": ".",
             "federated": True,
-            "asked": kept,
+            "asked": plan.record(),
             "unwilling": unwilling,
         }
         folder = Folder.begin(out, spec, every=0)
@@ -124,19 +122,19 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
     if folder.finished:
         diary.say("done", already=True)
         return
-    terms = _terms(folder, asked)
+    terms = _terms(folder, plan)
     waiting.over()
     waiting.unwilling = (
         [] if home else [str(name) for name in folder.spec.get("unwilling", [])]
     )
     targets = _targets(ids, home, waiting.unwilling)
     facts = {"ids": ids, "targets": targets, "unwilling": list(waiting.unwilling)}
-    if asked.get("method") == "blend":
+    if plan.method == "blend":
         diary.say("devices", **facts, first=0, rounds=0)
         outcome, state = blended(
-            post, terms, asked, folder, ids, home, targets, waiting, diary.say
+            post, terms, plan, folder, ids, home, targets, waiting, diary.say
         )
-        keep_result(folder, outcome, terms, asked, state)
+        keep_result(folder, outcome, terms, plan, state)
         diary.say("done", rounds=state.r)
         return
     last = folder.last(STAGE)
@@ -146,25 +144,25 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
         ids=ids,
         targets=targets,
         home=home,
-        run=asked["run"],
-        deadline=asked["deadline"],
-        quorum=asked["quorum"],
-        patience=asked["patience"],
-        need=asked["need"],
+        run=plan.run,
+        deadline=plan.deadline,
+        quorum=plan.quorum,
+        patience=plan.patience,
+        need=plan.need,
         say=waiting,
         state=None if last is None else folder.read(folder.index["fleet"]),
     )
     guarded = Guarded(
         fleet,
-        growth=asked["growth"],
-        reach=asked["reach"],
+        growth=plan.growth,
+        reach=plan.reach,
         about="own" if terms.public is None else "answers",
     )
     state = last or State(
         0, np.empty((len(fleet.targets), 0)), Trust.blank(fleet), Pace(terms.step_size)
     )
-    diary.say("devices", **facts, first=state.r, rounds=asked["rounds"])
-    sampler, adopter = _rule(asked, fleet)
+    diary.say("devices", **facts, first=state.r, rounds=plan.rounds)
+    sampler, adopter = _rule(plan, fleet)
     if state.kept is not None:
         fleet.kept = state.kept
     whole = Plan(
@@ -173,16 +171,16 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
         terms.step_size,
         sampler,
         adopter,
-        asked["rounds"],
-        asked["seed"],
+        plan.rounds,
+        plan.seed,
     )
     losses, clock = list(state.losses), time.monotonic()
     rounds = personalize(
         guarded,
         sampler=sampler,
         adopter=adopter,
-        rounds=asked["rounds"],
-        seed=asked["seed"],
+        rounds=plan.rounds,
+        seed=plan.seed,
         trust=state.trust,
         first=state.r,
     )
@@ -205,7 +203,7 @@ def _conduct(grid: Any, asked: dict[str, Any], out: Path, diary: Diary) -> None:
         waiting.over()
         if finished(round_.trust):
             break
-    keep_result(folder, fleet, terms, asked, state)
+    keep_result(folder, fleet, terms, plan, state)
     diary.say("done", rounds=state.r)
 
 
@@ -222,7 +220,7 @@ def _targets(
     return found
 
 
-def _terms(folder: Folder, asked: dict[str, Any]) -> Terms:
+def _terms(folder: Folder, plan: RunPlan) -> Terms:
     """The terms that were agreed; the model they name must be the one that is asked for now.
 
     A network's name is that of a function to be imported: a folder must not choose it.
@@ -231,15 +229,15 @@ def _terms(folder: Folder, asked: dict[str, Any]) -> Terms:
     with reading(folder.path / "terms.wire"):
         terms = Terms.from_wire(*unpack(content))
         agreed_on = (terms.model, terms.classes, dict(terms.settings))
-        if agreed_on != (asked["model"], asked["classes"], dict(asked["settings"])):
+        if agreed_on != (plan.model, plan.classes, dict(plan.settings)):
             raise InputError("the terms must be of the model that is asked for.")
     return terms
 
 
-def _rule(asked: dict[str, Any], fleet: FlowerFleet) -> tuple[Any, Any]:
+def _rule(plan: RunPlan, fleet: FlowerFleet) -> tuple[Any, Any]:
     """Whom to ask, and what to adopt."""
-    peers = min(asked["peers"], fleet.n - 1)
-    if asked.get("method", "paper") == "kin":
+    peers = min(plan.peers, fleet.n - 1)
+    if plan.method == "kin":
         # Steps are from a target's model to an answer: the coordinator must know both.
         rule = kin(
             peers,
@@ -293,19 +291,12 @@ def _said(
     return time.monotonic()
 
 
-def _home(asked: dict[str, Any]) -> dict[str, Device]:
+def _home(plan: RunPlan) -> dict[str, Device]:
     """The target at home, where there is one."""
-    told = asked.get("home")
-    if not told:
+    if plan.home is None:
         return {}
-    if told["device"] in asked["devices"]:
-        raise InputError(
-            f"the target at home must have an id of its own. {told['device']!r} is a device of the"
-            " federation."
-        )
-    make = asked["settings"].get("make")
+    make = plan.settings.get("make")
     # whoever starts the run owns these rows
-    policy = Policy.unlimited((make,) if make else ())
-    return {
-        told["device"]: Device(told["device"], lambda r: read_rows(told), policy=policy)
-    }
+    policy = Policy.unlimited((str(make),) if make else ())
+    table = plan.home_table
+    return {plan.home_id: Device(plan.home_id, lambda r: table.read(), policy=policy)}

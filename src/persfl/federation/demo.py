@@ -13,11 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from persfl.commands.tables import write_reports
 from persfl.errors import InputError
 from persfl.federation.federation_folder import Federation, init
 from persfl.federation.launch import launch
 from persfl.federation.processes import Process, free_ports, quiet
+from persfl.federation.run_plan import RunPlan
 from persfl.federation.superlink import Up
 from persfl.sources import clustered_regression
 
@@ -68,10 +68,10 @@ def demonstrate(
     nodes: int,
     rounds: int,
     show: Callable[[str, dict[str, Any]], None],
-    answer: Callable[[], None] = lambda: None,
+    finish: Callable[[], None] = lambda: None,
 ) -> int:
-    """The demo; whatever happens, nothing is left running. `answer` is called when the run is
-    finished.
+    """The demo; whatever happens, nothing is left running. `finish` is called when the run is
+    over and well.
     """
 
     if out.exists() and any(out.iterdir()):
@@ -99,43 +99,23 @@ def demonstrate(
             started += [
                 start_node(federation, name, data, "y") for name, data in rows.items()
             ]
-            plan = {
-                "out": str(out.resolve()),
-                "members": federation.members,
-                "devices": sorted(federation.members),
-                "home": None,
-                "label": "y",
-                "model": "linear",
-                "classes": 0,
-                "settings": {},
-                "method": "paper",
-                "rounds": rounds,
-                "peers": nodes - 1,
-                "step_size": "auto",
-                "steps": STEPS,
-                "batch": None,
-                "units": "shared",
-                "holdout": 0.25,
-                "points": 0,
-                "seed": 0,
-                "start": None,
-                "local": None,
-                "deadline": 60.0,
-                "quorum": 0.5,
-                "patience": 120.0,
-                "gather": 90.0,
-                "need": 0,
-                "growth": 2.0,
-                "reach": 10.0,
-            }
+            plan = RunPlan(
+                out=str(out.resolve()),
+                members=federation.members,
+                devices=tuple(sorted(federation.members)),
+                rounds=rounds,
+                peers=nodes - 1,
+                steps=STEPS,
+                units="shared",
+                patience=120.0,
+                gather=90.0,
+            )
             try:
                 code = launch(federation, plan, resume=False, show=show)
             finally:
                 end(started)
         if code == 0:
-            answer()
-            for path in write_reports(out):
-                show("report", {"path": str(path), "text": f"Open {path}."})
+            finish()
         return code
     finally:
         end(started)

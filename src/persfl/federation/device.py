@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -52,6 +52,7 @@ from persfl.federation.questions import (
     zeros_and_ones,
 )
 from persfl.federation.row_stock import Deal, Lot, Stock, Taken
+from persfl.federation.row_table import Rows
 from persfl.federation.tree_leaves import sheltered
 from persfl.fleets.engine import starting_model
 from persfl.proposers import GradientStep
@@ -75,13 +76,6 @@ from persfl.wire import (
 # what a target may be asked
 _SCORED = ("count", "step", "length", "judge", "adoptions")
 KINDS = ("describe", "answer", "score", "adopt", "blend")
-
-
-class Rows(NamedTuple):
-    """A device's rows now, and what its columns are called."""
-
-    columns: Sequence[str]
-    data: Data
 
 
 class Device:

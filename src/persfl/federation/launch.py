@@ -9,13 +9,15 @@ import secrets
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from persfl.errors import InputError
 from persfl.federation.federation_folder import Federation
+from persfl.federation.run_plan import RunPlan
 from persfl.federation.superlink import check_up, link_mark, same_link, start_run
-from persfl.files import LOCK, holder, write_whole
+from persfl.files import LOCK, holder
 from persfl.runs import INDEX, Folder
 
 PROGRESS, FAILURE = "progress.jsonl", "failure.txt"
@@ -24,13 +26,11 @@ LINK_GONE = (
     " when `persfl federation up` is there, go on with the same command and --resume."
 )
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}")
-# may differ when a run goes on
-_FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")
 
 
 def launch(
     federation: Federation,
-    plan: dict[str, Any],
+    plan: RunPlan,
     *,
     resume: bool,
     show: Callable[[str, dict[str, Any]], None],
@@ -38,8 +38,8 @@ def launch(
     """Run a plan over a federation that is up; 0 when it is finished, 3 when it stopped early
     and can go on.
     """
-    out = Path(plan["out"])
-    plan = plan | {"run": _run_name(out, plan, resume)}
+    out = Path(plan.out)
+    plan = replace(plan, run=_run_name(out, plan, resume))
     if resume and (out / INDEX).is_file() and Folder.open(out).finished:
         show("done", {"text": f"{out} is finished already."})
         return 0
@@ -47,8 +47,8 @@ def launch(
     out.mkdir(parents=True, exist_ok=True)
     place = federation.coordinator / "plans"
     place.mkdir(exist_ok=True)
-    told = place / f"{plan['run']}.json"
-    write_whole(told, (json.dumps(plan, indent=1) + "\n").encode())
+    told = place / f"{plan.run}.json"
+    plan.write(told)
     progress = out / PROGRESS
     begin = progress.stat().st_size if progress.is_file() else 0
     mark = link_mark(federation)
@@ -72,7 +72,7 @@ def launch(
             child.stop()
 
 
-def _run_name(out: Path, plan: dict[str, Any], resume: bool) -> str:
+def _run_name(out: Path, plan: RunPlan, resume: bool) -> str:
     """A new name, or that of the run to go on with: devices know their models by it."""
     if not (out / INDEX).is_file():
         strange = (
@@ -94,11 +94,11 @@ def _run_name(out: Path, plan: dict[str, Any], resume: bool) -> str:
     before = Folder.open(out).spec.get("asked", {})
     if not isinstance(before, dict):
         raise InputError(f"{str(out / 'spec.json')!r} does not say what was asked.")
-    changed = [key for key in plan if key not in _FREE and before.get(key) != plan[key]]
+    changed = plan.difference(before)
     if changed:
         raise InputError(
-            f"{str(out)!r} holds another run: {changed[0]} was {before.get(changed[0])!r} and is"
-            f" {plan[changed[0]]!r} now. Use the same command to resume, or another --out."
+            f"{str(out)!r} holds another run: {changed}. Use the same command to resume, or"
+            " another --out."
         )
     run = str(before.get("run"))
     if not _RUN.fullmatch(run):  # it becomes the name of a file

@@ -14,6 +14,7 @@ from persfl.errors import InputError
 from persfl.federation.device import Device
 from persfl.federation.letters import Limited, ends, why
 from persfl.federation.post import Post
+from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
 from persfl.public import made_up
 from persfl.training import step_of
@@ -32,46 +33,46 @@ class Agreement(NamedTuple):
 
 def agreed(
     post: Post,
-    asked: Mapping[str, Any],
+    plan: RunPlan,
     ids: Sequence[str],
     home: Mapping[str, Device],
     waiting: Waiting,
 ) -> Agreement:
     """The terms of a run, from what the devices that are there tell of themselves."""
-    ask = _Asking(post, asked, home)
+    ask = _Asking(post, plan, home)
     there = ask.described(ids, waiting)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
     return Agreement(
-        _terms(ask, asked, ids, there), [name for name in unwilling if name not in home]
+        _terms(ask, plan, ids, there), [name for name in unwilling if name not in home]
     )
 
 
 def _terms(
-    ask: _Asking, asked: Mapping[str, Any], ids: Sequence[str], there: Mapping[str, Any]
+    ask: _Asking, plan: RunPlan, ids: Sequence[str], there: Mapping[str, Any]
 ) -> Terms:
     columns = _columns(there)
     me = {name: i for i, name in enumerate(ids)}
     raw = Terms(
-        model=asked["model"],
+        model=plan.model,
         columns=tuple(columns),
-        classes=asked["classes"],
-        settings=asked["settings"],
-        seed=asked["seed"],
+        classes=plan.classes,
+        settings=plan.settings,
+        seed=plan.seed,
         step_size=1.0,
-        steps=asked["steps"],
-        batch=asked["batch"],
-        holdout=asked["holdout"],
-        start=asked["start"],
-        local=asked["local"],
+        steps=plan.steps,
+        batch=plan.batch,
+        holdout=plan.holdout,
+        start=plan.start,
+        local=plan.local,
     )
     learner = raw.learner()
-    steps = hasattr(learner, "grad") and not asked["points"]
-    units = asked["units"] if asked["units"] != "auto" else "shared" if steps else "raw"
+    steps = hasattr(learner, "grad") and not plan.points
+    units = plan.units if plan.units != "auto" else "shared" if steps else "raw"
     changes: dict[str, Any] = {
         "step_size": (
-            step_of(asked["step_size"], learner, len(columns))
+            step_of(plan.step_size, learner, len(columns))
             if steps
-            else _refit_step(asked)
+            else _refit_step(plan)
         )
     }
     if units == "shared" or not steps:
@@ -81,7 +82,7 @@ def _terms(
                 "mean": mean[:-1],
                 "scale": np.where(scale[:-1] > 0, scale[:-1], 1.0),
             }
-            if not asked["classes"] and getattr(learner, "kind", "") != "poisson":
+            if not plan.classes and getattr(learner, "kind", "") != "poisson":
                 changes |= {
                     "label_mean": float(mean[-1]),
                     "label_scale": float(scale[-1] or 1.0),
@@ -91,15 +92,14 @@ def _terms(
                 mean[:-1],
                 scale[:-1],
                 binary[:-1].astype(bool),
-                asked["points"] or 100,
-                seed=asked["seed"],
+                plan.points or 100,
+                seed=plan.seed,
             )
             if units == "shared":
                 points = (points - changes["mean"]) / changes["scale"]
             changes |= {
                 "public": points,
-                "soft": bool(asked["classes"])
-                and getattr(learner, "kind", "") == "log",
+                "soft": bool(plan.classes) and getattr(learner, "kind", "") == "log",
             }
     head, arrays = raw.to_wire()
     head["terms"] |= {k: v for k, v in changes.items() if not isinstance(v, np.ndarray)}
@@ -110,8 +110,8 @@ def _terms(
     )
 
 
-def _refit_step(asked: Mapping[str, Any]) -> float:
-    return 1.0 if asked["step_size"] == "auto" else float(asked["step_size"])
+def _refit_step(plan: RunPlan) -> float:
+    return 1.0 if plan.step_size == "auto" else float(plan.step_size)
 
 
 def _columns(there: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -154,10 +154,8 @@ _LONGEST = 1_000  # letters of a column's name
 class _Asking:
     """Questions before the first round."""
 
-    def __init__(
-        self, post: Post, asked: Mapping[str, Any], home: Mapping[str, Device]
-    ) -> None:
-        self.post, self.asked, self.home = post, asked, home
+    def __init__(self, post: Post, plan: RunPlan, home: Mapping[str, Device]) -> None:
+        self.post, self.plan, self.home = post, plan, home
 
     def _all(
         self, names: Sequence[str], body: Callable[[str], bytes]
@@ -171,7 +169,7 @@ class _Asking:
         far = {
             name: letter for name, letter in letters.items() if name not in self.home
         }
-        replies |= self.post.exchange(far, float(self.asked["deadline"]))
+        replies |= self.post.exchange(far, float(self.plan.deadline))
         found = {}
         for name, reply in replies.items():
             try:
@@ -199,13 +197,12 @@ class _Asking:
                     found[name] = head
             others = [name for name in found if name not in self.home]
             enough = (
-                len(found) >= max(2, self.asked["quorum"] * len(ids))
-                and len(others) >= 1
+                len(found) >= max(2, self.plan.quorum * len(ids)) and len(others) >= 1
             )
             patience = time.monotonic() - begin
-            if enough and (len(found) == len(ids) or patience > self.asked["gather"]):
+            if enough and (len(found) == len(ids) or patience > self.plan.gather):
                 return found
-            if patience > max(self.asked["patience"], self.asked["gather"]):
+            if patience > max(self.plan.patience, self.plan.gather):
                 raise InputError(
                     f"{len(found)} of {len(ids)} devices are there, which is too few to begin."
                     " Start the others first."
@@ -272,9 +269,7 @@ class _Asking:
     def _body(
         self, head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None
     ) -> bytes:
-        return pack(
-            {"run": self.asked["run"], "round": 0, "ask": 0} | dict(head), arrays
-        )
+        return pack({"run": self.plan.run, "round": 0, "ask": 0} | dict(head), arrays)
 
 
 def _upper(text: str) -> str:

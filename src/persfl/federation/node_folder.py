@@ -4,27 +4,20 @@ stay there.
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import time
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from persfl.checks import some
-from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.federation.device import Device, Rows
+from persfl.federation.device import Device
 from persfl.federation.federation_folder import NODE, node_told
 from persfl.federation.ledger import Ledger
 from persfl.federation.model_store import Shelf
 from persfl.federation.policy import Policy
+from persfl.federation.row_table import Rows, RowTable
 from persfl.files import write_whole
-from persfl.sources.table import read_frame
-from persfl.types import Data
+from persfl.formats import reading
 
 TABLE, LEDGER, MODELS = "table.json", "ledger.sqlite", "models"
 _LOG = 2**20  # bytes of errors that are kept
@@ -34,10 +27,13 @@ def use_table(
     folder: Path, data: Path, *, label: str, drop: list[str], weight: str | None
 ) -> Rows:
     """Say which table this node's rows are in; it is read once to see that it can be used."""
-    told = {"data": str(data.resolve()), "label": label, "drop": drop, "weight": weight}
     _refuse_used(folder)
-    rows = read_rows(told)
-    write_whole(folder / TABLE, (json.dumps(told, indent=1) + "\n").encode())
+    table = RowTable(
+        data=str(data.resolve()), label=label, drop=tuple(drop), weight=weight
+    )
+    rows = table.read()
+    text = json.dumps(table.to_plain(), indent=1) + "\n"
+    write_whole(folder / TABLE, text.encode())
     return rows
 
 
@@ -51,51 +47,19 @@ def _refuse_used(folder: Path) -> None:
         )
 
 
-def read_rows(told: dict[str, Any]) -> Rows:
-    """A table of numbers as rows."""
-    path = Path(told["data"])
-    frame = read_frame(path)
-    special = [told["label"], *([told["weight"]] if told["weight"] else [])]
-    absent = [name for name in [*special, *told["drop"]] if name not in frame.columns]
-    if absent:
-        near = difflib.get_close_matches(
-            absent[0], [str(name) for name in frame.columns], n=1
-        )
-        hint = (
-            f" Did you mean {near[0]!r}?"
-            if near
-            else f" It has {some(list(map(str, frame.columns)), 5)}."
-        )
-        raise InputError(f"{path.name!r} has no column {absent[0]!r}.{hint}")
-    columns = [
-        str(name)
-        for name in frame.columns
-        if name not in special and name not in told["drop"]
-    ]
-    text = [
-        name
-        for name in [*columns, *special]
-        if not pd.api.types.is_numeric_dtype(frame[name])
-    ]
-    if text:
-        raise InputError(
-            f"column {text[0]!r} of {path.name!r} must hold numbers. Encode it, or leave it out"
-            " with --drop."
-        )
-    if not columns:
-        raise InputError(f"{path.name!r} has no feature columns.")
-    X, y = (
-        frame[columns].to_numpy(dtype=np.float64),
-        frame[told["label"]].to_numpy(dtype=np.float64),
-    )
-    weight = (
-        frame[told["weight"]].to_numpy(dtype=np.float64)
-        if told["weight"]
-        else np.ones(len(y))
-    )
-    # finite numbers, sensible weights
-    Devices.of([(X, y, weight)], ids=[path.name], quiet=True)
-    return Rows(columns, Data(X, y, weight))
+class ChangingTable:
+    """Rows that may keep arriving: the table is read again when its file has changed."""
+
+    def __init__(self, table: RowTable) -> None:
+        self._table = table
+        self._seen: tuple[tuple[int, ...], Rows] | None = None
+
+    def __call__(self, r: int) -> Rows:
+        stat = Path(self._table.data).stat()
+        mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if self._seen is None or self._seen[0] != mark:
+            self._seen = (mark, self._table.read())
+        return self._seen[1]
 
 
 def device_of(folder: Path) -> Device:
@@ -106,21 +70,12 @@ def device_of(folder: Path) -> Device:
             f"{str(folder)!r} does not know its table yet. Start it with: persfl node --config"
             f" {folder} --data ..."
         )
-    table = json.loads((folder / TABLE).read_bytes())
-    seen: dict[str, Any] = {}
-
-    def rows(r: int) -> Rows:
-        """Rows may keep arriving: the table is read again when its file has changed."""
-        stat = Path(table["data"]).stat()
-        mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        if seen.get("mark") != mark:
-            seen["rows"], seen["mark"] = read_rows(table), mark
-        return seen["rows"]  # type: ignore[no-any-return]
-
+    with reading(folder / TABLE):
+        table = RowTable.of(json.loads((folder / TABLE).read_bytes()))
     (folder / MODELS).mkdir(mode=0o700, exist_ok=True)
     return Device(
         told["device"],
-        rows,
+        ChangingTable(table),
         policy=Policy.read(folder / NODE),
         ledger=Ledger(folder / LEDGER),
         shelf=Shelf(folder / MODELS),

@@ -4,7 +4,7 @@ federation's own page shows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from persfl.federation.fleet import FlowerFleet
 from persfl.federation.holdout import worth_of
 from persfl.federation.letters import why
 from persfl.federation.roster import WAYS
+from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import unwilling_text
 from persfl.rules import doubts
 from persfl.runs import Folder, keep_model
@@ -30,7 +31,7 @@ def keep_result(
     folder: Folder,
     fleet: FlowerFleet | Outcome,
     terms: Terms,
-    asked: Mapping[str, Any],
+    plan: RunPlan,
     state: State,
 ) -> None:
     """Tell every target its last adoption, have it judged, and write everything a finished run
@@ -39,20 +40,20 @@ def keep_result(
     told = fleet.judged() if terms.holdout else {}
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
-    notes = _notes(fleet, asked, untold, folder.spec.get("unwilling", []))
+    notes = _notes(fleet, plan, untold, folder.spec.get("unwilling", []))
     if "member" in state.trust.notes:
         rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
         notes += doubts(
             state.trust, rows, fleet.learner.size(terms.features), fleet.ids
         )
-    folder.write_json("federation.json", federation_info(fleet, asked, state, notes))
-    keep_model(folder, fitted(fleet, terms, asked, state, worth, notes))
+    folder.write_json("federation.json", federation_info(fleet, plan, state, notes))
+    keep_model(folder, fitted(fleet, terms, plan, state, worth, notes))
 
 
 def fitted(
     fleet: FlowerFleet | Outcome,
     terms: Terms,
-    asked: Mapping[str, Any],
+    plan: RunPlan,
     state: State,
     worth: Any,
     notes: list[str],
@@ -72,14 +73,14 @@ def fitted(
         "step_size": terms.step_size,
     }
     how: dict[str, Any] = {
-        "peers": min(asked["peers"], n - 1),
-        "rounds": asked["rounds"],
-        "method": asked.get("method", "paper"),
+        "peers": min(plan.peers, n - 1),
+        "rounds": plan.rounds,
+        "method": plan.method,
     }
-    if asked.get("method") == "blend":
+    if plan.method == "blend":
         units, how = (
             {},
-            {"method": "blend", "budget": asked["budget"], "ordered": asked["ordered"]},
+            {"method": "blend", "budget": plan.budget, "ordered": plan.ordered},
         )
     model: Any = kind(
         own, holdout=terms.holdout, random_state=terms.seed, **units, **how
@@ -156,18 +157,18 @@ def _models(fleet: FlowerFleet | Outcome) -> Any:
 
 def _notes(
     fleet: FlowerFleet | Outcome,
-    asked: Mapping[str, Any],
+    plan: RunPlan,
     untold: list[str],
     unwilling: Sequence[str],
 ) -> list[str]:
-    notes = [said(Method(asked.get("method", "paper"), asked.get("why", "")))]
+    notes = [said(Method(plan.method, plan.why))]
     guarded = sum(counts["guarded"] for counts in fleet.roster.counts.values())
     answered = sum(counts["answered"] for counts in fleet.roster.counts.values())
     if guarded:
         notes.append(
             f"{guarded:,} of {answered:,} answers did not fit the device that asked: its own loss"
-            f" would have grown more than {asked['growth']:g} times, or the step was more than"
-            f" {asked['reach']:g} times as long as usual. That is what answers from devices of"
+            f" would have grown more than {plan.growth:g} times, or the step was more than"
+            f" {plan.reach:g} times as long as usual. That is what answers from devices of"
             " another kind do; they were not adopted."
         )
     foldless = getattr(fleet, "foldless", [])
@@ -191,7 +192,7 @@ def _notes(
     if untold:
         older = (
             "has no model of this run"
-            if asked.get("method") == "blend"
+            if plan.method == "blend"
             else "keeps the model of an earlier round"
         )
         notes.append(
@@ -218,7 +219,7 @@ def _notes(
 
 def federation_info(
     fleet: FlowerFleet | Outcome,
-    asked: Mapping[str, Any],
+    plan: RunPlan,
     state: State,
     notes: list[str],
 ) -> dict[str, Any]:
@@ -232,13 +233,13 @@ def federation_info(
         "messages": fleet.post.messages,
         "model": fleet.terms.model,
         "algorithm": 1 if fleet.terms.public is None else 2,
-        "method": asked.get("method", "paper"),
+        "method": plan.method,
         "sums": fleet.terms.mean is not None or fleet.terms.public is not None,
         "holdout": fleet.terms.holdout,
-        "deadline": asked["deadline"],
-        "quorum": asked["quorum"],
-        "growth": asked["growth"],
-        "reach": asked["reach"],
+        "deadline": plan.deadline,
+        "quorum": plan.quorum,
+        "growth": plan.growth,
+        "reach": plan.reach,
         "ways": WAYS,
         "counts": fleet.roster.table(),
         "notes": notes,

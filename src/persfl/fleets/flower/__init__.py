@@ -5,13 +5,14 @@
 `Device` is what answers at home. The code is in `persfl.federation`.
 """
 
-from persfl.federation.device import Device, Rows
+from persfl.federation.device import Device
 from persfl.federation.fleet import FlowerFleet
 from persfl.federation.ledger import Ledger
 from persfl.federation.model_store import Shelf
 from persfl.federation.policy import Policy
 from persfl.federation.post import Failed, Post
 from persfl.federation.roster import Roster
+from persfl.federation.row_table import Rows
 
 __all__ = [
     "Device",
