@@ -21,7 +21,7 @@ import httpx
 from cryptography.hazmat.primitives import serialization
 
 from persfl.errors import InputError
-from persfl.federation import flower_api
+from persfl.federation import flower_api, proxy_replies
 from persfl.federation.federation_folder import CONFIG, init, opened
 from persfl.federation.member_keys import Members
 from persfl.federation.processes import until
@@ -247,6 +247,26 @@ def test_strangers_are_refused_before_their_body(door, fed):
         f" chunked\r\n{both}\r\n"
     )
     assert status(here.knock(smuggled.encode())) == 400
+    assert Echo.paths == []
+
+
+def test_replies_are_looked_at_before_they_are_passed_on(door):
+    one = door()
+    path = proxy_replies.PATH
+    told = flower_api.PushMessagesRequest()
+    told.node.node_id = 7
+    tree, about = told.message_object_trees.add(), told.messages_list.add().metadata
+    about.message_id = tree.object_id = "a" * 64
+    about.src_node_id, about.reply_to_message_id = 7, "q"
+    good = told.SerializeToString()
+    assert one.send(good, path=path).content == good
+    assert (
+        one.send(iter([good[:9], good[9:]]), path=path).content == good
+    )  # of no announced size
+    Echo.paths.clear()
+    about.src_node_id = 1
+    for wrong in (told.SerializeToString(), b"?", b"", good * 2, b"?" * 2**20):
+        assert one.send(wrong, path=path).status_code in (400, 413)
     assert Echo.paths == []
 
 
