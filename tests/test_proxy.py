@@ -4,10 +4,12 @@ process.
 
 import asyncio
 import datetime
+import gc
 import select
 import socket
 import ssl
 import threading
+import time
 from base64 import b64encode
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -285,6 +287,34 @@ def test_half_sent_headers_hold_nobody_up(door):
         assert over(sock)
     assert here.send(b"again", "bob").content == b"again"
     assert len(mute) == 6
+
+
+def gone(sock):
+    """Whether the other side has closed a connection, now."""
+    sock.setblocking(False)
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_a_burst_of_strangers_is_closed_and_not_left_to_the_garbage(door):
+    """Whoever was pushed out before its turn came kept its file handle until cycles were looked
+    for.
+    """
+    one = door(strangers_per_address=4)
+    one.loop.call_soon_threadsafe(
+        time.sleep, 0.3
+    )  # so that all of them wait at the door
+    gc.disable()
+    try:
+        knocking = [one.plain() for _ in range(60)]
+        assert until(lambda: sum(map(gone, knocking)) >= 56, 5.0)
+    finally:
+        gc.enable()
+    assert one.send(b"still here").content == b"still here"
 
 
 def test_headers_have_a_time_limit(door):

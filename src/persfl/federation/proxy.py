@@ -99,6 +99,9 @@ class Proxy:
                 one = Visit(str(where[0]), sock)
                 one.task = loop.create_task(self._visit(one, context))
                 self.visits.come(one)
+                # Its turn first: in a burst it would else be ended before it began, and so never be
+                # closed, and nobody else would have a turn.
+                await asyncio.sleep(0)
 
     def _trouble(self, _: Any, about: dict[str, Any]) -> None:
         """What nobody caught is counted: one connection's trouble is not another's."""
