@@ -18,6 +18,7 @@ from persfl.errors import InputError
 from persfl.federation.holdout import judged
 from persfl.federation.ledger import Entry
 from persfl.federation.moment_rows import Likenesses, alike
+from persfl.federation.questions import digest_of
 from persfl.federation.row_stock import Lot
 from persfl.federation.tree_leaves import boosted, leaf_of, sheltered
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
@@ -983,3 +984,42 @@ def test_devices_have_different_secrets():
     assert federated.at_home(federated.Devices.of([ROWS.data], quiet=True))[
         "d00"
     ].lot == (5, 0)
+
+
+def test_what_questions_share_is_read_once(monkeypatch):
+    """Ten thousand names beside 60 MB would be read for half an hour, before any limit."""
+    read = []
+
+    def counted(about, *parts):
+        read.extend(array.size for part in parts for array in part.values())
+        return digest_of(about, *parts)
+
+    monkeypatch.setattr("persfl.federation.blend_device.digest_of", counted)
+    one, models = Device("ann", ROWS), RNG.normal(size=(50, 3))
+    steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1}
+    steps["names"] = [f"n{i}" for i in range(50)]
+    arrays = {"k0.variance": np.ones(3), "k0.models": models}
+    assert blend(one, terms(), [steps], arrays)[0] == ["ok"]
+    assert sum(read) == models.size + 3
+    assert one.ledger.counts("r", "").run == 50
+    alone = steps | {"names": ["n7"]}
+    again = {"k0.variance": np.ones(3), "k0.models": models[7:8]}
+    assert blend(one, terms(), [alone], again)[0] == ["ok"]
+    assert one.ledger.counts("r", "").run == 50  # the same one, in other company
+
+
+@pytest.mark.parametrize("loss", ["huber", "squared"])
+def test_spreads_depend_on_moments_alone(loss):
+    """Whatever the loss: in units of 1e14 the rows themselves would be rounded one by one."""
+    asked = terms(
+        settings={"loss": loss, "intercept": False},
+        mean=np.full(3, 2.0**49),
+        scale=np.ones(3),
+    )
+    found = []
+    for rows in (Data(X, Y), other_rows(Data(X, Y), np.random.default_rng(7))):
+        one = Device("ann", Rows(NAMES, rows))
+        codes, out = blend(one, asked, [{"what": "spread"}], {})
+        assert codes == ["ok"]
+        found.append(np.append(out["k0.squares"], out["k0.label"]))
+    np.testing.assert_allclose(*found, rtol=1e-9)

@@ -16,8 +16,8 @@ from persfl import (
 )
 from persfl.errors import InputError
 from persfl.federation.federation_folder import init
+from persfl.federation.inbox import RECORD
 from persfl.federation.negotiation import _columns, _names
-from persfl.federation.post import RECORD
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Device, FlowerFleet, Policy, Rows
 from persfl.sources import clustered_regression

@@ -4,10 +4,12 @@ process.
 
 import asyncio
 import datetime
+import gc
 import select
 import socket
 import ssl
 import threading
+import time
 from base64 import b64encode
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +23,7 @@ import httpx
 from cryptography.hazmat.primitives import serialization
 
 from persfl.errors import InputError
-from persfl.federation import flower_api
+from persfl.federation import flower_api, proxy_replies
 from persfl.federation.federation_folder import CONFIG, init, opened
 from persfl.federation.member_keys import Members
 from persfl.federation.processes import until
@@ -250,6 +252,26 @@ def test_strangers_are_refused_before_their_body(door, fed):
     assert Echo.paths == []
 
 
+def test_replies_are_looked_at_before_they_are_passed_on(door):
+    one = door()
+    path = proxy_replies.PATH
+    told = flower_api.PushMessagesRequest()
+    told.node.node_id = 7
+    tree, about = told.message_object_trees.add(), told.messages_list.add().metadata
+    about.message_id = tree.object_id = "a" * 64
+    about.src_node_id, about.reply_to_message_id = 7, "q"
+    good = told.SerializeToString()
+    assert one.send(good, path=path).content == good
+    assert (
+        one.send(iter([good[:9], good[9:]]), path=path).content == good
+    )  # of no announced size
+    Echo.paths.clear()
+    about.src_node_id = 1
+    for wrong in (told.SerializeToString(), b"?", b"", good * 2, b"?" * 2**20):
+        assert one.send(wrong, path=path).status_code in (400, 413)
+    assert Echo.paths == []
+
+
 def test_half_sent_headers_hold_nobody_up(door):
     """Slow-loris: strangers that hold connections open are ended, the oldest first; a node gets
     in.
@@ -265,6 +287,34 @@ def test_half_sent_headers_hold_nobody_up(door):
         assert over(sock)
     assert here.send(b"again", "bob").content == b"again"
     assert len(mute) == 6
+
+
+def gone(sock):
+    """Whether the other side has closed a connection, now."""
+    sock.setblocking(False)
+    try:
+        return sock.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_a_burst_of_strangers_is_closed_and_not_left_to_the_garbage(door):
+    """Whoever was pushed out before its turn came kept its file handle until cycles were looked
+    for.
+    """
+    one = door(strangers_per_address=4)
+    one.loop.call_soon_threadsafe(
+        time.sleep, 0.3
+    )  # so that all of them wait at the door
+    gc.disable()
+    try:
+        knocking = [one.plain() for _ in range(60)]
+        assert until(lambda: sum(map(gone, knocking)) >= 56, 5.0)
+    finally:
+        gc.enable()
+    assert one.send(b"still here").content == b"still here"
 
 
 def test_headers_have_a_time_limit(door):

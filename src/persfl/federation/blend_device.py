@@ -14,6 +14,7 @@ mix      as a target: its model, mixed by shares; with rows held back, what they
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -102,7 +103,9 @@ class Home:
     def _spread(self, learner: Any, asked: Told, arrays: Told, many: int) -> Any:
         if not self.policy.sums:
             raise Refused("sums")
-        found = spreads(self.rows, learner.kind == "squared")
+        rows = self.deal.learn  # whatever the loss, only moments of them are told
+        rows = self._likenesses.of(rows) if self.policy.rows > 1 else rows
+        found = spreads(alone(self.terms.inside(rows)), learner.kind == "squared")
         return {
             "weight": found.weight,
             "squares": found.squares[0],
@@ -281,18 +284,19 @@ def names_of(asked: Any) -> list[str]:
     return names
 
 
-def digest_of_one(said: Any, asked: Told, arrays: Told, i: int, name: str) -> str:
-    """The same for the same question to the same rows, whenever and in whatever company it
-    comes.
+def digests_of(said: Any, asked: Told, arrays: Told, names: Sequence[str]) -> list[str]:
+    """One for each name: the same for the same question to the same rows, whenever and in whatever
+    company it comes. What all of them share is read once, however many there are.
     """
-    alone_ = {
-        key: array[i : i + 1]
-        if key in ("models", "labels") and "names" in asked
-        else array
-        for key, array in arrays.items()
-    }
+    apart = {"models", "labels"} if "names" in asked else set[str]()
+    own = {key: array for key, array in arrays.items() if key in apart}
     told = sorted((key, value) for key, value in asked.items() if key != "names")
-    return digest_of(("blend", said, told, name), alone_)
+    shared = {key: array for key, array in arrays.items() if key not in apart}
+    same = digest_of(("blend", said, told), shared)
+    return [
+        digest_of((same, name), {key: array[i : i + 1] for key, array in own.items()})
+        for i, name in enumerate(names)
+    ]
 
 
 def work_of_one(terms: Terms, asked: Told, arrays: Told, rows: int, names: int) -> int:
@@ -309,6 +313,7 @@ def work_of_one(terms: Terms, asked: Told, arrays: Told, rows: int, names: int) 
     shown = len(models) if models.ndim else 0
     many = whole_of(asked, "many", most=MOST) if "many" in asked else 1
     work = {
+        "spread": rows * (terms.features + 1) ** 2,
         "steps": names * steps * once,
         "refit": names * (solved + 2 * terms.features * size**2),
         "rough": solved,

@@ -27,7 +27,7 @@ from persfl.federation.blend_device import (
     AS_PEER,
     AS_TARGET,
     Home,
-    digest_of_one,
+    digests_of,
     names_of,
     work_of_one,
 )
@@ -365,10 +365,7 @@ class Device:
             what = what if what in AS_PEER + AS_TARGET else "blend"
             try:
                 names = [self.name] if what in AS_TARGET else names_of(asked)
-                digests = [
-                    digest_of_one(said, asked, inner, *each)
-                    for each in enumerate(names)
-                ]
+                digests = digests_of(said, asked, inner, names)
                 # All or nothing: half an answer would not be noticed.
                 for name, digest in zip(names, digests, strict=True):
                     _must(allowance.question(name, digest))
@@ -428,9 +425,9 @@ class Device:
                 continue  # it was adopted before an interruption
             if told["round"] > kept.round and not told["set"]:
                 raise Refused("state")
-            mine = parts.get(f"a{i}", {})
+            mine = parts_of(parts.get(f"a{i}", {}))
             pieces = [
-                model_from(learner, within(str(k), mine), terms.features, terms.classes)
+                model_from(learner, mine.get(str(k), {}), terms.features, terms.classes)
                 for k in range(len(told["weights"]))
             ]
             model = adopted(learner, kept.model, pieces, told["weights"], told["stay"])

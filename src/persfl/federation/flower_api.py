@@ -50,6 +50,20 @@ _INSIDES = {
     "CLOCK_TOLERANCE": ("flwr.common.constant", "SYSTEM_TIME_TOLERANCE"),
     "sign": ("flwr.supercore.primitives.asymmetric", "sign_message"),
     "signed": ("flwr.supercore.primitives.asymmetric", "verify_signature"),
+    # Replies, opened with care: at the coordinator, and at the proxy
+    "HttpGrid": ("flwr.superlink.grid.http_grid", "HttpGrid"),
+    "ObjectPushError": (
+        "flwr.supercore.inflatable.inflatable_utils",
+        "ObjectPushError",
+    ),
+    "PullAppMessagesRequest": ("flwr.proto.runtime_pb2", "PullAppMessagesRequest"),
+    "PullObjectRequest": ("flwr.proto.message_pb2", "PullObjectRequest"),
+    "ConfirmReceivedRequest": (
+        "flwr.proto.message_pb2",
+        "ConfirmMessageReceivedRequest",
+    ),
+    "DecodeError": ("google.protobuf.message", "DecodeError"),
+    "PushMessagesRequest": ("flwr.proto.fleet_pb2", "PushMessagesRequest"),
     # Messages inside one process
     "NodeInfo": ("flwr.proto.node_pb2", "NodeInfo"),
     "nested_objects": (

@@ -14,12 +14,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from persfl.federation.device import KINDS, Device
-from persfl.federation.post import RECORD
+from persfl.federation.inbox import RECORD, sealed
 
 
 def client_app(find: Callable[[Context], Device]) -> ClientApp:
@@ -43,9 +43,7 @@ def _replies(
         # Flower would send the error's text to the coordinator, and it may hold private values
         except Exception:
             answer = pack({"code": "failed"})
-        return Message(
-            RecordDict({RECORD: ConfigRecord({"body": answer})}), reply_to=message
-        )
+        return Message(sealed(answer), reply_to=message)
 
     return reply
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from persfl.errors import InputError, NotReady
 from persfl.federation.device import Device
-from persfl.federation.post import Failed, Post
+from persfl.federation.inbox import Failed
+from persfl.federation.post import Post
 from persfl.federation.target_state import Adoption
 from persfl.wire import LARGEST, Terms, WireError, model_to, nested, pack, unpack
 

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from persfl.errors import need
+from persfl.federation import flower_api
+from persfl.federation.inbox import Failed, inbox_of, sealed
 from persfl.wire import WireError, pack, unpack
-
-RECORD = "persfl"
-# Flower's error codes: expired or unavailable reply; node not there
-_LATE, _GONE = (3, 4), (5,)
-
-
-class Failed(NamedTuple):
-    """No answer, and in which of the ways of `persfl.federation.roster`."""
-
-    how: str
 
 
 class Post:
@@ -99,46 +91,48 @@ class Post:
     def _send(
         self, letters: Mapping[str, tuple[int, str, bytes]], deadline: float
     ) -> dict[str, bytes | Failed]:
-        from flwr.app import ConfigRecord, Message, RecordDict
+        from flwr.app import Message
 
         if not letters:
             return {}
         begin = time.monotonic()
-        messages, to = [], list(letters)
-        for name in to:
-            node, kind, body = letters[name]
-            content = RecordDict({RECORD: ConfigRecord({"body": body})})
-            messages.append(
-                Message(content, node, f"query.{kind}", ttl=float(deadline))
+        found: dict[str, bytes | Failed] = {}
+        waiting: dict[str, str] = {}
+        for name, (node, kind, body) in letters.items():
+            key = self._sent(
+                Message(sealed(body), node, f"query.{kind}", ttl=float(deadline))
             )
-        sent = list(self.grid.push_messages(messages))
-        self.messages += len(messages)
-        waiting = {key: name for key, name in zip(sent, to, strict=False) if key}
-        found: dict[str, bytes | Failed] = {
-            name: Failed("gone") for name in to if name not in waiting.values()
-        }
+            if key:
+                waiting[key] = name
+            else:
+                found[name] = Failed("gone")
+        inbox = inbox_of(self.grid)
         while waiting:
-            for reply in self.grid.pull_messages(list(waiting)):
-                key = reply.metadata.reply_to_message_id
-                if key in waiting:
-                    name = waiting.pop(key)
-                    found[name] = _read(reply, letters[name][0])
-                    self.seen[name] = time.time()
+            for reply in inbox.look(waiting):
+                if reply.key not in waiting:
+                    continue
+                name = waiting.pop(reply.key)
+                strange = (
+                    isinstance(reply.body, bytes) and reply.node != letters[name][0]
+                )
+                found[name] = Failed("stale") if strange else reply.body
+                self.seen[name] = time.time()
             if not waiting or time.monotonic() - begin > deadline:
                 break
             time.sleep(self.pause)
+        inbox.close()
         self.waited += time.monotonic() - begin
         return found | {name: Failed("late") for name in waiting.values()}
 
+    def _sent(self, message: Any) -> str | None:
+        """The key of a message, by which its reply is known; None where it could not be sent.
 
-def _read(reply: Any, node: int) -> bytes | Failed:
-    if reply.has_error():
-        code = int(reply.error.code)
-        return Failed(
-            "late" if code in _LATE else "gone" if code in _GONE else "failed"
-        )
-    if int(reply.metadata.src_node_id) != node:
-        return Failed("stale")
-    records = reply.content.config_records
-    body = records[RECORD].get("body") if RECORD in records else None
-    return body if isinstance(body, bytes) else Failed("format")
+        Each goes for itself: a node that says it has received a message before all of it was there
+        makes Flower throw it away while it is being sent.
+        """
+        self.messages += 1
+        try:
+            keys = list(self.grid.push_messages([message]))
+        except flower_api.ObjectPushError:
+            return None
+        return keys[0] if keys else None

@@ -3,7 +3,8 @@
 Flower serves nodes, the control commands and running apps on one port, and whoever reaches the
 control commands can start a run on every node. So the SuperLink listens on this machine only, and
 other machines reach this proxy, which passes `POST /v1/fleet/...` that a known key has signed, and
-refuses everything else by its headers alone. Bodies are passed on as they come, never collected.
+refuses everything else by its headers alone. Bodies are passed on as they come, never collected;
+but the short one that announces a reply is looked at first (see `persfl.federation.proxy_replies`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from persfl.federation import proxy_replies
 from persfl.federation.federation_folder import opened
 from persfl.federation.member_keys import Members, Stranger
 from persfl.federation.proxy_limits import Limits
@@ -47,6 +49,14 @@ class Refusal(NamedTuple):
 
     status: int
     why: str
+
+
+class _Refused(Exception):
+    """A body that is not passed on."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.why)
+        self.refusal = refusal
 
 
 class _Cut(Exception):
@@ -89,6 +99,9 @@ class Proxy:
                 one = Visit(str(where[0]), sock)
                 one.task = loop.create_task(self._visit(one, context))
                 self.visits.come(one)
+                # Its turn first: in a burst it would else be ended before it began, and so never be
+                # closed, and nobody else would have a turn.
+                await asyncio.sleep(0)
 
     def _trouble(self, _: Any, about: dict[str, Any]) -> None:
         """What nobody caught is counted: one connection's trouble is not another's."""
@@ -185,7 +198,10 @@ class Proxy:
         path = request.target.decode("latin-1")
         begun = False
         try:
-            body = self._body(one)
+            body: Any = self._body(one)
+            if path == proxy_replies.PATH:
+                body = await self._looked_at(body)
+                sent["content-length"] = str(len(body))
             async with self._link.stream(
                 "POST", path, content=body, headers=sent
             ) as reply:
@@ -205,6 +221,8 @@ class Proxy:
                 async for piece in reply.aiter_raw(PIECE):
                     await self._send(one, h11.Data(data=piece))
                 await self._send(one, h11.EndOfMessage())
+        except _Refused as no:
+            await self._refuse(one, no.refusal)
         except httpx.HTTPError:
             if begun:
                 raise _Cut from None
@@ -235,6 +253,18 @@ class Proxy:
             if size > self.limits.body:
                 raise _Cut
             yield bytes(event.data)
+
+    async def _looked_at(self, body: AsyncIterator[bytes]) -> bytes:
+        """The body that announces a reply, if it is one."""
+        found = b""
+        async for piece in body:
+            found += piece
+            if len(found) > proxy_replies.LARGEST:
+                raise _Refused(Refusal(413, "too large"))
+        why = proxy_replies.wrong_with(found)
+        if why:
+            raise _Refused(Refusal(400, why))
+        return found
 
     async def _refuse(self, one: Visit, refusal: Refusal) -> None:
         """Say why, in Flower's form so that it stands in the node's log, and end the connection."""
