@@ -1,11 +1,23 @@
 """Methods: one list, settings that scikit-learn reaches, needs that say where each can run."""
 
+import importlib
+import itertools
+import json
+import sys
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
 
 from persfl import Linear, PersonalizedRegressor, Tree
+from persfl.cli import main
+from persfl.commands.method_list import method_named
 from persfl.errors import InputError
+from persfl.lab.comparison_cells import measurements
+from persfl.lab.line_up import line_up
+from persfl.lab.row_splits import RowSplit
+from persfl.lab.trial import compare, summary
 from persfl.methods import (
     IFCA,
     METHODS,
@@ -21,8 +33,10 @@ from persfl.methods import (
     method_of,
     settings_of,
 )
+from persfl.methods.listing import descriptions
 from persfl.public import public_points
 from persfl.sources import clustered_regression
+from persfl.testing import check_method
 from persfl.units import Units
 
 
@@ -111,7 +125,7 @@ def test_only_what_asks_peers_runs_over_a_federation():
 
 def test_settings_have_defaults_and_meanings():
     for kind in METHODS.values():
-        for one in settings_of(kind):
+        for one in settings_of(kind()):
             assert one.value == one.default
             assert one.meaning
             assert "\n" not in one.meaning
@@ -140,3 +154,129 @@ def test_online_methods_go_on_from_a_state(rows):
         assert more.r > state.r
         assert len(more.losses) == more.r
     assert not isinstance(Kin(), Online)
+
+
+QUICK = {"rounds": 6, "budget": 8, "peers": 3}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_of_the_list_keeps_the_contract(name):
+    method = METHODS[name]()
+    has = method.get_params()
+    check_method(method.set_params(**{k: v for k, v in QUICK.items() if k in has}))
+
+
+# A toy method: one file, here written into a folder, and one entry in the list.
+
+TOY = '''
+from dataclasses import dataclass
+from typing import ClassVar
+
+from persfl.evaluation.rivals import own_fits, pooled_fit
+from persfl.methods import MethodSettings, Needs, at_once, setting
+
+
+@dataclass(frozen=True)
+class HalfAndHalf(MethodSettings):
+    """Own rows and everybody's, half each."""
+
+    name: ClassVar[str] = "half and half"
+    about: ClassVar[str] = "The mean of own models and of one for everybody"
+
+    own: float = setting(0.5, "the share of the own model")
+
+    def needs(self):
+        return Needs(gradients=True, together=True, leaves="All of its rows.")
+
+    def run(self, task, *, stage="final", keep=None):
+        mine = own_fits(task.learner, task.rows, task.seed)
+        common = pooled_fit(task.learner, task.rows, task.seed)
+        models = self.own * mine + (1 - self.own) * common
+        return at_once(task, models, stage=stage, keep=keep)
+'''
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    (tmp_path / "toy_method.py").write_text(TOY)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("toy_method").HalfAndHalf
+    sys.modules.pop("toy_method", None)
+
+
+def test_a_toy_method_is_one_file_and_appears_everywhere(toy, rows, monkeypatch):
+    check_method(toy())
+    monkeypatch.setitem(METHODS, toy.name, toy)
+    assert method_of("half and half", own=0.25) == toy(own=0.25)
+    assert "half and half" in line_up()
+    found = measurements(RowSplit(rows, rows, 0), ["half and half", "local"])
+    assert list(found["errors"]["half and half"]) == ["shared", "centred"]
+    worth = compare(PersonalizedRegressor(), rows.X, rows.y, devices=rows.owner)
+    assert "half and half" in summary(worth).index
+
+
+def test_what_breaks_the_contract_is_told(toy):
+    chance = itertools.count()
+
+    @dataclass(frozen=True)
+    class Lies(toy):
+        def needs(self):
+            return replace(super().needs(), together=False)
+
+    @dataclass(frozen=True)
+    class Forgets(toy):
+        def run(self, task, *, stage="final", keep=None):
+            state = super().run(task, stage=stage, keep=keep)
+            return replace(state, models=state.models + next(chance))
+
+    @dataclass(frozen=True)
+    class Mute(toy):
+        other: int = 3
+
+    @dataclass(frozen=True)
+    class Scribbles(toy):
+        def run(self, task, *, stage="final", keep=None):
+            task.rows.y[:] = 0
+            return super().run(task, stage=stage, keep=keep)
+
+    broken = {
+        Lies: "run must not read task.rows",
+        Forgets: "the same seed must give the same",
+        Mute: "setting 'other' must have a meaning",
+        Scribbles: "a method must not change rows",
+    }
+    for kind, promise in broken.items():
+        with pytest.raises(AssertionError, match=promise):
+            check_method(kind())
+
+
+def test_the_command_lists_every_method(toy, monkeypatch, capsys):
+    monkeypatch.setitem(METHODS, toy.name, toy)
+    assert main(["methods"]) == 0
+    text = capsys.readouterr().out
+    for name, kind in METHODS.items():
+        assert f"\n{name}\n" in f"\n{text}"
+        assert kind.about.split()[0] in text
+    assert "over a federation: no. pooled needs all rows in one place" in text
+    assert main(["methods", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found] == list(METHODS)
+    assert found == descriptions()
+
+
+def test_the_command_shows_the_settings_of_one(capsys):
+    assert main(["methods", "blend"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].split(maxsplit=2)[:2] == ["budget", "640"]
+    assert main(["methods", "nobody"]) == 2
+    assert "there is no method 'nobody'. There are: blend" in capsys.readouterr().err
+
+
+def test_a_method_of_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(TOY)
+    method = method_named(f"{path}:HalfAndHalf", {"own": 0.1})
+    assert method.get_params() == {"own": 0.1}
+    assert method_named("blend", {"budget": 3}) == Blend(3)
+    with pytest.raises(InputError, match="is not a Python file"):
+        method_named(f"{tmp_path}/nowhere.py:X")

@@ -172,7 +172,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 GROUPS = {
-    "from a table": ("demo", "fit", "helpers", "predict", "report", "compare"),
+    "from a table": (
+        "demo",
+        "fit",
+        "helpers",
+        "predict",
+        "report",
+        "compare",
+        "methods",
+    ),
     "between machines": ("federation", "node", "federate", "ledger"),
     "experiments": ("reproduce", "run", "tune"),
 }
@@ -382,6 +390,11 @@ def _table_commands(commands: Any) -> None:
         help="the method the others are compared with (default blend)",
     )
     compare.set_defaults(command=_late("tables", "compare"))
+
+    methods = commands.add_parser("methods", help="the ways to personalize there are")
+    methods.add_argument("name", nargs="?", help="one of them, with its settings")
+    methods.add_argument("--json", action="store_true", help="as JSON")
+    methods.set_defaults(command=_late("method_list", "methods"))
 
 
 def _table(made: argparse.ArgumentParser) -> None:

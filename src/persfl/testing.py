@@ -20,6 +20,7 @@ from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.fleets.loop_fleet import LoopFleet
 from persfl.loop import checked_choice, personalize
+from persfl.methods.contract import check_method as check_method
 from persfl.samplers import Nobody, Uniform
 from persfl.seeds import stream
 from persfl.sources import clustered_regression

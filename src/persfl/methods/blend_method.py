@@ -10,8 +10,8 @@ import numpy as np
 from persfl.checks import whole
 from persfl.methods.blend import run as run_blend
 from persfl.methods.loop_plan import loop_plan
+from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.settings import MethodSettings, setting
 from persfl.training import Keep, State, rounds_for
 from persfl.types import Array
 
@@ -29,10 +29,10 @@ class Blend(MethodSettings):
 
     def needs(self) -> Needs:
         leaves = (
-            "Its models when it asks, and its answers to others: steps, or labels of public points;"
-            " and how much of each offer its model is made of."
+            "Its answers to questions of others: steps on its rows from models that it is sent, or"
+            " labels of public points; and over a federation how well offers fit its rows."
         )
-        return Needs(units=("shared",), leaves=leaves)
+        return Needs(units=("shared",), questions=True, leaves=leaves)
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None

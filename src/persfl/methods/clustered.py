@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from sklearn.cluster import KMeans
 
 from persfl.checks import whole
 from persfl.devices import Devices
 from persfl.evaluation.rivals import pooled_fit
+from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.settings import MethodSettings, setting
 from persfl.methods.shared_models import at_once
 from persfl.seeds import stream
 from persfl.training import Keep, State
@@ -57,6 +56,8 @@ def clusters(rows: Devices, told: int, *, classes: int = 0, seed: int = 0) -> In
     means = np.array(marks)
     alike = (means - means.mean(axis=0)) / (means.std(axis=0) + 1e-9)
     draw = stream(seed, "clusters").integer()
+    from sklearn.cluster import KMeans  # takes long to import, and few need it
+
     group = KMeans(min(told, len(rows)), n_init=5, random_state=draw).fit_predict(alike)
     return np.asarray(np.unique(group, return_inverse=True)[1])
 

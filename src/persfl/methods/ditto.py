@@ -19,8 +19,8 @@ from persfl.checks import real, whole
 from persfl.errors import InputError
 from persfl.fleets.in_process import InProcessFleet
 from persfl.methods.fedavg import LEAVES
+from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.settings import MethodSettings, setting
 from persfl.methods.shared_models import (
     COMMON,
     all_devices,

@@ -18,8 +18,8 @@ from persfl.checks import whole
 from persfl.evaluation.rivals import tuned_fits
 from persfl.fleets.in_process import InProcessFleet
 from persfl.methods.fedavg import LEAVES, FedAvg, fedavg
+from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.settings import MethodSettings, setting
 from persfl.methods.shared_models import COMMON, all_devices, hold, quiet_round
 from persfl.proposers import GradientStep
 from persfl.seeds import stream

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from persfl.evaluation.rivals import pooled_fit, tuned_fits
+from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.settings import MethodSettings, setting
 from persfl.methods.shared_models import at_once
 from persfl.proposers import GradientStep
 from persfl.training import Keep, State, rounds_for, step_of

@@ -14,8 +14,8 @@ import numpy as np
 
 from persfl.checks import whole
 from persfl.fleets.in_process import InProcessFleet
+from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.settings import MethodSettings, setting
 from persfl.methods.shared_models import (
     COMMON,
     all_devices,

@@ -9,9 +9,9 @@ import numpy as np
 
 from persfl.evaluation.rivals import own_fits
 from persfl.methods.loop_plan import loop_plan
+from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.paper import LEAVES
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.settings import MethodSettings, setting
 from persfl.rules import kin, members
 from persfl.training import (
     KIN_ROUNDS,
@@ -62,8 +62,11 @@ class Kin(MethodSettings):
 
 
 def sure(state: State, task: Task) -> State:
-    """The state with the models of own rows where no kin was found."""
-    if "member" not in state.trust.notes:
+    """The state with the models of own rows where no kin was found.
+
+    Where rows are not in one place a device without kin keeps the model that it ended with.
+    """
+    if "member" not in state.trust.notes or not task.together:
         return state
     found = members(state.trust).right
     if found.all():

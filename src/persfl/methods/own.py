@@ -14,8 +14,8 @@ from persfl.fleets.in_process import InProcessFleet
 from persfl.learners import Linear
 from persfl.learners.shrunk import shrunk
 from persfl.loop import personalize
+from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.settings import MethodSettings, setting
 from persfl.methods.shared_models import at_once
 from persfl.samplers import Nobody
 from persfl.training import Keep, State

@@ -8,14 +8,14 @@ from typing import ClassVar
 from persfl.checks import whole
 from persfl.errors import InputError
 from persfl.methods.loop_plan import loop_plan
+from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.settings import MethodSettings, setting
 from persfl.training import Keep, Plan, State, peers_of, rounds_for, train
 from persfl.types import Adopter
 
 LEAVES = (
-    "Its model when it asks, or the model's labels of public points; its answers to others, which"
-    " are such a model after a step on its rows, or labels; and its losses, of which it tells none."
+    "When it asks: its model, or what that says of public points. When it is asked: a model after a"
+    " step on its rows, or labels of public points. Over a federation also its losses."
 )
 
 

@@ -12,8 +12,8 @@ from persfl.checks import whole
 from persfl.errors import InputError
 from persfl.evaluation.rivals import pooled_fit
 from persfl.fleets.in_process import InProcessFleet
+from persfl.methods.method_fields import MethodSettings
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.settings import MethodSettings
 from persfl.methods.shared_models import all_rows, at_once, for_everybody, quiet_round
 from persfl.seeds import stream
 from persfl.training import Keep, State

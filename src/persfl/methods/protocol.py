@@ -26,6 +26,8 @@ class Needs:
     """A learner whose models can be averaged."""
     together: bool = False
     """All rows in one place: no federation can run it."""
+    questions: bool = False
+    """Questions of its own beside a fleet's, which a federation has to know."""
     not_federated: str = ""
     """Why no federation runs it, where that is not because rows must be together."""
     units: tuple[str, ...] = ("shared", "centred", "raw")
@@ -70,6 +72,10 @@ class Task(Protocol):
         """Whether rows come in the order of time."""
 
     @property
+    def together(self) -> bool:
+        """Whether everybody's rows are in one place."""
+
+    @property
     def rows(self) -> Devices:
         """Everybody's rows; refused in one sentence where they are not in one place."""
 
@@ -85,10 +91,15 @@ class LocalTask(InProcess):
     public: Array | None = None
     ordered: bool = False
 
+    @property
+    def together(self) -> bool:
+        """They are."""
+        return True
+
 
 @runtime_checkable
 class Method(Protocol):
-    """A complete way to personalize, as a frozen dataclass; see `persfl.methods.settings`."""
+    """A complete way to personalize, as a frozen dataclass; see `persfl.methods.method_fields`."""
 
     name: ClassVar[str]
     """The word by which estimators, commands and comparisons know it."""

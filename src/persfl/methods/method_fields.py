@@ -17,7 +17,7 @@ persfl.errors.InputError: Ask has no setting 'peer'. It has: peers.
 from __future__ import annotations
 
 from dataclasses import Field, field, fields, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from persfl.errors import InputError
 
@@ -63,18 +63,23 @@ class MethodSettings:
         return replace(made, **settings) if settings else self
 
 
-def settings_of(method: MethodSettings | type[MethodSettings]) -> list[Setting]:
-    """The settings of a method, or the defaults of a class of methods, in their order."""
-    made = method() if isinstance(method, type) else method
-    values = made.get_params()
+class HasSettings(Protocol):
+    """A dataclass that tells its settings."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
+
+def settings_of(method: HasSettings) -> list[Setting]:
+    """The settings of a method, in their order."""
+    values = method.get_params()
     return [
         Setting(
             one.name, values[one.name], one.default, one.metadata.get("meaning", "")
         )
-        for one in _fields(made)
+        for one in _fields(method)
     ]
 
 
-def _fields(method: MethodSettings) -> tuple[Field[Any], ...]:
+def _fields(method: HasSettings) -> tuple[Field[Any], ...]:
     made: Any = method
     return fields(made)
