@@ -2,6 +2,7 @@
 
 import json
 import os
+import pkgutil
 import stat
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 
 from persfl import cli
 from persfl.cli import main, parser
+from persfl.commands.command_table import COMMANDS, FIT
+from persfl.commands.options import defaults
 from persfl.errors import InputError
 from persfl.preparation import refuse_numbers
 from persfl.report.example import example_info
@@ -357,11 +360,29 @@ def test_a_missing_option_is_one_line(capsys):
 
 def test_help_has_every_command_in_a_group_and_an_example():
     text = parser().format_help()
-    named = [name for names in cli.GROUPS.values() for name in names]
+    named = [command.name for group in COMMANDS.values() for command in group]
     known = next(a for a in parser()._actions if a.metavar == "COMMAND").choices
     assert sorted(named) == sorted(known)
     assert "examples:\n  persfl demo\n" in text
     assert all(f"\n  {name} " in text for name in named)
+
+
+def test_every_command_of_the_table_is_there():
+    listed = [command for group in COMMANDS.values() for command in group]
+    for command in [*listed, *(inner for one in listed for inner in one.commands)]:
+        if command.run:
+            assert callable(pkgutil.resolve_name(f"persfl.commands.{command.run}"))
+        else:
+            assert command.commands
+
+
+def test_the_demo_is_a_fit_where_nothing_else_is_said():
+    words = ["fit", "t.csv", "--device", "d", "--label", "y", "--out", "o"]
+    asked = vars(parser().parse_args(words))
+    usual = defaults(FIT)
+    assert usual == {name: asked[name] for name in usual} | dict.fromkeys(
+        ("device", "label", "out")
+    )
 
 
 def test_out_is_a_file(tmp_path, capsys):
@@ -407,7 +428,7 @@ def test_mistakes_and_defects_are_told_apart(
     def broken(chosen):
         raise error
 
-    monkeypatch.setattr("persfl.commands.tables.report", broken)
+    monkeypatch.setattr("persfl.commands.run_folder.write_report_again", broken)
     if cli.__file__ in str(error) and isinstance(error, FileNotFoundError):
         monkeypatch.setattr(
             error, "filename", os.path.join(os.path.dirname(cli.__file__), "page.gone")
