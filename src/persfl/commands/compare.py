@@ -11,7 +11,7 @@ from persfl.commands import comparing
 from persfl.commands.answers import print_errors, seconds
 from persfl.commands.fit import estimator_for, print_remarks
 from persfl.commands.progress import Progress
-from persfl.commands.run_folder import check_out
+from persfl.commands.run_output import check_out
 from persfl.commands.table_rows import read_rows
 from persfl.evaluation.verdicts import Worth
 from persfl.lab.trial import compare, summary

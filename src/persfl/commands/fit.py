@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from persfl.checks import many, named, some
 from persfl.commands.answers import print_answer, seconds, verdict_facts
-from persfl.commands.command_table import FIT
+from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
 from persfl.commands.progress import Progress
 from persfl.commands.run_place import (

@@ -6,8 +6,8 @@ import argparse
 import hashlib
 from pathlib import Path
 
-from persfl.commands.command_table import FIT
 from persfl.commands.fit import fit_table
+from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
 from persfl.datasets import load_housing
 from persfl.errors import InputError

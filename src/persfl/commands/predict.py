@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from persfl.checks import many, named, some
-from persfl.commands.run_folder import check_out, model_of
+from persfl.commands.run_output import check_out, model_of
 from persfl.errors import InputError, UnseenWarning, need
 from persfl.preparation import refuse_missing
 from persfl.report.pages import checked_spec

@@ -3,7 +3,6 @@
 import json
 import os
 import pkgutil
-import stat
 
 import numpy as np
 import pandas as pd
@@ -11,12 +10,11 @@ import pytest
 
 from persfl import cli
 from persfl.cli import main, parser
-from persfl.commands.command_table import COMMANDS, FIT
+from persfl.commands.command_table import COMMANDS
+from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
 from persfl.errors import InputError
 from persfl.preparation import refuse_numbers
-from persfl.report.example import example_info
-from persfl.report.html import write_report
 from persfl.sources.table import read_frame
 from persfl.spreadsheets import harmless, quoted
 
@@ -428,7 +426,7 @@ def test_mistakes_and_defects_are_told_apart(
     def broken(chosen):
         raise error
 
-    monkeypatch.setattr("persfl.commands.run_folder.write_report_again", broken)
+    monkeypatch.setattr("persfl.commands.run_output.write_report_again", broken)
     if cli.__file__ in str(error) and isinstance(error, FileNotFoundError):
         monkeypatch.setattr(
             error, "filename", os.path.join(os.path.dirname(cli.__file__), "page.gone")
@@ -587,19 +585,3 @@ def test_no_text_begins_like_a_formula(beginning):
     )
     assert made["t"].tolist() == [f"'{beginning}x", "y"]
     assert made["n"].tolist() == [-1, 2]
-
-
-@pytest.mark.parametrize(
-    ("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)]
-)
-def test_a_report_has_the_rights_of_any_other_file(tmp_path, monkeypatch, mask, rights):
-    """The mask belongs to the whole process: nobody may switch it, not even to read it."""
-    switch = os.umask
-    before = switch(mask)
-    monkeypatch.setattr(os, "umask", None)
-    try:
-        page = write_report(example_info(devices=3), tmp_path / "report.html")
-    finally:
-        switch(before)
-    assert stat.S_IMODE(page.stat().st_mode) == rights
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
