@@ -73,7 +73,7 @@ def test_a_command_reads_no_modules_where_it_stands(tmp_path, monkeypatch):
     def started(_):
         return 0 * subprocess.run(child, capture_output=True, check=False).returncode
 
-    monkeypatch.setattr("persfl.commands.tables.report", started)
+    monkeypatch.setattr("persfl.commands.run_output.write_report_again", started)
     assert main(["report", "run"]) == 0
     assert not mark.exists()
 

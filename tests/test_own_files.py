@@ -9,7 +9,7 @@ import pytest
 
 from persfl import runs
 from persfl.cli import main
-from persfl.commands import tables
+from persfl.commands import housing_demo
 from persfl.runs import Folder
 
 WORDS = ["--device", "who", "--label", "y", "--rounds", "2", "--no-report"]
@@ -52,7 +52,7 @@ def test_a_demo_replaces_only_a_demo(place, tmp_path, monkeypatch, capsys):
     assert "was not made by a demo" in capsys.readouterr().err
     assert content(place) == before
     monkeypatch.setattr(
-        tables, "fit", lambda _: 0
+        housing_demo, "fit_table", lambda _: 0
     )  # the table is written, then the run begins
     out = tmp_path / "demo"
     for _ in range(2):
@@ -81,7 +81,7 @@ def test_only_runs_that_were_set_aside_before_are_removed(place, monkeypatch):
         keep(folder, model)  # now another command may begin to replace this run
         shutil.copytree(place / "run", later)
 
-    monkeypatch.setattr(runs, "keep_model", kept)
+    monkeypatch.setattr("persfl.commands.fit.keep_model", kept)
     assert fit(place, "--force") == 0
     assert not (place / ".run.replaced").exists()
     assert Folder.open(later).finished

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from persfl.checks import many, whole
-from persfl.commands.shown import bar, finite, table
+from persfl.commands.progress import bar, json_number, table
 from persfl.devices import Devices
 from persfl.errors import InputError, need
 from persfl.files import write_whole
@@ -147,7 +147,7 @@ def _plain(standing: dict[str, Standing]) -> list[dict[str, Any]]:
     """JSON has no NaN."""
     found = []
     for one in standing.values():
-        found.append({key: finite(value) for key, value in one._asdict().items()})
+        found.append({key: json_number(value) for key, value in one._asdict().items()})
     return found
 
 

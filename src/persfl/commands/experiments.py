@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from persfl.commands.shown import bar, table
+from persfl.commands.progress import bar, table
 from persfl.errors import InputError, need
 from persfl.files import write_whole
 
@@ -39,7 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
     from persfl.lab.figure_specs import load_spec
     from persfl.lab.spec_files import read_spec
 
-    changes = dict(_change(text) for text in chosen.changes)
+    changes = dict(_change(text) for text in chosen.set)
     if "set" in read_spec(chosen.spec)[1]:
         from persfl.commands.comparing import run_comparison
 
@@ -73,7 +73,7 @@ def tune(chosen: argparse.Namespace) -> int:
     from persfl.lab.figure_specs import load_spec
     from persfl.lab.tuning import grid_spec, tuned_spec
 
-    changes = dict(_change(text) for text in chosen.changes)
+    changes = dict(_change(text) for text in chosen.set)
     spec = _shortened(load_spec(chosen.spec, changes), chosen)
     runs, out = _runs(chosen), Path(chosen.out)
     path = out / f"{spec.name}.toml"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from persfl.commands.shown import finite, table
+from persfl.commands.progress import json_number, table
 from persfl.errors import InputError, need
 from persfl.federation.wait_notices import unwilling_text
 from persfl.terminal import visible
@@ -207,21 +207,23 @@ def federate(chosen: argparse.Namespace) -> int:
 
 def finish(out: Path, shown: Lines) -> None:
     """What came out, and the pages that show it."""
-    from persfl.commands.tables import write_reports
+    from persfl.report.pages import write_pages
 
     answer(out, shown)
-    for path in write_reports(out):
+    for path in write_pages(out):
         shown("report", {"path": str(path), "text": f"Open {path}."})
 
 
 def answer(out: Path, shown: Lines) -> None:
     """What came out, as `persfl fit` says it."""
-    from persfl.commands.tables import print_answer, verdict_facts
+    from persfl.commands.answers import print_answer, verdict_facts
     from persfl.runs import load_model
 
     model = load_model(out)
     if shown.plain:
-        facts = {name: finite(value) for name, value in verdict_facts(model).items()}
+        facts = {
+            name: json_number(value) for name, value in verdict_facts(model).items()
+        }
         shown("answer", {"notes": model.notes_, **facts})
         return
     print()

@@ -5,14 +5,6 @@ module and are put together with the numbers here. Names of devices come from
 a user's table, so the page never reads them as markup: they travel as JSON in which no `<` is left,
 the script inserts them as text, and a content security policy lets nothing run but the page's own
 script.
-
->>> import tempfile
->>> from persfl.report.example import example_info
->>> with tempfile.TemporaryDirectory() as folder:
-...     page = write_report(example_info(devices=3), Path(folder) / "report.html")
-...     text = page.read_text(encoding="utf-8")
->>> text.count("<script"), "default-src 'none'" in text
-(2, True)
 """
 
 from __future__ import annotations

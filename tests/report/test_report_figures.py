@@ -7,9 +7,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from report_example import example_info
+
 from persfl.errors import InputError
 from persfl.report import figures
-from persfl.report.example import example_info
 
 
 def drawn(figure):
@@ -155,3 +156,25 @@ def test_odd_names_missing_values_and_nothing_to_draw():
     for draw in (figures.gains, figures.worth):
         with pytest.raises(InputError, match="no rows were kept back"):
             draw(example_info(worth=False))
+
+
+def test_figures_of_eight_devices():
+    info = example_info(devices=8)
+    gain = [gain for gain in info["worth"]["device"]["gain"] if gain is not None]
+    bars = figures.gains(info).axes[0].containers[0]
+    assert bars[0].get_width() == max(gain)
+    image = figures.heat_map(info).axes[0].images[0].get_array()
+    np.testing.assert_array_equal(image, info["help"]["matrix"]["values"])
+    counts = [
+        len(ax.containers) + len(ax.collections)
+        for ax in figures.helpers(info, "Denton").axes
+    ]
+    assert counts == [2, 2]
+    lines = [
+        len(figures.losses(info, device).axes[0].lines) for device in (None, "Bryan")
+    ]
+    assert lines == [1, 2]
+    heights = [bar.get_height() for bar in figures.questions(info).axes[0].patches]
+    assert heights == sorted(info["help"]["answered"], reverse=True)
+    names = [text.get_text() for text in figures.worth(info).axes[0].get_yticklabels()]
+    assert names[:2] == ["against own rows only", "against one model for all"]

@@ -6,6 +6,7 @@ import argparse
 import io
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import numpy as np
 import pandas as pd
 
 from persfl.checks import many, named, some
-from persfl.commands.tables import asked_of, ending, loaded
+from persfl.commands.run_output import check_out, model_of
 from persfl.errors import InputError, UnseenWarning, need
 from persfl.preparation import refuse_missing
+from persfl.report.pages import checked_spec
+from persfl.runs import Folder
 from persfl.sources.table import read_frame, refuse_endless
 from persfl.spreadsheets import write_csv
 from persfl.terminal import visible
@@ -28,12 +31,10 @@ def predict(chosen: argparse.Namespace) -> int:
     """Predictions for new rows, written with row number and device so that they can be joined
     again.
     """
-    from persfl.runs import Folder
-
-    ending(chosen.out, ".csv", ".parquet", table=chosen.table)
+    check_out(chosen.out, ".csv", ".parquet", table=chosen.table)
     folder = Folder.open(Path(chosen.run))
     _refuse_own(folder, chosen.out)
-    spec, model = asked_of(folder), loaded(chosen)
+    spec, model = checked_spec(folder), model_of(chosen)
     if list(getattr(model, "feature_names_in_", spec["features"])) != spec["features"]:
         where = str(folder.path / "spec.json")
         raise InputError(
@@ -63,7 +64,7 @@ def predict(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_own(folder: Any, out: str | None) -> None:
+def _refuse_own(folder: Folder, out: str | None) -> None:
     """Stop where predictions would be written over the run that makes them."""
     place = Path(out).resolve() if out is not None else None
     files = [(folder.path / name).resolve() for name in folder.index["files"]]
@@ -73,7 +74,7 @@ def _refuse_own(folder: Any, out: str | None) -> None:
         )
 
 
-def _read(path: Path, spec: dict[str, Any]) -> pd.DataFrame:
+def _read(path: Path, spec: Mapping[str, Any]) -> pd.DataFrame:
     """The table, read as the one of the fit was."""
     frame = read_frame(
         path,

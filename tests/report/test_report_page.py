@@ -14,10 +14,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import report_example
 
 from persfl import PersonalizedRegressor
 from persfl.datasets import load_housing
-from persfl.report import example, info
+from persfl.report import info
 from persfl.report.federation_page import write_federation
 from persfl.report.html import embedded, write_report
 
@@ -58,7 +59,7 @@ HOSTILE = [
 
 @functools.cache
 def _example_info(**chosen):
-    return example.example_info(**chosen)
+    return report_example.example_info(**chosen)
 
 
 def example_info(**chosen):
@@ -844,3 +845,26 @@ def test_numbers_on_the_page_are_those_of_a_fitted_model(opened):
     for name, gain in gains.items():
         assert gain == pytest.approx(true[name], rel=1e-12)
     assert len(gains) >= 20
+
+
+def test_a_page_runs_its_own_script_and_nothing_else(tmp_path):
+    page = write_report(example_info(devices=3), tmp_path / "report.html")
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<script") == 2
+    assert "default-src 'none'" in text
+
+
+@pytest.mark.parametrize(
+    ("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)]
+)
+def test_a_report_has_the_rights_of_any_other_file(tmp_path, monkeypatch, mask, rights):
+    """The mask belongs to the whole process: nobody may switch it, not even to read it."""
+    switch = os.umask
+    before = switch(mask)
+    monkeypatch.setattr(os, "umask", None)
+    try:
+        page = write_report(example_info(devices=3), tmp_path / "report.html")
+    finally:
+        switch(before)
+    assert stat.S_IMODE(page.stat().st_mode) == rights
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

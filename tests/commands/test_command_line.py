@@ -2,7 +2,7 @@
 
 import json
 import os
-import stat
+import pkgutil
 
 import numpy as np
 import pandas as pd
@@ -10,10 +10,11 @@ import pytest
 
 from persfl import cli
 from persfl.cli import main, parser
+from persfl.commands.command_table import COMMANDS
+from persfl.commands.option_tables import FIT
+from persfl.commands.options import defaults
 from persfl.errors import InputError
 from persfl.preparation import refuse_numbers
-from persfl.report.example import example_info
-from persfl.report.html import write_report
 from persfl.sources.table import read_frame
 from persfl.spreadsheets import harmless, quoted
 
@@ -357,11 +358,29 @@ def test_a_missing_option_is_one_line(capsys):
 
 def test_help_has_every_command_in_a_group_and_an_example():
     text = parser().format_help()
-    named = [name for names in cli.GROUPS.values() for name in names]
+    named = [command.name for group in COMMANDS.values() for command in group]
     known = next(a for a in parser()._actions if a.metavar == "COMMAND").choices
     assert sorted(named) == sorted(known)
     assert "examples:\n  persfl demo\n" in text
     assert all(f"\n  {name} " in text for name in named)
+
+
+def test_every_command_of_the_table_is_there():
+    listed = [command for group in COMMANDS.values() for command in group]
+    for command in [*listed, *(inner for one in listed for inner in one.commands)]:
+        if command.run:
+            assert callable(pkgutil.resolve_name(f"persfl.commands.{command.run}"))
+        else:
+            assert command.commands
+
+
+def test_the_demo_is_a_fit_where_nothing_else_is_said():
+    words = ["fit", "t.csv", "--device", "d", "--label", "y", "--out", "o"]
+    asked = vars(parser().parse_args(words))
+    usual = defaults(FIT)
+    assert usual == {name: asked[name] for name in usual} | dict.fromkeys(
+        ("device", "label", "out")
+    )
 
 
 def test_out_is_a_file(tmp_path, capsys):
@@ -407,7 +426,7 @@ def test_mistakes_and_defects_are_told_apart(
     def broken(chosen):
         raise error
 
-    monkeypatch.setattr("persfl.commands.tables.report", broken)
+    monkeypatch.setattr("persfl.commands.run_output.write_report_again", broken)
     if cli.__file__ in str(error) and isinstance(error, FileNotFoundError):
         monkeypatch.setattr(
             error, "filename", os.path.join(os.path.dirname(cli.__file__), "page.gone")
@@ -566,19 +585,3 @@ def test_no_text_begins_like_a_formula(beginning):
     )
     assert made["t"].tolist() == [f"'{beginning}x", "y"]
     assert made["n"].tolist() == [-1, 2]
-
-
-@pytest.mark.parametrize(
-    ("mask", "rights"), [(0o022, 0o644), (0o077, 0o600), (0o007, 0o660)]
-)
-def test_a_report_has_the_rights_of_any_other_file(tmp_path, monkeypatch, mask, rights):
-    """The mask belongs to the whole process: nobody may switch it, not even to read it."""
-    switch = os.umask
-    before = switch(mask)
-    monkeypatch.setattr(os, "umask", None)
-    try:
-        page = write_report(example_info(devices=3), tmp_path / "report.html")
-    finally:
-        switch(before)
-    assert stat.S_IMODE(page.stat().st_mode) == rights
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

@@ -13,21 +13,26 @@ from persfl.errors import InputError
 USUAL = "make"
 
 
-def split(text: str) -> tuple[Path, str]:
+def in_a_file(model: str) -> bool:
+    """Whether a model's name is that of a file."""
+    return ".py" in model
+
+
+def file_and_name(text: str) -> tuple[Path, str]:
     """The file and the name in it.
 
-    >>> split("nets/mine.py:Wide")[1], split("mine.py")[1]
+    >>> file_and_name("nets/mine.py:Wide")[1], file_and_name("mine.py")[1]
     ('Wide', 'make')
     """
     path, colon, name = text.rpartition(":")
     return (Path(path), name) if colon and path.endswith(".py") else (Path(text), USUAL)
 
 
-def load(text: str) -> Any:
+def load_module(text: str) -> Any:
     """What the file calls by that name: a module, a class of modules, or a function that makes
     one. Runs the file.
     """
-    path, name = split(text)
+    path, name = file_and_name(text)
     if path.suffix != ".py" or not path.is_file():
         raise InputError(
             f"{str(path)!r} is not a Python file. Name one and what it defines: FILE.py:NAME."
@@ -46,14 +51,11 @@ def load(text: str) -> Any:
         raise InputError(
             f"{str(path)!r} cannot be run: {type(error).__name__}: {error}"
         ) from error
-    if not hasattr(module, name):
-        known = [
-            key
-            for key, value in vars(module).items()
-            if callable(value) and not key.startswith("_")
-        ]
-        raise InputError(
-            f"{str(path)!r} has no {name!r}. It defines {some(known, 5) if known else 'nothing'}:"
-            f" use {path}:NAME."
-        )
-    return getattr(module, name)
+    known = vars(module)
+    if name in known:
+        return known[name]
+    public = [key for key in known if callable(known[key]) and not key.startswith("_")]
+    raise InputError(
+        f"{str(path)!r} has no {name!r}. It defines {some(public, 5) if public else 'nothing'}:"
+        f" use {path}:NAME."
+    )

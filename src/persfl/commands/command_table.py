@@ -1,0 +1,133 @@
+"""All commands, as data. A new one is a row here, its options a table in `option_tables`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from persfl.commands import option_tables as options
+
+
+class Command(NamedTuple):
+    """A command: its name, its line in the list, what runs it, its options."""
+
+    name: str
+    about: str
+    run: str = ""  # MODULE:FUNCTION of persfl.commands, imported when it runs
+    options: str = ""
+    description: str = ""  # above its options; without one, the line in the list
+    commands: tuple[Command, ...] = ()  # those below it
+
+
+COMMANDS = {
+    "from a table": (
+        Command(
+            "demo",
+            "bundled real data, from table to report, in a minute",
+            "housing_demo:run_demo",
+            options.DEMO,
+        ),
+        Command(
+            "fit",
+            "a model for every device of a table, and a report of who helps whom",
+            "fit:fit_table",
+            options.FIT,
+            "A model for every device of a table, kept in a folder with a report. Every device's"
+            " rows stay its own; peers answer from theirs.",
+        ),
+        Command(
+            "helpers",
+            "who helps a device, ranked",
+            "run_output:list_helpers",
+            options.HELPERS,
+        ),
+        Command(
+            "predict",
+            "predictions for new rows, each by its own device's model",
+            "predict:predict",
+            options.PREDICT,
+        ),
+        Command(
+            "report",
+            "write a run's report, one HTML file",
+            "run_output:write_report_again",
+            options.REPORT,
+        ),
+        Command(
+            "compare",
+            "local, pooled, FedAvg + fine-tuning, IFCA and ours on the same held-out rows",
+            "compare:compare_table",
+            options.COMPARE,
+        ),
+        Command(
+            "methods",
+            "the ways to personalize there are",
+            "method_list:methods",
+            options.METHODS,
+        ),
+    ),
+    "between machines": (
+        Command(
+            "federation",
+            "a real federation between machines, over Flower: init, up, demo",
+            commands=(
+                Command(
+                    "init",
+                    "make a federation's folder: certificates, node keys, configuration",
+                    "federation:init",
+                    options.INIT,
+                ),
+                Command(
+                    "up",
+                    "the SuperLink behind a proxy that lets only nodes through",
+                    "federation:up",
+                    options.UP,
+                ),
+                Command(
+                    "demo",
+                    "all of it on this machine: nodes as processes, TLS, a run, its report; then"
+                    " cleans up",
+                    "federation:demo",
+                    options.FEDERATION_DEMO,
+                ),
+            ),
+        ),
+        Command(
+            "node",
+            "take part in a federation with the rows of a table",
+            "federation:node",
+            options.NODE,
+        ),
+        Command(
+            "federate",
+            "a run over a federation that is up",
+            "federation:federate",
+            options.FEDERATE,
+        ),
+        Command(
+            "ledger",
+            "what was asked of a device, by whom, when, and how much was answered",
+            "federation:ledger",
+            options.LEDGER,
+        ),
+    ),
+    "experiments": (
+        Command(
+            "reproduce",
+            "regenerate the paper's figures (without a name: list them)",
+            "experiments:reproduce",
+            options.REPRODUCE,
+        ),
+        Command(
+            "run",
+            "run an experiment of your own from a .toml spec",
+            "experiments:run",
+            options.RUN,
+        ),
+        Command(
+            "tune",
+            "choose settings from the grids of a spec, on seeds of their own",
+            "experiments:tune",
+            options.TUNE,
+        ),
+    ),
+}

@@ -1,0 +1,65 @@
+"""`persfl compare`: several ways to learn on the same held-out rows of a table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from persfl.checks import many
+from persfl.commands import comparing
+from persfl.commands.answers import print_errors, seconds
+from persfl.commands.fit import estimator_for, print_remarks
+from persfl.commands.progress import Progress
+from persfl.commands.run_output import check_out
+from persfl.commands.table_rows import read_rows
+from persfl.evaluation.verdicts import Worth
+from persfl.lab.trial import compare, summary
+from persfl.spreadsheets import write_csv
+from persfl.training import Forget
+
+
+def compare_table(chosen: argparse.Namespace) -> int:
+    """All methods on the same held-out rows."""
+    over_seeds = comparing.asked(chosen)
+    endings = (".csv", ".json") if over_seeds else (".csv",)
+    check_out(chosen.out, *endings, table=chosen.table)
+    rows = read_rows(chosen)
+    print_remarks(chosen, rows.remarks)
+    model = estimator_for(chosen, rows, unseen="error")  # no newcomers to predict for
+    if over_seeds:
+        devices = model._learn_rows(rows.X, rows.y, rows.devices, rows.weight)
+        devices.check(quiet=True)
+        name = rows.path.name
+        return comparing.compare_methods(chosen, name, devices, model._classes)
+    progress = Progress(Forget(), lines=chosen.json)
+    worth = compare(
+        model, rows.X, rows.y, rows.devices, sample_weight=rows.weight, keep=progress
+    )
+    progress.close()
+    if chosen.out:
+        errors = worth.device().rename(columns={"personal": "personalized"})
+        write_csv(errors, Path(chosen.out), verbatim=chosen.verbatim)
+    if chosen.json:
+        methods = json.loads(summary(worth).reset_index().to_json(orient="records"))
+        print(json.dumps({"event": "done", "methods": methods}))
+    else:
+        _print(worth, chosen)
+    return 0
+
+
+def _print(worth: Worth, chosen: argparse.Namespace) -> None:
+    held = worth.table["held"]
+    rows, devices = many(int(held.sum()), "row"), many(int((held > 0).sum()), "device")
+    squared = "mean squared error over the label's variance"
+    what = "Brier score" if worth.classes else squared
+    where = f"on {rows} of {devices} that no model saw"
+    print(f"{what}, {where}; {seconds(chosen)}.\n")
+    print_errors(worth)
+    print(
+        "\nThe last column counts every device once. Where its interval contains 0, the difference"
+        " may be chance."
+    )
+    if chosen.out:
+        print(f"Every device's errors are in {chosen.out}.")
+    print("All methods on equal terms, kin and blend too: add --seeds 5.")

@@ -1,0 +1,246 @@
+"""`persfl fit`: from a table to a model for every device, kept in a folder, with a report."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from persfl.checks import many, named, some
+from persfl.commands.answers import print_answer, seconds, verdict_facts
+from persfl.commands.option_tables import FIT
+from persfl.commands.options import defaults
+from persfl.commands.progress import Progress
+from persfl.commands.run_place import (
+    Place,
+    behind,
+    put_back,
+    remove_run,
+    runs_aside,
+    say_where,
+    take_place,
+)
+from persfl.commands.table_rows import TableRows, read_rows
+from persfl.commands.user_module import file_and_name, in_a_file, load_module
+from persfl.errors import InputError, need
+from persfl.files import fingerprint
+from persfl.learners.named import base
+from persfl.report.pages import REPORT, write_page
+from persfl.runs import keep_model, refuse_unkept
+from persfl.sources.table import read_frame
+from persfl.training import REFIT_ROUNDS, peers_asked
+
+if TYPE_CHECKING:
+    from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
+
+    Personalized = PersonalizedClassifier | PersonalizedRegressor
+
+# options that an estimator takes by the same name
+SETTINGS = (
+    "method",
+    "budget",
+    "ordered",
+    "peers",
+    "rounds",
+    "step_size",
+    "units",
+    "holdout",
+    "trials",
+    "impute",
+    "compute",
+)
+# options that may differ when a run is resumed: the result does not hang on them, or the spec says
+# in other words what they came to
+FREE = {
+    "task",
+    "features",
+    "drop",
+    "jobs",
+    "json",
+    "out",
+    "resume",
+    "force",
+    "no_report",
+}
+
+
+def fit_table(chosen: argparse.Namespace) -> int:
+    """Models for every device of a table, kept in a folder, with a report."""
+    need("pyarrow", extra="app", why="keeping a run")
+    out = Path(chosen.out)
+    if out.exists() and not out.is_dir():
+        raise InputError(
+            f"--out {str(out)!r} is a file. Name a folder for the run, one that is not there yet."
+        )
+    if out.resolve() in Path(chosen.table).resolve().parents:
+        raise InputError(
+            f"the table lies in {str(out)!r}. Choose an --out of its own for the run."
+        )
+    rows = read_rows(chosen)
+    newcomers = {"fallback": chosen.fallback, "unseen": chosen.unseen}
+    model = estimator_for(chosen, rows, **newcomers)
+    if chosen.model == "mlp" or in_a_file(chosen.model):
+        need("torch", extra="torch", why="a network")
+        need("safetensors", extra="torch", why="keeping networks")
+    refuse_unkept(model)
+    place = take_place(out, _spec(chosen, rows), chosen)
+    if place.folder is None:
+        return 0
+    # Those that another command sets aside from now on are none of ours.
+    replaced = runs_aside(behind(out)) if chosen.force or chosen.resume else []
+    print_remarks(chosen, rows.remarks)
+    _announce(chosen, rows, model)
+    progress = Progress(place.folder, lines=chosen.json)
+    if not _fitted(model, rows, place, progress, chosen):
+        return 130
+    for old in replaced:
+        remove_run(old)
+    page = None if chosen.no_report else write_page(place.folder, model, out / REPORT)
+    _print_result(chosen, progress, model, rows, page)
+    return 0
+
+
+def estimator_for(
+    chosen: argparse.Namespace, rows: TableRows, **more: Any
+) -> Personalized:
+    """The estimator that the options describe."""
+    from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
+
+    classes = rows.task == "classification"
+    kind = PersonalizedClassifier if classes else PersonalizedRegressor
+    public = None if chosen.public is None else read_frame(chosen.public)
+    if public is not None:
+        absent = [name for name in rows.features if name not in public.columns]
+        if absent:
+            raise InputError(
+                f"{chosen.public!r} must have the table's features. It has no"
+                f" {named(absent, 'column')}."
+            )
+        public = public[rows.features]
+    return kind(
+        load_module(chosen.model)
+        if in_a_file(chosen.model)
+        else base(chosen.model, classes=classes),
+        public=public,
+        n_jobs=chosen.jobs,
+        random_state=chosen.seed,
+        **{name: vars(chosen)[name] for name in SETTINGS},
+        **more,
+    )
+
+
+def print_remarks(chosen: argparse.Namespace, remarks: list[str]) -> None:
+    """What a person should know of how the table was taken."""
+    for text in [] if chosen.json else remarks:
+        print(text, file=sys.stderr)
+
+
+def _fitted(
+    model: Personalized,
+    rows: TableRows,
+    place: Place,
+    progress: Progress,
+    chosen: argparse.Namespace,
+) -> bool:
+    """Fit and keep the model; False if the person stopped it."""
+    folder, out = place.folder, Path(chosen.out)
+    assert folder is not None
+    before = bool(folder.index["stages"]) or chosen.resume  # there is something to lose
+    try:
+        model._fit(rows.X, rows.y, rows.devices, rows.weight, keep=progress)
+        keep_model(folder, model)
+    # a module of the user's may raise anything, and what --force set aside must come back all the
+    # same
+    except Exception as error:
+        progress.close()
+        done = before or bool(folder.index["stages"]) or folder.finished
+        if done or isinstance(error, OSError):
+            folder.close()
+            say_where(place.aside)
+        else:  # nothing is done yet: the corrected command finds the place as it was
+            folder.discard()
+            put_back(place.aside, behind(out))
+        raise
+    except KeyboardInterrupt:
+        progress.close()
+        folder.save()
+        folder.close()
+        say_where(place.aside)
+        print(
+            f"\npersfl: stopped; what is done is kept in {out}. Go on with the same command and"
+            " --resume.",
+            file=sys.stderr,
+        )
+        return False
+    progress.close()
+    return True
+
+
+def _announce(chosen: argparse.Namespace, rows: TableRows, model: Personalized) -> None:
+    """Refits take their time: say how many there will be before they start."""
+    from persfl.estimators.method import method_of
+    from persfl.methods.blend.offers.refits import fits_to_come
+
+    n = rows.devices.nunique()
+    if chosen.model not in ("tree", "forest", "boosting") or n == 1 or chosen.json:
+        return
+    runs = 2 if chosen.holdout > 0 else 1
+    if method_of(model).name == "blend":
+        classes = rows.task == "classification"
+        fits = fits_to_come(n, chosen.budget, classes=classes, ordered=chosen.ordered)
+        text = (
+            f"Up to {fits * runs:,} fits to come, {chosen.budget:,} a device and run that it asks"
+            " others for at most; fewer with --budget or --holdout 0."
+        )
+    else:
+        peers = peers_asked(chosen.peers, n)
+        rounds = REFIT_ROUNDS if chosen.rounds == "auto" else chosen.rounds
+        text = (
+            f"{n * peers * rounds * runs:,.0f} fits to come; fewer with --rounds, --peers or"
+            " --holdout 0."
+        )
+    print(text, file=sys.stderr)
+
+
+def _spec(chosen: argparse.Namespace, rows: TableRows) -> dict[str, Any]:
+    """What a run is asked to do, as plain values."""
+    about = {
+        "table": str(chosen.table),
+        "table_sha256": fingerprint(rows.path),
+        "features": rows.features,
+        "task": rows.task,
+    }
+    if in_a_file(chosen.model):
+        about["module_sha256"] = fingerprint(file_and_name(chosen.model)[0])
+    if chosen.public is not None:
+        about["public_sha256"] = fingerprint(Path(chosen.public))
+    asked = {name: vars(chosen)[name] for name in defaults(FIT) if name not in FREE}
+    groups = (
+        None if rows.groups is None else [list(each) for each in rows.groups.items()]
+    )
+    return about | asked | {"groups": groups}
+
+
+def _print_result(
+    chosen: argparse.Namespace,
+    progress: Progress,
+    model: Personalized,
+    rows: TableRows,
+    page: Path | None,
+) -> None:
+    """The result in a few lines."""
+    if chosen.json:
+        report = None if page is None else str(page)
+        facts = {"notes": model.notes_, **verdict_facts(model)}
+        progress.say("done", out=str(Path(chosen.out)), report=report, **facts)
+        return
+    n = len(model.devices_)
+    counts = ", ".join([many(n, "device"), many(len(rows.y), "row")])
+    names = some(rows.features, 8).replace("'", "")
+    features = f"{many(len(rows.features), 'feature')} ({names})"
+    print(f"{counts}, {features}, {rows.task}; {seconds(chosen)}.")
+    print_answer(model, Path(chosen.out))
+    if page is not None:
+        what = "see who helps whom" if n > 1 else "read the report"
+        print(f"Open {page} to {what}.")

@@ -1,0 +1,122 @@
+"""What a terminal shows: tables and progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from persfl.errors import need
+from persfl.terminal import shown
+from persfl.training import Keep, Plan, State
+from persfl.types import Round
+
+_CLEAR = "\r\x1b[2K"
+_OFTEN = 0.2  # seconds between two lines
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Columns of text, the first on the left, aligned."""
+    lines = [tuple(map(shown, row)) for row in [head, *rows]]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        print("  ".join(cells).rstrip())
+
+
+class Progress:
+    """A keeper that also says how far a run is: a line that changes on a terminal, JSON lines
+    with `--json`, else nothing.
+    """
+
+    def __init__(self, keep: Keep, *, lines: bool) -> None:
+        self.keep, self.lines = keep, lines
+        self.live = not lines and sys.stderr.isatty()
+        self._begin = (time.monotonic(), 0)
+        self._last = 0.0
+
+    def last(self, stage: str) -> State | None:
+        state = self.keep.last(stage)
+        self._begin = (time.monotonic(), 0 if state is None else state.r)
+        return state
+
+    def after(self, stage: str, plan: Plan, state: State, round_: Round | None) -> None:
+        self.keep.after(stage, plan, state, round_)
+        if round_ is None:
+            self._begin = (time.monotonic(), state.r)
+            if state.pace.halved:
+                step = state.pace.step_size
+                text = f"step size halved to {step:g}"
+                self.say("halved", stage=stage, step_size=step, text=text)
+        elif self.lines or self.live:
+            self._round(stage, plan.rounds, state.r, round_)
+
+    def _round(self, stage: str, rounds: int, r: int, round_: Round) -> None:
+        """One round more."""
+        now = time.monotonic()
+        if now - self._last < _OFTEN and r < rounds:
+            return
+        self._last = now
+        began, first = self._begin
+        left = (now - began) / max(r - first, 1) * (rounds - r)
+        loss = float(np.median(round_.loss))
+        if self.lines:
+            facts = {"stage": stage, "round": r, "rounds": rounds, "loss": loss}
+            self.say("round", **facts, seconds_left=round(left, 1))
+            return
+        done = "█" * round(20 * r / rounds)
+        count = f"round {r} of {rounds}, median loss {loss:.4g}, {left:.0f} s left"
+        line = f"{_stage_name(stage)}: |{done:20}| {count}"
+        print(f"{_CLEAR}{line}", end="", file=sys.stderr, flush=True)
+
+    def say(self, event: str, **facts: Any) -> None:
+        """One event: a line of JSON, or its `text` on a terminal."""
+        text = facts.pop("text", None)
+        if self.lines:
+            plain = {name: json_number(value) for name, value in facts.items()}
+            print(json.dumps({"event": event} | plain), flush=True)
+        elif self.live and text is not None:
+            print(f"{_CLEAR}{text}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self.live:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
+
+
+def _stage_name(stage: str) -> str:
+    """What a person calls a stage.
+
+    >>> _stage_name("final"), _stage_name("trial-0")
+    ('all rows', 'trial 1')
+    """
+    if stage.startswith("trial-"):
+        return f"trial {int(stage.split('-')[-1]) + 1}"
+    return "all rows" if stage == "final" else stage
+
+
+def json_number(value: Any) -> Any:
+    """The value, or null where it is no number that JSON has."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+class _NoBar:
+    """Stands in for a progress bar where none is wanted."""
+
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+    def set_description_str(self, text: str) -> None: ...
+    def update(self, by: float) -> None: ...
+
+
+def bar(quiet: bool, **settings: Any) -> Any:
+    """A progress bar, unless it should be quiet."""
+    if quiet:
+        return _NoBar()
+    return need("tqdm", extra="report", why="showing progress").tqdm(**settings)

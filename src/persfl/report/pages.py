@@ -1,0 +1,58 @@
+"""The pages of a run folder: the report of its models, and a federation's own page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from persfl.errors import InputError
+from persfl.formats import reading
+from persfl.report.federation_page import is_ours, write_federation
+from persfl.report.html import write_report
+from persfl.report.info import info
+from persfl.runs import Folder, load_model
+from persfl.runs.model_checks import check_spec
+
+REPORT, FEDERATION = "report.html", "federation.html"
+
+
+def write_pages(
+    run: Path, out: Path | None = None, *, module: object = None
+) -> list[Path]:
+    """Write the pages of a run folder and return where they are.
+
+    `module` is the torch module of a run that was fitted with one of the user's own.
+    """
+    folder = Folder.open(run)
+    where = out or run / REPORT
+    pages: list[Path] = []
+    if "federation.json" in folder.index["files"]:
+        facts = folder.read_json("federation.json")
+        beside = where.with_name(FEDERATION)
+        if beside.exists() and not is_ours(beside):
+            what = f"{str(beside)!r} is there and was not made by persfl"
+            raise InputError(f"{what}. Choose another folder for --out.")
+        with reading(run / "federation.json"):
+            pages.append(write_federation(facts, beside))
+    if not pages or "model.json" in folder.index["files"]:
+        pages.insert(0, write_page(folder, load_model(run, module=module), where))
+    return pages
+
+
+def write_page(folder: Folder, model: Any, path: Path) -> Path:
+    """Write the report of a run's model."""
+    spec = checked_spec(folder)
+    groups = dict(spec["groups"]) if spec.get("groups") else None
+    names = {"device": str(spec["device"]), "label": str(spec["label"])}
+    with reading(folder.path):  # its numbers may make no sense together
+        found = info(model, groups=groups, **names)
+    return write_report(found | {"federation": bool(spec.get("federated"))}, path)
+
+
+def checked_spec(folder: Folder) -> Mapping[str, Any]:
+    """What a run was asked, if it says what reports and predictions need."""
+    spec: Mapping[str, Any] = folder.spec
+    with reading(folder.path / "spec.json"):
+        check_spec(spec)
+    return spec
