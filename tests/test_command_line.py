@@ -10,8 +10,8 @@ import pytest
 
 from persfl import cli
 from persfl.cli import main, parser
+from persfl.encoding import refuse_numbers
 from persfl.errors import InputError
-from persfl.preparation import refuse_numbers
 from persfl.report.example import example_info
 from persfl.report.html import write_report
 from persfl.sources.table import read_frame

@@ -21,7 +21,7 @@ from persfl.methods import (
     method_of,
     settings_of,
 )
-from persfl.public import public_points
+from persfl.public_points import public_points
 from persfl.sources import clustered_regression
 from persfl.units import Units
 

@@ -14,8 +14,8 @@ import pandas as pd
 
 from persfl.checks import many, named, some
 from persfl.commands.tables import asked_of, ending, loaded
+from persfl.encoding import refuse_missing
 from persfl.errors import InputError, UnseenWarning, need
-from persfl.preparation import refuse_missing
 from persfl.sources.table import read_frame, refuse_endless
 from persfl.spreadsheets import write_csv
 from persfl.terminal import visible

@@ -18,11 +18,11 @@ import pandas as pd
 from persfl.checks import many, named, some, those
 from persfl.commands import modules
 from persfl.commands.shown import Shown, table
+from persfl.encoding import refuse_missing, refuse_numbers
 from persfl.errors import InputError, need
 from persfl.files import read_whole, refuse_links, write_whole
 from persfl.formats import reading
 from persfl.learners.named import base
-from persfl.preparation import refuse_missing, refuse_numbers
 from persfl.sources.table import device_codes, read_frame, refuse_endless
 from persfl.spreadsheets import write_csv
 from persfl.terminal import visible
