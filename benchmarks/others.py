@@ -29,9 +29,9 @@ from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices, offsets
 from persfl.evaluation.rivals import own_fits, pooled_fit, tuned_fits
 from persfl.learners import MLP, Network
+from persfl.learners.responses import respond_each
 from persfl.methods.blend import blend_networks, blend_refits
-from persfl.predicting import respond_each
-from persfl.public import public_points
+from persfl.public_points import public_points
 from persfl.training import NETWORK_STEPS
 from persfl.units import Units
 

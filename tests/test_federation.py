@@ -38,7 +38,7 @@ from persfl.federation.run_plan import RunPlan
 from persfl.files import holding
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Policy
-from persfl.predicting import unknown
+from persfl.learners.responses import unknown
 from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
 from persfl.units import Units

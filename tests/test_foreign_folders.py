@@ -36,13 +36,13 @@ from persfl import (
     formats,
 )
 from persfl.cli import main
+from persfl.encoding import Preparation
 from persfl.errors import InputError
 from persfl.files import Lock, append, holder, read_whole, write_whole
 from persfl.formats import numbers_from, numbers_to, table_from
 from persfl.learners.description import estimator_from, estimator_to
 from persfl.learners.plain import FAMILIES
 from persfl.model_arrays import models_from, models_to
-from persfl.preparation import Preparation
 from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
 from persfl.sources import clustered_regression

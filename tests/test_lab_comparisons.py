@@ -23,8 +23,8 @@ from persfl.lab.line_up import line_up
 from persfl.lab.row_splits import RowSplit, few_rows, held_back
 from persfl.lab.standings import by_set, interval, mean_regret, standings
 from persfl.learners import Linear
+from persfl.learners.responses import respond_each
 from persfl.methods import LocalTask
-from persfl.predicting import respond_each
 from persfl.sources import (
     clustered_regression,
     read_archive,

@@ -34,7 +34,7 @@ from persfl.methods import (
     settings_of,
 )
 from persfl.methods.listing import descriptions
-from persfl.public import public_points
+from persfl.public_points import public_points
 from persfl.sources import clustered_regression
 from persfl.testing import check_method
 from persfl.units import Units

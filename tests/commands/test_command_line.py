@@ -13,8 +13,8 @@ from persfl.cli import main, parser
 from persfl.commands.command_table import COMMANDS
 from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
+from persfl.encoding import refuse_numbers
 from persfl.errors import InputError
-from persfl.preparation import refuse_numbers
 from persfl.sources.table import read_frame
 from persfl.spreadsheets import harmless, quoted
 

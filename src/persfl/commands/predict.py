@@ -15,8 +15,8 @@ import pandas as pd
 
 from persfl.checks import many, named, some
 from persfl.commands.run_output import check_out, model_of
+from persfl.encoding import refuse_missing
 from persfl.errors import InputError, UnseenWarning, need
-from persfl.preparation import refuse_missing
 from persfl.report.pages import checked_spec
 from persfl.runs import Folder
 from persfl.sources.table import read_frame, refuse_endless

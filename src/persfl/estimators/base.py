@@ -32,12 +32,12 @@ from persfl.evaluation.trials import run_trial, worth_of_trials
 from persfl.evaluation.verdicts import Worth
 from persfl.evaluation.who_helps import helper_table
 from persfl.learners import Estimator, Linear
+from persfl.learners.responses import respond, respond_each, unknown
 from persfl.methods.blend import SORTS, sorts
 from persfl.methods.blend import run as blended
 from persfl.methods.blend.cost import cost_of
-from persfl.predicting import respond, respond_each, unknown
 from persfl.proposers import GradientStep, Refit
-from persfl.public import public_points
+from persfl.public_points import public_points
 from persfl.rules import doubts, kin, members
 from persfl.sources.table import device_codes
 from persfl.training import (

@@ -14,8 +14,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from persfl.checks import LARGEST
 from persfl.devices import Devices, offsets
-from persfl.errors import InputError
-from persfl.preparation import (
+from persfl.encoding import (
     Preparation,
     as_frame,
     is_table,
@@ -23,6 +22,7 @@ from persfl.preparation import (
     refuse_missing,
     refuse_text,
 )
+from persfl.errors import InputError
 from persfl.sources.table import device_codes
 from persfl.types import Array
 

@@ -11,7 +11,7 @@ import pandas as pd
 from persfl.devices import Devices
 from persfl.evaluation.rivals import own_fits, pooled_fit, tuned_fits
 from persfl.evaluation.verdicts import Worth
-from persfl.predicting import respond, respond_each
+from persfl.learners.responses import respond, respond_each
 from persfl.proposers import GradientStep
 from persfl.types import Array, Learner
 from persfl.units import Units

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtrit
 
-from persfl.panels import places
+from persfl.rules.peer_index import places
 from persfl.trust import Trust
 from persfl.types import Array
 

@@ -17,7 +17,7 @@ from persfl.devices import Devices
 from persfl.evaluation.rivals import own_fits
 from persfl.evaluation.verdicts import Worth
 from persfl.federation.moment_rows import alike, by_moments
-from persfl.predicting import respond
+from persfl.learners.responses import respond
 from persfl.types import Array, Data
 from persfl.wire import Terms
 from persfl.wire.models import LARGE

@@ -16,7 +16,7 @@ from persfl.federation.letters import Limited, ends, why
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
-from persfl.public import made_up
+from persfl.public_points import made_up
 from persfl.training import step_of
 from persfl.types import Array
 from persfl.wire import Terms, WireError, pack, unpack

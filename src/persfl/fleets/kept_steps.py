@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from persfl.errors import InputError
-from persfl.panels import joined, places
+from persfl.rules.peer_index import joined, places
 from persfl.types import Array, Choice, IntArray, Kept
 
 # of the mean variance of first steps: what a direction that no first step took is worth

@@ -25,8 +25,8 @@ from persfl.lab.line_up import HARDLY, line_up, on_terms
 from persfl.lab.row_splits import RowSplit
 from persfl.lab.standings import CellRecord
 from persfl.learners.named import learner_named
+from persfl.learners.responses import respond_each
 from persfl.methods import LocalTask
-from persfl.predicting import respond_each
 from persfl.types import Array, Learner
 from persfl.units import Units
 

@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from persfl.panels import joined
 from persfl.rules.kin_memory import NEVER, Memory
+from persfl.rules.peer_index import joined
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray, Kept
 

@@ -16,9 +16,9 @@ import numpy as np
 
 from persfl.checks import whole
 from persfl.errors import InputError
-from persfl.panels import joined, places
 from persfl.rules.kin_memory import NEVER
 from persfl.rules.kin_sampler import to_meet
+from persfl.rules.peer_index import joined, places
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray
 

@@ -197,9 +197,9 @@ def load_model(path: str | Path, *, module: Any = None) -> Any:
 
 def _blank(about: Mapping[str, Any]) -> Any:
     """The estimator of a run, with what its words say, and no models yet."""
+    from persfl.encoding import Preparation
     from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
     from persfl.estimators.base import id_array
-    from persfl.preparation import Preparation
 
     kind = PersonalizedClassifier if "classes" in about else PersonalizedRegressor
     model = kind(None, adopter=_adopter_from(about["adopter"]), **about["settings"])

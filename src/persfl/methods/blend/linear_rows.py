@@ -12,6 +12,7 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
+from persfl.learners.responses import respond_each
 from persfl.methods.blend.chunks import spans
 from persfl.methods.blend.evidence import missed
 from persfl.methods.blend.few_rows import Thin, thin
@@ -23,7 +24,6 @@ from persfl.methods.blend.prior import noise_of
 from persfl.methods.blend.ridge_refit import Toward, drawn, moments
 from persfl.methods.blend.site import Spreads, Starts
 from persfl.methods.blend.views import Look, View, means
-from persfl.predicting import respond_each
 from persfl.types import Array, Data, IntArray, Proposer
 
 _LARGEST = 2**20  # numbers of rows that are taken together for their products

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from persfl.panels import joined
+from persfl.rules.peer_index import joined
 from persfl.samplers import Nobody
 from persfl.seeds import distinct, stream
 from persfl.trust import Trust

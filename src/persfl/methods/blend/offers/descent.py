@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.learners.responses import respond_each
 from persfl.methods.blend.adam import (
     LONGEST,
     PACES,
@@ -44,7 +45,6 @@ from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.record import Heard
 from persfl.methods.blend.search import Asked, unpaid
 from persfl.methods.blend.vector_group import Part
-from persfl.predicting import respond_each
 from persfl.proposers import GradientStep
 from persfl.seeds import stream
 from persfl.traits import has_statistics, traits_of

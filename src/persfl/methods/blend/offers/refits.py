@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.learners.responses import respond
 from persfl.methods.blend.budget import affordable, some_of
 from persfl.methods.blend.evidence import LEAST, missed, shares
 from persfl.methods.blend.folds import copies, fold_numbers, judged
@@ -31,7 +32,6 @@ from persfl.methods.blend.mixture import (
 from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.record import Heard
 from persfl.methods.blend.vector_group import Part
-from persfl.predicting import respond
 from persfl.proposers import Refit
 from persfl.seeds import stream
 from persfl.traits import traits_of

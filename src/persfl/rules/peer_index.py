@@ -1,4 +1,7 @@
-"""Panels: (T, P) who each target has met, in the order in which it met them, -1 behind the last."""
+"""Which peers each target has met: (T, P) in the order in which it met them, -1 behind the last.
+
+The panel of a target is its row; a peer's place in it is where everything noted about it lies.
+"""
 
 from __future__ import annotations
 
