@@ -18,50 +18,13 @@ from typing import Any, cast
 
 import numpy as np
 from scipy.special import logit
+from sklearn import ensemble, svm
+from sklearn import linear_model as linear
+from sklearn import tree as tree_models
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    GradientBoostingClassifier,
-    GradientBoostingRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
-from sklearn.linear_model import (
-    ARDRegression,
-    BayesianRidge,
-    ElasticNet,
-    ElasticNetCV,
-    GammaRegressor,
-    HuberRegressor,
-    Lasso,
-    LassoCV,
-    LinearRegression,
-    LogisticRegression,
-    LogisticRegressionCV,
-    Perceptron,
-    PoissonRegressor,
-    QuantileRegressor,
-    Ridge,
-    RidgeClassifier,
-    RidgeClassifierCV,
-    RidgeCV,
-    SGDClassifier,
-    SGDRegressor,
-    TweedieRegressor,
-)
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC, LinearSVR
-from sklearn.tree import (
-    DecisionTreeClassifier,
-    DecisionTreeRegressor,
-    ExtraTreeClassifier,
-    ExtraTreeRegressor,
-)
 
 from persfl.errors import InputError
 from persfl.learners.plain import Plain
@@ -69,42 +32,45 @@ from persfl.learners.tree import Grown
 from persfl.types import Array
 
 _SINGLE = (
-    DecisionTreeRegressor,
-    DecisionTreeClassifier,
-    ExtraTreeRegressor,
-    ExtraTreeClassifier,
+    tree_models.DecisionTreeRegressor,
+    tree_models.DecisionTreeClassifier,
+    tree_models.ExtraTreeRegressor,
+    tree_models.ExtraTreeClassifier,
 )
 _FORESTS = (
-    RandomForestRegressor,
-    RandomForestClassifier,
-    ExtraTreesRegressor,
-    ExtraTreesClassifier,
+    ensemble.RandomForestRegressor,
+    ensemble.RandomForestClassifier,
+    ensemble.ExtraTreesRegressor,
+    ensemble.ExtraTreesClassifier,
 )
-_BOOSTED = (GradientBoostingRegressor, GradientBoostingClassifier)
-_BINNED = (HistGradientBoostingRegressor, HistGradientBoostingClassifier)
-_COUNTS = (PoissonRegressor, GammaRegressor, TweedieRegressor)
-_LOGISTIC = (LogisticRegression, LogisticRegressionCV)
+_BOOSTED = (ensemble.GradientBoostingRegressor, ensemble.GradientBoostingClassifier)
+_BINNED = (
+    ensemble.HistGradientBoostingRegressor,
+    ensemble.HistGradientBoostingClassifier,
+)
+_COUNTS = (linear.PoissonRegressor, linear.GammaRegressor, linear.TweedieRegressor)
+_LOGISTIC = (linear.LogisticRegression, linear.LogisticRegressionCV)
 _LINES = (
-    LinearRegression,
-    Ridge,
-    RidgeCV,
-    Lasso,
-    LassoCV,
-    ElasticNet,
-    ElasticNetCV,
-    BayesianRidge,
-    ARDRegression,
-    HuberRegressor,
-    QuantileRegressor,
-    SGDRegressor,
-    LinearSVR,
+    linear.LinearRegression,
+    linear.Ridge,
+    linear.RidgeCV,
+    linear.Lasso,
+    linear.LassoCV,
+    linear.ElasticNet,
+    linear.ElasticNetCV,
+    linear.BayesianRidge,
+    linear.ARDRegression,
+    linear.HuberRegressor,
+    linear.QuantileRegressor,
+    linear.SGDRegressor,
+    svm.LinearSVR,
     *_COUNTS,
     *_LOGISTIC,
-    SGDClassifier,
-    RidgeClassifier,
-    RidgeClassifierCV,
-    Perceptron,
-    LinearSVC,
+    linear.SGDClassifier,
+    linear.RidgeClassifier,
+    linear.RidgeClassifierCV,
+    linear.Perceptron,
+    svm.LinearSVC,
 )
 FAMILIES = (*_SINGLE, *_FORESTS, *_BOOSTED, *_BINNED, *_LINES)
 # scikit-learn keeps chances this far from 0 and 1
@@ -162,9 +128,9 @@ def _refuse_other_steps(pipeline: Pipeline, where: str) -> None:
 def _odd_setting(kind: type, settings: Mapping[str, object]) -> str | None:
     """A setting under which a model predicts in a way that is not known here."""
     loss = settings.get("loss")
-    if kind is GradientBoostingClassifier and loss == "exponential":
+    if kind is ensemble.GradientBoostingClassifier and loss == "exponential":
         return "loss='exponential'"
-    if kind is SGDClassifier and loss == "modified_huber":
+    if kind is linear.SGDClassifier and loss == "modified_huber":
         return "loss='modified_huber'"
     if kind in _BINNED:
         named = settings["categorical_features"]
@@ -222,7 +188,7 @@ def _line(model: Any, labels: Array | None) -> Plain:
     base = np.broadcast_to(_numbers(model.intercept_), (len(slopes),)).copy()
     if labels is None:
         return Plain("exp" if _of_logarithms(model) else "value", base, None, slopes)
-    by_one = type(model) is SGDClassifier
+    by_one = type(model) is linear.SGDClassifier
     if type(model) not in _LOGISTIC and not (by_one and model.loss == "log_loss"):
         link = "margin"  # no chances
     elif len(slopes) == 1:
@@ -262,7 +228,7 @@ def _numbers(values: Any) -> Array:
 
 def _of_logarithms(model: Any) -> bool:
     """Whether a linear model gives the logarithm of what it predicts."""
-    if type(model) is not TweedieRegressor:
+    if type(model) is not linear.TweedieRegressor:
         return type(model) in _COUNTS
     return bool(model.power > 0) if model.link == "auto" else model.link != "identity"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from persfl.errors import InputError
-from persfl.learners.storage.named_arrays import AnyArray, Arrays, is_counts
+from persfl.learners.storage.named_arrays import AnyArray, Arrays, has_form
 
 if TYPE_CHECKING:
     from persfl.types import Model
@@ -30,10 +30,11 @@ def mixtures_to(models: Sequence[Model]) -> tuple[list[Model], dict[str, AnyArra
 def mixtures_from(parts: Sequence[Model], arrays: Arrays) -> list[Mixture]:
     """The inverse of `mixtures_to`; shares must be shares."""
     sizes, shares = arrays[SIZES], arrays[SHARES]
-    sound = is_counts(sizes, least=1) and shares.ndim == 1 and shares.dtype.kind == "f"
+    count = len(parts)
+    sound = has_form(arrays, {SIZES: "i D", SHARES: "f N"}, N=count) and len(sizes) > 0
     # each size before their sum: a sum of absurd numbers may be any number
-    sound = sound and len(sizes) > 0 and sizes.max() <= len(shares)
-    if not sound or not sizes.sum() == len(shares) == len(parts):
+    sound = sound and bool(((sizes >= 1) & (sizes <= count)).all())
+    if not sound or sizes.sum() != count:
         raise InputError(
             "mixes must have a share for every model, and a model for every device."
         )

@@ -32,9 +32,40 @@ def under(prefix: str, arrays: Arrays) -> dict[str, AnyArray]:
     }
 
 
-def check_names(arrays: Arrays, wanted: set[str]) -> None:
-    """Stop where there are other arrays than these."""
-    check_form(set(arrays) == wanted)
+def has_form(arrays: Arrays, forms: Mapping[str, str], **sizes: int) -> bool:
+    """Whether arrays have these types and axes.
+
+    `"f8 K 2"` is float64 of K rows and two columns, `"fi K"` K numbers of any size, `"f8|f4 K"` of
+    one of two types. A letter is one length wherever it stands; `sizes` are those known before.
+
+    >>> has_form(
+    ...     {"a": np.zeros((3, 2)), "b": np.ones(3)}, {"a": "f8 N F", "b": "f N"}, F=2
+    ... )
+    True
+    """
+    for name, form in forms.items():
+        kinds, *axes = form.split()
+        array = arrays[name]
+        if not any(_is_of(kind, array) for kind in kinds.split("|")):
+            return False
+        if len(axes) != array.ndim:
+            return False
+        for axis, length in zip(axes, array.shape, strict=True):
+            wanted = int(axis) if axis.isdigit() else sizes.setdefault(axis, length)
+            if length != wanted:
+                return False
+    return True
+
+
+def _is_of(kind: str, array: AnyArray) -> bool:
+    if kind.isalpha():
+        return array.dtype.kind in kind
+    return array.dtype == np.dtype(kind)
+
+
+def is_sensible(values: AnyArray) -> bool:
+    """Whether all are finite and of a sensible size; false also where they are NaN."""
+    return bool((np.abs(values) <= LARGE).all())
 
 
 def check_form(sound: bool | np.bool_) -> None:
@@ -55,14 +86,3 @@ def check_finite(sound: bool | np.bool_) -> None:
     """Stop where numbers are none."""
     if not sound:
         raise InputError("models must hold finite numbers.")
-
-
-def is_sensible(values: AnyArray) -> bool:
-    """Whether all are finite and of a sensible size; false also where they are NaN."""
-    return bool((np.abs(values) <= LARGE).all())
-
-
-def is_counts(values: AnyArray, *, least: int) -> bool:
-    """Whether these are whole numbers, one after the other."""
-    flat = values.ndim == 1 and values.dtype.kind == "i"
-    return flat and bool((values >= least).all())

@@ -20,23 +20,16 @@ import numpy as np
 
 from persfl.learners.plain import LINKS, WIRE_LINKS, Plain
 from persfl.learners.plain_families import as_plain
+from persfl.learners.storage import tree_arrays
 from persfl.learners.storage.named_arrays import (
     AnyArray,
     Arrays,
     check_finite,
     check_form,
-    check_names,
     check_parts,
-    is_counts,
+    has_form,
     is_sensible,
     under,
-)
-from persfl.learners.storage.tree_arrays import (
-    apart,
-    deepest,
-    depth,
-    in_a_row,
-    whole_tree,
 )
 from persfl.learners.tree import Grown
 
@@ -47,8 +40,20 @@ OLD_KEY = "plain"  # of format 1
 TREES, NODES = 5_000, 2_000_000  # of a model on the wire, at most
 _ALWAYS = {"link", "rate", "stride", "base"}
 _DISK = {"fine", "mean", "scale", "across"}
-_ORDER = "link rate stride base labels slopes across mean scale fine nodes"
-_PARTS = (*_ORDER.split(), *Grown._fields)
+_FORMS = {
+    "link": "i8 1",
+    "rate": "f8 1",
+    "stride": "i8 1",
+    "base": "f8 K",
+    "labels": "f8 L",
+    "slopes": "f8 K F",
+    "across": "i8 1",
+    "mean": "f8 F",
+    "scale": "f8 F",
+    "fine": "i8 1",
+    "nodes": "i8 T",
+    **tree_arrays.FORMS,
+}
 _DISK_DEEPEST = 10_000  # questions on the way down a tree
 _MOST_CLASSES = 1_000_000
 _ABSENT = -1  # rows of a part that a model does not have
@@ -68,7 +73,7 @@ class PlainModels:
     def one_from(
         self, learner: Learner, arrays: Arrays, features: int, classes: int
     ) -> Plain:
-        return plain_from(arrays, features, classes, deepest(learner))
+        return plain_from(arrays, features, classes, tree_arrays.deepest(learner))
 
     def many_to(self, models: Sequence[Model]) -> dict[str, AnyArray]:
         known = [
@@ -76,7 +81,7 @@ class PlainModels:
             for model in models
         ]
         arrays: dict[str, AnyArray] = {self.KEY: np.array(len(models))}
-        for name in _PARTS:
+        for name in _FORMS:
             parts = [model.get(name) for model in known]
             here = [part.ravel() for part in parts if part is not None]
             if here:
@@ -101,7 +106,7 @@ class PlainModels:
             room = sum(len(array) for array in arrays.values() if array.ndim)
             check_parts(0 <= count <= 1 + room)
             known = [{} for _ in range(count)]
-            for name in _PARTS:
+            for name in _FORMS:
                 if f"plain_{name}" in arrays:
                     for i, part in _pieces(arrays, f"plain_{name}", count):
                         known[i][name] = part
@@ -134,7 +139,7 @@ def plain_to(model: Plain, *, disk: bool = False) -> dict[str, AnyArray]:
     if model.fine:
         arrays["fine"] = np.array([1])
     if model.trees:
-        arrays |= in_a_row(model.trees)
+        arrays |= tree_arrays.in_a_row(model.trees)
     return arrays
 
 
@@ -145,48 +150,53 @@ def plain_from(
     do not travel, and forests of any size.
     """
     more = _DISK & set(arrays) if disk else set()
-    form = {"slopes"} if "slopes" in arrays else {"nodes", *Grown._fields}
-    check_names(arrays, _ALWAYS | form | more | ({"labels"} if classes else set()))
-    plain = _without_form(arrays, classes, LINKS if disk else WIRE_LINKS)
-    if more & {"mean", "scale"}:
-        mean, scale = arrays["mean"], arrays["scale"]
-        for part in (mean, scale):
-            check_form(part.dtype == np.float64 and part.shape == (features,))
-            check_form(is_sensible(part))
-        check_form((scale > 0).all())
-        plain = replace(plain, mean=mean, scale=scale)
-    if "slopes" not in arrays:
-        trees = _trees(arrays, features, deep, bounded=not disk)
-        return _with_trees(replace(plain, trees=trees, fine="fine" in more))
-    slopes = arrays["slopes"]
-    check_form(slopes.dtype == np.float64 and "fine" not in more)
-    check_form(slopes.shape == (len(plain.base), features))
-    if "across" in more:
-        slopes = np.asfortranarray(slopes)
-    return replace(plain, slopes=slopes, rate=1.0, stride=1)
+    body = {"slopes"} if "slopes" in arrays else {"nodes", *tree_arrays.FORMS}
+    labelled = {"labels"} if classes else set()
+    check_form(set(arrays) == _ALWAYS | body | more | labelled)
+    forms = {name: _FORMS[name] for name in arrays}
+    wide = "value" in arrays and arrays["value"].ndim == 2  # a value for every score
+    if wide:
+        forms["value"] = "f8 N K"
+    check_form(has_form(arrays, forms, F=features))
+    plain = _without_body(arrays, classes, LINKS if disk else WIRE_LINKS)
+    scores = len(plain.base)
+    if "slopes" in arrays:
+        check_form("fine" not in more)
+        slopes = arrays["slopes"]
+        if "across" in more:
+            slopes = np.asfortranarray(slopes)
+        return replace(plain, slopes=slopes)
+    trees = _trees(arrays, features, deep, bounded=not disk)
+    rate, stride = float(arrays["rate"][0]), int(arrays["stride"][0])
+    if wide:
+        check_form(plain.link in ("value", "chances"))
+    else:
+        check_form(plain.link != "chances")
+        check_form(stride == scores and len(trees) % scores == 0)
+    return replace(plain, trees=trees, rate=rate, stride=stride, fine="fine" in more)
 
 
-def _without_form(arrays: Arrays, classes: int, links: Sequence[str]) -> Plain:
-    """What every model has: how its scores begin, and what they mean."""
-    link, stride, rate = (arrays[name] for name in ("link", "stride", "rate"))
-    check_form(link.dtype == stride.dtype == np.int64 and rate.dtype == np.float64)
-    check_form(link.shape == stride.shape == rate.shape == (1,))
+def _without_body(arrays: Arrays, classes: int, links: Sequence[str]) -> Plain:
+    """What every model has: how rows enter, how its scores begin, and what they mean."""
     base, labels = arrays["base"], arrays.get("labels")
-    check_form(base.dtype == np.float64 and base.ndim == 1)
-    check_form(0 <= int(link[0]) < len(links) and 1 <= int(stride[0]) <= len(base))
-    name = links[int(link[0])]
-    check_form(_labelled(name, len(base), labels, classes))
-    return Plain(name, base, labels, rate=float(rate[0]), stride=int(stride[0]))
+    link = int(arrays["link"][0])
+    check_form(0 <= link < len(links) and 1 <= int(arrays["stride"][0]) <= len(base))
+    check_form(_are_labelled(links[link], len(base), labels, classes))
+    mean, scale = arrays.get("mean"), arrays.get("scale")
+    if mean is not None or scale is not None:
+        check_form(mean is not None and is_sensible(mean))
+        check_form(scale is not None and is_sensible(scale) and (scale > 0).all())
+    return Plain(links[link], base, labels, mean=mean, scale=scale)
 
 
-def _labelled(link: str, scores: int, labels: AnyArray | None, classes: int) -> bool:
+def _are_labelled(
+    link: str, scores: int, labels: AnyArray | None, classes: int
+) -> bool:
     """Whether scores and labels are as many as they must be, and labels are classes."""
     if labels is None:
         return link in ("value", "exp") and scores == 1
-    if labels.dtype != np.float64 or labels.ndim != 1 or not len(labels):
-        return False
     known = (labels >= 0) & (labels < classes) & (labels == np.floor(labels))
-    if not known.all() or not (np.diff(labels) > 0).all():
+    if not len(labels) or not known.all() or not (np.diff(labels) > 0).all():
         return False
     if link == "sigmoid" or (link == "margin" and scores == 1):
         return scores == 1 and len(labels) == 2
@@ -196,26 +206,13 @@ def _labelled(link: str, scores: int, labels: AnyArray | None, classes: int) -> 
 def _trees(
     arrays: Arrays, features: int, deep: int, *, bounded: bool
 ) -> tuple[Grown, ...]:
-    nodes, whole = arrays["nodes"], whole_tree(arrays)
-    check_form(nodes.dtype == np.int64 and nodes.ndim == 1)
-    check_form(not bounded or (len(nodes) <= TREES and len(whole.feature) <= NODES))
-    check_form(whole.value.ndim in (1, 2))
-    trees = apart(whole, nodes, features)
+    few = len(arrays["nodes"]) <= TREES and len(arrays["feature"]) <= NODES
+    check_form(few or not bounded)
+    trees = tree_arrays.apart(arrays, features)
     for tree in trees:
         # a tree of so few nodes cannot be deeper
-        check_form(len(tree.feature) <= 2 * deep + 1 or depth(tree) <= deep)
+        check_form(len(tree.feature) <= 2 * deep + 1 or tree_arrays.depth(tree) <= deep)
     return tuple(trees)
-
-
-def _with_trees(plain: Plain) -> Plain:
-    """The model, if its trees have a value for every score, or one for the score in turn."""
-    first, scores = plain.trees[0].value, len(plain.base)
-    if first.ndim == 2:
-        check_form(first.shape[1] == scores and plain.link in ("value", "chances"))
-    else:
-        check_form(plain.stride == scores and len(plain.trees) % scores == 0)
-        check_form(plain.link != "chances")
-    return plain
 
 
 # A fleet
@@ -230,10 +227,11 @@ def _size(part: AnyArray | None) -> tuple[int, int]:
 
 def _pieces(arrays: Arrays, name: str, count: int) -> list[tuple[int, AnyArray]]:
     """A part of the models that have it, with their positions."""
-    flat, rows, width = (arrays[name + end] for end in ("", "_rows", "_width"))
-    check_parts(is_counts(rows, least=_ABSENT) and is_counts(width, least=0))
-    check_parts(len(rows) == len(width) == count and flat.ndim == 1)
-    check_parts(max(rows.max(initial=0), width.max(initial=0)) <= len(flat))
+    forms = {name: "fi N", f"{name}_rows": "i C", f"{name}_width": "i C"}
+    check_parts(has_form(arrays, forms, C=count))
+    flat, rows, width = (arrays[part] for part in forms)
+    check_parts((rows >= _ABSENT).all() and (width >= 0).all())
+    check_parts((np.maximum(rows, width) <= len(flat)).all())
     sizes = np.maximum(rows, 0) * np.maximum(width, 1)
     check_parts(sizes.sum() == len(flat))
     pieces = np.split(flat, np.cumsum(sizes)[:-1])

@@ -17,9 +17,8 @@ from persfl.learners.storage.named_arrays import (
     Arrays,
     check_finite,
     check_form,
-    check_names,
     check_parts,
-    is_counts,
+    has_form,
     prefixed,
     under,
 )
@@ -29,7 +28,17 @@ if TYPE_CHECKING:
     from persfl.types import Learner, Model
 
 DEEPEST = 1_000  # questions on the way down, where a learner says nothing
-_NUMBERS = ("threshold", "value")  # the others are indices
+FORMS = {
+    "feature": "i8 N",
+    "threshold": "f8 N",
+    "left": "i8 N",
+    "right": "i8 N",
+    "value": "f8 N",
+}
+# In a run folder whole numbers may be those of another machine.
+_LOOSE = {name: form.replace("8", "") for name, form in FORMS.items()} | {
+    "nodes": "i T"
+}
 
 
 class TreeModels:
@@ -49,8 +58,8 @@ class TreeModels:
     def one_from(
         self, learner: Learner, arrays: Arrays, features: int, classes: int
     ) -> Grown:
-        check_names(arrays, set(Grown._fields))
-        tree: Grown = learner.check(whole_tree(arrays), features)
+        check_form(set(arrays) == set(FORMS) and has_form(arrays, FORMS))
+        tree: Grown = learner.check(Grown(**arrays), features)
         check_form(depth(tree) <= deepest(learner))
         return tree
 
@@ -62,14 +71,10 @@ class TreeModels:
     ) -> list[Grown]:
         """Each sound and finite; all values NaN where a device's model is not here."""
         named = under("tree_", arrays)
-        whole = Grown(*(named[name] for name in Grown._fields))
-        for name, part in whole._asdict().items():
-            check_parts(part.ndim == 1)
-            check_parts(part.dtype.kind == ("f" if name in _NUMBERS else "i"))
+        check_parts(has_form(named, _LOOSE))
         if features is None:
-            features = int(whole.feature.max(initial=0)) + 1
-        check_parts(is_counts(named["nodes"], least=1))
-        trees = apart(whole, named["nodes"], features)
+            features = int(named["feature"].max(initial=0)) + 1
+        trees = apart(named, features)
         for tree in trees:
             check_finite(np.isfinite(tree.value).all() or np.isnan(tree.value).all())
         return trees
@@ -88,27 +93,19 @@ def in_a_row(trees: Sequence[Grown]) -> dict[str, AnyArray]:
     return arrays
 
 
-def apart(whole: Grown, nodes: AnyArray, features: int) -> list[Grown]:
+def apart(arrays: Arrays, features: int) -> list[Grown]:
     """The inverse of `in_a_row`; every index is checked, values are left to the caller."""
-    count = len(whole.feature)
-    check_form(len(nodes) > 0 and (nodes >= 1).all() and (nodes <= count).all())
-    check_form(nodes.sum() == count and all(len(part) == count for part in whole))
+    nodes, count = arrays["nodes"], len(arrays["feature"])
+    # each before their sum: a sum of absurd numbers may be any number
+    check_form(len(nodes) > 0 and ((nodes >= 1) & (nodes <= count)).all())
+    check_form(nodes.sum() == count)
     ends = np.cumsum(nodes)[:-1]
-    pieces = zip(*(np.split(part, ends) for part in whole), strict=True)
-    trees = [Grown(*parts) for parts in pieces]
+    pieces = [np.split(arrays[name], ends) for name in Grown._fields]
+    trees = [Grown(*parts) for parts in zip(*pieces, strict=True)]
     for tree in trees:
         # values may have several columns, which `check` does not know
         Tree().check(tree._replace(value=np.zeros(len(tree.feature))), features)
     return trees
-
-
-def whole_tree(arrays: Arrays) -> Grown:
-    """The five arrays, if they have the types of a tree."""
-    tree = Grown(*(arrays[name] for name in Grown._fields))
-    for name, part in tree._asdict().items():
-        check_form(part.dtype == (np.float64 if name in _NUMBERS else np.int64))
-        check_form(part.ndim == 1 or name == "value")
-    return tree
 
 
 def depth(tree: Grown) -> int:

@@ -12,8 +12,8 @@ from persfl.learners.storage.named_arrays import (
     Arrays,
     check_finite,
     check_form,
-    check_names,
     check_parts,
+    has_form,
 )
 from persfl.traits import has_gradients, has_tensors
 
@@ -35,9 +35,8 @@ class Vectors:
     def one_from(
         self, learner: Learner, arrays: Arrays, features: int, classes: int
     ) -> Model:
-        check_names(arrays, {"vector"})
         dtype = learner.dtype if has_tensors(learner) else "float64"
-        check_form(arrays["vector"].dtype == np.dtype(dtype))
+        check_form(set(arrays) == {"vector"} and arrays["vector"].dtype == dtype)
         return learner.check(arrays["vector"], features)
 
     def many_to(self, models: Sequence[Model] | Array) -> dict[str, AnyArray]:
@@ -50,7 +49,7 @@ class Vectors:
     ) -> Array:
         """Each finite, or all NaN where a device's model is not here."""
         models = arrays[self.KEY]
-        check_parts(models.ndim == 2 and models.dtype in (np.float64, np.float32))
+        check_parts(has_form(arrays, {self.KEY: "f8|f4 T S"}))
         known = np.isfinite(models).all(axis=1) | np.isnan(models).all(axis=1)
         check_finite(known.all())
         return models
