@@ -22,13 +22,13 @@ from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
 from persfl.learners import MLP, Network
 from persfl.learners.responses import respond_each
+from persfl.learners.storage import models_from, models_to
 from persfl.methods.blend import blend_networks, run
 from persfl.methods.blend.adam import pace
 from persfl.methods.blend.folds import copies
 from persfl.methods.blend.offers import descent
 from persfl.methods.blend.offers.descent import offers
 from persfl.methods.blend.vector_group import Part
-from persfl.model_arrays import models_from, models_to
 from persfl.runs import Folder, load_model, save_model
 from persfl.sources import clustered_regression
 from persfl.training import Plan

@@ -887,8 +887,8 @@ def test_several_devices_have_and_one_has(table):
 
 def test_the_insides_of_scikit_learn_are_where_we_look_for_them():
     """A canary: the one private function that is used exists, and still refuses what it should."""
-    from persfl.learners.insides import check_settings
     from persfl.learners.named import learner_named
+    from persfl.learners.sklearn_api import check_settings
 
     check_settings(DecisionTreeRegressor(max_depth=2))
     with pytest.raises((TypeError, ValueError), match="max_depth"):

@@ -23,7 +23,8 @@ from persfl.federation.row_stock import Lot
 from persfl.federation.tree_leaves import boosted, leaf_of, sheltered
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
 from persfl.learners import Tree
-from persfl.learners.plain import Plain, as_plain
+from persfl.learners.plain import Plain
+from persfl.learners.plain_families import as_plain
 from persfl.learners.tree import Grown
 from persfl.methods.blend.linear_rows import Folding
 from persfl.seeds import stream

@@ -40,9 +40,9 @@ from persfl.encoding import Preparation
 from persfl.errors import InputError
 from persfl.files import Lock, append, holder, read_whole, write_whole
 from persfl.formats import numbers_from, numbers_to, table_from
-from persfl.learners.description import estimator_from, estimator_to
-from persfl.learners.plain import FAMILIES
-from persfl.model_arrays import models_from, models_to
+from persfl.learners.plain_families import FAMILIES
+from persfl.learners.storage import models_from, models_to
+from persfl.learners.storage.estimator_words import estimator_from, estimator_to
 from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
 from persfl.sources import clustered_regression
@@ -587,7 +587,7 @@ def test_no_process_but_one_is_ended_by_what_a_folder_says(tmp_path):
 
 
 def test_networks_that_take_long_to_make_are_not_made():
-    from persfl.learners.kept import refuse_larger
+    from persfl.learners.storage import check_network_size
 
     words = {
         "loss": "squared",
@@ -599,14 +599,14 @@ def test_networks_that_take_long_to_make_are_not_made():
     }
     words |= {"dtype": "float32", "mlp": None}
     with pytest.raises(InputError, match="shapes"):
-        refuse_larger(words | {"parts": [["a", [10**4000] * 1500]]}, 2**30)
+        check_network_size(words | {"parts": [["a", [10**4000] * 1500]]}, 2**30)
     many = [1] * 100_000
     mlp = {"hidden": many, "activation": "relu", "sizes": [2, 1]}
     parts = [["a", [2 * len(many) + 3]]]
     with pytest.raises(InputError, match="at most 1000 widths"):
-        refuse_larger(words | {"parts": parts, "mlp": mlp}, 2**30)
+        check_network_size(words | {"parts": parts, "mlp": mlp}, 2**30)
     with pytest.raises(InputError, match="as large as its parts"):
-        refuse_larger(
+        check_network_size(
             words | {"parts": [["a", [7]]], "mlp": mlp | {"hidden": [1, 1]}}, 2**30
         )
 

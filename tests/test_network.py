@@ -36,7 +36,8 @@ from persfl.cli import main
 from persfl.errors import InputError, NotReady
 from persfl.evaluation.rivals import pooled_fit, tuned_fits
 from persfl.fleets import torch_engine
-from persfl.learners import MLP, Network, kept
+from persfl.learners import MLP, Network
+from persfl.learners.storage import networks_from, networks_to
 from persfl.runs import Folder, load_model, save_model
 from persfl.sources import Inbox, Replay, clustered_regression
 from persfl.testing import check_fleet, check_learner, check_proposer
@@ -692,24 +693,24 @@ def test_networks_are_kept_and_loaded(tmp_path):
 def test_a_forged_file_of_networks_is_refused(tmp_path):
     learner = Network(mlp)
     good = {"models": np.zeros((2, learner.size()), dtype=np.float32)}
-    content = kept.packed(learner, good)
+    content = networks_to(learner, good)
     np.testing.assert_array_equal(
-        kept.unpacked(learner.shapes, content)["models"], good["models"]
+        networks_from(learner.shapes, content)["models"], good["models"]
     )
     with pytest.raises(InputError, match="not in the safetensors format"):
-        kept.unpacked(learner.shapes, b"\x80\x04nonsense")
+        networks_from(learner.shapes, b"\x80\x04nonsense")
     odd = good["models"].copy()
     odd[1] = np.nan  # a device without a model
     assert np.isnan(
-        kept.unpacked(learner.shapes, kept.packed(learner, {"models": odd}))["models"][
+        networks_from(learner.shapes, networks_to(learner, {"models": odd}))["models"][
             1
         ]
     ).all()
     odd[1, 3:] = 0.0
     with pytest.raises(InputError, match="finite numbers"):
-        kept.unpacked(learner.shapes, kept.packed(learner, {"models": odd}))
+        networks_from(learner.shapes, networks_to(learner, {"models": odd}))
     with pytest.raises(InputError, match=r"models/.* is missing or has another shape"):
-        kept.unpacked(Network(lambda: nn.Linear(16, 3)).shapes, content)
+        networks_from(Network(lambda: nn.Linear(16, 3)).shapes, content)
 
 
 def test_the_command_line_takes_networks(tmp_path, capsys):

@@ -2,6 +2,10 @@
 at all.
 """
 
+import hashlib
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.dummy import DummyClassifier
@@ -21,6 +25,7 @@ pytest.importorskip("safetensors")
 from persfl import Data, Estimator, Linear, Tree
 from persfl.errors import InputError
 from persfl.fleets.flower import Device, Policy, Rows
+from persfl.learners.plain import Plain
 from persfl.learners.tree import Grown
 from persfl.seeds import stream
 from persfl.wire import Terms, WireError, as_plain, model_from, model_to, pack, unpack
@@ -266,3 +271,39 @@ def test_terms_name_known_things_only():
         Terms.from_wire({"terms": good["terms"] | {"more": 1}}, arrays)
     with pytest.raises(WireError):
         Terms.from_wire(good, {"terms.scale": np.zeros(1), "terms.mean": np.zeros(1)})
+
+
+def test_messages_are_the_same_bytes_as_before():
+    """Nodes are upgraded one by one: the hashes are of what commit 2abd345 sent."""
+    before = json.loads(
+        (Path(__file__).parent / "learners/storage_bytes.json").read_text()
+    )
+    terms = Terms(
+        model="linear",
+        columns=("age", "dose"),
+        step_size=0.05,
+        settings={"l2": 0.5},
+        mean=np.ones(2),
+        scale=np.full(2, 2.0),
+        public=np.zeros((3, 2)),
+    )
+    assert hashlib.sha256(pack(*terms.to_wire())).hexdigest() == before["terms"]
+    leaf = np.array([-1])
+    forest = Plain(
+        "chances",
+        np.zeros(2),
+        np.array([0.0, 2.0]),
+        trees=(
+            Grown(
+                np.array([1, -1, 0, -1, -1]),
+                np.array([0.5, 0.0, 1.25, 0.0, 0.0]),
+                np.array([1, -1, 3, -1, -1]),
+                np.array([2, -1, 4, -1, -1]),
+                np.arange(10.0).reshape(5, 2),
+            ),
+            Grown(leaf, np.zeros(1), leaf, leaf, np.array([[0.25, 0.75]])),
+        ),
+    )
+    learner = Estimator(RandomForestClassifier())
+    body = pack({"round": 3}, model_to(learner, forest))
+    assert hashlib.sha256(body).hexdigest() == before["packed message"]

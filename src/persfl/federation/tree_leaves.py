@@ -28,7 +28,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from persfl.errors import InputError
 from persfl.learners import Tree
-from persfl.learners.plain import Plain, as_plain
+from persfl.learners.plain import Plain
+from persfl.learners.plain_families import as_plain
 from persfl.learners.tree import Grown
 from persfl.seeds import Stream
 from persfl.types import Array, Data, IntArray

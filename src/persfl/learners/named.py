@@ -20,9 +20,9 @@ from sklearn.tree import DecisionTreeClassifier
 from persfl.checks import one_of
 from persfl.errors import InputError
 from persfl.learners.estimator import Estimator
-from persfl.learners.insides import check_settings
 from persfl.learners.linear import Linear
 from persfl.learners.mlp import MLP
+from persfl.learners.sklearn_api import check_settings
 from persfl.learners.tree import Tree
 
 NAMES = ("linear", "mlp", "ridge", "tree", "forest", "boosting", "network")

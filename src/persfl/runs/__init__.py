@@ -14,7 +14,7 @@ leaves the last index and all it names. A file that does not match its SHA-256 i
 A digest keeps nobody out who makes a folder on purpose. So a folder holds numbers, texts and
 nothing that could run: arrays (not pickled), JSON, tables, networks as named tensors. All of it is
 checked when it is read, links are refused, and nothing outside the folder is written or removed.
-The code of a module is not kept, see `persfl.learners.kept`.
+The code of a module is not kept, see `persfl.learners.storage.network_files`.
 """
 
 from persfl.runs.index import FORMAT, INDEX, READABLE

@@ -13,11 +13,23 @@ from sklearn.base import BaseEstimator
 
 from persfl.errors import InputError
 from persfl.formats import reading
-from persfl.learners import Linear, Network, Tree, kept
-from persfl.learners.description import estimator_from, estimator_to
-from persfl.learners.plain import Plain
-from persfl.learners.tree import Grown
-from persfl.model_arrays import listed, mixed, models_from, models_to
+from persfl.learners import Estimator, Network
+from persfl.learners.storage import (
+    check_network_size,
+    learner_from,
+    learner_to,
+    mixtures_from,
+    mixtures_to,
+    models_from,
+    models_to,
+    network_from,
+    networks_from,
+    networks_to,
+    prefixed,
+    refuse_unfit,
+    under,
+)
+from persfl.learners.storage.estimator_words import estimator_to
 from persfl.runs.model_checks import (
     SETTINGS,
     check_words,
@@ -30,7 +42,6 @@ from persfl.runs.model_checks import (
     worth_from,
 )
 from persfl.runs.run_folder import Folder
-from persfl.runs.stages import prefixed, under
 from persfl.traits import is_learner
 
 _ADOPTERS = ("Best", "BestOrStay", "TopK", "Weighted")
@@ -47,11 +58,16 @@ def refuse_unkept(model: Any) -> None:
     persfl.errors.InputError: models of SVR cannot be kept in a run folder. ...
     """
     # a learner's, or one itself
-    base = getattr(model.estimator, "estimator", model.estimator)
+    base = _base(model.estimator)
     if isinstance(base, BaseEstimator):
         estimator_to(base)
     elif is_learner(base):
-        _learner(base)
+        learner_to(base)
+
+
+def _base(learner: Any) -> Any:
+    """The estimator of a learner that has one, or the learner itself."""
+    return learner.estimator if isinstance(learner, Estimator) else learner
 
 
 def keep_model(folder: Folder, model: Any) -> None:
@@ -62,12 +78,12 @@ def keep_model(folder: Folder, model: Any) -> None:
     if isinstance(model.learner_, Network):
         networks = {"models": model.models_}
         if not isinstance(model.models_, np.ndarray):
-            parts, shares = listed(model.models_)
+            parts, shares = mixtures_to(model.models_)
             networks["models"] = np.asarray(parts)
             arrays |= shares
         if pooled:
             networks["pooled"] = model.pooled_
-        folder.write("model.safetensors", kept.packed(model.learner_, networks))
+        folder.write("model.safetensors", networks_to(model.learner_, networks))
         arrays |= units
     else:
         arrays |= models_to(model.models_) | units
@@ -108,7 +124,7 @@ def _words_of(model: Any) -> dict[str, Any]:
         "adopter": _adopter(model.adopter),
         "method": model.method_,
         "devices": devices,
-        "learner": _learner(model.learner_),
+        "learner": learner_to(model.learner_),
         "own_learner": model.estimator is model.learner_,
         "units": model.units_.kind,
         "step_size": model.step_size_,
@@ -181,9 +197,9 @@ def load_model(path: str | Path, *, module: Any = None) -> Any:
         _read_networks(folder, model, about, arrays, module)
     else:
         with reading(folder.path / "model.json"):
-            model.learner_ = _learner_from(about["learner"])
+            model.learner_ = learner_from(about["learner"])
             if kind != "linear" or about["own_learner"]:
-                model.estimator = getattr(model.learner_, "estimator", model.learner_)
+                model.estimator = _base(model.learner_)
         with reading(folder.path / "model.npz"):
             _read_models(model, about, arrays)
     with reading(folder.path / "model.npz"):
@@ -232,27 +248,13 @@ def _columns(model: Any) -> int:
     )
 
 
-def _learner_from(described: Mapping[str, Any]) -> Any:
-    """The inverse of `_learner`, for all but networks."""
-    from persfl.learners import Estimator
-
-    words = {name: value for name, value in described.items() if name != "kind"}
-    if described["kind"] == "linear":
-        return Linear(**words)
-    if described["kind"] == "tree":
-        return Tree(**words)
-    if described["kind"] == "estimator":
-        return Estimator(estimator_from(words["family"]), loss=words["loss"])
-    raise InputError(f"there are no models of the kind {described['kind'][:80]!r}.")
-
-
 def _read_models(
     model: Any, about: Mapping[str, Any], arrays: Mapping[str, Any]
 ) -> None:
     """The models of a run, and the one for all, if they are of its learner."""
     columns, classes = _columns(model), len(about.get("classes", ()))
     model.models_ = models_from(arrays, features=columns, classes=classes)
-    _refuse_unfit(model.learner_, model.models_, columns)
+    refuse_unfit(model.learner_, model.models_, columns)
     if "pooled" in about:
         pooled = under("pooled_", arrays)
         if "pooled" in arrays:  # as format 1 had them
@@ -262,34 +264,7 @@ def _read_models(
         (model.pooled_,) = found = models_from(
             pooled, features=columns, classes=classes
         )
-        _refuse_unfit(model.learner_, found, columns)
-
-
-def _refuse_unfit(learner: Any, models: Any, columns: int) -> None:
-    """Stop where models are of another family or size than the learner's."""
-    if isinstance(learner, Linear):
-        fits = isinstance(models, np.ndarray) and models.shape[1] == learner.size(
-            columns
-        )
-        if isinstance(models, list):
-            parts = [part for mix in models for _, part in mix]
-            fits = all(
-                getattr(part, "shape", None) == (learner.size(columns),)
-                for part in parts
-            )
-    else:
-        kind = Grown if isinstance(learner, Tree) else Plain
-        wanted = (kind, type(None)) if kind is Plain else (kind,)
-        parts = [
-            p
-            for m in models
-            for p in ([q for _, q in m] if isinstance(m, list) else [m])
-        ]
-        fits = all(isinstance(part, wanted) for part in parts)
-    if not fits:
-        raise InputError(
-            "the models must be of the run's family, and of its number of columns."
-        )
+        refuse_unfit(model.learner_, found, columns)
 
 
 def _read_networks(
@@ -304,16 +279,16 @@ def _read_networks(
         name: value for name, value in about["learner"].items() if name != "kind"
     }
     with reading(folder.path / "model.json"):
-        kept.refuse_larger(described, len(content))
+        check_network_size(described, len(content))
         made = _sized(module, _columns(model), len(about.get("classes", ())))
     if module is None:
         with reading(folder.path / "model.json"):
-            model.learner_ = kept.rebuilt(described)
+            model.learner_ = network_from(described)
     else:
-        model.learner_ = kept.rebuilt(described, made)
+        model.learner_ = network_from(described, made)
     model.estimator = _as_estimator(described, module, model.learner_)
     with reading(folder.path / "model.safetensors"):
-        networks = kept.unpacked(model.learner_.shapes, content)
+        networks = networks_from(model.learner_.shapes, content)
         model.models_ = networks["models"]
         if model.models_.ndim != 2 or networks.get("pooled", np.empty(0)).ndim != 1:
             raise InputError("there must be a network for every device.")
@@ -321,7 +296,7 @@ def _read_networks(
             model.pooled_ = networks["pooled"]
     if "mix_sizes" in arrays:
         with reading(folder.path / "model.npz"):
-            model.models_ = mixed(list(networks["models"]), arrays)
+            model.models_ = mixtures_from(list(networks["models"]), arrays)
 
 
 def _read_numbers(
@@ -367,31 +342,6 @@ def _settings(model: Any) -> dict[str, Any]:
     return {name: getattr(model, name) for name in SETTINGS} | {
         "random_state": model._seed
     }
-
-
-def _learner(learner: Any) -> dict[str, Any]:
-    """A learner in plain words."""
-    if isinstance(learner, Linear):
-        classes = learner.classes if learner.kind == "multinomial" else None
-        return {
-            "kind": "linear",
-            "loss": learner.kind,
-            "intercept": learner.intercept,
-            "l2": learner.l2,
-            "delta": learner.delta,
-            "classes": classes,
-        }
-    if isinstance(learner, Tree):
-        return {"kind": "tree", "max_depth": learner.max_depth}
-    if isinstance(learner, Network):
-        return {"kind": "network"} | kept.described(learner)
-    if hasattr(learner, "estimator"):
-        family = estimator_to(learner.estimator)
-        return {"kind": "estimator", "loss": learner.kind, "family": family}
-    raise InputError(
-        "a run folder can keep linear models, trees, networks and scikit-learn estimators. Got"
-        f" {learner!r}."
-    )
 
 
 def _sized(module: Any, columns: int, classes: int) -> Any:

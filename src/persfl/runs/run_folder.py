@@ -227,12 +227,8 @@ class Folder:
     def strangers(self) -> list[Path]:
         """Files in the folder that do not belong to the run."""
         known = {*self.index["files"], INDEX, LOCK, *PAGES}
-        found = []
-        for path in sorted(self.path.rglob("*")):
-            name = path.relative_to(self.path).as_posix()
-            if not path.is_dir() and name not in known:
-                found.append(path)
-        return found
+        files = [path for path in sorted(self.path.rglob("*")) if not path.is_dir()]
+        return [p for p in files if p.relative_to(self.path).as_posix() not in known]
 
     def remove(self) -> None:
         """Remove a run that was replaced: its files and its pages, and nothing else."""

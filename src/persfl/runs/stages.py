@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from persfl.errors import InputError
 from persfl.formats import reading
-from persfl.model_arrays import models_from, models_to
+from persfl.learners.storage import (
+    AnyArray,
+    Arrays,
+    models_from,
+    models_to,
+    prefixed,
+    under,
+)
 from persfl.training import Pace, Plan, State
 from persfl.trust import Trust
 from persfl.types import Choice, Round
@@ -119,7 +125,7 @@ def _table(round_: Round) -> pd.DataFrame:
     )
 
 
-def _adopted(choice: Choice, values: NDArray[Any]) -> list[NDArray[Any]]:
+def _adopted(choice: Choice, values: AnyArray) -> list[AnyArray]:
     """A list per target; of remembered steps only those that were taken, since a choice among
     them is as wide as everyone met.
     """
@@ -146,7 +152,7 @@ def state_to(state: State) -> dict[str, Any]:
     return arrays | models_to(state.models)
 
 
-def state_from(arrays: Mapping[str, NDArray[Any]]) -> State:
+def state_from(arrays: Arrays) -> State:
     """The inverse of `state_to`, for arrays that somebody else may have written."""
     trust = Trust.from_arrays(under("trust_", arrays))
     losses = arrays["losses"]
@@ -163,19 +169,6 @@ def state_from(arrays: Mapping[str, NDArray[Any]]) -> State:
     pace = Pace(step_size, halved, bool(arrays["safe"]), bool(arrays["unlike"]))
     kept = under("kept_", arrays)
     return State(r, models_from(arrays), trust, pace, tuple(losses), kept or None)
-
-
-def prefixed(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The same under longer names."""
-    return {prefix + name: array for name, array in arrays.items()}
-
-
-def under(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `prefixed`: those whose names begin like this, without it."""
-    size = len(prefix)
-    return {
-        name[size:]: array for name, array in arrays.items() if name.startswith(prefix)
-    }
 
 
 def _seconds() -> float:

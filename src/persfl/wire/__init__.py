@@ -1,6 +1,7 @@
 """What crosses a border: arrays and numbers in a checked, versioned format, never code."""
 
-from persfl.learners.plain import Plain, as_plain
+from persfl.learners.plain import Plain
+from persfl.learners.plain_families import as_plain
 from persfl.wire.codec import FORMAT, LARGEST, WireError, pack, unpack
 from persfl.wire.models import model_from, model_to
 from persfl.wire.probes import nested, probe_from, probe_to, sends_model, within

@@ -4,39 +4,49 @@ public points (Algorithm 2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from persfl.proposers import GradientStep
+from persfl.learners.storage import AnyArray, Arrays, prefixed, under
+from persfl.proposers import GradientStep, Refit
+from persfl.types import Learner, Probe
 from persfl.wire.codec import WireError
 from persfl.wire.models import finite, model_from
 
 
-def sends_model(proposer: Any, learner: Any) -> bool:
+def sends_model(proposer: GradientStep | Refit, learner: Learner) -> bool:
     """Whether a probe is the target's model: for gradient steps, and for a refit by proximal
     steps.
     """
-    return isinstance(proposer, GradientStep) or proposer.near(learner) > 0
+    return _asking_labels(proposer, learner) is None
 
 
-def probe_to(proposer: Any, learner: Any, probe: Any) -> dict[str, Any]:
+def _asking_labels(proposer: GradientStep | Refit, learner: Learner) -> Refit | None:
+    """The refit whose probe is what the model says at the public points."""
+    if isinstance(proposer, GradientStep) or proposer.near(learner) > 0:
+        return None
+    return proposer
+
+
+def probe_to(
+    proposer: GradientStep | Refit, learner: Learner, probe: Probe
+) -> dict[str, AnyArray]:
     """A probe as arrays."""
-    if sends_model(proposer, learner):
+    refit = _asking_labels(proposer, learner)
+    if refit is None:
         return {"vector": np.asarray(probe)}
-    if proposer.softly(learner):
-        chances, labels = probe
-        return {
-            "chances": np.asarray(chances, dtype=np.float64),
-            "labels": np.asarray(labels, dtype=np.float64),
-        }
-    return {"labels": np.asarray(probe, dtype=np.float64)}
+    named = {"labels": probe}
+    if refit.softly(learner):
+        named = dict(zip(("chances", "labels"), probe, strict=True))
+    return {name: np.asarray(part, dtype=np.float64) for name, part in named.items()}
 
 
 def probe_from(
-    proposer: Any, learner: Any, arrays: Mapping[str, Any], features: int, classes: int
-) -> Any:
+    proposer: GradientStep | Refit,
+    learner: Learner,
+    arrays: Arrays,
+    features: int,
+    classes: int,
+) -> Probe:
     """The inverse of `probe_to`, for arrays that somebody else sent.
 
     >>> from persfl import Linear
@@ -47,45 +57,37 @@ def probe_from(
     ...
     persfl.wire.codec.WireError: a model does not have the form of its family.
     """
-    if sends_model(proposer, learner):
+    refit = _asking_labels(proposer, learner)
+    if refit is None:
         return model_from(learner, arrays, features)
-    softly = proposer.softly(learner)
-    points = len(proposer.public)
+    softly, points = refit.softly(learner), len(refit.public)
     if set(arrays) != ({"chances", "labels"} if softly else {"labels"}):
         raise WireError("a probe does not have the form of its family.")
+    labels = arrays["labels"]
     if not softly:
-        labels = finite(arrays["labels"], (points,))
+        labels = finite(labels, (points,))
         if classes and not np.isin(labels, np.arange(classes)).all():
             raise WireError("a probe's labels must be classes.")
         return labels
-    labels = arrays["labels"]
     labels = finite(labels, (min(labels.size, max(classes, 1)),))
     chances = finite(arrays["chances"], (points, len(labels)))
-    if (
-        not len(labels)
-        or not np.isin(labels, np.arange(classes)).all()
-        or (chances < 0).any()
-        or (chances > 1).any()
-    ):
+    known = len(labels) > 0 and np.isin(labels, np.arange(classes)).all()
+    if not known or not ((chances >= 0) & (chances <= 1)).all():
         raise WireError(
             "a probe's labels must be classes, and its chances lie between 0 and 1."
         )
     return chances, labels
 
 
-def nested(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+def nested(prefix: str, arrays: Arrays) -> dict[str, AnyArray]:
     """Arrays under a prefix.
 
     >>> nested("3", {"vector": 1})
     {'3.vector': 1}
     """
-    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+    return prefixed(f"{prefix}.", arrays)
 
 
-def within(prefix: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+def within(prefix: str, arrays: Arrays) -> dict[str, AnyArray]:
     """The inverse of `nested`: those with this prefix, without it."""
-    return {
-        name[len(prefix) + 1 :]: array
-        for name, array in arrays.items()
-        if name.startswith(f"{prefix}.")
-    }
+    return under(f"{prefix}.", arrays)

@@ -21,6 +21,7 @@ import numpy as np
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
 from persfl.learners.named import NAMES, learner_named
+from persfl.learners.storage import AnyArray, Arrays, prefixed, under
 from persfl.proposers import GradientStep, Refit
 from persfl.types import Array, Data
 from persfl.wire.codec import LARGEST, WireError
@@ -39,6 +40,9 @@ _SETTINGS = {
     "boosting": {"n_estimators", "max_depth", "learning_rate"},
     "network": {"make", "loss", "shape", "dtype", "l2", "seed"},
 }
+_ARRAYS = ("mean", "scale", "public")
+_PLAIN = (bool, int, float, str, type(None), list)  # what a setting may be on the wire
+_LEAST = {"label_scale": SMALLEST, "label_mean": -LARGE, "step_size": SMALLEST}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -77,11 +81,8 @@ class Terms:
                 f"settings of model {self.model!r} are {known}. Got {odd[0]!r}."
             )
         names = self.columns
-        if (
-            not 1 <= len(names) <= COLUMNS
-            or len(set(names)) < len(names)
-            or not all(isinstance(c, str) for c in names)
-        ):
+        once = 1 <= len(set(names)) == len(names) <= COLUMNS
+        if not once or not all(isinstance(name, str) for name in names):
             raise InputError("columns must be at least one name, each once.")
         whole("classes", self.classes, least=0, most=1000)
         # A device tells which losses are made of moments by this: there are none of classes.
@@ -122,97 +123,71 @@ class Terms:
             return GradientStep(self.step_size, self.steps, self.batch)
         return Refit(self.public, step_size=self.step_size, soft=self.soft or None)
 
-    def own_step(self) -> Any:
+    def own_step(self) -> GradientStep | None:
         """What a target does once a round on its own rows, if anything."""
         return None if self.local is None else GradientStep(self.local)
 
     def inside(self, data: Data) -> Data:
         """Rows in the units of the run."""
-        X = (
-            data.X
-            if self.mean is None or self.scale is None
-            else np.ascontiguousarray((data.X - self.mean) / self.scale)
-        )
-        y = (
-            data.y
-            if self.label_scale == 1 and self.label_mean == 0
-            else (data.y - self.label_mean) / self.label_scale
-        )
+        X, y = data.X, data.y
+        if self.mean is not None and self.scale is not None:
+            X = np.ascontiguousarray((X - self.mean) / self.scale)
+        if self.label_scale != 1 or self.label_mean != 0:
+            y = (y - self.label_mean) / self.label_scale
         return Data(X, y, data.weight)
 
-    def to_wire(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def to_wire(self) -> tuple[dict[str, Any], dict[str, AnyArray]]:
         """A head and arrays for `pack`."""
-        arrays = {
-            name: getattr(self, name)
-            for name in ("mean", "scale", "public")
-            if getattr(self, name) is not None
-        }
-        head = {
-            f.name: getattr(self, f.name)
-            for f in dataclasses.fields(self)
-            if f.name not in ("mean", "scale", "public")
-        }
-        return {
-            "terms": head
-            | {"columns": list(self.columns), "settings": dict(self.settings)}
-        }, {f"terms.{name}": array for name, array in arrays.items()}
+        more = {"columns": list(self.columns), "settings": dict(self.settings)}
+        head = vars(self) | more
+        found = {name: head.pop(name) for name in _ARRAYS}
+        arrays = {name: array for name, array in found.items() if array is not None}
+        return {"terms": head}, prefixed("terms.", arrays)
 
     @staticmethod
-    def from_wire(head: Mapping[str, Any], arrays: Mapping[str, Any]) -> Terms:
+    def from_wire(head: Mapping[str, Any], arrays: Arrays) -> Terms:
         """The inverse of `to_wire`, for what somebody else sent."""
-        told = head.get("terms")
-        known = {f.name for f in dataclasses.fields(Terms)} - {
-            "mean",
-            "scale",
-            "public",
-        }
-        if (
-            not isinstance(told, dict)
-            or set(told) != known
-            or not isinstance(told["columns"], list)
-        ):
-            raise WireError("the terms of the run are not in the wire format.")
-        settings = told["settings"]
-        plain = (bool, int, float, str, type(None), list)
-        if not isinstance(settings, dict) or not all(
-            isinstance(value, plain) for value in settings.values()
-        ):
-            raise WireError("the terms of the run are not in the wire format.")
-        features = len(told["columns"])
-        more: dict[str, Any] = {}
-        for name in ("mean", "scale"):
-            if f"terms.{name}" in arrays:
-                more[name] = finite(arrays[f"terms.{name}"], (features,))
-        if "scale" in more and not (more["scale"] >= SMALLEST).all():
-            raise WireError(f"scales must be at least {SMALLEST:g}.")
-        if "terms.public" in arrays:
-            public = arrays["terms.public"]
-            more["public"] = finite(
-                public, (min(len(public) if public.ndim else 0, POINTS), features)
-            )
-            classes = told["classes"]
-            # chances count a point once per class
-            if isinstance(classes, int) and more["public"].nbytes * classes > LARGEST:
-                raise WireError(
-                    "public points, once per class, must fit into a message."
-                )
-        positive = (SMALLEST, LARGE)
-        sizes = {
-            "label_scale": positive,
-            "label_mean": (-LARGE, LARGE),
-            "step_size": positive,
-        }
-        for name, (least, most) in sizes.items():
-            if (
-                not isinstance(told[name], (int, float))
-                or not least <= told[name] <= most
-            ):
+        words = head.get("terms")
+        known = {field.name for field in dataclasses.fields(Terms)}.difference(_ARRAYS)
+        if not isinstance(words, dict) or set(words) != known:
+            raise _foreign()
+        settings = words["settings"]
+        if not isinstance(words["columns"], list) or not isinstance(settings, dict):
+            raise _foreign()
+        if not all(isinstance(value, _PLAIN) for value in settings.values()):
+            raise _foreign()
+        more = _arrays_from(under("terms.", arrays), len(words["columns"]))
+        classes = words["classes"]
+        # chances count a point once per class
+        room = more["public"].nbytes if "public" in more else 0
+        if isinstance(classes, int) and room * classes > LARGEST:
+            raise WireError("public points, once per class, must fit into a message.")
+        for name, least in _LEAST.items():
+            value = words[name]
+            if not isinstance(value, (int, float)) or not least <= value <= LARGE:
                 raise WireError(f"{name} must be a number of a sensible size.")
         try:
-            return Terms(**told | {"columns": tuple(told["columns"])} | more)
-        except (InputError, TypeError, ValueError) as error:
-            if isinstance(error, WireError):
-                raise
+            return Terms(**words | {"columns": tuple(words["columns"])} | more)
+        except (TypeError, ValueError):  # InputError is a ValueError
             raise WireError(
                 "the terms of the run are outside what persfl knows."
             ) from None
+
+
+def _arrays_from(arrays: Arrays, features: int) -> dict[str, Array]:
+    """The arrays of the terms, in their shapes and with finite numbers."""
+    found: dict[str, Array] = {}
+    for name in ("mean", "scale"):
+        if name in arrays:
+            found[name] = finite(arrays[name], (features,))
+    if "scale" in found and not (found["scale"] >= SMALLEST).all():
+        raise WireError(f"scales must be at least {SMALLEST:g}.")
+    if "public" in arrays:
+        public = arrays["public"]
+        points = min(len(public), POINTS) if public.ndim else 0
+        found["public"] = finite(public, (points, features))
+    return found
+
+
+def _foreign() -> WireError:
+    return WireError("the terms of the run are not in the wire format.")

@@ -1,0 +1,126 @@
+"""Trees: five arrays each, many of them one after the other.
+
+Whatever walks a tree trusts its indices. So none may lead out of it or back up, and none is deeper
+than its learner grows them: a long chain would take long to walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from persfl.learners.estimator import Estimator
+from persfl.learners.storage.named_arrays import (
+    AnyArray,
+    Arrays,
+    check_finite,
+    check_form,
+    check_parts,
+    has_form,
+    prefixed,
+    under,
+)
+from persfl.learners.tree import Grown, Tree
+
+if TYPE_CHECKING:
+    from persfl.types import Learner, Model
+
+DEEPEST = 1_000  # questions on the way down, where a learner says nothing
+FORMS = {
+    "feature": "i8 N",
+    "threshold": "f8 N",
+    "left": "i8 N",
+    "right": "i8 N",
+    "value": "f8 N",
+}
+# In a run folder whole numbers may be those of another machine.
+_LOOSE = {name: form.replace("8", "") for name, form in FORMS.items()} | {
+    "nodes": "i T"
+}
+
+
+class TreeModels:
+    """Trees of persfl's own."""
+
+    KEY = "tree_nodes"
+
+    def holds(self, model: Model) -> bool:
+        return isinstance(model, Grown)
+
+    def one_to(self, model: Model) -> dict[str, AnyArray]:
+        return {
+            name: np.asarray(part)
+            for name, part in zip(Grown._fields, model, strict=True)
+        }
+
+    def one_from(
+        self, learner: Learner, arrays: Arrays, features: int, classes: int
+    ) -> Grown:
+        check_form(set(arrays) == set(FORMS) and has_form(arrays, FORMS))
+        tree: Grown = learner.check(Grown(**arrays), features)
+        check_form(depth(tree) <= deepest(learner))
+        return tree
+
+    def many_to(self, models: Sequence[Grown]) -> dict[str, AnyArray]:
+        return prefixed("tree_", in_a_row(models))
+
+    def many_from(
+        self, arrays: Arrays, features: int | None, classes: int | None
+    ) -> list[Grown]:
+        """Each sound and finite; all values NaN where a device's model is not here."""
+        named = under("tree_", arrays)
+        check_parts(has_form(named, _LOOSE))
+        if features is None:
+            features = int(named["feature"].max(initial=0)) + 1
+        trees = apart(named, features)
+        for tree in trees:
+            check_finite(np.isfinite(tree.value).all() or np.isnan(tree.value).all())
+        return trees
+
+    def fits(self, learner: Learner, model: Model, features: int) -> bool:
+        return self.holds(model)
+
+
+def in_a_row(trees: Sequence[Grown]) -> dict[str, AnyArray]:
+    """How many nodes each tree has, and the nodes of all."""
+    arrays: dict[str, AnyArray] = {
+        "nodes": np.array([tree.feature.size for tree in trees])
+    }
+    for name, parts in zip(Grown._fields, zip(*trees, strict=True), strict=True):
+        arrays[name] = np.concatenate(parts)
+    return arrays
+
+
+def apart(arrays: Arrays, features: int) -> list[Grown]:
+    """The inverse of `in_a_row`; every index is checked, values are left to the caller."""
+    nodes, count = arrays["nodes"], len(arrays["feature"])
+    # each before their sum: a sum of absurd numbers may be any number
+    check_form(len(nodes) > 0 and ((nodes >= 1) & (nodes <= count)).all())
+    check_form(nodes.sum() == count)
+    ends = np.cumsum(nodes)[:-1]
+    pieces = [np.split(arrays[name], ends) for name in Grown._fields]
+    trees = [Grown(*parts) for parts in zip(*pieces, strict=True)]
+    for tree in trees:
+        # values may have several columns, which `check` does not know
+        Tree().check(tree._replace(value=np.zeros(len(tree.feature))), features)
+    return trees
+
+
+def depth(tree: Grown) -> int:
+    """How many questions the longest way down has; parents come before children."""
+    found = np.zeros(len(tree.feature), dtype=np.int64)
+    for i in np.flatnonzero(tree.feature >= 0).tolist():
+        found[tree.left[i]] = found[tree.right[i]] = found[i] + 1
+    return int(found.max())
+
+
+def deepest(learner: Learner) -> int:
+    """How deep a learner's trees may be."""
+    if isinstance(learner, Tree):
+        return learner.max_depth
+    if not isinstance(learner, Estimator):
+        return DEEPEST
+    said = learner.estimator.get_params(deep=False).get("max_depth")
+    return DEEPEST if said is None else int(said)
