@@ -14,11 +14,10 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from persfl.federation.questions import digest_of
-
 from persfl.errors import InputError
 from persfl.federation.holdout import judged
 from persfl.federation.ledger import Entry
+from persfl.federation.messages import digest_of
 from persfl.federation.moment_rows import Likenesses, alike
 from persfl.federation.row_stock import Lot
 from persfl.federation.tree_leaves import boosted, leaf_of, sheltered

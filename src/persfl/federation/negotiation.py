@@ -142,7 +142,7 @@ def other_version(name: str, head: Head) -> str:
 
     >>> other_version("ann", {"protocol": PROTOCOL})
     ''
-    >>> other_version("ann", {})[:67]
+    >>> other_version("ann", {})[:68]
     "device 'ann' has another version of persfl (0.2 or before) than here"
     """
     if head.get("protocol") == PROTOCOL:

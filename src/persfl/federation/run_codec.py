@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,26 @@ class RunCodec:
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
-        self.learner: Learner = terms.learner()
-        self.proposer: Proposer = terms.proposer()
-        # whether a probe is the target's model
-        self.models_travel = sends_model(self.proposer, self.learner)
+
+    # Made when they are first used: a device first looks whether its owner allows the model, since
+    # a network is a function of some installed module, which is imported.
+
+    @cached_property
+    def learner(self) -> Learner:
+        """The model family."""
+        learner: Learner = self.terms.learner()
+        return learner
+
+    @cached_property
+    def proposer(self) -> Proposer:
+        """What peers do when asked."""
+        proposer: Proposer = self.terms.proposer()
+        return proposer
+
+    @cached_property
+    def models_travel(self) -> bool:
+        """Whether a probe is the target's model."""
+        return sends_model(self.proposer, self.learner)
 
     @property
     def size(self) -> int:
