@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
             def rows(r):
                 raise ValueError(f"could not convert string to float: {SECRET!r}")
 
-            device._rows = rows
+            device.source = rows
             return honest(kind, body)
         shaped.append(how)
         head, arrays = unpack(honest(kind, body))

@@ -4,7 +4,7 @@ import numpy as np
 
 from persfl import GradientStep, LoopFleet
 from persfl.devices import Devices
-from persfl.federation.device import stepped
+from persfl.federation.device_home import steps_on
 from persfl.federation.local_grid import LocalGrid
 from persfl.federation.row_stock import Deal, Lot, Stock
 from persfl.federation.run_plan import RunPlan
@@ -76,7 +76,7 @@ def in_batches(devices, terms):
             deal = Deal(data, nothing, rows, np.zeros_like(rows), rows[:0])
             dealt = Stock(Ledger(), Lot(terms.seed, who), 1).batches(deal, self.batch)
             first = int(place.at("batch").uniform(1)[0] * len(dealt))
-            return stepped(
+            return steps_on(
                 self, learner, probe, [data.take(batch) for batch in dealt], first
             )
 

@@ -181,9 +181,9 @@ def test_rows_of_a_node_are_read_again_when_they_grow(fed, tmp_path):
     frame[:10].to_csv(table, index=False)
     use_table(fed.path / "ann", table, label="y", drop=["b"], weight=None)
     device = device_of(fed.path / "ann")
-    assert device._rows(0).data.X.shape == (10, 2)
+    assert device.source(0).data.X.shape == (10, 2)
     frame.to_csv(table, index=False)
-    assert device._rows(1).data.X.shape == (16, 2)
+    assert device.source(1).data.X.shape == (16, 2)
 
 
 @pytest.mark.parametrize(

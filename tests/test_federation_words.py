@@ -14,6 +14,7 @@ pytest.importorskip("flwr")
 
 from federated import at_home, columns, plan
 
+from persfl import __version__
 from persfl.cli import main, parser
 from persfl.commands.federation import Lines, answer, method_of
 from persfl.errors import InputError
@@ -24,6 +25,7 @@ from persfl.federation.superlink import check_up
 from persfl.fleets.flower import Policy
 from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
+from persfl.wire import pack, unpack
 
 DEVICES = clustered_regression(n=6, clusters=2, rows=16, features=3, noise=0.2, seed=4)
 
@@ -127,10 +129,7 @@ def test_who_is_missing_is_said_once_by_name(method, tmp_path):
         peers=5,
     )
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("fleet", "blend_site"):
-            patch.setattr(
-                f"persfl.federation.{module}.time.sleep", lambda seconds: None
-            )
+        patch.setattr("time.sleep", lambda seconds: None)
         conduct(grid, asked)
     said = [event["text"] for event in events(out) if event["event"] == "waiting"]
     assert said
@@ -320,3 +319,37 @@ def test_what_is_not_up_is_said_at_once(tmp_path):
         check_up(wrong)
     thread.join()
     silent.close()
+
+
+class OfBefore:
+    """A device whose persfl is of the version before: it does not say which questions it knows."""
+
+    def __init__(self, device, version=None):
+        self.device, self.version = device, version
+
+    def reply(self, kind, body):
+        head, arrays = unpack(self.device.reply(kind, body))
+        head = {k: v for k, v in head.items() if k not in ("protocol", "version")}
+        more = {} if self.version is None else {"protocol": 9, "version": self.version}
+        return pack(head | more, arrays)
+
+
+@pytest.mark.parametrize("version", [None, "0.9", "x" * 99, 7])
+def test_a_node_of_another_version_is_told_which_to_install(version, tmp_path):
+    out = tmp_path / "run"
+    homes = at_home(DEVICES)
+    homes["d01"] = OfBefore(homes["d01"], version)
+    conduct(LocalGrid(homes), plan(out, homes, rounds=2))
+    said = [event["text"] for event in events(out) if event["event"] == "waiting"]
+    has = version if version == "0.9" else "0.2 or before"
+    assert said[0] == (
+        f"device 'd01' has another version of persfl ({has}) than here. Install this one there:"
+        f" pip install 'persfl[flower]=={__version__}'."
+    )
+    assert sum("d01" in text and "Install" in text for text in said) == 1
+
+
+def test_where_all_nodes_are_of_another_version_the_run_says_so(tmp_path):
+    homes = {name: OfBefore(one) for name, one in at_home(DEVICES).items()}
+    with pytest.raises(InputError, match="too few to begin.* Device 'd00' has another"):
+        conduct(LocalGrid(homes), plan(tmp_path / "run", homes))

@@ -17,8 +17,8 @@ pytest.importorskip("flwr")
 from persfl.errors import InputError
 from persfl.federation.holdout import judged
 from persfl.federation.ledger import Entry
+from persfl.federation.messages import digest_of
 from persfl.federation.moment_rows import Likenesses, alike
-from persfl.federation.questions import digest_of
 from persfl.federation.row_stock import Lot
 from persfl.federation.tree_leaves import boosted, leaf_of, sheltered
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
@@ -227,7 +227,7 @@ def test_rows_that_arrive_are_told_of_together(tmp_path):
 
 def test_held_back_rows_do_not_move_when_others_arrive():
     one = growing([12, 17, 24], Ledger(), rows=2)
-    seen = [one._deal(terms(holdout=0.25), r) for r in range(3)]
+    seen = [one.deal(terms(holdout=0.25), r) for r in range(3)]
     for before, after in pairwise(seen):
         assert set(before.place) <= set(after.place)
         assert set(before.held_place) <= set(after.held_place)
@@ -663,7 +663,7 @@ def test_units_do_not_tell_the_least_label(model, loss):
 
 
 def test_what_cannot_travel_is_not_collected(monkeypatch):
-    monkeypatch.setattr("persfl.federation.device.LARGEST", 100)
+    monkeypatch.setattr("persfl.federation.device_peer.LARGEST", 100)
     question = {"targets": np.arange(9)} | {
         f"q{i}.vector": RNG.normal(size=3) for i in range(9)
     }
@@ -804,13 +804,13 @@ def test_messages_at_the_same_time_are_no_way_around_limits(tmp_path, monkeypatc
     one, two = (
         Device("ann", ROWS, policy=limited, ledger=Ledger(path)) for _ in range(2)
     )
-    codes, real = [], one._proposal
+    codes, real = [], one.proposal
 
     def meanwhile(*given):
         codes.append(step(two, terms(), target=1) is not None)  # in another process
         return real(*given)
 
-    monkeypatch.setattr(one, "_proposal", meanwhile)
+    monkeypatch.setattr(one, "proposal", meanwhile)
     codes.append(step(one, terms()) is not None)
     assert codes == [True, False]
     assert one.ledger.counts("r", "t").run == 1

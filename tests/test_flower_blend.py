@@ -41,7 +41,7 @@ class Direct:
         self.homes, self.tamper, self.messages = homes, tamper, 0
 
     def exchange(self, letters, deadline):
-        from persfl.federation.inbox import Failed
+        from persfl.federation.reply_inbox import Failed
 
         self.messages += len(letters)
         found = {

@@ -16,8 +16,8 @@ from persfl import (
 )
 from persfl.errors import InputError
 from persfl.federation.federation_folder import init
-from persfl.federation.inbox import RECORD
 from persfl.federation.negotiation import _columns, _names
+from persfl.federation.reply_inbox import RECORD
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Device, FlowerFleet, Policy, Rows
 from persfl.sources import clustered_regression
@@ -208,7 +208,7 @@ def shortened(liars, share):
         record = message.content.config_records[RECORD]
         head, arrays = unpack(record["body"])
         if name in liars and head.get("kind") == "answer" and head["code"] == "ok":
-            probe = asked["fleet"].standing.probes[0]
+            probe = asked["fleet"].states.probes[0]
             short = probe + share * (arrays["p0.vector"] - probe)
             record["body"] = pack(head, dict(arrays) | {"p0.vector": short})
         return message
@@ -322,7 +322,7 @@ def test_a_target_that_is_away_is_told_one_model():
         if round_.r == 1:
             fleet.post.grid.away = {"d02"}
         if round_.r == 5:
-            assert len(fleet.standing.pending[2]) == 1
+            assert len(fleet.states.pending[2]) == 1
             fleet.post.grid.away = set()
     assert fleet.finish() == []
     kept = fleet.post.grid.devices["d02"].shelf.get("run")

@@ -21,17 +21,11 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.federation.holdout import judged
+from persfl.federation.messages import MOST, Refused, digest_of, whole_of
+from persfl.federation.messages import Head as Told
 from persfl.federation.moment_rows import Likenesses, by_moments
 from persfl.federation.policy import Policy, work_of_fit
-from persfl.federation.questions import (
-    MOST,
-    Refused,
-    Told,
-    alone,
-    digest_of,
-    whole_of,
-)
-from persfl.federation.row_stock import Deal, Stock
+from persfl.federation.row_stock import Deal, Stock, alone
 from persfl.methods.blend.linear_rows import Folding, Own, Peers, mixed, route, spreads
 from persfl.methods.blend.offers.steps import STEPS
 from persfl.methods.blend.views import VIEWS, Look

@@ -20,7 +20,7 @@ from persfl.federation.blend_run import blended
 from persfl.federation.device import Device
 from persfl.federation.fleet import FlowerFleet
 from persfl.federation.launch import FAILURE, LINK_GONE, PROGRESS
-from persfl.federation.negotiation import agreed
+from persfl.federation.negotiation import agreement
 from persfl.federation.policy import Policy
 from persfl.federation.post import Post
 from persfl.federation.result import keep_result
@@ -103,7 +103,7 @@ def _conduct(grid: Any, plan: RunPlan, out: Path, diary: Diary) -> None:
     ids = sorted({*plan.devices, *home})
     folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
     if folder is None or "terms.wire" not in folder.index["files"]:
-        terms, unwilling = agreed(post, plan, ids, home, waiting)
+        terms, unwilling = agreement(post, plan, ids, home, waiting)
         spec = {
             "device": "device",
             "label": plan.label,

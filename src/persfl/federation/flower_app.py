@@ -19,7 +19,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from persfl.federation.device import KINDS, Device
-from persfl.federation.inbox import RECORD, sealed
+from persfl.federation.reply_inbox import RECORD, sealed
 
 
 def client_app(find: Callable[[Context], Device]) -> ClientApp:

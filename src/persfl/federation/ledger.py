@@ -36,8 +36,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.errors import InputError
+from persfl.federation.messages import Refused
 from persfl.federation.policy import Policy
-from persfl.federation.questions import Refused
 from persfl.types import IntArray
 
 VERSION = 3

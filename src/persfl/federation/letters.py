@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 
 from persfl.errors import InputError, NotReady
+from persfl.federation.adoptions import Adoption, adoptions_to
 from persfl.federation.device import Device
-from persfl.federation.inbox import Failed
+from persfl.federation.messages import Arrays, Content, Head
 from persfl.federation.post import Post
-from persfl.federation.target_state import Adoption
-from persfl.wire import LARGEST, Terms, WireError, model_to, nested, pack, unpack
+from persfl.federation.reply_inbox import Failed
+from persfl.federation.run_codec import RunCodec
+from persfl.types import Learner
+from persfl.wire import LARGEST, Terms, WireError, pack, unpack
 
 # Refusals that would change a result without a word: settings of an owner, and what they bound.
 LIMITS = {
@@ -54,7 +58,16 @@ def why(name: str, code: str) -> str:
     return f"{reached} Only the owner can raise it, in node.toml."
 
 
-def ends(code: Any) -> bool:
+def capital(text: str) -> str:
+    """A sentence that begins as one.
+
+    >>> capital("device 'ann' is away.")
+    "Device 'ann' is away."
+    """
+    return text[:1].upper() + text[1:]
+
+
+def ends(code: object) -> bool:
     """Whether a refusal changes what comes out: blend and shared units need everybody."""
     return isinstance(code, str) and (code in LIMITS or code == "split")
 
@@ -68,25 +81,22 @@ class Lost(Exception):
 
 
 class Letters:
-    """Writes letters, sends them, opens replies; devices in `home` are asked without a network."""
+    """Writes letters of a run, sends them, opens replies; devices in `home` are asked without a
+    network. Before there are terms, only who devices are can be asked.
+    """
 
     def __init__(
         self,
         post: Post,
-        terms: Terms,
+        terms: Terms | None,
         *,
         run: str,
         home: Mapping[str, Device],
         deadline: float,
     ) -> None:
-        self.post, self.terms, self.run, self.home, self.deadline = (
-            post,
-            terms,
-            run,
-            dict(home),
-            deadline,
-        )
-        self.learner = terms.learner()
+        self.post, self.run = post, run
+        self.home, self.deadline = dict(home), deadline
+        self._terms = terms
         self.rows: dict[str, int] = {}  # how many each device said it has
         # and how many of them are new since the round before
         self.new: dict[str, int] = {}
@@ -94,6 +104,31 @@ class Letters:
         self.own_seconds = 0.0
         self._slowest = 0.0
         self._number = secrets.randbelow(2**40)  # not a number that an earlier run used
+
+    @cached_property
+    def codec(self) -> RunCodec:
+        """How models and probes of the run travel."""
+        return RunCodec(self.terms)
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of the run."""
+        assert self._terms is not None, "asked before there are terms"
+        return self._terms
+
+    @property
+    def learner(self) -> Learner:
+        """The model family of the run."""
+        return self.codec.learner
+
+    @contextmanager
+    def own_time(self) -> Iterator[None]:
+        """Count the time in this block as persfl's own."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.own_seconds += time.monotonic() - begin
 
     def next(self, number: int | None = None) -> None:
         """A new number for the letters to come: replies to earlier ones are stale from now on."""
@@ -103,26 +138,19 @@ class Letters:
         self,
         r: int,
         me: int,
-        head: Mapping[str, Any],
-        arrays: Mapping[str, Any] | None = None,
+        head: Head,
+        arrays: Arrays | None = None,
         adoptions: Sequence[Adoption] = (),
     ) -> bytes:
         """A letter to the device at position `me`, with what it has to adopt first."""
-        told, more = self.terms.to_wire()
-        for i, one in enumerate(adoptions):
-            for k, piece in enumerate(one.pieces):
-                more |= nested(f"a{i}.{k}", model_to(self.learner, piece))
-        told["adoptions"] = [
-            {
-                "round": a.round,
-                "stay": a.stay,
-                "weights": list(a.weights),
-                "set": a.anew,
-            }
-            for a in adoptions
-        ]
         about = {"run": self.run, "round": r, "ask": self._number, "me": me}
-        body = pack(about | told | dict(head), {**more, **(arrays or {})})
+        more = dict(arrays or {})
+        if self._terms is not None:
+            told, inside = self._terms.to_wire()
+            told["adoptions"], models = adoptions_to(self.codec, adoptions)
+            about |= told
+            more = {**inside, **models, **more}
+        body = pack(about | dict(head), more)
         if len(body) > LARGEST:
             raise InputError(
                 f"a message has at most {LARGEST // 2**20} MiB, and one of round {r} takes"
@@ -135,21 +163,17 @@ class Letters:
     ) -> dict[str, bytes | Failed]:
         """Send (kind, letter) to devices by name; a reply or a failure for each."""
         self.own_seconds, self._slowest = self.own_seconds + self._slowest, 0.0
-        begin = time.monotonic()
-        found: dict[str, bytes | Failed] = {
-            n: self.home[n].reply(*letter)
-            for n, letter in letters.items()
-            if n in self.home
-        }
-        self.own_seconds += time.monotonic() - begin
-        return found | self.post.exchange(
-            {n: letter for n, letter in letters.items() if n not in self.home},
-            self.deadline,
-        )
+        found: dict[str, bytes | Failed] = {}
+        far: dict[str, tuple[str, bytes]] = {}
+        with self.own_time():
+            for name, letter in letters.items():
+                if name in self.home:
+                    found[name] = self.home[name].reply(*letter)
+                else:
+                    far[name] = letter
+        return found | self.post.exchange(far, self.deadline)
 
-    def opened(
-        self, name: str, reply: bytes | Failed, kind: str, r: int
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def opened(self, name: str, reply: bytes | Failed, kind: str, r: int) -> Content:
         """Head and arrays of a reply that is what it should be."""
         if isinstance(reply, Failed):
             raise Lost(reply.how)
@@ -157,29 +181,36 @@ class Letters:
             head, arrays = unpack(reply)
         except WireError:
             raise Lost("format") from None
-        if head.get("code") != "ok":
-            raise Lost(way(head.get("code")), str(head.get("code"))[:40])
-        about = (
-            head.get("device"),
-            head.get("run"),
-            head.get("round"),
-            head.get("kind"),
-            head.get("ask"),
-        )
-        if about != (name, self.run, r, kind, self._number):
+        code = head.get("code")
+        if code != "ok":
+            raise Lost(way(code), str(code)[:40])
+        about = [head.get(key) for key in ("device", "run", "round", "kind", "ask")]
+        if about != [name, self.run, r, kind, self._number]:
             raise Lost("stale")
-        rows, new = head.get("rows"), head.get("new")
-        if isinstance(rows, int) and 0 <= rows < 2**53:
-            self.rows[name] = rows
-        if isinstance(new, int) and 0 <= new < 2**53:
-            self.new[name] = new
+        for counts, key in ((self.rows, "rows"), (self.new, "new")):
+            count = head.get(key)
+            if isinstance(count, int) and 0 <= count < 2**53:
+                counts[name] = count
         seconds = head.get("seconds")
         if isinstance(seconds, float) and 0 <= seconds < 1e6:
             self._slowest = max(self._slowest, seconds)
         return head, arrays
 
+    def ask(
+        self, kind: str, r: int, letters: Mapping[str, bytes]
+    ) -> dict[str, Content | Lost]:
+        """Send letters of one kind by name, and open what comes back."""
+        replies = self.exchange({name: (kind, body) for name, body in letters.items()})
+        found: dict[str, Content | Lost] = {}
+        for name, reply in replies.items():
+            try:
+                found[name] = self.opened(name, reply, kind, r)
+            except Lost as lost:
+                found[name] = lost
+        return found
 
-def way(code: Any) -> str:
+
+def way(code: object) -> str:
     """In which way of the roster a device said no.
 
     >>> way("rows"), way("format"), way("what?")

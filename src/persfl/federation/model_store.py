@@ -5,27 +5,20 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from persfl.errors import InputError
+from persfl.federation.run_codec import RunCodec
 from persfl.files import read_whole, write_whole
-from persfl.wire import (
-    Terms,
-    WireError,
-    model_from,
-    model_to,
-    nested,
-    pack,
-    unpack,
-    within,
-)
+from persfl.types import Model
+from persfl.wire import Terms, WireError, nested, pack, unpack, within
 
 
-class Kept(NamedTuple):
+class StoredModel(NamedTuple):
     """A device's model before round `round`, and the terms it was learned under."""
 
     round: int
-    model: Any
+    model: Model
     terms: Terms
 
 
@@ -35,9 +28,9 @@ class Shelf:
     >>> import numpy as np
     >>> shelf = Shelf()
     >>> terms = Terms(columns=("a",), settings={"intercept": False})
-    >>> shelf.put("run", Kept(3, np.array([1.5]), terms))
+    >>> shelf.put("run", StoredModel(3, np.array([1.5]), terms))
     True
-    >>> shelf.put("other", Kept(0, np.array([1.5]), terms), most=600)
+    >>> shelf.put("other", StoredModel(0, np.array([1.5]), terms), most=600)
     False
     >>> shelf.get("run").round, shelf.get("run").model.tolist()
     (3, [1.5])
@@ -45,68 +38,58 @@ class Shelf:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self._held: dict[str, bytes] = {}
+        self._memory: dict[str, bytes] = {}
 
-    def put(self, run: str, kept: Kept, most: int = 2**53) -> bool:
+    def put(self, run: str, stored: StoredModel, most: int = 2**53) -> bool:
         """Replace the model of a run; it is on the disk when this returns.
 
         False, and nothing happens, where all models together would take more than `most` bytes.
         """
-        head, arrays = kept.terms.to_wire()
-        arrays |= nested("model", model_to(kept.terms.learner(), kept.model))
-        body = pack(head | {"run": run, "round": kept.round}, arrays)
+        head, arrays = stored.terms.to_wire()
+        arrays |= nested("model", RunCodec(stored.terms).model_to(stored.model))
+        body = pack(head | {"run": run, "round": stored.round}, arrays)
         if len(body) + self._others(run) > most:
             return False
         if self.folder is None:
-            self._held[run] = body
+            self._memory[run] = body
         else:
-            write_whole(self._path(run), body)
+            write_whole(self._path(self.folder, run), body)
         return True
 
     def _others(self, run: str) -> int:
         """Bytes of the models of other runs."""
         if self.folder is None:
-            return sum(len(body) for name, body in self._held.items() if name != run)
-        mine = self._path(run)
+            return sum(len(body) for name, body in self._memory.items() if name != run)
         if not self.folder.is_dir():
             return 0
+        mine = self._path(self.folder, run).name
         with os.scandir(self.folder) as files:
-            return sum(file.stat().st_size for file in files if file.name != mine.name)
+            return sum(file.stat().st_size for file in files if file.name != mine)
 
-    def get(self, run: str) -> Kept | None:
+    def get(self, run: str) -> StoredModel | None:
         """The model of a run, if there is one."""
         if self.folder is None:
-            return _read(self._held[run]) if run in self._held else None
-        return _read(read_whole(self._path(run))) if self._path(run).is_file() else None
+            return _read(self._memory[run]) if run in self._memory else None
+        path = self._path(self.folder, run)
+        return _read(read_whole(path)) if path.is_file() else None
 
-    def latest(self) -> Kept:
+    def latest(self) -> StoredModel:
         """The model that changed last."""
-        files = (
-            []
-            if self.folder is None
-            else sorted(
-                self.folder.glob("*.model"), key=lambda path: path.stat().st_mtime
-            )
-        )
+        files = [] if self.folder is None else list(self.folder.glob("*.model"))
         if not files:
             raise InputError("there is no model here yet. Take part in a run first.")
-        return _read(read_whole(files[-1]))
+        return _read(read_whole(max(files, key=lambda path: path.stat().st_mtime)))
 
-    def _path(self, run: str) -> Path:
-        assert self.folder is not None
+    @staticmethod
+    def _path(folder: Path, run: str) -> Path:
         # a run's name comes from elsewhere
-        return self.folder / f"{hashlib.sha256(run.encode()).hexdigest()[:16]}.model"
+        return folder / f"{hashlib.sha256(run.encode()).hexdigest()[:16]}.model"
 
 
-def _read(body: bytes) -> Kept:
+def _read(body: bytes) -> StoredModel:
     head, arrays = unpack(body)
     terms = Terms.from_wire(head, arrays)
     if not isinstance(head.get("round"), int):
         raise WireError("a kept model must say after which round.")
-    return Kept(
-        head["round"],
-        model_from(
-            terms.learner(), within("model", arrays), terms.features, terms.classes
-        ),
-        terms,
-    )
+    model = RunCodec(terms).model_from(within("model", arrays))
+    return StoredModel(head["round"], model, terms)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
+from persfl import __version__
 from persfl.checks import some
 from persfl.errors import InputError
+from persfl.federation.column_sums import Totals
 from persfl.federation.device import Device
-from persfl.federation.letters import Limited, ends, why
+from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
+from persfl.federation.messages import PROTOCOL, Arrays, Head
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
 from persfl.public_points import made_up
 from persfl.training import step_of
-from persfl.types import Array
-from persfl.wire import Terms, WireError, pack, unpack
-from persfl.wire.models import finite
+from persfl.traits import has_gradients, traits_of
+from persfl.types import Array, Data, Learner
+from persfl.wire import Terms
 from persfl.wire.terms import COLUMNS
+
+_LONGEST = 1_000  # letters of a column's name
 
 
 class Agreement(NamedTuple):
@@ -31,7 +38,7 @@ class Agreement(NamedTuple):
     unwilling: list[str]
 
 
-def agreed(
+def agreement(
     post: Post,
     plan: RunPlan,
     ids: Sequence[str],
@@ -39,22 +46,18 @@ def agreed(
     waiting: Waiting,
 ) -> Agreement:
     """The terms of a run, from what the devices that are there tell of themselves."""
-    ask = _Asking(post, plan, home)
-    there = ask.described(ids, waiting)
+    ask = _Inquiry(post, plan, ids, home)
+    there = ask.described(waiting)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
     return Agreement(
-        _terms(ask, plan, ids, there), [name for name in unwilling if name not in home]
+        _terms(ask, plan, there), [name for name in unwilling if name not in home]
     )
 
 
-def _terms(
-    ask: _Asking, plan: RunPlan, ids: Sequence[str], there: Mapping[str, Any]
-) -> Terms:
-    columns = _columns(there)
-    me = {name: i for i, name in enumerate(ids)}
+def _terms(ask: _Inquiry, plan: RunPlan, there: Mapping[str, Head]) -> Terms:
     raw = Terms(
         model=plan.model,
-        columns=tuple(columns),
+        columns=tuple(_columns(there)),
         classes=plan.classes,
         settings=plan.settings,
         seed=plan.seed,
@@ -66,55 +69,41 @@ def _terms(
         local=plan.local,
     )
     learner = raw.learner()
-    steps = hasattr(learner, "grad") and not plan.points
-    units = plan.units if plan.units != "auto" else "shared" if steps else "raw"
-    changes: dict[str, Any] = {
-        "step_size": (
-            step_of(plan.step_size, learner, len(columns))
-            if steps
-            else _refit_step(plan)
-        )
-    }
-    if units == "shared" or not steps:
-        mean, scale, binary = ask.sums(raw, there, me)
-        if units == "shared":
-            changes |= {
-                "mean": mean[:-1],
-                "scale": np.where(scale[:-1] > 0, scale[:-1], 1.0),
-            }
-            if not plan.classes and getattr(learner, "kind", "") != "poisson":
-                changes |= {
-                    "label_mean": float(mean[-1]),
-                    "label_scale": float(scale[-1] or 1.0),
-                }
-        if not steps:
-            points = made_up(
-                mean[:-1],
-                scale[:-1],
-                binary[:-1].astype(bool),
-                plan.points or 100,
-                seed=plan.seed,
-            )
-            if units == "shared":
-                points = (points - changes["mean"]) / changes["scale"]
-            changes |= {
-                "public": points,
-                "soft": bool(plan.classes) and getattr(learner, "kind", "") == "log",
-            }
-    head, arrays = raw.to_wire()
-    head["terms"] |= {k: v for k, v in changes.items() if not isinstance(v, np.ndarray)}
-    return Terms.from_wire(
-        head,
-        arrays
-        | {f"terms.{k}": v for k, v in changes.items() if isinstance(v, np.ndarray)},
+    if has_gradients(learner) and not plan.points:
+        step = step_of(plan.step_size, learner, raw.features)
+        terms = replace(raw, step_size=step)
+        if plan.units == "raw":
+            return _checked(terms)
+        return _checked(_scaled(terms, learner, *ask.units(raw, there)[:2]))
+    step = 1.0 if plan.step_size == "auto" else float(plan.step_size)
+    mean, scale, binary = ask.units(raw, there)
+    count = plan.points or 100
+    points = made_up(mean[:-1], scale[:-1], binary[:-1], count, seed=plan.seed)
+    terms = replace(raw, step_size=step)
+    if plan.units == "shared":
+        terms = _scaled(terms, learner, mean, scale)
+        points = terms.inside(Data(points, np.zeros(count))).X
+    soft = bool(plan.classes) and traits_of(learner).loss == "log"
+    return _checked(replace(terms, public=points, soft=soft))
+
+
+def _scaled(terms: Terms, learner: Learner, mean: Array, scale: Array) -> Terms:
+    """The same in shared units; counts and classes keep their own."""
+    inside = replace(
+        terms, mean=mean[:-1], scale=np.where(scale[:-1] > 0, scale[:-1], 1.0)
     )
+    if terms.classes or traits_of(learner).task == "counts":
+        return inside
+    label = float(scale[-1] or 1.0)
+    return replace(inside, label_mean=float(mean[-1]), label_scale=label)
 
 
-def _refit_step(plan: RunPlan) -> float:
-    return 1.0 if plan.step_size == "auto" else float(plan.step_size)
+def _checked(terms: Terms) -> Terms:
+    """As devices will read them."""
+    return Terms.from_wire(*terms.to_wire())
 
 
-def _columns(there: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _columns(there: Mapping[str, Head]) -> list[str]:
     """The columns that everybody has, in the order of the first device that has them.
 
     One device may say anything, so whoever differs from most is named.
@@ -140,7 +129,7 @@ def _columns(there: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return list(there[next(iter(sets))]["columns"])
 
 
-def _names(columns: Any) -> bool:
+def _names(columns: object) -> bool:
     """Whether what a device says of its columns can be names: each once, none a book."""
     if not isinstance(columns, list) or not 0 < len(columns) <= COLUMNS:
         return False
@@ -148,141 +137,108 @@ def _names(columns: Any) -> bool:
     return good and len(set(columns)) == len(columns)
 
 
-_LONGEST = 1_000  # letters of a column's name
+def other_version(name: str, head: Head) -> str:
+    """What to say of a device whose persfl knows other questions; "" where it knows the same.
+
+    >>> other_version("ann", {"protocol": PROTOCOL})
+    ''
+    >>> other_version("ann", {})[:68]
+    "device 'ann' has another version of persfl (0.2 or before) than here"
+    """
+    if head.get("protocol") == PROTOCOL:
+        return ""
+    told = head.get("version")
+    known = isinstance(told, str) and re.fullmatch(r"[0-9][0-9a-z.+]{0,30}", told)
+    has = told if known else "0.2 or before"
+    return (
+        f"device {name!r} has another version of persfl ({has}) than here. Install this one there:"
+        f" pip install 'persfl[flower]=={__version__}'."
+    )
 
 
-class _Asking:
+class _Inquiry:
     """Questions before the first round."""
 
-    def __init__(self, post: Post, plan: RunPlan, home: Mapping[str, Device]) -> None:
-        self.post, self.plan, self.home = post, plan, home
+    def __init__(
+        self,
+        post: Post,
+        plan: RunPlan,
+        ids: Sequence[str],
+        home: Mapping[str, Device],
+    ) -> None:
+        self.post, self.plan = post, plan
+        self.ids, self.home = ids, home
 
     def _all(
-        self, names: Sequence[str], body: Callable[[str], bytes]
-    ) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-        letters = {name: ("describe", body(name)) for name in names}
-        replies: dict[str, Any] = {
-            name: self.home[name].reply(*letters[name])
+        self,
+        names: Sequence[str],
+        terms: Terms | None = None,
+        head: Head | None = None,
+        arrays: Arrays | None = None,
+    ) -> dict[str, tuple[Head, Arrays]]:
+        """What these devices say; without those that say nothing usable."""
+        plan = self.plan
+        letters = Letters(
+            self.post, terms, run=plan.run, home=self.home, deadline=plan.deadline
+        )
+        bodies = {
+            name: letters.letter(0, self.ids.index(name), head or {}, arrays)
             for name in names
-            if name in self.home
         }
-        far = {
-            name: letter for name, letter in letters.items() if name not in self.home
-        }
-        replies |= self.post.exchange(far, float(self.plan.deadline))
-        found = {}
-        for name, reply in replies.items():
-            try:
-                head, arrays = unpack(reply) if isinstance(reply, bytes) else ({}, {})
-            except WireError:
-                continue
-            if ends(head.get("code")):  # units without it would be others
-                raise Limited(f"{_upper(why(name, head['code']))} Nothing was begun.")
-            if head.get("code") == "ok" and head.get("device") == name:
-                found[name] = (head, arrays)
+        found: dict[str, tuple[Head, Arrays]] = {}
+        for name, reply in letters.ask("describe", 0, bodies).items():
+            if not isinstance(reply, Lost):
+                found[name] = reply
+            elif ends(reply.code):  # units without it would be others
+                raise Limited(f"{capital(why(name, reply.code))} Nothing was begun.")
         return found
 
-    def described(
-        self, ids: Sequence[str], waiting: Waiting
-    ) -> dict[str, dict[str, Any]]:
+    def described(self, waiting: Waiting) -> dict[str, Head]:
         """Who is there and which columns they have; waits for a quorum."""
+        plan, ids = self.plan, self.ids
         begin = time.monotonic()
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, Head] = {}
+        others: dict[str, str] = {}
         while True:
-            for name, (head, _) in self._all(
-                [n for n in ids if n not in found], lambda _: self._body({})
-            ).items():
-                columns = head.get("columns")
-                if _names(columns):
-                    found[name] = head
-            others = [name for name in found if name not in self.home]
-            enough = (
-                len(found) >= max(2, self.plan.quorum * len(ids)) and len(others) >= 1
-            )
-            patience = time.monotonic() - begin
-            if enough and (len(found) == len(ids) or patience > self.plan.gather):
-                return found
-            if patience > max(self.plan.patience, self.plan.gather):
-                raise InputError(
-                    f"{len(found)} of {len(ids)} devices are there, which is too few to begin."
-                    " Start the others first."
-                )
             missing = [name for name in ids if name not in found]
-            waiting(f"{len(found)} of {len(ids)} devices are there", missing)
+            for name, (head, _) in self._all(missing).items():
+                other = other_version(name, head)
+                if other and name not in others:
+                    waiting(other, ())
+                    others[name] = other
+                elif not other and _names(head.get("columns")):
+                    found[name] = head
+            missing = [name for name in ids if name not in found]
+            enough = len(found) >= max(2, plan.quorum * len(ids))
+            enough &= any(name not in self.home for name in found)
+            waited = time.monotonic() - begin
+            if enough and (not missing or waited > plan.gather):
+                return found
+            few = f"{len(found)} of {len(ids)} devices are there"
+            if waited > max(plan.patience, plan.gather):
+                more = "".join(f" {capital(text)}" for text in others.values())
+                raise InputError(
+                    f"{few}, which is too few to begin. Start the others first.{more}"
+                )
+            waiting(few, missing)
             time.sleep(1.0)
 
-    def sums(
-        self, terms: Terms, there: Mapping[str, Any], me: Mapping[str, int]
+    def units(
+        self, terms: Terms, there: Mapping[str, Head]
     ) -> tuple[Array, Array, Array]:
         """Mean, root mean square deviation and whether all are 0 or 1, per column and the
         label; from totals, in two steps.
         """
-        width = terms.features + 1
-        told, arrays = terms.to_wire()
-
-        def body(about: Array | None) -> Callable[[str], bytes]:
-            more = {} if about is None else {"about": about}
-            return lambda name: self._body(
-                {"sums": True, "me": me[name], **told}, {**arrays, **more}
-            )
-
-        first = self._totals(self._all(sorted(there), body(None)), width)
-        mean = first["sums"] / first["weight"]
-        second = self._totals(self._all(sorted(there), body(mean)), width)
-        scale = np.sqrt(np.maximum(second["squares"] / second["weight"], 0.0))
+        first = self._totals(terms, there, {})
+        mean = first.sums / first.weight
+        second = self._totals(terms, there, {"about": mean})
+        scale = np.sqrt(np.maximum(second.squares / second.weight, 0.0))
         steady = scale <= 1e-12 * np.abs(mean)
-        return mean, np.where(steady, 0.0, scale), first["binary"]
+        return mean, np.where(steady, 0.0, scale), first.binary
 
     def _totals(
-        self, replies: Mapping[str, tuple[dict[str, Any], dict[str, Any]]], width: int
-    ) -> dict[str, Any]:
-        weight, sums, squares, binary = (
-            0.0,
-            np.zeros(width),
-            np.zeros(width),
-            np.ones(width, dtype=np.int64),
-        )
-        for _, arrays in (replies[name] for name in sorted(replies)):
-            try:
-                one = float(finite(arrays["weight"], (1,))[0])
-                told, squared = (
-                    finite(arrays["sums"], (width,)),
-                    _squares(arrays["squares"], width),
-                )
-                if arrays["binary"].shape != (width,) or not one > 0:
-                    continue
-            except (WireError, KeyError):
-                continue
-            weight, sums, squares, binary = (
-                weight + one,
-                sums + told,
-                squares + squared,
-                binary & (arrays["binary"] != 0),
-            )
-        if not weight:
-            raise InputError(
-                "no device tells the sums that shared units need. Use --units raw, or allow sums in"
-                " a node's policy."
-            )
-        return {"weight": weight, "sums": sums, "squares": squares, "binary": binary}
-
-    def _body(
-        self, head: Mapping[str, Any], arrays: Mapping[str, Any] | None = None
-    ) -> bytes:
-        return pack({"run": self.plan.run, "round": 0, "ask": 0} | dict(head), arrays)
-
-
-def _upper(text: str) -> str:
-    return text[0].upper() + text[1:]
-
-
-def _squares(array: Any, width: int) -> Array:
-    """Sums of squares may be larger than other numbers."""
-    if (
-        array.dtype != np.float64
-        or array.shape != (width,)
-        or not np.isfinite(array).all()
-        or (array < 0).any()
-    ):
-        raise WireError("squares must be finite.")
-    return np.asarray(array)
+        self, terms: Terms, there: Mapping[str, Head], arrays: Arrays
+    ) -> Totals:
+        replies = self._all(sorted(there), terms, {"sums": True}, arrays)
+        told = (replies[name][1] for name in sorted(replies))
+        return Totals(told, terms.features + 1)

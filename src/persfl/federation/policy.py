@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from persfl.checks import whole
 from persfl.errors import InputError
+from persfl.federation.plain_settings import settings_from
 from persfl.learners.named import ESTIMATORS
 from persfl.learners.network import Network
 from persfl.wire import Terms
@@ -69,37 +70,14 @@ class Policy:
         return Policy.of(told)
 
     @staticmethod
-    def of(told: Mapping[str, Any]) -> Policy:
-        """A policy from plain values; an unknown key is an error, because a limit with a typing
-        mistake protects nobody.
-        """
-        if not isinstance(told, Mapping):
-            raise InputError(f"the policy must be a table of settings. Got {told!r}.")
-        kinds = {f.name: f.type for f in dataclasses.fields(Policy)}
-        for name, value in told.items():
-            if name not in kinds:
-                raise InputError(
-                    f"the policy has no setting {name!r}. Known: {', '.join(kinds)}."
-                )
-            good = {
-                "int": isinstance(value, int)
-                and not isinstance(value, bool)
-                and value >= 0,
-                "bool": isinstance(value, bool),
-            }.get(
-                str(kinds[name]),
-                isinstance(value, list) and all(isinstance(v, str) for v in value),
-            )
-            if not good:
-                raise InputError(
-                    f"{name} of the policy must be"
-                    f" {_WANT.get(str(kinds[name]), 'a list of names')}. Got {value!r}."
-                )
-        plain: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in told.items()
-        }
-        return Policy(**plain)
+    def of(told: object) -> Policy:
+        """A policy from plain values."""
+        return settings_from(Policy, told, "the policy")
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, int):
+                whole(f"{name} of the policy", int(value), least=0)
 
     def refuses(self, terms: Terms, rows: int) -> str | None:
         """The name of the limit that these terms break, if any."""
@@ -119,27 +97,18 @@ class Policy:
     @staticmethod
     def unlimited(networks: tuple[str, ...] = ()) -> Policy:
         """For rows of whoever asks."""
-        most = 2**53
-        fields = [f.name for f in dataclasses.fields(Policy) if str(f.type) == "int"]
-        limits: dict[str, Any] = dict.fromkeys(fields, most) | {
-            "rows": 0,
-            "rows_per_leaf": 0,
+        limits: dict[str, Any] = {
+            name: 2**53 for name, usual in vars(Policy()).items() if type(usual) is int
         }
-        return Policy(**limits, networks=networks)
+        few = {"rows": 0, "rows_per_leaf": 0}
+        return Policy(networks=networks, **limits | few)
 
     def text(self) -> str:
         """As it stands in a file."""
         lines = ["[policy]"]
-        for f in dataclasses.fields(Policy):
-            value = getattr(self, f.name)
-            shown = (
-                str(value).lower()
-                if isinstance(value, bool)
-                else str(list(value))
-                if isinstance(value, tuple)
-                else str(value)
-            )
-            lines.append(f"{f.name} = {shown}".replace("'", '"'))
+        for name, value in vars(self).items():
+            plain = list(value) if isinstance(value, tuple) else value
+            lines.append(f"{name} = {json.dumps(plain)}")
         return "\n".join(lines) + "\n"
 
 
@@ -210,6 +179,3 @@ def _size(terms: Terms) -> int:
     if hasattr(learner, "size"):
         return int(learner.size(terms.features))
     return (terms.features + 1) * max(terms.classes, 1)
-
-
-_WANT = {"int": "a whole number of at least 0", "bool": "true or false"}

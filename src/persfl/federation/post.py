@@ -12,7 +12,7 @@ from typing import Any
 
 from persfl.errors import need
 from persfl.federation import flower_api
-from persfl.federation.inbox import Failed, inbox_of, sealed
+from persfl.federation.reply_inbox import Failed, inbox_of, sealed
 from persfl.wire import WireError, pack, unpack
 
 

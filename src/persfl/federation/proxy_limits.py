@@ -8,12 +8,11 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from persfl.checks import real, whole
 from persfl.errors import InputError
+from persfl.federation.plain_settings import settings_from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,43 +40,26 @@ class Limits:
     # and of one known key: one member alone cannot keep the others out
     bodies_per_member: int = 2**28
 
-    @staticmethod
-    def of(told: Any) -> Limits:
-        """Limits from what a file says; a setting that is not known is an error."""
-        if not isinstance(told, Mapping):
-            raise InputError(f"[proxy] must be a table of settings. Got {told!r}.")
-        given = {}
-        for name, value in told.items():
-            given[_known(str(name))] = value
-        for one in fields(Limits):
-            if one.name not in given:
-                continue
-            value = given[one.name]
-            if one.type == "float":
-                given[one.name] = float(real(one.name, value, above=0))
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, float):
+                real(name, value, above=0)
             else:
-                given[one.name] = whole(one.name, value, least=1)
-        made = Limits(**given)
+                whole(name, value, least=1)
         for name in ("bodies", "bodies_per_member"):
-            if getattr(made, name) < made.body:
+            size = vars(self)[name]
+            if size < self.body:
                 raise InputError(
-                    f"{name} must be at least body ({made.body}). Got {getattr(made, name)}."
+                    f"{name} must be at least body ({self.body}). Got {size}."
                 )
-        return made
+
+    @staticmethod
+    def of(told: object) -> Limits:
+        """Limits from what a file says."""
+        return settings_from(Limits, told, "[proxy]")
 
     def text(self) -> str:
         """As a table of federation.toml."""
         return "[proxy]\n" + "".join(
             f"{name} = {value}\n" for name, value in asdict(self).items()
         )
-
-
-def _known(name: str) -> str:
-    from difflib import get_close_matches
-
-    names = [one.name for one in fields(Limits)]
-    if name in names:
-        return name
-    near = get_close_matches(name, names, 1)
-    hint = f" Did you mean {near[0]!r}?" if near else f" It has {', '.join(names)}."
-    raise InputError(f"[proxy] has no setting {name!r}.{hint}")

@@ -22,6 +22,7 @@ from persfl.federation.wait_notices import unwilling_text
 from persfl.rules import doubts
 from persfl.runs import Folder, keep_model
 from persfl.training import State
+from persfl.traits import has_gradients
 from persfl.types import Array
 from persfl.units import Units
 from persfl.wire import Terms
@@ -43,9 +44,7 @@ def keep_result(
     notes = _notes(fleet, plan, untold, folder.spec.get("unwilling", []))
     if "member" in state.trust.notes:
         rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
-        notes += doubts(
-            state.trust, rows, fleet.learner.size(terms.features), fleet.ids
-        )
+        notes += doubts(state.trust, rows, _size(fleet), fleet.ids)
     folder.write_json("federation.json", federation_info(fleet, plan, state, notes))
     keep_model(folder, fitted(fleet, terms, plan, state, worth, notes))
 
@@ -136,11 +135,16 @@ def spread(losses: Array, targets: Any, n: int) -> Array:
     return wide
 
 
+def _size(fleet: FlowerFleet | Outcome) -> int:
+    """How many numbers a model has; 0 where it is no vector."""
+    learner = fleet.learner
+    return learner.size(fleet.terms.features) if has_gradients(learner) else 0
+
+
 def _models(fleet: FlowerFleet | Outcome) -> Any:
     known = dict(zip(fleet.targets.tolist(), list(fleet.models), strict=True))
-    if hasattr(fleet.learner, "grad"):
-        size = fleet.learner.size(fleet.terms.features)
-        nothing = np.full(size, np.nan)
+    if has_gradients(fleet.learner):
+        nothing = np.full(_size(fleet), np.nan)
         return np.stack(
             [nothing if known.get(i) is None else known[i] for i in range(fleet.n)]
         )
@@ -198,11 +202,7 @@ def _notes(
         notes.append(
             f"{', '.join(untold)} could not be told what came out in the end and {older}."
         )
-    coefficients = (
-        fleet.learner.size(fleet.terms.features)
-        if hasattr(fleet.learner, "size")
-        else 0
-    )
+    coefficients = _size(fleet)
     few = [
         fleet.ids[int(t)]
         for t in fleet.targets

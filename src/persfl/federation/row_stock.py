@@ -24,7 +24,7 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.evaluation.split import split
 from persfl.federation.ledger import Ledger
-from persfl.federation.questions import Refused, alone
+from persfl.federation.messages import Refused
 from persfl.methods.blend.folds import fold_numbers
 from persfl.seeds import Stream, stream
 from persfl.types import Data, IntArray
@@ -164,6 +164,11 @@ def _held(data: Data, share: float, classes: int, lot: Lot) -> Any:
     held = np.zeros(count, dtype=bool)
     held[back.X[:, 0].astype(np.int64)] = True
     return held
+
+
+def alone(data: Data) -> Devices:
+    """One device's rows as devices."""
+    return Devices(data.X, data.y, data.weight, np.array([0, len(data.y)]), [0])
 
 
 def marks(columns: Any, data: Data, seed: int) -> IntArray:

@@ -5,88 +5,68 @@ be told to adopt.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from persfl.errors import InputError
-from persfl.federation.questions import adopted
-from persfl.wire import (
-    Terms,
-    model_from,
-    model_to,
-    nested,
-    probe_from,
-    probe_to,
-    sends_model,
-    within,
-)
+from persfl.federation.adoptions import Adoption, adoption_from, adoptions_to
+from persfl.federation.messages import Arrays
+from persfl.federation.run_codec import RunCodec
+from persfl.traits import has_statistics
+from persfl.types import Model, Probe
+from persfl.wire import nested, within
 
 
-class Adoption(NamedTuple):
-    """What a target was told to adopt after a round; `anew` replaces its model whatever it was."""
-
-    round: int
-    stay: float
-    weights: tuple[float, ...]
-    pieces: tuple[Any, ...]
-    anew: bool = False
-
-
-class Standing:
-    """`count` targets under these terms.
+class TargetStates:
+    """`count` targets of a run.
 
     `probes` are None where a target must be asked for its own, `models` where it still has the one
     it made at home.
     """
 
-    def __init__(self, terms: Terms, count: int) -> None:
-        self.terms, self.learner, self.proposer = (
-            terms,
-            terms.learner(),
-            terms.proposer(),
-        )
-        self.probes: list[Any] = [None] * count
-        self.models: list[Any] = [None] * count
+    def __init__(self, codec: RunCodec, count: int) -> None:
+        self.codec = codec
+        self.probes: list[Probe | None] = [None] * count
+        self.models: list[Model | None] = [None] * count
         self.pending: list[list[Adoption]] = [[] for _ in range(count)]
         self.own = np.full(count, np.inf)
         # A local step or running statistics are known to the target alone.
-        self.eager = terms.local is not None or getattr(self.learner, "renews", False)
+        self.eager = codec.terms.local is not None or has_statistics(codec.learner)
 
     def adopt(self, t: int, told: Adoption) -> None:
         """Note what a target is to adopt, and what its probe will then be."""
         self.pending[t].append(told)
         if self.models[t] is not None or told.stay == 0:
-            self.models[t] = adopted(
-                self.learner, self.models[t], told.pieces, told.weights, told.stay
+            self.models[t] = self.codec.mixed(
+                self.models[t], told.pieces, told.weights, told.stay
             )
-        if not self.eager and len(self.pending[t]) > 1 and self.models[t] is not None:
+        if not self.eager and len(self.pending[t]) > 1:
             # It missed a round: the model it comes to says all, and a message does not grow with
             # every round it is away.
-            self.pending[t] = [
-                Adoption(told.round, 0.0, (1.0,), (self.models[t],), anew=True)
-            ]
+            self._replace(t, told.round)
         if self.eager:
             self.probes[t] = None
         elif told.pieces:
-            self.probes[t] = self.proposer.ask(self.learner, self.models[t])
+            self.probes[t] = self.codec.probe_of(self.models[t])
 
-    def tell(self, t: int, arrays: Mapping[str, Any]) -> None:
+    def tell(self, t: int, arrays: Arrays) -> None:
         """A target's own probe, as it sent it."""
-        self.probes[t] = self._probe(arrays)
-        if sends_model(self.proposer, self.learner):
+        self.probes[t] = self.codec.probe_from(arrays)
+        if self.codec.models_travel:
             self.models[t] = self.probes[t]
 
-    def hand_in(self, start: Sequence[Any]) -> None:
+    def hand_in(self, start: Sequence[Model]) -> None:
         """Models to start from."""
         if len(start) != len(self.probes):
             raise InputError(
                 f"start must hold one model per target ({len(self.probes)}). Got {len(start)}."
             )
         for t, given in enumerate(start):
-            self.models[t] = self._model(model_to(self.learner, given))
-            self.pending[t] = [Adoption(-1, 0.0, (1.0,), (self.models[t],), anew=True)]
-            self.probes[t] = self.proposer.ask(self.learner, self.models[t])
+            self.models[t] = self.codec.model_from(self.codec.model_to(given))
+            self._replace(t, -1)
+            self.probes[t] = self.codec.probe_of(self.models[t])
 
     def before(self, r: int) -> None:
         """Models that were handed in are those before the first round that is run."""
@@ -96,57 +76,46 @@ class Standing:
 
     def recover(self, t: int, r: int) -> None:
         """A target that has lost its model gets back the one that was seen here last, if any."""
-        if self.models[t] is not None:
-            self.pending[t] = [
-                Adoption(r - 1, 0.0, (1.0,), (self.models[t],), anew=True)
-            ]
+        self._replace(t, r - 1)
 
-    def to_wire(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def _replace(self, t: int, r: int) -> None:
+        """Have a target take the model that is known here, if any, as that after round `r`."""
+        if self.models[t] is not None:
+            self.pending[t] = [Adoption.whole(r, self.models[t], anew=True)]
+
+    def to_wire(self) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
         """A head per target, and arrays."""
-        heads, arrays = [], {"own": self.own}
-        for t in range(len(self.probes)):
-            if self.probes[t] is not None:
-                arrays |= nested(
-                    f"t{t}.probe", probe_to(self.proposer, self.learner, self.probes[t])
-                )
-            if self.models[t] is not None:
-                arrays |= nested(f"t{t}.model", model_to(self.learner, self.models[t]))
-            for i, one in enumerate(self.pending[t]):
-                for k, piece in enumerate(one.pieces):
-                    arrays |= nested(f"t{t}.a{i}.{k}", model_to(self.learner, piece))
+        heads: list[dict[str, Any]] = []
+        arrays: dict[str, NDArray[Any]] = {"own": self.own}
+        for t, (probe, model) in enumerate(zip(self.probes, self.models, strict=True)):
+            waiting, more = adoptions_to(self.codec, self.pending[t])
             heads.append(
                 {
-                    "probe": self.probes[t] is not None,
-                    "model": self.models[t] is not None,
+                    "probe": probe is not None,
+                    "model": model is not None,
                     "pending": [
-                        [a.round, a.stay, list(a.weights), a.anew]
-                        for a in self.pending[t]
+                        [a["round"], a["stay"], a["weights"], a["set"]] for a in waiting
                     ],
                 }
             )
+            if probe is not None:
+                more |= nested("probe", self.codec.probe_to(probe))
+            if model is not None:
+                more |= nested("model", self.codec.model_to(model))
+            arrays |= nested(f"t{t}", more)
         return heads, arrays
 
-    def restore(
-        self, heads: Sequence[Mapping[str, Any]], arrays: Mapping[str, Any]
-    ) -> None:
+    def restore(self, heads: Sequence[Mapping[str, Any]], arrays: Arrays) -> None:
         """The inverse of `to_wire`."""
         self.own = np.array(arrays["own"])
+        names = ("round", "stay", "weights", "set")
         for t, told in enumerate(heads):
             inner = within(f"t{t}", arrays)
             if told["probe"]:
-                self.probes[t] = self._probe(within("probe", inner))
+                self.probes[t] = self.codec.probe_from(within("probe", inner))
             if told["model"]:
-                self.models[t] = self._model(within("model", inner))
-            for i, (r, stay, weights, anew) in enumerate(told["pending"]):
-                pieces = tuple(
-                    self._model(within(f"a{i}.{k}", inner)) for k in range(len(weights))
-                )
-                self.pending[t].append(Adoption(r, stay, tuple(weights), pieces, anew))
-
-    def _model(self, arrays: Mapping[str, Any]) -> Any:
-        return model_from(self.learner, arrays, self.terms.features, self.terms.classes)
-
-    def _probe(self, arrays: Mapping[str, Any]) -> Any:
-        return probe_from(
-            self.proposer, self.learner, arrays, self.terms.features, self.terms.classes
-        )
+                self.models[t] = self.codec.model_from(within("model", inner))
+            for i, given in enumerate(told["pending"]):
+                head = dict(zip(names, given, strict=True))
+                one = adoption_from(self.codec, head, within(f"a{i}", inner))
+                self.pending[t].append(one)

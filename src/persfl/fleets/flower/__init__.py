@@ -7,11 +7,11 @@
 
 from persfl.federation.device import Device
 from persfl.federation.fleet import FlowerFleet
-from persfl.federation.inbox import Failed
 from persfl.federation.ledger import Ledger
 from persfl.federation.model_store import Shelf
 from persfl.federation.policy import Policy
 from persfl.federation.post import Post
+from persfl.federation.reply_inbox import Failed
 from persfl.federation.roster import Roster
 from persfl.federation.row_table import Rows
 

@@ -48,7 +48,7 @@ class _Coming:
     got: dict[str, bytes] = field(default_factory=dict)
 
 
-class Inbox:
+class GridInbox:
     """Replies to messages over a grid that is not Flower's own: as that gives them."""
 
     def __init__(self, grid: Any) -> None:
@@ -69,7 +69,7 @@ class Inbox:
         """Nobody waits any more."""
 
 
-class RuntimeInbox(Inbox):
+class RuntimeInbox(GridInbox):
     """Replies that a SuperLink holds, each pulled part by part and without waiting for any."""
 
     def __init__(self, grid: Any) -> None:
@@ -108,7 +108,7 @@ class RuntimeInbox(Inbox):
             key = about.reply_to_message_id
             if key in wanted and key not in self._coming:
                 self._coming[key] = _Coming(
-                    about.message_id, int(about.src_node_id), parts_of(tree)
+                    about.message_id, int(about.src_node_id), part_names(tree)
                 )
             else:  # nobody asked for it
                 self._forget(about.message_id)
@@ -155,16 +155,18 @@ def sealed(body: bytes) -> Any:
     return RecordDict({RECORD: ConfigRecord({"body": body, "salt": salt})})
 
 
-def inbox_of(grid: Any) -> Inbox:
+def inbox_of(grid: Any) -> GridInbox:
     """Where the replies to a grid's messages are."""
-    return RuntimeInbox(grid) if isinstance(grid, flower_api.HttpGrid) else Inbox(grid)
+    return (
+        RuntimeInbox(grid) if isinstance(grid, flower_api.HttpGrid) else GridInbox(grid)
+    )
 
 
-def parts_of(tree: Any) -> list[str] | None:
+def part_names(tree: Any) -> list[str] | None:
     """The names of a reply's parts; None where there are more than a reply has.
 
     >>> from types import SimpleNamespace as Tree
-    >>> parts_of(Tree(object_id="a", children=[Tree(object_id="b", children=[])]))
+    >>> part_names(Tree(object_id="a", children=[Tree(object_id="b", children=[])]))
     ['a', 'b']
     """
     found, todo = list[str](), [tree]

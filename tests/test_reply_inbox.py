@@ -17,9 +17,9 @@ from flwr.proto.runtime_pb2 import PullAppMessagesResponse
 from flwr.supercore.inflatable.inflatable_object import get_object_id, get_object_tree
 
 from persfl.federation import flower_api
-from persfl.federation.inbox import Failed, sealed
 from persfl.federation.local_grid import LocalGrid
 from persfl.federation.proxy_replies import PARTS, wrong_with
+from persfl.federation.reply_inbox import Failed, sealed
 from persfl.fleets.flower import Device, Post, Rows
 from persfl.types import Data
 from persfl.wire import pack, unpack

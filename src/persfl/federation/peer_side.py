@@ -1,0 +1,158 @@
+"""The coordinator's side of peers: one message to each peer that is asked, with the probes of all
+targets that ask it, and what usable answers came back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from persfl.federation.letters import Letters, Lost, capital, ends, way, why
+from persfl.federation.messages import Content, parts_of
+from persfl.federation.patience import Away, Go, Patience
+from persfl.federation.roster import Roster
+from persfl.types import IntArray, Probe, Proposal
+from persfl.wire import WireError, nested
+
+Proposals = dict[tuple[int, int], Proposal]  # by target and peer, as positions
+
+
+class PeerSide:
+    """Asks peers on behalf of targets; `targets` are positions among the ids."""
+
+    def __init__(
+        self,
+        letters: Letters,
+        patience: Patience,
+        ids: Sequence[str],
+        targets: IntArray,
+    ) -> None:
+        self.letters, self.patience = letters, patience
+        self.ids, self.targets = ids, targets
+        self.roster = Roster()
+        self.odd = 0  # answers of this round that could not be read
+
+    def collect(
+        self, peers: IntArray, probes: Sequence[Probe | None], r: int
+    ) -> Proposals:
+        """What the peers of each target propose, in several goes where too few answer."""
+        self.odd = 0
+        found: Proposals = {}
+        asked = self._asked(peers, probes, r)
+        left = dict(asked)
+
+        def attempt() -> Go:
+            for peer in self._once(left, probes, r, found):
+                left.pop(peer)
+            done = len(asked) - len(left)
+            enough = done >= self.patience.least(len(asked))
+            return Go(enough, [self.ids[peer] for peer in left])
+
+        waited = self.patience.until(f"round {r + 1}", attempt) if asked else None
+        if waited is not None:
+            done = len(asked) - len(left)
+            raise Away(
+                f"round {r}: {done} of {len(asked)} devices answered within {waited:.0f} s, and the"
+                f" quorum is {self.patience.quorum:g} of them. Everything is kept: go on when they"
+                f" are back.{self.at_limits()}"
+            )
+        return found
+
+    def _asked(
+        self, peers: IntArray, probes: Sequence[Probe | None], r: int
+    ) -> dict[int, list[int]]:
+        """Who is asked now, and by whom."""
+        asked: dict[int, list[int]] = {}
+        for t, s in np.argwhere(peers >= 0).tolist():
+            peer = int(peers[t, s])
+            if probes[t] is None:
+                continue
+            if self.roster.due(self.ids[peer], r):
+                asked.setdefault(peer, []).append(t)
+            else:
+                self.roster.count(self.ids[peer], "rested")
+        return asked
+
+    def _once(
+        self,
+        asked: Mapping[int, Sequence[int]],
+        probes: Sequence[Probe | None],
+        r: int,
+        found: Proposals,
+    ) -> list[int]:
+        """One go: who needs not be asked again."""
+        self.letters.next()
+        bodies = {}
+        with self.letters.own_time():
+            for peer, who in asked.items():
+                bodies[self.ids[peer]] = self._letter(peer, who, probes, r)
+                self.roster.count(self.ids[peer], "asked", len(who))
+        replies = self.letters.ask("answer", r, bodies)
+        with self.letters.own_time():
+            return [
+                peer
+                for peer, who in asked.items()
+                if self._read(peer, who, replies[self.ids[peer]], r, found)
+            ]
+
+    def _letter(
+        self, peer: int, who: Sequence[int], probes: Sequence[Probe | None], r: int
+    ) -> bytes:
+        arrays: dict[str, NDArray[Any]] = {"targets": self.targets[list(who)]}
+        for i, t in enumerate(who):
+            arrays |= nested(f"q{i}", self.letters.codec.probe_to(probes[t]))
+        names = [self.ids[int(self.targets[t])] for t in who]
+        return self.letters.letter(r, peer, {"names": names}, arrays)
+
+    def _read(
+        self,
+        peer: int,
+        who: Sequence[int],
+        reply: Content | Lost,
+        r: int,
+        found: Proposals,
+    ) -> bool:
+        """Note what a peer answered to each target; whether asking again would be of no use."""
+        name, roster = self.ids[peer], self.roster
+        if isinstance(reply, Lost):
+            roster.failed(name, r, reply.how, len(who))
+            self.limited(name, reply.code)
+            return reply.how == "refused"
+        head, arrays = reply
+        codes = head.get("codes")
+        if not isinstance(codes, list) or len(codes) != len(who):
+            roster.failed(name, r, "format", len(who))
+            return False
+        usable, parts = 0, parts_of(arrays)
+        for i, (t, code) in enumerate(zip(who, codes, strict=True)):
+            if code != "ok":
+                self.limited(name, code)
+                roster.count(name, way(code))
+                continue
+            try:
+                part = parts.get(f"p{i}", {})
+                found[t, peer] = self.letters.codec.model_from(part)
+                usable += 1
+            except WireError:
+                roster.count(name, "format")
+                self.odd += 1
+        roster.count(name, "answered", usable)
+        if usable:
+            roster.answered(name, r)
+        else:
+            roster.failed(name, r, "refused", 0)
+        return True
+
+    def limited(self, name: str, code: object) -> None:
+        """A device at a limit of its owner: the round goes on without, and that is said."""
+        if ends(code) and name not in self.roster.limits:
+            self.roster.limits[name] = str(code)
+            self.patience.say(why(name, str(code)), ())
+
+    def at_limits(self) -> str:
+        """What is to be said about devices at their limits, where a run stops."""
+        limits = self.roster.limits.items()
+        return "".join(f" {capital(why(name, code))}" for name, code in limits)
