@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from persfl.commands.shown import table
+from persfl.commands.progress import table
 from persfl.methods import Method, method_of
 from persfl.methods.listing import descriptions
 
@@ -57,7 +57,7 @@ def method_named(text: str, settings: Mapping[str, Any] | None = None) -> Method
     """
     if ".py" not in text:
         return method_of(text, **(settings or {}))
-    from persfl.commands.modules import load
+    from persfl.commands.user_module import load_module
 
-    made = load(text)
+    made = load_module(text)
     return method_of(made() if isinstance(made, type) else made, **(settings or {}))
