@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -13,14 +12,15 @@ from persfl.learners.shrunk import shrunk
 from persfl.proposers import GradientStep, Refit
 from persfl.seeds import stream
 from persfl.traits import has_gradients
-from persfl.types import Array, Data, Differentiable, IntArray, Learner
+from persfl.types import Array, Data, Differentiable, IntArray, Learner, Model
 
+Models = Array | list[Model]  # one a device
 _NUMBERS = 2**22  # of rows and models that are fitted at a time
 # times a fine-tuning step is quartered before the device keeps the pooled model
 _SHORTER = 6
 
 
-def pooled_fit(learner: Learner, rows: Devices, seed: int = 0) -> Any:
+def pooled_fit(learner: Learner, rows: Devices, seed: int = 0) -> Model:
     """One model fitted to everybody's rows (for squared loss through sums over devices, shrunk
     a hair to be unique).
     """
@@ -30,11 +30,9 @@ def pooled_fit(learner: Learner, rows: Devices, seed: int = 0) -> Any:
     gram, pull = np.zeros((size, size)), np.zeros(size)
     for i in range(0, len(rows.X), 2**16):
         part = slice(i, i + 2**16)
-        A = (
-            np.column_stack([rows.X[part], np.ones(len(rows.y[part]))])
-            if learner.intercept
-            else rows.X[part]
-        )
+        A = rows.X[part]
+        if learner.intercept:
+            A = np.column_stack([A, np.ones(len(A))])
         weighted = A * rows.weight[part, None]
         gram += weighted.T @ A
         pull += weighted.T @ rows.y[part]
@@ -44,41 +42,35 @@ def pooled_fit(learner: Learner, rows: Devices, seed: int = 0) -> Any:
     return np.linalg.solve(gram + np.diag(ridge), pull)
 
 
-def own_fits(learner: Learner, rows: Devices, seed: int = 0) -> Any:
+def own_fits(learner: Learner, rows: Devices, seed: int = 0) -> Models:
     """Every device's model from its own rows alone."""
     if isinstance(learner, Linear):
         return shrunk(learner, rows)
     if has_gradients(learner):
         place = stream(seed, "own").at(np.arange(len(rows)))
-        return np.concatenate(
-            [
-                learner.fit(rows.gather(part), place[part])
-                for part in _batches(learner, rows)
-            ]
-        )
+        parts = _batches(learner, rows)
+        fits = [learner.fit(rows.gather(part), place[part]) for part in parts]
+        return np.concatenate(fits)
     return [learner.fit(rows[i], stream(seed, "own", i)) for i in range(len(rows))]
 
 
 def tuned_fits(
     learner: Learner,
     rows: Devices,
-    pooled: Any,
+    pooled: Model,
     public: Array | None,
     steps: GradientStep | None,
     seed: int = 0,
-) -> Any:
+) -> Models:
     """The pooled model, fine-tuned on every device's own rows: shrunk toward it, stepped from
     it, or refitted with its labels.
     """
     if isinstance(learner, Linear):
         return shrunk(learner, rows, pooled)
     if steps is not None and has_gradients(learner):
-        return np.concatenate(
-            [
-                _stepped(learner, pooled, rows.gather(part), steps)
-                for part in _batches(learner, rows)
-            ]
-        )
+        parts = _batches(learner, rows)
+        fits = [_stepped(learner, pooled, rows.gather(part), steps) for part in parts]
+        return np.concatenate(fits)
     proposer = Refit(public if public is not None else rows.X[:0])
     probe = proposer.ask(learner, pooled)
     return [

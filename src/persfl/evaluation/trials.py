@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from persfl.devices import Devices
-from persfl.evaluation.rivals import own_fits, pooled_fit, tuned_fits
+from persfl.evaluation.rivals import Models, own_fits, pooled_fit, tuned_fits
 from persfl.evaluation.verdicts import Worth
 from persfl.learners.responses import respond, respond_each
 from persfl.proposers import GradientStep
@@ -33,12 +33,12 @@ def run_trial(
     *,
     learner: Learner,
     units: Units,
-    models: Any,
+    models: Models,
     classes: int = 0,
     public: Array | None = None,
     steps: GradientStep | None = None,
     seed: int = 0,
-    more: Mapping[str, Any] | None = None,
+    more: Mapping[str, Models] | None = None,
 ) -> Trial:
     """Losses on `test` of personalized `models` (fitted on `train` in `units`) and of the rivals,
     fitted here on the same rows.
@@ -46,97 +46,88 @@ def run_trial(
     `public` are the points, in `units`, that carry a pooled model to a device's own refit (learners
     without gradients). `more` are further rivals: a name and a model per device.
     """
-    owner = test.owner
     inside = units.inside(train)
     centred = Units.of(train, "centred", labels=not classes)
     pooled = pooled_fit(learner, inside, seed)
-    X, Z = units.features(test.X, owner), centred.features(test.X, owner)
-    arms = {
-        "own": respond_each(
-            learner, own_fits(learner, inside, seed), X, owner, classes
-        ),
+    own = own_fits(learner, inside, seed)
+    one = pooled_fit(learner, centred.inside(train), seed)
+    tuned = tuned_fits(learner, inside, pooled, public, steps, seed)
+    X, Z = (each.features(test.X, test.owner) for each in (units, centred))
+
+    def respond_by(each: Models) -> Array:
+        return respond_each(learner, each, X, test.owner, classes)
+
+    responses = {
+        "own": respond_by(own),
         "pooled": respond(learner, pooled, X, classes),
-        "centred": respond(
-            learner, pooled_fit(learner, centred.inside(train), seed), Z, classes
-        ),
-        "tuned": respond_each(
-            learner,
-            tuned_fits(learner, inside, pooled, public, steps, seed),
-            X,
-            owner,
-            classes,
-        ),
-        "personal": respond_each(learner, models, X, owner, classes),
+        "centred": respond(learner, one, Z, classes),
+        "tuned": respond_by(tuned),
+        "personal": respond_by(models),
     }
-    arms |= {
-        name: respond_each(learner, theirs, X, owner, classes)
-        for name, theirs in (more or {}).items()
-    }
+    responses |= {name: respond_by(theirs) for name, theirs in (more or {}).items()}
     if classes:
-        code = test.y.astype(np.int64)
-        true = code[:, None] == np.arange(classes)
-        losses = {
-            arm: ((response - true) ** 2).sum(axis=1) for arm, response in arms.items()
-        }
-        return Trial(
-            test,
-            losses,
-            {
-                arm: (response.argmax(axis=1) != code) + 0.0
-                for arm, response in arms.items()
-            },
-        )
+        return _of_chances(test, responses, classes)
     losses = {}
-    for arm, response in arms.items():
-        losses[arm] = (
-            (centred if arm == "centred" else units).outside(response, owner) - test.y
-        ) ** 2
+    for arm, response in responses.items():
+        scale = centred if arm == "centred" else units
+        losses[arm] = (scale.outside(response, test.owner) - test.y) ** 2
     return Trial(test, losses, {})
+
+
+def _of_chances(test: Devices, chances: Mapping[str, Array], classes: int) -> Trial:
+    """Brier scores and mistakes."""
+    code = test.y.astype(np.int64)
+    true = code[:, None] == np.arange(classes)
+    losses, mistakes = dict[str, Array](), dict[str, Array]()
+    for arm, chance in chances.items():
+        losses[arm] = ((chance - true) ** 2).sum(axis=1)
+        mistakes[arm] = (chance.argmax(axis=1) != code) + 0.0
+    return Trial(test, losses, mistakes)
 
 
 def worth_of_trials(trials: Sequence[Trial], classes: int) -> Worth:
     """The trials together: every row that was kept back once counts once."""
     held = [trial.held for trial in trials]
-    owner = np.concatenate([part.owner for part in held])
-    weight, y = (
-        np.concatenate([part.weight for part in held]),
-        np.concatenate([part.y for part in held]),
-    )
     n = len(held[0])
+    owner = np.concatenate([part.owner for part in held])
+    weight = np.concatenate([part.weight for part in held])
+    y = np.concatenate([part.y for part in held])
 
-    def means(values: Any) -> Array:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            sums = np.bincount(owner, weights=values * weight, minlength=n)
-            return np.asarray(sums / np.bincount(owner, weights=weight, minlength=n))
+    def sums(values: Array) -> Array:
+        return np.bincount(owner, weights=values, minlength=n).astype(np.float64)
 
-    count = np.bincount(owner, minlength=n)
-    # how many equal rows carry as much evidence as these weighted ones
     with np.errstate(invalid="ignore", divide="ignore"):
-        evidence = np.bincount(owner, weights=weight, minlength=n) ** 2 / np.bincount(
-            owner, weights=weight**2, minlength=n
-        )
-    found: dict[str, Any] = {
-        "device": list(held[0].ids),
-        "held": count,
-        "evidence": np.nan_to_num(evidence),
-    }
-    losses = {
-        arm: np.concatenate([trial.losses[arm] for trial in trials])
-        for arm in trials[0].losses
-    }
-    for arm in losses:
-        found[f"error_{arm}"] = means(losses[arm])
-        if classes:
-            found[f"mistakes_{arm}"] = means(
-                np.concatenate([trial.mistakes[arm] for trial in trials])
-            )
-    difference = losses["own"] - losses["personal"]
-    away = difference - np.nan_to_num(means(difference))[owner]
-    found["spread"] = np.sqrt(
-        means(away**2) * evidence / np.maximum(evidence - 1, 1e-9)
-    )
+        total = sums(weight)
+        # how many equal rows carry as much evidence as these weighted ones
+        evidence = total**2 / sums(weight**2)
+        found: dict[str, object] = {
+            "device": list(held[0].ids),
+            "held": np.bincount(owner, minlength=n),
+            "evidence": np.nan_to_num(evidence),
+        }
+        losses = _joined([trial.losses for trial in trials])
+        mistakes = _joined([trial.mistakes for trial in trials])
+        for arm in losses:
+            found[f"error_{arm}"] = sums(losses[arm] * weight) / total
+            if classes:
+                found[f"mistakes_{arm}"] = sums(mistakes[arm] * weight) / total
+        # how much a device's paired differences vary around their mean
+        difference = losses["own"] - losses["personal"]
+        mean = np.nan_to_num(sums(difference * weight) / total)
+        away = (difference - mean[owner]) ** 2
+        variance = sums(away * weight) / total
+    freedom = np.maximum(evidence - 1, 1e-9)
+    found["spread"] = np.sqrt(variance * evidence / freedom)
+    return Worth(pd.DataFrame(found), 1.0 if classes else _scale(y, weight), classes)
+
+
+def _joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Rows of all trials behind each other, per arm."""
+    return {arm: np.concatenate([part[arm] for part in parts]) for arm in parts[0]}
+
+
+def _scale(y: Array, weight: Array) -> float:
+    """The labels' variance; 1 where they are all the same."""
     level = float(np.average(y, weights=weight))
-    variance = (
-        float(np.average((y - level) ** 2, weights=weight)) if not classes else 1.0
-    )
-    return Worth(pd.DataFrame(found), variance if variance > 0 else 1.0, classes)
+    variance = float(np.average((y - level) ** 2, weights=weight))
+    return variance if variance > 0 else 1.0
