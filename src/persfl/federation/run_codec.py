@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persfl.federation.messages import Arrays
+from persfl.proposers import GradientStep, Refit
 from persfl.traits import has_gradients
-from persfl.types import Learner, Model, Probe, Proposer
+from persfl.types import Learner, Model, Probe
 from persfl.wire import (
     Terms,
     model_from,
@@ -44,10 +45,9 @@ class RunCodec:
         return learner
 
     @cached_property
-    def proposer(self) -> Proposer:
+    def proposer(self) -> GradientStep | Refit:
         """What peers do when asked."""
-        proposer: Proposer = self.terms.proposer()
-        return proposer
+        return self.terms.proposer()
 
     @cached_property
     def models_travel(self) -> bool:

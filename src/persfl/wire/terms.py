@@ -117,7 +117,7 @@ class Terms:
             settings=self.settings,
         )
 
-    def proposer(self) -> Any:
+    def proposer(self) -> GradientStep | Refit:
         """What peers do when asked."""
         if self.public is None:
             return GradientStep(self.step_size, self.steps, self.batch)
