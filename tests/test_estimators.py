@@ -590,7 +590,7 @@ def test_fitting_again_forgets(table):
         model.partial_fit(X, y, devices=who)
     assert model.n_rounds_ == 10
     model.fit(X, y, devices=who)
-    assert not hasattr(model, "_arrived")
+    assert not hasattr(model, "_arrivals")
 
 
 def test_public_points_are_in_the_units_of_the_run(table):

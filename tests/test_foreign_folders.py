@@ -405,9 +405,9 @@ def test_a_run_of_estimators_goes_on_to_the_same_bits(tmp_path, estimator, label
 
     folder = cut_folder(tmp_path / "run", 1)
     with pytest.raises(Cut):
-        kind(estimator, **settings)._fit(X, y, whose, keep=folder)
+        kind(estimator, **settings).fit(X, y, whose, keep=folder)
     folder.close()
-    resumed = kind(estimator, **settings)._fit(
+    resumed = kind(estimator, **settings).fit(
         X, y, whose, keep=Folder.open(tmp_path / "run")
     )
     again = load_model(save_model(resumed, tmp_path / "kept"))
@@ -427,7 +427,7 @@ def test_what_cannot_be_kept_is_refused_before_the_fit(
     table, tmp_path, capsys, monkeypatch
 ):
     (tmp_path / "own.py").write_text("from sklearn.svm import SVR\nmake = SVR()\n")
-    monkeypatch.setattr(PersonalizedRegressor, "_fit", None)
+    monkeypatch.setattr(PersonalizedRegressor, "fit", None)
     out = ["--out", str(tmp_path / "run"), "--model", f"{tmp_path}/own.py"]
     assert main(["fit", str(table), *WORDS, *out]) == 2
     assert "models of SVR cannot be kept in a run folder" in capsys.readouterr().err
@@ -544,7 +544,7 @@ def test_a_forged_state_leads_compiled_code_nowhere_else(tmp_path):
 
     def fit(keep):
         model = PersonalizedRegressor(method="kin", rounds=60, peers=5, holdout=0)
-        return model._fit(devices.X, devices.y, whose, keep=keep)
+        return model.fit(devices.X, devices.y, whose, keep=keep)
 
     folder = cut_folder(path, 20)
     with pytest.raises(Cut):
@@ -912,11 +912,11 @@ def test_a_failing_resume_removes_nothing(table, tmp_path, capsys, monkeypatch):
 
         return fit
 
-    monkeypatch.setattr(PersonalizedRegressor, "_fit", failing(KeyboardInterrupt()))
+    monkeypatch.setattr(PersonalizedRegressor, "fit", failing(KeyboardInterrupt()))
     assert main(words) == 130
     (out / "notes.txt").write_text("mine")
     before = sorted(path.name for path in out.rglob("*"))
-    monkeypatch.setattr(PersonalizedRegressor, "_fit", failing(InputError("no luck.")))
+    monkeypatch.setattr(PersonalizedRegressor, "fit", failing(InputError("no luck.")))
     assert main([*words, "--resume"]) == 2
     assert sorted(path.name for path in out.rglob("*")) == before
     assert main(words) == 2  # nor does one that never began
@@ -935,7 +935,7 @@ def test_a_failing_fit_removes_only_what_it_made(table, tmp_path, monkeypatch):
         (out / "rounds" / "mine.txt").write_text("mine")
         raise InputError("no luck.")
 
-    monkeypatch.setattr(PersonalizedRegressor, "_fit", fit)
+    monkeypatch.setattr(PersonalizedRegressor, "fit", fit)
     assert main(words) == 2
     left = sorted(path.relative_to(out).as_posix() for path in out.rglob("*"))
     assert left == ["notes.txt", "rounds", "rounds/mine.txt"]
@@ -952,7 +952,7 @@ def test_a_second_force_does_not_lose_the_first_run(
     def stopped(self, *words, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(PersonalizedRegressor, "_fit", stopped)
+    monkeypatch.setattr(PersonalizedRegressor, "fit", stopped)
     assert main([*words, "--force"]) == 130
     assert main([*words, "--force"]) == 130
     kept = [

@@ -15,7 +15,8 @@ from persfl import (
     cli,
 )
 from persfl.errors import InputError
-from persfl.estimators.method import METHODS, method_of
+from persfl.fitting import FitSettings
+from persfl.fitting.method_choice import METHODS, method_of
 from persfl.learners import MLP
 from persfl.report import info
 from persfl.runs import load_model, save_model
@@ -54,7 +55,7 @@ def test_auto_is_blend_unless_the_loop_is_meant():
         found = method_of(PersonalizedRegressor(**loop))
         assert found == ("paper", f"{next(iter(loop))} belongs to it")
         with pytest.raises(InputError, match=r"belongs to method='paper'.*Leave"):
-            PersonalizedRegressor(method="blend", **loop)._check_settings(3)
+            FitSettings(method="blend", **loop).check(3)
     assert (
         method_of(PersonalizedRegressor(rounds=5, peers=2, units="raw")).why
         == "peers, rounds and units belong to it"

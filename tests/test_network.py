@@ -814,10 +814,10 @@ def test_an_interrupted_run_of_networks_goes_on_exactly(tmp_path):
 
     folder = Folder.create(tmp_path / "run", {}, every=0)
     with pytest.raises(KeyboardInterrupt):
-        PersonalizedRegressor(MLP((5,)), **settings)._fit(
+        PersonalizedRegressor(MLP((5,)), **settings).fit(
             X, y, who, keep=Cut(folder.path, folder.index, every=0)
         )
-    again = PersonalizedRegressor(MLP((5,)), **settings)._fit(
+    again = PersonalizedRegressor(MLP((5,)), **settings).fit(
         X, y, who, keep=Folder.open(folder.path)
     )
     np.testing.assert_array_equal(again.models_, whole.models_)

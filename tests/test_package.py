@@ -1,5 +1,7 @@
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -74,3 +76,55 @@ def test_compiling_says_so_once_and_is_kept(tmp_path):
     ]
     assert "compiles its kernels once" in said[0]
     assert said[1] == ""
+
+
+def test_nobody_reaches_into_another_package():
+    """An attribute or name with an underscore belongs to the package that defines it."""
+    root = Path(persfl.__file__).parent
+    trees = {path: ast.parse(path.read_text()) for path in root.rglob("*.py")}
+    rooms: dict[str, set[str]] = {}
+    for path, tree in trees.items():
+        rooms.setdefault(_room(path, root), set()).update(_defined(tree))
+    found = [
+        f"{path.relative_to(root)}: {name}"
+        for path, tree in trees.items()
+        for name in sorted(_used(tree) - rooms[_room(path, root)] - PUBLIC)
+        if path.name not in BORDERS
+    ]
+    assert found == []
+
+
+# Of named tuples, a module, a type of argparse; and files that read the insides of scikit-learn and
+# of Flower.
+PUBLIC = {"_ActionsContainer", "_asdict", "_fields", "_kernels", "_replace"}
+BORDERS = {"flower_api.py", "inbox.py", "insides.py", "plain.py"}
+
+
+def _room(path, root):
+    return path.relative_to(root).parts[0]
+
+
+def _private(name):
+    return name.startswith("_") and not name.endswith("__")
+
+
+def _defined(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value  # of __slots__
+
+
+def _used(tree):
+    used = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _private(node.attr):
+            used.add(node.attr)
+        elif isinstance(node, ast.ImportFrom):
+            used.update(one.name for one in node.names if _private(one.name))
+    return used

@@ -289,7 +289,7 @@ def test_trees_go_through_arrays(table, tmp_path):
     model = PersonalizedRegressor(
         Tree(2), rounds=2, peers=2, holdout=0, unseen="pooled"
     )
-    model._fit(few[["year", "sales"]], few["log_price"], few["city"], keep=folder)
+    model.fit(few[["year", "sales"]], few["log_price"], few["city"], keep=folder)
     state = Folder.open(tmp_path / "run").last("final")
     assert state.r == 2
     for kept, grown in zip(state.models, model.models_, strict=True):
@@ -414,7 +414,7 @@ def test_a_stage_that_starts_anew_never_writes_over_named_files(table, tmp_path)
 
     folder.write = watched
     model = PersonalizedRegressor(step_size=50.0, rounds=20, holdout=0)
-    model._fit(frame[["year", "sales"]], frame["log_price"], frame["city"], keep=folder)
+    model.fit(frame[["year", "sales"]], frame["log_price"], frame["city"], keep=folder)
     assert any("halved" in note for note in model.notes_)
     assert Folder.open(folder.path).last("final").r == 20
 

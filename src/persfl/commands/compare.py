@@ -13,6 +13,7 @@ from persfl.commands.fit import estimator_for, print_remarks
 from persfl.commands.progress import Progress
 from persfl.commands.run_output import check_out
 from persfl.commands.table_rows import read_rows
+from persfl.estimators import rows_by_device
 from persfl.evaluation.verdicts import Worth
 from persfl.lab.trial import compare, summary
 from persfl.spreadsheets import write_csv
@@ -28,10 +29,9 @@ def compare_table(chosen: argparse.Namespace) -> int:
     print_remarks(chosen, rows.remarks)
     model = estimator_for(chosen, rows, unseen="error")  # no newcomers to predict for
     if over_seeds:
-        devices = model._learn_rows(rows.X, rows.y, rows.devices, rows.weight)
-        devices.check(quiet=True)
-        name = rows.path.name
-        return comparing.compare_methods(chosen, name, devices, model._classes)
+        table = (rows.X, rows.y, rows.devices, rows.weight)
+        devices, classes = rows_by_device(model, *table)
+        return comparing.compare_methods(chosen, rows.path.name, devices, classes)
     progress = Progress(Forget(), lines=chosen.json)
     worth = compare(
         model, rows.X, rows.y, rows.devices, sample_weight=rows.weight, keep=progress

@@ -19,9 +19,9 @@ from persfl.federation.wait_notices import unwilling_text
 from persfl.terminal import visible
 
 if TYPE_CHECKING:
-    from persfl.estimators.method import Method
     from persfl.federation.federation_folder import Federation
     from persfl.federation.run_plan import RunPlan
+    from persfl.fitting.method_choice import Method
 
 
 def init(chosen: argparse.Namespace) -> int:
@@ -245,7 +245,7 @@ _LOOP = {
 
 def method_of(chosen: argparse.Namespace) -> Method:
     """Which method a run goes by: as `persfl fit` chooses, as far as a federation can."""
-    from persfl.estimators.method import Method
+    from persfl.fitting.method_choice import Method
 
     if chosen.method != "auto":
         return Method(chosen.method)

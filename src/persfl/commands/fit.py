@@ -148,7 +148,7 @@ def _fitted(
     assert folder is not None
     before = bool(folder.index["stages"]) or chosen.resume  # there is something to lose
     try:
-        model._fit(rows.X, rows.y, rows.devices, rows.weight, keep=progress)
+        model.fit(rows.X, rows.y, rows.devices, rows.weight, keep=progress)
         keep_model(folder, model)
     # a module of the user's may raise anything, and what --force set aside must come back all the
     # same
@@ -179,7 +179,7 @@ def _fitted(
 
 def _announce(chosen: argparse.Namespace, rows: TableRows, model: Personalized) -> None:
     """Refits take their time: say how many there will be before they start."""
-    from persfl.estimators.method import method_of
+    from persfl.fitting.method_choice import method_of
     from persfl.methods.blend.offers.refits import fits_to_come
 
     n = rows.devices.nunique()

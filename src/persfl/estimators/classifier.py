@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.multiclass import check_classification_targets
 
-from persfl.checks import some
-from persfl.errors import InputError
-from persfl.estimators.online import Online
-from persfl.learners import Linear
+from persfl.estimators.base import Personalized
+from persfl.fitting.schema import Ids, Table
 from persfl.types import Array
 
 
-class PersonalizedClassifier(ClassifierMixin, Online):  # type: ignore[misc]
+class PersonalizedClassifier(ClassifierMixin, Personalized):  # type: ignore[misc]
     """A classifier for every device, learned from own rows and from peers who really help.
 
     Parameters and attributes are those of `PersonalizedRegressor`; the default model is logistic
@@ -33,62 +31,31 @@ class PersonalizedClassifier(ClassifierMixin, Online):  # type: ignore[misc]
     True
     """
 
-    _numeric = False
+    numeric = False
 
     @property
-    def _classes(self) -> int:
-        return len(self.classes_)
+    def classes_(self) -> NDArray[Any]:
+        """The labels, in order."""
+        classes = self.fitted_.schema.labels.classes
+        assert classes is not None  # a classifier's labels have some
+        return classes
 
-    def predict(self, X: Any, devices: Any = None) -> Any:
+    def predict(self, X: Table, devices: Ids = None) -> NDArray[Any]:
         """(rows,) the likeliest class of each row by its own device's model."""
-        answers = self._answers(X, devices)
-        return self.classes_[answers.argmax(axis=1)]
+        chances = self._responses(X, devices)
+        return np.asarray(self.classes_[chances.argmax(axis=1)])
 
-    def predict_proba(self, X: Any, devices: Any = None) -> Array:
+    def predict_proba(self, X: Table, devices: Ids = None) -> Array:
         """(rows, classes) the chance of each class, in the order of `classes_`."""
-        return self._answers(X, devices)
+        return self._responses(X, devices)
 
     def score(
-        self, X: Any, y: Any, devices: Any = None, sample_weight: Any = None
+        self,
+        X: Table,
+        y: ArrayLike,
+        devices: Ids = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """The share of right labels over all rows."""
-        return float(
-            accuracy_score(
-                y, self.predict(X, devices=devices), sample_weight=sample_weight
-            )
-        )
-
-    def _linear(self) -> Linear:
-        if len(self.classes_) == 2:
-            return Linear("logistic", intercept=True)
-        return Linear("multinomial", classes=len(self.classes_), intercept=True)
-
-    def _first_classes(self, y: Any, classes: Any) -> None:
-        if classes is not None:
-            self.classes_ = np.unique(classes)
-        elif hasattr(self, "classes_"):
-            del self.classes_
-
-    def _learn_labels(self, y: Any, classes: Any) -> Array:
-        check_classification_targets(y)
-        if classes is None:
-            self.classes_ = np.unique(y)
-        if len(self.classes_) < 2:
-            raise InputError(
-                "a classifier needs at least 2 classes. Got 1 class:"
-                f" {self.classes_.tolist()[0]!r}."
-            )
-        return self._labels(y)
-
-    def _labels(self, y: Any) -> Array:
-        y = np.asarray(y)
-        place = np.searchsorted(self.classes_, y)
-        place = np.minimum(place, len(self.classes_) - 1)
-        strange = self.classes_[place] != y
-        if strange.any():
-            raise InputError(
-                f"label {some(np.unique(y[strange]).tolist())} is not one of the classes"
-                f" {some(self.classes_.tolist(), 10)}. Name all classes at the first call of"
-                " partial_fit: classes=[...]."
-            )
-        return np.asarray(place, dtype=np.float64)
+        predicted = self.predict(X, devices=devices)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))

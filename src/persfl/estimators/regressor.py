@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from persfl.errors import InputError
-from persfl.estimators.online import Online
-from persfl.learners import Linear
+from persfl.estimators.base import Personalized
+from persfl.fitting.schema import Ids, Table
 from persfl.types import Array
 
 
-class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
+class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
     """A regression model for every device, learned from own rows and from peers who really help.
 
     Parameters
@@ -103,35 +100,19 @@ class PersonalizedRegressor(RegressorMixin, Online):  # type: ignore[misc]
     'verdict']
     """
 
-    _numeric = True
+    numeric = True
 
-    def predict(self, X: Any, devices: Any = None) -> Array:
+    def predict(self, X: Table, devices: Ids = None) -> Array:
         """(rows,) each row's label by its own device's model."""
-        return self._answers(X, devices)
+        return self._responses(X, devices)
 
     def score(
-        self, X: Any, y: Any, devices: Any = None, sample_weight: Any = None
+        self,
+        X: Table,
+        y: ArrayLike,
+        devices: Ids = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """R squared over all rows."""
-        return float(
-            r2_score(y, self.predict(X, devices=devices), sample_weight=sample_weight)
-        )
-
-    def _linear(self) -> Linear:
-        return Linear("squared", intercept=True)
-
-    def _first_classes(self, y: Any, classes: Any) -> None:
-        if classes is not None:
-            raise InputError("classes are for a classifier. Leave them out.")
-
-    def _learn_labels(self, y: Any, classes: Any) -> Array:
-        return self._labels(y)
-
-    def _labels(self, y: Any) -> Array:
-        values = np.asarray(y, dtype=np.float64)
-        if not np.isfinite(values).all():
-            raise InputError(
-                f"{int((~np.isfinite(values)).sum())} labels are infinite. Mend them or drop those"
-                " rows."
-            )
-        return values
+        predicted = self.predict(X, devices=devices)
+        return float(r2_score(y, predicted, sample_weight=sample_weight))

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
-from persfl.estimators.base import id_array
-from persfl.estimators.method import Method, said
+from persfl.evaluation.verdicts import Worth
 from persfl.federation.blend_run import Outcome
 from persfl.federation.fleet import FlowerFleet
 from persfl.federation.holdout import worth_of
@@ -19,6 +17,9 @@ from persfl.federation.letters import why
 from persfl.federation.roster import WAYS
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import unwilling_text
+from persfl.fitting import FitSettings, Fitted, Labels, TableSchema
+from persfl.fitting.ids import id_array
+from persfl.fitting.method_choice import Method, said
 from persfl.rules import doubts
 from persfl.runs import Folder, keep_model
 from persfl.training import State
@@ -54,20 +55,12 @@ def fitted(
     terms: Terms,
     plan: RunPlan,
     state: State,
-    worth: Any,
+    worth: Worth | None,
     notes: list[str],
-) -> Any:
-    """The estimator that a run in one process would have given, as far as it is known here."""
+) -> Fitted:
+    """The result that a run in one process would have given, as far as it is known here."""
     n, d = fleet.n, terms.features
-    kind = PersonalizedClassifier if terms.classes else PersonalizedRegressor
-    own = (
-        None
-        if terms.model == "linear"
-        else fleet.learner
-        if not hasattr(fleet.learner, "estimator")
-        else fleet.learner.estimator
-    )
-    units: Any = {
+    units: dict[str, Any] = {
         "units": "raw" if terms.mean is None else "shared",
         "step_size": terms.step_size,
     }
@@ -81,50 +74,39 @@ def fitted(
             {},
             {"method": "blend", "budget": plan.budget, "ordered": plan.ordered},
         )
-    model: Any = kind(
-        own, holdout=terms.holdout, random_state=terms.seed, **units, **how
-    )
+    settings = FitSettings(holdout=terms.holdout, seed=terms.seed, **units, **how)
     mean, scale = (
         (np.zeros(d), np.ones(d))
         if terms.mean is None or terms.scale is None
         else (terms.mean, terms.scale)
     )
-    model.units_ = Units(
-        "raw" if terms.mean is None else "shared",
-        mean,
-        scale,
-        terms.label_mean,
-        terms.label_scale,
-        np.zeros((n, d)),
-        np.zeros(n),
+    classes = np.arange(terms.classes) if terms.classes else None
+    return Fitted(
+        devices=id_array(fleet.ids),
+        rows=np.array([fleet.rows.get(name, 0) for name in fleet.ids]),
+        schema=TableSchema(Labels(classes is None, classes), d, tuple(terms.columns)),
+        settings=settings,
+        method=settings.method,
+        learner=fleet.learner,
+        units=Units(
+            "raw" if terms.mean is None else "shared",
+            mean,
+            scale,
+            terms.label_mean,
+            terms.label_scale,
+            np.zeros((n, d)),
+            np.zeros(n),
+        ),
+        models=_models(fleet),
+        trust=state.trust,
+        losses=spread(np.array(state.losses), fleet.targets, n),
+        step_size=terms.step_size,
+        rounds=state.r,
+        notes=tuple(notes),
+        worth=worth,
+        fallback=np.zeros(n, dtype=bool),
+        public=terms.public,
     )
-    model.method_ = model.method
-    model._seed, model.learner_, model.preparation_, model.pooled_, model.public_ = (
-        terms.seed,
-        fleet.learner,
-        None,
-        None,
-        terms.public,
-    )
-    model.devices_, model.rows_ = (
-        id_array(fleet.ids),
-        np.array([fleet.rows.get(name, 0) for name in fleet.ids]),
-    )
-    model.n_features_in_, model.feature_names_in_ = (
-        d,
-        np.array(terms.columns, dtype=object),
-    )
-    model.fallback_, model.notes_, model.worth_ = np.zeros(n, dtype=bool), notes, worth
-    model.trust_, model.step_size_, model.n_rounds_ = (
-        state.trust,
-        terms.step_size,
-        state.r,
-    )
-    model.losses_ = spread(np.array(state.losses), fleet.targets, n)
-    model.models_ = _models(fleet)
-    if terms.classes:
-        model.classes_ = np.arange(terms.classes)
-    return model
 
 
 def spread(losses: Array, targets: Any, n: int) -> Array:

@@ -75,7 +75,7 @@ class Sheltered:
             isinstance(self.learner.estimator, _BOOSTED)
             and not (rows.y == rows.y[0]).all()
         ):
-            return boosted(self.learner._fresh(stream), rows, private, self.least)
+            return boosted(self.learner.unfitted(stream), rows, private, self.least)
         model = self.learner.fit(rows, stream)
         plain = as_plain(model)
         if not plain.trees:

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from persfl.errors import InputError
+from persfl.estimators import judge_table
 from persfl.evaluation.verdicts import Worth
 from persfl.lab.line_up import rivals
 
@@ -39,8 +40,7 @@ def compare(model: Any, X: Any, y: Any, devices: Any = None, **fit: Any) -> Wort
     if not model.holdout > 0:
         need = "comparing needs rows to judge by"
         raise InputError(f"{need}. Use holdout above 0, for example 0.25.")
-    model._fit(X, y, devices, rivals=rivals, final=False, **fit)
-    worth: Worth | None = model.worth_
+    worth = judge_table(model, X, y, devices, rivals=rivals, **fit)
     if worth is None:
         need = "it takes at least two devices with four rows each"
         raise InputError(f"nothing could be compared: {need}.")

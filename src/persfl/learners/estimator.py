@@ -122,7 +122,7 @@ class Estimator:
 
     def fit(self, data: Data, stream: Stream) -> Any:
         """A fresh estimator fitted to the rows of positive weight."""
-        model = self._fresh(stream)
+        model = self.unfitted(stream)
         used = data.weight > 0
         X, y, weight = (
             (data.X, data.y, data.weight)
@@ -201,7 +201,7 @@ class Estimator:
             ) from error
         return model
 
-    def _fresh(self, stream: Stream) -> Any:
+    def unfitted(self, stream: Stream) -> Any:
         # A shallow copy is a clone for estimators whose parameters are plain values, and much
         # cheaper than cloning.
         model = copy.copy(self.estimator) if self._flat else clone(self.estimator)

@@ -17,9 +17,12 @@ from persfl.evaluation.who_helps import (
     reward_interval,
     verdict_codes,
 )
+from persfl.fitting import Fitted, fitted_of
+from persfl.fitting.fitted import HasFitted
 from persfl.report.blocks import Blocks, blocks, shares
 from persfl.report.makeup import makeup
 from persfl.training import peers_asked
+from persfl.trust import Trust
 from persfl.types import Array
 
 # helpers shown per device, fewer where devices are many: the page must stay small
@@ -68,7 +71,7 @@ MEANINGS = {
 
 
 def info(
-    model: Any,
+    model: Fitted | HasFitted,
     *,
     device: str = "device",
     label: str = "y",
@@ -92,15 +95,15 @@ def info(
     >>> found["worth"]["verdict"]["says"], len(found["help"]["matrix"]["blocks"]) - 1
     ('helps', 2)
     """
-    ids = [str(name) for name in model.devices_.tolist()]
+    fitted = fitted_of(model)
+    ids = [str(name) for name in fitted.devices.tolist()]
     n = len(ids)
-    layout = blocks(shares(model.trust_))
-    classes = hasattr(model, "classes_")
-    worth = model.worth_
+    layout = blocks(shares(fitted.trust))
+    classes, worth = fitted.classes, fitted.worth
     return {
         "title": f"{label} in {many(n, 'device')}",
         "asked": _asked(
-            n, device, f"{label} from {many(model.n_features_in_, 'feature')}"
+            n, device, f"{label} from {many(fitted.schema.features, 'feature')}"
         ),
         "version": __version__,
         "task": "classification" if classes else "regression",
@@ -115,17 +118,17 @@ def info(
         },
         "devices": {
             "ids": ids,
-            "rows": model.rows_.tolist(),
+            "rows": fitted.rows.tolist(),
             "held": worth.table["held"].tolist() if worth is not None else [0] * n,
             "cluster": layout.block.tolist(),
         },
-        "made_of": makeup(model),
-        "method": model.notes_[0],
-        "worth": None if worth is None else _worth(worth, model.rows_, layout, groups),
-        "help": _help(model, ids, layout),
-        "loss": _loss(model.losses_),
-        "settings": _settings(model),
-        "notes": [*model.notes_[1:], *better_rivals(worth)],
+        "made_of": makeup(fitted),
+        "method": fitted.notes[0],
+        "worth": None if worth is None else _worth(worth, fitted.rows, layout, groups),
+        "help": _help(fitted.trust, ids, layout),
+        "loss": _loss(fitted.losses),
+        "settings": _settings(fitted),
+        "notes": [*fitted.notes[1:], *better_rivals(worth)],
         "privacy": PRIVACY,
     }
 
@@ -263,8 +266,8 @@ def _row_range(rows: Any) -> str:
     return many(low, "row") if low == high else f"{low} to {high} rows"
 
 
-def _help(model: Any, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
-    trust, n = model.trust_, len(ids)
+def _help(trust: Trust, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
+    n = len(ids)
     known = pairs_known(trust)
     target = known["target"].to_numpy()  # sorted, as trust keeps its pairs
     order = np.lexsort((known["peer"], -known["share"], target))
@@ -342,24 +345,27 @@ def _loss(losses: Array) -> dict[str, Any]:
     }
 
 
-def _settings(model: Any) -> list[list[str]]:
-    values = model.get_params(deep=False) | {"estimator": repr(model.learner_)}
+def _settings(fitted: Fitted) -> list[list[str]]:
+    values = dict(vars(fitted.settings))
     values |= {
-        "step_size": f"{model.step_size_:g}",
-        "rounds": model.n_rounds_,
-        "units": model.units_.kind,
+        "estimator": repr(fitted.learner),
+        "step_size": f"{fitted.step_size:g}",
+        "rounds": fitted.rounds,
+        "units": fitted.units.kind,
+        "impute": fitted.schema.impute,
+        "unseen": "error" if fitted.pooled is None else "pooled",
+        "peers": peers_asked(values["peers"], len(fitted.devices)),
+        "random_state": fitted.settings.seed,
     }
-    values["unseen"] = "error" if model.pooled_ is None else "pooled"
-    values["peers"] = peers_asked(values["peers"], len(model.devices_))
     if values["adopter"] is None:
         values["adopter"] = (
-            "Best()" if model.method_ == "paper" else f"that of {model.method_}"
+            "Best()" if fitted.method == "paper" else f"that of {fitted.method}"
         )
-    if values["method"] != model.method_:
-        values["method"] = f"{values['method']}: {model.method_}"
+    if values["method"] != fitted.method:
+        values["method"] = f"{values['method']}: {fitted.method}"
     foreign = (
         ("peers", "rounds", "step_size", "adopter")
-        if model.method_ == "blend"
+        if fitted.method == "blend"
         else ("budget", "ordered")
     )
     return [

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from persfl.evaluation.who_helps import pairs_known, verdict_codes
+from persfl.fitting import Fitted, fitted_of
+from persfl.fitting.fitted import HasFitted
 
 # neighbours named per device, and on the whole page: it must stay small
 MOST, IN_ALL = 8, 16_000
@@ -25,7 +27,7 @@ NAMES = {
 }
 
 
-def makeup(model: Any) -> dict[str, Any] | None:
+def makeup(model: Fitted | HasFitted) -> dict[str, Any] | None:
     """`names` of the parts, `shares` per device in their order, `near`: each one's neighbours as
     [position, share of the model].
 
@@ -42,11 +44,12 @@ def makeup(model: Any) -> dict[str, Any] | None:
     >>> found["names"], round(sum(found["shares"][0]), 6)
     (['own rows', 'fleet', 'neighbours'], 1.0)
     """
-    trust = model.trust_
+    fitted = fitted_of(model)
+    trust = fitted.trust
     # a target at home knows of no other's model
     if not {"mix", "member"} & set(trust.notes) or len(trust.targets) < trust.n:
         return None
-    made = model.made_of()
+    made = fitted.made_of()
     parts = [name for name in NAMES if name in made]
     shares = made[parts].to_numpy(dtype=np.float64)
     known = pairs_known(trust)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from persfl.encoding import Preparation
 from persfl.errors import InputError
+from persfl.fitting import FitSettings, Fitted, Labels, TableSchema, fitted_of
+from persfl.fitting.families import learner_for, sized
+from persfl.fitting.fitted import HasFitted
+from persfl.fitting.ids import id_array
 from persfl.formats import reading
 from persfl.learners import Estimator, Network
 from persfl.learners.storage import (
@@ -70,81 +74,88 @@ def _base(learner: Any) -> Any:
     return learner.estimator if isinstance(learner, Estimator) else learner
 
 
-def keep_model(folder: Folder, model: Any) -> None:
-    """Write a fitted PersonalizedRegressor or PersonalizedClassifier."""
-    words, arrays = _words_of(model), _numbers_of(model)
-    pooled = model.pooled_ is not None
-    units = prefixed("pooled_units_", units_to(model.pooled_units_)) if pooled else {}
-    if isinstance(model.learner_, Network):
-        networks = {"models": model.models_}
-        if not isinstance(model.models_, np.ndarray):
-            parts, shares = mixtures_to(model.models_)
+def keep_model(folder: Folder, model: Fitted | HasFitted) -> None:
+    """Write the result of a fit, or a fitted estimator's."""
+    fitted = fitted_of(model)
+    words, arrays = _words_of(fitted), _numbers_of(fitted)
+    pooled, units = fitted.pooled, fitted.pooled_units
+    models: Any = fitted.models
+    if units is not None:
+        words["pooled"] = units.kind
+        arrays |= prefixed("pooled_units_", units_to(units))
+    if isinstance(fitted.learner, Network):
+        networks = {"models": models}
+        if not isinstance(models, np.ndarray):
+            parts, shares = mixtures_to(models)
             networks["models"] = np.asarray(parts)
             arrays |= shares
-        if pooled:
-            networks["pooled"] = model.pooled_
-        folder.write("model.safetensors", networks_to(model.learner_, networks))
-        arrays |= units
+        if pooled is not None:
+            networks["pooled"] = pooled
+        folder.write("model.safetensors", networks_to(fitted.learner, networks))
     else:
-        arrays |= models_to(model.models_) | units
-        if pooled:
-            arrays |= prefixed("pooled_", models_to([model.pooled_]))
+        arrays |= models_to(models)
+        if pooled is not None:
+            arrays |= prefixed("pooled_", models_to([pooled]))
     folder.write_arrays("model.npz", arrays)
-    if model.worth_ is not None:
-        folder.write_table("worth.parquet", model.worth_.table.drop(columns="device"))
-        words["worth"] = {"scale": model.worth_.scale, "classes": model.worth_.classes}
+    worth = fitted.worth
+    if worth is not None:
+        folder.write_table("worth.parquet", worth.table.drop(columns="device"))
+        words["worth"] = {"scale": worth.scale, "classes": worth.classes}
     folder.write_json("model.json", words)
     folder.finish()
 
 
-def _numbers_of(model: Any) -> dict[str, Any]:
+def _numbers_of(fitted: Fitted) -> dict[str, Any]:
     """What a run knows beside its models, as arrays."""
-    arrays = prefixed("units_", units_to(model.units_))
-    arrays |= prefixed("trust_", model.trust_.to_arrays())
+    arrays = prefixed("units_", units_to(fitted.units))
+    arrays |= prefixed("trust_", fitted.trust.to_arrays())
     arrays |= {
-        "losses": model.losses_,
-        "rows": model.rows_,
-        "fallback": model.fallback_,
+        "losses": fitted.losses,
+        "rows": fitted.rows,
+        "fallback": fitted.fallback,
     }
     return arrays
 
 
-def _words_of(model: Any) -> dict[str, Any]:
-    """What a fitted model is, in plain words."""
-    devices = model.devices_.tolist()
+def _words_of(fitted: Fitted) -> dict[str, Any]:
+    """What a result is, in plain words."""
+    devices = fitted.devices.tolist()
     odd = [name for name in devices if not isinstance(name, (str, int, float, bool))]
     if odd:
         raise InputError(
             f"a run folder keeps devices whose ids are text or numbers. Got {odd[0]!r}: use"
             " str(...) of it."
         )
+    schema, classes = fitted.schema, fitted.schema.labels.classes
     words: dict[str, Any] = {
-        "kind": type(model).__name__,
-        "settings": _settings(model),
-        "adopter": _adopter(model.adopter),
-        "method": model.method_,
+        "kind": "PersonalizedClassifier" if fitted.classes else "PersonalizedRegressor",
+        "settings": _settings(fitted),
+        "adopter": _adopter(fitted.settings.adopter),
+        "method": fitted.method,
         "devices": devices,
-        "learner": learner_to(model.learner_),
-        "own_learner": model.estimator is model.learner_,
-        "units": model.units_.kind,
-        "step_size": model.step_size_,
-        "rounds": model.n_rounds_,
-        "notes": model.notes_,
-        "features": model.n_features_in_,
-        "names": list(getattr(model, "feature_names_in_", [])) or None,
+        "learner": learner_to(fitted.learner),
+        "own_learner": fitted.learner != learner_for(None, fitted.classes),
+        "units": fitted.units.kind,
+        "step_size": fitted.step_size,
+        "rounds": fitted.rounds,
+        "notes": list(fitted.notes),
+        "features": schema.features,
+        "names": None if schema.names is None else list(schema.names),
         "preparation": None,
     }
-    if hasattr(model, "classes_"):
-        words["classes"] = model.classes_.tolist()
-    if model.preparation_ is not None:
-        words["preparation"] = model.preparation_.to_words()
-    if model.pooled_ is not None:
-        words["pooled"] = model.pooled_units_.kind
+    if classes is not None:
+        words["classes"] = classes.tolist()
+    if schema.preparation is not None:
+        words["preparation"] = schema.preparation.to_words()
     return words
 
 
 def save_model(
-    model: Any, path: str | Path, *, device: str = "device", label: str = "y"
+    model: Fitted | HasFitted,
+    path: str | Path,
+    *,
+    device: str = "device",
+    label: str = "y",
 ) -> Path:
     """A fitted model as a run folder that `load_model` and the command line take (`device`,
     `label`: what these are called).
@@ -158,12 +169,13 @@ def save_model(
     >>> load_model(path).predict([[3.0]]).round(1).tolist()
     [3.0]
     """
+    schema = fitted_of(model).schema
     folder = Folder.create(
         Path(path),
         {
-            "device": device if model.device is None else model.device,
+            "device": schema.device or device,
             "label": label,
-            "features": model._inputs(),
+            "features": schema.inputs,
             "groups": None,
             "separator": None,
             "decimal": ".",
@@ -183,141 +195,171 @@ def load_model(path: str | Path, *, module: Any = None) -> Any:
     `module` is what networks of the user's own were made of (a module, or a function that makes
     one), whose code is not in the folder. Without it all can be shown, but nothing predicted.
     """
-    folder = Folder.open(Path(path))
+    from persfl.estimators import estimator_of
+
+    fitted, estimator = read_fitted(Folder.open(Path(path)), module=module)
+    return estimator_of(fitted, estimator)
+
+
+def read_fitted(folder: Folder, *, module: Any = None) -> tuple[Fitted, Any]:
+    """The result that a finished run folder holds, and what its models were made of."""
     about, arrays = folder.read_json("model.json"), folder.read_arrays("model.npz")
     with reading(folder.path / "model.json"):
         check_words(about)
-        model = _blank(about)
+        schema, settings = _schema(about), _settings_from(about)
     kind = about["learner"]["kind"]
     if module is not None and kind != "network":
         raise InputError(
             f"module is for networks. This run's models are of the kind {kind!r}: leave it out."
         )
     if kind == "network":
-        _read_networks(folder, model, about, arrays, module)
+        made = _read_networks(folder, schema, about, arrays, module)
     else:
         with reading(folder.path / "model.json"):
-            model.learner_ = learner_from(about["learner"])
-            if kind != "linear" or about["own_learner"]:
-                model.estimator = _base(model.learner_)
+            learner = learner_from(about["learner"])
         with reading(folder.path / "model.npz"):
-            _read_models(model, about, arrays)
+            made = _read_models(learner, schema, about, arrays)
     with reading(folder.path / "model.npz"):
-        _read_numbers(model, about, arrays)
+        numbers = _read_numbers(schema, about, arrays, len(made["models"]))
+    worth = None
     if "worth" in about:
         measured = folder.read_table("worth.parquet")
         with reading(folder.path / "worth.parquet"):
-            model.worth_ = worth_from(measured, about)
-    return model
+            worth = worth_from(measured, about)
+    estimator = made.pop("estimator")
+    fitted = Fitted(
+        devices=id_array(about["devices"]),
+        schema=schema,
+        settings=settings,
+        method=about.get("method", settings.method),
+        step_size=about["step_size"],
+        rounds=about["rounds"],
+        notes=tuple(about["notes"]),
+        worth=worth,
+        **made,
+        **numbers,
+    )
+    return fitted, estimator
 
 
-def _blank(about: Mapping[str, Any]) -> Any:
-    """The estimator of a run, with what its words say, and no models yet."""
-    from persfl.encoding import Preparation
-    from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
-    from persfl.estimators.base import id_array
-
-    kind = PersonalizedClassifier if "classes" in about else PersonalizedRegressor
-    model = kind(None, adopter=_adopter_from(about["adopter"]), **about["settings"])
-    model._seed = model.random_state
-    if "classes" in about:
-        model.classes_ = np.array(about["classes"])
-    model.devices_ = id_array(about["devices"])
-    model.n_features_in_ = about["features"]
-    if about["names"]:
-        model.feature_names_in_ = np.array(about["names"], dtype=object)
-    model.step_size_, model.n_rounds_ = about["step_size"], about["rounds"]
-    model.notes_, model.method_ = about["notes"], about.get("method", model.method)
-    model.public_, model.pooled_, model.worth_ = None, None, None
-    model.preparation_ = None
+def _schema(about: Mapping[str, Any]) -> TableSchema:
+    """What a run knew of its table."""
+    classes = np.array(about["classes"]) if "classes" in about else None
+    names, preparation = about["names"], None
     if about["preparation"]:
-        model.preparation_ = Preparation.from_words(about["preparation"])
-        if {*model.preparation_.numbers, *model.preparation_.texts} != set(
-            about["names"] or ()
-        ):
+        preparation = Preparation.from_words(about["preparation"])
+        if {*preparation.numbers, *preparation.texts} != set(names or ()):
             raise InputError("the columns that are prepared must be the features.")
-    return model
-
-
-def _columns(model: Any) -> int:
-    """How many columns of numbers models see."""
-    return (
-        model.n_features_in_
-        if model.preparation_ is None
-        else len(model.preparation_.columns)
+    return TableSchema(
+        Labels(classes is None, classes),
+        about["features"],
+        tuple(names) if names else None,
+        preparation,
+        about["settings"].get("device"),
+        bool(about["settings"].get("impute", False)),
     )
 
 
+def _settings_from(about: Mapping[str, Any]) -> FitSettings:
+    """What a run was asked; older ones did not have every setting."""
+    given = dict(about["settings"])
+    for name in ("device", "impute"):
+        given.pop(name, None)
+    seed = given.pop("random_state", 0)
+    return FitSettings(adopter=_adopter_from(about["adopter"]), seed=seed, **given)
+
+
 def _read_models(
-    model: Any, about: Mapping[str, Any], arrays: Mapping[str, Any]
-) -> None:
+    learner: Any,
+    schema: TableSchema,
+    about: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+) -> dict[str, Any]:
     """The models of a run, and the one for all, if they are of its learner."""
-    columns, classes = _columns(model), len(about.get("classes", ()))
-    model.models_ = models_from(arrays, features=columns, classes=classes)
-    refuse_unfit(model.learner_, model.models_, columns)
+    columns, classes = len(schema.columns), schema.labels.count
+    models = models_from(arrays, features=columns, classes=classes)
+    refuse_unfit(learner, models, columns)
+    pooled = None
     if "pooled" in about:
-        pooled = under("pooled_", arrays)
+        found = under("pooled_", arrays)
         if "pooled" in arrays:  # as format 1 had them
-            pooled["models"] = arrays["pooled"][None]
-        elif "tree_feature" in pooled and "tree_nodes" not in pooled:
-            pooled["tree_nodes"] = np.array([len(pooled["tree_feature"])])
-        (model.pooled_,) = found = models_from(
-            pooled, features=columns, classes=classes
-        )
-        refuse_unfit(model.learner_, found, columns)
+            found["models"] = arrays["pooled"][None]
+        elif "tree_feature" in found and "tree_nodes" not in found:
+            found["tree_nodes"] = np.array([len(found["tree_feature"])])
+        one = models_from(found, features=columns, classes=classes)
+        (pooled,) = one
+        refuse_unfit(learner, one, columns)
+    estimator = None
+    if about["learner"]["kind"] != "linear" or about["own_learner"]:
+        estimator = _base(learner)
+    return {
+        "learner": learner,
+        "models": models,
+        "pooled": pooled,
+        "estimator": estimator,
+    }
 
 
 def _read_networks(
     folder: Folder,
-    model: Any,
+    schema: TableSchema,
     about: Mapping[str, Any],
     arrays: Mapping[str, Any],
     module: Any,
-) -> None:
+) -> dict[str, Any]:
     content = folder.read("model.safetensors")
     described = {
         name: value for name, value in about["learner"].items() if name != "kind"
     }
     with reading(folder.path / "model.json"):
         check_network_size(described, len(content))
-        made = _sized(module, _columns(model), len(about.get("classes", ())))
     if module is None:
         with reading(folder.path / "model.json"):
-            model.learner_ = network_from(described)
+            learner = network_from(described)
     else:
-        model.learner_ = network_from(described, made)
-    model.estimator = _as_estimator(described, module, model.learner_)
+        made: Any = sized(module, len(schema.columns), schema.labels.count)
+        learner = network_from(described, made)
     with reading(folder.path / "model.safetensors"):
-        networks = networks_from(model.learner_.shapes, content)
-        model.models_ = networks["models"]
-        if model.models_.ndim != 2 or networks.get("pooled", np.empty(0)).ndim != 1:
+        networks = networks_from(learner.shapes, content)
+        models: Any = networks["models"]
+        if models.ndim != 2 or networks.get("pooled", np.empty(0)).ndim != 1:
             raise InputError("there must be a network for every device.")
-        if "pooled" in about:
-            model.pooled_ = networks["pooled"]
+        pooled = networks["pooled"] if "pooled" in about else None
     if "mix_sizes" in arrays:
         with reading(folder.path / "model.npz"):
-            model.models_ = mixtures_from(list(networks["models"]), arrays)
+            models = mixtures_from(list(models), arrays)
+    return {
+        "learner": learner,
+        "models": models,
+        "pooled": pooled,
+        "estimator": _as_estimator(described, module, learner),
+    }
 
 
 def _read_numbers(
-    model: Any, about: Mapping[str, Any], arrays: Mapping[str, Any]
-) -> None:
+    schema: TableSchema,
+    about: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    models: int,
+) -> dict[str, Any]:
     """What a run knows beside its models."""
-    devices, columns = len(model.devices_), _columns(model)
-    if len(model.models_) != devices:
-        found = len(model.models_)
+    devices, columns = len(about["devices"]), len(schema.columns)
+    if models != devices:
         raise InputError(
-            f"the run's models are of {found} devices, where there are {devices}."
+            f"the run's models are of {models} devices, where there are {devices}."
         )
     sizes = {"devices": devices, "columns": columns}
-    model.units_ = units_from(about["units"], under("units_", arrays), **sizes)
+    pooled = None
     if "pooled" in about:
-        pooled = under("pooled_units_", arrays)
-        model.pooled_units_ = units_from(about["pooled"], pooled, **sizes)
-    model.trust_ = trust_from(under("trust_", arrays), devices)
-    model.losses_ = losses_from(arrays["losses"], devices)
-    model.rows_ = counts_from(arrays["rows"], devices)
-    model.fallback_ = truths_from(arrays["fallback"], devices)
+        pooled = units_from(about["pooled"], under("pooled_units_", arrays), **sizes)
+    return {
+        "units": units_from(about["units"], under("units_", arrays), **sizes),
+        "pooled_units": pooled,
+        "trust": trust_from(under("trust_", arrays), devices),
+        "losses": losses_from(arrays["losses"], devices),
+        "rows": counts_from(arrays["rows"], devices),
+        "fallback": truths_from(arrays["fallback"], devices),
+    }
 
 
 def _adopter(adopter: Any) -> Any:
@@ -338,17 +380,14 @@ def _adopter_from(described: Any) -> Any:
     return getattr(adopters, described["kind"])(**settings)
 
 
-def _settings(model: Any) -> dict[str, Any]:
-    return {name: getattr(model, name) for name in SETTINGS} | {
-        "random_state": model._seed
+def _settings(fitted: Fitted) -> dict[str, Any]:
+    apart = {
+        "device": fitted.schema.device,
+        "impute": fitted.schema.impute,
+        "random_state": fitted.settings.seed,
     }
-
-
-def _sized(module: Any, columns: int, classes: int) -> Any:
-    """A function of (features, outputs), as the estimators take one, made a function of nothing."""
-    from persfl.estimators.base import takes_sizes
-
-    return partial(module, columns, classes or 1) if takes_sizes(module) else module
+    named = [name for name in SETTINGS if name not in apart]
+    return {name: getattr(fitted.settings, name) for name in named} | apart
 
 
 def _as_estimator(described: Mapping[str, Any], module: Any, learner: Any) -> Any:

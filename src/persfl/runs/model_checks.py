@@ -11,8 +11,8 @@ import pandas as pd
 
 from persfl.checks import some
 from persfl.errors import InputError
-from persfl.estimators.method import METHODS
 from persfl.evaluation.verdicts import Worth
+from persfl.fitting.method_choice import METHODS
 from persfl.learners.storage import AnyArray, Arrays
 from persfl.learners.storage.named_arrays import has_form
 from persfl.trust import Trust

@@ -1,0 +1,212 @@
+"""The result of a fit, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from persfl.checks import many, some, those
+from persfl.errors import InputError, UnseenWarning
+from persfl.evaluation.verdicts import Worth
+from persfl.evaluation.who_helps import helper_table
+from persfl.fitting.ids import places
+from persfl.fitting.schema import Ids, TableSchema
+from persfl.fitting.settings import FitSettings
+from persfl.fitting.setup import Models
+from persfl.fitting.warning import warn
+from persfl.learners import Linear
+from persfl.learners.responses import respond, respond_each, unknown
+from persfl.methods.blend import SORTS, sorts
+from persfl.rules import members
+from persfl.sources.table import device_codes
+from persfl.trust import Trust
+from persfl.types import Array, IntArray, Learner, Model
+from persfl.units import Units
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model for every device, how it came about, and what is known of its worth.
+
+    Run folders keep it, reports show it, and the estimators publish it: `devices` as `devices_`.
+    """
+
+    devices: NDArray[Any]
+    """Ids, in the order of all that follows."""
+    rows: IntArray
+    """How many rows each device has."""
+    schema: TableSchema
+    """The table's columns and classes."""
+    settings: FitSettings
+    method: str
+    """What ran; "own" where there is one device."""
+    learner: Learner
+    units: Units
+    """The units that models are in."""
+    models: Models
+    trust: Trust
+    """What devices learned about each other."""
+    losses: Array
+    """(rounds, devices) own losses at the start of every round."""
+    step_size: float
+    """The step size in the end; NaN where nobody took a step."""
+    rounds: int
+    notes: tuple[str, ...] = ()
+    """What a person should know about this fit; the first says by which method."""
+    worth: Worth | None = None
+    """Errors on rows held back; None without any."""
+    fallback: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """Which devices keep the model of their own rows."""
+    pooled: Model = None
+    """One model for devices that were not there; None without."""
+    pooled_units: Units | None = None
+    public: Array | None = None
+    """The public points of the run, in its units."""
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are; 0 for numbers."""
+        return self.schema.labels.count
+
+    def helpers(self) -> pd.DataFrame:
+        """Who helps whom: device, peer, asked, adopted, share, reward mean and interval, verdict;
+        most adopted first.
+        """
+        return helper_table(self.trust, self.devices.tolist())
+
+    def made_of(self) -> pd.DataFrame:
+        """What each device's model is made of, in shares.
+
+        After method="blend": models that started from own rows alone, from the fleet, from
+        neighbours (`helpers` names them). After method="kin" with steps: how many kin, own share
+        and theirs, whether it is sure.
+        """
+        notes = self.trust.notes
+        if "mix" in notes:
+            shares = sorts(notes["mix_names"], notes["mix"])
+            parts = np.where(self.fallback[:, None], [1.0, 0.0, 0.0], shares)
+            found = {name: parts[:, k] for k, name in enumerate(SORTS)}
+            return pd.DataFrame({"device": self.devices} | found)
+        if "member" not in notes:
+            raise InputError(
+                "what a model is made of is known after method='blend', and after method='kin' with"
+                " models that take steps. See helpers_ instead."
+            )
+        known = members(self.trust)
+        kin = known.member.sum(axis=1)
+        own = np.where(known.right & ~self.fallback, 1.0 / (1 + kin), 1.0)
+        return pd.DataFrame(
+            {"device": self.devices, "kin": kin, "own": own, "others": 1 - own}
+            | {"found": known.right}
+        )
+
+    def coefficients(self) -> pd.DataFrame:
+        """Every device's coefficients in the table's own units (linear models in shared or raw
+        units).
+        """
+        learner, units = self.learner, self.units
+        if (
+            not isinstance(learner, Linear)
+            or learner.classes > 1
+            or units.kind == "centred"
+        ):
+            raise InputError(
+                "coefficients exist for linear models with one score, in shared or raw units."
+            )
+        models, d = np.asarray(self.models), len(units.mean)
+        W = models[:, :d] * units.label_scale / units.scale
+        constant = models[:, d] if learner.intercept else np.zeros(len(W))
+        constant = constant * units.label_scale + units.label_mean - W @ units.mean
+        return pd.DataFrame(
+            np.column_stack([W, constant]),
+            index=self.devices,
+            columns=[*self.schema.columns, "intercept"],
+        )
+
+    def respond(self, X: Array, devices: Ids, *, unseen: str | None = None) -> Array:
+        """(rows,) values or (rows, classes) chances, each row by its own device's model.
+
+        Devices that were not there are predicted by one model for all, with a warning, or with
+        `unseen="error"` refused; None goes by the settings of the fit.
+        """
+        unseen = self.settings.unseen if unseen is None else unseen
+        owner = self._owners(devices, len(X))
+        seen = owner >= 0
+        if seen.all():
+            return self.answers(X, owner)
+        strangers = pd.unique(np.asarray(pd.Series(devices))[~seen]).tolist()
+        units = self.pooled_units
+        if unseen == "error" or self.pooled is None or units is None:
+            raise self._strange(strangers, unseen)
+        warn(
+            f"{many(int((~seen).sum()), 'row')} of {many(len(strangers), 'device')} that "
+            f"{'was' if len(strangers) == 1 else 'were'} not there when fitting "
+            f"({some(strangers)}): predicted by one model for all. unseen='error' refuses them.",
+            UnseenWarning,
+        )
+        out = np.empty((len(X), self.classes) if self.classes else len(X))
+        if seen.any():
+            out[seen] = self.answers(X[seen], owner[seen])
+        nobody = np.zeros(int((~seen).sum()), dtype=np.int64)
+        inside = units.features(X[~seen], nobody)
+        found = respond(self.learner, self.pooled, inside, self.classes)
+        out[~seen] = found if self.classes else units.outside(found, nobody)
+        return out
+
+    def answers(self, X: Array, owner: IntArray) -> Array:
+        """As `respond`, each row by the model of its owner, a position in `devices`."""
+        away = unknown(self.models)[owner]
+        if away.any():
+            names = self.devices[np.unique(owner[away])].tolist()
+            raise InputError(
+                f"the model of device {some(names)} stayed at home. Predict there."
+            )
+        inside = self.units.features(X, owner)
+        found = respond_each(self.learner, self.models, inside, owner, self.classes)
+        return found if self.classes else self.units.outside(found, owner)
+
+    def places(self, ids: list[Hashable]) -> IntArray:
+        """The positions of these ids in `devices`, -1 for those that were not there."""
+        return places(self.devices.tolist(), ids)
+
+    def _owners(self, devices: Ids, rows: int) -> IntArray:
+        if devices is not None:
+            codes, ids = device_codes(devices, rows)
+            return np.asarray(self.places(ids)[codes])
+        if len(self.devices) == 1:
+            return np.zeros(rows, dtype=np.int64)
+        raise InputError(
+            f"there are {len(self.devices)} models. Say whose rows these are: predict(X,"
+            " devices=...). If you did, a pipeline or a scorer of scikit-learn left it out:"
+            " name the column instead (device=...), or switch on its metadata routing and use"
+            " set_score_request(devices=True)."
+        )
+
+    def _strange(self, strangers: list[Any], unseen: str) -> InputError:
+        """What to say of devices that have no model."""
+        known = some(self.devices.tolist())
+        how = (
+            "fit with unseen='pooled' (command line: --unseen pooled): one model for all newcomers"
+            if unseen == "error"
+            else "leave those rows out: this run has no model for newcomers"
+        )
+        return InputError(
+            f"{those(strangers, 'was', 'were')} not there when fitting. Known: {known}. Fit again"
+            f" with their rows, or {how}."
+        )
+
+
+class HasFitted(Protocol):
+    """A fitted estimator."""
+
+    fitted_: Fitted
+
+
+def fitted_of(model: Fitted | HasFitted) -> Fitted:
+    """The value behind a fitted estimator, or itself."""
+    return model if isinstance(model, Fitted) else model.fitted_

@@ -1,0 +1,92 @@
+"""Trial runs that hold rows back, to compare models on them with those of simple rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from persfl.devices import Devices
+from persfl.errors import InputError
+from persfl.evaluation.split import split
+from persfl.evaluation.trials import run_trial, worth_of_trials
+from persfl.evaluation.verdicts import Worth
+from persfl.fitting import notes
+from persfl.fitting.setup import Models, Setup
+from persfl.proposers import GradientStep
+from persfl.training import Keep
+from persfl.traits import has_gradients
+from persfl.types import Learner
+
+# Models of more rivals, by name: of rows in units, a learner, a step size, rounds and a seed.
+Rivals = Callable[[Devices, Learner, float, int, int], Mapping[str, Models]]
+
+
+class Judged(NamedTuple):
+    """Errors on rows held back, None where no device has rows to spare; and what to know of it."""
+
+    worth: Worth | None
+    notes: list[str]
+
+
+def judge(
+    setup: Setup, rows: Devices, keep: Keep | None = None, rivals: Rivals | None = None
+) -> Judged:
+    """Hold rows back, run the method on the others, and measure; as often as the settings say.
+
+    `rivals` makes models beside those that are always compared (see `persfl.lab`).
+    """
+    settings = setup.settings
+    if not settings.holdout > 0:
+        if settings.fallback:
+            raise InputError(
+                "fallback=True needs rows to judge by. Use holdout above 0, for example 0.25."
+            )
+        return Judged(None, [])
+    done, said = [], []
+    for part in range(setup.trials(rows)):
+        learn, held = split(
+            rows,
+            settings.holdout,
+            seed=setup.seed,
+            part=part,
+            classes=setup.classes,
+            ordered=settings.ordered,
+        )
+        if not len(held.X):
+            break
+        units, public = setup.units(learn), setup.public(learn)
+        inside = units.inside(learn)
+        state = setup.run(inside, public, f"trial-{part}", keep)
+        if part == 0:
+            said += notes.halving(state, "the trial run")
+        learner, step, rounds = (
+            setup.learner,
+            state.pace.step_size,
+            setup.rounds("paper"),
+        )
+        done.append(
+            run_trial(
+                learn,
+                held,
+                learner=learner,
+                units=units,
+                models=setup.sure(state, inside),
+                classes=setup.classes,
+                public=public,
+                steps=GradientStep(step, steps=rounds)
+                if has_gradients(learner)
+                else None,
+                seed=setup.seed,
+                more=rivals(inside, learner, step, rounds, setup.seed)
+                if rivals
+                else None,
+            )
+        )
+    if done:
+        return Judged(worth_of_trials(done, setup.classes), said)
+    if settings.fallback:
+        raise InputError(
+            "fallback=True needs devices with at least four rows, and no device has as many."
+            " Leave it out."
+        )
+    return Judged(None, [*said, notes.NOTHING_HELD])

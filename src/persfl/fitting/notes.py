@@ -1,0 +1,155 @@
+"""Sentences about a fit: what a person should know before trusting it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from persfl.checks import some, those
+from persfl.devices import Devices
+from persfl.fitting.fitted import Fitted
+from persfl.fitting.setup import Setup
+from persfl.fitting.warning import warn
+from persfl.methods.blend import SORTS
+from persfl.methods.blend.cost import cost_of
+from persfl.rules import doubts, members
+from persfl.training import State, runaways
+from persfl.traits import has_gradients
+
+NOTHING_HELD = (
+    "No device has the four rows it takes to hold any back, so nothing could be judged."
+)
+OWN_IS_BETTER = (
+    "On the rows held back, models from own rows alone do better than personalized ones. Use"
+    " fallback=True (command line: --fallback) to keep those."
+)
+# a loss below this is none, however many times its start it is
+NOTHING = 1e-6
+
+
+def warn_thin(setup: Setup, rows: Devices) -> None:
+    """Devices with a single row, and columns that say nothing."""
+    single = [rows.ids[i] for i in np.flatnonzero(rows.counts == 1).tolist()]
+    if single:
+        warn(
+            f"{those(single, 'has', 'have')} a single row: too little to score answers by."
+        )
+    same = [
+        name
+        for j, name in enumerate(setup.schema.columns)
+        if (rows.X[:, j] == rows.X[0, j]).all()
+    ]
+    if same:
+        warn(
+            f"{those(same, 'has', 'have', thing='column')} the same value in every row, "
+            "so nothing can be learned from that. Leave it out."
+        )
+
+
+def warn_large(setup: Setup, rows: Devices) -> None:
+    """Say in advance what a long fit will take, and how to have it shorter."""
+    cost = cost_of(
+        setup.learner,
+        rows.counts,
+        rows.features,
+        budget=setup.settings.budget,
+        classes=setup.classes,
+        ordered=setup.settings.ordered,
+        runs=1 + setup.trials(rows),
+    )
+    if cost is not None and cost.large:
+        warn(
+            f"{len(rows):,} devices with {len(rows.y):,} rows and {rows.features:,} columns:"
+            f" this fit takes about {cost} on one core. For less, drop columns, lower budget"
+            f" (now {setup.settings.budget:,}), set holdout=0 or use method='paper' (command line:"
+            " --drop, --budget, --holdout 0, --method paper)."
+        )
+
+
+def halving(state: State, where: str) -> list[str]:
+    """What became of the step size."""
+    said = []
+    if state.pace.unlike:
+        said.append(
+            f"In {where} losses grew with every step size: the peers' answers do not fit, they are"
+            " too unlike."
+        )
+    if state.pace.halved:
+        first, now = state.pace.halved[0], state.pace.step_size
+        said.append(
+            f"In {where} the step size {first:g} made losses grow; it was halved until they fell,"
+            f" to {now:g}."
+        )
+    return said
+
+
+def own_models(devices: int, alone: Sequence[object]) -> list[str]:
+    """Which devices keep the model of their own rows."""
+    if not alone:
+        return []
+    return [
+        f"{len(alone)} of {devices} devices keep the model of their own rows, by the evidence"
+        f" of the whole fleet: {some(alone, 20)}. What is shown of their helpers is what asking"
+        " would have brought."
+    ]
+
+
+def grown(fitted: Fitted) -> list[str]:
+    """Devices whose loss has run away."""
+    losses, n = fitted.losses, len(fitted.devices)
+    if not len(losses) or not has_gradients(fitted.learner):
+        return []
+    lost = runaways(losses[-1], losses[0]) & (losses[-1] > NOTHING)
+    names = fitted.devices[lost].tolist()
+    # most of a fleet cannot be unlike all others
+    if not names or len(names) > n / 2:
+        return []
+    whose = "its" if len(names) == 1 else "their"
+    return [
+        f"The loss of {those(names, 'has', 'have')} grown many times over: {whose} rows are unlike"
+        " all others'."
+    ]
+
+
+def mixed(fitted: Fitted) -> str:
+    """What models are made of, in the mean."""
+    if "mix" not in fitted.trust.notes:
+        return ""
+    own, fleet, near = (
+        f"{share:.0%}".replace("%", " %")
+        for share in fitted.made_of()[list(SORTS)].mean()
+    )
+    return (
+        f" In the mean over devices a model is {own} own rows, {fleet} fleet and {near}"
+        " neighbours, by what its parts started from, before own rows refined them."
+    )
+
+
+def kindred(fitted: Fitted) -> list[str]:
+    """Who found kin, and which models are guesses; of those the user is warned too."""
+    if "member" not in fitted.trust.notes:
+        return []
+    said, known = [], members(fitted.trust)
+    many = known.member.sum(axis=1)[known.right]
+    names = fitted.devices.tolist()
+    if len(many):
+        said.append(
+            f"{len(many)} of {len(names)} devices found kin: {many.min()} to {many.max()} others,"
+            f" in the middle {np.median(many):g}. Such a device's model is made of its own rows and"
+            " theirs, every device counting as much."
+        )
+    size = np.shape(fitted.models)[1]
+    for doubt in doubts(fitted.trust, fitted.rows, size, names):
+        text = doubt[0].upper() + doubt[1:]
+        for guess, instead in _GUESSES.items():
+            text = text.replace(guess, instead)
+        said.append(text)
+        warn(text)
+    return said
+
+
+_GUESSES = {
+    "Its model is a guess": "It keeps the model of its own rows",
+    "Their models are guesses": "They keep the models of their own rows",
+}
