@@ -20,7 +20,7 @@ from persfl.commands.run_output import Personalized, check_out, model_of
 from persfl.encoding import refuse_missing
 from persfl.errors import InputError, UnseenWarning, need
 from persfl.estimators import PersonalizedClassifier
-from persfl.report.pages import checked_spec
+from persfl.report.run_pages import checked_spec
 from persfl.runs import Folder
 from persfl.sources.table import read_frame, refuse_endless
 from persfl.spreadsheets import write_csv

@@ -16,7 +16,7 @@ from persfl.errors import InputError
 from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 from persfl.formats import reading
 from persfl.report.export import export
-from persfl.report.pages import FEDERATION, write_pages
+from persfl.report.run_pages import FEDERATION, write_pages
 from persfl.runs import load_model
 
 Personalized = PersonalizedClassifier | PersonalizedRegressor
