@@ -207,7 +207,7 @@ def federate(chosen: argparse.Namespace) -> int:
 
 def finish(out: Path, shown: Lines) -> None:
     """What came out, and the pages that show it."""
-    from persfl.report.pages import write_pages
+    from persfl.report.run_pages import write_pages
 
     answer(out, shown)
     for path in write_pages(out):

@@ -13,7 +13,7 @@ from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
 from persfl.commands.progress import Progress
 from persfl.commands.run_place import (
-    Place,
+    RunPlace,
     behind,
     put_back,
     remove_run,
@@ -26,7 +26,7 @@ from persfl.commands.user_module import file_and_name, in_a_file, load_module
 from persfl.errors import InputError, need
 from persfl.files import fingerprint
 from persfl.learners.named import base
-from persfl.report.pages import REPORT, write_page
+from persfl.report.run_pages import REPORT, write_page
 from persfl.runs import keep_model, refuse_unkept
 from persfl.sources.table import read_frame
 from persfl.training import REFIT_ROUNDS, peers_asked
@@ -139,7 +139,7 @@ def print_remarks(chosen: argparse.Namespace, remarks: list[str]) -> None:
 def _fitted(
     model: Personalized,
     rows: TableRows,
-    place: Place,
+    place: RunPlace,
     progress: Progress,
     chosen: argparse.Namespace,
 ) -> bool:

@@ -13,11 +13,13 @@ from persfl.checks import some
 from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
+from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 from persfl.formats import reading
 from persfl.report.export import export
-from persfl.report.pages import FEDERATION, write_pages
+from persfl.report.run_pages import FEDERATION, write_pages
 from persfl.runs import load_model
 
+Personalized = PersonalizedClassifier | PersonalizedRegressor
 _HEAD = ("device", "peer", "asked", "adopted", "share", "reward", "95 % interval")
 
 
@@ -57,9 +59,10 @@ def list_helpers(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def model_of(chosen: argparse.Namespace) -> Any:
+def model_of(chosen: argparse.Namespace) -> Personalized:
     """A run's model."""
-    return load_model(chosen.run, module=_module(chosen))
+    model: Personalized = load_model(chosen.run, module=_module(chosen))
+    return model
 
 
 def check_out(out: str | None, *endings: str, table: str) -> None:

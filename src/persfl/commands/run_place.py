@@ -17,7 +17,7 @@ from persfl.files import LOCK
 from persfl.runs import INDEX, Folder, refuse_held
 
 
-class Place(NamedTuple):
+class RunPlace(NamedTuple):
     """A run's folder, and where a run that --force replaced waits; no folder if there is nothing
     left to do.
     """
@@ -28,20 +28,20 @@ class Place(NamedTuple):
 
 def take_place(
     out: Path, spec: Mapping[str, object], chosen: argparse.Namespace
-) -> Place:
+) -> RunPlace:
     """A new folder, or with --resume the one that is there."""
     out = behind(out)
     there = (out / INDEX).is_file()
     full = out.is_dir() and any(out.iterdir()) and not _only_a_lock(out)
     if chosen.resume and there:
-        return Place(_same_run(out, spec))
+        return RunPlace(_same_run(out, spec))
     if chosen.resume and full:
         raise InputError(
             f"{str(out)!r} is not a run folder: there is nothing to resume. Choose another --out."
         )
     aside = _set_aside(out) if chosen.force and full else None
     try:
-        return Place(Folder.create(out, spec), aside)
+        return RunPlace(Folder.create(out, spec), aside)
     except BaseException:
         put_back(aside, out)
         raise

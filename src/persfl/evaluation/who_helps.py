@@ -27,7 +27,7 @@ from scipy.special import stdtrit
 
 from persfl.rules.peer_index import places
 from persfl.trust import Trust
-from persfl.types import Array
+from persfl.types import Array, IntArray
 
 if TYPE_CHECKING:
     import networkx
@@ -38,17 +38,6 @@ VERDICTS = (
     "chosen, but no gain",
     "helps less than others",
     "too few questions to tell",
-)
-COLUMNS = (
-    "device",
-    "peer",
-    "asked",
-    "adopted",
-    "share",
-    "reward_mean",
-    "reward_low",
-    "reward_high",
-    "verdict",
 )
 _Z = 1.959963984540054  # 95 % of a normal distribution lie within
 
@@ -75,24 +64,19 @@ def helper_table(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
 
     known = pairs_known(trust)
     order = np.lexsort((known["peer"], -known["share"], known["target"]))
-    known = known.iloc[order]
+    known = known.iloc[order].reset_index(drop=True)
     names = np.empty(len(ids), dtype=object)
     names[:] = list(ids)
     low, high = reward_interval(known)
-    target, peer = known["target"].to_numpy(), known["peer"].to_numpy()
-    return pd.DataFrame(
-        {
-            "device": pd.Series(names[target]).infer_objects(),
-            "peer": pd.Series(names[peer]).infer_objects(),
-            "asked": known["asked"].to_numpy(),
-            "adopted": known["adopted"].to_numpy(),
-            "share": known["share"].to_numpy(),
-            "reward_mean": known["reward_mean"].to_numpy(),
-            "reward_low": low,
-            "reward_high": high,
-            "verdict": np.array(VERDICTS, dtype=object)[verdict_codes(known, trust)],
-        }
-    )
+    columns = {
+        "device": pd.Series(names[known["target"]]).infer_objects(),
+        "peer": pd.Series(names[known["peer"]]).infer_objects(),
+        **{name: known[name] for name in ("asked", "adopted", "share", "reward_mean")},
+        "reward_low": low,
+        "reward_high": high,
+        "verdict": np.array(VERDICTS, dtype=object)[verdict_codes(known, trust)],
+    }
+    return pd.DataFrame(columns)
 
 
 def pairs_known(trust: Trust) -> pd.DataFrame:
@@ -100,12 +84,10 @@ def pairs_known(trust: Trust) -> pd.DataFrame:
     of questions adds up to at most 1.
     """
     known = trust.table()
-    if "mix" in trust.notes:
-        known = known.assign(
-            adopted=known["adopted"]
-            / _neighbours_part(trust)[known["target"].to_numpy()]
-        )
-    return known
+    if "mix" not in trust.notes:
+        return known
+    part = _neighbours_part(trust)[known["target"].to_numpy()]
+    return known.assign(adopted=known["adopted"] / part)
 
 
 def _neighbours_part(trust: Trust) -> Array:
@@ -140,16 +122,14 @@ def reward_interval(known: pd.DataFrame) -> tuple[Array, Array]:
     return mean - half, mean + half
 
 
-def verdict_codes(known: pd.DataFrame, trust: Trust) -> Any:
+def verdict_codes(known: pd.DataFrame, trust: Trust) -> IntArray:
     """Positions in VERDICTS."""
-    return (
-        _by_kin(known, trust)
-        if "member" in trust.notes
-        else _by_choice(known, chance(trust))
-    )
+    if "member" in trust.notes:
+        return _by_kin(known, trust)
+    return _by_choice(known, chance(trust))
 
 
-def _by_kin(known: pd.DataFrame, trust: Trust) -> Any:
+def _by_kin(known: pd.DataFrame, trust: Trust) -> IntArray:
     """Where kin was looked for: those it was found in help, others less, and nothing can be
     said where there is no group.
     """
@@ -161,19 +141,17 @@ def _by_kin(known: pd.DataFrame, trust: Trust) -> Any:
     return np.where(~trust.notes["right"][row], 3, np.where(member, 0, 2))
 
 
-def _by_choice(known: pd.DataFrame, rate: Array) -> Any:
-    asked, adopted = (
-        known["asked"].to_numpy(dtype=np.float64),
-        known["adopted"].to_numpy(),
-    )
+def _by_choice(known: pd.DataFrame, rate: Array) -> IntArray:
+    """By whether a peer's answers are adopted more or less often than all are."""
+    asked = known["asked"].to_numpy(dtype=np.float64)
+    adopted = known["adopted"].to_numpy()
     expected = rate[known["target"].to_numpy()]
     share = adopted / asked
-    middle = (share + _Z**2 / (2 * asked)) / (1 + _Z**2 / asked)
-    half = (
-        _Z
-        / (1 + _Z**2 / asked)
-        * np.sqrt(np.maximum(share * (1 - share), 0.0) / asked + _Z**2 / (4 * asked**2))
-    )
+    # Wilson's interval of a share
+    wide = 1 + _Z**2 / asked
+    middle = (share + _Z**2 / (2 * asked)) / wide
+    variance = np.maximum(share * (1 - share), 0.0) / asked + _Z**2 / (4 * asked**2)
+    half = _Z / wide * np.sqrt(variance)
     # A single lucky question must not count: with one in twenty by chance, one of one is no
     # evidence of help.
     often = (middle - half > expected) & (adopted >= 2)
@@ -207,14 +185,10 @@ def graph(table: pd.DataFrame) -> networkx.DiGraph[Any]:
 
     nx = need("networkx", extra="report", why="a graph of who helps whom")
     found: networkx.DiGraph[Any] = nx.DiGraph()
-    found.add_nodes_from(
-        dict.fromkeys([*table["device"].tolist(), *table["peer"].tolist()])
-    )
+    found.add_nodes_from([*table["device"].tolist(), *table["peer"].tolist()])
     for row in table[table["adopted"] > 0].to_dict(orient="records"):
-        facts = {
-            str(name): value
-            for name, value in row.items()
-            if name not in ("device", "peer") and value == value
-        }
-        found.add_edge(row["peer"], row["device"], **facts)
+        device, peer = row.pop("device"), row.pop("peer")
+        # nothing is said of what is not known
+        facts = {str(name): value for name, value in row.items() if value == value}
+        found.add_edge(peer, device, **facts)
     return found

@@ -27,7 +27,7 @@ from persfl.lab.comparison_tables import (
 from persfl.lab.figure_files import ABOUT, figure_told
 from persfl.lab.figure_runs import Result
 from persfl.lab.standings import REFERENCE, CellsBySet
-from persfl.report.html import digest
+from persfl.report.html import source_digest
 
 _STYLE = """
 :root{color-scheme:light dark;--line:#8884;--good:#1b7f5c;--bad:#b3261e}
@@ -43,7 +43,7 @@ img{max-width:100%;background:#fff;border-radius:6px}
 @media(prefers-color-scheme:dark){:root{--good:#6fcf9f;--bad:#ff8a80}}
 @media print{h2{break-before:page}}
 """
-_POLICY = f"default-src 'none'; img-src data:; style-src '{digest(_STYLE)}'"
+_POLICY = f"default-src 'none'; img-src data:; style-src '{source_digest(_STYLE)}'"
 _HEAD = f"""<!doctype html><html lang=en><meta charset=utf-8>
 <meta http-equiv=Content-Security-Policy content="{_POLICY}">
 <meta name=viewport content='width=device-width'>

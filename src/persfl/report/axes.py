@@ -63,7 +63,7 @@ def name_ticks(ax: Axes, names: Sequence[str], *, turned: bool, both: bool) -> N
         ax.set_yticks(range(len(names)), short, fontsize=size)
 
 
-def numbers(values: ArrayLike) -> Array:
+def float_array(values: ArrayLike) -> Array:
     """Numbers of a report; None becomes NaN, which is not drawn."""
     return np.array(values, dtype=np.float64)
 

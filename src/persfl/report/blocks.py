@@ -10,7 +10,7 @@ shuffled shares. Above 150 devices, similar ones are first put into one cell tog
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
@@ -108,30 +108,25 @@ def _ordered(sums: Array, seed: int) -> tuple[IntArray, IntArray]:
     best, cut = 0.0, np.zeros(count, dtype=np.int64)
     for k in range(2, min(MOST_BLOCKS, count // 3) + 1):
         labels = fcluster(tree, k, criterion="maxclust")
-        strength = _modularity(both, labels) - 1.5 * max(
-            0.0, _modularity(noise, fcluster(chance, k, criterion="maxclust"))
-        )
+        by_luck = _modularity(noise, fcluster(chance, k, criterion="maxclust"))
+        strength = _modularity(both, labels) - 1.5 * max(0.0, by_luck)
         if strength > best + 1e-9 and np.bincount(labels)[1:].min() >= 2:
             best, cut = strength, labels
     return order, cut
 
 
-def _tree(both: Array) -> Any:
+def _tree(both: Array) -> Array:
     # a device is like itself
     near = both + np.diag(np.maximum(both.max(axis=1), 1e-12))
-    return linkage(
-        np.maximum(pdist(near, "cosine"), 0.0),
-        "average",
-        optimal_ordering=len(both) <= 500,
-    )
+    apart = np.maximum(pdist(near, "cosine"), 0.0)
+    return np.asarray(linkage(apart, "average", optimal_ordering=len(both) <= 500))
 
 
-def _modularity(both: Array, labels: Any) -> float:
+def _modularity(both: Array, labels: IntArray) -> float:
     total = both.sum()
     if total <= 0:
         return 0.0
     same = labels[:, None] == labels[None, :]
     degree = both.sum(axis=1)
-    return float(
-        (both[same].sum() - (np.outer(degree, degree)[same].sum() / total)) / total
-    )
+    by_chance = np.outer(degree, degree)[same].sum() / total
+    return float((both[same].sum() - by_chance) / total)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from persfl.files import write_whole
-from persfl.report.html import digest, part
+from persfl.report.html import part, source_digest
 
 _KICKER = '<p class="kicker">persfl report</p>'
 _NARROW = "62rem"  # below this the table of all questions, a dozen columns, has no room
@@ -91,7 +91,8 @@ def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
 def federation_page(info: Mapping[str, Any]) -> str:
     """The page as text."""
     style, cards = part("page.css"), part("page.cards.css")
-    policy = f"default-src 'none'; img-src data:; style-src '{digest(style)}' '{digest(cards)}'"
+    styles = f"'{source_digest(style)}' '{source_digest(cards)}'"
+    policy = f"default-src 'none'; img-src data:; style-src {styles}"
     ways = list(info["ways"])
     rows = [
         [row["device"], info["rows"].get(row["device"], 0), *(row[way] for way in ways)]

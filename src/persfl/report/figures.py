@@ -32,9 +32,9 @@ from persfl.report.axes import (
     NAMED,
     SAME,
     draw_intervals,
+    float_array,
     name_ticks,
     new_figure,
-    numbers,
     percent_of_two_digits,
     percent_tick,
     short_name,
@@ -53,9 +53,11 @@ Info = Mapping[str, Any]
 def gains(info: Info) -> Figure:
     """Share of the error removed, device by device, best first, with its interval."""
     device = _judged(info)["device"]
-    gain = numbers(device["gain"])
+    gain = float_array(device["gain"])
     order = np.argsort(-gain, kind="stable")[: int(np.isfinite(gain).sum())]
-    low, gain, high = (numbers(device[key])[order] for key in ("low", "gain", "high"))
+    low, gain, high = (
+        float_array(device[key])[order] for key in ("low", "gain", "high")
+    )
     colours = [LOWER if device["says"][i] == HELPS else SAME for i in order]
     place = np.arange(len(order))
     ends = max(-1.0, float(np.nanmin(np.concatenate([low, gain, [0.0]])))) - 0.05, 1.02
@@ -87,7 +89,7 @@ def gains(info: Info) -> Figure:
 def heat_map(info: Info) -> Figure:
     """Whose steps each device adopted: rows ask, columns answer, lines separate the blocks."""
     matrix = info["help"]["matrix"]
-    values = numbers(matrix["values"])
+    values = float_array(matrix["values"])
     n = len(values)
     side = min(9.0, 3.8 + 0.13 * n)
     figure, (ax,) = new_figure(side + 0.9, side)
@@ -137,7 +139,7 @@ def helpers(info: Info, device: str) -> Figure:
         right.set_axis_off()
         left.set_axis_off()
         return figure
-    table = numbers(rows)  # peer, asked, adopted, share, reward, low, high, verdict
+    table = float_array(rows)  # peer, asked, adopted, share, reward, low, high, verdict
     verdicts = [info["help"]["verdicts"][row[7]] for row in rows]
     names = [short_name(info["devices"]["ids"][row[0]]) for row in rows]
     place = np.arange(len(rows))
@@ -179,14 +181,14 @@ def losses(info: Info, device: str | None = None) -> Figure:
     """
     loss = info["loss"]
     rounds, fleet = loss["rounds"], loss["fleet"]
-    low, median, high = (numbers(fleet[key]) for key in ("low", "median", "high"))
+    low, median, high = (float_array(fleet[key]) for key in ("low", "median", "high"))
     figure, (ax,) = new_figure(7, 4)
     label = "10 % to 90 % of devices"
     ax.fill_between(rounds, low, high, color=BAND, linewidth=0, label=label)
     ax.plot(rounds, median, "--", color=LOWER, linewidth=1.6, label="median device")
     values = np.concatenate([low, high])
     if device is not None:
-        own = numbers(loss["device"][_position(info, device)])
+        own = float_array(loss["device"][_position(info, device)])
         ax.plot(rounds, own, color=HIGHER, linewidth=2, label=short_name(device))
         values = np.append(values, own)
     values = values[np.isfinite(values)]
@@ -206,8 +208,8 @@ def losses(info: Info, device: str | None = None) -> Figure:
 def questions(info: Info) -> Figure:
     """How many questions each device answered as a peer, most first."""
     ids = info["devices"]["ids"]
-    order = np.argsort(-numbers(info["help"]["answered"]), kind="stable")
-    answered, n = numbers(info["help"]["answered"])[order], len(order)
+    order = np.argsort(-float_array(info["help"]["answered"]), kind="stable")
+    answered, n = float_array(info["help"]["answered"])[order], len(order)
     figure, (ax,) = new_figure(9 if n > 20 else 6, 3.6)
     ax.set_xlim(-0.8, n - 0.2)
     if n <= NAMED:
@@ -239,7 +241,7 @@ def worth(info: Info) -> Figure:
     names = [f"against {arm['name']}" for arm in arms]
     names += [group["name"] for group in judged["groups"]]
     low, gain, high = (
-        numbers([row[key] for row in rows]) for key in ("low", "gain", "high")
+        float_array([row[key] for row in rows]) for key in ("low", "gain", "high")
     )
     place = np.arange(len(rows)) + np.where(np.arange(len(rows)) < len(arms), 0.0, 0.8)
     colours = [_colour(a, b) for a, b in zip(low, high, strict=True)]

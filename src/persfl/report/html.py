@@ -55,7 +55,9 @@ def page(info: Mapping[str, Any]) -> str:
     style = "\n".join(map(part, ("page.css", "page.cards.css")))
     script = part("page.js")
     worth = info["worth"]
-    allowed = f"style-src '{digest(style)}'; script-src '{digest(script)}'"
+    allowed = (
+        f"style-src '{source_digest(style)}'; script-src '{source_digest(script)}'"
+    )
     parts = {
         "title": escape(str(info["title"])),
         "asked": _together(escape(str(info["asked"]))),
@@ -75,7 +77,7 @@ def _together(text: str) -> str:
     return re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text)
 
 
-def embedded(value: Any) -> str:
+def embedded(value: object) -> str:
     r"""JSON that is safe inside a script element: whatever a name holds, nothing in it ends the
     element. NaN is null.
 
@@ -94,35 +96,29 @@ def _shortened(info: Mapping[str, Any]) -> dict[str, Any]:
     """The same numbers, with the many that are only drawn cut to what a screen can show: 2,000
     devices fit in a small file.
     """
-    loss, matrix = info["loss"], info["help"]["matrix"]
+    loss, help_, made = info["loss"], info["help"], info.get("made_of")
+    matrix = help_["matrix"]
     short = {
         "loss": {**loss, "device": _cut(loss["device"])},
-        "help": {
-            **info["help"],
-            "matrix": {**matrix, "values": _cut(matrix["values"])},
-        },
+        "help": {**help_, "matrix": {**matrix, "values": _cut(matrix["values"])}},
     }
-    made = info.get("made_of")
     if made:
-        near = [
-            [[peer, float(f"{share:.{_DIGITS}g}")] for peer, share in each]
-            for each in made["near"]
-        ]
-        short["made_of"] = {**made, "shares": _cut(made["shares"]), "near": near}
+        parts = {name: _cut(made[name]) for name in ("shares", "near")}
+        short["made_of"] = {**made, **parts}
     return {**info, **short}
 
 
-def _cut(rows: Any) -> list[list[float | None]]:
-    return [
-        [
-            None if x is None or not math.isfinite(x) else float(f"{x:.{_DIGITS}g}")
-            for x in row
-        ]
-        for row in rows
-    ]
+def _cut(value: object) -> object:
+    """Numbers with few digits, in lists of any depth; positions stay what they are."""
+    if isinstance(value, list):
+        return [_cut(inner) for inner in value]
+    if not isinstance(value, float) or not math.isfinite(value):
+        return _finite(value)
+    return float(f"{value:.{_DIGITS}g}")
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
+    """The same without numbers that JSON does not have."""
     if isinstance(value, Mapping):
         return {str(key): _finite(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -135,6 +131,6 @@ def part(name: str) -> str:
     return (files("persfl.report") / name).read_text(encoding="utf-8").strip()
 
 
-def digest(text: str) -> str:
+def source_digest(text: str) -> str:
     """What a content security policy calls this text by."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -278,17 +278,17 @@ def _help(trust: Trust, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
         ]
     ]
     low, high = reward_interval(shown)
-    codes = verdict_codes(shown, trust) if len(shown) else []
+    codes = verdict_codes(shown, trust).tolist() if len(shown) else []
     top: list[list[list[Any]]] = [[] for _ in range(n)]
     columns = [
         shown[name].tolist()
         for name in ("target", "peer", "asked", "adopted", "share", "reward_mean")
     ]
     for owner, *facts, lo, hi, code in zip(
-        *columns, _plain(low), _plain(high), list(codes), strict=True
+        *columns, _plain(low), _plain(high), codes, strict=True
     ):
         facts[-1] = None if facts[-1] != facts[-1] else facts[-1]
-        top[owner].append([*facts, lo, hi, int(code)])
+        top[owner].append([*facts, lo, hi, code])
     several = [cell.tolist() for cell in layout.cells]
     names = [
         ids[cell[0]] if len(cell) == 1 else f"{ids[cell[0]]} and {len(cell) - 1} more"

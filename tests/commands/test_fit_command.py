@@ -1,0 +1,83 @@
+"""Fitting on the command line: places, words, and what is written for spreadsheets."""
+
+import pandas as pd
+import pytest
+from fitted_runs import fit, predicted, rows
+
+from persfl.cli import main
+from persfl.spreadsheets import harmless, quoted
+
+
+def test_out_is_a_file(tmp_path, capsys):
+    (tmp_path / "run").write_text("precious")
+    for more in ([], ["--force"], ["--resume"]):
+        assert fit(tmp_path, rows(), *more) == 2
+        assert "is a file. Name a folder for the run" in capsys.readouterr().err
+    assert (tmp_path / "run").read_text() == "precious"
+
+
+def test_seconds_are_those_the_person_waited(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("time.perf_counter", iter(range(0, 10**9, 1000)).__next__)
+    assert fit(tmp_path, rows()) == 0
+    seconds = int(capsys.readouterr().out.split(" s.")[0].split("; ")[-1])
+    assert seconds >= 1000
+
+
+def test_formulas_are_quoted_in_every_csv(tmp_path, capsys):
+    names = {
+        "d0": "=cmd|' /C calc'!A0",
+        "d1": "+1-2",
+        "d2": "-5",
+        "d3": "@SUM(1)",
+        "d4": "plain",
+    }
+    table = (
+        rows()
+        .assign(who=lambda t: t["who"].replace(names), note="=1+1")
+        .rename(columns={"b": "=b"})
+    )
+    assert fit(tmp_path, table, "--drop", "note") == 0
+    run = tmp_path / "run"
+    found = predicted(run, table, tmp_path, "--keep", "note,=b")
+    assert {"'=cmd|' /C calc'!A0", "'+1-2", "-5", "'@SUM(1)", "plain"} <= set(
+        found["who"]
+    )
+    assert set(found["note"]) == {"'=1+1"}
+    assert "'=b" in found.columns
+    raw = predicted(run, table, tmp_path, "--keep", "note", "--verbatim")
+    assert raw["who"].tolist() == table["who"].tolist()
+    assert main(["helpers", str(run), "--export", str(tmp_path / "h.csv")]) == 0
+    assert not set(pd.read_csv(tmp_path / "h.csv")["peer"]) & {
+        "@SUM(1)",
+        "=cmd|' /C calc'!A0",
+    }
+    assert (
+        main(["helpers", str(run), "--export", str(tmp_path / "h.csv"), "--verbatim"])
+        == 0
+    )
+    assert "@SUM(1)" in set(pd.read_csv(tmp_path / "h.csv")["peer"])
+    words = [
+        str(tmp_path / "run.csv"),
+        "--device",
+        "who",
+        "--label",
+        "y",
+        "--drop",
+        "note",
+        "--rounds",
+        "2",
+        "--trials",
+        "1",
+    ]
+    assert main(["compare", *words, "--out", str(tmp_path / "c.csv")]) == 0
+    assert "'@SUM(1)" in set(pd.read_csv(tmp_path / "c.csv")["device"])
+
+
+@pytest.mark.parametrize("beginning", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_no_text_begins_like_a_formula(beginning):
+    assert quoted(f"{beginning}x") == f"'{beginning}x"
+    made = harmless(
+        pd.DataFrame({"t": pd.Categorical([f"{beginning}x", "y"]), "n": [-1, 2]})
+    )
+    assert made["t"].tolist() == [f"'{beginning}x", "y"]
+    assert made["n"].tolist() == [-1, 2]

@@ -1,0 +1,174 @@
+"""What a newcomer hands in as a table, and what comes back."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from fitted_runs import fit, predicted, rows
+
+from persfl.cli import main
+from persfl.encoding import refuse_numbers
+from persfl.errors import InputError
+from persfl.sources.table import read_frame
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (
+            ["1,234", "56,789", "7"],
+            r"may be 1234 or 1\.234\. .*--thousands ,\) for the first, .*--decimal ,\) for",
+        ),
+        (["1,234,567", "999"], r"commas between thousands.*--thousands ,"),
+        (["1,234.5", "2,000.25"], r"commas between thousands.*--thousands ,"),
+        (["1,234", "12.5"], r"commas between thousands.*--thousands ,"),
+        (["0,123", "0,456"], r"decimal comma.*--decimal ,"),
+        (["1,5", "2,25"], r"decimal comma.*--decimal ,"),
+        (
+            ["1.234,5", "2.000,25", "17,3"],
+            r"dots between thousands.*--thousands \.\) and .*--decimal ,",
+        ),
+        (["1.234.567", "2.000.000"], r"dots between thousands.*--thousands \."),
+        (["1 234", "5 678"], r"marks between thousands. Write them without"),
+    ],
+)
+def test_marks_in_numbers(cells, words):
+    with pytest.raises(InputError, match=words):
+        refuse_numbers(pd.Series(cells * 4), "x")
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1.2.3.4", "4.5.6.7"],
+        ["12 34", "56 78"],
+        ["a,b", "c,d"],
+        ["1", "2"],
+        ["A1", "B2"],
+    ],
+)
+def test_codes_are_no_numbers(cells):
+    refuse_numbers(pd.Series(cells), "x")
+
+
+def test_thousands_are_read_when_told(tmp_path):
+    (tmp_path / "t.csv").write_text('who,x\na,"1,234"\nb,"5,678,901"\n')
+    assert read_frame(tmp_path / "t.csv", thousands=",", text="who")["x"].tolist() == [
+        1234,
+        5678901,
+    ]
+    table = rows()
+    text = table.assign(a=[f"{10000 * v:,.0f}" for v in table["a"]])
+    assert fit(tmp_path, text, "--thousands", ",") == 0
+    # the run remembers how its table was read
+    found = predicted(tmp_path / "run", text, tmp_path)
+    assert found["prediction"].notna().all()
+    assert json.loads((tmp_path / "run" / "spec.json").read_text())["thousands"] == ","
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
+def test_all_kinds_of_line_ends(tmp_path, end):
+    text = rows().to_csv(index=False, lineterminator=end)
+    (tmp_path / "t.csv").write_bytes(text.encode())
+    found = read_frame(tmp_path / "t.csv", text="who")
+    pd.testing.assert_frame_equal(found, rows(), check_dtype=False)
+    (tmp_path / "t.csv").write_bytes(text.replace("a,b", '"a\nline",b').encode())
+    assert "a\nline" in read_frame(tmp_path / "t.csv", text="who").columns
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            b"who," + b"x" * 200_000 + b",y\n1,2,3\n",
+            "first line of 't.csv' could not be read",
+        ),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"", "could not be read"),
+    ],
+)
+def test_odd_files_get_a_sentence(tmp_path, content, words):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        read_frame(tmp_path / "t.csv", text="who")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        (
+            "y",
+            1e200,
+            (
+                "column 'y' of 'run.csv' holds 1 number too large to compute with, such as 1e+200"
+                " (at most 1e+100)"
+            ),
+        ),
+        (
+            "a",
+            -1e300,
+            "column 'a' of 'run.csv' holds 1 number too large to compute with",
+        ),
+        ("y", np.inf, "column 'y' of 'run.csv' holds 1 infinite value."),
+        ("a", np.inf, "column 'a' of 'run.csv' holds 1 infinite value."),
+    ],
+)
+def test_numbers_without_end(tmp_path, capsys, column, value, words):
+    table = rows()
+    table.loc[3, column] = value
+    assert fit(tmp_path, table) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("more", [[], ["--task", "classification"]])
+def test_two_values_that_are_no_whole_numbers_are_classes(tmp_path, capsys, more):
+    table = rows().assign(y=lambda t: np.where(t["y"] > 5, 2.5, 3.1))
+    assert fit(tmp_path, table, *more) == 0
+    found = predicted(tmp_path / "run", table, tmp_path)
+    assert set(found["prediction"]) <= {2.5, 3.1}
+    assert {"chance_2.5", "chance_3.1"} < set(found.columns)
+
+
+def test_two_rows_with_two_labels(tmp_path, capsys):
+    assert fit(tmp_path, "who,a,y\nx,1,2.5\nz,2,3.5\n") in (0, 2)
+    said = capsys.readouterr()
+    assert "Unknown label type" not in said.err
+    assert "defect" not in said.err
+
+
+def test_one_class_is_named_plainly(tmp_path, capsys):
+    assert fit(tmp_path, rows().assign(y=0.0), "--task", "classification") == 2
+    assert "Got 1 class: 0.0." in capsys.readouterr().err
+
+
+def test_true_and_false_are_no_texts(tmp_path, capsys):
+    assert fit(tmp_path, rows().assign(y=lambda t: t["y"] > 5)) == 0
+    assert "y holds True and False, taken as classes." in capsys.readouterr().err
+
+
+def test_a_column_that_counts_rows_is_named(tmp_path, capsys):
+    table = rows()
+    table.insert(0, "rownames", range(1, len(table) + 1))
+    assert fit(tmp_path, table) == 0
+    said = capsys.readouterr()
+    assert "column 'rownames' only counts the rows" in said.err
+    assert "3 features (rownames, a, b)" in said.out
+    assert fit(tmp_path, table.drop(columns="rownames"), name="other") == 0
+    assert "only counts" not in capsys.readouterr().err
+
+
+def test_one_device_is_one_device(tmp_path, capsys):
+    path, out = tmp_path / "t.csv", tmp_path / "one"
+    rows(devices=1, each=12).to_csv(path, index=False)
+    assert (
+        main(["fit", str(path), "--device", "who", "--label", "y", "--out", str(out)])
+        == 0
+    )
+    said = capsys.readouterr().out
+    assert "1 device, 12 rows" in said
+    assert "who helps whom" not in said
+    page = (out / "report.html").read_text()
+    assert "1 devices" not in page
+    assert "the only device" in page
