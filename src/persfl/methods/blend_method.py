@@ -1,4 +1,4 @@
-"""Blend as a method: settings, and the run of `persfl.blending`."""
+"""Blend as a method: settings, and the run of `persfl.methods.blend`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from persfl.methods.blend import run as run_blend
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.training import Keep, State, rounds_for
+from persfl.training.defaults import rounds_for
+from persfl.training.state import Keep, State
 from persfl.types import Array
 
 
