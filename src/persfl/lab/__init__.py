@@ -2,7 +2,8 @@
 
 A figure (`persfl reproduce`) is a set of error curves beside those of the authors' own code:
 
-    figure_specs > curves (method_rounds, digit_curves) > figure_runs > agreement, claims, tuning
+    figure_specs (figure_settings) > curves (figure_rounds, digit_curves) > figure_runs
+    > agreement, claims, tuning
     what it leaves: figure_files, drawings, pages
 
 A comparison (`persfl compare`, `persfl run compare`) puts methods on equal terms: the same rows to

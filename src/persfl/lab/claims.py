@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from persfl.lab.figure_runs import Result
 from persfl.lab.figure_specs import Spec, is_the_papers
 from persfl.types import Array
+
+if TYPE_CHECKING:
+    from persfl.lab.figure_runs import Result
 
 Medians = dict[str, Array]
 Found = tuple[str, bool, str]

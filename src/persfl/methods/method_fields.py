@@ -83,4 +83,4 @@ def settings_of(method: HasSettings) -> list[Setting]:
 def _fields(method: HasSettings) -> list[Field[Any]]:
     """A method's own settings first, then those that it shares with others."""
     made: Any = method
-    return sorted(fields(made), key=lambda one: one.kw_only)
+    return sorted(fields(made), key=lambda one: bool(one.kw_only))

@@ -10,7 +10,7 @@ import numpy as np
 
 from persfl.checks import whole
 from persfl.rules.kin_adopter import KinAdopter
-from persfl.rules.kin_memory import Memory
+from persfl.rules.kin_notes import KinNotes
 from persfl.seeds import distinct, stream
 from persfl.trust import Trust
 from persfl.types import IntArray
@@ -44,7 +44,7 @@ class AskKin:
             "peers", self.kin.peers, least=1, most=trust.n - 1, why=f"{trust.n} devices"
         )
         targets, met = trust.targets, self.kin.met(trust.n)
-        memory = Memory.of(trust.notes, len(targets))
+        memory = KinNotes.of(trust.notes, len(targets))
         peers = np.full((len(targets), S), -1)
         known = (memory.panel >= 0).sum(axis=1)
         # those not met yet, in the order in which the panel grows
@@ -60,7 +60,7 @@ class AskKin:
             peers[asks] = self._again(memory, asks, S)
         return peers
 
-    def _again(self, memory: Memory, asks: IntArray, S: int) -> IntArray:
+    def _again(self, memory: KinNotes, asks: IntArray, S: int) -> IntArray:
         panel, member = memory.panel[asks], memory.member[asks]
         age = np.where(panel >= 0, memory.asked[asks].astype(np.float64), np.inf)
         first = np.argsort(np.where(member, age, np.inf), axis=1, kind="stable")[
