@@ -167,14 +167,7 @@ class AskLikely:
         memory = LossNotes.of(trust.notes, len(targets))
         known = (memory.panel >= 0).sum(axis=1)
         if (known < met).any():  # everybody meets others at the same pace
-            order = np.pad(
-                to_meet(targets, trust.n, met, seed),
-                ((0, 0), (0, S)),
-                constant_values=-1,
-            )
-            return np.ascontiguousarray(
-                np.take_along_axis(order, known[:, None] + np.arange(S), axis=1)
-            )
+            return to_meet(trust, met, known, S, seed)
         score = np.where(np.isnan(memory.score), np.inf, memory.score)
         best = np.argsort(score, axis=1, kind="stable")[:, : S - self.rule.others]
         age = memory.asked.astype(np.float64)
