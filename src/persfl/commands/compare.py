@@ -31,7 +31,9 @@ def compare_table(chosen: argparse.Namespace) -> int:
     if over_seeds:
         table = (rows.X, rows.y, rows.devices, rows.weight)
         devices, classes = rows_by_device(model, *table)
-        return method_comparison.compare_methods(chosen, rows.path.name, devices, classes)
+        return method_comparison.compare_methods(
+            chosen, rows.path.name, devices, classes
+        )
     progress = Progress(Forget(), lines=chosen.json)
     worth = compare(
         model, rows.X, rows.y, rows.devices, sample_weight=rows.weight, keep=progress
