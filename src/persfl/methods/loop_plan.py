@@ -6,7 +6,8 @@ from functools import partial
 
 from persfl.adopters import Best
 from persfl.methods.protocol import Task
-from persfl.proposers import GradientStep, Refit
+from persfl.proposers.gradient import GradientStep
+from persfl.proposers.refit import Refit
 from persfl.samplers import Nobody
 from persfl.training.defaults import step_of
 from persfl.training.state import Plan
