@@ -267,12 +267,12 @@ def ablate(seeds: Any) -> None:
     changes: dict[str, KinAdopter] = {"as it is": base}
     for name, values in {
         "few": (2, 8),
-        "half": (0.35, 0.65),
-        "tenth": (np.log(3.0), np.log(30.0)),
+        "share": (0.35, 0.65),
+        "clear": (np.log(3.0), np.log(30.0)),
         "rest": (3, 12),
         "parts": (2, 8),
         "patience": (1, 4),
-        "settled": (0.1, 0.001),
+        "cancel": (0.1, 0.001),
     }.items():
         changes |= {
             f"{name} = {value:.3g}": replace(base, **{name: value}) for value in values

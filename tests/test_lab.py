@@ -1,60 +1,21 @@
 """The room of experiments: addresses of before it, and what its two kinds of specs share."""
 
-import importlib
 import sys
 
 import pytest
 
+from persfl import comparing, experiments
 from persfl.errors import InputError
-from persfl.lab import (
-    agreement,
-    comparison_cells,
-    comparison_sets,
-    figure_runs,
-    figure_specs,
-    spec_files,
-    standings,
-    trial,
-)
+from persfl.lab import comparison_sets, figure_specs, spec_files
 from persfl.lab.spec_files import read_spec, typed_values
 
-# What docs/api and the guides named before `persfl.lab`, and where it is now.
-ADDRESSES = [
-    ("persfl.comparing", "compare", trial.compare),
-    ("persfl.comparing", "summary", trial.summary),
-    ("persfl.comparing.trial", "compare", trial.compare),
-    ("persfl.comparing.trial", "summary", trial.summary),
-    ("persfl.comparing.sets", "DataSet", comparison_sets.DataSet),
-    ("persfl.comparing.sets", "Table", comparison_sets.Table),
-    ("persfl.comparing.cells", "Cell", comparison_cells.Cell),
-    ("persfl.comparing.cells", "run_cells", comparison_cells.run_cells),
-    ("persfl.comparing.cells", "measured", comparison_cells.measurements),
-    ("persfl.comparing.standings", "Standing", standings.Standing),
-    ("persfl.comparing.standings", "standings", standings.standings),
-    ("persfl.comparing.standings", "mean_regret", standings.mean_regret),
-    ("persfl.experiments", "load_spec", figure_specs.load_spec),
-    ("persfl.experiments", "run_spec", figure_runs.run_spec),
-    ("persfl.experiments", "spec_names", spec_files.spec_names),
-    ("persfl.experiments", "Settings", figure_specs.Settings),
-    ("persfl.experiments", "Series", figure_specs.Series),
-    ("persfl.experiments", "Spec", figure_specs.Spec),
-    ("persfl.experiments", "Result", figure_runs.Result),
-    ("persfl.experiments.agreement", "verdicts", agreement.verdicts),
-]
 
-
-@pytest.mark.parametrize(("module", "name", "now"), ADDRESSES)
-def test_documented_addresses_keep_working(module, name, now):
-    assert getattr(importlib.import_module(module), name) is now
-
-
-def test_a_module_that_is_no_file_is_found_first_of_all(monkeypatch):
-    """In a process that has not imported its package yet, and as an attribute of the package."""
-    for name in [name for name in sys.modules if name.startswith("persfl.comparing")]:
-        monkeypatch.delitem(sys.modules, name)
-    cells = importlib.import_module("persfl.comparing.cells")
-    assert sys.modules["persfl.comparing"].cells is cells
-    assert cells.Cell is comparison_cells.Cell
+@pytest.mark.parametrize("old", [comparing, experiments])
+def test_the_addresses_before_the_lab_keep_working(old):
+    for name in old.__all__:
+        there = sys.modules[vars(old)[name].__module__]
+        assert there.__name__.startswith("persfl.lab.")
+        assert vars(there)[name] is vars(old)[name]
 
 
 @pytest.mark.parametrize(

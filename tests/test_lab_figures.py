@@ -335,7 +335,6 @@ def test_reproduce_lists_and_refuses(tmp_path, persfl):
             ("run", "fig2a", "--rounds", "2", "--out", "/proc/nope"),
             "Check the path and its permissions",
         ),
-        (("run", "fig2a", "--set", "rows"), "--set takes KEY=VALUE"),
         (
             ("run", "fig2a", "--set", "peers=500", "--rounds", "2", "--jobs", "1"),
             "peers must be at most 99",
@@ -345,6 +344,12 @@ def test_reproduce_lists_and_refuses(tmp_path, persfl):
         assert done.returncode == 2
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_change_without_a_value_is_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "fig2a", "--set", "rows"])
+    assert "--set: must be KEY=VALUE, not 'rows'" in capsys.readouterr().err
 
 
 def test_an_interrupted_run_goes_on_and_ends_the_same(tmp_path, persfl):

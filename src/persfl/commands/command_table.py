@@ -114,19 +114,19 @@ COMMANDS = {
         Command(
             "reproduce",
             "regenerate the paper's figures (without a name: list them)",
-            "experiments:reproduce",
+            "spec_runs:reproduce",
             options.REPRODUCE,
         ),
         Command(
             "run",
             "run an experiment of your own from a .toml spec",
-            "experiments:run",
+            "spec_runs:run_experiment",
             options.RUN,
         ),
         Command(
             "tune",
             "choose settings from the grids of a spec, on seeds of their own",
-            "experiments:tune",
+            "spec_runs:tune",
             options.TUNE,
         ),
     ),

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from persfl.checks import many
-from persfl.commands import comparing
+from persfl.commands import method_comparison
 from persfl.commands.answers import print_errors, seconds
 from persfl.commands.fit import estimator_for, print_remarks
 from persfl.commands.progress import Progress
@@ -22,7 +22,7 @@ from persfl.training import Forget
 
 def compare_table(chosen: argparse.Namespace) -> int:
     """All methods on the same held-out rows."""
-    over_seeds = comparing.asked(chosen)
+    over_seeds = method_comparison.is_over_seeds(chosen)
     endings = (".csv", ".json") if over_seeds else (".csv",)
     check_out(chosen.out, *endings, table=chosen.table)
     rows = read_rows(chosen)
@@ -31,7 +31,9 @@ def compare_table(chosen: argparse.Namespace) -> int:
     if over_seeds:
         table = (rows.X, rows.y, rows.devices, rows.weight)
         devices, classes = rows_by_device(model, *table)
-        return comparing.compare_methods(chosen, rows.path.name, devices, classes)
+        return method_comparison.compare_methods(
+            chosen, rows.path.name, devices, classes
+        )
     progress = Progress(Forget(), lines=chosen.json)
     worth = compare(
         model, rows.X, rows.y, rows.devices, sample_weight=rows.weight, keep=progress

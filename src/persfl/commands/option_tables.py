@@ -156,7 +156,7 @@ folder  text    needed  this device's folder
 
 _SPEC = """
 spec             text   needed  the path of a spec, or the name of a built-in one
---set KEY=VALUE  text*  -       change a setting of every series
+--set KEY=VALUE  setting*  -    change a setting of every series
 """
 _EXPERIMENT = """
 --runs RUNS      int     -      independent runs per series (default 12; 3 with --quick)

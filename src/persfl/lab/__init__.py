@@ -2,14 +2,15 @@
 
 A figure (`persfl reproduce`) is a set of error curves beside those of the authors' own code:
 
-    figure_specs > curves (method_rounds, digit_curves) > figure_runs > agreement, claims, tuning
-    what it leaves: figure_files, drawings, pages
+    figure_specs (figure_settings) > curves (figure_rounds, digit_curves) > figure_runs
+    > agreement, claims, tuning
+    what it leaves: figure_files, drawings, result_pages
 
 A comparison (`persfl compare`, `persfl run compare`) puts methods on equal terms: the same rows to
 learn from, the same rows to judge by.
 
     comparison_specs > comparison_sets (row_splits) > line_up > comparison_cells > standings
-    what it leaves: comparison_tables, drawings, pages
+    what it leaves: comparison_tables, drawings, result_pages
 
 `trial` compares one estimator with its rivals on one table. Both kinds share `spec_files` (how TOML
 is found and its types are checked) and `jobs` (pieces of work side by side).

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from persfl.lab.figure_runs import Result
 from persfl.lab.spec_files import Reference, references
 from persfl.types import Array
+
+if TYPE_CHECKING:
+    from persfl.lab.figure_runs import Result
 
 NOTHING = 1e-20  # below this an error is rounding
 ENOUGH = 12  # runs that make a verdict complete, as many as the reference has

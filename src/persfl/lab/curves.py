@@ -7,14 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from sklearn.ensemble import RandomForestRegressor
 
 from persfl.adopters import Best
 from persfl.devices import Devices
-from persfl.fleets import ArrayFleet, LoopFleet
-from persfl.lab.digit_curves import digit_curve
-from persfl.lab.figure_specs import SHARING, Settings
-from persfl.lab.method_rounds import rounds_of
+from persfl.fleets.array_fleet import ArrayFleet
+from persfl.fleets.loop_fleet import LoopFleet
+from persfl.lab.figure_rounds import rounds_of
+from persfl.lab.figure_settings import SHARING, Settings
 from persfl.learners import Estimator, Linear, Tree
 from persfl.loop import personalize
 from persfl.proposers import GradientStep, Refit
@@ -36,6 +35,8 @@ def curves(settings: Settings, runs: Sequence[int], seed: int) -> Array:
     if settings.tree:
         return np.stack([_tree_curve(settings, one) for one in seeds])
     if settings.network:
+        from persfl.lab.digit_curves import digit_curve  # which needs torch
+
         return np.stack([digit_curve(settings, one) for one in seeds])
     if settings.method in SHARING:
         return np.stack([_vector_curves(settings, [one])[0] for one in seeds])
@@ -168,6 +169,8 @@ def _tree_curve(settings: Settings, seed: int) -> Array:
     truth = fresh @ np.asarray(world.true_weights)[0]
     learner: Learner = Tree(settings.depth)
     if settings.learner == "forest":
+        from sklearn.ensemble import RandomForestRegressor  # takes long to import
+
         learner = Estimator(
             RandomForestRegressor(settings.trees, max_depth=settings.depth)
         )

@@ -10,8 +10,8 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.errors import Diverged, need
 from persfl.fleets import ArrayFleet
-from persfl.lab.figure_specs import Settings
-from persfl.lab.method_rounds import rounds_of
+from persfl.lab.figure_rounds import rounds_of
+from persfl.lab.figure_settings import Settings
 from persfl.learners import Network
 from persfl.proposers import GradientStep
 from persfl.seeds import stream

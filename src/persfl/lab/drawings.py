@@ -10,8 +10,6 @@ import numpy as np
 
 from persfl.errors import need
 from persfl.files import write_whole
-from persfl.lab.figure_runs import Result
-from persfl.lab.figure_specs import Series
 from persfl.lab.spec_files import Reference, references
 from persfl.lab.standings import REFERENCE, CellsBySet, Interval, mean_regret, standings
 from persfl.types import Array
@@ -19,6 +17,9 @@ from persfl.types import Array
 if TYPE_CHECKING:  # an extra
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from persfl.lab.figure_runs import Result
+    from persfl.lab.figure_specs import Series
 
 COLOURS = ("#3b6fb6", "#e08214", "#2d7d5a", "#a32a5c", "#6a51a3", "#4d4d4d")
 LEAST = 1e-31  # errors of exactly 0 are drawn here

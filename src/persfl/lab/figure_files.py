@@ -7,7 +7,7 @@ import platform
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,10 @@ import pandas as pd
 from persfl.errors import InputError
 from persfl.files import read_whole, refuse_links, write_whole
 from persfl.lab.agreement import verdicts
-from persfl.lab.figure_runs import Result
 from persfl.spreadsheets import csv_bytes
+
+if TYPE_CHECKING:
+    from persfl.lab.figure_runs import Result
 
 ABOUT = "run.json"
 PACKAGES = ("persfl", "numpy", "scipy", "scikit-learn", "numba", "torch")

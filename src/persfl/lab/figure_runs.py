@@ -14,7 +14,8 @@ import numpy as np
 from persfl.errors import InputError
 from persfl.files import write_whole
 from persfl.lab.curves import TOGETHER, curves
-from persfl.lab.figure_specs import Settings, Spec
+from persfl.lab.figure_settings import Settings
+from persfl.lab.figure_specs import Spec
 from persfl.lab.jobs import finished_jobs
 from persfl.types import Array
 

@@ -4,95 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from persfl.checks import one_of, some
+from persfl.checks import some
 from persfl.errors import InputError
+from persfl.lab.figure_settings import (
+    USUAL,
+    Settings,
+    checked_settings,
+    comparable,
+    quick_settings,
+)
 from persfl.lab.spec_files import (
     Changes,
     Values,
     read_spec,
     references,
     spec_names,
-    typed_values,
 )
 
 HEAD = ("title", "ylabel", "about", "tuned")
 # of a series; everything else but its grid is a setting
 WORDS = ("name", "reference", "panel")
-METHODS = (
-    "algorithm1",
-    "algorithm2",
-    "oracle",
-    "ifca",
-    "local",
-    "pooled",
-    "fedavg",
-    "finetuned",
-    "ditto",
-)
-# all devices of a run share models
-SHARING = ("ifca", "pooled", "fedavg", "finetuned", "ditto")
-TREES = ("tree", "forest")
-NETWORKS = ("mlp", "cnn")
-LEARNERS = ("linear", *TREES, *NETWORKS)
-MAY_BE_ZERO = ("drift_at", "alone")  # of the whole numbers
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Everything a single curve depends on, the random seed apart."""
-
-    method: str = "algorithm1"
-    n: int = 100
-    clusters: int = 2
-    rows: int = 10
-    features: int = 20
-    noise: float = 0.0
-    deviation: float = 0.0
-    rounds: int = 1500
-    peers: int = 20
-    step_size: float = 0.05
-    top: int = 1  # of the best answers that are averaged; 1 is the paper's rule
-    online: bool = False  # peers have fresh rows each round
-    # and so has the target: it scores by other rows each round
-    online_target: bool = False
-    drift_at: int = 0  # the target changes its cluster in this round; 0: never
-    told: int = 2  # the number of clusters IFCA is told
-    # of the devices that take part in a round of IFCA, FedAvg or Ditto
-    share: float = 0.2
-    alone: int = 0  # last rounds in which devices go on alone from the model of FedAvg
-    pull: float = 0.0  # of Ditto's models toward that of FedAvg
-    learner: str = "linear"
-    depth: int = 3
-    trees: int = 5
-    public: int = 100
-    private_weight: float = 1.0
-    public_weight: float = 1.0
-    validation: int = 100  # fresh rows on which trees are judged
-    held: int = 40  # rows per device on which networks are judged
-    compute: str = "cpu"  # where networks are computed
-
-    @property
-    def vector(self) -> bool:
-        """Whether models are judged by the true weights: many runs then go through one fleet."""
-        return self.learner == "linear"
-
-    @property
-    def tree(self) -> bool:
-        """Whether models are trees, which are judged by fresh rows."""
-        return self.learner in TREES
-
-    @property
-    def network(self) -> bool:
-        """Whether models are networks, which are judged by held-out digits."""
-        return self.learner in NETWORKS
-
-
-USUAL = asdict(Settings())
 Grid = Mapping[str, Sequence[Any]]  # values to choose among, by the name of a setting
 
 
@@ -133,7 +69,7 @@ class Spec:
 
         Trees and networks take a twenty-fifth of the rounds, networks few devices too.
         """
-        return self._with(_quick)
+        return self._with(quick_settings)
 
     def rounds(self, rounds: int) -> Spec:
         """The same with another number of rounds."""
@@ -190,9 +126,9 @@ def _series(
         raise InputError(
             f"{spec}: there is no reference {reference!r}. Known: {known}."
         )
-    settings = _settings(spec, shared | _own(entry) | changes)
+    settings = checked_settings(spec, shared | _own(entry) | changes)
     # Another setting is another experiment: the authors' curves say nothing about it.
-    if _comparable(settings) not in _referenced().get(reference or "", ()):
+    if comparable(settings) not in _referenced().get(reference or "", ()):
         reference = None
     grid = _grid(spec, settings, entry.get("grid", {}))
     return Series(name, settings, reference, words["panel"], grid)
@@ -213,14 +149,9 @@ def _referenced() -> dict[str, list[Settings]]:
         shared = {key: value for key, value in content.items() if key not in HEAD}
         for entry in series:
             if "reference" in entry:
-                settings = _comparable(_settings(name, shared | _own(entry)))
+                settings = comparable(checked_settings(name, shared | _own(entry)))
                 found.setdefault(entry["reference"], []).append(settings)
     return found
-
-
-def _comparable(settings: Settings) -> Settings:
-    """Settings as they count when curves are compared: a short one is the beginning of a longer."""
-    return replace(settings, rounds=USUAL["rounds"], compute=USUAL["compute"])
 
 
 def is_the_papers(spec: Spec, *, whole: bool = True) -> bool:
@@ -237,22 +168,12 @@ def is_the_papers(spec: Spec, *, whole: bool = True) -> bool:
     if spec.name not in spec_names():
         return False
     known = {
-        line.name: _comparable(line.settings) for line in load_spec(spec.name).series
+        line.name: comparable(line.settings) for line in load_spec(spec.name).series
     }
     same = all(
-        known.get(line.name) == _comparable(line.settings) for line in spec.series
+        known.get(line.name) == comparable(line.settings) for line in spec.series
     )
     return same and (len(spec.series) == len(known) or not whole)
-
-
-def _quick(settings: Settings) -> Settings:
-    s = settings
-    if s.vector:
-        return replace(s, rounds=max(10, s.rounds // 10), drift_at=s.drift_at // 10)
-    short = replace(s, rounds=max(10, s.rounds // 25))
-    if s.tree:
-        return short
-    return replace(short, n=min(s.n, 24), peers=min(s.peers, 5), alone=min(s.alone, 5))
 
 
 def _grid(spec: str, settings: Settings, grid: object) -> Grid:
@@ -264,35 +185,8 @@ def _grid(spec: str, settings: Settings, grid: object) -> Grid:
         raise InputError(f"{spec}: {need}, as in grid = {{step_size = [0.1, 1.0]}}.")
     for key, values in grid.items():
         for value in values:
-            _settings(spec, asdict(settings) | {key: value})
+            checked_settings(spec, asdict(settings) | {key: value})
     return grid
-
-
-def _settings(spec: str, values: Values) -> Settings:
-    """Settings of known names and types that go together."""
-    known = [field.name for field in fields(Settings)]
-    s = Settings(**typed_values(spec, values, Settings, known))
-    one_of("method", s.method, METHODS)
-    one_of("learner", s.learner, LEARNERS)
-    if s.tree and s.method != "algorithm2":
-        need = f"learner={s.learner!r} goes with method='algorithm2'"
-        raise InputError(f"{spec}: {need}. Got {s.method!r}.")
-    if s.network and (s.method in ("algorithm2", "pooled") or s.online):
-        need = f"learner={s.learner!r} goes with steps on rows that stay"
-        raise InputError(f"{spec}: {need}. Got {s.method!r}.")
-    if s.method in SHARING and (s.online or s.drift_at):
-        need = f"method={s.method!r} needs data that stays"
-        raise InputError(f"{spec}: {need}: online=false, drift_at=0.")
-    if s.drift_at < 0 or (s.drift_at and (not s.vector or s.clusters < 2)):
-        need = "drift_at must be a round, with a linear learner and 2 or more clusters"
-        raise InputError(f"{spec}: {need}. Got {s.drift_at}.")
-    for key, value in asdict(s).items():
-        if type(value) is int and value < 1 and key not in MAY_BE_ZERO:
-            raise InputError(f"{spec}: {key} must be at least 1. Got {value}.")
-    if not 0 <= s.alone <= s.rounds or s.pull < 0:
-        need = "alone must be 0 to rounds and pull at least 0"
-        raise InputError(f"{spec}: {need}. Got {s.alone} and {s.pull:g}.")
-    return s
 
 
 def _toml(spec: Spec, shown: Changes) -> str:

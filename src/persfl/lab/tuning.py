@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from persfl.errors import InputError
-from persfl.lab.figure_runs import Result
 from persfl.lab.figure_specs import Grid, Spec
+
+if TYPE_CHECKING:
+    from persfl.lab.figure_runs import Result
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,13 @@ from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
 from persfl.methods.fine_tuned import FineTuned
 from persfl.methods.ifca import IFCA
 from persfl.methods.kin import Kin
+from persfl.methods.local_task import LocalTask
 from persfl.methods.method_fields import MethodSettings, Setting, setting, settings_of
 from persfl.methods.own import Own
 from persfl.methods.paper import Paper
 from persfl.methods.pooled import Pooled
-from persfl.methods.protocol import LocalTask, Method, Needs, Online, Task
-from persfl.methods.shared_models import at_once
+from persfl.methods.protocol import Method, Needs, Online, Task
+from persfl.methods.single_fit import at_once
 from persfl.traits import traits_of
 from persfl.types import Learner
 

@@ -1,4 +1,4 @@
-"""Blend as a method: settings, and the run of `persfl.blending`."""
+"""Blend as a method: settings, and the run of `persfl.methods.blend`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from persfl.checks import whole
-from persfl.methods.blend import run as run_blend
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.training import Keep, State, rounds_for
+from persfl.training.defaults import rounds_for
+from persfl.training.state import Keep, State
 from persfl.types import Array
 
 
@@ -51,7 +51,9 @@ class Blend(MethodSettings):
     def _run(
         self, task: Task, *, stage: str, keep: Keep | None, ordered: bool
     ) -> State:
-        return run_blend(
+        from persfl.methods.blend.stage import run  # blend's many files, where it runs
+
+        return run(
             task.rows,
             loop_plan(task, rounds_for("auto", task.learner)),
             budget=whole("budget", self.budget, least=1),

@@ -18,9 +18,9 @@ from persfl.devices import Devices
 from persfl.evaluation.rivals import pooled_fit
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.shared_models import at_once
+from persfl.methods.single_fit import at_once
 from persfl.seeds import stream
-from persfl.training import Keep, State
+from persfl.training.state import Keep, State
 from persfl.types import Array, Data, IntArray, Learner
 
 

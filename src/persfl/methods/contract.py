@@ -12,9 +12,10 @@ from sklearn.base import clone
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners import Linear, Tree
-from persfl.methods.protocol import LocalTask, Method, Task
+from persfl.methods.local_task import LocalTask
+from persfl.methods.protocol import Method, Task
 from persfl.sources import clustered_regression
-from persfl.training import Plan, State
+from persfl.training.state import Plan, State
 from persfl.traits import traits_of
 from persfl.trust import Trust
 from persfl.types import Array, Round
@@ -61,8 +62,8 @@ def _check_value(method: Method) -> None:
         meaning = one.metadata.get("meaning", "")
         _expect(meaning and "\n" not in meaning, f"{where} must have a meaning, a line")
     settings = method.get_params()
-    names = [one.name for one in listed]
-    _expect(list(settings) == names, "get_params must name every field")
+    names = {one.name for one in listed}
+    _expect(set(settings) == names, "get_params must name every field")
     _expect(kind(**settings) == method, "settings must make the same method again")
     _expect(method.set_params(**settings) == method, "set_params must take settings")
     _expect(clone(method) == method, "scikit-learn must be able to clone it")

@@ -11,30 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from persfl.checks import real, whole
 from persfl.errors import InputError
-from persfl.fleets.in_process import InProcessFleet
-from persfl.methods.fedavg import LEAVES
-from persfl.methods.method_fields import MethodSettings, setting
-from persfl.methods.protocol import Needs, Task
+from persfl.methods.method_fields import setting
+from persfl.methods.protocol import Task
+from persfl.methods.shared_method import SharedMethod
 from persfl.methods.shared_models import (
-    COMMON,
     all_devices,
-    averaged,
-    descend,
     hold,
+    mean_of_steps,
     participants,
     quiet_round,
 )
-from persfl.proposers import GradientStep
+from persfl.proposers.gradient import GradientStep
 from persfl.seeds import stream
-from persfl.training import Keep, State, rounds_for, step_of
 from persfl.trust import Trust
 from persfl.types import Round
+
+if TYPE_CHECKING:
+    from persfl.fleets.in_process import InProcessFleet
 
 
 def ditto(
@@ -82,7 +81,7 @@ def ditto(
     for r in range(whole("rounds", rounds, least=0)):
         moved = fleet.stepped(own, None, stream(seed, "own", r).at(fleet.targets))
         own = moved - step.step_size * pull * (own - model)
-        model = averaged(
+        model = mean_of_steps(
             fleet, model, participants(fleet, share, r, seed), stream(seed, "answer", r)
         )
         hold(fleet, own, r)
@@ -90,41 +89,21 @@ def ditto(
 
 
 @dataclass(frozen=True)
-class Ditto(MethodSettings):
+class Ditto(SharedMethod):
     """A model of its own for every device, pulled toward the average of all."""
 
     name: ClassVar[str] = "ditto"
     about: ClassVar[str] = "Own models, pulled toward the one of federated averaging"
+    told: ClassVar[str] = "how strongly own models are pulled toward the average"
 
     pull: float = setting(0.1, "how strongly; 0 is every device alone")
-    rounds: int | str = setting("auto", "rounds of averaging and own steps; auto: 100")
-    share: float = setting(0.2, "the share of the devices that take part in a round")
-    step_size: float | str = setting("auto", "the first step; halved if losses grow")
 
-    def needs(self) -> Needs:
-        told = "how strongly own models are pulled toward the average"
-        return Needs(
-            gradients=True, mixes=True, not_federated=COMMON, told=told, leaves=LEAVES
-        )
+    def first_step(self, task: Task) -> float:
+        """A longer step would overshoot the average."""
+        step = super().first_step(task)
+        return min(step, 0.5 / self.pull) if self.pull > 0 else step
 
-    def run(
-        self, task: Task, *, stage: str = "final", keep: Keep | None = None
-    ) -> State:
-        rounds = rounds_for(self.rounds, task.learner)
-        step = step_of(self.step_size, task.learner, task.features)
-        if self.pull > 0:  # A longer step would overshoot the average.
-            step = min(step, 0.5 / self.pull)
-        return descend(
-            task,
-            lambda fleet: ditto(
-                fleet,
-                pull=self.pull,
-                rounds=rounds,
-                share=self.share,
-                seed=task.seed,
-            ),
-            rounds=rounds,
-            step_size=step,
-            stage=stage,
-            keep=keep,
-        )
+    def rounds_over(
+        self, fleet: InProcessFleet, rounds: int, seed: int
+    ) -> Iterator[Round]:
+        return ditto(fleet, pull=self.pull, rounds=rounds, share=self.share, seed=seed)

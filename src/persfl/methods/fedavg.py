@@ -7,29 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from persfl.checks import whole
-from persfl.fleets.in_process import InProcessFleet
-from persfl.methods.method_fields import MethodSettings, setting
-from persfl.methods.protocol import Needs, Task
+from persfl.methods.shared_method import SharedMethod
 from persfl.methods.shared_models import (
-    COMMON,
     all_devices,
-    averaged,
-    descend,
     hold,
+    mean_of_steps,
     participants,
     quiet_round,
 )
 from persfl.seeds import stream
-from persfl.training import Keep, State, rounds_for, step_of
 from persfl.trust import Trust
 from persfl.types import Round
 
-LEAVES = "Where a step on its rows takes the common model, and how many rows it has."
+if TYPE_CHECKING:
+    from persfl.fleets.in_process import InProcessFleet
 
 
 def fedavg(
@@ -50,36 +46,19 @@ def fedavg(
     model = learner.init(devices[0], stream(seed, "shared"))
     for r in range(whole("rounds", rounds, least=0)):
         who = participants(fleet, share, r, seed)
-        model = averaged(fleet, model, who, stream(seed, "answer", r))
+        model = mean_of_steps(fleet, model, who, stream(seed, "answer", r))
         hold(fleet, np.repeat(model[None], len(fleet.targets), axis=0), r)
         yield quiet_round(fleet, r, trust)
 
 
 @dataclass(frozen=True)
-class FedAvg(MethodSettings):
+class FedAvg(SharedMethod):
     """One model for everybody, by federated averaging."""
 
     name: ClassVar[str] = "fedavg"
     about: ClassVar[str] = "One model for everybody, the average of devices' steps"
 
-    rounds: int | str = setting("auto", "rounds of averaging; auto: 100")
-    share: float = setting(0.2, "the share of the devices that take part in a round")
-    step_size: float | str = setting("auto", "the first step; halved if losses grow")
-
-    def needs(self) -> Needs:
-        return Needs(gradients=True, mixes=True, not_federated=COMMON, leaves=LEAVES)
-
-    def run(
-        self, task: Task, *, stage: str = "final", keep: Keep | None = None
-    ) -> State:
-        rounds = rounds_for(self.rounds, task.learner)
-        return descend(
-            task,
-            lambda fleet: fedavg(
-                fleet, rounds=rounds, share=self.share, seed=task.seed
-            ),
-            rounds=rounds,
-            step_size=step_of(self.step_size, task.learner, task.features),
-            stage=stage,
-            keep=keep,
-        )
+    def rounds_over(
+        self, fleet: InProcessFleet, rounds: int, seed: int
+    ) -> Iterator[Round]:
+        return fedavg(fleet, rounds=rounds, share=self.share, seed=seed)

@@ -10,22 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from persfl.checks import whole
 from persfl.evaluation.rivals import tuned_fits
-from persfl.fleets.in_process import InProcessFleet
-from persfl.methods.fedavg import LEAVES, FedAvg, fedavg
-from persfl.methods.method_fields import MethodSettings, setting
-from persfl.methods.protocol import Needs, Task
-from persfl.methods.shared_models import COMMON, all_devices, hold, quiet_round
-from persfl.proposers import GradientStep
+from persfl.methods.fedavg import fedavg
+from persfl.methods.protocol import Task
+from persfl.methods.shared_method import SharedMethod
+from persfl.methods.shared_models import all_devices, hold, quiet_round
+from persfl.proposers.gradient import GradientStep
 from persfl.seeds import stream
-from persfl.training import Keep, State, rounds_for, step_of
+from persfl.training.state import Keep, State
 from persfl.trust import Trust
 from persfl.types import Round
+
+if TYPE_CHECKING:
+    from persfl.fleets.in_process import InProcessFleet
 
 
 def finetuned(
@@ -77,28 +79,22 @@ def finetuned(
 
 
 @dataclass(frozen=True)
-class FedAvgFineTuned(MethodSettings):
+class FedAvgFineTuned(SharedMethod):
     """One model by federated averaging, which every device then refits to its own rows."""
 
     name: ClassVar[str] = "fedavg+fine-tuning"
     about: ClassVar[str] = "Federated averaging, then refitted to own rows"
 
-    rounds: int | str = setting("auto", "rounds of averaging; auto: 100")
-    share: float = setting(0.2, "the share of the devices that take part in a round")
-    step_size: float | str = setting("auto", "the first step; halved if losses grow")
-
-    def needs(self) -> Needs:
-        return Needs(gradients=True, mixes=True, not_federated=COMMON, leaves=LEAVES)
+    def rounds_over(
+        self, fleet: InProcessFleet, rounds: int, seed: int
+    ) -> Iterator[Round]:
+        return fedavg(fleet, rounds=rounds, share=self.share, seed=seed)
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
-        common = FedAvg(self.rounds, self.share, self.step_size)
-        state = common.run(task, stage=stage, keep=keep)
-        steps = GradientStep(
-            step_of(self.step_size, task.learner, task.features),
-            steps=rounds_for(self.rounds, task.learner),
-        )
+        state = super().run(task, stage=stage, keep=keep)
+        steps = GradientStep(self.first_step(task), steps=state.r)
         model = np.asarray(state.models)[0]
         tuned = tuned_fits(
             task.learner, task.rows, model, task.public, steps, task.seed

@@ -10,9 +10,10 @@ from typing import ClassVar
 from persfl.evaluation.rivals import pooled_fit, tuned_fits
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.shared_models import at_once
-from persfl.proposers import GradientStep
-from persfl.training import Keep, State, rounds_for, step_of
+from persfl.methods.single_fit import at_once
+from persfl.proposers.gradient import GradientStep
+from persfl.training.defaults import rounds_for, step_of
+from persfl.training.state import Keep, State
 from persfl.traits import has_gradients
 
 

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from persfl.checks import whole
-from persfl.fleets.in_process import InProcessFleet
-from persfl.methods.method_fields import MethodSettings, setting
-from persfl.methods.protocol import Needs, Task
+from persfl.methods.method_fields import setting
+from persfl.methods.shared_method import SharedMethod
 from persfl.methods.shared_models import (
-    COMMON,
     all_devices,
-    descend,
     hold,
     participants,
     quiet_round,
 )
 from persfl.seeds import stream
-from persfl.training import Keep, State, rounds_for, step_of
 from persfl.trust import Trust
 from persfl.types import Restarting, Round
+
+if TYPE_CHECKING:
+    from persfl.fleets.in_process import InProcessFleet
 
 
 def ifca(
@@ -70,45 +69,20 @@ def ifca(
 
 
 @dataclass(frozen=True)
-class IFCA(MethodSettings):
+class IFCA(SharedMethod):
     """A fixed number of shared models; every device takes the one that fits it best."""
 
     name: ClassVar[str] = "ifca"
     about: ClassVar[str] = "One model per cluster, where devices choose their cluster"
+    told: ClassVar[str] = "the number of clusters"
+    leaves: ClassVar[str] = (
+        "Which common model fits it best, and where a step on its rows takes that."
+    )
 
     clusters: int = setting(2, "how many clusters there are")
-    rounds: int | str = setting("auto", "rounds of averaging; auto: 100")
-    share: float = setting(0.2, "the share of the devices that take part in a round")
-    step_size: float | str = setting("auto", "the first step; halved if losses grow")
 
-    def needs(self) -> Needs:
-        leaves = (
-            "Which common model fits it best, and where a step on its rows takes that."
-        )
-        return Needs(
-            gradients=True,
-            mixes=True,
-            not_federated=COMMON,
-            told="the number of clusters",
-            leaves=leaves,
-        )
-
-    def run(
-        self, task: Task, *, stage: str = "final", keep: Keep | None = None
-    ) -> State:
-        rounds = rounds_for(self.rounds, task.learner)
-        clusters = min(whole("clusters", self.clusters, least=1), task.n)
-        return descend(
-            task,
-            lambda fleet: ifca(
-                fleet,
-                told=clusters,
-                rounds=rounds,
-                share=self.share,
-                seed=task.seed,
-            ),
-            rounds=rounds,
-            step_size=step_of(self.step_size, task.learner, task.features),
-            stage=stage,
-            keep=keep,
-        )
+    def rounds_over(
+        self, fleet: InProcessFleet, rounds: int, seed: int
+    ) -> Iterator[Round]:
+        told = min(whole("clusters", self.clusters, least=1), fleet.n)
+        return ifca(fleet, told=told, rounds=rounds, share=self.share, seed=seed)

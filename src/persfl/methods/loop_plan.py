@@ -6,9 +6,11 @@ from functools import partial
 
 from persfl.adopters import Best
 from persfl.methods.protocol import Task
-from persfl.proposers import GradientStep, Refit
+from persfl.proposers.gradient import GradientStep
+from persfl.proposers.refit import Refit
 from persfl.samplers import Nobody
-from persfl.training import Plan, step_of
+from persfl.training.defaults import step_of
+from persfl.training.state import Plan
 from persfl.traits import has_gradients, traits_of
 from persfl.types import Adopter, Proposer, Sampler
 

@@ -80,6 +80,7 @@ def settings_of(method: HasSettings) -> list[Setting]:
     ]
 
 
-def _fields(method: HasSettings) -> tuple[Field[Any], ...]:
+def _fields(method: HasSettings) -> list[Field[Any]]:
+    """A method's own settings first, then those that it shares with others."""
     made: Any = method
-    return fields(made)
+    return sorted(fields(made), key=lambda one: bool(one.kw_only))

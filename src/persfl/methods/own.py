@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from persfl.adopters import Best
 from persfl.checks import real
 from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
-from persfl.fleets.in_process import InProcessFleet
-from persfl.learners import Linear
+from persfl.learners.linear import Linear
 from persfl.learners.shrunk import shrunk
 from persfl.loop import personalize
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.shared_models import at_once
+from persfl.methods.single_fit import at_once
 from persfl.samplers import Nobody
-from persfl.training import Keep, State
+from persfl.training.state import Keep, State
 from persfl.types import Round
+
+if TYPE_CHECKING:
+    from persfl.fleets.in_process import InProcessFleet
 
 
 def local(fleet: InProcessFleet, *, rounds: int, seed: int = 0) -> Iterator[Round]:

@@ -6,19 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from persfl.checks import whole
 from persfl.errors import InputError
 from persfl.evaluation.rivals import pooled_fit
-from persfl.fleets.in_process import InProcessFleet
 from persfl.methods.method_fields import MethodSettings
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.shared_models import all_rows, at_once, for_everybody, quiet_round
+from persfl.methods.shared_models import all_rows, quiet_round
+from persfl.methods.single_fit import at_once, for_everybody
 from persfl.seeds import stream
-from persfl.training import Keep, State
+from persfl.training.state import Keep, State
 from persfl.trust import Trust
 from persfl.types import Data, Round
+
+if TYPE_CHECKING:
+    from persfl.fleets.in_process import InProcessFleet
 
 
 def pooled(fleet: InProcessFleet, *, rounds: int, seed: int = 0) -> Iterator[Round]:

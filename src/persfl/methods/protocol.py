@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-from persfl.devices import Devices
-from persfl.training import InProcess, Keep, State
-from persfl.types import Array, Fleet, Learner, Model, Proposer
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.training.state import Keep, State
+    from persfl.types import Array, Fleet, Learner, Model, Proposer
 
 
 @dataclass(frozen=True)
@@ -81,20 +82,6 @@ class Task(Protocol):
 
     def fleet(self, proposer: Proposer, start: Sequence[Model] | None = None) -> Fleet:
         """A new fleet of all devices, beginning with these models."""
-
-
-@dataclass(frozen=True, eq=False)
-class LocalTask(InProcess):
-    """The task whose rows are in this process, in the units in which models are learned."""
-
-    classes: int = 0
-    public: Array | None = None
-    ordered: bool = False
-
-    @property
-    def together(self) -> bool:
-        """They are."""
-        return True
 
 
 @runtime_checkable

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from persfl.rules.kin_memory import NEVER, Memory
+from persfl.rules.kin_notes import NEVER, KinNotes, Mask
 from persfl.rules.peer_index import joined
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray, Kept
@@ -45,14 +45,14 @@ class KinAdopter:
     peers: int = 20
     among: int = 200
     few: int = 4  # how many best peers set the level of a search
-    half: float = 0.5  # how much of the level, in logs, makes a peer kin
-    # how far steps must shrink to mean something (log of squares)
-    tenth: float = float(np.log(10.0))
+    share: float = 0.5  # how much of the level, in logs, makes a peer kin
+    # how far steps must shrink to mean something: to a tenth (log of squares)
+    clear: float = float(np.log(10.0))
     rest: int = 6  # rounds that a part of the group rests
     # the parts that rest in turn; one question in as many goes to others
     parts: int = 4
     patience: int = 2  # cycles (rest * parts rounds) that a search may take
-    settled: float = 0.01  # how nearly the steps must cancel
+    cancel: float = 0.01  # how nearly the steps must cancel
     # What follows keeps liars from pulling (benchmarks/liars.py). Lengths are logs of squares.
     # how much longer than the median a step of kin may be
     far: float = float(np.log(30.0))
@@ -85,7 +85,7 @@ class KinAdopter:
         self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Kept
     ) -> dict[str, Any]:
         """What is known after these answers, and what follows from it."""
-        memory = self._answered(Memory.of(trust.notes, len(peers)), r, peers, kept)
+        memory = self._answered(KinNotes.of(trust.notes, len(peers)), r, peers, kept)
         meeting = (memory.panel >= 0).sum(axis=1) < self.met(trust.n)
         return self._decided(memory, r, kept, meeting).notes()
 
@@ -93,7 +93,7 @@ class KinAdopter:
         T = len(peers)
         if not trust.notes:
             return Choice(np.full((T, 1), -1), np.zeros((T, 1)), np.ones(T))
-        memory = Memory.of(trust.notes, T)
+        memory = KinNotes.of(trust.notes, T)
         acts = (
             ~((memory.panel >= 0).sum(axis=1) < self.met(trust.n))
             & ~memory.done
@@ -113,7 +113,9 @@ class KinAdopter:
         weights = np.concatenate([taken, np.ones((T, 1))], axis=1) * each[:, None]
         return Choice(who, weights, 1.0 - weights.sum(axis=1), memory.anew)
 
-    def _answered(self, memory: Memory, r: int, peers: IntArray, kept: Kept) -> Memory:
+    def _answered(
+        self, memory: KinNotes, r: int, peers: IntArray, kept: Kept
+    ) -> KinNotes:
         """Remember who was asked and what the answers of those who were not followed say."""
         panel, at, new = joined(memory.panel, peers)
         known = memory.wider(panel)
@@ -134,36 +136,36 @@ class KinAdopter:
         known["near"][t, slot] = np.where(first, said, known["near"][t, slot])
         return replace(memory, panel=panel, **known)
 
-    def _decided(self, m: Memory, r: int, kept: Kept, meeting: Any) -> Memory:
+    def _decided(self, m: KinNotes, r: int, kept: Kept, meeting: Mask) -> KinNotes:
         own = kept.own
         # rows that have changed reopen the question
         mark = np.where(np.abs(own - m.mark) < ROUNDING, m.mark, np.nan)
         done = ~np.isnan(mark)
         begun = np.where(meeting, r, m.begun)
-        alone = m.alone & (meeting | ((own > -self.tenth) & (r - begun < self.cycle)))
+        alone = m.alone & (meeting | ((own > -self.clear) & (r - begun < self.cycle)))
         begun = np.where(m.alone & ~alone, r, begun)
 
         usual = np.median(m.shrink, axis=1) if m.shrink.shape[1] else np.zeros(len(own))
-        usual = np.where(usual > self.tenth, usual, 0.0)
+        usual = np.where(usual > self.clear, usual, 0.0)
         odd = self._odd(m, kept)
         level, shrink = self._level(m, usual, own)
-        member = (shrink < self.half * level[:, None]) & ~odd
+        member = (shrink < self.share * level[:, None]) & ~odd
         member &= (level < -ROUNDING)[:, None] & ~alone[:, None]
         member = np.where(done[:, None], m.member, member)
-        right = (level < -self.tenth) & (own - usual < self.half * level) & ~alone
+        right = (level < -self.clear) & (own - usual < self.share * level) & ~alone
         begun = np.where(right, r, begun)
         same = np.where((member == m.member).all(axis=1) & right, m.same + 1, 0)
         stable = same >= self.cycle
         resting = (
             np.arange(m.panel.shape[1]) % self.parts == r // self.rest % self.parts
         ) & ~stable[:, None]
-        cancel = kept.moved < self.settled
+        cancel = kept.moved < self.cancel
         sound = stable & (m.sound | cancel)
         mark = np.where(
             done | (m.sound & sound & cancel), np.where(done, mark, own), np.nan
         )
 
-        lost = own > self.tenth
+        lost = own > self.clear
         wrong = ~alone & ~done & ((r - begun >= self.patience * self.cycle) | lost)
         mine = wrong[:, None]
         moving = member & ~resting & ~mine
@@ -193,7 +195,7 @@ class KinAdopter:
             anew=wrong,
         )
 
-    def _odd(self, m: Memory, kept: Kept) -> Any:
+    def _odd(self, m: KinNotes, kept: Kept) -> Mask:
         """(T, P) whose steps are next to nothing, or far longer than the group's.
 
         The latter only once the group's steps begin to cancel. Before that lengths say little: they
@@ -205,7 +207,7 @@ class KinAdopter:
         return np.where((m.right & (kept.moved < 1.0))[:, None], far, m.odd) | copy
 
     def _most(
-        self, m: Memory, tested: Any, sound: Any, moving: Any, kept: Kept
+        self, m: KinNotes, tested: Mask, sound: Mask, moving: Mask, kept: Kept
     ) -> Array:
         """(T,) what a step may count as, at most.
 
@@ -222,7 +224,7 @@ class KinAdopter:
         full = np.where(m.sound, m.most, full)
         return np.where(tested, np.where(sound, full, short), np.inf)
 
-    def _level(self, m: Memory, usual: Array, own: Array) -> tuple[Array, Array]:
+    def _level(self, m: KinNotes, usual: Array, own: Array) -> tuple[Array, Array]:
         """By how much kin's steps have shrunk, and everybody's; strangers count only once a group
         is found.
 
@@ -232,15 +234,15 @@ class KinAdopter:
         to grow less counts.
         """
         shrink = np.where(m.panel >= 0, m.shrink - usual[:, None], 0.0)
-        early = shrink < (own - usual - self.tenth)[:, None]
+        early = shrink < (own - usual - self.clear)[:, None]
         shrink = np.where(~m.right[:, None] & (m.stranger | early), 0.0, shrink)
         level = self._best(shrink)
         many = m.member.sum(axis=1)
         if not many.any():
             return level, shrink
         ordered = np.sort(np.where(m.member, shrink, np.inf), axis=1)
-        row, half = np.arange(len(many)), np.maximum(many, 1)
-        low, high = ordered[row, (half - 1) // 2], ordered[row, half // 2]
+        row, count = np.arange(len(many)), np.maximum(many, 1)
+        low, high = ordered[row, (count - 1) // 2], ordered[row, count // 2]
         with np.errstate(invalid="ignore"):
             middle = (low + high) / 2
         return np.where(m.right & (many >= self.few), middle, level), shrink
@@ -252,7 +254,7 @@ class KinAdopter:
         return np.asarray(np.partition(shrink, few - 1, axis=1)[:, :few].mean(axis=1))
 
 
-def _length(memory: Memory, of: Any, own: Array, share: float) -> Array:
+def _length(memory: KinNotes, of: Mask, own: Array, share: float) -> Array:
     """(T,) the length that this share of the steps of these peers and the own one stay below."""
     lengths = np.concatenate(
         [np.where(of, memory.length, np.inf), own[:, None]], axis=1

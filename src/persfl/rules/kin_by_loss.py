@@ -9,22 +9,22 @@ luckiest on the target's few rows, not the one that knows most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from persfl.checks import whole
-from persfl.errors import InputError
-from persfl.rules.kin_memory import NEVER
+from persfl.rules.kin_notes import NEVER, own_notes
 from persfl.rules.kin_sampler import to_meet
 from persfl.rules.peer_index import joined, places
 from persfl.trust import Trust
-from persfl.types import Array, Choice, IntArray
+from persfl.types import Array, Choice, IntArray, Kept
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class LossNotes:
     """What is remembered, per target and peer met (T, P)."""
 
     panel: IntArray  # who, in the order first asked
@@ -33,20 +33,12 @@ class Scores:
     score: Array  # running mean of relative log losses; NaN before any usable answer
 
     @staticmethod
-    def of(notes: Any, targets: int) -> Scores:
+    def of(notes: Mapping[str, Any], targets: int) -> LossNotes:
         """From the notes of a Trust; blank where there are none."""
         if not notes:
             who = np.empty((targets, 0), dtype=np.int64)
-            return Scores(who, who, who, np.empty((targets, 0)))
-        names = [field.name for field in fields(Scores)]
-        if set(notes) != set(names) or any(
-            len(notes[name]) != targets for name in names
-        ):
-            raise InputError(
-                f"kin goes on from notes of its own about {targets} targets. Got notes of another"
-                " rule or fleet."
-            )
-        return Scores(**notes)
+            return LossNotes(who, who, who, np.empty((targets, 0)))
+        return LossNotes(**own_notes(LossNotes, notes, targets))
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class Likely:
     peers: int = 20
     among: int = 200
     # how much of the running mean is kept when a peer answers again
-    memory: float = 0.9
+    past: float = 0.9
     few: int = 3  # how many best peers set the level
     share: float = 0.75  # how much of the level, in logs, makes a peer trusted
     # the level below which there is somebody to trust
@@ -73,10 +65,10 @@ class Likely:
         return max(1, self.peers // 2)
 
     def note(
-        self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Any
+        self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Kept | None
     ) -> dict[str, Any]:
         """What is known after these answers; and who will be adopted, so that turns are taken."""
-        old = Scores.of(trust.notes, len(peers))
+        old = LossNotes.of(trust.notes, len(peers))
         panel, at, _ = joined(old.panel, peers)
         more = ((0, 0), (0, panel.shape[1] - old.panel.shape[1]))
         asked, used = (
@@ -99,35 +91,29 @@ class Likely:
         )
         value, before = said[t, s] - usual[t], score[t, slot]
         blend = np.where(
-            np.isnan(before), value, self.memory * before + (1 - self.memory) * value
+            np.isnan(before), value, self.past * before + (1 - self.past) * value
         )
         score[t, slot] = np.where(np.isnan(value), before, blend)
-        taken = self._taken(trust.n, Scores(panel, asked, used, score), peers, losses)
+        taken = self._taken(
+            trust.n, LossNotes(panel, asked, used, score), peers, losses
+        )
         at, known = places(panel, taken[:, None])
         used[known[:, 0], at[known[:, 0], 0]] = r
         return {"panel": panel, "asked": asked, "used": used, "score": score}
 
     def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice:
-        memory = Scores.of(trust.notes, len(peers))
+        memory = LossNotes.of(trust.notes, len(peers))
         # The one whose turn it is was marked by `note` in this very round.
         now = memory.asked.max(axis=1, initial=NEVER)
         mine = (memory.used == now[:, None]) & (memory.used > NEVER)
-        slot = (
-            mine.argmax(axis=1)
-            if mine.shape[1]
-            else np.zeros(len(peers), dtype=np.int64)
-        )
-        peer = (
-            np.where(mine.any(axis=1), memory.panel[np.arange(len(peers)), slot], -1)
-            if mine.shape[1]
-            else np.full(len(peers), -1)
-        )
+        # at most one of them is marked, so its number is the largest
+        peer = np.where(mine, memory.panel, -1).max(axis=1, initial=-1)
         peer = np.where((peers == peer[:, None]).any(axis=1), peer, -1)
         took = (peer >= 0).astype(np.float64)
         return Choice(peer[:, None], took[:, None], 1.0 - took)
 
     def _taken(
-        self, n: int, memory: Scores, peers: IntArray, losses: Array
+        self, n: int, memory: LossNotes, peers: IntArray, losses: Array
     ) -> IntArray:
         """(T,) whose answer to adopt, -1 for nobody."""
         score = np.where(np.isnan(memory.score), np.inf, memory.score)
@@ -178,17 +164,10 @@ class AskLikely:
             why=f"{trust.n} devices",
         )
         targets, met = trust.targets, self.rule.met(trust.n)
-        memory = Scores.of(trust.notes, len(targets))
+        memory = LossNotes.of(trust.notes, len(targets))
         known = (memory.panel >= 0).sum(axis=1)
         if (known < met).any():  # everybody meets others at the same pace
-            order = np.pad(
-                to_meet(targets, trust.n, met, seed),
-                ((0, 0), (0, S)),
-                constant_values=-1,
-            )
-            return np.ascontiguousarray(
-                np.take_along_axis(order, known[:, None] + np.arange(S), axis=1)
-            )
+            return to_meet(trust, met, known, S, seed)
         score = np.where(np.isnan(memory.score), np.inf, memory.score)
         best = np.argsort(score, axis=1, kind="stable")[:, : S - self.rule.others]
         age = memory.asked.astype(np.float64)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -11,10 +11,10 @@ from persfl.checks import named, whole
 from persfl.errors import InputError
 from persfl.rules.kin_adopter import KinAdopter
 from persfl.rules.kin_by_loss import AskLikely, Likely
-from persfl.rules.kin_memory import Memory
+from persfl.rules.kin_notes import KinNotes, Mask
 from persfl.rules.kin_sampler import AskKin
 from persfl.trust import Trust
-from persfl.types import Adopter, Sampler
+from persfl.types import Adopter, IntArray, Sampler
 
 # rows of a group per coefficient below which a wrong group can pass for a right one (docs/kin.md)
 ENOUGH = 4
@@ -63,7 +63,7 @@ def kin(peers: int = 20, *, among: int = 200, steps: bool = True) -> Rule:
     return Rule(AskLikely(likely), likely)
 
 
-def members(trust: Trust) -> Memory:
+def members(trust: Trust) -> KinNotes:
     """What kin knows: `panel` and `member` (T, P) say who is kin; `right` and `done` (T,),
     whether a group is found and final.
     """
@@ -71,7 +71,7 @@ def members(trust: Trust) -> Memory:
         raise InputError(
             "this trust has no notes of kin. Run rounds with the adopter of persfl.kin(...) first."
         )
-    return Memory.of(trust.notes, len(trust.targets))
+    return KinNotes.of(trust.notes, len(trust.targets))
 
 
 def finished(trust: Trust) -> bool:
@@ -81,18 +81,25 @@ def finished(trust: Trust) -> bool:
     return "mark" in trust.notes and bool(members(trust).done.all())
 
 
-def doubtful(trust: Trust, rows: Any, size: int) -> tuple[Any, Any]:
+def doubtful(
+    trust: Trust, rows: Sequence[int] | IntArray, size: int
+) -> tuple[Mask, Mask]:
     """(T,) which targets found no group, and which found one with too few rows to be sure of it."""
     known = members(trust)
     group = (1 + known.member.sum(axis=1)) * np.asarray(rows)
     return ~known.right, known.right & (group < ENOUGH * size)
 
 
-def doubts(trust: Trust, rows: Any, size: int, ids: Any = None) -> list[str]:
+def doubts(
+    trust: Trust,
+    rows: Sequence[int] | IntArray,
+    size: int,
+    ids: Sequence[Hashable] | None = None,
+) -> list[str]:
     """Why a result of kin should not be trusted, in sentences; `rows` (T,) of each target, `size`
     numbers in a model.
 
-    >>> doubts(Trust(2, np.array([0])).noted(Memory.blank(1).notes()), [10], 20)
+    >>> doubts(Trust(2, np.array([0])).noted(KinNotes.blank(1).notes()), [10], 20)
     ['device 0 found no group that it fits into: too few of its kind, or rows too few or too noisy
     to tell. Its model is a guess.']
     """

@@ -10,21 +10,25 @@ import numpy as np
 
 from persfl.checks import whole
 from persfl.rules.kin_adopter import KinAdopter
-from persfl.rules.kin_memory import Memory
+from persfl.rules.kin_notes import KinNotes
 from persfl.seeds import distinct, stream
 from persfl.trust import Trust
 from persfl.types import IntArray
 
 
-def to_meet(targets: IntArray, n: int, many: int, seed: int) -> IntArray:
-    """(T, many) the devices a target gets to know, in an order of its own: or everybody would
-    ask the same ones first.
+def to_meet(trust: Trust, many: int, known: IntArray, S: int, seed: int) -> IntArray:
+    """(T, S) whom targets ask next of the `many` devices they get to know, of which they have met
+    `known`; -1 for nobody.
+
+    Each target has an order of its own, or everybody would ask the same ones first.
     """
-    place = stream(seed, "kin")
-    drawn = distinct(place, targets, np.array([n - 1]), many)
+    place, targets = stream(seed, "kin"), trust.targets
+    drawn = distinct(place, targets, np.array([trust.n - 1]), many)
     turn = np.argsort(place.at("order").at(targets).uniform(many), axis=1)
-    return np.asarray(
-        np.take_along_axis(drawn + (drawn >= targets[:, None]), turn, axis=1)
+    order = np.take_along_axis(drawn + (drawn >= targets[:, None]), turn, axis=1)
+    order = np.pad(order, ((0, 0), (0, S)), constant_values=-1)
+    return np.ascontiguousarray(
+        np.take_along_axis(order, known[:, None] + np.arange(S), axis=1)
     )
 
 
@@ -44,23 +48,18 @@ class AskKin:
             "peers", self.kin.peers, least=1, most=trust.n - 1, why=f"{trust.n} devices"
         )
         targets, met = trust.targets, self.kin.met(trust.n)
-        memory = Memory.of(trust.notes, len(targets))
+        memory = KinNotes.of(trust.notes, len(targets))
         peers = np.full((len(targets), S), -1)
         known = (memory.panel >= 0).sum(axis=1)
         # those not met yet, in the order in which the panel grows
         if (known < met).any():
-            order = np.pad(
-                to_meet(targets, trust.n, met, seed),
-                ((0, 0), (0, S)),
-                constant_values=-1,
-            )
-            peers = np.take_along_axis(order, known[:, None] + np.arange(S), axis=1)
+            peers = to_meet(trust, met, known, S, seed)
         asks = np.flatnonzero((known >= met) & ~memory.alone & ~memory.done)
         if len(asks):
             peers[asks] = self._again(memory, asks, S)
         return peers
 
-    def _again(self, memory: Memory, asks: IntArray, S: int) -> IntArray:
+    def _again(self, memory: KinNotes, asks: IntArray, S: int) -> IntArray:
         panel, member = memory.panel[asks], memory.member[asks]
         age = np.where(panel >= 0, memory.asked[asks].astype(np.float64), np.inf)
         first = np.argsort(np.where(member, age, np.inf), axis=1, kind="stable")[

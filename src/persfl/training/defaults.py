@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from persfl.checks import real, whole
-from persfl.learners import Linear
+from persfl.learners.linear import Linear
 from persfl.samplers import Nobody, Uniform
 from persfl.traits import has_gradients, traits_of
 from persfl.types import Learner, Sampler

@@ -6,18 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from persfl.devices import Devices
 from persfl.errors import Diverged
-from persfl.fleets import ArrayFleet
 from persfl.loop import personalize
 from persfl.training.state import Forget, Keep, Pace, Plan, State, checked_state
 from persfl.traits import can_keep, has_gradients, keeps_steps
 from persfl.trust import Trust
 from persfl.types import Array, Fleet, Learner, Model, Proposer
+
+if TYPE_CHECKING:
+    from persfl.fleets.array_fleet import ArrayFleet
 
 # a median loss this many times its start means the steps are too long, though nothing overflows
 GROWTH = 10.0
@@ -65,6 +67,8 @@ class InProcess:
         self, proposer: Proposer, start: Sequence[Model] | None = None
     ) -> ArrayFleet:
         """A new fleet of all devices, beginning with these models."""
+        from persfl.fleets.array_fleet import ArrayFleet  # engines take long to load
+
         return ArrayFleet(
             self.rows,
             learner=self.learner,

@@ -35,7 +35,7 @@ from persfl.spreadsheets import write_csv
 SEEDS = 5
 
 
-def asked(chosen: argparse.Namespace) -> bool:
+def is_over_seeds(chosen: argparse.Namespace) -> bool:
     """Whether all methods are to be compared, over seeds."""
     words = (chosen.few, chosen.seeds, chosen.methods, chosen.reference)
     return any(word is not None for word in words)
@@ -154,7 +154,7 @@ def _plain(standing: dict[str, Standing]) -> list[dict[str, Any]]:
 def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
     """All methods on the data sets of a spec."""
     from persfl.lab.figure_files import results_folder
-    from persfl.lab.pages import comparison_page
+    from persfl.lab.result_pages import comparison_page
 
     if not chosen.numbers:
         need("matplotlib", extra="report", why="drawing figures")

@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from persfl.checks import whole
 from persfl.commands.progress import bar, table
 from persfl.errors import InputError, need
 from persfl.files import write_whole
+
+if TYPE_CHECKING:
+    from persfl.lab.figure_specs import Spec
 
 
 def reproduce(chosen: argparse.Namespace) -> int:
@@ -34,33 +40,20 @@ def reproduce(chosen: argparse.Namespace) -> int:
     return _experiments([load_spec(name) for name in names], chosen)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run_experiment(chosen: argparse.Namespace) -> int:
     """An experiment of the user's own."""
     from persfl.lab.figure_specs import load_spec
     from persfl.lab.spec_files import read_spec
 
-    changes = dict(_change(text) for text in chosen.set)
+    changes = dict(chosen.set)
     if "set" in read_spec(chosen.spec)[1]:
-        from persfl.commands.comparing import run_comparison
+        from persfl.commands.method_comparison import run_comparison
 
         return run_comparison(chosen, changes)
     if chosen.data is not None or chosen.only:
         whose = "specs that compare methods on data sets, such as compare"
         raise InputError(f"--data and --only belong to {whose}. Leave them out.")
     return _experiments([load_spec(chosen.spec, changes)], chosen)
-
-
-def _change(text: str) -> tuple[str, Any]:
-    """KEY=VALUE, the value as TOML would read it; a bare word is text."""
-    import tomllib
-
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"--set takes KEY=VALUE, for example rows=25. Got {text!r}.")
-    try:
-        return key.strip(), tomllib.loads(f"x = {value}")["x"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), value
 
 
 def tune(chosen: argparse.Namespace) -> int:
@@ -73,7 +66,7 @@ def tune(chosen: argparse.Namespace) -> int:
     from persfl.lab.figure_specs import load_spec
     from persfl.lab.tuning import grid_spec, tuned_spec
 
-    changes = dict(_change(text) for text in chosen.set)
+    changes = dict(chosen.set)
     spec = _shortened(load_spec(chosen.spec, changes), chosen)
     runs, out = _runs(chosen), Path(chosen.out)
     path = out / f"{spec.name}.toml"
@@ -106,32 +99,25 @@ def _refuse_own(path: Path, spec: str) -> None:
 
 
 def _runs(chosen: argparse.Namespace) -> int:
-    from persfl.checks import whole
-
     usual = 3 if chosen.quick else 12
     return whole("--runs", usual if chosen.runs is None else chosen.runs, least=1)
 
 
-def _shortened(spec: Any, chosen: argparse.Namespace) -> Any:
-    from persfl.checks import whole
-
+def _shortened(spec: Spec, chosen: argparse.Namespace) -> Spec:
     if chosen.quick:
         spec = spec.quick()
-    return (
-        spec
-        if chosen.rounds is None
-        else spec.rounds(whole("--rounds", chosen.rounds, least=1))
-    )
+    if chosen.rounds is None:
+        return spec
+    return spec.rounds(whole("--rounds", chosen.rounds, least=1))
 
 
 def _work(
-    specs: list[Any], runs: int, chosen: argparse.Namespace
+    specs: list[Spec], runs: int, chosen: argparse.Namespace
 ) -> tuple[dict[str, float], str]:
     """Run what is not kept yet.
 
     Returns the seconds of one core per figure, and a sentence about all of it.
     """
-    from persfl.checks import whole
     from persfl.lab.figure_files import results_folder
     from persfl.lab.figure_runs import pieces
     from persfl.lab.jobs import finished_jobs
@@ -167,14 +153,14 @@ def _work(
     return spent, f"{waited}; {kept} of {len(todo)} pieces were kept from before."
 
 
-def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
+def _experiments(specs: list[Spec], chosen: argparse.Namespace) -> int:
     if not chosen.numbers:
         need("matplotlib", extra="report", why="drawing figures")
     from persfl.lab.agreement import verdicts
     from persfl.lab.drawings import save_curves
     from persfl.lab.figure_files import write_figure
     from persfl.lab.figure_runs import collect
-    from persfl.lab.pages import write_reproduction
+    from persfl.lab.result_pages import write_reproduction
 
     runs, out = _runs(chosen), Path(chosen.out)
     specs = [_shortened(spec, chosen) for spec in specs]
@@ -190,7 +176,7 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
         for series in spec.series:
             end = result.curves[series.name][:, -1]
             said = str(known[series.name]) if series.name in known else ""
-            rows.append((spec.name, series.name, f"{_median(end):.3g}", said))
+            rows.append((spec.name, series.name, f"{np.median(end):.3g}", said))
     table(("figure", "series", "median", "against the reference"), rows)
     print()
     times = [(name, str(runs), f"{seconds:.1f}") for name, seconds in spent.items()]
@@ -204,9 +190,3 @@ def _experiments(specs: list[Any], chosen: argparse.Namespace) -> int:
         )
         print(f"Figures and tables are in {out}/, the comparison in {page}.")
     return 0
-
-
-def _median(values: Any) -> float:
-    import numpy as np
-
-    return float(np.median(values))

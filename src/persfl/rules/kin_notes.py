@@ -9,20 +9,43 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from persfl.errors import InputError
 from persfl.types import Array, IntArray
 
 NEVER = -(10**9)
+Mask = NDArray[np.bool_]
+# The arrays per pair, and what stands there before a peer has said anything.
+_PER_PAIR = {
+    "asked": NEVER,
+    "used": NEVER,
+    "shrink": 0.0,
+    "near": np.nan,
+    "length": 0.0,
+    "odd": False,
+    "stranger": False,
+    "member": False,
+    "taken": 0.0,
+}
+
+
+def own_notes(kind: type, notes: Mapping[str, Any], targets: int) -> dict[str, Any]:
+    """Notes of a Trust, by the names of the fields of `kind`, if they are of that kind."""
+    names = [field.name for field in fields(kind)]
+    if set(notes) != set(names) or any(len(notes[name]) != targets for name in names):
+        whose = f"kin goes on from notes of its own about {targets} targets"
+        raise InputError(f"{whose}. Got notes of another rule or fleet.")
+    return {name: notes[name] for name in names}
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class KinNotes:
     """Per target and peer met (T, P), then per target (T,).
 
     >>> (
-    ...     Memory.blank(2).asked.shape,
-    ...     Memory.of(Memory.blank(2).notes(), 2).alone.tolist(),
+    ...     KinNotes.blank(2).asked.shape,
+    ...     KinNotes.of(KinNotes.blank(2).notes(), 2).alone.tolist(),
     ... )
     ((2, 0), [True, True])
     """
@@ -34,40 +57,40 @@ class Memory:
     shrink: Array
     near: Array  # the same, when it first answered away from the start; NaN before
     length: Array  # how long its last step is (log of squares)
-    odd: Any  # its step is much longer than the group's usual one, or next to nothing
-    stranger: Any  # was in a group that proved wrong
-    member: Any  # is kin now
+    odd: Mask  # its step is much longer than the group's usual one, or next to nothing
+    stranger: Mask  # was in a group that proved wrong
+    member: Mask  # is kin now
     # how much of its step is followed now: 0 for those who are not kin, or rest
     taken: Array
 
     # the group's steps have cancelled though none counted as longer than the usual one
-    sound: Any
+    sound: Mask
     most: Array  # what a step may count as, at most (log of squares)
     level: Array  # by how much kin's steps have shrunk
-    alone: Any  # goes its own way, asking nobody
-    right: Any  # has a group, and is part of it
+    alone: Mask  # goes its own way, asking nobody
+    right: Mask  # has a group, and is part of it
     begun: IntArray  # the round the present search began in
     same: IntArray  # rounds since the group last changed
     searches: IntArray  # that have failed
     careful: IntArray  # of those, the ones that led far away
     mark: Array  # the own shrink when it was done; NaN while it is not
-    anew: Any  # goes back to the start
+    anew: Mask  # goes back to the start
 
     @property
-    def done(self) -> Any:
+    def done(self) -> Mask:
         return ~np.isnan(self.mark)
 
     def notes(self) -> dict[str, Any]:
         """Ready for `Trust.noted`."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return dict(vars(self))
 
     @staticmethod
-    def blank(targets: int) -> Memory:
+    def blank(targets: int) -> KinNotes:
         """Nobody met."""
         nobody, nothing = np.empty((targets, 0), dtype=np.int64), np.empty((targets, 0))
         unsaid, no = nothing.astype(bool), np.zeros(targets, dtype=bool)
         zeros = np.zeros(targets, dtype=np.int64)
-        return Memory(
+        return KinNotes(
             panel=nobody,
             asked=nobody,
             used=nobody,
@@ -92,35 +115,17 @@ class Memory:
         )
 
     @staticmethod
-    def of(notes: Mapping[str, Any], targets: int) -> Memory:
+    def of(notes: Mapping[str, Any], targets: int) -> KinNotes:
         """From the notes of a Trust; blank where there are none."""
         if not notes:
-            return Memory.blank(targets)
-        names = [field.name for field in fields(Memory)]
-        if set(notes) != set(names) or any(
-            len(notes[name]) != targets for name in names
-        ):
-            raise InputError(
-                f"kin goes on from notes of its own about {targets} targets. Got notes of another"
-                " rule or fleet."
-            )
-        return Memory(**{name: notes[name] for name in names})
+            return KinNotes.blank(targets)
+        return KinNotes(**own_notes(KinNotes, notes, targets))
 
     def wider(self, panel: IntArray) -> dict[str, Any]:
         """The arrays per pair, with room for a longer panel."""
         more = ((0, 0), (0, panel.shape[1] - self.panel.shape[1]))
-        fill = {
-            "asked": NEVER,
-            "used": NEVER,
-            "shrink": 0.0,
-            "near": np.nan,
-            "length": 0.0,
-            "odd": False,
-            "stranger": False,
-            "member": False,
-            "taken": 0.0,
-        }
+        known = self.notes()
         return {
-            name: np.pad(getattr(self, name), more, constant_values=value)
-            for name, value in fill.items()
+            name: np.pad(known[name], more, constant_values=blank)
+            for name, blank in _PER_PAIR.items()
         }

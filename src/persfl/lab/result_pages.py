@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,9 +25,11 @@ from persfl.lab.comparison_tables import (
     variants_table,
 )
 from persfl.lab.figure_files import ABOUT, figure_told
-from persfl.lab.figure_runs import Result
 from persfl.lab.standings import REFERENCE, CellsBySet
 from persfl.report.html import source_digest
+
+if TYPE_CHECKING:
+    from persfl.lab.figure_runs import Result
 
 _STYLE = """
 :root{color-scheme:light dark;--line:#8884;--good:#1b7f5c;--bad:#b3261e}

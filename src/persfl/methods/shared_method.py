@@ -1,0 +1,119 @@
+"""Methods whose devices step from common models: settings, a step that is halved where losses grow,
+and a run that can be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from persfl.errors import Diverged, InputError
+from persfl.methods.loop_plan import loop_plan
+from persfl.methods.method_fields import MethodSettings, setting
+from persfl.methods.protocol import Needs, Task
+from persfl.proposers.gradient import GradientStep
+from persfl.training.defaults import rounds_for, step_of
+from persfl.training.state import Forget, Keep, Pace, Plan, State, checked_state
+from persfl.training.train import HALVINGS
+from persfl.trust import Trust
+from persfl.types import Array, IntArray, Round
+
+if TYPE_CHECKING:
+    from persfl.fleets.in_process import InProcessFleet
+    from persfl.seeds import Stream
+
+COMMON = (
+    "Devices of a federation answer questions about their askers' models; they take no steps from"
+    " a common one."
+)
+# a mean loss that ends so many times above its first round's has run away somewhere
+WORSE = 1.1
+
+
+@runtime_checkable
+class Stepping(Protocol):
+    """A fleet whose devices can step from, and score, models that are not theirs."""
+
+    def stepped(self, models: Array, who: IntArray | None, place: Stream) -> Array: ...
+    def scored(self, models: Array, who: IntArray | None = None) -> Array: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedMethod(MethodSettings):
+    """What such methods have in common; each says which rounds it takes over a fleet."""
+
+    name: ClassVar[str]
+    told: ClassVar[str] = ""
+    leaves: ClassVar[str] = (
+        "Where a step on its rows takes the common model, and how many rows it has."
+    )
+
+    rounds: int | str = setting("auto", "rounds of averaging; auto: 100")
+    share: float = setting(0.2, "the share of the devices that take part in a round")
+    step_size: float | str = setting("auto", "the first step; halved if losses grow")
+
+    def rounds_over(
+        self, fleet: InProcessFleet, rounds: int, seed: int
+    ) -> Iterator[Round]:
+        """The rounds; models stay in the fleet."""
+        raise NotImplementedError
+
+    def first_step(self, task: Task) -> float:
+        """The step to begin with."""
+        return step_of(self.step_size, task.learner, task.features)
+
+    def needs(self) -> Needs:
+        return Needs(
+            gradients=True,
+            mixes=True,
+            not_federated=COMMON,
+            told=self.told,
+            leaves=self.leaves,
+        )
+
+    def run(
+        self, task: Task, *, stage: str = "final", keep: Keep | None = None
+    ) -> State:
+        """The state after the last round, with half the step as long as it makes losses grow.
+
+        A stage that was cut begins anew and ends the same, since nothing is drawn but by the seed.
+        """
+        keep = keep or Forget()
+        rounds = rounds_for(self.rounds, task.learner)
+        known = checked_state(keep.last(stage), task.learner, task.n, task.features)
+        if known is not None and known.r == rounds:
+            return known
+        first = self.first_step(task)
+        plan = loop_plan(task, rounds, step_size=first)
+        pace = Pace(first)
+        for _ in range(HALVINGS):
+            try:
+                state = self._attempt(task, plan, pace, stage, keep)
+                if state.losses[-1].mean() <= WORSE * state.losses[0].mean():
+                    return state
+            except Diverged:
+                pass
+            step = pace.step_size
+            pace = Pace(step / 2, halved=(*pace.halved, step))
+        grew = f"steps from {first:g} down to {pace.step_size:g} made losses grow."
+        raise Diverged(grew, round=0, device=None)
+
+    def _attempt(
+        self, task: Task, plan: Plan, pace: Pace, stage: str, keep: Keep
+    ) -> State:
+        """All rounds with one step size."""
+        fleet = task.fleet(GradientStep(pace.step_size))
+        if not isinstance(fleet, Stepping):
+            raise InputError(f"{COMMON} Use method='blend', 'paper' or 'kin'.")
+        state = State(0, fleet.models, Trust.blank(fleet), pace)
+        keep.after(stage, plan, state, None)
+        for round_ in self.rounds_over(
+            cast("InProcessFleet", fleet), plan.rounds, plan.seed
+        ):
+            losses = (*state.losses, round_.loss)
+            state = State(round_.r + 1, fleet.models, round_.trust, pace, losses)
+            keep.after(stage, plan, state, round_)
+        return replace(state, models=np.asarray(state.models).copy())

@@ -1,0 +1,30 @@
+"""What methods without rounds have in common: a fit, and nobody asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from persfl.methods.loop_plan import loop_plan
+from persfl.training.state import Keep, Pace, State
+from persfl.trust import Trust
+from persfl.types import Model
+
+if TYPE_CHECKING:
+    from persfl.methods.protocol import Task
+
+
+def at_once(task: Task, models: Any, *, stage: str, keep: Keep | None) -> State:
+    """The state of a method without rounds: models, and nobody asked."""
+    state = State(0, models, Trust(task.n, np.arange(task.n)), Pace(1.0))
+    if keep is not None:
+        keep.after(stage, loop_plan(task, 0), state, None)
+    return state
+
+
+def for_everybody(model: Model, n: int) -> Any:
+    """One model, for every device."""
+    if isinstance(model, np.ndarray):
+        return np.repeat(model[None], n, axis=0)
+    return [model] * n
