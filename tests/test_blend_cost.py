@@ -140,7 +140,7 @@ def test_a_file_of_many_columns_is_announced(tmp_path, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error", PersflWarning)
         assert table.read_frame(path).shape == (1, 3)
-    monkeypatch.setattr(table, "MANY_COLUMNS", 2)
+    monkeypatch.setattr("persfl.sources.csv_files.MANY_COLUMNS", 2)
     with pytest.warns(
         PersflWarning,
         match="'wide.csv' has 3 columns: .* seconds before learning begins",

@@ -372,8 +372,9 @@ def test_features_of_any_scale(kind):
 
 def test_shrinking_is_the_same_in_any_units(monkeypatch):
     """But for the ridge, which keeps directions that nobody took from counting without end."""
-    monkeypatch.setattr("persfl.fleets.kept_steps.RIDGE", 1e-9)
-    monkeypatch.setattr("persfl.fleets.kept_steps.LONGEST", 50.0)
+    monkeypatch.setattr("persfl.fleets.step_metric.RIDGE", 1e-9)
+    for module in ("kept_steps", "step_metric"):
+        monkeypatch.setattr(f"persfl.fleets.{module}.LONGEST", 50.0)
     rng = np.random.default_rng(1)
     first, later, own = (
         rng.standard_normal((1, 40, 4)),

@@ -20,6 +20,7 @@ FLOORS = [
         "errors",
         "types",
         "checks",
+        "device_checks",
         "terminal",
         "files",
         "_kernels",

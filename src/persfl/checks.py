@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ LARGEST = 1e100  # of a number in a table: sums of squares and cubes stay finite
 
 
 def whole(
-    name: str, value: Any, *, least: int, most: int | None = None, why: str = ""
+    name: str, value: object, *, least: int, most: int | None = None, why: str = ""
 ) -> int:
     """A whole number within bounds.
 
@@ -40,7 +39,7 @@ def whole(
 
 def real(
     name: str,
-    value: Any,
+    value: object,
     *,
     least: float = -math.inf,
     most: float = math.inf,
@@ -69,7 +68,7 @@ def real(
     return number
 
 
-def one_of(name: str, value: Any, known: Sequence[str]) -> str:
+def one_of(name: str, value: object, known: Sequence[str]) -> str:
     """One of a few words.
 
     >>> one_of("loss", "huger", ["squared", "huber"])
@@ -84,7 +83,7 @@ def one_of(name: str, value: Any, known: Sequence[str]) -> str:
     return str(value)
 
 
-def numbers(value: Any, *, where: str, axes: int) -> Array:
+def numbers(value: object, *, where: str, axes: int) -> Array:
     """A float64 array with this many axes, or an error that says where text or a wrong shape was
     found.
 
@@ -131,7 +130,7 @@ def many(count: int, thing: str) -> str:
 
 
 def those(
-    items: Sequence[Any],
+    items: Sequence[object],
     one: str,
     several: str,
     *,
@@ -146,7 +145,7 @@ def those(
     return f"{named(items, thing, most)} {one if len(items) == 1 else several}"
 
 
-def named(items: Sequence[Any], thing: str, most: int = 3) -> str:
+def named(items: Sequence[object], thing: str, most: int = 3) -> str:
     """A few items with their noun.
 
     >>> named(["age"], "column"), named(["age", "sex"], "column")
@@ -155,7 +154,7 @@ def named(items: Sequence[Any], thing: str, most: int = 3) -> str:
     return f"{thing}{'' if len(items) == 1 else 's'} {some(items, most)}"
 
 
-def some(items: Sequence[Any], most: int = 3) -> str:
+def some(items: Sequence[object], most: int = 3) -> str:
     """A few items and how many more there are.
 
     >>> some(["a", "b", "c", "d", "e"])

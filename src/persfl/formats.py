@@ -27,9 +27,11 @@ import numpy as np
 
 from persfl.errors import InputError, MissingExtra, PersflError, need
 from persfl.parquet import refuse_bomb
+from persfl.types import AnyArray
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow
 
 KINDS = "biufU"  # of arrays: truth values, numbers, texts
 # a table unpacks to at most so many times its size, and a little room
@@ -59,7 +61,7 @@ def _foreign(path: Path) -> str:
     return f"{str(path)!r} does not hold what persfl writes there"
 
 
-def json_to(value: Any) -> bytes:
+def json_to(value: object) -> bytes:
     """A value as JSON."""
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
@@ -73,19 +75,20 @@ def json_from(content: bytes) -> Any:
     return value
 
 
-def numbers_to(arrays: Mapping[str, Any]) -> bytes:
+def numbers_to(arrays: Mapping[str, AnyArray]) -> bytes:
     """Named arrays as an .npz file, not compressed."""
     made = io.BytesIO()
-    np.savez(made, **arrays)
+    everything: dict[str, Any] = dict(arrays)
+    np.savez(made, **everything)
     return made.getvalue()
 
 
-def numbers_from(content: bytes) -> dict[str, Any]:
+def numbers_from(content: bytes) -> dict[str, AnyArray]:
     """The inverse of `numbers_to`.
 
     Parts are stored as they are, so that a file can never unpack to more than its own size.
     """
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, AnyArray] = {}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         parts = archive.infolist()
         stored = all(part.compress_type == zipfile.ZIP_STORED for part in parts)
@@ -99,7 +102,7 @@ def numbers_from(content: bytes) -> dict[str, Any]:
     return arrays
 
 
-def _array(content: bytes) -> Any:
+def _array(content: bytes) -> AnyArray:
     """An array of the .npy format, whose size must be what its head says."""
     stream = io.BytesIO(content)
     version = np.lib.format.read_magic(stream)
@@ -147,7 +150,7 @@ def table_from(content: bytes) -> pd.DataFrame:
         raise InputError("it is not a table in the Parquet format.") from error
 
 
-def _numbers(kind: Any) -> bool:
+def _numbers(kind: pyarrow.DataType) -> bool:
     """Whether a column of this type holds truth values, numbers, or lists of them."""
     arrow = need("pyarrow.types", extra="app", why="reading a run")
     if arrow.is_list(kind):

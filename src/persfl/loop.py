@@ -7,7 +7,7 @@ is `break`, and progress, checkpoints and live plots are the body of the caller'
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from persfl.traits import can_keep, keeps_steps
 from persfl.trust import Trust
 from persfl.types import (
     Adopter,
+    AnyArray,
     Array,
     Choice,
     Fleet,
@@ -71,6 +72,15 @@ def personalize(
             raise InputError(
                 f"{name} must be a part such as Uniform(20) or Best(), or a function. Got {part!r}."
             )
+    known = _known(fleet, trust)
+    keeper = _keeper(fleet, adopter, known) if keeps_steps(adopter) else None
+    if keeper is None and can_keep(fleet) and fleet.kept is not None:
+        fleet.kept = None  # of an earlier run, with another rule or from another start
+    return _rounds(fleet, sampler, adopter, range(first, rounds), seed, known, keeper)
+
+
+def _known(fleet: Fleet, trust: Trust | None) -> Trust:
+    """What the first round knows: nothing, or what was handed in about this fleet."""
     if not isinstance(trust, Trust | None):
         raise InputError(
             f"trust must be the Trust of an earlier round. Got {type(trust).__name__}."
@@ -82,20 +92,7 @@ def personalize(
             f" Got one about {known.n} devices and {len(known.targets)} targets, or about other"
             " targets."
         )
-    numbers = range(first, rounds)
-    if keeps_steps(adopter):
-        return _rounds(
-            fleet,
-            sampler,
-            adopter,
-            numbers,
-            seed,
-            known,
-            _keeper(fleet, adopter, known),
-        )
-    if can_keep(fleet) and fleet.kept is not None:
-        fleet.kept = None  # of an earlier run, with another rule or from another start
-    return _rounds(fleet, sampler, adopter, numbers, seed, known)
+    return known
 
 
 def _keeper(fleet: Fleet, adopter: Keeping, known: Trust) -> KeepingFleet:
@@ -121,7 +118,7 @@ def _rounds(
     numbers: range,
     seed: int,
     trust: Trust,
-    keeper: KeepingFleet | None = None,
+    keeper: KeepingFleet | None,
 ) -> Iterator[Round]:
     noting = adopter if isinstance(adopter, Noting) else None
     keeps = keeper is not None
@@ -142,7 +139,7 @@ def _rounds(
         yield Round(r, peers, losses, lengths, choice, trust)
 
 
-def _checked_peers(peers: Any, fleet: Fleet) -> IntArray:
+def _checked_peers(peers: object, fleet: Fleet) -> IntArray:
     """What a sampler returned, made regular: (T, S) of int64, never the target itself, -1 for
     nobody.
     """
@@ -152,7 +149,7 @@ def _checked_peers(peers: Any, fleet: Fleet) -> IntArray:
         and _plain(peers, np.int64, 2)
         and fast.sound_peers(peers, targets, fleet.n)
     ):
-        return peers.copy()  # type: ignore[no-any-return]  # a round is a record: a sampler may use its array again
+        return peers.copy()  # a round is a record: a sampler may use its array again
     array = np.asarray(peers)
     if array.ndim != 2 or len(array) != len(targets) or array.dtype.kind not in "iu":
         raise InputError(
@@ -191,7 +188,8 @@ def _shares_of_one(
     return weights, stay
 
 
-def _plain(array: Any, kind: Any, axes: int) -> bool:
+def _plain(array: object, kind: type, axes: int) -> TypeGuard[AnyArray]:
+    """Whether compiled code can read an array as it lies."""
     return (
         type(array) is np.ndarray
         and array.dtype == kind
@@ -213,7 +211,7 @@ def _shares(choice: Choice, targets: IntArray) -> Choice:
 
 
 def checked_choice(
-    choice: Any,
+    choice: object,
     peers: IntArray,
     targets: IntArray,
     n: int,

@@ -8,13 +8,12 @@ their frequency, and of the columns that encode one category exactly one is 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from persfl.devices import Devices
 from persfl.seeds import stream
-from persfl.types import Array
+from persfl.types import Array, Mask
 from persfl.units import Units
 
 
@@ -29,26 +28,19 @@ def public_points(
     ([0.0, 1.0], True)
     """
     units = Units.of(devices, "shared", labels=False)
-    binary = np.array(
-        [
-            ((devices.X[:, j] == 0) | (devices.X[:, j] == 1)).all()
-            for j in range(devices.features)
-        ]
-    )
-    same = np.array(
-        [(devices.X[:, j] == devices.X[0, j]).all() for j in range(devices.features)]
-    )
-    mean, scale = (
-        np.where(same, devices.X[0], units.mean),
-        np.where(same, 0.0, units.scale),
-    )
+    X = devices.X
+    # column by column: no second copy of all rows
+    binary = np.array([np.isin(column, (0, 1)).all() for column in X.T])
+    same = np.array([(column == column[0]).all() for column in X.T])
+    mean = np.where(same, X[0], units.mean)
+    scale = np.where(same, 0.0, units.scale)
     return made_up(mean, scale, binary, count, seed=seed, categories=categories)
 
 
 def made_up(
     mean: Array,
     scale: Array,
-    binary: Any,
+    binary: Mask | Array,
     count: int,
     *,
     seed: int,
@@ -63,9 +55,8 @@ def made_up(
     [[5.0], [5.0]]
     """
     generator = stream(seed, "public").generator()
-    points = mean + np.where(scale > 0, scale, 1.0) * generator.standard_normal(
-        (count, len(mean))
-    )
+    spread = np.where(scale > 0, scale, 1.0)
+    points = mean + spread * generator.standard_normal((count, len(mean)))
     for j in range(len(mean)):
         if binary[j]:
             points[:, j] = generator.random(count) < mean[j]
@@ -79,8 +70,5 @@ def made_up(
 
 def _shares(means: Array) -> Array:
     means = np.maximum(means, 0.0)
-    return (
-        means / means.sum()
-        if means.sum() > 0
-        else np.full(len(means), 1.0 / len(means))
-    )
+    total = means.sum()
+    return means / total if total > 0 else np.full(len(means), 1.0 / len(means))

@@ -5,7 +5,7 @@ formula.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pandas as pd
 
@@ -44,7 +44,7 @@ def harmless(table: pd.DataFrame) -> pd.DataFrame:
     return made
 
 
-def quoted(cell: Any) -> Any:
+def quoted(cell: object) -> object:
     """A cell as it may stand in a spreadsheet. A text that is a number is no formula.
 
     >>> quoted("=HYPERLINK(1)"), quoted("-5"), quoted("- none"), quoted(-5)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeGuard
+from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
+
+import numpy as np
 
 from persfl.seeds import Stream
 from persfl.types import (
     Adopter,
+    Array,
     Data,
     Differentiable,
     Fleet,
@@ -20,10 +23,12 @@ from persfl.types import (
     KeepingFleet,
     Learner,
     Model,
-    Predictive,
-    Renewing,
-    TensorLearner,
 )
+
+if TYPE_CHECKING:
+    import torch
+
+    Parts = dict[str, torch.Tensor]  # a model by the names of its parts
 
 Task = Literal["numbers", "classes", "counts"]
 
@@ -124,7 +129,70 @@ def is_proposer(part: object) -> bool:
     return not isinstance(part, type) and _has(part, *PROPOSER)
 
 
-# The typed faces behind the flags: where one of these says yes, mypy knows the methods too.
+# The typed faces behind the flags: where one of the questions below says yes, mypy knows the
+# methods too.
+
+
+class Predictive(Learner, Protocol):
+    """Labels are classes, and a model knows how likely each is."""
+
+    def chances(self, model: Model, X: Array) -> tuple[Array, Array]:
+        """The chance of every label, and the labels."""
+
+
+class Renewing(Learner, Protocol):
+    """Models hold running statistics, which a target renews from its own rows."""
+
+    def settled(
+        self, models: Array, data: Data, momentum: float | None = None
+    ) -> Array:
+        """(..., size) the same weights with statistics renewed from these rows."""
+
+
+class TensorMath(Protocol):
+    """Models on torch tensors, for one device; `vmap` adds axes."""
+
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def width(self) -> int:
+        """About how many numbers a row takes on its way through the model and back."""
+
+    def parts(self, w: torch.Tensor) -> tuple[Parts, Parts]:
+        """A model's vector by name: what steps change, and what they do not."""
+
+    def joined(self, parts: Parts) -> torch.Tensor:
+        """The vector again."""
+
+    def said(self, parts: Parts, X: torch.Tensor) -> torch.Tensor:
+        """(rows, outputs) what the model says."""
+
+    def part_loss(
+        self, parts: Parts, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
+        """The weighted mean loss."""
+
+    def part_slopes(
+        self,
+        parts: Parts,
+        fixed: Parts,
+        X: torch.Tensor,
+        y: torch.Tensor,
+        weight: torch.Tensor,
+    ) -> Parts:
+        """Its gradient, by name."""
+
+
+class TensorLearner(Differentiable, TensorMath, Protocol):
+    """A learner that also computes on tensors."""
+
+    refit_steps: int
+    """How many proximal steps an answer to `Refit` takes; 0 is a fit anew."""
+
+    def slopes(
+        self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
+    ) -> torch.Tensor:
+        """(size,) the gradient; 0 for what steps do not change."""
 
 
 def has_gradients(learner: Learner) -> TypeGuard[Differentiable]:
@@ -135,6 +203,11 @@ def has_gradients(learner: Learner) -> TypeGuard[Differentiable]:
 def has_chances(learner: Learner) -> TypeGuard[Predictive]:
     """Whether there are chances of labels."""
     return traits_of(learner).chances
+
+
+def tells_chances(model: object) -> bool:
+    """Whether a model of a learner with chances has some itself: scikit-learn's may lack them."""
+    return isinstance(model, np.ndarray) or _has(model, "predict_proba")
 
 
 def has_statistics(learner: Learner) -> TypeGuard[Renewing]:

@@ -1,9 +1,8 @@
 """The few types that everything shares: Data, Choice, Round, and what a part must be able to do.
 
 A model is whatever its learner says it is. `Data` has free leading axes: `X` is `(..., rows,
-features)`, `y` and `weight` are
-`(..., rows)`; one device has none, a batch of (target, peer) pairs has two. Padding rows have
-weight 0.
+features)`, `y` and `weight` are `(..., rows)`; one device has none, a batch of (target, peer) pairs
+has two. Padding rows have weight 0.
 """
 
 from __future__ import annotations
@@ -13,21 +12,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 if TYPE_CHECKING:
-    import torch
-
     from persfl.seeds import Stream
     from persfl.trust import Trust
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Model = Any
+Mask = NDArray[np.bool_]
+AnyArray = NDArray[Any]  # of numbers, truth values or texts
+Model = Any  # whatever its learner says it is
+Models = Sequence[Model] | Array
 Probe = Any
 Proposal = Any
-if TYPE_CHECKING:
-    Parts = dict[str, torch.Tensor]  # a model by the names of its parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +41,9 @@ class Data:
     y: Array
     weight: Array
 
-    def __init__(self, X: Any, y: Any, weight: Any = None) -> None:
+    def __init__(
+        self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
+    ) -> None:
         if not isinstance(X, np.ndarray) or not isinstance(y, np.ndarray):
             X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         object.__setattr__(self, "X", X)
@@ -112,7 +112,7 @@ class Choice(NamedTuple):
     peers: IntArray
     weights: Array
     stay: Array
-    anew: Any = None
+    anew: Mask | None = None
 
 
 class Round(NamedTuple):
@@ -152,11 +152,8 @@ class Learner(Protocol):
     def mix(self, models: Any, weights: Array) -> Model:
         """The weighted mean of models; `models` lie along the last-but-one axis (or are a list)."""
 
-    def check(self, model: Any, features: int) -> Model:
+    def check(self, model: object, features: int) -> Model:
         """A model that came from elsewhere, made usable, or an InputError."""
-
-
-# What some learners can do beyond that. `persfl.traits` says which can, and narrows to these types.
 
 
 class Differentiable(Learner, Protocol):
@@ -167,64 +164,6 @@ class Differentiable(Learner, Protocol):
 
     def grad(self, model: Array, data: Data) -> Array:
         """(..., size) the gradient of `loss`."""
-
-
-class Predictive(Learner, Protocol):
-    """Labels are classes, and a model knows how likely each is."""
-
-    def chances(self, model: Model, X: Array) -> tuple[Array, Array]:
-        """The chance of every label, and the labels."""
-
-
-class Renewing(Learner, Protocol):
-    """Models hold running statistics, which a target renews from its own rows."""
-
-    def settled(
-        self, models: Array, data: Data, momentum: float | None = None
-    ) -> Array:
-        """(..., size) the same weights with statistics renewed from these rows."""
-
-
-class TensorLearner(Differentiable, Protocol):
-    """A learner that also computes on torch tensors, for one device; `vmap` adds axes."""
-
-    refit_steps: int
-    """How many proximal steps an answer to `Refit` takes; 0 is a fit anew."""
-
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def width(self) -> int:
-        """About how many numbers a row takes on its way through the model and back."""
-
-    def slopes(
-        self, w: torch.Tensor, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
-    ) -> torch.Tensor:
-        """(size,) the gradient; 0 for what steps do not change."""
-
-    def parts(self, w: torch.Tensor) -> tuple[Parts, Parts]:
-        """A model's vector by name: what steps change, and what they do not."""
-
-    def joined(self, parts: Parts) -> torch.Tensor:
-        """The vector again."""
-
-    def said(self, parts: Parts, X: torch.Tensor) -> torch.Tensor:
-        """(rows, outputs) what the model says."""
-
-    def part_loss(
-        self, parts: Parts, X: torch.Tensor, y: torch.Tensor, weight: torch.Tensor
-    ) -> torch.Tensor:
-        """The weighted mean loss."""
-
-    def part_slopes(
-        self,
-        parts: Parts,
-        fixed: Parts,
-        X: torch.Tensor,
-        y: torch.Tensor,
-        weight: torch.Tensor,
-    ) -> Parts:
-        """Its gradient, by name."""
 
 
 @runtime_checkable
@@ -286,8 +225,13 @@ class Noting(Protocol):
 
     def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice: ...
     def note(
-        self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Any
-    ) -> dict[str, Any]:
+        self,
+        trust: Trust,
+        r: int,
+        peers: IntArray,
+        losses: Array,
+        kept: Kept | None,
+    ) -> dict[str, AnyArray]:
         """Its notes, before it chooses; `kept` says how steps have changed, if it keeps them."""
 
 

@@ -13,7 +13,6 @@ means alone; the own means stay at home.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -109,11 +108,11 @@ class Units:
         away = self.centres[owner] if self.kind == "centred" else self.mean
         return np.ascontiguousarray((X - away) / self.scale)
 
-    def outside(self, values: Any, owner: IntArray) -> Array:
+    def outside(self, values: Array, owner: IntArray) -> Array:
         """Predicted values of these devices' rows, in the label's own units."""
         return np.asarray(values * self.label_scale + self._label_level(owner))
 
-    def _label_level(self, owner: IntArray) -> Any:
+    def _label_level(self, owner: IntArray) -> Array | float:
         return self.label_centres[owner] if self.kind == "centred" else self.label_mean
 
 

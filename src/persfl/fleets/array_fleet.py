@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import Any
 
 from persfl.errors import InputError
 from persfl.fleets.engine_choice import Wishes, engine_for
 from persfl.fleets.in_process import InProcessFleet
-from persfl.types import Proposer
+from persfl.types import Learner, Model, Models, Proposer
 
 
 class ArrayFleet(InProcessFleet):
@@ -36,13 +35,13 @@ class ArrayFleet(InProcessFleet):
 
     def __init__(
         self,
-        devices: Any,
+        devices: object,
         *,
-        learner: Any,
+        learner: Learner | Sequence[Learner],
         proposer: Proposer,
         targets: Sequence[Hashable] | None = None,
         seed: int = 0,
-        start: Any = None,
+        start: str | Model | Models | None = None,
         holdout: float = 0.0,
         local: Proposer | None = None,
         n_jobs: int | None = 1,

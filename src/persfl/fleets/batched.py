@@ -7,15 +7,14 @@ model, peer and round, and keeping all of them would take targets x peers models
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from persfl.fleets.engine import Task, starting_model
+from persfl.fleets.engine import EngineTask, starting_model
 from persfl.fleets.rows import Slice, diverged
 from persfl.seeds import Stream, stream
 from persfl.traits import has_statistics
-from persfl.types import Answers, Array, Choice, IntArray, PublicProposer
+from persfl.types import Answers, Array, Choice, IntArray, Models, Probe, PublicProposer
 
 CHUNK = 32 * 2**20  # bytes of gathered rows at a time; small enough to stay in cache
 
@@ -23,7 +22,7 @@ CHUNK = 32 * 2**20  # bytes of gathered rows at a time; small enough to stay in 
 class Batched:
     """Models are rows of one array; targets are taken in chunks whose rows stay in cache."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: EngineTask) -> None:
         self.task, self.rows = task, task.rows
         self.learner, self.proposer = task.learners[0], task.proposer
         self._models = np.empty((0, 0))
@@ -34,8 +33,8 @@ class Batched:
         return self._models
 
     @models.setter
-    def models(self, models: Any) -> None:
-        self._models = np.stack(models)
+    def models(self, models: Models) -> None:
+        self._models = np.stack(list(models))
 
     def started(self, start: str | None) -> Array:
         """(T, size) the targets' first models by this rule."""
@@ -168,7 +167,7 @@ class Batched:
         )
         return np.asarray(answer)
 
-    def _probe(self, part: slice) -> Any:
+    def _probe(self, part: slice) -> Probe:
         return self.proposer.ask(self.learner, self.models[part, None])
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from persfl.compiled import kernels
 from persfl.devices import Devices, stranger
 from persfl.fleets.batched import Batched
-from persfl.fleets.engine import Task
+from persfl.fleets.engine import EngineTask
 from persfl.fleets.rows import Slice
 from persfl.learners.linear import Linear
 from persfl.learners.losses import LOSSES
 from persfl.proposers.gradient import GradientStep
-from persfl.types import Answers, Array, IntArray, Learner, Proposer
+from persfl.types import Answers, AnyArray, Array, IntArray, Learner, Proposer
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class LinearSteps:
 class Compiled(Batched):
     """As `Batched`, with the pairs in compiled code."""
 
-    def __init__(self, task: Task, steps: LinearSteps) -> None:
+    def __init__(self, task: EngineTask, steps: LinearSteps) -> None:
         super().__init__(task)
         self.steps = steps
 
@@ -92,5 +92,5 @@ def pair_kernel(learner: Learner, proposer: Proposer) -> LinearSteps | None:
     )
 
 
-def _rows(devices: Devices) -> tuple[Any, ...]:
+def _rows(devices: Devices) -> tuple[AnyArray, ...]:
     return devices.X, devices.y, devices.weight, devices.start, devices.total

@@ -14,23 +14,34 @@ their number only, of trust and remembered steps nothing. There are four:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from persfl.errors import CannotMix, InputError
 from persfl.fleets.rows import FleetRows, Slice
 from persfl.seeds import Stream
 from persfl.traits import zeros_of
-from persfl.types import Answers, Array, Choice, Data, IntArray, Learner, Proposer
+from persfl.types import (
+    Answers,
+    Array,
+    Choice,
+    Data,
+    IntArray,
+    Learner,
+    Model,
+    Models,
+    Proposer,
+)
 
 
 @dataclass(frozen=True)
-class Task:
+class EngineTask:
     """What an engine computes with: a fleet's rows and parts."""
 
     rows: FleetRows
     learners: list[Learner]
-    learner: Learner | list[Learner]
+    learner: Learner | Sequence[Learner]
     proposer: Proposer
     local: Proposer | None
     seed: int
@@ -40,13 +51,13 @@ class Engine(Protocol):
     """Computes pairs, and holds the targets' models."""
 
     @property
-    def models(self) -> Any:
+    def models(self) -> Models:
         """One model per target."""
 
     @models.setter
-    def models(self, models: Any) -> None: ...
+    def models(self, models: Models) -> None: ...
 
-    def started(self, start: str | None) -> Any:
+    def started(self, start: str | None) -> Models:
         """The targets' first models by this rule, from the rows they train on."""
 
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
@@ -67,7 +78,7 @@ class Engine(Protocol):
     def adopt(self, choice: Choice, r: int) -> None:
         """Mix what was chosen, then `hold` it."""
 
-    def hold(self, models: Any, r: int) -> None:
+    def hold(self, models: Array, r: int) -> None:
         """These models from now on: statistics renewed, and a local step further."""
 
     def step(self, models: Array, rows: Slice, place: Stream) -> Array:
@@ -77,7 +88,9 @@ class Engine(Protocol):
         """(D, K) the losses of K models on these devices' rows; inf where one overflows."""
 
 
-def starting_model(learner: Learner, data: Data, stream: Stream, start: Any) -> Any:
+def starting_model(
+    learner: Learner, data: Data, stream: Stream, start: object
+) -> Model:
     """One model (or a batch of them, where the data has leading axes).
 
     `start` is None (the learner's own `init`), "zeros" or "own".
@@ -94,7 +107,7 @@ def starting_model(learner: Learner, data: Data, stream: Stream, start: Any) -> 
     )
 
 
-def cannot_share(learner: Learner | list[Learner]) -> CannotMix:
+def cannot_share(learner: Learner | Sequence[Learner]) -> CannotMix:
     """The one sentence for shared models of a family whose models are not vectors."""
     return CannotMix(
         "shared models must be vectors that can be averaged, such as those of Linear or Network. "

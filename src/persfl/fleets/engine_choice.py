@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from persfl.errors import InputError
+from persfl.errors import InputError, PersflWarning
 from persfl.fleets.batched import Batched
 from persfl.fleets.compiled_engine import Compiled, pair_kernel
-from persfl.fleets.engine import Engine, Task
+from persfl.fleets.engine import Engine, EngineTask
 from persfl.fleets.pairwise import Pairwise
-from persfl.fleets.torch_engine import torch_engine
-from persfl.traits import has_gradients, has_tensors
+from persfl.fleets.torch_engine import Torch
+from persfl.fleets.torch_runtime import tensor_dtype
+from persfl.learners.linear import Linear
+from persfl.proposers.gradient import GradientStep
+from persfl.proposers.refit import Refit
+from persfl.traits import TensorLearner, has_gradients, has_tensors
+from persfl.types import Learner
 
 
 @dataclass(frozen=True)
@@ -28,14 +35,14 @@ class Wishes:
         return bool(self.compute or self.dtype or self.compiled)
 
 
-def engine_for(task: Task, wishes: Wishes) -> Engine:
+def engine_for(task: EngineTask, wishes: Wishes) -> Engine:
     """Pair by pair where models are no vectors; else tensors, compiled code or arrays.
 
     Tensors where they were asked for or the learner is made of them; compiled code where there is
     some.
     """
     learner = task.learner
-    if isinstance(learner, (list, tuple)) or not has_gradients(learner):
+    if isinstance(learner, Sequence) or not has_gradients(learner):
         if wishes.compute not in (None, "cpu"):
             raise InputError(
                 f"compute={wishes.compute!r} needs steps of Linear or Network. Got {learner!r}:"
@@ -43,13 +50,69 @@ def engine_for(task: Task, wishes: Wishes) -> Engine:
             )
         return Pairwise(task, wishes.n_jobs)
     if wishes.torch or has_tensors(learner):
-        found = torch_engine(
-            task,
-            compute=wishes.compute or "cpu",
-            dtype=wishes.dtype,
-            compiled=wishes.compiled,
-        )
+        found = _tensors(task, learner, wishes)
         if found is not None:
             return found
     steps = pair_kernel(learner, task.proposer)
     return Batched(task) if steps is None else Compiled(task, steps)
+
+
+def _tensors(task: EngineTask, learner: Learner, wishes: Wishes) -> Torch | None:
+    """The torch engine for these parts; None where there is none and none was asked for.
+
+    There must be rows: how many features a module has to take is known from them.
+    """
+    proposer, compute = task.proposer, wishes.compute or "cpu"
+    known = learner if has_tensors(learner) or type(learner) is Linear else None
+    steps: GradientStep | Refit | None = None
+    if type(proposer) is GradientStep or (
+        type(proposer) is Refit and has_tensors(learner) and proposer.near(learner)
+    ):
+        steps = proposer
+    if known is None or steps is None:
+        if compute != "cpu":
+            raise InputError(
+                f"compute={compute!r} needs steps of Linear or Network. Got {learner!r} with"
+                f" {proposer!r}."
+            )
+        return None
+    trouble = ""
+    if has_tensors(learner):
+        trouble = _cannot_be_mapped(learner, int(task.rows.features or 0))
+    if trouble:
+        warnings.warn(
+            "this module cannot be computed for many pairs at once, so they are asked one by one,"
+            f" on this processor: {trouble}",
+            PersflWarning,
+            stacklevel=6,
+        )
+        return None
+    return Torch(
+        task,
+        known,
+        steps,
+        compute=compute,
+        dtype=wishes.dtype,
+        compiled=wishes.compiled,
+    )
+
+
+def _cannot_be_mapped(learner: TensorLearner, features: int) -> str:
+    """Why `torch.func.vmap` does not take this module; empty if it does."""
+    import torch
+    from torch.func import vmap
+
+    dtype = tensor_dtype(learner.dtype)
+    w = torch.zeros((2, learner.size(features)), dtype=dtype)
+    X = torch.zeros((2, 2, features), dtype=dtype)
+    y = torch.zeros((2, 2), dtype=dtype)
+    try:
+        vmap(learner.slopes)(w, X, y, y + 1)
+    except RuntimeError as error:
+        text = str(error).strip().splitlines()[0]
+        if "vmap" in str(error) or "functorch" in str(error):
+            return text
+        raise InputError(
+            f"the module does not take rows of {features} features: {text}"
+        ) from error
+    return ""

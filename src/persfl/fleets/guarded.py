@@ -23,12 +23,13 @@ answers is adopted.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from persfl.checks import one_of, real
-from persfl.types import Answers, Array, Choice, Fleet, IntArray, Kept
+from persfl.types import Answers, AnyArray, Array, Choice, Fleet, IntArray, Kept, Mask
 
 COPY = 1e-3  # of the longest answer, or of the own step: what is shorter says nothing
 FEW = 3  # answers with a length below which they have no median worth the name
@@ -91,7 +92,7 @@ class Guarded:
         )
         self.jumps: list[Jump] = []
         self.copies: Counter[int] = Counter()
-        self._far: Any = None
+        self._far: Mask | None = None
 
     n = property(lambda self: self.fleet.n)
     targets = property(lambda self: self.fleet.targets)
@@ -147,7 +148,7 @@ class Guarded:
             losses[:, 1:][rose | far] = np.inf
         return Answers(losses, lengths)
 
-    def _usual(self, lengths: Array, r: int) -> tuple[Array, Any]:
+    def _usual(self, lengths: Array, r: int) -> tuple[Array, Mask]:
         """(T,) the length that answers are compared with, inf where there is none; (T, S) which
         are copies.
         """
@@ -170,7 +171,8 @@ class Guarded:
         is remembered, not adopted.
         """
         keeper: Any = self.fleet
-        return keeper.keep(np.where(self._far, -1, peers), r)  # type: ignore[no-any-return]
+        near = peers if self._far is None else np.where(self._far, -1, peers)
+        return keeper.keep(near, r)  # type: ignore[no-any-return]
 
     @property
     def kept(self) -> Any:
@@ -178,7 +180,7 @@ class Guarded:
         return getattr(self.fleet, "kept", None)
 
     @kept.setter
-    def kept(self, arrays: Any) -> None:
+    def kept(self, arrays: Mapping[str, AnyArray] | None) -> None:
         keeper: Any = self.fleet
         keeper.kept = arrays
 

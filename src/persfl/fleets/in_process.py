@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from persfl.devices import stranger
 from persfl.errors import InputError
-from persfl.fleets.engine import Engine, Task
+from persfl.fleets.engine import Engine, EngineTask
 from persfl.fleets.kept_steps import Steps, vectors
 from persfl.fleets.rows import FleetRows, Slice, check_parts, no_models_yet
 from persfl.seeds import Stream
 from persfl.types import (
     Answers,
+    AnyArray,
     Array,
     Choice,
     IntArray,
     Kept,
     Learner,
+    Model,
+    Models,
     Proposer,
     PublicProposer,
 )
@@ -33,24 +36,26 @@ class InProcessFleet:
 
     def __init__(
         self,
-        devices: Any,
+        devices: object,
         *,
-        learner: Any,
+        learner: Learner | Sequence[Learner],
         proposer: Proposer,
         targets: Sequence[Hashable] | None,
         seed: int,
-        start: Any,
+        start: str | Model | Models | None,
         holdout: float,
         local: Proposer | None,
-        engine: Callable[[Task], Engine],
+        engine: Callable[[EngineTask], Engine],
     ) -> None:
         self.home = FleetRows(devices, targets=targets, holdout=holdout, seed=seed)
         self.learners = learners_of(learner, len(self.targets))
         check_parts(self.learners, proposer, local)
         self.home.serve(self.learners)
-        self.learner, self.proposer = learner, proposer
+        self.learner: Any = learner  # one, or one per target
+        self.proposer = proposer
         self.local, self.seed = local, seed
-        self._start, self._make = start, engine
+        self._start: Any = start  # models, or the name of a rule
+        self._make = engine
         self._engine: Engine | None = None
         self._steps: Steps | None = None
         self._r = 0
@@ -85,9 +90,9 @@ class InProcessFleet:
         return self.engine.models
 
     @models.setter
-    def models(self, models: Any) -> None:
+    def models(self, models: Models) -> None:
         features = self.home.scoring.rows.features
-        self.engine.models = handed_in(listed(models), self.learners, features) or []
+        self.engine.models = handed_in(_as_list(models), self.learners, features) or []
 
     def observe(self, r: int) -> None:
         """Let data arrive for round `r`."""
@@ -115,12 +120,12 @@ class InProcessFleet:
         return self._steps.keep(peers, models, proposals, self.engine.own_answers(r))
 
     @property
-    def kept(self) -> dict[str, Any] | None:
+    def kept(self) -> dict[str, AnyArray] | None:
         """The kept steps as plain arrays, for going on later; None where nothing was kept."""
         return None if self._steps is None else self._steps.to_arrays()
 
     @kept.setter
-    def kept(self, arrays: dict[str, Any] | None) -> None:
+    def kept(self, arrays: Mapping[str, AnyArray] | None) -> None:
         self._steps = None
         if arrays is not None:
             size = vectors(self.models).shape[1]
@@ -169,7 +174,7 @@ class InProcessFleet:
 
     def _begin(self) -> None:
         """Make the engine, and the targets' first models."""
-        task = Task(
+        task = EngineTask(
             self.home, self.learners, self.learner, self.proposer, self.local, self.seed
         )
         engine = self._make(task)
@@ -181,7 +186,7 @@ class InProcessFleet:
         self._engine = engine
 
 
-def listed(models: Any) -> list[Any]:
+def _as_list(models: Models) -> list[Model]:
     """Models that somebody sets, as a list."""
     try:
         return list(models)
@@ -191,9 +196,9 @@ def listed(models: Any) -> list[Any]:
         ) from None
 
 
-def learners_of(learner: Any, count: int) -> list[Learner]:
+def learners_of(learner: Learner | Sequence[Learner], count: int) -> list[Learner]:
     """One learner per target."""
-    if not isinstance(learner, (list, tuple)):
+    if not isinstance(learner, Sequence):
         return [learner] * count
     if len(learner) != count:
         raise InputError(
@@ -202,7 +207,9 @@ def learners_of(learner: Any, count: int) -> list[Learner]:
     return list(learner)
 
 
-def handed_in(start: Any, learners: list[Learner], features: int) -> list[Any] | None:
+def handed_in(
+    start: object, learners: list[Learner], features: int
+) -> list[Model] | None:
     """One checked model per target, or None where `start` names a rule instead."""
     if start is None or isinstance(start, str):
         return None

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
 
-from persfl.fleets.engine import Engine, Task
+from persfl.fleets.engine import Engine, EngineTask
 from persfl.fleets.in_process import InProcessFleet
 from persfl.fleets.pairwise import Pairwise
-from persfl.types import Proposer
+from persfl.types import Learner, Model, Models, Proposer
 
 
 class LoopFleet(InProcessFleet):
@@ -36,19 +35,19 @@ class LoopFleet(InProcessFleet):
 
     def __init__(
         self,
-        devices: Any,
+        devices: object,
         *,
-        learner: Any,
+        learner: Learner | Sequence[Learner],
         proposer: Proposer,
         targets: Sequence[Hashable] | None = None,
         seed: int = 0,
-        start: Any = None,
+        start: str | Model | Models | None = None,
         holdout: float = 0.0,
         local: Proposer | None = None,
         n_jobs: int | None = 1,
     ) -> None:
 
-        def pairwise(task: Task) -> Engine:
+        def pairwise(task: EngineTask) -> Engine:
             return Pairwise(task, n_jobs)
 
         super().__init__(

@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import sklearn
 from joblib import Parallel, delayed
 
 from persfl.errors import InputError, PersflWarning
-from persfl.fleets.engine import Task, cannot_share, starting_model
+from persfl.fleets.engine import EngineTask, cannot_share, starting_model
 from persfl.fleets.kept_steps import as_vector, vectors
 from persfl.fleets.rows import Slice, diverged
 from persfl.seeds import Stream, stream
 from persfl.traits import has_gradients, has_statistics
-from persfl.types import Answers, Array, Choice, Data, IntArray, Learner, Proposer
+from persfl.types import (
+    Answers,
+    Array,
+    Choice,
+    Data,
+    IntArray,
+    Learner,
+    Model,
+    Models,
+    Probe,
+    Proposal,
+    Proposer,
+)
+
+T = TypeVar("T")
 
 
 class Pairwise:
     """Asks one by one; keeps the answers of a round until the next one."""
 
-    def __init__(self, task: Task, n_jobs: int | None = 1) -> None:
+    def __init__(self, task: EngineTask, n_jobs: int | None = 1) -> None:
         if n_jobs == 0:
             raise InputError(
                 "n_jobs must be a number of processes, or -1 for all cores. Got 0."
@@ -30,12 +44,12 @@ class Pairwise:
         self.task, self.rows = task, task.rows
         self.learners, self.proposer = task.learners, task.proposer
         self.n_jobs = n_jobs
-        self.models: list[Any] = []
-        self._proposals: dict[tuple[int, int], Any] = {}
+        self.models: Models = []
+        self._proposals: dict[tuple[int, int], Proposal] = {}
         self._failed: set[int] = set()
         self._reason = ""
 
-    def started(self, start: str | None) -> list[Any]:
+    def started(self, start: str | None) -> list[Model]:
         """The targets' first models by this rule."""
         own, targets = self.rows.training, self.rows.targets
         places = [stream(self.task.seed, "start", int(target)) for target in targets]
@@ -110,7 +124,7 @@ class Pairwise:
             found[t] = self.proposer.length(learner, *self._own_answer(t, r))
         return found
 
-    def _own_answer(self, t: int, r: int) -> tuple[Any, Any]:
+    def _own_answer(self, t: int, r: int) -> tuple[Probe, Proposal]:
         """What target `t` would ask now, and what its own rows answer."""
         learner, place = self.learners[t], self._stream(r, t, int(self.rows.targets[t]))
         probe = self.proposer.ask(learner, self.models[t])
@@ -118,7 +132,7 @@ class Pairwise:
 
     def adopt(self, choice: Choice, r: int) -> None:
         """Every target's model becomes the mix it chose."""
-        models: list[Any] = []
+        models: list[Model] = []
         for t, model in enumerate(self.models):
             parts = [(float(choice.stay[t]), model)] if choice.stay[t] > 0 else []
             shares = zip(
@@ -135,11 +149,11 @@ class Pairwise:
             )
         self._settle(models, r)
 
-    def hold(self, models: Any, r: int) -> None:
+    def hold(self, models: Array, r: int) -> None:
         """These vectors from now on, as the numbers that models are."""
         self._settle(list(models.astype(self.models[0].dtype)), r)
 
-    def _settle(self, models: list[Any], r: int) -> None:
+    def _settle(self, models: list[Model], r: int) -> None:
         """Renew running statistics and take local steps, then hold the models."""
         own, local = self.rows.training, self.task.local
         models = [
@@ -182,21 +196,23 @@ class Pairwise:
     def _only(self) -> Learner:
         """The one learner of all targets, whose models are vectors."""
         learner = self.task.learner
-        if isinstance(learner, (list, tuple)) or not has_gradients(learner):
+        if isinstance(learner, Sequence) or not has_gradients(learner):
             raise cannot_share(learner)
         return learner
 
     def _stream(self, r: int, t: int, peer: int) -> Stream:
         return stream(self.task.seed, "answer", r, int(self.rows.targets[t]), peer)
 
-    def _map(self, job: Callable[..., Any], work: Iterable[Any]) -> list[Any]:
+    def _map(
+        self, job: Callable[..., T], work: Iterable[tuple[object, ...]]
+    ) -> list[T]:
         if self.n_jobs == 1:
             return [job(*piece) for piece in work]
         return list(
             Parallel(n_jobs=self.n_jobs)(delayed(job)(*piece) for piece in work)
         )
 
-    def _proposal(self, t: int, peer: int) -> Any:
+    def _proposal(self, t: int, peer: int) -> Proposal:
         if (t, peer) not in self._proposals:
             target = self.rows.ids[int(self.rows.targets[t])]
             raise InputError(
@@ -205,13 +221,13 @@ class Pairwise:
             )
         return self._proposals[t, peer]
 
-    def _mixed(self, t: int, pieces: list[Any], weights: list[float]) -> Any:
+    def _mixed(self, t: int, pieces: list[Model], weights: list[float]) -> Model:
         arrays = all(isinstance(piece, np.ndarray) for piece in pieces)
         return self.learners[t].mix(
             np.stack(pieces) if arrays else pieces, np.array(weights)
         )
 
-    def _local(self, local: Proposer, t: int, model: Any, r: int) -> Any:
+    def _local(self, local: Proposer, t: int, model: Model, r: int) -> Model:
         learner = self.learners[t]
         place = stream(self.task.seed, "local", r, int(self.rows.targets[t]))
         return local.answer(
@@ -228,11 +244,11 @@ class Pairwise:
 def _answer(
     proposer: Proposer,
     learner: Learner,
-    probe: Any,
+    probe: Probe,
     data: Data,
     own: Data,
     place: Stream,
-) -> tuple[Any, float, float, str]:
+) -> tuple[Proposal, float, float, str]:
     """One peer's answer and its score: proposal, loss, length, and what went wrong.
 
     A bad peer costs only its own answer.
@@ -250,7 +266,7 @@ def _answer(
 
 def _started(
     learner: Learner, data: Data, place: Stream, start: str | None, device: Hashable
-) -> Any:
+) -> Model:
     """A target's first model."""
     try:
         return starting_model(learner, data, place, start)

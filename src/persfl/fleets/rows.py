@@ -7,7 +7,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -16,7 +15,7 @@ from persfl.checks import real
 from persfl.devices import Devices, position, stranger
 from persfl.errors import Diverged, InputError, NotReady, PersflWarning
 from persfl.seeds import stream
-from persfl.sources.stream import ids_of
+from persfl.sources.stream import ReceiptTaker, ids_of
 from persfl.traits import is_learner, is_proposer
 from persfl.types import Answers, Array, Data, IntArray, LabelCheck, Learner
 
@@ -30,10 +29,10 @@ class Slice:
     rows: Devices
     which: IntArray
 
-    def __getitem__(self, i: Any) -> Data:
+    def __getitem__(self, i: int | tuple[int, int]) -> Data:
         return self.rows[int(self.which[i])]
 
-    def batch(self, i: Any) -> Data:
+    def batch(self, i: slice | tuple[slice, None]) -> Data:
         """Padded rows, leading axes as `which[i]`."""
         return self.rows.gather(self.which[i])
 
@@ -47,7 +46,7 @@ class FleetRows:
 
     def __init__(
         self,
-        devices: Any,
+        devices: object,
         *,
         targets: Sequence[Hashable] | None,
         holdout: float,
@@ -115,8 +114,9 @@ class FleetRows:
                 " once it has some."
             )
         self._settle(own)
-        if hasattr(self.source, "accepted"):
-            self.source.accepted(r)
+        source: object = self.source
+        if isinstance(source, ReceiptTaker):
+            source.accepted(r)
 
     def peers(self, who: IntArray) -> Slice:
         """The rows of these devices now; only those named are touched."""

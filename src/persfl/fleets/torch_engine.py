@@ -4,190 +4,110 @@ Rows are moved to the device once; models live there from round to round. What c
 loss and a length per pair, from which the adopter chooses, so a round costs one wait for the
 device. Targets are taken in chunks that fit into memory; where memory runs out all the same, the
 chunk is halved and the round goes on.
-
-Inside a chunk a model is a dict of named tensors; it becomes one vector only where it is kept.
 """
 
 from __future__ import annotations
 
-import warnings
-from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from persfl.checks import one_of
 from persfl.devices import Devices
-from persfl.errors import InputError, PersflWarning, need
+from persfl.errors import InputError, need
 from persfl.fleets.batched import Batched, column, somebody
-from persfl.fleets.engine import Task
+from persfl.fleets.engine import EngineTask
 from persfl.fleets.rows import Slice
-from persfl.fleets.torch_linear import LinearTensors
-from persfl.fleets.torch_runtime import Rows, Runtime
+from persfl.fleets.torch_pairs import TensorPairs
+from persfl.fleets.torch_runtime import Runtime, TensorRows
 from persfl.learners.linear import Linear
 from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
 from persfl.seeds import Stream, stream
-from persfl.traits import has_statistics, has_tensors, traits_of
-from persfl.types import Answers, Array, Choice, IntArray, TensorLearner
+from persfl.traits import TensorLearner, has_statistics
+from persfl.types import Answers, AnyArray, Array, Choice, IntArray, Models
 
 if TYPE_CHECKING:
     import torch
-
-    Parts = dict[str, torch.Tensor]
 
 SHARE = 0.25  # of the free memory that one chunk may take
 CPU_BYTES = 256 * 2**20
 
 
-def torch_engine(
-    task: Task, *, compute: str, dtype: str | None, compiled: bool
-) -> Torch | None:
-    """The engine for these parts; None where there is none and none was asked for.
-
-    There must be rows: how many features a module has to take is known from them.
-    """
-    learner, proposer = task.learners[0], task.proposer
-    network = has_tensors(learner)
-    near = type(proposer) is Refit and network and proposer.near(learner) > 0
-    steps = type(proposer) is GradientStep or near
-    if not steps or not (network or type(learner) is Linear):
-        if compute != "cpu":
-            raise InputError(
-                f"compute={compute!r} needs steps of Linear or Network. Got {learner!r} with"
-                f" {proposer!r}."
-            )
-        return None
-    trouble = (
-        _cannot_be_mapped(learner, int(task.rows.features or 0))
-        if has_tensors(learner)
-        else ""
-    )
-    if trouble:
-        warnings.warn(
-            "this module cannot be computed for many pairs at once, so they are asked one by one,"
-            f" on this processor: {trouble}",
-            PersflWarning,
-            stacklevel=6,
-        )
-        return None
-    return Torch(task, compute=compute, dtype=dtype, compiled=compiled)
-
-
-def _cannot_be_mapped(learner: TensorLearner, features: int) -> str:
-    """Why `torch.func.vmap` does not take this module; empty if it does."""
-    import torch
-    from torch.func import vmap
-
-    dtype = getattr(torch, learner.dtype)
-    w, X = (
-        torch.zeros((2, learner.size(features)), dtype=dtype),
-        torch.zeros((2, 2, features), dtype=dtype),
-    )
-    y = weight = torch.zeros((2, 2), dtype=dtype)
-    try:
-        vmap(learner.slopes)(w, X, y, weight + 1)
-    except RuntimeError as error:
-        text = str(error).strip().splitlines()[0]
-        if "vmap" in str(error) or "functorch" in str(error):
-            return text
-        raise InputError(
-            f"the module does not take rows of {features} features: {text}"
-        ) from error
-    return ""
-
-
 class Torch:
     """Steps and scores of all pairs on tensors; holds the targets' models there."""
 
-    _w: Any
-
     def __init__(
-        self, task: Task, *, compute: str, dtype: str | None, compiled: bool
+        self,
+        task: EngineTask,
+        learner: Linear | TensorLearner,
+        proposer: GradientStep | Refit,
+        *,
+        compute: str,
+        dtype: str | None,
+        compiled: bool,
     ) -> None:
-        torch = need("torch", extra="torch", why=f"compute={compute!r}")
+        library = need("torch", extra="torch", why=f"compute={compute!r}")
         try:
-            self.device = torch.device(compute)
-            torch.empty(0, device=self.device)
+            self.device: torch.device = library.device(compute)
+            library.empty(0, device=self.device)
         except (RuntimeError, AssertionError) as error:
             said = str(error).splitlines()[0]
             raise InputError(
                 f"compute={compute!r} cannot be used here: {said}"
             ) from None
         self.task, self.rows = task, task.rows
-        # one of the two that `torch_engine` lets through
-        self.proposer = cast("Any", task.proposer)
+        self.learner, self.proposer = learner, proposer
         # What few rounds need, and tensors would not speed up: first models, and local steps.
         self.arrays = Batched(task)
-        learner = task.learners[0]
-        inside = (
-            LinearTensors(learner, fused=compiled)
-            if isinstance(learner, Linear)
-            else learner
+        self.pairs = TensorPairs(
+            learner, proposer, device=self.device, dtype=dtype, compiled=compiled
         )
-        self.learner = cast("Any", inside)
-        self.compiled = compiled
-        kind = one_of("dtype", dtype or self.learner.dtype, ("float32", "float64"))
-        self.dtype = getattr(torch, kind)
-        self.public: Any = None
-        if isinstance(self.proposer, Refit):
-            self.public = torch.as_tensor(self.proposer.public).to(
-                self.device, self.dtype
-            )
-            self.steps, self.step_size = (
-                self.proposer.near(learner),
-                float(self.proposer.rate),
-            )
-            self.batch: int | None = None
-        else:
-            self.steps, self.step_size = (
-                self.proposer.steps,
-                float(self.proposer.step_size),
-            )
-            self.batch = self.proposer.batch
-        self._there: dict[int, Rows] = {}
+        self._there: dict[int, TensorRows] = {}
         # by peers and rows: a stream's rows may grow
         self._fits: dict[tuple[int, int], int] = {}
-        self._own: Any = None  # where the targets' own rows are, here and there
-        self._w = None
-        self._compiled: dict[str, Any] = {}
+        # where the targets' own rows are, here and there
+        self._own: tuple[IntArray, torch.Tensor] | None = None
+        self._held: torch.Tensor | None = None
         # Rows of a stream lie elsewhere every round, and a minibatch is drawn on this side: those
         # are launched kernel by kernel.
-        records = (
-            self.device.type == "cuda"
-            and self.rows.source is None
-            and self.batch is None
-        )
-        self.runtime = Runtime(
-            self.device, targets=len(self.rows.targets), records=records
-        )
+        stays = self.rows.source is None and self.pairs.batch is None
+        records = self.device.type == "cuda" and stays
+        targets = len(self.rows.targets)
+        self.runtime = Runtime(self.device, targets=targets, records=records)
 
     # Models
 
     @property
+    def _w(self) -> torch.Tensor:
+        """(T, size) the models, there."""
+        assert self._held is not None
+        return self._held
+
+    @property
     def models(self) -> Array:
         """(T, size) a copy on this side."""
-        assert self._w is not None
         return np.asarray(self._w.detach().cpu().numpy())
 
     @models.setter
-    def models(self, models: Any) -> None:
+    def models(self, models: Models) -> None:
         import torch
 
-        new = torch.tensor(np.stack(models)).to(self.device, self.dtype)
-        if self._w is None or self._w.shape != new.shape:
-            self._w = new
+        new = torch.tensor(np.stack(list(models))).to(self.device, self.pairs.dtype)
+        if self._held is None or self._held.shape != new.shape:
+            self._held = new
             self.runtime.forget()
         else:
-            self._w.copy_(new)  # recordings read this place
+            self._held.copy_(new)  # recordings read this place
 
-    def moved(self, rows: Devices) -> Rows:
+    def moved(self, rows: Devices) -> TensorRows:
         """Rows on the device; those of a fleet that stays are moved once."""
         held = self._there.get(id(rows))
         if held is None or held.devices is not rows:
             if len(self._there) > 3:  # a stream: what has passed is not needed again
                 self._there.clear()
-            held = self._there[id(rows)] = Rows(rows, self.device, self.dtype)
+            held = TensorRows(rows, self.device, self.pairs.dtype)
+            self._there[id(rows)] = held
         return held
 
     # A round
@@ -199,37 +119,25 @@ class Torch:
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
         """Losses and lengths of all pairs."""
         T, S = peers.shape
-        theirs, own, mine = (
-            self.moved(asked.rows),
-            self.moved(self.rows.scoring.rows),
-            self._mine(),
-        )
+        theirs, own = self.moved(asked.rows), self.moved(self.rows.scoring.rows)
+        mine = self._mine()
 
-        def work(part: slice) -> Any:
+        def work(part: slice) -> AnyArray:
             # Whatever a recording reads must be an input or stay where it is: rows and models do.
-            def answered(their: Any) -> Any:
-                return self._whole("_answered")(
-                    self._w[part],
-                    mine[part],
-                    their,
-                    theirs,
-                    own,
-                    self._place(part, peers, r),
-                )
+            def answered(their: torch.Tensor) -> torch.Tensor:
+                place = self._place(part, peers, r)
+                compute = self.pairs.whole(self.pairs.answers)
+                return compute(self._w[part], mine[part], their, theirs, own, place)
 
-            return self._run(
-                ("answers", part.start, part.stop, S), answered, asked.which[part]
-            )
+            return self._run(("answers", _ends(part), S), answered, asked.which[part])
 
-        parts = self._parts(T, S, max(theirs.longest, own.longest), work)
+        parts = self._chunked(T, S, max(theirs.longest, own.longest), work)
         both = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        losses, lengths = (
-            both[:, : S + 1].astype(np.float64),
-            both[:, S + 1 :].astype(np.float64),
-        )
+        losses = both[:, : S + 1].astype(np.float64)
+        lengths = both[:, S + 1 :].astype(np.float64)
         nobody = asked.which < 0
-        if nobody.any():
-            losses[:, 1:][nobody], lengths[nobody] = np.inf, np.nan
+        losses[:, 1:][nobody] = np.inf
+        lengths[nobody] = np.nan
         return Answers(losses, lengths)
 
     def advice(self) -> str:
@@ -238,9 +146,8 @@ class Torch:
 
     def own_answers(self, r: int) -> Array:
         """(T, size) where the proposer's step on their own rows would take the targets."""
-        return self.proposals(
-            self.rows.targets[:, None], column(self.rows.training), r
-        )[:, 0]
+        own = column(self.rows.training)
+        return self.proposals(self.rows.targets[:, None], own, r)[:, 0]
 
     def own_lengths(self, r: int) -> Array:
         """(T,) how far that is."""
@@ -263,21 +170,16 @@ class Torch:
         theirs, S = self.moved(asked.rows), peers.shape[1]
         same = self._stays(asked)
 
-        def work(part: slice) -> Any:
-            def answered(their: Any) -> Any:
-                return self._whole("_answers_of")(
-                    self._w[part], their, theirs, self._place(part, peers, r)
-                )
+        def work(part: slice) -> AnyArray:
+            def answered(their: torch.Tensor) -> torch.Tensor:
+                place = self._place(part, peers, r)
+                compute = self.pairs.whole(self.pairs.proposals)
+                return compute(self._w[part], their, theirs, place)
 
-            return np.array(
-                self._run(
-                    ("proposals", part.start, part.stop, S, same),
-                    answered,
-                    asked.which[part],
-                )
-            )
+            key = ("proposals", _ends(part), S, same)
+            return np.array(self._run(key, answered, asked.which[part]))
 
-        parts = self._parts(peers.shape[0], S, theirs.longest, work)
+        parts = self._chunked(peers.shape[0], S, theirs.longest, work)
         return np.asarray(np.concatenate(parts), dtype=np.float64)
 
     def hold(self, models: Array, r: int) -> None:
@@ -288,9 +190,9 @@ class Torch:
     def _settle(self, r: int) -> None:
         learner, own = self.task.learners[0], self.rows.training
         if has_statistics(learner):
-            self.models = np.stack(
-                [learner.settled(model, own[t]) for t, model in enumerate(self.models)]
-            )
+            self.models = [
+                learner.settled(model, own[t]) for t, model in enumerate(self.models)
+            ]
         if self.task.local is not None:
             self.models = np.ascontiguousarray(self.arrays.after_local(self.models, r))
 
@@ -302,76 +204,51 @@ class Torch:
         mixing = [] if single else [np.column_stack([choice.stay, choice.weights])]
 
         def work(part: slice) -> None:
-            def adopted(their: Any, *weights: Any) -> None:
-                w = self._w[part]
-                w.copy_(
-                    self._whole("_adopted")(
-                        w, their, theirs, self._place(part, choice.peers, r), *weights
-                    )
-                )
+            def adopted(their: torch.Tensor, *weights: torch.Tensor) -> None:
+                w, place = self._w[part], self._place(part, choice.peers, r)
+                compute = self.pairs.whole(self.pairs.mixes)
+                w.copy_(compute(w, their, theirs, place, *weights))
 
-            self._run(
-                ("adopt", part.start, part.stop, K, single),
-                adopted,
-                asked.which[part],
-                *(array[part] for array in mixing),
-            )
+            inputs = [asked.which, *mixing]
+            key = ("adopt", _ends(part), K, single)
+            self._run(key, adopted, *(array[part] for array in inputs))
 
-        self._parts(T, K, theirs.longest, work)
+        self._chunked(T, K, theirs.longest, work)
 
     # Steps and scores of models that are handed in, for baselines
 
     def step(self, models: Array, movers: Slice, place: Stream) -> Array:
         """(D, size) where a step on these devices' rows takes these models."""
-        rows, who, everybody = (
-            self.moved(movers.rows),
-            movers.which,
-            self._stays(movers),
-        )
+        rows, everybody = self.moved(movers.rows), self._stays(movers)
 
-        def work(part: slice) -> Any:
-            at = None if self.batch is None else place[part, None]
+        def work(part: slice) -> AnyArray:
+            at = None if self.pairs.batch is None else place[part, None]
 
-            def moved(their: Any, start: Any) -> Any:
-                return self._answers_of(start.to(self.dtype), their[:, None], rows, at)[
-                    :, 0
-                ]
+            def moved(their: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+                start = start.to(self.pairs.dtype)
+                return self.pairs.proposals(start, their[:, None], rows, at)[:, 0]
 
-            return np.array(
-                self._run(
-                    ("stepped", part.start, part.stop, everybody),
-                    moved,
-                    who[part],
-                    models[part],
-                )
-            )
+            key = ("stepped", _ends(part), everybody)
+            return np.array(self._run(key, moved, movers.which[part], models[part]))
 
-        return np.concatenate(self._parts(len(who), 1, rows.longest, work))
+        return np.concatenate(self._chunked(len(movers.which), 1, rows.longest, work))
 
     def score(self, models: Array, judges: Slice) -> Array:
         """(D, K) the losses of K models on these devices' rows."""
-        from torch.func import vmap
-
         rows = self.moved(judges.rows)
 
-        def work(part: slice) -> Any:
-            def score(their: Any, kept: Any) -> Any:
-                moving, fixed = vmap(self.learner.parts)(kept.to(self.dtype))
-                each = vmap(self.learner.part_loss, in_dims=(0, None, None, None))
-                return vmap(each, in_dims=(None, 0, 0, 0))(moving | fixed, *rows[their])
+        def work(part: slice) -> AnyArray:
+            def score(their: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+                return self.pairs.losses(w, rows[their])
 
-            return np.array(
-                self._run(
-                    ("scored", part.start, part.stop, len(models)),
-                    score,
-                    judges.which[part],
-                    models,
-                )
-            )
+            key = ("scored", _ends(part), len(models))
+            return np.array(self._run(key, score, judges.which[part], models))
 
-        parts = self._parts(len(judges.which), len(models), rows.longest, work)
+        parts = self._chunked(len(judges.which), len(models), rows.longest, work)
         found = np.concatenate(parts).astype(np.float64)
         return np.where(np.isfinite(found), found, np.inf)
+
+    # Running
 
     def _stays(self, some: Slice) -> bool:
         """Whether these are rows of everybody, which lie where they are in every round."""
@@ -385,205 +262,24 @@ class Torch:
             self.runtime.forget()
         return self._own[1]
 
-    def _answered(
+    def _place(self, part: slice, peers: IntArray, r: int) -> Stream | None:
+        """Where these pairs draw minibatches, if they do."""
+        if self.pairs.batch is None:
+            return None
+        targets = self.rows.targets[part, None]
+        return stream(self.task.seed, "answer", r).at(targets, peers[part])
+
+    def _run(
         self,
-        w: torch.Tensor,
-        mine: torch.Tensor,
-        their: torch.Tensor,
-        theirs: Rows,
-        own: Rows,
-        place: Any,
-    ) -> torch.Tensor:
-        """(C, 1 + 2 S): the own loss, the answers' losses, their lengths."""
-        import torch
-        from torch.func import vmap
-
-        own_rows = own[mine]
-        moving, fixed = vmap(self.learner.parts)(w)
-        now = vmap(self.learner.part_loss)(moving | fixed, *own_rows)[:, None]
-        if not their.shape[1]:
-            return now
-        proposals = self._proposals(moving, fixed, theirs[their], place)
-
-        def scored(some: Parts, held: Parts, *rows: torch.Tensor) -> torch.Tensor:
-            return self.learner.part_loss(some | held, *rows)
-
-        losses = vmap(vmap(scored, in_dims=(0, None, None, None, None)))(
-            proposals, fixed, *own_rows
-        )
-        squares = [
-            ((proposals[k] - moving[k][:, None]) ** 2).flatten(start_dim=2).sum(dim=2)
-            for k in proposals
-        ]
-        return torch.cat([now, losses, sum(squares[1:], squares[0]).sqrt()], dim=1)
-
-    def _adopted(
-        self,
-        w: torch.Tensor,
-        their: torch.Tensor,
-        theirs: Rows,
-        place: Any,
-        weights: Any = None,
-    ) -> torch.Tensor:
-        import torch
-
-        proposals = self._answers_of(w, their, theirs, place)
-        if weights is None:
-            return proposals[:, 0]
-        shares = weights.to(self.dtype)[..., None]
-        return torch.where(
-            shares > 0, shares * torch.cat([w[:, None], proposals], dim=1), 0.0
-        ).sum(dim=1)
-
-    def _answers_of(
-        self, w: torch.Tensor, their: torch.Tensor, theirs: Rows, place: Any
-    ) -> torch.Tensor:
-        """(C, S, size) what peers answer, each a vector again."""
-        import torch
-        from torch.func import vmap
-
-        moving, fixed = vmap(self.learner.parts)(w)
-        proposals = vmap(vmap(self.learner.joined))(
-            self._proposals(moving, fixed, theirs[their], place)
-        )
-        if not fixed:
-            return proposals
-        return torch.cat(
-            [
-                proposals,
-                w[:, None, proposals.shape[2] :].expand(-1, proposals.shape[1], -1),
-            ],
-            dim=2,
-        )
-
-    def _whole(self, name: str) -> Any:
-        """A chunk's whole computation, compiled in one piece where that was asked for."""
-        import torch
-
-        if not self.compiled or self.batch is not None:
-            return getattr(self, name)
-        if name not in self._compiled:
-            # The compiler counts what it made of a code object and gives up after a few; so every
-            # fleet brings its own copy.
-            method = getattr(type(self), name)
-            copy = FunctionType(
-                method.__code__.replace(),
-                method.__globals__,
-                name,
-                method.__defaults__,
-                method.__closure__,
-            )
-            self._compiled[name] = torch.compile(MethodType(copy, self), dynamic=False)
-        return self._compiled[name]
-
-    def _proposals(
-        self, moving: Parts, fixed: Parts, rows: tuple[torch.Tensor, ...], place: Any
-    ) -> Parts:
-        """(C, S, ...) each: what peers answer, by part.
-
-        That the first step starts from the target's one model lets its forward pass be one product
-        for all peers.
-        """
-        from torch.func import vmap
-
-        def step(parts: Parts, held: Parts, *rows: torch.Tensor) -> Parts:
-            slopes = self.learner.part_slopes(parts, held, *rows)
-            return {
-                name: value - self.step_size * slopes[name]
-                for name, value in parts.items()
-            }
-
-        if self.public is not None:
-            rows = self._with_public(moving | fixed, rows)
-        now = moving
-        for number in range(self.steps):
-            seen = (
-                rows
-                if self.batch is None
-                else self._minibatch(rows, place.at("batch", number))
-            )
-            now = vmap(vmap(step, in_dims=(0 if number else None, None, 0, 0, 0)))(
-                now, fixed, *seen
-            )
-        return now
-
-    def _place(self, part: slice, peers: IntArray, r: int) -> Any:
-        return (
-            None
-            if self.batch is None
-            else stream(self.task.seed, "answer", r).at(
-                self.rows.targets[part, None], peers[part]
-            )
-        )
-
-    def _minibatch(
-        self, rows: tuple[torch.Tensor, ...], place: Any
-    ) -> tuple[torch.Tensor, ...]:
-        """The rows that `persfl.proposers.gradient.minibatch` draws, here."""
-        import torch
-
-        X, y, weight = rows
-        marks = torch.as_tensor(place.uniform(X.shape[-2])).to(self.device)
-        order = torch.where(weight > 0, marks, torch.inf).argsort(dim=-1, stable=True)[
-            ..., : self.batch
-        ]
-        picked = order[..., None].expand(*order.shape, X.shape[-1])
-        return X.gather(-2, picked), y.gather(-1, order), weight.gather(-1, order)
-
-    def _with_public(
-        self, parts: Parts, rows: tuple[torch.Tensor, ...]
-    ) -> tuple[torch.Tensor, ...]:
-        """Private rows and the public points that carry the target's model, as
-        `persfl.proposers.refit` puts them together.
-        """
-        import torch
-        from torch.func import vmap
-
-        X, y, weight = rows
-        C, S = X.shape[:2]
-        points, proposer = self.public, self.proposer
-        z = vmap(self.learner.said, in_dims=(0, None))(parts, points)
-        chances = None
-        if traits_of(self.task.learners[0]).chances:
-            chances = (
-                z.softmax(dim=-1)
-                if self.learner.kind == "cross_entropy"
-                else torch.cat([-z, z], dim=-1).sigmoid()
-            )
-        if chances is None:
-            labels, mass = z[..., 0], torch.full_like(z[..., 0], proposer.point_weight)
-        elif proposer.softly(self.learner):
-            k = chances.shape[-1]
-            labels = (
-                torch.arange(k, device=self.device)
-                .to(self.dtype)
-                .repeat(C, len(points))
-            )
-            points, mass = (
-                points.repeat_interleave(k, dim=0),
-                proposer.point_weight * chances.flatten(start_dim=1),
-            )
-        else:
-            labels = chances.argmax(dim=-1).to(self.dtype)
-            mass = torch.full_like(labels, proposer.point_weight)
-        if proposer.private_weight is None:
-            total = weight.sum(dim=-1, keepdim=True)
-            weight = proposer.step_size * weight / torch.where(total > 0, total, 1.0)
-        else:
-            weight = proposer.private_weight * weight
-        size = labels.shape[-1]
-        return (
-            torch.cat([X, points.expand(C, S, size, -1)], dim=2),
-            torch.cat([y, labels[:, None].expand(C, S, size)], dim=2),
-            torch.cat([weight, mass[:, None].expand(C, S, size)], dim=2),
-        )
-
-    # Running
-
-    def _run(self, key: Any, function: Any, *inputs: Any) -> Any:
+        key: Hashable,
+        function: Callable[..., torch.Tensor | None],
+        *inputs: AnyArray,
+    ) -> Any:
         return self.runtime.run(key, function, self._w, *inputs)
 
-    def _parts(self, targets: int, peers: int, longest: int, work: Any) -> list[Any]:
+    def _chunked(
+        self, targets: int, peers: int, longest: int, work: Callable[[slice], Any]
+    ) -> list[Any]:
         """Do the work for all targets, in chunks; `longest` is how many rows every device that
         takes part is padded to.
         """
@@ -595,21 +291,16 @@ class Torch:
         """How many targets' pairs of that many rows fit into a share of the free memory."""
         import torch
 
-        rows = longest + (
-            0 if self.public is None else len(self.public) * self._classes()
+        features = self.rows.scoring.rows.features
+        numbers = 6 * self._w.shape[1]
+        numbers += self.pairs.row_numbers(longest, features, self._w[0])
+        free: float = CPU_BYTES
+        if self.device.type == "cuda":
+            free = SHARE * torch.cuda.mem_get_info(self.device)[0]
+        return max(
+            1, int(free // (self.pairs.dtype.itemsize * numbers * max(1, peers)))
         )
-        width = 3 * self.rows.scoring.rows.features + int(self.learner.width)
-        pair = self.dtype.itemsize * (6 * self._w.shape[1] + rows * width)
-        free = (
-            SHARE * torch.cuda.mem_get_info(self.device)[0]
-            if self.device.type == "cuda"
-            else CPU_BYTES
-        )
-        return max(1, int(free // (pair * max(1, peers))))
 
-    def _classes(self) -> int:
-        """How often a public point counts: once per class where it carries chances."""
-        if not self.proposer.softly(self.learner):
-            return 1
-        moving, fixed = self.learner.parts(self._w[0])
-        return max(2, int(self.learner.said(moving | fixed, self.public[:1]).shape[-1]))
+
+def _ends(part: slice) -> tuple[int, int]:
+    return part.start, part.stop

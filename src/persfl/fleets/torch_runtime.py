@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from persfl.checks import one_of
 from persfl.devices import Devices
 from persfl.errors import PersflWarning
+from persfl.types import AnyArray
 
 if TYPE_CHECKING:
     import torch
 
 MOST_RECORDED = 64
+
+
+def tensor_dtype(name: str) -> torch.dtype:
+    """The kind of number that models are made of there."""
+    import torch
+
+    known = {"float32": torch.float32, "float64": torch.float64}
+    return known[one_of("dtype", name, tuple(known))]
 
 
 class Runtime:
@@ -23,7 +33,7 @@ class Runtime:
     def __init__(self, device: torch.device, *, targets: int, records: bool) -> None:
         self.device, self.targets, self.records = device, targets, records
         self._chunk: int | None = None  # where memory ran out
-        self._recorded: dict[Any, Replayed] = {}
+        self._recorded: dict[Hashable, Replayed] = {}
         self._shared: Any = None
 
     def forget(self) -> None:
@@ -31,8 +41,12 @@ class Runtime:
         self._recorded.clear()
 
     def run(
-        self, key: Any, function: Callable[..., Any], models: torch.Tensor, *inputs: Any
-    ) -> Any:
+        self,
+        key: Hashable,
+        function: Callable[..., torch.Tensor | None],
+        models: torch.Tensor,
+        *inputs: AnyArray,
+    ) -> AnyArray | None:
         """What the function says of these arrays, as an array; recorded where that is possible."""
         # A recording keeps the memory it used. One for all targets is worth that; one per chunk
         # would add up to all of them, and chunks are large enough to keep the device busy without.
@@ -75,7 +89,7 @@ class Runtime:
                 warnings.warn(said, PersflWarning, stacklevel=5)
         return done
 
-    def tensor(self, values: Any) -> torch.Tensor:
+    def tensor(self, values: AnyArray) -> torch.Tensor:
         """An array where the computation is."""
         import torch
 
@@ -90,29 +104,30 @@ class Runtime:
         return self._shared
 
 
-class Rows:
+class TensorRows:
     """Devices' rows as tensors: a device's are a slice, gathered for the pairs at hand."""
 
-    def __init__(self, rows: Devices, device: Any, dtype: Any) -> None:
+    def __init__(self, rows: Devices, device: torch.device, dtype: torch.dtype) -> None:
         import torch
 
         self.devices = rows
-        self.X, self.y, self.weight = (
+        parts = [
             torch.as_tensor(part).to(device, dtype)
             for part in (rows.X, rows.y, rows.weight)
-        )
+        ]
         self.start = torch.as_tensor(rows.start[:-1].copy()).to(device)
         self.counts = torch.as_tensor(rows.counts).to(device)
         self.longest = max(1, int(rows.counts.max(initial=1)))
         self.even = len(rows) * self.longest == len(rows.X)
         self.slots = torch.arange(self.longest, device=device)
         if self.even:
-            self.X, self.y, self.weight = (
-                t.reshape(len(rows), self.longest, *t.shape[1:])
-                for t in (self.X, self.y, self.weight)
-            )
+            shape = (len(rows), self.longest)
+            parts = [part.reshape(*shape, *part.shape[1:]) for part in parts]
+        self.X, self.y, self.weight = parts
 
-    def __getitem__(self, which: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def __getitem__(
+        self, which: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Padded rows, leading axes as `which`; weight 0 where there are none."""
         import torch
 
@@ -135,7 +150,11 @@ class Replayed:
     """
 
     def __init__(
-        self, function: Any, inputs: tuple[Any, ...], device: Any, pool: Any
+        self,
+        function: Callable[..., torch.Tensor | None],
+        inputs: tuple[AnyArray, ...],
+        device: torch.device,
+        pool: Any,
     ) -> None:
         import torch
 
@@ -162,11 +181,11 @@ class Replayed:
             for tensor, array in zip(held, self.pinned, strict=True):
                 tensor.copy_(array, non_blocking=True)
             out = function(*held)
-            if self.output is not None:
+            if self.output is not None and out is not None:
                 self.output.copy_(out, non_blocking=True)
         self.held = held  # the recording reads this memory
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: AnyArray) -> AnyArray | None:
         import torch
 
         # the last replay must have read its inputs before they are overwritten

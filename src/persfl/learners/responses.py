@@ -4,17 +4,16 @@ class.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from persfl.traits import has_chances
-from persfl.types import Array, IntArray, Learner
+from persfl.learners.tree import Grown
+from persfl.traits import has_chances, tells_chances
+from persfl.types import Array, IntArray, Learner, Mask, Model, Models
 
 _CHUNK = 2**22  # numbers of gathered models at a time
 
 
-def respond(learner: Learner, model: Any, X: Array, classes: int = 0) -> Array:
+def respond(learner: Learner, model: Model, X: Array, classes: int = 0) -> Array:
     """(rows,) values, or with `classes` (rows, classes) chances, of one model.
 
     >>> from persfl import Linear
@@ -29,9 +28,7 @@ def respond(learner: Learner, model: Any, X: Array, classes: int = 0) -> Array:
         )
     if not classes:
         return np.asarray(learner.predict(model, X), dtype=np.float64)
-    if not has_chances(learner) or not (
-        isinstance(model, np.ndarray) or hasattr(model, "predict_proba")
-    ):
+    if not has_chances(learner) or not tells_chances(model):
         labels = learner.labels(model, X).astype(np.int64)
         return np.asarray(labels[:, None] == np.arange(classes), dtype=np.float64)
     chances, known = learner.chances(model, X)
@@ -43,7 +40,7 @@ def respond(learner: Learner, model: Any, X: Array, classes: int = 0) -> Array:
 
 
 def respond_each(
-    learner: Learner, models: Any, X: Array, owner: IntArray, classes: int = 0
+    learner: Learner, models: Models, X: Array, owner: IntArray, classes: int = 0
 ) -> Array:
     """As `respond`, each row by the model of its owner (a position in `models`).
 
@@ -69,7 +66,7 @@ def respond_each(
     return out
 
 
-def unknown(models: Any) -> Any:
+def unknown(models: Models) -> Mask:
     """(devices,) whose model is not here: those of a federation may have stayed at home.
 
     >>> (
@@ -79,10 +76,10 @@ def unknown(models: Any) -> Any:
     ([False, True], [True])
     """
     if isinstance(models, np.ndarray):
-        return np.isnan(models).all(axis=1)
-    return np.array(
-        [
-            model is None or bool(np.isnan(getattr(model, "value", np.zeros(1))).all())
-            for model in models
-        ]
-    )
+        return np.asarray(np.isnan(models).all(axis=1))
+    return np.array([model is None or _is_blank(model) for model in models])
+
+
+def _is_blank(model: Model) -> bool:
+    """Whether a tree has no leaf that says anything."""
+    return isinstance(model, Grown) and bool(np.isnan(model.value).all())

@@ -22,7 +22,7 @@ from persfl.proposers.gradient import GradientStep, distance
 from persfl.seeds import Stream
 from persfl.seeds import stream as anywhere
 from persfl.traits import has_chances, has_gradients, has_tensors, traits_of
-from persfl.types import Array, Data, Learner
+from persfl.types import Array, Data, Learner, Model, Probe, Proposal
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -128,7 +128,7 @@ class Refit:
             )
         return self.near(learner) > 0 and chances if self.soft is None else self.soft
 
-    def ask(self, learner: Learner, model: Any) -> Any:
+    def ask(self, learner: Learner, model: Model) -> Probe:
         """The model's labels at the public points: (..., points), or with `soft` (chances (...,
         points, classes), classes).
 
@@ -144,15 +144,15 @@ class Refit:
             )
         return model
 
-    def _seen(self, learner: Learner, model: Any) -> Any:
+    def _seen(self, learner: Learner, model: Model) -> Probe:
         """What the model says about the public points."""
         if self.softly(learner) and has_chances(learner):
             return learner.chances(model, self.public)
         return learner.labels(model, self.public)
 
     def answer(
-        self, learner: Learner, probe: Any, data: Data, stream: Stream | None
-    ) -> Any:
+        self, learner: Learner, probe: Probe, data: Data, stream: Stream | None
+    ) -> Proposal:
         """A model fitted to both."""
         steps = self.near(learner)
         rows = self._both(
@@ -164,7 +164,7 @@ class Refit:
             return learner.fit(rows, stream or anywhere(0))
         return GradientStep(self.rate, steps=steps).answer(learner, probe, rows, None)
 
-    def _both(self, data: Data, seen: Any, *, softly: bool) -> Data:
+    def _both(self, data: Data, seen: Probe, *, softly: bool) -> Data:
         """Private rows and public points."""
         points, labels, mass = self._public(seen, softly=softly)
         lead = data.y.shape[:-1]
@@ -194,7 +194,7 @@ class Refit:
             1.0 / len(self.public) if self.public_weight is None else self.public_weight
         )
 
-    def _public(self, seen: Any, *, softly: bool) -> tuple[Array, Array, Array]:
+    def _public(self, seen: Probe, *, softly: bool) -> tuple[Array, Array, Array]:
         """Points, labels and weights that carry the target's model."""
         if not softly:
             return self.public, seen, np.full(seen.shape, self.point_weight)
@@ -207,7 +207,7 @@ class Refit:
             flat,
         )
 
-    def length(self, learner: Learner, probe: Any, proposal: Any) -> Any:
+    def length(self, learner: Learner, probe: Probe, proposal: Proposal) -> Any:
         """The distance moved by proximal steps; of a fit not measured."""
         if self.near(learner):
             return distance(probe, proposal)

@@ -5,32 +5,33 @@ The panel of a target is its row; a peer's place in it is where everything noted
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from persfl.types import IntArray
+from persfl.types import IntArray, Mask
 
 
-def places(panel: IntArray, peers: IntArray) -> tuple[IntArray, Any]:
+def places(panel: IntArray, peers: IntArray) -> tuple[IntArray, Mask]:
     """Where each target's panel has these peers (T, S), and whether it has them at all.
 
     >>> at, known = places(np.array([[7, 3, -1]]), np.array([[3, 9, -1]]))
     >>> at.tolist(), known.tolist()
     ([[1, 0, 0]], [[True, False, False]])
     """
-    if not panel.shape[1]:
+    if not panel.shape[1]:  # nobody has been met
         return np.zeros(peers.shape, dtype=np.int64), np.zeros(peers.shape, dtype=bool)
+    # One sorted list of target and peer together serves all targets at once.
     wide = max(int(panel.max(initial=0)), int(peers.max(initial=0))) + 2
     base = np.arange(len(peers))[:, None] * wide + 1
-    keys, wanted = (base + panel).ravel(), base + peers
+    keys = (base + panel).ravel()
+    wanted = base + peers
     order = np.argsort(keys, kind="stable")
-    at = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
+    rank = np.searchsorted(keys, wanted, sorter=order)
+    at = order[np.minimum(rank, len(keys) - 1)]
     known = (keys[at] == wanted) & (peers >= 0)
     return np.where(known, at % panel.shape[1], 0), known
 
 
-def joined(panel: IntArray, peers: IntArray) -> tuple[IntArray, IntArray, Any]:
+def joined(panel: IntArray, peers: IntArray) -> tuple[IntArray, IntArray, Mask]:
     """The panel with these peers in it, where they are, and which of them are new; a target's peers
     must differ.
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from persfl.checks import numbers
-from persfl.devices import Devices, offsets
+from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.sources.table import device_codes
-from persfl.sources.unpacking import refuse_packed_arrays
+from persfl.sources.unpacking import read_arrays
 
 
 def read_archive(path: str | Path) -> tuple[Devices, int]:
@@ -34,20 +34,7 @@ def read_archive(path: str | Path) -> tuple[Devices, int]:
     (['a', 'b'], [0.0, 1.0, 1.0], 2)
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"there is no file {str(path)!r}.")
-    try:
-        refuse_packed_arrays(path)
-        with np.load(path, allow_pickle=False) as kept:
-            found = {
-                name: kept[name] for name in ("X", "y", "group", "task") if name in kept
-            }
-    except InputError:
-        raise
-    except Exception as error:  # the formats inside each other have many of their own
-        raise InputError(
-            f"{path.name!r} could not be read as a NumPy archive: {error}"
-        ) from error
+    found = read_arrays(path, ("X", "y", "group", "task"))
     absent = [name for name in ("X", "y", "group") if name not in found]
     if absent:
         raise InputError(
@@ -58,22 +45,13 @@ def read_archive(path: str | Path) -> tuple[Devices, int]:
     if y.dtype.kind in "iub" and str(found.get("task", "")) != "reg":
         names, y = np.unique(y, return_inverse=True)
         classes = len(names)
-    X, y = (
-        numbers(found["X"], where=where.format("X"), axes=2),
-        numbers(y, where=where.format("y"), axes=1),
-    )
+    X = numbers(found["X"], where=where.format("X"), axes=2)
+    y = numbers(y, where=where.format("y"), axes=1)
     if len(X) != len(y):
         raise InputError(
             f"{path.name!r} must have one label per row. Got {len(X)} rows and {len(y)} labels."
         )
     codes, ids = device_codes(found["group"], len(y), where=where.format("group"))
-    order = np.argsort(codes, kind="stable")
-    devices = Devices(
-        X[order],
-        y[order],
-        np.ones(len(y)),
-        offsets(np.bincount(codes, minlength=len(ids))),
-        ids,
-    )
+    devices = Devices.grouped(X, y, codes, ids)
     devices.check(quiet=True)
     return devices, classes

@@ -5,16 +5,17 @@ angle_i = 360 * cluster(i) / clusters degrees;   x = image turned by angle_i
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.ndimage import rotate
 
 from persfl.checks import whole
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError
-from persfl.seeds import stream
-from persfl.types import Array, IntArray
+from persfl.seeds import Stream, stream
+from persfl.types import AnyArray, Array, IntArray
 
 
 class Dealt(NamedTuple):
@@ -28,7 +29,7 @@ class Dealt(NamedTuple):
 
 def clustered_images(
     images: Array,
-    labels: Any,
+    labels: ArrayLike,
     n: int,
     *,
     clusters: int,
@@ -56,24 +57,7 @@ def clustered_images(
     >>> world.training, world.held.counts.tolist(), world.training.clusters.tolist()
     (Devices(6 devices, 30 rows, 48 features), [4, 4, 4, 4, 4, 4], [0, 0, 0, 1, 1, 1])
     """
-    images, labels = np.asarray(images), np.asarray(labels)
-    if labels.dtype.kind not in "uifb":
-        raise InputError(
-            f"labels must be numbers, 0 for the first class. Got {labels.dtype}."
-        )
-    labels = labels.astype(np.float64)
-    if images.ndim != 4 or labels.shape != images.shape[:1]:
-        raise InputError(
-            "images must be (images, channels, height, width), with a label each. Got"
-            f" {images.shape}, {labels.shape}."
-        )
-    # NaN is neither
-    if images.dtype.kind not in "uifb" or not (
-        images.min(initial=0) >= 0 and images.max(initial=0) <= 1
-    ):
-        raise InputError(
-            "images must hold numbers from 0 to 1. Divide whole numbers by 255."
-        )
+    images, classes = _checked(np.asarray(images), np.asarray(labels))
     whole("n", n, least=1)
     whole("clusters", clusters, least=1, most=n, why=f"{n} devices")
     whole(
@@ -93,7 +77,7 @@ def clustered_images(
         X = np.stack(turned).reshape(n * each, -1)
         return Devices(
             X,
-            labels[hands].ravel(),
+            classes[hands].ravel(),
             np.ones(n * each),
             offsets(np.full(n, each)),
             range(n),
@@ -105,7 +89,28 @@ def clustered_images(
     )
 
 
-def _hands(pile: IntArray, n: int, each: int, place: Any) -> IntArray:
+def _checked(images: AnyArray, labels: AnyArray) -> tuple[AnyArray, Array]:
+    """Images and the numbers of their classes, or an InputError."""
+    if labels.dtype.kind not in "uifb":
+        raise InputError(
+            f"labels must be numbers, 0 for the first class. Got {labels.dtype}."
+        )
+    if images.ndim != 4 or labels.shape != images.shape[:1]:
+        raise InputError(
+            "images must be (images, channels, height, width), with a label each. Got"
+            f" {images.shape}, {labels.shape}."
+        )
+    # NaN is neither
+    if images.dtype.kind not in "uifb" or not (
+        images.min(initial=0) >= 0 and images.max(initial=0) <= 1
+    ):
+        raise InputError(
+            "images must hold numbers from 0 to 1. Divide whole numbers by 255."
+        )
+    return images, labels.astype(np.float64)
+
+
+def _hands(pile: IntArray, n: int, each: int, place: Stream) -> IntArray:
     """(n, each) images from the top of the pile, which is shuffled anew when it cannot serve
     another device.
     """

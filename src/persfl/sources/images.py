@@ -2,27 +2,27 @@
 those who have them.
 
 Nothing is downloaded, and nothing is unpickled. A row is an image's numbers from 0 to 1, channel by
-channel; `shape` is what
-`Network(..., shape=...)` takes.
+channel; `shape` is what `Network(..., shape=...)` takes.
 """
 
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from persfl.checks import some
-from persfl.devices import Devices, offsets
-from persfl.errors import InputError, need
+from persfl.devices import Devices
+from persfl.errors import InputError
+from persfl.sources.image_files import described, image_files, read_image
 from persfl.sources.table import device_codes
-from persfl.sources.unpacking import refuse_packed_arrays
+from persfl.sources.unpacking import read_arrays
 from persfl.types import Array
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 CIFAR_CLASSES = (
     "airplane",
     "automobile",
@@ -44,7 +44,7 @@ class Images(NamedTuple):
 
     devices: Devices
     shape: tuple[int, ...]
-    classes: tuple[Any, ...]
+    classes: tuple[Hashable, ...]
 
 
 def read_image_folder(
@@ -70,7 +70,6 @@ def read_image_folder(
     >>> found.devices.ids, found.shape, found.classes, found.devices[0].X[:, 0].tolist()
     (['ann', 'bob'], (1, 2, 3), ('cat', 'dog'), [0.0, 1.0])
     """
-    root = Path(folder)
     if size is not None and (
         np.shape(size) != (2,)
         or not all(isinstance(side, (int, np.integer)) and side > 0 for side in size)
@@ -78,99 +77,25 @@ def read_image_folder(
         raise InputError(
             f"size must be two whole numbers of at least 1, (width, height). Got {size!r}."
         )
-    if not root.is_dir():
-        raise InputError(
-            f"{str(folder)!r} is not a folder. Images lie in FOLDER/DEVICE/CLASS/FILE."
-        )
-    owners = _folders(root)
-    classes = sorted({kind.name for owner in owners for kind in _folders(owner)})
-    if not classes:
-        raise InputError(
-            f"{str(folder)!r} has no folders of classes. Images lie in FOLDER/DEVICE/CLASS/FILE."
-        )
-    number = {name: float(k) for k, name in enumerate(classes)}
+    files, classes = image_files(Path(folder))
+    owners = sorted({file.owner for file in files})
     images: list[Array] = []
-    labels: list[float] = []
-    counts: list[int] = []
-    shape: tuple[int, ...] | None = None
-    for owner in owners:
-        files = [
-            (kind.name, file)
-            for kind in _folders(owner)
-            for file in sorted(kind.iterdir())
-            if file.suffix.lower() in ENDINGS
-        ]
-        if not files:
+    for file in files:
+        image = read_image(file.path, size, grey)
+        if images and image.shape != images[0].shape:
             raise InputError(
-                f"device {owner.name!r} has no images in {str(owner)!r}. Its folder must hold"
-                " CLASS/FILE."
+                f"{str(file.path)!r} is {described(image)}, where the first image is"
+                f" {described(images[0])}. Scale all to one size: size=(width, height); grey=True"
+                " makes one channel of three."
             )
-        for kind_name, file in files:
-            image = _image(file, size, grey)
-            shape = image.shape if shape is None else shape
-            if image.shape != shape:
-                raise InputError(
-                    f"{str(file)!r} is {_said(image.shape)}, where the first image is"
-                    f" {_said(shape)}. Scale all to one size: size=(width, height); grey=True makes"
-                    " one channel of three."
-                )
-            images.append(image.reshape(-1))
-            labels.append(number[kind_name])
-        counts.append(len(files))
-    assert shape is not None
-    return _images(
-        np.stack(images),
-        np.array(labels),
-        offsets(counts),
-        [owner.name for owner in owners],
-        shape,
-        classes,
+        images.append(image)
+    devices = Devices.grouped(
+        np.stack(images).reshape(len(images), -1),
+        np.array([float(classes.index(file.kind)) for file in files]),
+        np.array([owners.index(file.owner) for file in files]),
+        owners,
     )
-
-
-def _folders(path: Path) -> list[Path]:
-    return sorted(
-        entry
-        for entry in path.iterdir()
-        if entry.is_dir() and not entry.name.startswith(".")
-    )
-
-
-def _said(shape: tuple[int, ...]) -> str:
-    return (
-        f"{shape[2]} x {shape[1]} pixels with {shape[0]} channel{'s' * (shape[0] > 1)}"
-    )
-
-
-def _image(file: Path, size: tuple[int, int] | None, grey: bool) -> Array:
-    """(channels, height, width) from 0 to 1."""
-    pillow: Any = need("PIL.Image", extra="images", why="reading images")
-    try:
-        with pillow.open(file) as opened:
-            # which Pillow would cut off at 255 instead of scaling
-            deep = opened.mode.startswith("I;16")
-            if opened.mode in ("I", "F"):
-                raise InputError(
-                    f"{str(file)!r} has pixels of 32 bits, whose range is not known. Save it with 8"
-                    " or 16 bits."
-                )
-            image = (
-                opened
-                if deep
-                else opened.convert(
-                    "L" if grey or opened.mode in ("1", "L", "LA") else "RGB"
-                )
-            )
-            image = image if size is None else image.resize(size)
-            pixels = np.asarray(image, dtype=np.float64) / (65535.0 if deep else 255.0)
-    except InputError:
-        raise
-    # Pillow raises many kinds for a broken or an oversized file
-    except Exception as error:
-        raise InputError(
-            f"{str(file)!r} cannot be read as an image ({type(error).__name__}). Mend or remove it."
-        ) from error
-    return pixels[None] if pixels.ndim == 2 else np.moveaxis(pixels, 2, 0)
+    return _images(devices, images[0].shape, classes)
 
 
 def read_npz(
@@ -200,36 +125,16 @@ def read_npz(
     >>> found.devices, found.shape, found.classes
     (Devices(2 devices, 4 rows, 64 features), (1, 8, 8), ('a', 'b'))
     """
-    where = Path(path)
-    if not where.is_file():
-        raise InputError(f"there is no file {str(path)!r}.")
-    try:
-        refuse_packed_arrays(where)
-        with np.load(where, allow_pickle=False) as archive:
-            held = {
-                name: archive[name] for name in (X, y, device) if name in archive.files
-            }
-            known = archive.files
-    except InputError:
-        raise
-    # not an archive, or one that holds objects, which are never unpickled
-    except Exception as error:
-        raise InputError(
-            f"{str(path)!r} cannot be read as a .npz archive of plain arrays: {error}"
-        ) from error
+    held = read_arrays(Path(path), (X, y, device))
     absent = [name for name in (X, y, device) if name not in held]
     if absent:
         raise InputError(
-            f"{str(path)!r} has no array {some(absent)}. Its arrays: {some(known, 10)}. Name them:"
-            " X=, y=, device=."
+            f"{str(path)!r} has no array {some(absent)}. Its arrays: {some(list(held), 10)}. Name"
+            " them: X=, y=, device=."
         )
-    pixels, labels, who = held[X], held[y], held[device]
-    if (
-        pixels.ndim < 2
-        or labels.shape != pixels.shape[:1]
-        or who.shape != labels.shape
-        or not pixels.size
-    ):
+    pixels, labels, who = (held[name] for name in (X, y, device))
+    fits = labels.shape == pixels.shape[:1] and who.shape == labels.shape
+    if pixels.ndim < 2 or not fits or not pixels.size:
         raise InputError(
             f"{X} must be (rows, ...) and {y} and {device} one entry a row. Got {pixels.shape},"
             f" {labels.shape} and {who.shape}."
@@ -243,23 +148,16 @@ def read_npz(
     if pixels.ndim == 4 and channels_last:
         pixels = np.moveaxis(pixels, 3, 1)
     shape = tuple(pixels.shape[1:]) if pixels.ndim != 3 else (1, *pixels.shape[1:])
-    codes, ids = device_codes(who, len(who), where=f"array {device!r}")
-    order = np.argsort(codes, kind="stable")
-    classes: Sequence[Any] = ()
+    classes: Sequence[Hashable] = ()
     if labels.dtype.kind in "USiub":
-        names, place = np.unique(labels, return_inverse=True)
-        classes, labels = names.tolist(), place.astype(np.float64)
+        names, labels = np.unique(labels, return_inverse=True)
+        classes = names.tolist()
     elif labels.dtype.kind != "f":
         raise InputError(f"{y} must hold numbers or texts. Got {labels.dtype}.")
-    start = offsets(np.bincount(codes, minlength=len(ids)))
-    return _images(
-        pixels.reshape(len(pixels), -1)[order],
-        labels[order].astype(np.float64),
-        start,
-        list(ids),
-        shape,
-        classes,
-    )
+    codes, ids = device_codes(who, len(who), where=f"array {device!r}")
+    flat = pixels.reshape(len(pixels), -1)
+    devices = Devices.grouped(flat, labels.astype(np.float64), codes, ids)
+    return _images(devices, shape, classes)
 
 
 def read_cifar10(folder: str | Path) -> tuple[Array, Array]:
@@ -314,10 +212,8 @@ def read_femnist(folder: str | Path, *, most: int | None = None) -> Images:
         try:
             users = json.loads(file.read_bytes())["user_data"]
             for name, held in users.items():
-                X, y = (
-                    np.asarray(held["x"], dtype=np.float64),
-                    np.asarray(held["y"], dtype=np.float64),
-                )
+                X = np.asarray(held["x"], dtype=np.float64)
+                y = np.asarray(held["y"], dtype=np.float64)
                 if not y.size:
                     continue
                 if X.ndim != 2 or X.shape[1] != 784 or y.shape != X.shape[:1]:
@@ -332,20 +228,13 @@ def read_femnist(folder: str | Path, *, most: int | None = None) -> Images:
     names = sorted(found)[:most]
     if not names:
         raise InputError(f"{str(folder)!r} holds no writer with images.")
-    X, y = (np.concatenate([found[name][k] for name in names]) for k in (0, 1))
-    start = offsets([len(found[name][1]) for name in names])
-    characters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-    return _images(X, y, start, names, (1, 28, 28), tuple(characters))
+    devices = Devices.of([found[name] for name in names], ids=names, quiet=True)
+    characters = string.digits + string.ascii_uppercase + string.ascii_lowercase
+    return _images(devices, (1, 28, 28), characters)
 
 
 def _images(
-    X: Array,
-    y: Array,
-    start: Any,
-    ids: Sequence[Hashable],
-    shape: tuple[int, ...],
-    classes: Sequence[Any],
+    devices: Devices, shape: Sequence[int], classes: Sequence[Hashable]
 ) -> Images:
-    devices = Devices(np.ascontiguousarray(X), y, np.ones(len(y)), start, ids)
     devices.check(quiet=True)
     return Images(devices, tuple(int(side) for side in shape), tuple(classes))

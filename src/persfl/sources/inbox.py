@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from persfl.checks import real, some, whole
 from persfl.devices import Devices, position
 from persfl.errors import InputError, NotReady
-from persfl.types import Data
+from persfl.types import Array, Data
 
 
 class Inbox:
@@ -45,21 +45,23 @@ class Inbox:
             raise InputError("ids must be plain values such as text or numbers.")
         if len(set(self.ids)) < len(self.ids) or not self.ids:
             raise InputError("ids must name at least one device, each once.")
-        self.window, self.need = (
-            whole("window", window, least=1),
-            whole("need", need, least=0),
-        )
-        self.share, self.wait = (
-            real("share", share, least=0, most=1),
-            real("wait", wait, least=0),
-        )
+        self.window = whole("window", window, least=1)
+        self.need = whole("need", need, least=0)
+        self.share = real("share", share, least=0, most=1)
+        self.wait = real("wait", wait, least=0)
         self._rows: list[Data | None] = [None] * len(self.ids)
         self._new = np.zeros(len(self.ids), dtype=np.int64)
         self._arrived = threading.Condition()
         self._taken = np.zeros(len(self.ids), dtype=np.int64)
         self._place = {name: i for i, name in enumerate(self.ids)}
 
-    def push(self, device: Hashable, X: Any, y: Any, weight: Any = None) -> None:
+    def push(
+        self,
+        device: Hashable,
+        X: ArrayLike,
+        y: ArrayLike,
+        weight: ArrayLike | None = None,
+    ) -> None:
         """Hand in new rows of one device; safe from any thread."""
         i = (
             self._place[device]
@@ -123,5 +125,5 @@ class Inbox:
             self._taken[:] = 0
 
 
-def _parts(data: Data) -> tuple[Any, Any, Any]:
+def _parts(data: Data) -> tuple[Array, Array, Array]:
     return data.X, data.y, data.weight

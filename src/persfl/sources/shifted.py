@@ -8,14 +8,13 @@ does, or which digits come by.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
 
 from persfl.checks import one_of, whole
-from persfl.devices import Devices, offsets
-from persfl.seeds import stream
+from persfl.devices import Devices
+from persfl.seeds import Stream, stream
 from persfl.types import Array, IntArray
 
 KINDS, PAIRS = 4, 5
@@ -50,34 +49,24 @@ def shifted_digits(shift: str, n: int = 40, *, seed: int = 0) -> Devices:
     whole("n", n, least=1, most=len(labels), why=f"{len(labels)} images")
     place = stream(seed, "shifted", shift)
     if shift not in _CHANGES:
-        return _by_device(
-            images, labels, _seen_most(labels, n, place), np.arange(n) % PAIRS
-        )
+        who = _seen_most(labels, n, place)
+        return _dealt(images, labels, who, np.arange(n) % PAIRS)
     order = place.at("deal").generator().permutation(len(labels))
     who, kinds = np.arange(len(labels)) % n, np.arange(n) % KINDS
     X, y = images[order].reshape(-1, 8, 8), labels[order]
     for kind in range(KINDS):
         at = kinds[who] == kind
-        X[at], y[at] = _CHANGES[shift](
-            X[at], y[at], kind, place.at("kind", kind).generator()
-        )
-    return _by_device(X.reshape(len(y), -1), y, who, kinds)
+        rng = place.at("kind", kind).generator()
+        X[at], y[at] = _CHANGES[shift](X[at], y[at], kind, rng)
+    return _dealt(X.reshape(len(y), -1), y, who, kinds)
 
 
-def _by_device(X: Array, y: Any, who: IntArray, kinds: IntArray) -> Devices:
-    order = np.argsort(who, kind="stable")[np.count_nonzero(who < 0) :]
-    start = offsets(np.bincount(who[order], minlength=len(kinds)))
-    return Devices(
-        X[order],
-        y[order].astype(np.float64),
-        np.ones(len(order)),
-        start,
-        range(len(kinds)),
-        clusters=kinds,
-    )
+def _dealt(X: Array, y: IntArray, who: IntArray, kinds: IntArray) -> Devices:
+    ids = range(len(kinds))
+    return Devices.grouped(X, y.astype(np.float64), who, ids, clusters=kinds)
 
 
-def _seen_most(labels: IntArray, n: int, place: Any) -> IntArray:
+def _seen_most(labels: IntArray, n: int, place: Stream) -> IntArray:
     """(images,) whose each is: devices take turns, each drawing by the chances of its kind
     among what is left; -1 is nobody's.
     """

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, overload
+from typing import Protocol, overload, runtime_checkable
 
 from persfl.checks import whole
 from persfl.devices import Devices, plain_ids
 from persfl.errors import InputError, NotReady
 from persfl.seeds import Stream, stream
-from persfl.types import Data
+from persfl.types import Data, Source
 
 
 class Lazy(Sequence[Data]):
@@ -35,14 +35,30 @@ class Lazy(Sequence[Data]):
         return self.make(i)
 
 
-def ids_of(source: Any) -> Sequence[Hashable]:
+@runtime_checkable
+class NamedDevices(Protocol):
+    """A source, or devices, with ids."""
+
+    @property
+    def ids(self) -> Sequence[Hashable]: ...
+
+
+@runtime_checkable
+class ReceiptTaker(Protocol):
+    """A source that wants to know which rounds were taken."""
+
+    def accepted(self, r: int) -> None:
+        """The fleet has taken round `r`."""
+
+
+def ids_of(source: Source | Devices) -> Sequence[Hashable]:
     """The device ids of a source or of devices; a plain function is asked for round 0 to count
     them.
     """
-    if hasattr(source, "ids"):
+    if isinstance(source, NamedDevices):
         return plain_ids(source.ids, 0)
     now = source(0)
-    return plain_ids(getattr(now, "ids", None), len(now))
+    return plain_ids(now.ids if isinstance(now, NamedDevices) else None, len(now))
 
 
 class Fresh:
@@ -94,7 +110,7 @@ class Replay:
     (3, [1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
     """
 
-    def __init__(self, devices: Any, *, window: int, every: int = 1) -> None:
+    def __init__(self, devices: object, *, window: int, every: int = 1) -> None:
         self.devices = Devices.of(devices)
         self.every = whole("every", every, least=1)
         self.window = whole("window", window, least=1)
@@ -130,7 +146,9 @@ class Switch:
     [[0.0], [1.0]]
     """
 
-    def __init__(self, before: Any, after: Any, *, at: int) -> None:
+    def __init__(
+        self, before: Source | Devices, after: Source | Devices, *, at: int
+    ) -> None:
         self.at = whole("at", at, least=0)
         self.before, self.after = (
             s if callable(s) else Devices.of(s) for s in (before, after)

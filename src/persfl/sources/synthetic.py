@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -96,12 +95,12 @@ class _World:
 
     @staticmethod
     def of(
-        n: Any,
-        clusters: Any,
-        features: Any,
-        noise: Any,
-        deviation: Any,
-        labels: Any,
+        n: int,
+        clusters: int,
+        features: int,
+        noise: float,
+        deviation: float,
+        labels: Sequence[int] | IntArray | None,
         seed: int,
     ) -> _World:
         whole("n", n, least=1)
@@ -111,14 +110,11 @@ class _World:
         real("deviation", deviation, least=0)
         # The clusters' weights do not depend on who is in them: the same seed with other labels is
         # the same world after a drift.
-        centres = (
-            stream(seed, "centres").generator().uniform(-5.0, 5.0, (clusters, features))
-        )
-        who = (
-            np.arange(n) * clusters // n
-            if labels is None
-            else np.asarray(labels, dtype=np.int64)
-        )
+        place = stream(seed, "centres").generator()
+        centres = place.uniform(-5.0, 5.0, (clusters, features))
+        who = np.arange(n) * clusters // n
+        if labels is not None:
+            who = np.asarray(labels, dtype=np.int64)
         if who.shape != (n,) or who.min() < 0 or who.max() >= clusters:
             raise InputError(
                 f"labels must give each of {n} devices a cluster from 0 to {clusters - 1}. Got"
@@ -131,9 +127,8 @@ class _World:
         """Rows for everybody."""
         start = offsets(counts)
         X = rng.standard_normal((int(start[-1]), self.weights.shape[1]))
-        y = np.einsum(
-            "nd,nd->n", X, np.repeat(self.weights, counts, axis=0)
-        ) + noise * rng.standard_normal(len(X))
+        weights = np.repeat(self.weights, counts, axis=0)
+        y = np.einsum("nd,nd->n", X, weights) + noise * rng.standard_normal(len(X))
         return Devices(
             X,
             y,

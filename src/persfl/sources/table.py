@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
-import csv
-import gzip
-import io
-import warnings
-import zlib
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,29 +11,11 @@ import numpy as np
 import pandas as pd
 
 from persfl.checks import LARGEST, many, named, some
-from persfl.devices import Devices, offsets
-from persfl.errors import InputError, PersflWarning, need
-from persfl.sources.unpacking import refuse_packed_parquet, unpacked_text
-
-_MISSING = [
-    "",
-    "#N/A",
-    "N/A",
-    "n/a",
-    "NA",
-    "<NA>",
-    "NULL",
-    "null",
-    "None",
-    "NaN",
-    "nan",
-    "-NaN",
-    "-nan",
-    "#NA",
-]
-
-# columns that are many, and the seconds one takes
-MANY_COLUMNS, _A_COLUMN = 20_000, 3e-4
+from persfl.devices import Devices
+from persfl.errors import InputError, need
+from persfl.sources.csv_files import read_csv, told_as_input
+from persfl.sources.unpacking import refuse_packed_parquet
+from persfl.types import Array, IntArray
 
 
 def from_table(
@@ -72,23 +47,44 @@ def from_table(
             f" {type(table).__name__}."
         )
     special = [device, label] + ([weight] if weight else [])
-    columns = (
-        [c for c in table.columns if c not in special]
-        if features is None
-        else list(features)
+    columns = [name for name in table.columns if name not in special]
+    if features is not None:
+        columns = list(features)
+    _check_columns(table, device, label, special, columns)
+    codes, ids = device_codes(table[device], len(table), where=f"column {device!r}")
+    devices = Devices.grouped(
+        np.column_stack([_numbers(table, name) for name in columns]),
+        _numbers(table, label),
+        codes,
+        ids,
+        weight=_numbers(table, weight) if weight else None,
+        columns=columns,
     )
-    unknown = [c for c in [*special, *columns] if c not in table.columns]
+    devices.label = f"column {label!r}"
+    devices.check()
+    return devices
+
+
+def _check_columns(
+    table: pd.DataFrame,
+    device: str,
+    label: str,
+    special: Sequence[str],
+    columns: Sequence[str],
+) -> None:
+    """Stop where a table has not the columns that are asked for, each once, or no rows."""
+    known = list(table.columns)
+    unknown = [name for name in [*special, *columns] if name not in known]
     if unknown:
         raise InputError(
-            f"the table has no {named(unknown, 'column')}. Its columns:"
-            f" {some(list(table.columns), 10)}."
+            f"the table has no {named(unknown, 'column')}. Its columns: {some(known, 10)}."
         )
     if label == device or label in columns or device in columns:
         raise InputError(
             f"device {device!r} and label {label!r} must be two columns, and neither of them a"
             " feature."
         )
-    double = [c for c in [*special, *columns] if list(table.columns).count(c) > 1]
+    double = [name for name in [*special, *columns] if known.count(name) > 1]
     if double:
         raise InputError(f"column names must differ. Got {double[0]!r} more than once.")
     if not columns:
@@ -97,21 +93,11 @@ def from_table(
         )
     if not len(table):
         raise InputError("the table has no rows.")
-    codes, ids = device_codes(table[device], len(table), where=f"column {device!r}")
-    order = np.argsort(codes, kind="stable")
-    start = offsets(np.bincount(codes, minlength=len(ids)))
-    X = np.column_stack([_numbers(table, c)[order] for c in columns])
-    y = _numbers(table, label)[order]
-    w = _numbers(table, weight)[order] if weight else np.ones(len(y))
-    devices = Devices(np.ascontiguousarray(X), y, w, start, ids, columns=columns)
-    devices.label = f"column {label!r}"
-    devices.check()
-    return devices
 
 
 def device_codes(
-    devices: Any, rows: int, *, where: str = "devices"
-) -> tuple[Any, list[Any]]:
+    devices: object, rows: int, *, where: str = "devices"
+) -> tuple[IntArray, list[Any]]:
     """For each row the position of its device among the sorted ids, and those ids as plain values.
 
     >>> codes, ids = device_codes(["b", "a", "b"], 3)
@@ -119,7 +105,8 @@ def device_codes(
     ([1, 0, 1], ['a', 'b'])
     """
     try:
-        values = devices if isinstance(devices, pd.Series) else pd.Series(devices)
+        column: Any = devices
+        values = column if isinstance(column, pd.Series) else pd.Series(column)
     except Exception:
         raise InputError(
             f"{where} must say for each row whose it is. Got {type(devices).__name__}."
@@ -143,14 +130,13 @@ def device_codes(
         raise InputError(
             f"{where} must hold plain ids of one kind, such as text or numbers."
         ) from None
-    if len({type(name) for name in plain}) > 1 and len(
-        {str(name) for name in plain}
-    ) < len(plain):
+    kinds = {type(name) for name in plain}
+    if len(kinds) > 1 and len({str(name) for name in plain}) < len(plain):
         raise InputError(
             f"{where} has ids that differ in kind only, such as 1 and '1'. Make them all text or"
             " all numbers."
         )
-    return codes, plain
+    return np.asarray(codes, dtype=np.int64), plain
 
 
 def read_table(
@@ -162,17 +148,12 @@ def read_table(
     weight: str | None = None,
 ) -> Devices:
     """Devices from a CSV or Parquet file (Parquet needs the extra `parquet`)."""
-    columns = (
-        None
-        if features is None
-        else [device, label, *features, *([weight] if weight else [])]
-    )
+    columns = None
+    if features is not None:
+        columns = [device, label, *features, *([weight] if weight else [])]
+    frame = read_frame(path, columns=columns)
     return from_table(
-        read_frame(path, columns=columns),
-        device=device,
-        label=label,
-        features=features,
-        weight=weight,
+        frame, device=device, label=label, features=features, weight=weight
     )
 
 
@@ -198,137 +179,39 @@ def read_frame(
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}.")
     if path.suffix.lower() in (".parquet", ".pq"):
-        need("pyarrow", extra="parquet", why="reading a Parquet file")
-        import pyarrow.parquet
-
-        try:
-            schema = pyarrow.parquet.read_schema(path)
-            refuse_packed_parquet(path)
-        except InputError:
-            raise
-        except Exception as error:
-            raise InputError(f"{path.name!r} could not be read: {error}") from error
-        known = schema.names
-        wanted = (
-            None if columns is None else [name for name in columns if name in known]
-        )
-        table = _read(pd.read_parquet, path, columns=wanted)
-        if text is not None and text in table.columns:
-            ids = table[text]
-            if text in known and pyarrow.types.is_integer(schema.field(text).type):
-                # With a gap among them pandas makes them floats, and large ones the same.
-                exact = {"columns": [text], "dtype_backend": "pyarrow"}
-                ids = _read(pd.read_parquet, path, **exact)[text]
-            table[text] = ids.astype(object).map(str, na_action="ignore")
-        return table
+        return _read_parquet(path, columns, text)
     if path.suffix.lower() in (".csv", ".gz", ".txt", ".tsv"):
-        first = _beginning(path)
-        separator = separator or max(",;\t", key=_line(first).count)
-        names = _names(first, separator, path)
-        twice = [name for name, count in Counter(names).items() if name and count > 1]
-        if twice:
-            raise InputError(
-                f"{path.name!r} has the column {twice[0]!r} more than once. Give every column its"
-                " own name."
-            )
-        if len(names) > MANY_COLUMNS:
-            warnings.warn(
-                f"{path.name!r} has {len(names):,} columns: reading and preparing them takes about"
-                f" {len(names) * _A_COLUMN:,.0f} seconds before learning begins. For less, leave"
-                " out of the file those that do not matter.",
-                PersflWarning,
-                stacklevel=2,
-            )
-        # The column that says whose row it is, is text as it stands: 007 and NA are names.
-        options: dict[str, Any] = {
-            "sep": separator,
-            "decimal": decimal,
-            "low_memory": False,
-            "index_col": False,
-        }
-        if thousands is not None:
-            options["thousands"] = thousands
-        if text is not None and text in names:
-            options |= {"dtype": {text: str}, "keep_default_na": False}
-            options |= {
-                "na_values": {
-                    name: [""] if name == text else _MISSING for name in names
-                }
-            }
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", pd.errors.ParserWarning)
-            with _content(path) as content:
-                table = _read(pd.read_csv, path, content, **options)
-        if any(issubclass(one.category, pd.errors.ParserWarning) for one in said):
-            _refuse_more_cells(path, len(names), separator)  # pandas has left them out
-        if text is not None and text in table.columns:
-            table[text] = table[text].str.strip()
-        unnamed = [name for name in table.columns if str(name).startswith("Unnamed: ")]
-        return table.drop(
-            columns=[
-                name
-                for name in unnamed
-                if name == "Unnamed: 0" or table[name].isin([np.nan, ""]).all()
-            ]
+        return read_csv(
+            path, separator=separator, decimal=decimal, thousands=thousands, text=text
         )
     raise InputError(
         f"{path.name!r} must end in .csv, .tsv, .csv.gz or .parquet. Got {path.suffix!r}."
     )
 
 
-def _content(path: Path) -> Any:
-    """A CSV to read from, packed or not."""
-    return unpacked_text(path) if path.suffix.lower() == ".gz" else path.open("rb")
+def _read_parquet(
+    path: Path, columns: Sequence[str] | None, text: str | None
+) -> pd.DataFrame:
+    """Some columns of a Parquet file; `text` as texts."""
+    need("pyarrow", extra="parquet", why="reading a Parquet file")
+    import pyarrow.parquet
 
-
-def _refuse_more_cells(path: Path, columns: int, separator: str) -> None:
-    """Stop where a row says more than there are columns; separators at its end say nothing."""
-    with _content(path) as content:
-        text = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
-        rows = csv.reader(text, delimiter=separator)
-        for number, cells in enumerate(_sound(rows, path), start=1):
-            if any(cell.strip() for cell in cells[columns:]):
-                what = f"has {len(cells)} cells, where the first line names {columns} columns"
-                raise InputError(
-                    f"row {number} of {path.name!r} {what}. Put cells that hold {separator!r}"
-                    " between quotation marks, or part columns by another mark."
-                )
-
-
-def _sound(rows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
-    try:
-        yield from rows
-    except csv.Error as error:
-        raise InputError(f"{path.name!r} could not be read: {error}.") from error
-
-
-def _beginning(path: Path) -> str:
-    """The first of a CSV, with the line that names its columns; all kinds of line ends are one."""
-    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    try:
-        with opener(path, "rb") as file:
-            text = codecs.getincrementaldecoder("utf-8-sig")().decode(file.read(2**20))
-    except UnicodeDecodeError:
-        raise _not_utf8(path) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path.name!r} could not be read: {error}") from error
-    return str(text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\n"))
-
-
-def _line(text: str) -> str:
-    return text.split("\n", 1)[0]
-
-
-def _names(text: str, separator: str, path: Path) -> list[str]:
-    """What the columns are called."""
-    if len(separator) != 1:
-        raise InputError(f"the separator must be one character. Got {separator!r}.")
-    try:
-        return next(csv.reader(io.StringIO(text), delimiter=separator), [])
-    except csv.Error as error:
-        raise InputError(
-            f"the first line of {path.name!r} could not be read: {error}."
-        ) from error
+    with told_as_input(path):
+        schema = pyarrow.parquet.read_schema(path)
+        refuse_packed_parquet(path)
+        wanted = None
+        if columns is not None:
+            wanted = [name for name in columns if name in schema.names]
+        table = pd.read_parquet(path, columns=wanted)
+        if text is None or text not in table.columns:
+            return table
+        ids = table[text]
+        if text in schema.names and pyarrow.types.is_integer(schema.field(text).type):
+            # With a gap among them pandas makes them floats, and large ones the same.
+            exact = pd.read_parquet(path, columns=[text], dtype_backend="pyarrow")
+            ids = exact[text]
+        table[text] = ids.astype(object).map(str, na_action="ignore")
+        return table
 
 
 def refuse_endless(X: pd.DataFrame, path: Path) -> None:
@@ -337,10 +220,8 @@ def refuse_endless(X: pd.DataFrame, path: Path) -> None:
         if not pd.api.types.is_float_dtype(X[name]):
             continue
         size = np.abs(X[name].to_numpy(dtype=np.float64, na_value=np.nan))
-        endless, giant = (
-            int(np.isinf(size).sum()),
-            size[np.isfinite(size) & (size > LARGEST)],
-        )
+        endless = int(np.isinf(size).sum())
+        giant = size[np.isfinite(size) & (size > LARGEST)]
         where = f"column {name!r} of {path.name!r}"
         if endless:
             raise InputError(
@@ -353,32 +234,14 @@ def refuse_endless(X: pd.DataFrame, path: Path) -> None:
             )
 
 
-def _not_utf8(path: Path) -> InputError:
-    return InputError(
-        f"{path.name!r} is not UTF-8 text. Save it again as UTF-8 (in a spreadsheet: 'CSV UTF-8')."
-    )
-
-
-def _read(reader: Any, path: Path, content: Any = None, **options: Any) -> pd.DataFrame:
-    try:
-        return pd.DataFrame(reader(path if content is None else content, **options))
-    except InputError:
-        raise
-    except UnicodeDecodeError:
-        raise _not_utf8(path) from None
-    except Exception as error:
-        raise InputError(f"{path.name!r} could not be read: {error}") from error
-
-
-def _numbers(table: pd.DataFrame, column: str) -> Any:
+def _numbers(table: pd.DataFrame, column: str) -> Array:
     values = table[column]
-    numeric = pd.api.types.is_numeric_dtype(values) or pd.api.types.is_bool_dtype(
-        values
-    )
+    kinds = pd.api.types
+    numeric = kinds.is_numeric_dtype(values) or kinds.is_bool_dtype(values)
     if not numeric or pd.api.types.is_complex_dtype(values):
         example = values.dropna().iloc[0] if values.notna().any() else None
         raise InputError(
             f"column {column!r} must hold numbers. Got {values.dtype} such as {example!r}: encode"
             " it (pandas.get_dummies) or leave it out with features=[...]."
         )
-    return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))

@@ -10,11 +10,17 @@ from __future__ import annotations
 import gzip
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from persfl.errors import InputError, need
+from persfl.types import AnyArray
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}  # bytes; others have 8
 _NUMBERS, _ROOM_NUMBERS = 200, 2**28  # times the size of a file, and bytes beside that
@@ -22,7 +28,27 @@ _LETTERS, _ROOM_LETTERS = 100, 2**26  # of CSV, which takes many times its size 
 _ROWS = 2**16  # that are looked at together, at most
 
 
-def refuse_packed_arrays(path: Path) -> None:
+def read_arrays(path: Path, names: Collection[str]) -> dict[str, AnyArray]:
+    """The arrays of a `.npz` archive by name; those of other names are empty."""
+    if not path.is_file():
+        raise InputError(f"there is no file {str(path)!r}.")
+    try:
+        _refuse_packed_arrays(path)
+        with np.load(path, allow_pickle=False) as archive:
+            return {
+                name: archive[name] if name in names else np.empty(0)
+                for name in archive.files
+            }
+    except InputError:
+        raise
+    # not an archive, or one that holds objects, which are never unpickled
+    except Exception as error:
+        raise InputError(
+            f"{str(path)!r} cannot be read as a .npz archive of plain arrays: {error}"
+        ) from error
+
+
+def _refuse_packed_arrays(path: Path) -> None:
     """Stop where an archive of arrays unpacks to far more than its size."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -94,7 +120,8 @@ class _Bounded(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, room: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        room = memoryview(buffer).cast("B")
         piece = self._file.read(len(room))
         self._read += len(piece)
         _hold(self._path, self._read, self._most)

@@ -1,0 +1,270 @@
+"""Pairs of targets and peers on tensors: steps, scores and mixes of one chunk of targets.
+
+A model is a dict of named tensors here; it becomes one vector only where it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING
+
+from persfl.fleets.torch_linear import LinearTensors
+from persfl.fleets.torch_runtime import TensorRows, tensor_dtype
+from persfl.learners.linear import Linear
+from persfl.proposers.gradient import GradientStep
+from persfl.proposers.refit import Refit
+from persfl.seeds import Stream
+from persfl.traits import TensorLearner, TensorMath, traits_of
+
+if TYPE_CHECKING:
+    import torch
+
+    from persfl.traits import Parts
+
+    Rows = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # X, y, weight
+    Whole = Callable[..., torch.Tensor]
+
+
+class TensorPairs:
+    """What peers answer and what answers are worth, for a learner and a proposer.
+
+    Axes: C targets of a chunk, S peers of each. Everything is written for one pair; `vmap` adds
+    the axes.
+    """
+
+    def __init__(
+        self,
+        learner: Linear | TensorLearner,
+        proposer: GradientStep | Refit,
+        *,
+        device: torch.device,
+        dtype: str | None,
+        compiled: bool,
+    ) -> None:
+        import torch
+
+        self.math: TensorMath = (
+            LinearTensors(learner, fused=compiled)
+            if isinstance(learner, Linear)
+            else learner
+        )
+        self.learner, self.proposer = learner, proposer
+        self.traits = traits_of(learner)
+        self.dtype = tensor_dtype(dtype or self.math.dtype)
+        self.device, self.compiled = device, compiled
+        self.batch: int | None = None  # how many of a peer's rows a step takes
+        self.public: torch.Tensor | None = None
+        if isinstance(proposer, Refit):
+            self.public = torch.as_tensor(proposer.public).to(device, self.dtype)
+            self.steps, self.step_size = proposer.near(learner), float(proposer.rate)
+        else:
+            self.steps, self.step_size = proposer.steps, float(proposer.step_size)
+            self.batch = proposer.batch
+        self._compiled: dict[str, Whole] = {}
+
+    def whole(self, method: Whole) -> Whole:
+        """A chunk's whole computation, compiled in one piece where that was asked for."""
+        import torch
+
+        if not self.compiled or self.batch is not None:
+            return method
+        name = method.__name__
+        if name not in self._compiled:
+            # The compiler counts what it made of a code object and gives up after a few; so every
+            # fleet brings its own copy.
+            function: FunctionType = vars(type(self))[name]
+            copy = FunctionType(
+                function.__code__.replace(),
+                function.__globals__,
+                name,
+                function.__defaults__,
+                function.__closure__,
+            )
+            self._compiled[name] = torch.compile(MethodType(copy, self), dynamic=False)
+        return self._compiled[name]
+
+    def answers(
+        self,
+        w: torch.Tensor,
+        mine: torch.Tensor,
+        their: torch.Tensor,
+        theirs: TensorRows,
+        own: TensorRows,
+        place: Stream | None,
+    ) -> torch.Tensor:
+        """(C, 1 + 2 S): the own loss, the answers' losses, their lengths."""
+        import torch
+        from torch.func import vmap
+
+        own_rows = own[mine]
+        moving, fixed = vmap(self.math.parts)(w)
+        now = vmap(self.math.part_loss)(moving | fixed, *own_rows)[:, None]
+        if not their.shape[1]:
+            return now
+        proposals = self._proposals(moving, fixed, theirs[their], place)
+
+        def scored(some: Parts, held: Parts, *rows: torch.Tensor) -> torch.Tensor:
+            return self.math.part_loss(some | held, *rows)
+
+        losses = vmap(vmap(scored, in_dims=(0, None, None, None, None)))(
+            proposals, fixed, *own_rows
+        )
+        squares = [
+            ((proposals[k] - moving[k][:, None]) ** 2).flatten(start_dim=2).sum(dim=2)
+            for k in proposals
+        ]
+        return torch.cat([now, losses, sum(squares[1:], squares[0]).sqrt()], dim=1)
+
+    def mixes(
+        self,
+        w: torch.Tensor,
+        their: torch.Tensor,
+        theirs: TensorRows,
+        place: Stream | None,
+        weights: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """(C, size) models and answers by these weights; the first answer where there are none."""
+        import torch
+
+        proposals = self.proposals(w, their, theirs, place)
+        if weights is None:
+            return proposals[:, 0]
+        shares = weights.to(self.dtype)[..., None]
+        everything = torch.cat([w[:, None], proposals], dim=1)
+        # a share of 0 takes nothing, not even of what is no number
+        return torch.where(shares > 0, shares * everything, 0.0).sum(dim=1)
+
+    def proposals(
+        self,
+        w: torch.Tensor,
+        their: torch.Tensor,
+        theirs: TensorRows,
+        place: Stream | None,
+    ) -> torch.Tensor:
+        """(C, S, size) what peers answer, each a vector again."""
+        import torch
+        from torch.func import vmap
+
+        moving, fixed = vmap(self.math.parts)(w)
+        found = self._proposals(moving, fixed, theirs[their], place)
+        vectors = vmap(vmap(self.math.joined))(found)
+        if not fixed:
+            return vectors
+        rest = w[:, None, vectors.shape[2] :].expand(-1, vectors.shape[1], -1)
+        return torch.cat([vectors, rest], dim=2)
+
+    def losses(self, w: torch.Tensor, rows: Rows) -> torch.Tensor:
+        """(D, K) the losses of K models on the rows of D devices."""
+        from torch.func import vmap
+
+        moving, fixed = vmap(self.math.parts)(w.to(self.dtype))
+        each = vmap(self.math.part_loss, in_dims=(0, None, None, None))
+        return vmap(each, in_dims=(None, 0, 0, 0))(moving | fixed, *rows)
+
+    def _proposals(
+        self, moving: Parts, fixed: Parts, rows: Rows, place: Stream | None
+    ) -> Parts:
+        """(C, S, ...) each: what peers answer, by part.
+
+        That the first step starts from the target's one model lets its forward pass be one product
+        for all peers.
+        """
+        from torch.func import vmap
+
+        def step(parts: Parts, held: Parts, *rows: torch.Tensor) -> Parts:
+            slopes = self.math.part_slopes(parts, held, *rows)
+            return {
+                name: value - self.step_size * slopes[name]
+                for name, value in parts.items()
+            }
+
+        if self.public is not None:
+            rows = self._with_public(self.public, moving | fixed, rows)
+        now = moving
+        for number in range(self.steps):
+            seen = rows
+            if self.batch is not None and place is not None:
+                seen = self._minibatch(rows, place.at("batch", number))
+            models = 0 if number else None
+            now = vmap(vmap(step, in_dims=(models, None, 0, 0, 0)))(now, fixed, *seen)
+        return now
+
+    def _minibatch(self, rows: Rows, place: Stream) -> Rows:
+        """The rows that `persfl.proposers.gradient.minibatch` draws, here."""
+        import torch
+
+        X, y, weight = rows
+        marks = torch.as_tensor(place.uniform(X.shape[-2])).to(self.device)
+        order = torch.where(weight > 0, marks, torch.inf).argsort(dim=-1, stable=True)
+        order = order[..., : self.batch]
+        picked = order[..., None].expand(*order.shape, X.shape[-1])
+        return X.gather(-2, picked), y.gather(-1, order), weight.gather(-1, order)
+
+    def _with_public(self, points: torch.Tensor, parts: Parts, rows: Rows) -> Rows:
+        """Private rows and the public points that carry the target's model, as
+        `persfl.proposers.refit` puts them together.
+        """
+        import torch
+
+        proposer = self.proposer
+        assert isinstance(proposer, Refit)
+        X, y, weight = rows
+        C, S = X.shape[:2]
+        points, labels, mass = self._carried(points, parts, proposer.point_weight)
+        if proposer.private_weight is None:
+            total = weight.sum(dim=-1, keepdim=True)
+            weight = proposer.step_size * weight / torch.where(total > 0, total, 1.0)
+        else:
+            weight = proposer.private_weight * weight
+        size = labels.shape[-1]
+        return (
+            torch.cat([X, points.expand(C, S, size, -1)], dim=2),
+            torch.cat([y, labels[:, None].expand(C, S, size)], dim=2),
+            torch.cat([weight, mass[:, None].expand(C, S, size)], dim=2),
+        )
+
+    def _carried(self, points: torch.Tensor, parts: Parts, weight: float) -> Rows:
+        """Public points, what the targets' models say of them, and what that weighs."""
+        import torch
+        from torch.func import vmap
+
+        z = vmap(self.math.said, in_dims=(0, None))(parts, points)
+        if not self.traits.chances:
+            return points, z[..., 0], torch.full_like(z[..., 0], weight)
+        chances = (
+            z.softmax(dim=-1)
+            if self.traits.loss == "cross_entropy"
+            else torch.cat([-z, z], dim=-1).sigmoid()
+        )
+        if not self._softly():
+            labels = chances.argmax(dim=-1).to(self.dtype)
+            return points, labels, torch.full_like(labels, weight)
+        # every point once for each class, by its chance
+        k = chances.shape[-1]
+        classes = torch.arange(k, device=self.device).to(self.dtype)
+        mass = weight * chances.flatten(start_dim=1)
+        return (
+            points.repeat_interleave(k, dim=0),
+            classes.repeat(len(z), len(points)),
+            mass,
+        )
+
+    def _softly(self) -> bool:
+        """Whether public points carry chances."""
+        proposer = self.proposer
+        return isinstance(proposer, Refit) and proposer.softly(self.learner)
+
+    def row_numbers(self, longest: int, features: int, model: torch.Tensor) -> int:
+        """About how many numbers the rows of one pair take, there and back."""
+        rows = longest
+        if self.public is not None:
+            rows += len(self.public) * self._copies(self.public, model)
+        return rows * (3 * features + int(self.math.width))
+
+    def _copies(self, public: torch.Tensor, model: torch.Tensor) -> int:
+        """How often a public point counts: once per class where it carries chances."""
+        if not self._softly():
+            return 1
+        moving, fixed = self.math.parts(model)
+        return max(2, int(self.math.said(moving | fixed, public[:1]).shape[-1]))
