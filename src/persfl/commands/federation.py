@@ -230,6 +230,8 @@ def answer(out: Path, shown: Lines) -> None:
     print_answer(model, out)
 
 
+# Options that are settings of some methods, and what they are where nothing is said.
+_OPTIONS = {"rounds": None, "peers": None, "step_size": "auto", "budget": 640}
 _LOOP = {
     "rounds": None,
     "peers": None,
@@ -279,13 +281,14 @@ def method_of(chosen: argparse.Namespace) -> Method:
 
 # Settings of a plan that are options of the command, by the same names.
 _SAME = (
-    "model classes units holdout points steps batch seed budget ordered step_size growth reach"
-    " deadline quorum patience gather need"
+    "model classes units holdout points steps batch seed ordered growth reach deadline quorum"
+    " patience gather need"
 )
 
 
 def plan_of(chosen: argparse.Namespace, federation: Federation) -> RunPlan:
     """What a run is asked to do."""
+    from persfl import methods
     from persfl.federation.run_plan import RunPlan
 
     home = None
@@ -299,17 +302,23 @@ def plan_of(chosen: argparse.Namespace, federation: Federation) -> RunPlan:
         home = {"device": chosen.name, **table}
     method = method_of(chosen)
     given = vars(chosen)
+    # A setting is the method's if it has one of that name, or else the model's.
+    known = methods.method_of(method.name).get_params()
+    settings = {name: value for name, value in chosen.set if name not in known}
+    mine = {name: value for name, value in chosen.set if name in known}
+    for name, usual in _OPTIONS.items():
+        if given[name] != usual:
+            mine[name] = given[name]
     return RunPlan(
         out=str(Path(chosen.out).resolve()),
         members=federation.members,
         devices=tuple(sorted(federation.members)),
         home=home,
         label=chosen.label or "y",
-        settings=dict(chosen.set),
+        settings=settings,
         method=method.name,
         why=method.why,
-        rounds=chosen.rounds or RunPlan.rounds,
-        peers=chosen.peers or RunPlan.peers,
+        method_settings=mine,
         **{name: given[name] for name in _SAME.split()},
     )
 

@@ -122,14 +122,15 @@ folder            text    needed  a federation's folder
 --resume          switch  -       go on with an interrupted run: the result is the same
 --model           linear|mlp|tree|forest|boosting|ridge|network  linear  what a model is (default
     %(default)s)
---rounds N        whole   -     of the paper's loop and kin: rounds (default 60)
+--rounds N        whole   -     of methods that go by rounds: how many (default 60)
 --peers N         whole   -     of the paper's loop and kin: peers asked per round (default 10)
 --classes N       int     0     labels 0 to N - 1 (default 0: a regression)
---method          auto|blend|paper|kin  auto  how to learn: auto is blend, unless an option of the
-    paper's loop or a model that blend does not mix over a federation is given (default %(default)s)
+--method NAME     text    auto  how to learn, as `persfl methods` lists: auto is blend, unless an
+    option of the paper's loop or a model that blend does not mix over a federation is given
+    (default %(default)s)
 --budget N        whole   640   questions per device, with blend (default %(default)s)
 --ordered         switch  -     rows come in the order of time (for blend)
---set KEY=VALUE   setting*  -   a setting of the model
+--set KEY=VALUE   setting*  -   a setting of the method, or of the model
 --target TABLE    text    -     target at home: this table stays here, only probes go out
 --name ID         text    home  what the target at home is called (default %(default)s)
 --label COLUMN    text    -     the label's name; with --target, its column

@@ -153,7 +153,7 @@ def blended(
         journal=journal,
         say=told,
     )
-    found = blend_over(homes, seed=plan.seed, budget=plan.budget)
+    found = blend_over(homes, seed=plan.seed, budget=plan.setting("budget"))
     if all(model is None for model in found.models):
         raise InputError(
             "no target could be told its mix. Go on with --resume when they are back."

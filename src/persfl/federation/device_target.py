@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from persfl.evaluation.rivals import own_fits
 from persfl.federation.adoptions import adoption_from, adoption_heads
 from persfl.federation.allowance import Allowance
 from persfl.federation.device_home import DeviceHome, must
@@ -22,7 +23,7 @@ from persfl.federation.messages import (
 )
 from persfl.federation.model_store import StoredModel
 from persfl.federation.policy import work_of, work_of_fit
-from persfl.federation.row_stock import Deal
+from persfl.federation.row_stock import Deal, alone
 from persfl.federation.run_codec import RunCodec
 from persfl.federation.tree_leaves import sheltered
 from persfl.fleets.engine import starting_model
@@ -150,12 +151,9 @@ def _now(home: DeviceHome, question: Inquiry) -> TargetNow:
     allowance = home.allowance(question)
     must(allowance.work(len(heads) * work_of(terms, learn.rows)))
     if stored is None:
-        fits = terms.start == "own" or not has_gradients(codec.learner)
+        fits = terms.start in ("own", "alone") or not has_gradients(codec.learner)
         must(allowance.work(work_of_fit(terms, learn.rows) if fits else 0))
-        # What this model says at public points will leave.
-        grower = sheltered(codec.learner, learn.rows, home.policy.rows_per_leaf)
-        first = starting_model(grower, learn, home.lot.at("start"), terms.start)
-        stored = StoredModel(0, first, terms)
+        stored = StoredModel(0, _first_model(home, codec, learn), terms)
     parts = parts_of(question.arrays)
     for i, head in enumerate(heads):
         if head["round"] < stored.round and not head["set"]:
@@ -170,6 +168,18 @@ def _now(home: DeviceHome, question: Inquiry) -> TargetNow:
     if stored is not before:
         home.keep(question.run, stored)
     return TargetNow(stored, deal, learn, allowance)
+
+
+def _first_model(home: DeviceHome, codec: RunCodec, learn: Data) -> Model:
+    """The model that a target begins with."""
+    start = codec.terms.start
+    if start == "alone":
+        if not has_gradients(codec.learner):
+            raise WireError("only models that travel are fitted alone.")
+        return own_fits(codec.learner, alone(learn), home.lot.seed)[0]
+    # What this model says at public points will leave.
+    grower = sheltered(codec.learner, learn.rows, home.policy.rows_per_leaf)
+    return starting_model(grower, learn, home.lot.at("start"), start)
 
 
 def _after(

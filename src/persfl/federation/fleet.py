@@ -248,6 +248,26 @@ class FlowerFleet:
         pieces = tuple(piece for _, piece in taken)
         return Adoption(self._r, float(choice.stay[t]), weights, pieces)
 
+    # Common models
+
+    def own_answers(
+        self, peers: IntArray, probes: Sequence[Model | None], r: int
+    ) -> Proposals:
+        """What devices answer to models that are not their own, each asked in its own name."""
+        everyone = np.arange(self.n)
+        side = PeerSide(self.letters, self.patience, self.ids, everyone)
+        side.roster = self.roster
+        return side.collect(peers, probes, r)
+
+    def losses_of(self, models: Sequence[Model] | Array, r: int) -> Array:
+        """(T, models) the loss of each on every target's rows."""
+        count = len(self.targets)
+        columns = np.tile(np.arange(len(models)), (count, 1))
+        shown = {(t, j): models[j] for t in range(count) for j in range(len(models))}
+        self.states.before(r)
+        losses = self._side.score(columns, shown, r, step=False).losses[:, 1:]
+        return np.where(np.isfinite(losses), losses, np.inf)
+
     def finish(self) -> list[str]:
         """Tell every target its last adoption; the ids of those that could not be told (they
         keep an older model).

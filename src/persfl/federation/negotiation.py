@@ -21,6 +21,7 @@ from persfl.federation.messages import PROTOCOL, Arrays, Head
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
+from persfl.methods import Own
 from persfl.public_points import made_up
 from persfl.training import step_of
 from persfl.traits import has_gradients, traits_of
@@ -65,17 +66,17 @@ def _terms(ask: _Inquiry, plan: RunPlan, there: Mapping[str, Head]) -> Terms:
         steps=plan.steps,
         batch=plan.batch,
         holdout=plan.holdout,
-        start=plan.start,
+        start="alone" if isinstance(plan.personalization, Own) else plan.start,
         local=plan.local,
     )
     learner = raw.learner()
     if has_gradients(learner) and not plan.points:
-        step = step_of(plan.step_size, learner, raw.features)
+        step = step_of(plan.first_step, learner, raw.features)
         terms = replace(raw, step_size=step)
         if plan.units == "raw":
             return _checked(terms)
         return _checked(_scaled(terms, learner, *ask.units(raw, there)[:2]))
-    step = 1.0 if plan.step_size == "auto" else float(plan.step_size)
+    step = 1.0 if plan.first_step == "auto" else float(plan.first_step)
     mean, scale, binary = ask.units(raw, there)
     count = plan.points or 100
     points = made_up(mean[:-1], scale[:-1], binary[:-1], count, seed=plan.seed)

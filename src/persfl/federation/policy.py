@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from persfl.checks import whole
 from persfl.errors import InputError
 from persfl.federation.plain_settings import settings_from
 from persfl.learners.named import ESTIMATORS
@@ -76,8 +75,10 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if isinstance(value, int):
-                whole(f"{name} of the policy", int(value), least=0)
+            if isinstance(value, int) and value < 0:
+                raise InputError(
+                    f"{name} of the policy must be a whole number of at least 0. Got {value}."
+                )
 
     def refuses(self, terms: Terms, rows: int) -> str | None:
         """The name of the limit that these terms break, if any."""

@@ -4,27 +4,26 @@ federation's own page shows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from persfl.evaluation.verdicts import Worth
 from persfl.federation.blend_run import Outcome
 from persfl.federation.fleet import FlowerFleet
 from persfl.federation.holdout import worth_of
-from persfl.federation.letters import why
 from persfl.federation.roster import WAYS
+from persfl.federation.run_notes import model_size, notes_of
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.wait_notices import unwilling_text
 from persfl.fitting import FitSettings, Fitted, Labels, TableSchema
 from persfl.fitting.ids import id_array
-from persfl.fitting.method_choice import Method, said
+from persfl.learners.tree import Grown
 from persfl.rules import doubts
 from persfl.runs import Folder, keep_model
-from persfl.training import State
+from persfl.training import State, peers_asked
 from persfl.traits import has_gradients
-from persfl.types import Array
+from persfl.types import Array, IntArray, Model
 from persfl.units import Units
 from persfl.wire import Terms
 
@@ -42,10 +41,10 @@ def keep_result(
     told = fleet.judged() if terms.holdout else {}
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
-    notes = _notes(fleet, plan, untold, folder.spec.get("unwilling", []))
+    notes = notes_of(fleet, plan, untold, folder.spec.get("unwilling", []))
     if "member" in state.trust.notes:
         rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
-        notes += doubts(state.trust, rows, _size(fleet), fleet.ids)
+        notes += doubts(state.trust, rows, model_size(fleet), fleet.ids)
     folder.write_json("federation.json", federation_info(fleet, plan, state, notes))
     keep_model(folder, fitted(fleet, terms, plan, state, worth, notes))
 
@@ -59,57 +58,58 @@ def fitted(
     notes: list[str],
 ) -> Fitted:
     """The result that a run in one process would have given, as far as it is known here."""
-    n, d = fleet.n, terms.features
-    units: dict[str, Any] = {
-        "units": "raw" if terms.mean is None else "shared",
-        "step_size": terms.step_size,
-    }
-    how: dict[str, Any] = {
-        "peers": min(plan.peers, n - 1),
-        "rounds": plan.rounds,
-        "method": plan.method,
-    }
-    if plan.method == "blend":
-        units, how = (
-            {},
-            {"method": "blend", "budget": plan.budget, "ordered": plan.ordered},
-        )
-    settings = FitSettings(holdout=terms.holdout, seed=terms.seed, **units, **how)
-    mean, scale = (
-        (np.zeros(d), np.ones(d))
-        if terms.mean is None or terms.scale is None
-        else (terms.mean, terms.scale)
-    )
     classes = np.arange(terms.classes) if terms.classes else None
     return Fitted(
         devices=id_array(fleet.ids),
         rows=np.array([fleet.rows.get(name, 0) for name in fleet.ids]),
-        schema=TableSchema(Labels(classes is None, classes), d, tuple(terms.columns)),
-        settings=settings,
-        method=settings.method,
-        learner=fleet.learner,
-        units=Units(
-            "raw" if terms.mean is None else "shared",
-            mean,
-            scale,
-            terms.label_mean,
-            terms.label_scale,
-            np.zeros((n, d)),
-            np.zeros(n),
+        schema=TableSchema(
+            Labels(classes is None, classes), terms.features, tuple(terms.columns)
         ),
+        settings=_settings(terms, plan, fleet.n),
+        method=plan.method,
+        learner=fleet.learner,
+        units=_units(terms, fleet.n),
         models=_models(fleet),
         trust=state.trust,
-        losses=spread(np.array(state.losses), fleet.targets, n),
+        losses=_losses(np.array(state.losses), fleet.targets, fleet.n),
         step_size=terms.step_size,
         rounds=state.r,
         notes=tuple(notes),
         worth=worth,
-        fallback=np.zeros(n, dtype=bool),
+        fallback=np.zeros(fleet.n, dtype=bool),
         public=terms.public,
     )
 
 
-def spread(losses: Array, targets: Any, n: int) -> Array:
+def _settings(terms: Terms, plan: RunPlan, n: int) -> FitSettings:
+    """The settings that a fit in one process would have had."""
+    given = plan.personalization.get_params()
+    how: dict[str, Any] = {"method": plan.method}
+    if "budget" in given:
+        how |= {"budget": given["budget"], "ordered": plan.ordered}
+    else:
+        how |= {"units": _kind(terms), "step_size": terms.step_size}
+    if "peers" in given:
+        how["peers"] = min(peers_asked(given["peers"], n), n - 1)
+    if "rounds" in given:
+        how["rounds"] = given["rounds"]
+    return FitSettings(holdout=terms.holdout, seed=terms.seed, **how)
+
+
+def _kind(terms: Terms) -> str:
+    return "raw" if terms.mean is None else "shared"
+
+
+def _units(terms: Terms, n: int) -> Units:
+    """The units of the run; no device has its own."""
+    d = terms.features
+    mean = np.zeros(d) if terms.mean is None else terms.mean
+    scale = np.ones(d) if terms.scale is None else terms.scale
+    label = terms.label_mean, terms.label_scale
+    return Units(_kind(terms), mean, scale, *label, np.zeros((n, d)), np.zeros(n))
+
+
+def _losses(losses: Array, targets: IntArray, n: int) -> Array:
     """(rounds, n) losses, NaN for devices that are no targets and where a loss is not known."""
     wide = np.full((len(losses), n), np.nan)
     if len(losses):
@@ -117,95 +117,25 @@ def spread(losses: Array, targets: Any, n: int) -> Array:
     return wide
 
 
-def _size(fleet: FlowerFleet | Outcome) -> int:
-    """How many numbers a model has; 0 where it is no vector."""
-    learner = fleet.learner
-    return learner.size(fleet.terms.features) if has_gradients(learner) else 0
-
-
-def _models(fleet: FlowerFleet | Outcome) -> Any:
+def _models(fleet: FlowerFleet | Outcome) -> NDArray[Any] | list[Model]:
+    """A model for every device; where none is known, one that answers NaN, or nothing."""
     known = dict(zip(fleet.targets.tolist(), list(fleet.models), strict=True))
+    nothing: Model = None
     if has_gradients(fleet.learner):
-        nothing = np.full(_size(fleet), np.nan)
-        return np.stack(
-            [nothing if known.get(i) is None else known[i] for i in range(fleet.n)]
-        )
-    if fleet.terms.model == "tree" and not fleet.terms.classes:
-        from persfl.learners.tree import Grown
-
+        nothing = np.full(model_size(fleet), np.nan)
+    elif fleet.terms.model == "tree" and not fleet.terms.classes:
         leaf = np.array([-1])
-        nothing_grown = Grown(leaf, np.zeros(1), leaf, leaf, np.full(1, np.nan))
-        return [
-            nothing_grown if known.get(i) is None else known[i] for i in range(fleet.n)
-        ]
-    return [known.get(i) for i in range(fleet.n)]
-
-
-def _notes(
-    fleet: FlowerFleet | Outcome,
-    plan: RunPlan,
-    untold: list[str],
-    unwilling: Sequence[str],
-) -> list[str]:
-    notes = [said(Method(plan.method, plan.why))]
-    guarded = sum(counts["guarded"] for counts in fleet.roster.counts.values())
-    answered = sum(counts["answered"] for counts in fleet.roster.counts.values())
-    if guarded:
-        notes.append(
-            f"{guarded:,} of {answered:,} answers did not fit the device that asked: its own loss"
-            f" would have grown more than {plan.growth:g} times, or the step was more than"
-            f" {plan.reach:g} times as long as usual. That is what answers from devices of"
-            " another kind do; they were not adopted."
-        )
-    foldless = getattr(fleet, "foldless", [])
-    if foldless:
-        notes.append(
-            f"{len(foldless)} of {len(fleet.targets)} targets have fewer than twice their owner's"
-            " 'rows' to learn from, and so no folds: what is offered to them is judged by the"
-            " evidence of others alone."
-        )
-    for name, code in sorted(fleet.roster.limits.items()):
-        said_of = why(name, code)
-        notes.append(
-            f"{said_of[0].upper()}{said_of[1:]} What it did not answer is missing here."
-        )
-    peers_only = [name for name in fleet.ids if name in unwilling]
-    if peers_only:
-        notes.append(
-            f"{unwilling_text(peers_only)} (target = false in node.toml) and answered as a peer"
-            " only."
-        )
-    if untold:
-        older = (
-            "has no model of this run"
-            if plan.method == "blend"
-            else "keeps the model of an earlier round"
-        )
-        notes.append(
-            f"{', '.join(untold)} could not be told what came out in the end and {older}."
-        )
-    coefficients = _size(fleet)
-    few = [
-        fleet.ids[int(t)]
-        for t in fleet.targets
-        if fleet.rows.get(fleet.ids[int(t)], 0) < 2 * coefficients
-    ]
-    if few:
-        notes.append(
-            f"{len(few)} of {len(fleet.targets)} targets have fewer than two rows per coefficient:"
-            " their rows cannot see every direction in which an answer moves their model. Ask only"
-            " peers that you trust."
-        )
-    return notes
+        nothing = Grown(leaf, np.zeros(1), leaf, leaf, np.full(1, np.nan))
+    found: list[Model] = [known.get(i) for i in range(fleet.n)]
+    found = [nothing if model is None else model for model in found]
+    return np.stack(found) if has_gradients(fleet.learner) else found
 
 
 def federation_info(
-    fleet: FlowerFleet | Outcome,
-    plan: RunPlan,
-    state: State,
-    notes: list[str],
+    fleet: FlowerFleet | Outcome, plan: RunPlan, state: State, notes: list[str]
 ) -> dict[str, Any]:
     """The plain numbers of the federation's page."""
+    terms = fleet.terms
     return {
         "devices": fleet.ids,
         "targets": [fleet.ids[int(t)] for t in fleet.targets],
@@ -213,11 +143,11 @@ def federation_info(
         "rows": {name: fleet.rows.get(name, 0) for name in fleet.ids},
         "rounds": state.r,
         "messages": fleet.post.messages,
-        "model": fleet.terms.model,
-        "algorithm": 1 if fleet.terms.public is None else 2,
+        "model": terms.model,
+        "algorithm": 1 if terms.public is None else 2,
         "method": plan.method,
-        "sums": fleet.terms.mean is not None or fleet.terms.public is not None,
-        "holdout": fleet.terms.holdout,
+        "sums": terms.mean is not None or terms.public is not None,
+        "holdout": terms.holdout,
         "deadline": plan.deadline,
         "quorum": plan.quorum,
         "growth": plan.growth,

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
@@ -16,8 +17,8 @@ from persfl.federation.plain_settings import settings_from
 from persfl.federation.row_table import RowTable
 from persfl.files import write_whole
 from persfl.formats import reading
+from persfl.methods import Method, cannot_run, method_of
 
-METHODS = ("paper", "kin", "blend")
 # may differ when a run goes on
 _FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")
 
@@ -57,6 +58,7 @@ class RunPlan:
     # How
     method: str = "paper"
     why: str = ""
+    method_settings: Mapping[str, object] = field(default_factory=dict)
     budget: int = 640
     ordered: bool = False
     rounds: int = (
@@ -74,7 +76,9 @@ class RunPlan:
     need: int = 0
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, METHODS)
+        refusal = cannot_run(self.personalization, federated=True)
+        if refusal:
+            raise InputError(refusal)
         one_of("units", self.units, ("auto", "shared", "raw"))
         for name in ("points", "need", "classes", "seed"):
             whole(name, getattr(self, name), least=0)
@@ -99,6 +103,26 @@ class RunPlan:
                 f"the target at home must have an id of its own. {self.home_id!r} is a device of"
                 " the federation."
             )
+
+    @property
+    def personalization(self) -> Method:
+        """The method with its settings: those that are options of a run, and others by name."""
+        usual = method_of(self.method)
+        options = {
+            name: getattr(self, name)
+            for name in ("rounds", "peers", "step_size", "budget")
+            if name in usual.get_params()
+        }
+        return usual.set_params(**options | dict(self.method_settings))
+
+    def setting(self, name: str) -> Any:
+        """A setting of the method; None where it has none of that name."""
+        return self.personalization.get_params().get(name)
+
+    @property
+    def first_step(self) -> float | str:
+        """How long a step is, if the method has any; "auto" is as its model goes best."""
+        return self.setting("step_size") or "auto"
 
     @property
     def home_id(self) -> str:

@@ -12,9 +12,9 @@ import pandas as pd
 from persfl.checks import some
 from persfl.errors import InputError
 from persfl.evaluation.verdicts import Worth
-from persfl.fitting.method_choice import METHODS
 from persfl.learners.storage import AnyArray, Arrays
 from persfl.learners.storage.named_arrays import has_form
+from persfl.methods import METHODS
 from persfl.trust import Trust
 from persfl.types import Array
 from persfl.units import KINDS, Units
@@ -131,7 +131,7 @@ _WANTED: dict[str, Check] = {
     "preparation": _maybe(_is_object),
 }
 _POSSIBLE: dict[str, Check] = {
-    "method": lambda value: value in (*METHODS, "own"),
+    "method": lambda value: value in (*METHODS, "auto"),
     "classes": _are_ids,
     "pooled": lambda value: value in KINDS,
     "worth": lambda value: _is_object(value) and set(value) == {"scale", "classes"},

@@ -30,6 +30,9 @@ from persfl.wire.models import LARGE, finite
 COLUMNS, POINTS = 10_000, 100_000
 # Units in which rows overflow, and steps in which weights vanish, would say which rows are large.
 SMALLEST = 1e-100
+# What a target's first model is: the usual one of its family if None; zeros; a fit to its rows; or
+# that fit as the method "own" has it, shrunk as far as leaving rows out says.
+STARTS = ("zeros", "own", "alone")
 OF_CLASSES = ("logistic", "multinomial")  # losses of linear models
 _SETTINGS = {
     "linear": {"loss", "intercept", "l2", "delta"},
@@ -93,10 +96,8 @@ class Terms:
         if self.batch is not None:
             whole("batch", self.batch, least=1)
         whole("seed", self.seed, least=0, most=2**63 - 1)
-        if self.start not in (None, "zeros", "own"):
-            raise InputError(
-                f"start must be None, 'zeros' or 'own'. Got {self.start!r}."
-            )
+        if self.start is not None:
+            one_of("start", self.start, STARTS)
         if self.local is not None:
             real("local", self.local, above=0)
         if real("holdout", self.holdout, least=0.0) >= 1:

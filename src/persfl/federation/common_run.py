@@ -1,0 +1,197 @@
+"""Methods whose devices step from common models, over a federation: with the same questions.
+
+A step from a common model is an answer, as a peer gives it; a loss is a score, as a target gives
+it. Devices tell nothing that they do not tell in the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from persfl.devices import Devices
+from persfl.errors import InputError
+from persfl.federation.fleet import FlowerFleet
+from persfl.federation.run_scene import STAGE, RunScene
+from persfl.methods import Method
+from persfl.proposers import GradientStep
+from persfl.seeds import Stream
+from persfl.training import Plan, State
+from persfl.traits import has_statistics
+from persfl.types import (
+    Answers,
+    Array,
+    Choice,
+    IntArray,
+    Learner,
+    Model,
+    Proposer,
+    Round,
+)
+
+
+def common_run(scene: RunScene, method: Method) -> tuple[FlowerFleet, State]:
+    """Run a method with common models; one that was cut asks the same again."""
+    task = FederatedTask(scene)
+    state = method.run(task, stage=STAGE, keep=task)
+    return task.fleets[-1].inner, state
+
+
+@dataclass(eq=False)
+class FederatedTask:
+    """The task of a run whose rows are on devices; it also keeps what was done."""
+
+    scene: RunScene
+    fleets: list[CommonFleet] = field(default_factory=list)
+
+    n_jobs: int | None = 1
+    compute: str | None = None
+    ordered: bool = False
+    together: bool = False
+
+    @property
+    def n(self) -> int:
+        """How many devices there are."""
+        return len(self.scene.ids)
+
+    @property
+    def features(self) -> int:
+        """How many columns rows have."""
+        return self.scene.terms.features
+
+    @cached_property
+    def learner(self) -> Learner:
+        """The model family."""
+        learner: Learner = self.scene.terms.learner()
+        return learner
+
+    @property
+    def classes(self) -> int:
+        """How many classes labels have."""
+        return self.scene.terms.classes
+
+    @property
+    def seed(self) -> int:
+        """What is random goes by this."""
+        return self.scene.plan.seed
+
+    @property
+    def public(self) -> Array | None:
+        """Public points, where models are refitted."""
+        return self.scene.terms.public
+
+    @property
+    def rows(self) -> Devices:
+        """Nobody's."""
+        raise InputError("the rows of a federation are on its devices, and stay there.")
+
+    def fleet(
+        self, proposer: Proposer, start: Sequence[Model] | None = None
+    ) -> CommonFleet:
+        """The devices of the run, with the step of this proposer."""
+        assert isinstance(proposer, GradientStep)
+        assert start is None
+        made = CommonFleet(self.scene.fleet(step_size=proposer.step_size))
+        self.fleets.append(made)
+        return made
+
+    def last(self, stage: str) -> State | None:
+        """Nothing: a run that was cut begins anew, and devices know its questions again."""
+        return None
+
+    def after(self, stage: str, plan: Plan, state: State, round_: Round | None) -> None:
+        """Keep a round, and say how it went."""
+        scene, fleet = self.scene, self.fleets[-1].inner
+        scene.folder.after(stage, plan, state, round_)
+        if round_ is not None:
+            scene.diary.round(fleet, round_)
+        else:
+            about = {"ids": list(scene.ids), "targets": list(scene.targets)}
+            unwilling = list(scene.waiting.unwilling)
+            scene.diary.say(
+                "devices", **about, unwilling=unwilling, first=0, rounds=plan.rounds
+            )
+            scene.diary.begin()
+        scene.waiting.over()
+
+
+class StandIns:
+    """As much of a fleet's rows as can be known here: how wide they are, and how many."""
+
+    source = None
+
+    def __init__(self, fleet: FlowerFleet) -> None:
+        rows = [float(fleet.rows.get(name, 1)) for name in fleet.ids]
+        width, n = fleet.terms.features, fleet.n
+        self.static = Devices(
+            np.zeros((n, width)),
+            np.zeros(n),
+            np.array(rows),
+            np.arange(n + 1),
+            fleet.ids,
+        )
+
+
+class CommonFleet:
+    """A federation whose devices step from, and score, models that are not theirs."""
+
+    def __init__(self, inner: FlowerFleet) -> None:
+        if has_statistics(inner.learner):
+            raise InputError(
+                "common models over a federation cannot have running statistics (BatchNorm)."
+            )
+        self.inner = inner
+        self.n, self.ids = inner.n, inner.ids
+        self.targets = inner.targets
+        self.learner, self.proposer = inner.learner, inner.proposer
+        self._r = 0
+        inner.observe(0)  # whoever gets a model begins, and says how many rows it has
+
+    @property
+    def home(self) -> StandIns:
+        """What is known of everybody's rows."""
+        return StandIns(self.inner)
+
+    @property
+    def models(self) -> Array:
+        """One model per target."""
+        return np.asarray(self.inner.models)
+
+    @models.setter
+    def models(self, models: Array) -> None:
+        self.inner.states.hand_in(list(models))
+
+    def observe(self, r: int) -> None:
+        """Wait for new rows, where the run needs some."""
+        self.inner.observe(r)
+
+    def probe(self, peers: IntArray, r: int) -> Answers:
+        """Have every target score the models it has."""
+        self._r = r + 1
+        return self.inner.probe(peers, r)
+
+    def adopt(self, choice: Choice) -> None:
+        """Nothing: models are handed to targets whole."""
+
+    def stepped(self, models: Array, who: IntArray | None, place: Stream) -> Array:
+        """Where each device's step takes a model; one that does not answer leaves it as it is."""
+        asked = self.targets if who is None else who
+        probes: list[Model | None] = [None] * self.n
+        peers = np.full((self.n, 1), -1)
+        for i, model in zip(asked.tolist(), models, strict=True):
+            probes[i], peers[i, 0] = model, i
+        found = self.inner.own_answers(peers, probes, self._r)
+        steps = [
+            found.get((i, i), model)
+            for i, model in zip(asked.tolist(), models, strict=True)
+        ]
+        return np.stack(steps)
+
+    def scored(self, models: Array, who: IntArray | None = None) -> Array:
+        """(devices, models) losses on each device's rows; of one that does not tell, infinite."""
+        found = np.full((self.n, len(models)), np.inf)
+        found[self.targets] = self.inner.losses_of(models, self._r)
+        return found[self.targets if who is None else who]

@@ -1,0 +1,73 @@
+"""What a person should know about a federated run, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from persfl.federation.blend_run import Outcome
+from persfl.federation.fleet import FlowerFleet
+from persfl.federation.letters import capital, why
+from persfl.federation.run_plan import RunPlan
+from persfl.federation.wait_notices import unwilling_text
+from persfl.methods import Blend
+from persfl.traits import has_gradients
+
+
+def model_size(fleet: FlowerFleet | Outcome) -> int:
+    """How many numbers a model has; 0 where it is no vector."""
+    learner = fleet.learner
+    return learner.size(fleet.terms.features) if has_gradients(learner) else 0
+
+
+def notes_of(
+    fleet: FlowerFleet | Outcome,
+    plan: RunPlan,
+    untold: Sequence[str],
+    unwilling: Sequence[str],
+) -> list[str]:
+    """The notes of a run; the first says by which method."""
+    since = f", since {plan.why}" if plan.why else ""
+    method, targets = plan.personalization, len(fleet.targets)
+    notes = [f"{method.about} (method {plan.method!r}{since})."]
+    counts = fleet.roster.counts.values()
+    guarded = sum(count["guarded"] for count in counts)
+    if guarded:
+        notes.append(
+            f"{guarded:,} of {sum(count['answered'] for count in counts):,} answers did not fit the"
+            " device that asked: its own loss would have grown more than"
+            f" {plan.growth:g} times, or the step was more than {plan.reach:g} times as long as"
+            " usual. That is what answers from devices of another kind do; they were not adopted."
+        )
+    foldless = fleet.foldless if isinstance(fleet, Outcome) else ()
+    if foldless:
+        notes.append(
+            f"{len(foldless)} of {targets} targets have fewer than twice their owner's 'rows' to"
+            " learn from, and so no folds: what is offered to them is judged by the evidence of"
+            " others alone."
+        )
+    for name, code in sorted(fleet.roster.limits.items()):
+        notes.append(
+            f"{capital(why(name, code))} What it did not answer is missing here."
+        )
+    peers_only = [name for name in fleet.ids if name in unwilling]
+    if peers_only:
+        notes.append(
+            f"{unwilling_text(peers_only)} (target = false in node.toml) and answered as a peer"
+            " only."
+        )
+    if untold:
+        older = "keeps the model of an earlier round"
+        if isinstance(method, Blend):
+            older = "has no model of this run"
+        notes.append(
+            f"{', '.join(untold)} could not be told what came out in the end and {older}."
+        )
+    least = 2 * model_size(fleet)
+    few = [t for t in fleet.targets if fleet.rows.get(fleet.ids[int(t)], 0) < least]
+    if few:
+        notes.append(
+            f"{len(few)} of {targets} targets have fewer than two rows per coefficient: their rows"
+            " cannot see every direction in which an answer moves their model. Ask only peers that"
+            " you trust."
+        )
+    return notes

@@ -1,0 +1,94 @@
+"""Every method of the list over a federation: the same models as in one process, or a sentence."""
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from federated import at_home, plan
+
+from persfl.errors import InputError
+from persfl.federation.conduct import conduct
+from persfl.federation.local_grid import LocalGrid
+from persfl.federation.run_plan import RunPlan
+from persfl.methods import METHODS, LocalTask, cannot_run, method_of
+from persfl.runs import load_model
+from persfl.sources import clustered_regression
+from persfl.wire import Terms
+
+DEVICES = clustered_regression(n=6, clusters=2, rows=12, features=3, noise=0.2, seed=4)
+OVER = [name for name in METHODS if not cannot_run(method_of(name), federated=True)]
+COMMON = [name for name in OVER if name in ("fedavg", "ditto", "ifca")]
+
+
+def conducted(tmp_path, method, **changes):
+    homes = at_home(DEVICES)
+    out = tmp_path / "run"
+    asked = {"holdout": 0.0, "units": "raw", "quorum": 1.0} | changes
+    conduct(LocalGrid(homes), plan(out, homes, method=method, **asked))
+    return load_model(out)
+
+
+@pytest.mark.parametrize("name", COMMON)
+def test_common_models_are_those_of_one_process(name, tmp_path):
+    found = conducted(tmp_path, name, rounds=8, step_size=0.05)
+    method = method_of(name, rounds=8, step_size=0.05)
+    terms = Terms(columns=("x0", "x1", "x2"))
+    here = method.run(LocalTask(DEVICES, terms.learner(), seed=0))
+    np.testing.assert_allclose(np.stack(found.models_), here.models, atol=1e-9)
+    assert found.n_rounds_ == here.r
+
+
+@pytest.mark.skipif("ditto" not in OVER, reason="not over a federation")
+def test_settings_of_a_method_reach_it(tmp_path):
+    settings = {"share": 1.0, "pull": 0.5}
+    found = conducted(
+        tmp_path, "ditto", rounds=4, step_size=0.05, method_settings=settings
+    )
+    method = method_of("ditto", rounds=4, step_size=0.05, **settings)
+    here = method.run(
+        LocalTask(DEVICES, Terms(columns=("a", "b", "c")).learner(), seed=0)
+    )
+    np.testing.assert_allclose(np.stack(found.models_), here.models, atol=1e-9)
+
+
+@pytest.mark.skipif("own" not in OVER, reason="not over a federation")
+def test_own_is_a_fit_on_each_device(tmp_path):
+    found = conducted(tmp_path, "own")
+    here = method_of("own").run(LocalTask(DEVICES, found.learner_, seed=0))
+    np.testing.assert_allclose(np.stack(found.models_), here.models, atol=1e-9)
+    assert found.n_rounds_ == 0
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_a_plan_takes_every_method_that_can_run_or_says_why_not(name):
+    refusal = cannot_run(method_of(name), federated=True)
+    if not refusal:
+        assert (
+            RunPlan(out="run", devices=("a", "b"), method=name).personalization.name
+            == name
+        )
+        return
+    with pytest.raises(InputError, match=re.escape(refusal)):
+        RunPlan(out="run", devices=("a", "b"), method=name)
+
+
+@pytest.mark.skipif("fedavg" not in OVER, reason="not over a federation")
+def test_a_device_that_is_away_leaves_the_common_model_as_it_is(tmp_path):
+    homes = at_home(DEVICES)
+    grid = LocalGrid(homes)
+    real = grid.push_messages
+
+    def pushed(messages):
+        for message in messages:
+            if message.metadata.message_type == "query.answer":
+                grid.away = {"d03"}
+        return real(messages)
+
+    grid.push_messages = pushed
+    out = tmp_path / "run"
+    asked = {"rounds": 4, "method_settings": {"share": 1.0}, "holdout": 0.0}
+    conduct(grid, plan(out, homes, method="fedavg", **asked))
+    assert np.isfinite(np.stack(load_model(out).models_)).all()
