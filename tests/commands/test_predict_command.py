@@ -1,7 +1,15 @@
 """Predictions for new rows: joined again, left out, or refused in a sentence."""
 
 import numpy as np
+import pytest
 from fitted_runs import fit, predicted, rows
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("front")
+    assert fit(folder, rows()) == 0
+    return folder / "run"
 
 
 def test_predictions_can_be_joined(run, tmp_path):

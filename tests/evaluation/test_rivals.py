@@ -7,6 +7,14 @@ from sklearn.linear_model import Ridge, RidgeCV
 from persfl import Devices, Linear
 from persfl.evaluation.rivals import pooled_fit
 from persfl.learners.shrunk import STRENGTHS, shrunk
+from persfl.sources import clustered_regression
+
+
+@pytest.fixture
+def devices():
+    return clustered_regression(
+        n=12, clusters=2, rows=10, features=4, noise=0.5, seed=0
+    )
 
 
 def test_own_fits_are_ridge_with_the_strength_of_least_leave_one_out_error(devices):

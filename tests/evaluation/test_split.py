@@ -6,6 +6,14 @@ import pytest
 from persfl import Devices
 from persfl.errors import InputError
 from persfl.evaluation.split import split
+from persfl.sources import clustered_regression
+
+
+@pytest.fixture
+def devices():
+    return clustered_regression(
+        n=12, clusters=2, rows=10, features=4, noise=0.5, seed=0
+    )
 
 
 def test_splits_hold_back_every_row_once(devices):

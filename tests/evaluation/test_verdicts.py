@@ -11,7 +11,15 @@ from persfl.evaluation.rivals import own_fits
 from persfl.evaluation.split import split
 from persfl.evaluation.trials import Trial, run_trial, worth_of_trials
 from persfl.evaluation.verdicts import HELPS, TOO_FEW
+from persfl.sources import clustered_regression
 from persfl.units import Units
+
+
+@pytest.fixture
+def devices():
+    return clustered_regression(
+        n=12, clusters=2, rows=10, features=4, noise=0.5, seed=0
+    )
 
 
 def test_errors_by_hand(devices):

@@ -12,26 +12,31 @@ import pandas as pd
 from persfl.commands.progress import table
 from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
+from persfl.fitting import Fitted, fitted_of
+from persfl.fitting.fitted import HasFitted
 from persfl.lab.trial import summary
-from persfl.report.info import better_rivals, sentence
+from persfl.report.wording import better_rivals, sentence
 from persfl.terminal import visible
 
 
-def verdict_facts(model: Any) -> dict[str, Any]:
+def verdict_facts(model: Fitted | HasFitted) -> dict[str, Any]:
     """The fleet's verdict for programs; nothing where no rows were held back."""
-    return {} if model.worth_ is None else dict(model.worth_.fleet()._asdict())
+    worth = fitted_of(model).worth
+    return {} if worth is None else worth.fleet()._asdict()
 
 
-def print_answer(model: Any, out: Path) -> None:
+def print_answer(model: Fitted | HasFitted, out: Path) -> None:
     """What came out, for people: notes, the verdict, every error, and where the run is kept."""
-    for note in model.notes_:
+    fitted = fitted_of(model)
+    worth = fitted.worth
+    for note in fitted.notes:
         print(visible(note))
-    if model.worth_ is not None:
-        print(sentence(model.worth_.fleet(), int(model.worth_.table["held"].sum())))
-        for note in better_rivals(model.worth_):
+    if worth is not None:
+        print(sentence(worth.fleet(), int(worth.table["held"].sum())))
+        for note in better_rivals(worth):
             print(note)
         print()
-        print_errors(model.worth_)
+        print_errors(worth)
     print(f"\nModels and rounds are in {out}/.")
 
 

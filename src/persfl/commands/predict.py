@@ -40,7 +40,7 @@ def predict(chosen: argparse.Namespace) -> int:
     _refuse_own(folder, chosen.out)
     spec, model = checked_spec(folder), model_of(chosen)
     features = spec["features"]
-    if list(getattr(model, "feature_names_in_", features)) != features:
+    if model.fitted_.schema.names not in (None, tuple(features)):
         where = str(folder.path / "spec.json")
         raise InputError(
             f"{where!r} names other columns than the run's models were fitted to."

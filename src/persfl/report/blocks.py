@@ -36,7 +36,7 @@ class Blocks(NamedTuple):
     block: IntArray  # per device
 
 
-def shares(trust: Trust) -> csr_array:
+def adoption_shares(trust: Trust) -> csr_array:
     """(n, n) how much of each target's adopted steps came from each peer; rows sum to 1, or to
     0.
     """

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from persfl.errors import InputError
+from persfl.fitting import Fitted
+from persfl.fitting.fitted import HasFitted
 from persfl.formats import reading
 from persfl.report.federation_page import is_ours, write_federation
 from persfl.report.html import write_report
@@ -40,7 +42,7 @@ def write_pages(
     return pages
 
 
-def write_page(folder: Folder, model: Any, path: Path) -> Path:
+def write_page(folder: Folder, model: Fitted | HasFitted, path: Path) -> Path:
     """Write the report of a run's model."""
     spec = checked_spec(folder)
     groups = dict(spec["groups"]) if spec.get("groups") else None

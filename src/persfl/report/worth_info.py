@@ -1,0 +1,94 @@
+"""The numbers of a report that say what asking peers is worth: of the fleet, groups, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from persfl.checks import many
+from persfl.evaluation.verdicts import Worth
+from persfl.report.blocks import Blocks
+from persfl.report.wording import sentence
+from persfl.types import IntArray
+
+Groups = Mapping[Hashable, object]  # of device ids
+# thirds by number of rows make sense from so many devices on
+_THIRDS = 9
+_INTERVAL = ("gain", "low", "high")
+
+
+def worth_info(
+    worth: Worth, rows: IntArray, layout: Blocks, groups: Groups | None
+) -> dict[str, Any]:
+    """Verdicts on the fleet, on groups and on devices, as plain numbers."""
+    fleet, held = worth.fleet(), int(worth.table["held"].sum())
+    verdict = fleet._asdict() | {"sentence": sentence(fleet, held)}
+    del verdict["devices"]
+    device = worth.device()
+    similar = {
+        name: plain_numbers(device[f"similar_{name}"])
+        for name in ("devices", *_INTERVAL)
+    }
+    columns = ("own", "personal", *_INTERVAL)
+    each = {name: plain_numbers(device[name]) for name in columns}
+    says = device["verdict"].tolist()
+    return {
+        "rows": held,
+        "verdict": verdict,
+        "arms": worth.summary(),
+        "groups": _groups(worth, rows, layout, groups),
+        "device": {**each, "says": says, "similar": similar},
+    }
+
+
+def _groups(
+    worth: Worth, rows: IntArray, layout: Blocks, groups: Groups | None
+) -> list[dict[str, Any]]:
+    """A verdict for every group of devices: the person's own, by rows, by who helps whom."""
+    kinds: dict[str, list[Any]] = {}
+    if groups is not None:
+        ids = worth.table["device"].tolist()
+        kinds["your groups"] = [groups.get(name) for name in ids]
+    if len(rows) >= _THIRDS and rows.min() < rows.max():
+        thirds = _by_rows(rows)
+        if len(set(thirds)) > 1:
+            kinds["rows"] = thirds
+    if len(layout.starts) > 2:
+        kinds["who helps whom"] = [f"block {k + 1}" for k in layout.block.tolist()]
+    orders = {
+        "rows": lambda names: names.map(lambda name: int(name.split()[0])),
+        "who helps whom": None,
+    }
+    found: list[dict[str, Any]] = []
+    for kind, names in kinds.items():
+        table = worth.groups(names)
+        if kind in orders:
+            table = table.sort_values("group", key=orders[kind])
+        for row in table[table["devices"] > 0].to_dict(orient="records"):
+            shown = {name: row[name] for name in ("devices", *_INTERVAL, "says")}
+            found.append({"kind": kind, "name": str(row["group"]), **shown})
+    return found
+
+
+def _by_rows(rows: IntArray) -> list[str]:
+    """The third of the devices, by number of rows, that each belongs to, by how many those have."""
+    edges = np.unique(np.quantile(rows, [0, 1 / 3, 2 / 3, 1], method="lower"))
+    part = np.searchsorted(edges, rows, side="right") - 1
+    part = np.clip(part, 0, max(len(edges) - 2, 0))
+    names = {k: _row_range(rows[part == k]) for k in np.unique(part).tolist()}
+    return [names[k] for k in part.tolist()]
+
+
+def _row_range(rows: IntArray) -> str:
+    """How many rows the devices of a group have."""
+    low, high = int(rows.min()), int(rows.max())
+    return many(low, "row") if low == high else f"{low} to {high} rows"
+
+
+def plain_numbers(values: ArrayLike) -> list[float | None]:
+    """Numbers as JSON has them: null for what is not one."""
+    found = np.asarray(values, dtype=np.float64)
+    return [float(v) if np.isfinite(v) else None for v in found]
