@@ -42,7 +42,7 @@ FLOORS = [
         "rules",
     ],
     ["loop", "fleets"],
-    ["wire", "model_arrays", "training", "evaluation", "methods", "fitting"],
+    ["wire", "training", "evaluation", "methods", "fitting"],
     ["estimators", "runs", "report", "federation", "lab", "testing"],
     ["commands", "cli", "__main__"],
 ]

@@ -1,0 +1,132 @@
+"""What networks compute for many models at once, each with its own rows."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from persfl.learners.network_module import norms
+
+if TYPE_CHECKING:
+    from persfl.learners.network_tensors import NetworkTensors
+    from persfl.types import Array, Data
+
+    OfOne = Callable[..., Tensor]  # of one model and one device's arrays
+
+_BYTES = 256 * 2**20  # what a batched call on arrays may take at a time
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkBatches:
+    """A network's functions of one model, for many."""
+
+    network: NetworkTensors
+
+    def batched(self, function: OfOne, model: Array, X: Array, *more: Array) -> Array:
+        """A function of one model and one device's arrays over all leading axes, a chunk at a
+        time.
+        """
+        lead = np.broadcast_shapes(model.shape[:-1], X.shape[:-2])
+        tensors = _tensors(self.network.dtype, lead, model, X, *more)
+        if not lead:
+            return np.asarray(function(*tensors).detach().numpy())
+        if not len(tensors[0]):
+            one = function(*(torch.zeros(t.shape[1:], dtype=t.dtype) for t in tensors))
+            return np.asarray(torch.empty((*lead, *one.shape), dtype=one.dtype).numpy())
+        found = torch.cat([_mapped(function, some) for some in _chunks(tensors)])
+        return np.asarray(found.reshape(*lead, *found.shape[1:]).detach().numpy())
+
+    def fit_from(self, start: Array, data: Data, *, epochs: int, rate: float) -> Array:
+        """(..., size) after so many steps of Adam on all rows."""
+        lead = start.shape[:-1]
+        tensors = _tensors(self.network.dtype, lead, start, data.X, data.y, data.weight)
+        if not lead:
+            tensors = [tensor[None] for tensor in tensors]
+        found = [self._fit(some, epochs, rate) for some in _chunks(tensors)]
+        if not found:
+            return start
+        return np.concatenate([models.numpy() for models in found]).reshape(start.shape)
+
+    def _fit(self, tensors: list[Tensor], epochs: int, rate: float) -> Tensor:
+        """(D, size) of the weights on the way those with the least loss, so that a fit is never
+        worse than its start.
+        """
+        w, *rows = tensors
+        best, least = w, torch.full(w.shape[:1], torch.inf, dtype=w.dtype)
+        m, v = torch.zeros_like(w), torch.zeros_like(w)
+        for t in range(1, epochs + 2):
+            found = _mapped(self.network.slope_and_loss, [w, *rows])
+            slope, now = found[:, :-1], found[:, -1]
+            best = torch.where((now < least)[:, None], w, best)
+            least = torch.minimum(torch.nan_to_num(now, torch.inf), least)
+            m, v = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope**2
+            ahead, spread = m / (1 - 0.9**t), v / (1 - 0.999**t)
+            w = w - rate * ahead / (spread.sqrt() + 1e-8)
+        return best
+
+    def renewed(self, models: Array, data: Data, momentum: float | None) -> Array:
+        """(..., size) the same weights with running statistics renewed from these rows."""
+        module = copy.deepcopy(self.network.module)
+        for norm in norms(module):
+            norm.train()
+            if momentum is not None:
+                norm.momentum = momentum
+        flat = np.array(models).reshape(-1, models.shape[-1])
+        X = data.X.reshape(-1, *data.X.shape[-2:])
+        weight = data.weight.reshape(-1, data.rows)
+        # row by row, without padding: statistics must see real rows only
+        for model, rows, counts in zip(flat, X, weight, strict=True):
+            real = rows[counts > 0]
+            if len(real) >= 2:
+                self._renew(
+                    module, model, torch.as_tensor(real, dtype=self.network.dtype)
+                )
+        return flat.reshape(models.shape)
+
+    def _renew(self, module: nn.Module, model: Array, rows: Tensor) -> None:
+        """Let rows pass through a module in training, and write its statistics into the model."""
+        moving, fixed = self.network.parts(torch.as_tensor(model.copy()))
+        with torch.no_grad():
+            functional_call(module, moving | fixed, (self.network.shaped(rows),))
+        for name, _, begin, end in self.network.slots:
+            if begin >= self.network.trained:
+                model[begin:end] = fixed[name].numpy().ravel()
+
+
+def _tensors(
+    dtype: torch.dtype, lead: tuple[int, ...], model: Array, *arrays: Array
+) -> list[Tensor]:
+    """Models and arrays as tensors, their leading axes made one (none where there were none)."""
+    out = []
+    for k, array in enumerate((model, *arrays)):
+        own = array.shape[-2:] if k == 1 else array.shape[-1:]
+        tensor = torch.tensor(np.broadcast_to(array, (*lead, *own)), dtype=dtype)
+        out.append(tensor.reshape(-1, *own) if lead else tensor)
+    return out
+
+
+def _chunks(tensors: list[Tensor]) -> list[list[Tensor]]:
+    """As many models and their rows at a time as memory should hold."""
+    w, X = tensors[:2]
+    each = 8 * (4 * w.shape[1] + 4 * X.shape[1] * X.shape[2])
+    step = max(1, int(_BYTES // each))
+    return [[t[i : i + step] for t in tensors] for i in range(0, len(w), step)]
+
+
+def _mapped(function: OfOne, tensors: list[Tensor]) -> Tensor:
+    """A function of one over the first axis; one after the other where the module cannot be
+    mapped.
+    """
+    try:
+        return vmap(function)(*tensors)
+    except RuntimeError as error:
+        if "vmap" not in str(error) and "functorch" not in str(error):
+            raise
+        return torch.stack([function(*some) for some in zip(*tensors, strict=True)])

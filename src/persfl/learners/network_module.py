@@ -1,0 +1,111 @@
+"""A torch module: made afresh, and laid out as one vector of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from persfl.errors import InputError
+
+if TYPE_CHECKING:
+    from persfl.types import Array
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class Slot(NamedTuple):
+    """Where a part of a module lies in a model's vector."""
+
+    name: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class Layout(NamedTuple):
+    """A module's numbers as a vector: the first `trained` are parameters, the rest is what steps
+    leave alone (frozen parameters, floating buffers).
+    """
+
+    slots: tuple[Slot, ...]
+    start: Array
+    trained: int
+
+
+def new_module(make: Callable[[], object], dtype: str, seed: int) -> nn.Module:
+    """What `make` gives under a seed, ready to be evaluated."""
+    if isinstance(make, nn.Module) or not callable(make):
+        raise InputError(
+            "make must be a function that makes a fresh module, such as lambda:"
+            " nn.Linear(4, 1)."
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = _made(make)
+    if not isinstance(module, nn.Module):
+        raise InputError(
+            f"make must return a torch.nn.Module. Got {type(module).__name__}."
+        )
+    return module.to("cpu", DTYPES[dtype]).eval()
+
+
+def _made(make: Callable[[], object]) -> object:
+    """A fresh module; the function is the user's, and may raise anything."""
+    try:
+        return make()
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the module could not be made: {type(error).__name__}: {error}. "
+            "What makes it must take the arguments (features, outputs) or none."
+        ) from error
+
+
+def layout_of(module: nn.Module) -> Layout:
+    """Where its parts lie, in the module's order, and the numbers that they have now."""
+    if any(
+        nn.parameter.is_lazy(part) for part in (*module.parameters(), *module.buffers())
+    ):
+        raise InputError(
+            "the module has lazy parts, which have no shape yet. Name the number of features"
+            " instead."
+        )
+    parts = [(k, v) for k, v in _parts(module).items() if v.is_floating_point()]
+    parts.sort(key=lambda part: not part[1].requires_grad)  # what steps change is first
+    slots, at = [], 0
+    for name, value in parts:
+        slots.append(Slot(name, tuple(value.shape), at, at + value.numel()))
+        at += value.numel()
+    trained = sum(value.numel() for _, value in parts if value.requires_grad)
+    if not trained:
+        raise InputError(
+            "the module has no parameters that require a gradient, so there is nothing to learn."
+        )
+    start = np.concatenate([value.detach().numpy().ravel() for _, value in parts])
+    return Layout(tuple(slots), start, trained)
+
+
+def fill(module: nn.Module, named: Mapping[str, Array]) -> None:
+    """Give a module these numbers."""
+    parts = _parts(module)
+    with torch.no_grad():
+        for name, value in named.items():
+            parts[name].copy_(torch.as_tensor(value))
+
+
+def _parts(module: nn.Module) -> dict[str, torch.Tensor]:
+    return dict(module.named_parameters()) | dict(module.named_buffers())
+
+
+def norms(module: nn.Module) -> list[Any]:
+    """The parts of a module that keep running statistics."""
+    return [
+        part
+        for part in module.modules()
+        if "running_mean" in dict(part.named_buffers(recurse=False))
+    ]

@@ -1,0 +1,178 @@
+"""What a network computes, on torch tensors: one model and one device's rows.
+
+There are no leading axes here: `persfl.learners.network_batches` adds them with `torch.func.vmap`.
+torch is optional, so this module is imported once there is a network, and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, grad_and_value
+
+from persfl.errors import InputError
+from persfl.learners.network_losses import NumberLoss
+from persfl.learners.network_module import Slot
+
+if TYPE_CHECKING:
+    from persfl.types import Parts
+
+_FAR_BELOW = -1e4  # an output that takes nothing from the other classes
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkTensors:
+    """A module as functions of a model's vector; those before `trained` are its parameters, the
+    rest is what steps leave alone.
+    """
+
+    module: nn.Module
+    slots: tuple[Slot, ...]
+    trained: int
+    loss: NumberLoss
+    l2: float
+    shape: tuple[int, ...] | None
+    dtype: torch.dtype
+    widths: dict[int, int] = field(default_factory=dict)  # outputs by features
+
+    # One model, one device's rows
+
+    def parts(self, w: Tensor) -> tuple[Parts, Parts]:
+        """Named views of a model's vector: parameters, and buffers, which steps do not change."""
+        moving: Parts = {}
+        fixed: Parts = {}
+        for name, shape, begin, end in self.slots:
+            side = moving if begin < self.trained else fixed
+            side[name] = w[begin:end].view(shape)
+        return moving, fixed
+
+    def joined(self, parts: Parts) -> Tensor:
+        """The vector again."""
+        known = [parts[slot.name] for slot in self.slots if slot.name in parts]
+        return torch.cat([part.reshape(-1) for part in known])
+
+    def said(self, parts: Parts, X: Tensor) -> Tensor:
+        """(rows, outputs) what the module says."""
+        out: Tensor = functional_call(self.module, parts, (self.shaped(X),))
+        return out if out.ndim == 2 else out.reshape(X.shape[0], -1)
+
+    def shaped(self, X: Tensor) -> Tensor:
+        """Rows as the module wants them."""
+        return X if self.shape is None else X.reshape(X.shape[0], *self.shape)
+
+    def outputs(self, w: Tensor, X: Tensor) -> Tensor:
+        """(rows, outputs) what the module says."""
+        moving, fixed = self.parts(w)
+        return self.said(moving | fixed, X)
+
+    def losses(self, w: Tensor, X: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """The weighted mean loss."""
+        moving, fixed = self.parts(w)
+        return self.part_loss(moving | fixed, X, y, weight)
+
+    def part_loss(self, parts: Parts, X: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """The weighted mean loss."""
+        return self._sum(parts, X, y, weight) / weight.sum() + self._ridge(parts)
+
+    def slopes(
+        self,
+        w: Tensor,
+        X: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        seen: Tensor | None = None,
+    ) -> Tensor:
+        """(size,) the gradient of `losses`; 0 for running statistics, and where there are no
+        rows.
+        """
+        moving, fixed = self.parts(w)
+        found = self.part_slopes(moving, fixed, X, y, weight, seen)
+        return torch.cat([self.joined(found), torch.zeros_like(w[self.trained :])])
+
+    def part_slopes(
+        self,
+        parts: Parts,
+        fixed: Parts,
+        X: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        seen: Tensor | None = None,
+    ) -> Parts:
+        """The gradient by part: slopes of slices of a vector would each be a vector of zeros to
+        add up.
+        """
+        found: Parts = grad(self._aim(fixed, X, y, weight, seen))(parts)
+        return found
+
+    def slope_and_loss(self, w: Tensor, X: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+        """(size + 1,) `slopes` and `losses` from one pass; both 0 without rows."""
+        moving, fixed = self.parts(w)
+        slopes, value = grad_and_value(self._aim(fixed, X, y, weight))(moving)
+        still = torch.zeros_like(w[self.trained :])
+        return torch.cat([self.joined(slopes), still, value.reshape(1)])
+
+    def _aim(
+        self,
+        fixed: Parts,
+        X: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        seen: Tensor | None = None,
+    ) -> Callable[[Parts], Tensor]:
+        """What steps descend: `part_loss` of the parts that move, but without rows only the
+        ridge, so that there is no slope.
+        """
+        total = weight.sum()
+        total = torch.where(total > 0, total, torch.ones_like(total))
+        return lambda some: (
+            self._sum(some | fixed, X, y, weight, seen) / total + self._ridge(some)
+        )
+
+    def _ridge(self, parts: Parts) -> Tensor | float:
+        if not self.l2:
+            return 0.0
+        moving = [slot.name for slot in self.slots if slot.begin < self.trained]
+        return self.l2 * sum((parts[name] ** 2).sum() for name in moving)
+
+    def _sum(
+        self,
+        parts: Parts,
+        X: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        seen: Tensor | None = None,
+    ) -> Tensor:
+        z = self.said(parts, X)
+        if seen is not None:  # far below the others, a class takes nothing from them
+            z = torch.where(seen > 0, z, torch.full_like(z, _FAR_BELOW))
+        each = self.loss.each(z, y)
+        return (torch.where(weight > 0, each, torch.zeros_like(each)) * weight).sum()
+
+    def width_of_output(self, features: int) -> int:
+        """How many numbers the module says about a row."""
+        # once found, they are kept: rows of a stream are checked every round
+        if features not in self.widths:
+            self.widths[features] = self._width_of_output(features)
+        return self.widths[features]
+
+    def _width_of_output(self, features: int) -> int:
+        rows = torch.zeros((2, features), dtype=self.dtype)
+        try:
+            with torch.no_grad():
+                z = self.module(self.shaped(rows))
+        except Exception as error:  # whatever a module of the user's says
+            text = str(error).strip().splitlines()
+            raise InputError(
+                f"the module does not take rows of {features} features in"
+                f" {str(self.dtype).removeprefix('torch.')}:"
+                f" {text[0] if text else repr(error)}"
+            ) from error
+        if not isinstance(z, Tensor) or not z.ndim or len(z) != 2:
+            raise InputError(
+                "the module must give one entry per row along its first axis. Got something else."
+            )
+        return z.numel() // 2
