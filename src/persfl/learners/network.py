@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from persfl.learners.network_batches import NetworkBatches
     from persfl.learners.network_losses import EachLoss
     from persfl.learners.network_tensors import NetworkTensors
-    from persfl.types import Parts
+    from persfl.traits import Parts
 
 
 @dataclass(frozen=True, init=False, eq=False)

@@ -19,7 +19,7 @@ from persfl.learners.network_losses import NumberLoss
 from persfl.learners.network_module import Slot
 
 if TYPE_CHECKING:
-    from persfl.types import Parts
+    from persfl.traits import Parts
 
 _FAR_BELOW = -1e4  # an output that takes nothing from the other classes
 
