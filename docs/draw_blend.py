@@ -14,9 +14,8 @@ import numpy as np
 from persfl import Linear
 from persfl.datasets import load_housing
 from persfl.devices import Devices, offsets
-from persfl.methods.blend import SORTS, blend, sorts
-from persfl.methods.blend.local_site import Here
-from persfl.methods.blend.offers import ridge
+from persfl.methods.blend import SORTS, blend, local_site, sorts
+from persfl.methods.blend.local_site import LocalBundle
 from persfl.sources import clustered_regression
 from persfl.units import Units
 
@@ -40,10 +39,10 @@ def kinds(n: int = 40, rows: int = 4) -> Devices:
 def lines(ax: plt.Axes) -> None:
     """One device's rows and lines."""
     devices, learner = kinds(), Linear(intercept=True)
-    homes = Here(devices, learner)
-    starts, _ = ridge.starts(homes.alone(np.arange(1, len(devices))))
-    found = ridge.offers(
-        learner,
+    site = local_site(devices, learner)
+    group = site.alone(np.arange(1, len(devices)))
+    ((starts, _),) = site.family.starts(LocalBundle(site, [group]))
+    found = site.family.offers(
         Devices.of([devices[0]], quiet=True),
         {**starts, "neighbours": starts["neighbours"][:1]},
     )

@@ -23,18 +23,18 @@ from persfl import (
 from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
 from persfl.evaluation.split import split as split_rows
-from persfl.methods.blend import blend, sorts
-from persfl.methods.blend.evidence import shares
+from persfl.methods.blend import blend, local_site, sorts
+from persfl.methods.blend.evidence import shares_of
 from persfl.methods.blend.fixed_point import mean_of, settled
-from persfl.methods.blend.folds import copies, fold_numbers, judged
-from persfl.methods.blend.linear_rows import Folding, Own, route, spreads
-from persfl.methods.blend.local_site import Here
-from persfl.methods.blend.mixture import of_devices
+from persfl.methods.blend.folds import copies, fold_numbers, judged_weight
+from persfl.methods.blend.linear_rows import spreads
+from persfl.methods.blend.local_site import LocalBundle
 from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.offers.steps import level, tuned
 from persfl.methods.blend.prior import learned
 from persfl.methods.blend.ridge_refit import Toward
-from persfl.methods.blend.views import Look, View
+from persfl.methods.blend.settings import USUAL
+from persfl.methods.blend.views import View, ViewSettings
 from persfl.report import info
 from persfl.runs import load_model, save_model
 from persfl.sources import clustered_regression
@@ -109,9 +109,9 @@ def test_the_fleet_is_learned_from_answers_alone():
     y = np.einsum("nrd,nd->nr", X, truth) + 0.5 * rng.normal(size=(n, rows))
     # the last is the target
     devices = Devices.of([*zip(X, y, strict=True), (X[0], y[0])])
-    found = learned(
-        Here(devices, Linear()).alone(np.arange(n)), np.zeros(3), np.arange(n), rounds=8
-    )
+    group = local_site(devices, Linear()).alone(np.arange(n))
+    group.budget.each = 1e9
+    found = learned(group, np.zeros(3), np.arange(n), rounds=8)
     np.testing.assert_allclose(found.mean, [1.0, -2.0, 0.5], atol=0.15)
     np.testing.assert_allclose(np.log(found.spread), np.log([0.04, 0.5, 1.0]), atol=0.2)
     # a geometric mean: below the variance of 0.25 where rows are few
@@ -134,7 +134,7 @@ def test_folds_hide_rows_and_every_row_once():
         4 - own.weight[36:].sum(),
     ]
     assert hidden == [7, 2, 0]  # a single row cannot be hidden, and is no evidence
-    assert judged(devices, fold, 3).tolist() == [1.0] * 9 + [0.0]
+    assert judged_weight(devices, fold, 3).tolist() == [1.0] * 9 + [0.0]
     dealt = fold_numbers(devices, 2, classes=3, seed=0)
     assert all(len(set(dealt[:7][devices.y[:7] == k])) == 2 for k in range(3))
 
@@ -145,7 +145,7 @@ def test_what_judges_a_fold_has_not_seen_it(loss):
         n=12, clusters=2, rows=10, features=3, noise=0.3, seed=0
     )
     y = devices.y if loss == "squared" else (devices.y > 0) + 0.0
-    learner, folding = Linear(loss, intercept=True), Folding(ordered=True)
+    learner = Linear(loss, intercept=True)
     offered = []
     for change in (0.0, 1.0):
         labels = y.copy()
@@ -155,24 +155,18 @@ def test_what_judges_a_fold_has_not_seen_it(loss):
             else np.abs(labels[100:105] - change)
         )
         rows = Devices(devices.X, labels, devices.weight, devices.start, devices.ids)
-        part = Here(rows, learner, folding).alone(np.arange(10))
-        starts, _ = route(learner).starts(part)
-        own = Own(
-            learner,
-            of_devices(rows, np.array([10, 11])),
-            Look("shared", np.ones(3), 1.0),
-            folding,
-            np.array([10, 11]),
-        )
-        offered.append(own.offers(starts))
-    for key, before in offered[0].items():
+        site = local_site(rows, learner, ordered=True)
+        group = site.alone(np.arange(10))
+        ((starts, _),) = site.family.starts(LocalBundle(site, [group]))
+        offered.append(group.judges.offers(starts))
+    for key, before in enumerate(offered[0]):
         # without the first fold, whose labels have changed
         np.testing.assert_array_equal(before[1], offered[1][key][1])
         # the other device
         np.testing.assert_array_equal(before[3:], offered[1][key][3:])
     assert any(
         not np.array_equal(before[0], offered[1][key][0])
-        for key, before in offered[0].items()
+        for key, before in enumerate(offered[0])
     )
 
 
@@ -209,7 +203,7 @@ def test_views_are_the_same_models():
     devices = Devices.of(
         [(rng.normal(3.0, 2.0, (6, 2)), rng.normal(9.0, 1.0, 6)) for _ in range(4)]
     )
-    view = View.of(Look.of("centred", spreads(devices, True)), devices, True)
+    view = View.of(ViewSettings.of("centred", spreads(devices, True)), devices, True)
     inside, learner = view.inside(devices), Linear(intercept=True)
     models = rng.normal(size=(4, 3))
     outside = view.outside(models, learner)
@@ -224,15 +218,18 @@ def test_shares_follow_own_rows_and_the_fleet():
     losses = np.tile([0.2, 0.8], (30, 1))
     losses[0] = [0.8, 0.2]
     # ten rows against the fleet's hundred
-    assert shares(losses, np.full(30, 10.0), relative=False)[0, 0] > 0.99
-    assert shares(losses, np.r_[2000.0, np.full(29, 10.0)], relative=False)[0, 1] > 0.99
+    assert shares_of(losses, np.full(30, 10.0), relative=False)[0, 0] > 0.99
+    assert (
+        shares_of(losses, np.r_[2000.0, np.full(29, 10.0)], relative=False)[0, 1] > 0.99
+    )
     broken = losses.copy()
     broken[:, 1] = [np.nan, np.inf] * 15
     np.testing.assert_array_equal(
-        shares(broken, np.full(30, 10.0), relative=True), np.tile([1.0, 0.0], (30, 1))
+        shares_of(broken, np.full(30, 10.0), relative=True),
+        np.tile([1.0, 0.0], (30, 1)),
     )
     np.testing.assert_allclose(
-        shares(np.ones((3, 4)), np.zeros(3), relative=True), 0.25
+        shares_of(np.ones((3, 4)), np.zeros(3), relative=True), 0.25
     )
 
 
@@ -244,9 +241,9 @@ def test_two_rows_fitted_by_luck_decide_nothing():
         rng.chisquare(2, (40, 3)) / 2 * np.where(rng.random((40, 1)) < 0.5, 0.01, 6.0)
     )
     assert (
-        shares(np.concatenate([sound, wild], axis=1), np.full(40, 2.0), relative=True)[
-            :, 6:
-        ].max()
+        shares_of(
+            np.concatenate([sound, wild], axis=1), np.full(40, 2.0), relative=True
+        )[:, 6:].max()
         < 0.01
     )
 
@@ -261,8 +258,9 @@ def test_noise_does_not_vanish_where_rows_are_fewer_than_coefficients():
     )
     # the last is the target
     devices = Devices.of([*zip(X, y, strict=True), (X[0], y[0])])
-    part = Here(devices, Linear(intercept=True)).alone(np.arange(200))
-    found = learned(part, np.zeros(4), np.arange(200))
+    group = local_site(devices, Linear(intercept=True)).alone(np.arange(200))
+    group.budget.each = 1e9
+    found = learned(group, np.zeros(4), np.arange(200), rounds=6)
     # the truth is 0.25; three rows and four coefficients cannot tell it from spread
     assert found.noise > 0.2
 
@@ -274,11 +272,11 @@ def test_own_level_is_an_offer():
         Linear("logistic", intercept=True),
         Linear("multinomial", classes=2, intercept=True),
     ):
-        model = level(learner, own, 0.3)
+        model = level(learner, own, 0.3, 100)
         said = learner.predict(model, own.X)
         chance = said[..., 1] if said.ndim == 3 else said
         np.testing.assert_allclose(chance, 0.25, atol=0.02)
-    assert not level(Linear("logistic"), own, 0.3).any()
+    assert not level(Linear("logistic"), own, 0.3, 100).any()
 
 
 def test_one_row_of_each_class():
@@ -331,6 +329,11 @@ def test_neighbours_remember_who_fitted():
     assert choice.weights[peers % 5 == 0].sum() > 0.9 * choice.weights.sum()
 
 
+def stepped(learner, own, start, unseen):
+    """Models after own steps."""
+    return dict(tuned(learner, own, start, 0.3, unseen, USUAL.steps.own_steps))
+
+
 def test_classes_never_seen_are_not_forgotten():
     rng = np.random.default_rng(0)
     own = Devices.of([(rng.normal(size=(8, 2)), np.r_[np.zeros(4), np.ones(4)])])
@@ -339,14 +342,17 @@ def test_classes_never_seen_are_not_forgotten():
         rng.normal(size=(1, 9)),
     )
     for unseen in ("down", "out"):
-        models = dict(tuned(learner, own, start, 0.3, unseen))
+        models = stepped(learner, own, start, unseen)
         np.testing.assert_array_equal(models[300][0, 6:], start[0, 6:])
         assert not np.allclose(models[300][0, :6], start[0, :6])
     chance = {
         unseen: (
-            learner.predict(dict(tuned(learner, own, start, 0.3, unseen))[300], own.X)[
-                ..., 2
-            ].mean()
+            learner.predict(
+                dict(tuned(learner, own, start, 0.3, unseen, USUAL.steps.own_steps))[
+                    300
+                ],
+                own.X,
+            )[..., 2].mean()
         )
         for unseen in ("down", "out")
     }
@@ -454,7 +460,7 @@ def test_a_run_is_kept_resumed_and_reported(tmp_path, capsys, monkeypatch):
     whole = load_model(tmp_path / "whole")
     assert "neighbours" in capsys.readouterr().out
     module = importlib.import_module("persfl.methods.blend.stage")
-    real, calls = module.blend, []
+    real, calls = module.blend_over, []
 
     def cut(*given, **more):
         calls.append(1)
@@ -462,10 +468,10 @@ def test_a_run_is_kept_resumed_and_reported(tmp_path, capsys, monkeypatch):
             raise KeyboardInterrupt
         return real(*given, **more)
 
-    monkeypatch.setattr(module, "blend", cut)
+    monkeypatch.setattr(module, "blend_over", cut)
     with pytest.raises((KeyboardInterrupt, SystemExit)):
         raise SystemExit(cli.main([*command, "--out", str(tmp_path / "cut")]))
-    monkeypatch.setattr(module, "blend", real)
+    monkeypatch.setattr(module, "blend_over", real)
     assert cli.main([*command, "--out", str(tmp_path / "cut"), "--resume"]) == 0
     resumed = load_model(tmp_path / "cut")
     np.testing.assert_array_equal(resumed.models_, whole.models_)

@@ -1,5 +1,6 @@
 """Blend's budget: every answer of another device is paid from it; with little, own rows remain."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,14 +13,13 @@ from persfl.methods.blend import (
     blend_networks,
     blend_over,
     blend_refits,
+    local_site,
     sorts,
 )
-from persfl.methods.blend.linear_rows import Folding
-from persfl.methods.blend.local_site import Here
-from persfl.methods.blend.offers import descent, refits
+from persfl.methods.blend.local_site import LocalGroup
+from persfl.methods.blend.offers import descent
 from persfl.methods.blend.offers.refits import fits_to_come
-from persfl.methods.blend.ridge_refit import Toward
-from persfl.methods.blend.vector_group import Part
+from persfl.methods.blend.settings import USUAL
 from persfl.sources import clustered_regression
 
 pytest.importorskip("torch")
@@ -50,26 +50,26 @@ def whose(data):
 @pytest.mark.parametrize(("loss", "classes"), [("squared", 0), ("logistic", 2)])
 @pytest.mark.parametrize("n", [5, 18])
 def test_linear_models_keep_the_budget(n, loss, classes, budget):
-    homes = Here(
-        marked(n, classes=classes), Linear(loss, intercept=True), Folding(classes)
-    )
-    asked, made = [], homes.part
+    learner = Linear(loss, intercept=True)
+    site = local_site(marked(n, classes=classes), learner, classes=classes)
+    asked, groups, made = [], [], site.group
 
-    def counting(*given):
-        part = made(*given)
-        real = part.answers
+    def counting(plan):
+        group = made(plan)
+        real = group.ask
 
-        def answers(proposer, who, models, by=None):
-            asked.append(
-                (1.0 if isinstance(proposer, Toward) else STEPS) * (who >= 0).sum()
-            )
-            return real(proposer, who, models, by)
+        def ask(question, who, whose=None):
+            asked.append(question.cost * (who >= 0).sum())
+            return real(question, who, whose)
 
-        part.answers = answers
-        return part
+        group.ask = ask
+        groups.append(group)
+        return group
 
-    homes.part = counting
-    found = blend_over(homes, budget=budget)
+    site.group = counting
+    found = blend_over(site, budget=budget)
+    paid = sum(group.budget.spent / group.budget.unit for group in groups)
+    assert paid == pytest.approx(sum(asked))
     assert sum(asked) <= n * budget
     assert sum(asked) > 0.5 * n * budget or budget < 640 or n < 18
     known_by_asking(found, sum(asked))
@@ -89,11 +89,30 @@ def known_by_asking(found, asked):
         )
 
 
+def begins(own, monkeypatch):
+    """Whenever a group begins, `own` are its targets."""
+    real = LocalGroup.__init__
+
+    def begin(self, site, plan):
+        own.clear()
+        own.update(plan.mine.tolist())
+        real(self, site, plan)
+
+    monkeypatch.setattr(LocalGroup, "__init__", begin)
+
+
+def shorter(monkeypatch, **less):
+    """The same with fewer steps."""
+    fewer = replace(USUAL, descent=replace(USUAL.descent, **less))
+    monkeypatch.setattr("persfl.methods.blend.settings.USUAL", fewer)
+
+
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_refits_keep_the_budget(budget, monkeypatch):
     devices = marked(10)
     asked, own, fits = [], set(), []
-    real_fit, real_rows = Tree.fit, refits.of_devices
+    real_fit = Tree.fit
+    begins(own, monkeypatch)
 
     def fit(self, data, place):
         fits.append(1)
@@ -103,14 +122,7 @@ def test_refits_keep_the_budget(budget, monkeypatch):
     def whose_rows(data):
         return {mark for mark in data.X[data.weight > 0][:, 0].tolist() if mark >= 0}
 
-    def others(rows, which):
-        if len(rows) == len(devices):  # another group begins
-            own.clear()
-            own.update(set(range(len(devices))) - set(which.tolist()))
-        return real_rows(rows, which)
-
     monkeypatch.setattr(Tree, "fit", fit)
-    monkeypatch.setattr(refits, "of_devices", others)
     public = np.random.default_rng(0).normal(size=(10, 3))
     public[:, 0] = -1.0
     found = blend_refits(devices, Tree(2), public, budget=budget)
@@ -127,8 +139,7 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
     real = {
         "grad": Network.grad,
         "answer": GradientStep.answer,
-        "offers": descent.offers,
-        "search": Part.neighbours,
+        "search": descent.neighbours,
     }
     quiet = []
 
@@ -147,25 +158,19 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
         quiet.pop()
         return found
 
-    def offers(parts, *more):
-        own.clear()
-        own.update(parts[0].own.X[:, 0].tolist())
-        return real["offers"](parts, *more)
-
-    def search(self, *given):
+    def search(*given):
         quiet.append(1)
-        found = real["search"](self, *given)
+        found = real["search"](*given)
         quiet.pop()
         asked.append(STEPS * sum((round_.peers >= 0).sum() for round_ in found.rounds))
         return found
 
+    begins(own, monkeypatch)
     monkeypatch.setattr(Network, "grad", grad)
     monkeypatch.setattr(GradientStep, "answer", answer)
-    monkeypatch.setattr(descent, "offers", offers)
-    monkeypatch.setattr(Part, "neighbours", search)
-    monkeypatch.setattr(descent, "ROOM", 1)  # one group at a time
-    monkeypatch.setattr(descent, "OWN", (2,))  # own steps are free
-    monkeypatch.setattr(descent, "STEPS", (0, 2))
+    monkeypatch.setattr(descent, "neighbours", search)
+    # one group at a time; own steps are free
+    shorter(monkeypatch, room=1, own_steps=(2,), tuning_steps=(0, 2))
     found = blend_networks(
         devices, Network(partial(MLP((2,)), 3, 1), loss="squared"), budget=budget
     )
@@ -179,7 +184,7 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
 )
 def test_a_budget_of_one_leaves_own_rows(estimator, monkeypatch):
     if isinstance(estimator, MLP):
-        monkeypatch.setattr(descent, "OWN", (2, 5))
+        shorter(monkeypatch, own_steps=(2, 5))
     devices = clustered_regression(
         n=4, clusters=1, rows=6, features=2, noise=0.1, seed=0
     )
@@ -201,18 +206,17 @@ def test_bundles_make_no_difference(monkeypatch):
     devices = Devices.of(
         [(each.X[: 3 + i % 5], each.y[: 3 + i % 5]) for i, each in enumerate(whole)]
     )
-    for name, less in {
-        "OWN": (5,),
-        "STEPS": (0, 5),
-        "POOLED": 10,
-        "ROUNDS": 2,
-        "NEAR": 5,
-    }.items():
-        monkeypatch.setattr(descent, name, less)
+    less = {
+        "own_steps": (5,),
+        "tuning_steps": (0, 5),
+        "pool_steps": 10,
+        "rounds": 2,
+        "near_steps": 5,
+    }
     learner = Network(partial(MLP((4,)), 3, 1), loss="squared")
     found = []
     for room in (2**26, 1):
-        monkeypatch.setattr(descent, "ROOM", room)
+        shorter(monkeypatch, room=room, **less)
         found.append(blend_networks(devices, learner, budget=60))
     assert found[0].names == found[1].names
     assert any("neighbours" in name for name in found[0].names)

@@ -13,10 +13,10 @@ from persfl.fitting import notes, setup
 from persfl.methods.blend import blend, linear_rows
 from persfl.methods.blend.cost import Cost, cost_of
 from persfl.methods.blend.few_rows import thin
-from persfl.methods.blend.linear_rows import Peers
+from persfl.methods.blend.linear_rows import LinearPeers
 from persfl.methods.blend.offers import ridge
 from persfl.methods.blend.prior import noise_of
-from persfl.methods.blend.ridge_refit import Toward, drawn, moments
+from persfl.methods.blend.ridge_refit import drawn, moments
 from persfl.sources import table
 
 
@@ -47,10 +47,10 @@ def test_answers_by_rows_are_those_by_columns():
     rng = np.random.default_rng(0)
     who, models = np.array([0, 3, 1, 2, 0, 4, 5, 2]), rng.normal(size=(8, 11))
     for strength in (rng.uniform(0.1, 3.0, 11), np.geomspace(1e-4, 1e3, 11)):
-        peers = Peers(learner, rows)
+        peers = LinearPeers(learner, rows)
         answers, rough = (
-            peers.answers(Toward(strength), who, models),
-            peers.rough(who, models[0], strength),
+            peers.pulled(who, models, strength),
+            peers.noise(who, models[0], strength),
         )
         for k, i in enumerate(who.tolist()):
             gram, pull = moments(learner, rows[i])

@@ -3,6 +3,7 @@ kept without code and checked.
 """
 
 import importlib
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -23,12 +24,11 @@ from persfl.evaluation.rivals import own_fits
 from persfl.learners import MLP, Network
 from persfl.learners.responses import respond_each
 from persfl.learners.storage import models_from, models_to
-from persfl.methods.blend import blend_networks, run
-from persfl.methods.blend.adam import pace
-from persfl.methods.blend.folds import copies
-from persfl.methods.blend.offers import descent
-from persfl.methods.blend.offers.descent import offers
-from persfl.methods.blend.vector_group import Part
+from persfl.methods.blend import blend_networks, local_site
+from persfl.methods.blend import blend_stage as run
+from persfl.methods.blend.local_site import LocalBundle
+from persfl.methods.blend.offers.descent import pace
+from persfl.methods.blend.settings import USUAL
 from persfl.runs import Folder, load_model, save_model
 from persfl.sources import clustered_regression
 from persfl.training import Plan
@@ -41,14 +41,16 @@ SMALL = MLP(hidden=(4,))
 @pytest.fixture
 def short(monkeypatch):
     """The same with fewer steps: enough to see that nothing is lost or leaked."""
-    for name, less in {
-        "OWN": (2, 5),
-        "STEPS": (0, 2, 5),
-        "POOLED": 10,
-        "NEAR": 3,
-        "ROUNDS": 2,
-    }.items():
-        monkeypatch.setattr(descent, name, less)
+    less = replace(
+        USUAL.descent,
+        own_steps=(2, 5),
+        tuning_steps=(0, 2, 5),
+        pool_steps=10,
+        near_steps=3,
+        rounds=2,
+    )
+    fewer = replace(USUAL, descent=less)
+    monkeypatch.setattr("persfl.methods.blend.settings.USUAL", fewer)
 
 
 def network(features, outputs, loss="squared"):
@@ -85,24 +87,21 @@ def test_what_judges_a_fold_has_not_seen_it(short):
     devices = clustered_regression(
         n=6, clusters=2, rows=8, features=2, noise=0.3, seed=0
     )
-    first, offered = Devices.of([(devices[i].X, devices[i].y) for i in range(5)]), []
+    rows, offered = [(each.X, each.y) for each in devices], []
     for change in (0.0, 5.0):
         y = devices[5].y.copy()
-        y[:2] += change
-        own = copies(
-            Devices.of([(devices[5].X, y)]), np.arange(8) // 2 % 4, np.arange(1), 4
-        )
-        offered.append(
-            offers(
-                [Part(network(2, 1), first, own, seed=0, budget=80.0 * 5, copies=5)]
-            )[0]
-        )
-    for key, before in offered[0].items():
+        y[:4] += change
+        changed = Devices.of([*rows[:5], (devices[5].X, y)])
+        site = local_site(changed, network(2, 1), ordered=True)
+        group = site.alone(np.arange(5))
+        ((starts, _),) = site.family.starts(LocalBundle(site, [group]))
+        offered.append(group.judges.offers(starts))
+    for key, before in enumerate(offered[0]):
         # without the first fold, whose labels have changed
         np.testing.assert_array_equal(before[1], offered[1][key][1])
     assert any(
         not np.array_equal(before[0], offered[1][key][0])
-        for key, before in offered[0].items()
+        for key, before in enumerate(offered[0])
     )
 
 
@@ -146,9 +145,16 @@ def test_steps_that_would_run_away_are_shorter(short):
         for scale in (1.0, 30.0)
     )
     model = learner.init(tame[0], None)
-    assert pace(learner, wild, model, 5, np.arange(5)) < pace(
-        learner, tame, model, 5, np.arange(5)
-    )
+    paces = [
+        pace(
+            local_site(rows, learner).alone(np.arange(4)),
+            model,
+            np.arange(4),
+            USUAL.descent,
+        )
+        for rows in (wild, tame)
+    ]
+    assert paces[0] < paces[1]
     found = blend_networks(wild, learner, budget=20)
     assert all(np.isfinite(part).all() for mix in found.models for _, part in mix)
 
@@ -166,7 +172,7 @@ def test_a_stage_is_kept_and_resumed(tmp_path, monkeypatch, short):
     }
     whole = run(devices, plan, **settings)
     monkeypatch.setattr(
-        importlib.import_module("persfl.methods.blend.stage"), "blend_networks", None
+        importlib.import_module("persfl.methods.blend.stage"), "blend_over", None
     )
     resumed = run(devices, plan, **settings | {"keep": Folder.open(tmp_path / "run")})
     assert resumed.r == whole.r > 0

@@ -38,9 +38,11 @@ from persfl.federation.run_plan import RunPlan
 from persfl.files import holding
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Policy
-from persfl.learners.responses import unknown
+from persfl.learners.responses import respond, unknown
+from persfl.methods.blend.settings import USUAL
 from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
+from persfl.types import Data
 from persfl.units import Units
 
 DEVICES = clustered_regression(n=6, clusters=2, rows=16, features=3, noise=0.2, seed=4)
@@ -560,6 +562,44 @@ def test_a_blend_at_a_limit_stops_in_words_and_goes_on_when_it_is_raised(tmp_pat
     assert not unknown(
         load_model(conducted(tmp_path, "run", homes, **more)).models_
     ).any()
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "budget"),
+    [("tree", {"max_depth": 2}, 40), ("mlp", {"hidden": [2]}, 1)],
+)
+def test_trees_and_networks_are_blended_from_end_to_end(
+    model, settings, budget, tmp_path, monkeypatch
+):
+    less = replace(USUAL.descent, own_steps=(2,), tuning_steps=(0, 2))
+    fewer = replace(USUAL, descent=less)
+    monkeypatch.setattr("persfl.methods.blend.settings.USUAL", fewer)
+    few = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
+    homes = at_home(few, seed=0)
+    out = conducted(
+        tmp_path,
+        "run",
+        homes,
+        method="blend",
+        budget=budget,
+        model=model,
+        settings=settings,
+    )
+    found = load_model(out)
+    assert (
+        found.made_of()[["own", "fleet", "neighbours"]].sum(axis=1).round(6).eq(1).all()
+    )
+    rows = pd.DataFrame(few.X, columns=list(found.feature_names_in_))
+    ids = np.array(sorted(homes))[few.owner]
+    said = found.predict(rows, devices=ids)
+    assert np.isfinite(said).all()
+    assert found.worth_ is not None
+    # at home, each has the same mix
+    stored = homes["d00"].shelf.get("r1")
+    inside = stored.terms.inside(Data(few[0].X, few[0].y))
+    own = respond(stored.terms.learner(), stored.model, inside.X)
+    own = own * stored.terms.label_scale + stored.terms.label_mean
+    np.testing.assert_allclose(said[few.owner == 0], own, rtol=1e-6)
 
 
 def test_another_split_is_refused_in_words(tmp_path):

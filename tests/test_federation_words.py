@@ -273,11 +273,8 @@ def asked(*words):
             "--rounds and --peers belong to it",
         ),
         (["--units", "raw"], "paper", "--units raw belongs to it"),
-        (
-            ["--model", "tree"],
-            "paper",
-            "blend mixes linear models only over a federation",
-        ),
+        (["--model", "tree"], "blend", ""),
+        (["--model", "mlp", "--points", "50"], "paper", "--points belongs to it"),
         (["--method", "kin", "--rounds", "5"], "kin", ""),
     ],
 )

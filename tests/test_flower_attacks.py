@@ -26,7 +26,7 @@ from persfl.learners import Tree
 from persfl.learners.plain import Plain
 from persfl.learners.plain_families import as_plain
 from persfl.learners.tree import Grown
-from persfl.methods.blend.linear_rows import Folding
+from persfl.methods.blend.folds import Folding
 from persfl.seeds import stream
 from persfl.types import Data
 from persfl.wire import Terms, model_from, nested, pack, unpack, within

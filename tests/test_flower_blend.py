@@ -11,14 +11,17 @@ pytest.importorskip("flwr")
 
 from federated import OPEN, at_home, columns, names, post
 
-from persfl import Devices
-from persfl.federation.blend_site import FlowerHomes, Journal
+from persfl import Devices, Tree
+from persfl.federation.blend_site import FlowerSite, Journal
 from persfl.federation.fleet import Away
 from persfl.federation.letters import Letters, Limited
 from persfl.federation.lockstep import side_by_side
-from persfl.fleets.flower import Policy
-from persfl.methods.blend import blend, blend_over
+from persfl.fleets.flower import Device, Policy, Rows
+from persfl.learners.responses import respond
+from persfl.methods.blend import blend, blend_over, local_site
+from persfl.methods.blend.settings import USUAL
 from persfl.sources import clustered_regression
+from persfl.types import Data
 from persfl.wire import Terms, WireError, pack, unpack
 
 DEVICES = clustered_regression(
@@ -72,7 +75,7 @@ def homes_of(
     letters = Letters(through, terms, run=run, home={}, deadline=5.0)
     targets = np.arange(len(devices)) if targets is None else np.array(targets)
     options = {"patience": 0.0} | more
-    return FlowerHomes(
+    return FlowerSite(
         letters, ids=names(len(devices)), targets=targets, journal=journal, **options
     )
 
@@ -84,7 +87,7 @@ def here():
 
 def test_the_same_models_as_in_one_process(here):
     homes = homes_of(DEVICES, LINEAR)
-    found = blend_over(homes, seed=5, budget=BUDGET)
+    found = blend_over(homes, budget=BUDGET)
     np.testing.assert_allclose(np.stack(found.models), here.models, atol=1e-9)
     np.testing.assert_allclose(found.shares, here.shares, atol=1e-9)
     for ours, theirs in zip(found.rounds, here.rounds, strict=True):
@@ -113,15 +116,127 @@ def test_classes_units_weights_and_time_too():
         weighted.start,
         weighted.ids,
     )
-    found = blend_over(homes_of(weighted, terms, ordered=True), seed=2, budget=4)
+    found = blend_over(homes_of(weighted, terms, ordered=True), budget=4)
     want = blend(inside, terms.learner(), seed=2, budget=4, ordered=True, classes=3)
     np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-8)
+
+
+ONE = clustered_regression(n=6, clusters=2, rows=(6, 9), features=1, noise=0.3, seed=1)
+CUT = Devices.of(
+    [(d.X, np.digitize(d.X[:, 0], [-0.5, 0.5]) + 0.0) for d in ONE], quiet=True
+)
+POINTS = np.linspace(-2.0, 2.0, 9)[:, None]
+
+
+@pytest.mark.parametrize("budget", [1, 40, 110])
+def test_trees_are_those_of_one_process_bit_for_bit(budget):
+    """One feature: between several, ties are broken by a secret of the device."""
+    terms = Terms(
+        model="tree",
+        columns=columns(ONE),
+        seed=5,
+        public=POINTS,
+        settings={"max_depth": 2},
+    )
+    found = blend_over(homes_of(ONE, terms), budget=budget)
+    one_process = local_site(ONE, Tree(2), POINTS, seed=5, together=False)
+    want = blend_over(one_process, budget=budget)
+    assert ("neighbours" in " ".join(want.names)) == (budget > 100)
+    assert found.names == want.names
+    np.testing.assert_array_equal(found.shares, want.shares)
+    for ours, theirs in zip(found.rounds, want.rounds, strict=True):
+        np.testing.assert_array_equal(ours.peers, theirs.peers)
+        np.testing.assert_array_equal(ours.losses, theirs.losses)
+    for ours, theirs in zip(found.models, want.models, strict=True):
+        for (share, tree), (other, same) in zip(ours, theirs, strict=True):
+            assert share == other
+            for part, again in zip(tree, same, strict=True):
+                np.testing.assert_array_equal(part, again)
+
+
+def test_trees_of_classes_predict_as_in_one_process():
+    terms = Terms(
+        model="tree",
+        columns=columns(CUT),
+        seed=5,
+        classes=3,
+        public=POINTS,
+        soft=True,
+        settings={"max_depth": 2},
+    )
+    learner = terms.learner()
+    found = blend_over(homes_of(CUT, terms, ordered=True), budget=40)
+    site = local_site(
+        CUT, learner, POINTS, seed=5, classes=3, ordered=True, together=False
+    )
+    want = blend_over(site, budget=40)
+    np.testing.assert_allclose(found.shares, want.shares, atol=1e-12)
+    for ours, theirs in zip(found.models, want.models, strict=True):
+        np.testing.assert_allclose(
+            respond(learner, ours, POINTS, 3), respond(learner, theirs, POINTS, 3)
+        )
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """The same with fewer steps."""
+    less = replace(
+        USUAL.descent,
+        own_steps=(2, 5),
+        tuning_steps=(0, 3),
+        pool_steps=6,
+        near_steps=3,
+        rounds=2,
+    )
+    fewer = replace(USUAL, descent=less)
+    monkeypatch.setattr("persfl.methods.blend.settings.USUAL", fewer)
+
+
+@pytest.mark.parametrize(("classes", "budget"), [(0, 1), (0, 60), (3, 60)])
+def test_networks_are_those_of_one_process(classes, budget, short):
+    pytest.importorskip("torch")
+    some = CUT if classes else ONE
+    devices = Devices.of([some[i] for i in range(3)], quiet=True)
+    terms = Terms(
+        model="mlp",
+        columns=columns(devices),
+        seed=5,
+        classes=classes,
+        settings={"hidden": [3], "dtype": "float64"},
+    )
+    found = blend_over(homes_of(devices, terms), budget=budget)
+    want = blend_over(
+        local_site(devices, terms.learner(), seed=5, classes=classes), budget=budget
+    )
+    assert ("neighbours" in " ".join(want.names)) == (budget > 1)
+    assert found.names == want.names
+    np.testing.assert_allclose(found.shares, want.shares, atol=1e-9)
+    for ours, theirs in zip(found.rounds, want.rounds, strict=True):
+        np.testing.assert_array_equal(ours.peers, theirs.peers)
+    for ours, theirs in zip(found.models, want.models, strict=True):
+        for (share, vector), (other, same) in zip(ours, theirs, strict=True):
+            assert share == pytest.approx(other, abs=1e-9)
+            np.testing.assert_allclose(vector, same, atol=1e-9)
+
+
+def test_bad_peers_cost_trees_and_networks_their_own_answers(short):
+    pytest.importorskip("torch")
+    some = Devices.of([ONE[i] for i in range(3)], quiet=True)
+    for terms in (
+        Terms(model="tree", columns=columns(ONE), seed=5, public=POINTS),
+        Terms(model="mlp", columns=columns(ONE), seed=5, settings={"hidden": [3]}),
+    ):
+        homes = homes_of(some, terms, tamper=nonsense("nan"))
+        found = blend_over(homes, budget=110)
+        for i in (1, 2):
+            said = respond(terms.learner(), found.models[i], POINTS)
+            assert np.isfinite(said).all()
 
 
 def test_real_messages(here):
     some = Devices.of([DEVICES[i] for i in range(4)])
     through = post(at_home(some))
-    found = blend_over(homes_of(some, LINEAR, through=through), seed=5, budget=30)
+    found = blend_over(homes_of(some, LINEAR, through=through), budget=30)
     np.testing.assert_allclose(
         np.stack(found.models),
         blend(some, LINEAR.learner(), seed=5, budget=30).models,
@@ -141,11 +256,10 @@ def test_an_interrupted_run_goes_on_and_ends_the_same(here):
     with pytest.raises(KeyboardInterrupt):
         blend_over(
             homes_of(DEVICES, LINEAR, journal=journal, tamper=tamper),
-            seed=5,
             budget=BUDGET,
         )
     again = homes_of(DEVICES, LINEAR, journal=journal)
-    found = blend_over(again, seed=5, budget=BUDGET)
+    found = blend_over(again, budget=BUDGET)
     np.testing.assert_allclose(np.stack(found.models), here.models, atol=1e-9)
     # eleven exchanges were whole: they are not made again
     assert again.letters.post.messages == 7 * (again.exchanges - 11)
@@ -167,7 +281,7 @@ def nonsense(how):
             }
         else:
             arrays = {
-                key: np.full_like(array, np.nan) if name == "d00" else array[:0]
+                key: array * np.nan if name == "d00" else array[:0]
                 for key, array in arrays.items()
             }
         return pack(head, arrays)
@@ -177,9 +291,7 @@ def nonsense(how):
 
 @pytest.mark.parametrize("how", ["away", "nan", "large", "codes"])
 def test_bad_peers_cost_their_own_answers(how, here):
-    found = blend_over(
-        homes_of(DEVICES, LINEAR, tamper=nonsense(how)), seed=5, budget=BUDGET
-    )
+    found = blend_over(homes_of(DEVICES, LINEAR, tamper=nonsense(how)), budget=BUDGET)
     honest = [i for i in range(7) if i not in (0, 5)]
     away = [np.abs(found.models[i][:2] - DEVICES.true_weights[i]).max() for i in honest]
     before = [
@@ -201,12 +313,9 @@ def test_too_few_devices_stop_the_run_and_nothing_is_lost(here):
     with pytest.raises(Away, match="of 7 devices answered"):
         blend_over(
             homes_of(DEVICES, LINEAR, journal=journal, tamper=tamper),
-            seed=5,
             budget=BUDGET,
         )
-    found = blend_over(
-        homes_of(DEVICES, LINEAR, journal=journal), seed=5, budget=BUDGET
-    )
+    found = blend_over(homes_of(DEVICES, LINEAR, journal=journal), budget=BUDGET)
     assert all(model is not None for model in found.models)
 
 
@@ -220,7 +329,7 @@ def test_a_limit_ends_the_run_in_words_and_raising_it_goes_on(here):
         Limited,
         match=r"exchange \d+: device 'd0\d' .* 'questions_per_target' .* in node.toml",
     ):
-        blend_over(homes, seed=5, budget=BUDGET)
+        blend_over(homes, budget=BUDGET)
     counts = [
         devices["d00"].ledger.counts("run", name).target for name in ["", *names(7)]
     ]
@@ -229,7 +338,6 @@ def test_a_limit_ends_the_run_in_words_and_raising_it_goes_on(here):
         device.policy = OPEN
     found = blend_over(
         homes_of(DEVICES, LINEAR, through=Direct(devices), journal=journal),
-        seed=5,
         budget=BUDGET,
     )
     np.testing.assert_allclose(np.stack(found.models), here.models, atol=1e-9)
@@ -245,7 +353,7 @@ def test_four_runs_over_the_same_devices_are_each_whole():
         away = np.full(2, 0.1 * k)  # other units, other questions
         terms = replace(LINEAR, mean=away, scale=np.ones(2))
         homes = homes_of(some, terms, through=Direct(devices), run=f"run {k}")
-        found = blend_over(homes, seed=5, budget=2)
+        found = blend_over(homes, budget=2)
         inside = Devices(some.X - away, some.y, some.weight, some.start, some.ids)
         want = blend(inside, terms.learner(), seed=5, budget=2)
         np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-9)
@@ -268,7 +376,6 @@ def test_four_runs_over_the_same_devices_are_each_whole():
     ):
         blend_over(
             homes_of(some, terms, through=Direct(devices), run="run 4"),
-            seed=5,
             budget=2,
         )
 
@@ -282,7 +389,7 @@ def test_ordinary_runs_have_room_under_the_default_limits():
         Terms(columns=columns(devices), seed=5),
         through=Direct(at_home(devices, Policy())),
     )
-    blend_over(homes, seed=5, budget=640)
+    blend_over(homes, budget=640)
     book, policy = homes.letters.post.homes["d00"].ledger, Policy()
     counts = [book.counts("run", name) for name in ("", *names(4))]
     assert max(each.target for each in counts) < policy.questions_per_target / 2
@@ -292,7 +399,7 @@ def test_ordinary_runs_have_room_under_the_default_limits():
 
 def test_targets_without_folds_are_named():
     homes = homes_of(DEVICES, LINEAR, policy=Policy())
-    found = blend_over(homes, seed=5, budget=4)
+    found = blend_over(homes, budget=4)
     few = {
         name for i, name in enumerate(names(7)) if DEVICES[i].rows < 2 * Policy().rows
     }
@@ -303,11 +410,11 @@ def test_targets_without_folds_are_named():
 
 def test_without_sums_all_spreads_are_taken_to_be_one():
     silent = homes_of(DEVICES, LINEAR, policy=replace(OPEN, sums=False))
-    assert blend_over(silent, seed=5, budget=BUDGET).models[0] is not None
+    assert blend_over(silent, budget=BUDGET).models[0] is not None
 
 
 def test_a_target_alone(here):
-    found = blend_over(homes_of(DEVICES, LINEAR, targets=[3]), seed=5, budget=BUDGET)
+    found = blend_over(homes_of(DEVICES, LINEAR, targets=[3]), budget=BUDGET)
     assert [model is not None for model in found.models] == [i == 3 for i in range(7)]
     assert found.shares[3].sum() == pytest.approx(1.0)
     assert found.shares[[0, 1, 2, 4]].sum() == 0
@@ -338,6 +445,103 @@ def test_questions_that_are_not_in_order():
         device.reply("blend", letters.letter(0, 0, {"asks": [long]}, asked))
     )
     assert head["codes"] == ["steps"]
+
+
+def asked_of(device, terms, asks, arrays=None):
+    """Codes and arrays that a device answers these questions with."""
+    letters = Letters(None, terms, run="run", home={}, deadline=1.0)
+    letter = letters.letter(0, 0, {"asks": asks}, arrays or {})
+    head, told = unpack(device.reply("blend", letter))
+    return head["codes"], told
+
+
+def viewed(what, **more):
+    return {"what": what, "view": "shared", "label": 1.0} | more
+
+
+TREES = Terms(model="tree", columns=("x0",), public=POINTS, settings={"max_depth": 3})
+NETS = Terms(model="mlp", columns=("x0",), settings={"hidden": [2], "dtype": "float64"})
+VARIANCE = {"k0.variance": np.zeros(1)}
+
+
+def one_device(policy, rows=24):
+    X = np.linspace(-1.0, 1.0, rows)[:, None]
+    data = Data(X, np.arange(rows) + 0.0)
+    return Device("ann", Rows(["x0"], data), policy=policy)
+
+
+def test_a_family_is_asked_its_own_questions_alone():
+    device = one_device(Policy())
+    strange = [viewed("slopes"), viewed("falls"), viewed("pull"), {"what": "spread"}]
+    assert asked_of(device, TREES, strange)[0] == ["format"] * 4
+    strange = [viewed("fit"), viewed("refit"), viewed("pull"), viewed("rough")]
+    assert asked_of(device, NETS, strange)[0] == ["format"] * 4
+    strange = [viewed("fit"), viewed("refit"), viewed("slopes"), {"what": "weight"}]
+    linear = Terms(columns=("x0",))
+    assert asked_of(device, linear, strange)[0] == ["format"] * 4
+    # a view of their own means belongs to linear models
+    centred = [viewed("fit", view="centred")]
+    assert asked_of(device, TREES, centred, VARIANCE)[0] == ["format"]
+    # trees without public points cannot be refitted
+    bare = replace(TREES, public=None)
+    letters = Letters(None, bare, run="run", home={}, deadline=1.0)
+    head, _ = unpack(device.reply("blend", letters.letter(0, 0, {"asks": []})))
+    assert head["code"] == "format"
+
+
+@pytest.mark.parametrize("what", ["fit", "refit", "mix"])
+def test_no_leaf_that_leaves_rests_on_few_rows(what):
+    """Labels are 0, 1, 2, ...: the mean of five or more neighbours is no label of an end."""
+    question, arrays = viewed(what), dict(VARIANCE)
+    if what == "refit":
+        question["names"] = ["eve"]
+        arrays["k0.probes.0.labels"] = np.full(9, 1e3)
+    if what == "mix":
+        question = {"what": "mix", "views": ["shared"], "labels": [1.0]}
+        shares = np.zeros(7)
+        shares[0] = 1.0
+        arrays = {"k0.shares": shares, "k0.v0.variance": np.zeros(1)}
+    smallest = {}
+    for least in (1, 5):
+        policy = Policy(rows_per_leaf=least, rows=1)
+        codes, told = asked_of(one_device(policy), TREES, [question], arrays)
+        assert codes == ["ok"]
+        (value,) = [array for name, array in told.items() if name.endswith("value")]
+        (feature,) = [array for name, array in told.items() if name.endswith("feature")]
+        leaves = value[feature < 0]
+        smallest[least] = leaves[leaves < 1e3 - 1].min()
+    assert smallest[5] >= 2.0  # the mean of 0, 1, 2, 3, 4
+    assert what == "refit" or smallest[1] < 2.0
+
+
+def test_few_rows_for_a_leaf_make_fewer_folds():
+    policy = Policy(rows=2, rows_per_leaf=10)
+    codes, told = asked_of(one_device(policy), TREES, [viewed("own")], VARIANCE)
+    assert codes == ["ok"]
+    assert sorted(set(told["k0.weight"].tolist())) == [12.0, 24.0]
+
+
+def test_limits_hold_for_trees_and_networks():
+    size = NETS.learner().size(1)
+    falls = viewed("falls", step=0.1, steps=11)
+    model = VARIANCE | {"k0.model": np.zeros(size)}
+    assert asked_of(one_device(Policy()), NETS, [falls], model)[0] == ["steps"]
+    device = one_device(Policy(numbers=3))
+    for k, code in enumerate(["ok", "ok", "ok", "numbers"]):
+        falls = viewed("falls", step=0.1 + k, steps=1)
+        assert asked_of(device, NETS, [falls], model)[0] == [code]
+    slopes = viewed("slopes", names=["a", "b"])
+    models = VARIANCE | {"k0.models": np.zeros((2, size))}
+    few = one_device(Policy(questions=1))
+    assert asked_of(few, NETS, [slopes], models)[0] == ["questions"]
+    shy = one_device(Policy(target=False))
+    assert asked_of(shy, TREES, [viewed("own")], VARIANCE)[0] == ["target"]
+    idle = one_device(Policy(work=1))
+    assert asked_of(idle, TREES, [viewed("fit")], VARIANCE)[0] == ["work"]
+    few_rows = one_device(Policy(rows=30))
+    letters = Letters(None, NETS, run="run", home={}, deadline=1.0)
+    head, _ = unpack(few_rows.reply("blend", letters.letter(0, 0, {"asks": []})))
+    assert head["code"] == "rows"
 
 
 def test_work_side_by_side_fails_as_a_whole():

@@ -2,18 +2,18 @@
 
 from persfl.methods.blend import (
     SORTS,
-    Blended,
+    BlendResult,
     blend,
     blend_networks,
     blend_over,
     blend_refits,
-    run,
     sorts,
 )
+from persfl.methods.blend import blend_stage as run
 
 __all__ = [
     "SORTS",
-    "Blended",
+    "BlendResult",
     "blend",
     "blend_networks",
     "blend_over",

@@ -260,9 +260,7 @@ def method_of(chosen: argparse.Namespace) -> Method:
         loop.append("--units raw")
     if "loss" in dict(chosen.set):
         loop.append("--set loss")
-    if chosen.model != "linear":
-        why = "blend mixes linear models only over a federation"
-    elif loop:
+    if loop:
         why = f"{' and '.join(loop)} {'belong' if loop[1:] else 'belongs'} to it"
     else:
         return Method("blend")

@@ -13,7 +13,7 @@ import numpy as np
 
 from persfl.adopters import Best
 from persfl.errors import InputError
-from persfl.federation.blend_site import FlowerHomes
+from persfl.federation.blend_site import FlowerSite
 from persfl.federation.device import Device
 from persfl.federation.holdout import sound
 from persfl.federation.letters import Letters
@@ -24,6 +24,7 @@ from persfl.methods.blend.algorithm import blend_over
 from persfl.runs import Folder
 from persfl.samplers import Nobody
 from persfl.training import Pace, Plan, State
+from persfl.traits import has_gradients, has_statistics
 from persfl.trust import Trust
 from persfl.wire import Terms
 
@@ -63,23 +64,23 @@ def _file(number: int) -> str:
 class Outcome:
     """What the result of a run is written from: as much of a `FlowerFleet` as that needs."""
 
-    def __init__(self, homes: FlowerHomes, models: Sequence[Any]) -> None:
+    def __init__(self, site: FlowerSite, models: Sequence[Any]) -> None:
         self.ids, self.n, self.targets, self.learner, self.terms = (
-            homes.ids,
-            homes.n,
-            homes.targets,
-            homes.learner,
-            homes.terms,
+            site.ids,
+            site.n,
+            site.targets,
+            site.learner,
+            site.terms,
         )
         self.rows, self.post, self.home, self.roster = (
-            homes.letters.rows,
-            homes.letters.post,
-            homes.letters.home,
-            homes.roster,
+            site.letters.rows,
+            site.letters.post,
+            site.letters.home,
+            site.roster,
         )
-        self.models = [models[t] for t in homes.targets.tolist()]
-        self._told = homes.judged
-        self.foldless = sorted(homes.foldless)
+        self.models = [models[t] for t in site.targets.tolist()]
+        self._told = site.judged
+        self.foldless = sorted(site.foldless)
 
     def judged(self) -> dict[int, dict[str, Any]]:
         """What targets tell of the rows that they held back."""
@@ -106,12 +107,12 @@ def blended(
     say: Callable[..., None],
 ) -> tuple[Outcome, State]:
     """Run, or go on with, a blend."""
-    if terms.model != "linear":
+    if has_statistics(terms.learner()):
         raise InputError(
-            f"blend over a federation mixes linear models. Got {terms.model}: use --method paper or"
-            " kin."
+            "blend over a federation mixes networks without running statistics (BatchNorm). Use"
+            " --method paper or kin."
         )
-    if terms.mean is None:
+    if terms.mean is None and has_gradients(terms.learner()):
         raise InputError(
             "blend needs shared units. Leave --units out, and allow sums in the nodes' policies."
         )
@@ -143,7 +144,7 @@ def blended(
         letters.own_seconds = 0.0
 
     journal = Exchanges(folder)
-    homes = FlowerHomes(
+    site = FlowerSite(
         letters,
         ids=ids,
         targets=targets,
@@ -152,14 +153,15 @@ def blended(
         patience=plan.patience,
         journal=journal,
         say=told,
+        seed=plan.seed,
     )
-    found = blend_over(homes, seed=plan.seed, budget=plan.setting("budget"))
+    found = blend_over(site, budget=plan.setting("budget"))
     if all(model is None for model in found.models):
         raise InputError(
             "no target could be told its mix. Go on with --resume when they are back."
         )
     whole = Plan(
-        homes.learner,
+        site.learner,
         lambda _: None,
         terms.step_size,
         Nobody(),
@@ -178,4 +180,4 @@ def blended(
         state = replace(state, r=round_.r + 1, trust=round_.trust, losses=losses)
         folder.after(STAGE, whole, state, round_)
     journal.forget()
-    return Outcome(homes, found.models), state
+    return Outcome(site, found.models), state

@@ -10,31 +10,50 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 
+from persfl.federation.blend_device import family_of
+from persfl.federation.blend_group import Ask, FlowerBundle, FlowerGroup, Letter
 from persfl.federation.fleet import Away
 from persfl.federation.letters import Letters, Limited, Lost, ends, way, why
 from persfl.federation.lockstep import side_by_side
+from persfl.federation.model_store import mixture_from
 from persfl.federation.roster import Roster
-from persfl.methods.blend.linear_rows import Folding, route
-from persfl.methods.blend.ridge_refit import Toward
-from persfl.methods.blend.site import Evidence, Spreads, Starts
-from persfl.methods.blend.views import Look
-from persfl.types import Array, IntArray
-from persfl.wire import nested, pack, unpack, within
-from persfl.wire.models import LARGE
+from persfl.methods.blend.folds import Folding
+from persfl.methods.blend.offers.linear_family import LinearFamily
+from persfl.methods.blend.questions import (
+    Mix,
+    Spread,
+    Weight,
+    reply_numbers,
+)
+from persfl.methods.blend.site import (
+    Bundle,
+    Evidence,
+    GroupPlan,
+    Result,
+    Spreads,
+    Starts,
+)
+from persfl.types import Array, IntArray, Model
+from persfl.wire import WireError, nested, pack, unpack, within
 
 _NOTHING: Mapping[str, Any] = {}
+_MISSING = {
+    "weight": 0.0,
+    "noise": 1.0,
+    "losses": np.inf,
+}  # where a target does not tell
 
 
-class Question(NamedTuple):
-    """To the device at this position: plain values and arrays."""
+class Replies(Protocol):
+    """Remembers what came back in every exchange."""
 
-    to: int
-    head: Mapping[str, Any]
-    arrays: Mapping[str, Any]
+    def get(self, number: int) -> bytes | None: ...
+    def put(self, number: int, body: bytes) -> None: ...
 
 
 class Journal:
@@ -54,7 +73,7 @@ class Journal:
         self._kept[number] = body
 
 
-class FlowerHomes:
+class FlowerSite:
     """Devices behind `letters`, by their ids in sorted order. `targets` are positions of those that
     want a model.
 
@@ -72,133 +91,96 @@ class FlowerHomes:
         ordered: bool = False,
         quorum: float = 0.5,
         patience: float = 600.0,
-        journal: Any = None,
+        journal: Replies | None = None,
         say: Callable[[dict[str, Any]], None] | None = None,
+        seed: int | None = None,
     ) -> None:
         terms = letters.terms
-        self.letters, self.terms, self.ids, self.targets = (
-            letters,
-            terms,
-            list(ids),
-            targets,
-        )
-        self.n, self.learner, self.features, self.classes = (
-            len(self.ids),
-            terms.learner(),
-            terms.features,
-            terms.classes,
-        )
+        self.letters, self.terms = letters, terms
+        self.ids, self.targets, self.n = list(ids), targets, len(ids)
+        self.family = family_of(terms)
+        self.learner, self.classes = self.family.learner, terms.classes
+        self.seed = terms.seed if seed is None else seed
         self.ordered, self.quorum, self.patience = ordered, quorum, patience
-        self.copies = Folding(terms.classes, ordered, terms.seed).count + 1
-        self.roster, self.journal = (
-            Roster(),
-            journal if journal is not None else Journal(),
-        )
+        self.copies = Folding(terms.classes, ordered).count + 1
+        self.roster = Roster()
+        self.journal = journal if journal is not None else Journal()
         self.exchanges, self.weight = 0, np.zeros(self.n)
         self.judged: dict[int, dict[str, Any]] = {}
         self.foldless: set[str] = set()  # targets with too few rows for folds
         self._say = say or (lambda _: None)
-        self._ask: Callable[[list[Question]], list[Mapping[str, Any]]] = lambda asked: (
-            self._exchange([asked])[0]
-        )
+
+    def ask(self, asked: list[Letter]) -> list[Mapping[str, Any]]:
+        """Exchange these at once."""
+        return self._exchange([asked])[0]
 
     def spreads(self) -> Spreads:
         """Of all devices; a device that does not tell them does not count."""
-        told = self._ask([Question(i, {"what": "spread"}, {}) for i in range(self.n)])
-        found = Spreads(
-            np.zeros(self.n), np.zeros((self.n, self.features)), np.zeros(self.n)
-        )
+        d, linear = self.terms.features, isinstance(self.family, LinearFamily)
+        question = Spread() if linear else Weight()
+        told = self.ask([Letter(i, question) for i in range(self.n)])
+        found = Spreads(np.zeros(self.n), np.zeros((self.n, d)), np.zeros(self.n))
         for i, arrays in enumerate(told):
-            weight, squares, label = (
-                numbers(arrays.get(name), shape)
-                for name, shape in (
-                    ("weight", (1,)),
-                    ("squares", (self.features,)),
-                    ("label", (1,)),
-                )
-            )
-            if (
-                np.isfinite(weight).all()
-                and np.isfinite(squares).all()
-                and np.isfinite(label).all()
-                and weight[0] > 0
-            ):
-                found.weight[i], found.squares[i], found.label[i] = (
-                    weight[0],
-                    np.maximum(squares, 0.0),
-                    max(label[0], 0.0),
-                )
+            weight = reply_numbers(arrays.get("weight"), (1,))
+            squares, label = np.zeros(d), weight
+            if linear:
+                squares = reply_numbers(arrays.get("squares"), (d,))
+                label = reply_numbers(arrays.get("label"), (1,))
+            good = np.isfinite([*weight, *squares, *label]).all()
+            if good and weight[0] > 0:
+                found.weight[i] = weight[0]
+                found.squares[i] = np.maximum(squares, 0.0)
+                found.label[i] = max(label[0], 0.0)
         self.weight = found.weight
         return found
 
-    def part(
-        self, look: Look, mine: IntArray, rest: IntArray, seed: int, budget: float
-    ) -> FlowerPart:
-        """These targets and their peers in one view."""
-        return FlowerPart(self, self._ask, look, mine, rest, seed, budget)
-
-    def side_by_side(self, work: Sequence[Callable[[Any], Any]]) -> list[Any]:
-        """All at once: their questions travel together."""
-        homes = [_Asking(self) for _ in work]
-
-        def piece(home: _Asking, one: Callable[[Any], Any]) -> Callable[[Any], Any]:
-            def go(ask: Any) -> Any:
-                home.ask = ask
-                return one(home)
-
-            return go
-
-        return side_by_side(
-            [piece(home, one) for home, one in zip(homes, work, strict=True)],
-            self._exchange,
-        )
+    def work(
+        self, plans: Sequence[GroupPlan], piece: Callable[[Bundle], Sequence[Result]]
+    ) -> list[Result]:
+        """Each for itself and all at once: their questions travel together."""
+        pieces = [partial(_piece, self, plan, piece) for plan in plans]
+        return [each[0] for each in side_by_side(pieces, self._exchange)]
 
     def mixed(
-        self, parts: Sequence[tuple[Any, IntArray, Any]], shares: Array
-    ) -> list[Any]:
+        self, plans: Sequence[GroupPlan], evidence: Sequence[Evidence], shares: Array
+    ) -> list[Model]:
         """Every device's model, made at home; None for devices that are no targets, or could
         not be reached.
         """
-        mine: dict[int, list[tuple[Look, Any]]] = {}
-        for look, which, kept in parts:
-            for t, i in enumerate(which.tolist()):
-                mine.setdefault(i, []).append(
-                    (
-                        look,
-                        {
-                            name: _of(array, t, self.copies)
-                            for name, array in kept.items()
-                        },
-                    )
-                )
-        asked = []
-        for i, views in mine.items():
-            arrays: dict[str, Any] = {"shares": shares[i]}
-            for k, (look, starts) in enumerate(views):
-                arrays |= nested(f"v{k}", {"variance": look.variance, **starts})
-            head = {
-                "what": "mix",
-                "ordered": self.ordered,
-                "views": [look.name for look, _ in views],
-                "labels": [float(look.label) for look, _ in views],
+        views: dict[int, list[Any]] = {}
+        for plan, judged in zip(plans, evidence, strict=True):
+            for t, i in enumerate(plan.mine.tolist()):
+                starts = self.starts_of(judged.offers, t)
+                views.setdefault(i, []).append((plan.look, starts))
+        asked = [
+            Letter(i, Mix(ordered=self.ordered, views=tuple(each), shares=shares[i]))
+            for i, each in views.items()
+        ]
+        models: list[Model] = [None] * self.n
+        for letter, told in zip(asked, self.ask(asked), strict=True):
+            try:
+                models[letter.to] = mixture_from(self.terms, within("model", told))
+            except WireError:
+                continue
+            self.judged[letter.to] = {
+                name: told.get(name) for name in ("judged", "errors", "mistakes")
             }
-            asked.append(Question(i, head, arrays))
-        models: list[Any] = [None] * self.n
-        for question, told in zip(asked, self._ask(asked), strict=True):
-            model = numbers(told.get("model"), (self.learner.size(self.features),))
-            if np.isfinite(model).all():
-                models[question.to] = model
-                self.judged[question.to] = {
-                    name: told.get(name) for name in ("judged", "errors", "mistakes")
-                }
         return models
 
-    def _exchange(self, lines: list[list[Question]]) -> list[list[Mapping[str, Any]]]:
+    def starts_of(self, starts: Starts, t: int) -> dict[str, Any]:
+        """What target `t` of a group is told."""
+        mine = slice(t * self.copies, (t + 1) * self.copies)
+        return {
+            name: form.part(starts[name], "copies", mine)
+            for name, form in self.family.start_forms().items()
+        }
+
+    def _exchange(self, lines: list[list[Letter]]) -> list[list[Mapping[str, Any]]]:
         """The arrays told to every question of every line; none for no usable answer."""
-        asks: dict[int, list[tuple[int, int, Question]]] = {}
-        for k, questions in enumerate(lines):
-            for j, question in enumerate(questions):
-                asks.setdefault(question.to, []).append((k, j, question))
+        asks: dict[int, list[tuple[int, int, Letter]]] = {}
+        for k, letters in enumerate(lines):
+            for j, letter in enumerate(letters):
+                asks.setdefault(letter.to, []).append((k, j, letter))
         number = self.exchanges
         self.exchanges += 1
         self.letters.next(number + 1)
@@ -226,7 +208,7 @@ class FlowerHomes:
         return found
 
     def _replies(
-        self, number: int, asks: Mapping[int, Sequence[Question]]
+        self, number: int, asks: Mapping[int, Sequence[Letter]]
     ) -> dict[int, tuple[dict[str, Any], dict[str, Any]]]:
         kept = self.journal.get(number)
         if kept is not None:
@@ -251,7 +233,7 @@ class FlowerHomes:
         }
 
     def _bodies(
-        self, number: int, asks: Mapping[int, Sequence[Question]]
+        self, number: int, asks: Mapping[int, Sequence[Letter]]
     ) -> dict[int, bytes]:
         """One message to each device, in several goes where too few answer."""
         begin, found = time.monotonic(), dict[int, bytes]()
@@ -307,210 +289,21 @@ class FlowerHomes:
             kept = "Everything is kept: go on when that is done."
             raise Limited(f"exchange {number + 1}: {why(name, code)} {kept}")
 
-    def _letter(self, number: int, i: int, asks: Sequence[Question]) -> bytes:
+    def _letter(self, number: int, i: int, asks: Sequence[Letter]) -> bytes:
+        heads: list[dict[str, Any]] = []
         arrays: dict[str, Any] = {}
-        for place, question in enumerate(asks):
-            arrays |= nested(f"k{place}", dict(question.arrays))
-        return self.letters.letter(
-            number, i, {"asks": [dict(question.head) for question in asks]}, arrays
-        )
+        for place, letter in enumerate(asks):
+            wire = letter.question.wire(self.family)
+            named = {"names": list(letter.names)} if letter.names else {}
+            heads.append(wire.head | named)
+            arrays |= nested(f"k{place}", wire.arrays)
+        return self.letters.letter(number, i, {"asks": heads}, arrays)
 
 
-class _Asking:
-    """The homes as one piece of work sees them: its questions wait for those of the others."""
-
-    def __init__(self, homes: FlowerHomes) -> None:
-        self._homes, self.ask = homes, homes._ask
-
-    def part(self, *given: Any) -> FlowerPart:
-        """As that of the homes."""
-        return FlowerPart(self._homes, self.ask, *given)
-
-
-class FlowerPart:
-    """See `persfl.methods.blend.site.Part`."""
-
-    def __init__(
-        self,
-        homes: FlowerHomes,
-        ask: Any,
-        look: Look,
-        mine: IntArray,
-        rest: IntArray,
-        seed: int,
-        budget: float,
-    ) -> None:
-        self.learner, self.features, self.seed, self.budget = (
-            homes.learner,
-            homes.features,
-            seed,
-            budget,
-        )
-        self.peers, self.targets, self.copies = len(rest), len(mine), homes.copies
-        self.weight = np.where(homes.weight[rest] > 0, homes.weight[rest], 1.0)
-        self._homes, self._ask, self._mine, self._rest = homes, ask, mine, rest
-        self._about = {"view": look.name, "label": float(look.label)}
-        self._variance, self._size = look.variance, homes.learner.size(homes.features)
-
-    def answers(
-        self, proposer: Any, who: IntArray, models: Array, whose: IntArray | None = None
-    ) -> Array:
-        """A question to each peer, with all models that it is asked about."""
-        out = np.full(models.shape, np.nan)
-        asked, places = [], []
-        for p in np.unique(who[who >= 0]).tolist():
-            at = np.flatnonzero(who == p)
-            names = (
-                [""] * len(at)
-                if whose is None
-                else [self._name(int(c)) for c in whose[at]]
-            )
-            head, arrays = self._probe(proposer, models[at])
-            asked.append(
-                self._question(int(self._rest[p]), {**head, "names": names}, arrays)
-            )
-            places.append(at)
-        for at, told in zip(places, self._ask(asked), strict=True):
-            out[at] = numbers(told.get("answers"), (len(at), self._size))
-        return out
-
-    def rough(self, who: IntArray, mean: Array, strength: Array) -> Array:
-        """A number of each peer."""
-        arrays = {"mean": mean, "strength": strength}
-        told = self._ask(
-            [
-                self._question(int(self._rest[p]), {"what": "rough"}, arrays)
-                for p in who.tolist()
-            ]
-        )
-        return np.array([numbers(each.get("noise"), (1,))[0] for each in told])
-
-    def own_rows(self) -> Array:
-        """A target that does not tell has no rows, and so no say."""
-        return self._own({}, {}, "weight", (self.copies,), 0.0)
-
-    def own_answers(self, proposer: Any, models: Array) -> Array:
-        """What each copy would answer."""
-        head, arrays = self._probe(proposer, models)
-        told = self._ask(
-            [
-                self._target(i, {**head, "what": "own"}, arrays)
-                for i in self._mine.tolist()
-            ]
-        )
-        shape = (len(models), self.copies, self._size)
-        found = [numbers(each.get("answers"), shape) for each in told]
-        return np.concatenate(
-            [np.where(np.isfinite(each), each, models[:, None]) for each in found],
-            axis=1,
-        )
-
-    def own_rough(self, mean: Array, strength: Array) -> Array:
-        """How noisy each copy is."""
-        return np.maximum(
-            self._own(
-                {}, {"mean": mean, "strength": strength}, "noise", (self.copies,), 1.0
-            ),
-            1e-5,
-        )
-
-    def losses(self, models: Array) -> Array:
-        """Weighed by the targets."""
-        each = models.reshape(self.targets, self.copies, *models.shape[1:])
-        told = self._ask(
-            [
-                self._target(
-                    i, {"what": "weigh", "many": models.shape[1]}, {"models": each[t]}
-                )
-                for t, i in enumerate(self._mine.tolist())
-            ]
-        )
-        found = np.stack(
-            [numbers(one.get("losses"), (self.copies, models.shape[1])) for one in told]
-        )
-        found = np.where(np.isfinite(found), found, np.inf).reshape(models.shape[:2])
-        return np.where(np.isfinite(models).all(axis=2), found, np.inf)
-
-    def evidence(self, starts: Starts) -> Evidence:
-        """Told by the targets; a target that does not tell has no evidence of its own."""
-        many = len(route(self.learner).names(self.learner))
-        asked = [
-            self._target(
-                i,
-                {"what": "offers"},
-                {name: _of(array, t, self.copies) for name, array in starts.items()},
-            )
-            for t, i in enumerate(self._mine.tolist())
-        ]
-        losses, weight = np.full((self.targets, many), np.inf), np.zeros(self.targets)
-        for t, told in enumerate(self._ask(asked)):
-            said, judged = (
-                numbers(told.get("losses"), (many,), most=1e100),
-                numbers(told.get("weight"), (1,))[0],
-            )
-            if np.isfinite(said).all() and (said >= 0).all() and judged >= 0:
-                losses[t], weight[t] = said, judged
-            if judged == 0:
-                self._homes.foldless.add(self._homes.ids[int(self._mine[t])])
-        return Evidence(losses, weight, dict(starts))
-
-    def _probe(
-        self, proposer: Any, models: Array
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        if not isinstance(proposer, Toward):
-            return {
-                "what": "steps",
-                "step": float(proposer.step_size),
-                "steps": proposer.steps,
-            }, {"models": models}
-        refit = proposer.refit(self.learner.intercept)
-        labels = np.stack([refit.ask(self.learner, model) for model in models])
-        return {"what": "refit", "weight": float(refit.public_weight or 0.0)}, {
-            "points": refit.public,
-            "labels": labels,
-        }
-
-    def _own(
-        self,
-        head: Mapping[str, Any],
-        arrays: Mapping[str, Any],
-        what: str,
-        shape: Any,
-        missing: float,
-    ) -> Array:
-        told = self._ask(
-            [
-                self._target(i, {"what": "own", **head}, arrays)
-                for i in self._mine.tolist()
-            ]
-        )
-        found = np.concatenate([numbers(each.get(what), shape) for each in told])
-        return np.asarray(np.where(np.isfinite(found) & (found >= 0), found, missing))
-
-    def _question(
-        self, to: int, head: Mapping[str, Any], arrays: Mapping[str, Any]
-    ) -> Question:
-        return Question(
-            to, {**self._about, **head}, {"variance": self._variance, **arrays}
-        )
-
-    def _target(
-        self, to: int, head: Mapping[str, Any], arrays: Mapping[str, Any]
-    ) -> Question:
-        return self._question(to, {**head, "ordered": self._homes.ordered}, arrays)
-
-    def _name(self, copy: int) -> str:
-        return self._homes.ids[int(self._mine[copy // self.copies])]
-
-
-def numbers(array: Any, shape: tuple[int, ...], most: float = LARGE) -> Array:
-    """What a device told, if it is numbers of this shape; NaN where it is nothing, or absurd."""
-    if array is None or array.dtype != np.float64 or array.shape != shape:
-        return np.full(shape, np.nan)
-    with np.errstate(invalid="ignore"):
-        return np.where(np.abs(array) <= most, array, np.nan)
-
-
-def _of(array: Array, t: int, copies: int) -> Array:
-    """What target `t` of a part is told of a start."""
-    return array[t * copies : (t + 1) * copies] if array.ndim == 2 else array
+def _piece(
+    site: FlowerSite,
+    plan: GroupPlan,
+    piece: Callable[[Bundle], Sequence[Result]],
+    ask: Ask,
+) -> Sequence[Result]:
+    return piece(FlowerBundle(FlowerGroup(site, ask, plan)))

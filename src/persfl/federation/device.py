@@ -22,14 +22,7 @@ from numpy.typing import NDArray
 
 from persfl import __version__
 from persfl.federation import device_peer, device_target
-from persfl.federation.blend_device import (
-    AS_PEER,
-    AS_TARGET,
-    Home,
-    digests_of,
-    names_of,
-    work_of_one,
-)
+from persfl.federation.blend_device import AS_TARGET, BlendDevice, names_of
 from persfl.federation.column_sums import sums_of, zeros_and_ones
 from persfl.federation.device_home import DeviceHome, must
 from persfl.federation.inquiry import Inquiry
@@ -43,10 +36,11 @@ from persfl.federation.messages import (
     parts_of,
     size_of,
 )
-from persfl.federation.model_store import Shelf, StoredModel
+from persfl.federation.model_store import Shelf, StoredModel, mixture_to
 from persfl.federation.policy import Policy
 from persfl.federation.row_stock import Lot
 from persfl.federation.row_table import Rows
+from persfl.methods.blend.questions import KINDS as QUESTIONS
 from persfl.wire import WireError, nested, pack
 
 KINDS = ("describe", "answer", "score", "adopt", "blend")
@@ -162,7 +156,7 @@ class Device(DeviceHome):
         if not isinstance(asks, list) or len(asks) > MOST:
             raise WireError("questions must be a list.")
         deal = self.dealt_for(question)
-        home = Home(terms, deal, self.stock, self.policy, self.likenesses)
+        home = BlendDevice(terms, deal, self.stock, self.policy, self.likenesses)
         rows, parts = self.count(question.round), parts_of(question.arrays)
         said = question.digest(me, deal.mark)
         allowance = self.allowance(question)
@@ -174,23 +168,23 @@ class Device(DeviceHome):
             names, digests = list[str](), list[str]()
             what = asked.get("what") if isinstance(asked, dict) else None
             # it stands in the ledger
-            what = what if what in AS_PEER + AS_TARGET else "blend"
+            what = str(what) if what in QUESTIONS else "blend"
             try:
                 names = [self.name] if what in AS_TARGET else names_of(asked)
-                digests = digests_of(said, asked, inner, names)
+                one = home.question(asked, inner, names)
+                digests = home.digests(said, one, names)
                 # All or nothing: half an answer would not be noticed.
                 for name, digest in zip(names, digests, strict=True):
                     must(allowance.question(name, digest))
-                must(
-                    allowance.work(
-                        work_of_one(terms, asked, inner, deal.learn.rows, len(names))
-                    )
-                )
-                found = home.reply(asked, inner, len(names))
+                must(allowance.work(home.work(one, len(names))))
+                found = home.reply(one, len(names))
+                model = found.pop("model", None)
+                if model is not None:
+                    found |= nested("model", mixture_to(terms, model))
                 if what in TELLING:
                     must(allowance.numbers(digests[0], numbers_of(found)))
-                if "model" in found:
-                    stored = StoredModel(question.round + 1, found["model"], terms)
+                if model is not None:
+                    stored = StoredModel(question.round + 1, model, terms)
                     self.keep(question.run, stored)
             except Exception as error:
                 code, found = self._code(error, "a question", question), {}

@@ -45,7 +45,18 @@ _HERE = getattr(os, "O_NOFOLLOW", 0)
 ASKERS = 1_000  # kinds of askers, questions and codes that are counted apart
 SEEN = 10_000  # rounds of which it is known how many rows there were
 # What a device tells of itself: its numbers are counted one by one.
-TELLING = ("sums", "spread", "score", "adopt", "own", "weigh", "offers", "mix")
+TELLING = (
+    "sums",
+    "spread",
+    "weight",
+    "falls",
+    "score",
+    "adopt",
+    "own",
+    "weigh",
+    "offers",
+    "mix",
+)
 
 _SHAPE = """
 CREATE TABLE IF NOT EXISTS entries (

@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from persfl.errors import InputError
+from persfl.federation.messages import Arrays, parts_of
 from persfl.federation.run_codec import RunCodec
 from persfl.files import read_whole, write_whole
 from persfl.types import Model
 from persfl.wire import Terms, WireError, nested, pack, unpack, within
+from persfl.wire.models import finite
 
 
 class StoredModel(NamedTuple):
@@ -46,7 +51,7 @@ class Shelf:
         False, and nothing happens, where all models together would take more than `most` bytes.
         """
         head, arrays = stored.terms.to_wire()
-        arrays |= nested("model", RunCodec(stored.terms).model_to(stored.model))
+        arrays |= nested("model", mixture_to(stored.terms, stored.model))
         body = pack(head | {"run": run, "round": stored.round}, arrays)
         if len(body) + self._others(run) > most:
             return False
@@ -91,5 +96,41 @@ def _read(body: bytes) -> StoredModel:
     terms = Terms.from_wire(head, arrays)
     if not isinstance(head.get("round"), int):
         raise WireError("a kept model must say after which round.")
-    model = RunCodec(terms).model_from(within("model", arrays))
+    model = mixture_from(terms, within("model", arrays))
     return StoredModel(head["round"], model, terms)
+
+
+def mixture_to(terms: Terms, model: Model) -> dict[str, NDArray[Any]]:
+    """A model as arrays; or a mix, which is a list of (share, model)."""
+    codec = RunCodec(terms)
+    if not isinstance(model, list):
+        return codec.model_to(model)
+    found = {"shares": np.array([share for share, _ in model])}
+    for i, (_, one) in enumerate(model):
+        found |= nested(f"part.{i}", codec.model_to(one))
+    return found
+
+
+def mixture_from(terms: Terms, arrays: Arrays) -> Model:
+    """The inverse, for arrays that somebody else sent.
+
+    >>> import numpy as np
+    >>> terms = Terms(columns=("a",), settings={"intercept": False})
+    >>> mix = [(0.25, np.array([1.0])), (0.75, np.array([2.0]))]
+    >>> mixture_from(terms, mixture_to(terms, mix)) == mix
+    True
+    """
+    codec = RunCodec(terms)
+    if "shares" not in arrays:
+        return codec.model_from(arrays)
+    shares, parts = arrays["shares"], parts_of(within("part", arrays))
+    shares = finite(shares, (min(shares.size, _PARTS),))
+    if not (shares > 0).all() or not abs(float(shares.sum()) - 1) < 1e-6:
+        raise WireError("the shares of a mix must sum to 1.")
+    return [
+        (share, codec.model_from(parts.get(str(i), {})))
+        for i, share in enumerate(shares.tolist())
+    ]
+
+
+_PARTS = 1_000  # models of a mix

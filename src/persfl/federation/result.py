@@ -128,7 +128,9 @@ def _models(fleet: FlowerFleet | Outcome) -> NDArray[Any] | list[Model]:
         nothing = Grown(leaf, np.zeros(1), leaf, leaf, np.full(1, np.nan))
     found: list[Model] = [known.get(i) for i in range(fleet.n)]
     found = [nothing if model is None else model for model in found]
-    return np.stack(found) if has_gradients(fleet.learner) else found
+    mixes = any(isinstance(model, list) for model in found)
+    vectors = has_gradients(fleet.learner) and not mixes
+    return np.stack(found) if vectors else found
 
 
 def federation_info(

@@ -18,7 +18,7 @@ from persfl.fitting.schema import TableSchema
 from persfl.fitting.settings import FitSettings
 from persfl.fitting.setup import Models, Setup
 from persfl.fleets import ArrayFleet
-from persfl.methods.blend import run as blended
+from persfl.methods.blend import blend_stage as blended
 from persfl.training import Pace, Plan, State, step_of, train
 from persfl.trust import Trust
 from persfl.types import Array, Data, Learner

@@ -14,7 +14,7 @@ from persfl.evaluation.rivals import own_fits
 from persfl.fitting.schema import TableSchema
 from persfl.fitting.settings import FitSettings
 from persfl.learners import Linear
-from persfl.methods.blend import run as blended
+from persfl.methods.blend import blend_stage as blended
 from persfl.proposers import GradientStep, Refit
 from persfl.public_points import public_points
 from persfl.rules import kin, members

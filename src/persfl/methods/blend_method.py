@@ -51,9 +51,10 @@ class Blend(MethodSettings):
     def _run(
         self, task: Task, *, stage: str, keep: Keep | None, ordered: bool
     ) -> State:
-        from persfl.methods.blend.stage import run  # blend's many files, where it runs
+        # blend's many files, where it runs
+        from persfl.methods.blend.stage import blend_stage
 
-        return run(
+        return blend_stage(
             task.rows,
             loop_plan(task, rounds_for("auto", task.learner)),
             budget=whole("budget", self.budget, least=1),

@@ -2,19 +2,26 @@
 of the fleet.
 """
 
-from persfl.methods.blend.algorithm import blend, blend_over
-from persfl.methods.blend.mixture import SORTS, Blended, sorts
-from persfl.methods.blend.offers.descent import blend_networks
-from persfl.methods.blend.offers.refits import blend_refits
-from persfl.methods.blend.stage import run
+from persfl.methods.blend.algorithm import (
+    blend,
+    blend_networks,
+    blend_over,
+    blend_refits,
+    local_site,
+)
+from persfl.methods.blend.mixture import SORTS, BlendResult, sorts
+from persfl.methods.blend.settings import BlendSettings
+from persfl.methods.blend.stage import blend_stage
 
 __all__ = [
     "SORTS",
-    "Blended",
+    "BlendResult",
+    "BlendSettings",
     "blend",
     "blend_networks",
     "blend_over",
     "blend_refits",
-    "run",
+    "blend_stage",
+    "local_site",
     "sorts",
 ]

@@ -1,29 +1,30 @@
 """Blend: a device's model as a mix of what its own rows, the whole fleet and its neighbours offer.
 
 Devices are dealt into at most eight groups. What a device is offered comes from devices of the
-other groups, so its own folds can judge it honestly. Every offer is a linear model; so is their
-mix.
+other groups, so its own folds can judge it honestly. One algorithm for all models and all places:
+deal, fold, ask, offer, judge, share, record. What a family of models asks and offers is in
+`persfl.methods.blend.offers`; where the rows are is the business of a `Site`.
 """
 
 from __future__ import annotations
-
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners import Linear
-from persfl.methods.blend.evidence import shares
-from persfl.methods.blend.linear_rows import Folding, route
-from persfl.methods.blend.local_site import Here
-from persfl.methods.blend.mixture import Blended, dealt, start_of
-from persfl.methods.blend.record import Heard
-from persfl.methods.blend.site import Homes
-from persfl.methods.blend.views import VIEWS, Look
+from persfl.methods.blend import settings as chosen
+from persfl.methods.blend.folds import Folding
+from persfl.methods.blend.local_site import LocalSite
+from persfl.methods.blend.mixture import BlendResult, groups_of, start_of
+from persfl.methods.blend.offers import offers_for
+from persfl.methods.blend.record import Record
+from persfl.methods.blend.search import Search
+from persfl.methods.blend.settings import BlendSettings
+from persfl.methods.blend.site import BlendSite, Bundle, Evidence, GroupPlan, Spreads
+from persfl.methods.blend.views import ViewSettings
 from persfl.seeds import stream
-from persfl.types import IntArray
+from persfl.types import Array, Differentiable, Learner
 
 
 def blend(
@@ -34,7 +35,7 @@ def blend(
     budget: int = 640,
     ordered: bool = False,
     classes: int = 0,
-) -> Blended:
+) -> BlendResult:
     """A model for every device; each asks others for at most `budget` refits (see `budget`).
 
     >>> from persfl.sources import clustered_regression
@@ -57,70 +58,151 @@ def blend(
             "blend mixes linear models, and models that are refitted, such as trees. Got"
             f" {learner!r}: use method='paper' or 'kin'."
         )
-    return blend_over(
-        Here(rows, learner, Folding(classes, ordered, seed)), seed=seed, budget=budget
+    site = local_site(rows, learner, seed=seed, ordered=ordered, classes=classes)
+    return blend_over(site, budget=budget)
+
+
+def blend_networks(
+    rows: Devices,
+    learner: Differentiable,
+    *,
+    seed: int = 0,
+    budget: int = 640,
+    ordered: bool = False,
+    classes: int = 0,
+) -> BlendResult:
+    """A mix for every device: `models[i]` is a list of (share, model).
+
+    >>> from functools import partial
+    >>> from persfl.learners import MLP, Network
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=3, clusters=1, rows=8, features=2, seed=0)
+    >>> found = blend_networks(
+    ...     devices, Network(partial(MLP((4,)), 2, 1), loss="squared"), budget=80
+    ... )
+    >>> len(found.models[0]) <= 4, round(sum(share for share, _ in found.models[0]), 6)
+    (True, 1.0)
+    """
+    site = local_site(rows, learner, seed=seed, ordered=ordered, classes=classes)
+    return blend_over(site, budget=budget)
+
+
+def blend_refits(
+    rows: Devices,
+    learner: Learner,
+    public: Array,
+    *,
+    seed: int = 0,
+    budget: int = 640,
+    ordered: bool = False,
+    classes: int = 0,
+    n_jobs: int | None = 1,
+) -> BlendResult:
+    """A mix for every device: `models[i]` is a list of (share, model).
+
+    >>> from persfl import Tree
+    >>> from persfl.sources import clustered_regression
+    >>> devices = clustered_regression(n=9, clusters=1, rows=8, features=2, seed=0)
+    >>> found = blend_refits(
+    ...     devices, Tree(2), np.random.default_rng(0).normal(size=(20, 2))
+    ... )
+    >>> round(sum(share for share, _ in found.models[0]), 6)
+    1.0
+    """
+    site = local_site(
+        rows,
+        learner,
+        public,
+        seed=seed,
+        ordered=ordered,
+        classes=classes,
+        n_jobs=n_jobs,
     )
+    return blend_over(site, budget=budget)
 
 
-def blend_over(homes: Homes, *, seed: int = 0, budget: int = 640) -> Blended:
-    """The same, wherever the devices are; everything that needs rows is asked of `homes`."""
-    learner, n = homes.learner, homes.n
-    way = route(learner)
-    views = VIEWS if learner.intercept else VIEWS[:1]
-    each = budget * way.QUESTIONS / len(views)
-    group, told = dealt(n, seed), homes.spreads()
-    wanted = np.isin(np.arange(n), homes.targets)
-    lines = []
-    for name in views:
-        for h in range(group.max() + 1):
-            mine, rest = (
-                np.flatnonzero((group == h) & wanted),
-                np.flatnonzero(group != h),
-            )
-            if len(mine):
-                look = Look.of(name, type(told)(*(array[rest] for array in told)))
-                lines.append(
-                    (look, mine, rest, stream(seed, "blend", name, h).integer())
-                )
+def local_site(
+    rows: Devices,
+    learner: Learner,
+    public: Array | None = None,
+    *,
+    seed: int = 0,
+    ordered: bool = False,
+    classes: int = 0,
+    n_jobs: int | None = 1,
+    together: bool = True,
+    settings: BlendSettings | None = None,
+) -> LocalSite:
+    """Devices whose rows are in this process; `together=False` never puts rows of two devices in
+    one place, as a federation cannot.
+    """
+    settings = settings or chosen.USUAL
+    family = offers_for(
+        learner, rows.features, classes=classes, public=public, settings=settings
+    )
+    folding = Folding(classes, ordered, seed, settings)
+    return LocalSite(rows, family, folding, n_jobs=n_jobs, together=together)
 
-    def work(
-        look: Look, mine: IntArray, rest: IntArray, place: int, homes: Homes
-    ) -> Any:
-        part = homes.part(look, mine, rest, place, each)
-        starts, asked = way.starts(part)
-        return part.evidence(starts), asked
 
-    done = homes.side_by_side([partial(work, *line) for line in lines])
-    names = [f"{view} {name}" for view in views for name in way.names(learner)]
-    losses, weight = np.full((n, len(names)), np.inf), np.zeros((len(views), n))
-    heard = Heard(n, learner.kind == "squared")
+def blend_over(site: BlendSite, *, budget: int = 640) -> BlendResult:
+    """The same, wherever the devices are; everything that needs rows is asked of the site."""
+    family, n = site.family, site.n
+    told = site.spreads()
+    plans = _deal(site, told, budget)
+    found = site.work(plans, _work)
+    names = [f"{view} {name}" for view in family.views for name in family.names()]
+    wide = len(names) // len(family.views)
+    losses = np.full((n, len(names) + family.extra), np.inf)
+    weight = np.zeros((len(family.views), n))
+    record = Record(n)
     missing: set[str] = set()
-    for (look, mine, rest, _), (evidence, asked) in zip(lines, done, strict=True):
-        first = views.index(look.name) * len(names) // len(views)
-        losses[mine, first : first + evidence.losses.shape[1]] = evidence.losses
-        weight[views.index(look.name), mine] = evidence.weight
-        missing |= asked.missing
-        heard.add(look.name, asked.rounds, mine, rest, homes.copies, look.label_scale)
+    for plan, (evidence, search) in zip(plans, found, strict=True):
+        view = family.views.index(plan.look.name)
+        columns = slice(view * wide, view * wide + evidence.losses.shape[1])
+        losses[plan.mine, columns] = evidence.losses
+        weight[view, plan.mine] = evidence.weight
+        missing |= search.missing
+        record.add(plan, search.rounds, site.copies)
+
     behind = weight.min(axis=0)
-    sure = (
-        float(behind.sum() / max(told.weight[behind > 0].sum(), 1e-12))
-        if homes.classes
-        else 1.0
-    )
-    paid = [
-        column for column, name in enumerate(names) if start_of(name) not in missing
-    ]
-    mix = np.zeros(losses.shape)
-    known = np.ascontiguousarray(losses[:, paid])
-    mix[:, paid] = shares(
-        known, behind, relative=not homes.classes, sure=min(1.0, sure)
-    )
-    mix *= wanted[:, None]
-    models = homes.mixed(
-        [
-            (look, mine, evidence.kept)
-            for (look, mine, _, _), (evidence, _) in zip(lines, done, strict=True)
-        ],
-        mix,
-    )
-    return Blended(models, tuple(names), mix, heard.rounds(mix, tuple(names)))
+    sure = 1.0
+    if family.hides and site.classes:
+        sure = float(behind.sum() / max(told.weight[behind > 0].sum(), 1e-12))
+    paid = [k for k, name in enumerate(names) if start_of(name) not in missing]
+    mix = family.shares(losses, behind, paid, min(1.0, sure))
+    mix *= np.isin(np.arange(n), site.targets)[:, None]
+    models = site.mixed(plans, [evidence for evidence, _ in found], mix)
+    listed = tuple(names[k] for k in paid)
+    shares = np.ascontiguousarray(mix[:, paid])
+    return BlendResult(models, listed, shares, record.rounds(shares, listed))
+
+
+def _deal(site: BlendSite, told: Spreads, budget: int) -> list[GroupPlan]:
+    """Groups of targets in every view, and who can be asked for each."""
+    family, n = site.family, site.n
+    most = family.settings.groups
+    group = groups_of(n, site.seed, most)
+    wanted = np.isin(np.arange(n), site.targets)
+    each = budget * family.unit / len(family.views)
+    sizes = np.bincount(group[wanted], minlength=1)
+    fewest = int(sizes[sizes > 0].min(initial=n))
+    found = []
+    for view in family.views:
+        for h in range(group.max() + 1):
+            mine = np.flatnonzero((group == h) & wanted)
+            rest = np.flatnonzero(group != h)
+            if not len(mine):
+                continue
+            look = ViewSettings.of(view, told.of(rest))
+            place = stream(site.seed, *family.path(view, h)).integer()
+            known = n - n // min(most, n)
+            plan = GroupPlan(look, h, mine, rest, place, each, fewest, known, site.seed)
+            found.append(plan)
+    return found
+
+
+def _work(bundle: Bundle) -> list[tuple[Evidence, Search]]:
+    """Ask for these groups, and have the offers judged."""
+    asked = bundle.groups[0].family.starts(bundle)
+    evidence = bundle.evidence([starts for starts, _ in asked])
+    return list(zip(evidence, [search for _, search in asked], strict=True))

@@ -1,4 +1,4 @@
-"""A stated budget of questions, and how it is spent.
+"""A stated budget of questions; every question is paid from it.
 
 One question is one answer that one other device computes for one asker. A refit (with one number:
 how noisy the rows are about it) costs 1, an answer by gradient steps a quarter. What the fleet is
@@ -9,25 +9,52 @@ fewer devices are asked, and nobody where not even two could be. The rest is for
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from persfl.methods.blend.site import Part
-from persfl.seeds import distinct, stream
+from persfl.seeds import Stream, distinct
 from persfl.types import IntArray
 
-ASKED = 400  # devices at most: their mean is known well enough
 SHORTER = 4  # questions about steps that cost as much as one refit
 
 
-def asked_of(part: Part, each: float) -> tuple[IntArray, float]:
-    """Which peers tell what the fleet is like, at `each` questions per peer; what is left of
-    the budget for each copy.
+@dataclass
+class Budget:
+    """What the targets of a group may ask: `each` so many questions, in the family's unit.
+
+    `unit` is how many of these questions cost as much as one refit.
+
+    >>> purse = Budget(each=2.0, targets=3, copies=1)
+    >>> purse.pay(1.0, 6)
+    >>> purse.pay(0.25, 1)
+    Traceback (most recent call last):
+    ...
+    RuntimeError: a blend asks no more than its budget. Got 6.25 of 6.
     """
-    many = affordable(part.budget, part.targets, min(part.peers, ASKED), each)
-    left = part.budget - each * many / part.targets
-    return some_of(part.peers, many, stream(part.seed, "asked")), left / part.copies
+
+    each: float
+    targets: int
+    copies: int
+    unit: int = 1
+    spent: float = 0.0
+
+    def pay(self, cost: float, many: int) -> None:
+        """For so many questions that cost this much of a refit."""
+        self.spent += cost * self.unit * many
+        most = self.each * self.targets
+        if self.spent > most * (1 + 1e-9) + 1e-9:
+            raise RuntimeError(
+                f"a blend asks no more than its budget. Got {self.spent:g} of {most:g}."
+            )
+
+    def fleet(self, peers: int, questions: float) -> int:
+        """How many of these peers can be asked so many questions about what the fleet is like."""
+        return affordable(self.each, self.targets, peers, questions)
+
+    def left(self, peers: int, questions: float) -> float:
+        """What is left for each copy of a target when so many peers are asked that."""
+        return (self.each - questions * peers / self.targets) / self.copies
 
 
 def affordable(budget: float, targets: int, peers: int, each: float) -> int:
@@ -46,7 +73,7 @@ def affordable(budget: float, targets: int, peers: int, each: float) -> int:
     return many if many >= min(2, peers) else 0
 
 
-def some_of(peers: int, many: int, place: Any) -> IntArray:
+def some_of(peers: int, many: int, place: Stream) -> IntArray:
     """So many of the peers, drawn at this place; in order."""
     if many >= peers:
         return np.arange(peers)

@@ -12,8 +12,8 @@ import numpy as np
 
 from persfl.learners import Linear
 from persfl.methods.blend.budget import SHORTER
-from persfl.methods.blend.mixture import BLOCKS, CLASS_FOLDS, FOLDS
-from persfl.methods.blend.offers.steps import names
+from persfl.methods.blend.offers.steps import StepOffers
+from persfl.methods.blend.settings import USUAL
 from persfl.traits import has_gradients
 from persfl.types import IntArray, Learner
 
@@ -74,7 +74,7 @@ def cost_of(
     if not has_gradients(learner):
         return None
     size, rows = learner.size(features), counts.astype(np.float64)
-    copies = 1 + (BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS)
+    copies = 1 + USUAL.count(classes, ordered)
     kept = 8.0 * size * len(counts)
     held = _BEGUN + _KNOWN * len(counts) + 8.0 * features * float(rows.sum()) * copies
     if not isinstance(learner, Linear):
@@ -82,7 +82,10 @@ def cost_of(
         return Cost(float(each.sum()) * runs, held + 30 * kept)
     if learner.kind != "squared":
         each = _DEVICE + _STEPPED * SHORTER * budget + _STEPS * rows * size * copies
-        return Cost(float(each.sum()) * runs, held + 2 * len(names(learner)) * kept)
+        return Cost(
+            float(each.sum()) * runs,
+            held + 2 * len(StepOffers(learner, features).names()) * kept,
+        )
     solved = np.where(rows < size, 0.0, _SOLVED * size**3.0)
     each = _DEVICE + budget * (_QUESTION + _PRODUCT * rows * size + solved)
     return Cost(float(each.sum()) * runs, held + 60 * kept)

@@ -41,14 +41,16 @@ def missed(response: Array, y: Array, classes: int) -> Array:
         )
 
 
-def shares(losses: Array, rows: Array, *, relative: bool, sure: float = 1.0) -> Array:
+def shares_of(
+    losses: Array, rows: Array, *, relative: bool, sure: float = 1.0
+) -> Array:
     """(devices, offers) from mean fold losses of that shape and the rows behind them; devices
     without any follow the others.
 
     `sure` is the share of all rows that could be judged.
 
     >>> losses = np.array([[1.0, 2.0], [1.0, 1.5], [1.0, 1.2]])
-    >>> shares(losses, np.array([10.0, 10.0, 0.0]), relative=False).round(3).tolist()
+    >>> shares_of(losses, np.array([10.0, 10.0, 0.0]), relative=False).round(3).tolist()
     [[0.993, 0.007], [0.993, 0.007], [0.993, 0.007]]
     """
     known = rows > 0

@@ -11,9 +11,10 @@ the inverse is 1 minus the row's leverage times its weight.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from persfl.learners.linear import Linear
 from persfl.methods.blend.ridge_refit import design
@@ -82,6 +83,6 @@ class Thin(NamedTuple):
         return np.asarray(np.matmul(inverse, first[..., None])[..., 0])
 
 
-def thin(learner: Linear, counts: IntArray, features: int) -> Any:
+def thin(learner: Linear, counts: IntArray, features: int) -> NDArray[np.bool_]:
     """Which devices, by their numbers of rows, have fewer of them than a model has coefficients."""
-    return counts < learner.size(features)
+    return np.asarray(counts < learner.size(features))

@@ -7,11 +7,81 @@ blocks of time instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.learners.responses import respond_each
+from persfl.methods.blend.evidence import missed
+from persfl.methods.blend.settings import USUAL, BlendSettings
 from persfl.seeds import stream
-from persfl.types import Array, IntArray
+from persfl.types import Array, IntArray, Learner
+
+
+@dataclass(frozen=True)
+class Folding:
+    """How own rows are dealt into folds."""
+
+    classes: int = 0
+    ordered: bool = False
+    seed: int = 0
+    settings: BlendSettings = USUAL
+
+    @property
+    def count(self) -> int:
+        """How many folds."""
+        return self.settings.count(self.classes, self.ordered)
+
+    def of(self, rows: Devices, numbers: IntArray) -> IntArray:
+        """(rows,) which fold each row is in; `numbers` are the devices' own in the fleet."""
+        return fold_numbers(
+            rows,
+            self.count,
+            classes=self.classes,
+            ordered=self.ordered,
+            seed=self.seed,
+            numbers=numbers,
+        )
+
+
+class TargetRows:
+    """Targets' own rows: whole, and once without each fold, so that folds can be judged."""
+
+    def __init__(self, rows: Devices, folding: Folding, numbers: IntArray) -> None:
+        self.rows = rows
+        self.folding = folding
+        self.fold = folding.of(rows, numbers)
+        self.copies = copies(rows, self.fold, np.arange(len(rows)), folding.count)
+
+    @cached_property
+    def usable(self) -> Array:
+        """(rows,) the weight with which each row counts as evidence."""
+        return judged_weight(self.rows, self.fold, self.folding.count)
+
+    @cached_property
+    def judges(self) -> IntArray:
+        """(rows,) the copy that has not seen a row, and so may judge it."""
+        return np.asarray(self.rows.owner * (self.folding.count + 1) + 1 + self.fold)
+
+    def whole(self, offers: Sequence[Array]) -> list[Array]:
+        """(targets, size) of models (copies, size): those of all rows."""
+        return [models[:: self.folding.count + 1].copy() for models in offers]
+
+    def total(self, each: Array) -> Array:
+        """(targets,) sums over each one's rows."""
+        owner = self.rows.owner
+        return np.bincount(owner, weights=each, minlength=len(self.rows)).astype(float)
+
+    def losses(self, learner: Learner, models: Array) -> Array:
+        """(targets,) the mean loss of models (copies, size) over rows that they have not seen."""
+        rows, classes = self.rows, self.folding.classes
+        with np.errstate(all="ignore"):
+            said = respond_each(learner, models, rows.X, self.judges, classes)
+            each = self.usable * missed(said, rows.y, classes)
+        return self.total(each) / np.maximum(self.total(self.usable), 1e-12)
 
 
 def fold_numbers(
@@ -84,7 +154,7 @@ def copies(rows: Devices, fold: IntArray, which: IntArray, count: int) -> Device
     return Devices(rows.X[at], rows.y[at], weight, start, range(len(start) - 1))
 
 
-def judged(rows: Devices, fold: IntArray, count: int) -> Array:
+def judged_weight(rows: Devices, fold: IntArray, count: int) -> Array:
     """(rows,) the weight with which each row's fold counts as evidence: 0 where the device has
     no other rows.
     """

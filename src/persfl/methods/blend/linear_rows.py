@@ -1,63 +1,39 @@
-"""What a device computes for blend, on its own rows; here for many devices at once, at home for
-one.
+"""What devices compute for a blend of linear models, from their own rows; many at once in one
+process, one alone at home.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
-from persfl.learners.responses import respond_each
 from persfl.methods.blend.chunks import spans
-from persfl.methods.blend.evidence import missed
 from persfl.methods.blend.few_rows import Thin, thin
-from persfl.methods.blend.folds import copies, fold_numbers, judged
-from persfl.methods.blend.mixture import BLOCKS, CLASS_FOLDS, FOLDS
-from persfl.methods.blend.offers import ridge as squared
-from persfl.methods.blend.offers import steps
+from persfl.methods.blend.folds import TargetRows
 from persfl.methods.blend.prior import noise_of
-from persfl.methods.blend.ridge_refit import Toward, drawn, moments
-from persfl.methods.blend.site import Spreads, Starts
-from persfl.methods.blend.views import Look, View, means
-from persfl.types import Array, Data, IntArray, Proposer
+from persfl.methods.blend.questions import (
+    GradientSteps,
+    Noise,
+    OwnRows,
+    Pull,
+    Question,
+    Weigh,
+)
+from persfl.methods.blend.ridge_refit import drawn, moments
+from persfl.methods.blend.site import Spreads
+from persfl.methods.blend.views import View, ViewSettings, means
+from persfl.proposers import GradientStep
+from persfl.types import Array, Data, IntArray
 
 _LARGEST = 2**20  # numbers of rows that are taken together for their products
-HIDDEN = 0.3  # what a row weighs whose class no other row has
-
-
-@dataclass(frozen=True)
-class Folding:
-    """How own rows are dealt into folds."""
-
-    classes: int = 0
-    ordered: bool = False
-    seed: int = 0
-
-    @property
-    def count(self) -> int:
-        """How many folds."""
-        return BLOCKS if self.ordered else CLASS_FOLDS if self.classes else FOLDS
-
-    def of(self, rows: Devices, numbers: IntArray) -> IntArray:
-        """(rows,) which fold each row is in; `numbers` are the devices' own in the fleet."""
-        return fold_numbers(
-            rows,
-            self.count,
-            classes=self.classes,
-            ordered=self.ordered,
-            seed=self.seed,
-            numbers=numbers,
-        )
-
-
-def route(learner: Linear) -> Any:
-    """How offers come about: by refits in closed form, or by steps."""
-    return squared if learner.kind == "squared" else steps
+BoolArray = NDArray[np.bool_]
+Starts = Mapping[str, Array]
+Offer = Callable[[Devices, Starts], dict[str, Array]]
 
 
 def spreads(rows: Devices, labels: bool) -> Spreads:
@@ -73,23 +49,16 @@ def spreads(rows: Devices, labels: bool) -> Spreads:
         rows.weight * (rows.X[:, j] - centre[owner, j]) ** 2
         for j in range(rows.features)
     ]
-    squares = np.asarray(
-        np.stack(
-            [np.bincount(owner, weights=one, minlength=n) for one in away], axis=1
-        ),
-        dtype=np.float64,
-    )
-    label = (
-        np.bincount(
-            owner, weights=rows.weight * (rows.y - level[owner]) ** 2, minlength=n
-        )
-        if labels
-        else rows.total
-    )
+    sums = [np.bincount(owner, weights=one, minlength=n) for one in away]
+    squares = np.asarray(np.stack(sums, axis=1), dtype=np.float64)
+    if not labels:
+        return Spreads(rows.total, squares, rows.total)
+    off = rows.weight * (rows.y - level[owner]) ** 2
+    label = np.bincount(owner, weights=off, minlength=n)
     return Spreads(rows.total, squares, np.asarray(label))
 
 
-class Peers:
+class LinearPeers:
     """Devices that answer, in one view of their rows."""
 
     def __init__(self, learner: Linear, rows: Devices) -> None:
@@ -97,14 +66,23 @@ class Peers:
         self._strength = np.empty(0)  # that the inverses belong to
 
     @staticmethod
-    def seen(learner: Linear, rows: Devices, look: Look) -> Peers:
+    def seen(learner: Linear, rows: Devices, look: ViewSettings) -> LinearPeers:
         """From rows as they are."""
-        return Peers(
-            learner, View.of(look, rows, learner.kind == "squared").inside(rows)
-        )
+        view = View.of(look, rows, learner.kind == "squared")
+        return LinearPeers(learner, view.inside(rows))
+
+    def answer(self, question: Question, who: IntArray) -> dict[str, Array]:
+        """What each of these says; the question has an entry for every one."""
+        if isinstance(question, GradientSteps):
+            step = GradientStep(question.step, steps=question.steps)
+            return {"answers": self.stepped(step, who, question.models)}
+        if isinstance(question, Pull):
+            return {"answers": self.pulled(who, question.models, question.strength)}
+        assert isinstance(question, Noise)
+        return {"noise": self.noise(who, question.mean, question.strength)}
 
     @cached_property
-    def _thin(self) -> Any:
+    def _thin(self) -> BoolArray:
         """(devices,) which have fewer rows than coefficients."""
         return thin(self.learner, self.rows.counts, self.rows.features)
 
@@ -121,7 +99,8 @@ class Peers:
             moments(self.learner, self.rows.gather(who[lo:hi]))
             for lo, hi in spans(self.learner, self.rows, who)
         ]
-        return tuple(np.concatenate(each) for each in zip(*found, strict=True))  # type: ignore[return-value]
+        grams, pulls = zip(*found, strict=True)
+        return np.concatenate(grams), np.concatenate(pulls)
 
     @cached_property
     def _few(self) -> Thin:
@@ -141,74 +120,88 @@ class Peers:
             self._strength = np.array(strength)
         return self._inverses
 
-    def answers(self, proposer: Proposer, who: IntArray, models: Array) -> Array:
-        """(K, size) each to its model."""
+    def stepped(self, step: GradientStep, who: IntArray, models: Array) -> Array:
+        """(K, size) steps of each from its model; NaN where `who` is -1."""
         out = np.full(models.shape, np.nan)
         at = np.flatnonzero(who >= 0)
         for lo, hi in spans(self.learner, self.rows, who[at]):
-            some, asked = at[lo:hi], proposer.ask(self.learner, models[at[lo:hi]])
-            # the same answer, without adding up the rows again for every question
-            if isinstance(proposer, Toward):
-                out[some] = self._drawn(who[some], asked, proposer.strength)
-            else:
-                with np.errstate(all="ignore"):  # what overflows is not used
-                    out[some] = proposer.answer(
-                        self.learner, asked, self.rows.gather(who[some]), None
-                    )
+            some = at[lo:hi]
+            rows = self.rows.gather(who[some])
+            with np.errstate(all="ignore"):  # what overflows is not used
+                out[some] = step.answer(self.learner, models[some], rows, None)
         return out
 
-    def _drawn(self, who: IntArray, models: Array, strength: Array) -> Array:
-        """(K, size) each drawn toward its model."""
-        out = np.empty(models.shape)
-        few = self._thin[who]
-        if few.any():
-            place = self._place[who[few]]
-            out[few] = self._few.at(place).drawn(
-                self._inverse(strength)[place], models[few], strength
-            )
-        if not few.all():
-            gram, pull = self._moments
-            place = self._place[who[~few]]
-            out[~few] = drawn(gram[place], pull[place], models[~few], strength)
+    def pulled(self, who: IntArray, models: Array, strength: Array) -> Array:
+        """(K, size) refits of each, drawn toward its model; as `Toward`, but rows are added up
+        once for all questions.
+        """
+        out = np.full(models.shape, np.nan)
+        at = np.flatnonzero(who >= 0)
+        for lo, hi in spans(self.learner, self.rows, who[at]):
+            some = at[lo:hi]
+            few = some[self._thin[who[some]]]
+            if len(few):
+                place = self._place[who[few]]
+                inverse = self._inverse(strength)[place]
+                out[few] = self._few.at(place).drawn(inverse, models[few], strength)
+            many = some[~self._thin[who[some]]]
+            if len(many):
+                gram, pull = self._moments
+                place = self._place[who[many]]
+                out[many] = drawn(gram[place], pull[place], models[many], strength)
         return out
 
-    def rough(self, who: IntArray, mean: Array, strength: Array) -> Array:
-        """(K,) each device's own noise."""
+    def noise(self, who: IntArray, mean: Array, strength: Array) -> Array:
+        """(K,) each device's own, about its refit."""
         found = np.full(len(who), np.nan)
         for lo, hi in spans(self.learner, self.rows, who):
-            part = who[lo:hi]
-            few = self._thin[part]
-            if few.any():
-                place = self._place[part[few]]
-                found[lo:hi][few] = self._few.at(place).rough(
-                    self._inverse(strength)[place], mean
-                )
-            if not few.all():
+            some = np.arange(lo, hi)
+            few = some[self._thin[who[some]]]
+            if len(few):
+                place = self._place[who[few]]
+                inverse = self._inverse(strength)[place]
+                found[few] = self._few.at(place).rough(inverse, mean)
+            many = some[~self._thin[who[some]]]
+            if len(many):
                 gram, pull = self._moments
-                place = self._place[part[~few]]
+                place = self._place[who[many]]
                 model = drawn(gram[place], pull[place], mean, strength)
-                found[lo:hi][~few] = noise_of(
-                    self.learner, self.rows.gather(part[~few]), model, strength
-                )
+                rows = self.rows.gather(who[many])
+                found[many] = noise_of(self.learner, rows, model, strength)
         return found
 
 
-class Own:
+class LinearTargets:
     """Devices as targets, in one view: copies of their rows, and what can be offered to them."""
 
     def __init__(
         self,
         learner: Linear,
-        rows: Devices,
-        look: Look,
-        folding: Folding,
-        numbers: IntArray,
+        own: TargetRows,
+        look: ViewSettings,
+        offer: Offer,
     ) -> None:
-        self.learner, self.rows, self.folding = learner, rows, folding
-        self.fold, self.look = folding.of(rows, numbers), look
-        own = copies(rows, self.fold, np.arange(len(rows)), folding.count)
-        self.view = View.of(look, own, learner.kind == "squared")
-        self.copies = Peers(learner, self.view.inside(own))
+        self.learner, self.own, self.offer = learner, own, offer
+        self.view = View.of(look, own.copies, learner.kind == "squared")
+        self.copies = LinearPeers(learner, self.view.inside(own.copies))
+
+    def answer(self, question: Question) -> dict[str, Array]:
+        """What every copy says."""
+        if isinstance(question, Weigh):
+            return {"losses": self.losses(question.models)}
+        assert isinstance(question, OwnRows)
+        rows = self.copies.rows
+        everyone = np.arange(len(rows))
+        found = {"weight": rows.total}
+        if question.models is not None and question.step and question.steps:
+            step = GradientStep(question.step, steps=question.steps)
+            shown = [np.tile(model, (len(rows), 1)) for model in question.models]
+            said = [self.copies.stepped(step, everyone, models) for models in shown]
+            found["answers"] = np.stack(said)
+        if question.mean is not None and question.strength is not None:
+            mean, strength = question.mean, question.strength
+            found["noise"] = self.copies.noise(everyone, mean, strength)
+        return found
 
     def losses(self, models: Array) -> Array:
         """(copies, S) of models (copies, S, size), each on its copy's rows."""
@@ -223,63 +216,41 @@ class Own:
                 found[lo:hi] = self.learner.loss(models[lo:hi], each)
         return np.where(np.isfinite(found), found, np.inf)
 
-    def offers(self, starts: Starts) -> dict[str, Array]:
+    def offers(self, starts: Starts) -> list[Array]:
         """(copies, size) per offer, in the units of the rows."""
-        found = route(self.learner).offers(self.learner, self.copies.rows, starts)
-        return {
-            f"{self.look.name} {key}": self.view.outside(models, self.learner)
-            for key, models in found.items()
-        }
+        found = self.offer(self.copies.rows, starts)
+        return [self.view.outside(models, self.learner) for models in found.values()]
 
-    def evidence(self, offers: dict[str, Array]) -> tuple[Array, Array]:
-        """(devices, offers) the mean loss over rows, each by the copy that has not seen its fold;
-        (devices,) the weight judged.
+    def judged(self, offers: Sequence[Array]) -> tuple[Array, Array]:
+        """(targets, offers) the mean loss over rows, each by the copy that has not seen its fold;
+        (targets,) the weight judged.
 
         A row weighs less where its fold has all rows of its class: own steps cannot show there what
         they do for a class that they have seen. (Its loss counts in the mean as any other, or rare
         classes would be forgotten.)
         """
-        rows, count, classes = self.rows, self.folding.count, self.folding.classes
-        at, usable = (
-            rows.owner * (count + 1) + 1 + self.fold,
-            judged(rows, self.fold, count),
-        )
-        weight, n = (
-            np.bincount(rows.owner, weights=usable, minlength=len(rows)),
-            len(rows),
-        )
-        sure = (
-            np.bincount(
-                rows.owner,
-                weights=usable * np.where(self._hidden(at), HIDDEN, 1.0),
-                minlength=n,
-            )
-            if classes
-            else weight
-        )
-        told = np.empty((n, len(offers)))
-        for column, models in enumerate(offers.values()):
-            with np.errstate(all="ignore"):
-                each = usable * missed(
-                    respond_each(self.learner, models, rows.X, at, classes),
-                    rows.y,
-                    classes,
-                )
-            told[:, column] = np.bincount(
-                rows.owner, weights=each, minlength=n
-            ) / np.maximum(weight, 1e-12)
-        return told, np.asarray(sure, dtype=np.float64)
+        own = self.own
+        told = [own.losses(self.learner, models) for models in offers]
+        weight = own.usable
+        if own.folding.classes:
+            hidden = own.folding.settings.hidden
+            weight = weight * np.where(self._hidden(), hidden, 1.0)
+        return np.stack(told, axis=1), own.total(weight)
 
-    def _hidden(self, at: IntArray) -> Any:
+    def whole(self, offers: Sequence[Array]) -> list[Array]:
+        """(targets, size) per offer: what is made of all rows."""
+        return self.own.whole(offers)
+
+    def _hidden(self) -> BoolArray:
         """(rows,) whether the copy that judges a row has nothing of its class."""
-        left = self.copies.rows
+        left, rows = self.copies.rows, self.own.rows
         there = left.weight > 0
-        known = np.zeros((len(left), self.folding.classes), dtype=bool)
+        known = np.zeros((len(left), self.own.folding.classes), dtype=bool)
         known[left.owner[there], left.y[there].astype(np.int64)] = True
-        return ~known[at, self.rows.y.astype(np.int64)]
+        return np.asarray(~known[self.own.judges, rows.y.astype(np.int64)])
 
 
-def mixed(offers: Any, shares: Array) -> Array:
+def mixed(offers: Sequence[Array], shares: Array) -> Array:
     """(devices, size) offers (offers of (devices, size)) mixed by shares (devices, offers)."""
     found = np.zeros((len(shares), offers[0].shape[1]))
     for column, models in enumerate(offers):

@@ -1,7 +1,8 @@
-"""What every kind of blend shares: groups, folds, and what comes out."""
+"""What comes out of a blend, and in which groups devices are dealt."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +11,8 @@ import numpy as np
 from persfl.devices import Devices, offsets
 from persfl.seeds import stream
 from persfl.trust import Trust
-from persfl.types import Array, IntArray, Round
+from persfl.types import Array, IntArray, Model, Round
 
-GROUPS, FOLDS, CLASS_FOLDS, BLOCKS = 8, 5, 3, 2
 SORTS = ("own", "fleet", "neighbours")
 _SORT = {
     "own": "own",
@@ -24,8 +24,9 @@ _SORT = {
 
 
 @dataclass(frozen=True, eq=False)
-class Blended:
-    """`models` (devices, size) in the rows' units; `shares` (devices, offers) of what `names`
+class BlendResult:
+    """`models` (devices, size) in the rows' units, or for each device a list of (share, model),
+    or None for no target; `shares` (devices, offers) of what `names`
     say; `rounds` of asking.
     """
 
@@ -40,7 +41,7 @@ class Blended:
         return self.rounds[-1].trust
 
 
-def sorts(names: Any, mix: Array) -> Array:
+def sorts(names: Iterable[str], mix: Array) -> Array:
     """(devices, 3) the shares of models that started from own rows, from the fleet and from
     neighbours.
     """
@@ -48,7 +49,7 @@ def sorts(names: Any, mix: Array) -> Array:
     return np.stack([mix[:, sort == k].sum(axis=1) for k in range(len(SORTS))], axis=1)
 
 
-def start_of(name: Any) -> str:
+def start_of(name: str) -> str:
     """What an offer of this name started from.
 
     >>> start_of("centred pooled-seen 10")
@@ -57,13 +58,26 @@ def start_of(name: Any) -> str:
     return str(name).split()[1].removesuffix("-seen")
 
 
-def dealt(n: int, seed: int) -> IntArray:
+def placed(n: int, parts: Sequence[tuple[IntArray, Sequence[Model]]]) -> list[Model]:
+    """(n,) models, each at its device's place; None for the others.
+
+    >>> placed(3, [(np.array([2, 0]), ["c", "a"])])
+    ['a', None, 'c']
+    """
+    found: list[Model] = [None] * n
+    for which, models in parts:
+        for i, model in zip(which.tolist(), models, strict=True):
+            found[i] = model
+    return found
+
+
+def groups_of(n: int, seed: int, most: int) -> IntArray:
     """Which group each device is in; all groups are equally large, or nearly."""
     order = np.argsort(
         stream(seed, "groups").at(np.arange(n)).uniform(1)[:, 0], kind="stable"
     )
     found = np.empty(n, dtype=np.int64)
-    found[order] = np.arange(n) % min(GROUPS, n)
+    found[order] = np.arange(n) % min(most, n)
     return found
 
 

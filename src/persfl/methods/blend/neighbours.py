@@ -20,7 +20,7 @@ from persfl.rules.peer_index import joined
 from persfl.samplers import Nobody
 from persfl.seeds import distinct, stream
 from persfl.trust import Trust
-from persfl.types import Array, Choice, IntArray
+from persfl.types import Array, Choice, IntArray, Sampler
 
 KEPT = 0.7  # of what was remembered of a peer, when it answers again
 
@@ -51,10 +51,19 @@ class Neighbours:
     noise: Array | None
     # of the rows that log losses count for: answers from few steps differ little
     share: float = 0.3
+    # an answer that multiplies the own loss by more is nobody's: steps can run away
+    worse: float | None = None
+    # of all answers only that of the peer that has fitted best so far: trees have no mean
+    single: bool = False
 
     @property
-    def sampler(self) -> Any:
+    def sampler(self) -> Sampler:
         return self._ask if self.peers else Nobody()
+
+    def _calm(self, losses: Array) -> Array:
+        if self.worse is None:
+            return losses
+        return np.where(losses <= self.worse * losses[:, :1], losses, np.inf)
 
     def _ask(self, trust: Trust, r: int, seed: int) -> IntArray:
         wide = min(self.known, 2 * self.peers)
@@ -90,6 +99,7 @@ class Neighbours:
         self, trust: Trust, r: int, peers: IntArray, losses: Array, kept: Any
     ) -> dict[str, Any]:
         """What is remembered after these answers."""
+        losses = self._calm(losses)
         T = len(peers)
         blank: dict[str, Any] = {
             "panel": np.empty((T, 0), dtype=np.int64),
@@ -116,6 +126,7 @@ class Neighbours:
         return {"panel": panel, "excess": excess, "times": times}
 
     def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice:
+        losses = self._calm(losses)
         _, at, _ = joined(trust.notes["panel"], peers)
         excess = np.take_along_axis(_mean(trust.notes), at, axis=1)
         usable = (peers >= 0) & np.isfinite(losses[:, 1:])
@@ -125,12 +136,10 @@ class Neighbours:
         with np.errstate(invalid="ignore", over="ignore"):
             weights = np.where(usable, np.exp(-(excess - low)), 0.0)
         total = weights.sum(axis=1, keepdims=True)
+        weights = weights / np.where(total > 0, total, 1.0)
         none = total[:, 0] == 0
-        return Choice(
-            np.where(usable, peers, -1),
-            weights / np.where(total > 0, total, 1.0),
-            none + 0.0,
-        )
+        choice = Choice(np.where(usable, peers, -1), weights, none + 0.0)
+        return _best(choice) if self.single and peers.shape[1] else choice
 
     def _gain(self, said: Array) -> Array:
         """(T,) evidence per unit of mean loss."""
@@ -146,6 +155,14 @@ class Neighbours:
             self.rows
             / (2.0 * np.maximum(self.noise, np.where(np.isfinite(few), few, 0.0)))
         )
+
+
+def _best(choice: Choice) -> Choice:
+    """Of what would be mixed, the one with the largest weight."""
+    best = choice.weights.argmax(axis=1)[:, None]
+    who = np.take_along_axis(choice.peers, best, axis=1)
+    taken = (who >= 0).astype(np.float64)
+    return Choice(who, taken, (who[:, 0] < 0).astype(np.float64))
 
 
 def _mean(notes: Any) -> Array:

@@ -23,12 +23,11 @@ from scipy.special import digamma
 
 from persfl.learners.linear import Linear
 from persfl.methods.blend.fixed_point import tamed
-from persfl.methods.blend.ridge_refit import Toward, design, moments
-from persfl.methods.blend.site import Part
+from persfl.methods.blend.questions import Noise, Pull
+from persfl.methods.blend.ridge_refit import design, moments
+from persfl.methods.blend.site import Group
 from persfl.seeds import stream
 from persfl.types import Array, Data, IntArray
-
-ROUNDS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,17 +47,18 @@ class Prior:
         return self.noise / self.spread
 
 
-def learned(part: Part, pooled: Array, who: IntArray, *, rounds: int = ROUNDS) -> Prior:
+def learned(group: Group, pooled: Array, who: IntArray, *, rounds: int) -> Prior:
     """Learned from refit answers of these peers, from their common model on.
 
     >>> from persfl import Linear
-    >>> from persfl.methods.blend.local_site import Here
+    >>> from persfl.methods.blend.algorithm import local_site
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(
     ...     n=200, clusters=1, rows=12, features=2, noise=0.5, seed=0
     ... )
-    >>> part = Here(devices, Linear()).alone(np.arange(199))
-    >>> found = learned(part, np.zeros(2), np.arange(199))
+    >>> group = local_site(devices, Linear()).alone(np.arange(199))
+    >>> group.budget.each = 1e6
+    >>> found = learned(group, np.zeros(2), np.arange(199), rounds=6)
     >>> (
     ...     bool(np.abs(found.mean - devices.true_weights[0]).max() < 0.1),
     ...     bool(0.2 < found.noise < 0.3),
@@ -67,23 +67,24 @@ def learned(part: Part, pooled: Array, who: IntArray, *, rounds: int = ROUNDS) -
     """
     mean, spread, noise, size = pooled, np.full(len(pooled), 0.1), 0.3, len(pooled)
     for r in range(rounds):
-        toward = Toward(noise / spread)
+        strength = noise / spread
         shift = np.where(
-            stream(part.seed, "shift", r).at(who).uniform(size) < 0.5, -1.0, 1.0
+            stream(group.seed, "shift", r).at(who).uniform(size) < 0.5, -1.0, 1.0
         ) * np.sqrt(spread)
         asked = np.concatenate([mean + 0.0 * shift, mean + shift])
-        plain, shifted = part.answers(toward, np.tile(who, 2), asked).reshape(
-            2, -1, size
-        )
+        question = Pull(look=group.look, models=asked, strength=strength)
+        answers = group.ask(question, np.tile(who, 2))["answers"]
+        plain, shifted = answers.reshape(2, -1, size)
         good = np.isfinite(plain).all(axis=1) & np.isfinite(shifted).all(axis=1)
         if good.sum() < 2:
             break
-        rough = part.rough(who[good], mean, toward.strength)
+        about = Noise(look=group.look, mean=mean, strength=strength)
+        rough = group.ask(about, who[good])["noise"]
         b = mean + tamed((plain - mean)[good])
         kept = np.clip(((shifted - plain) / shift)[good].mean(axis=0), 0.0, 0.97)
         mean, v = b.mean(axis=0), b.var(axis=0)
         spread = np.maximum(np.sqrt((v + kept * spread) * v / (1.0 - kept)), 1e-4)
-        rough = (rough * _unbiased(part.weight[who[good]]))[
+        rough = (rough * _unbiased(group.weight[who[good]]))[
             np.isfinite(rough) & (rough > 0)
         ]
         noise = float(np.exp(np.log(rough).mean())) if len(rough) else noise

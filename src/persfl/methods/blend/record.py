@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from persfl.methods.blend.site import GroupPlan
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray, Round
 
 
-class Heard:
-    """Collects rounds; `squared` says that losses have the square of the labels' units."""
+class GroupRound(NamedTuple):
+    """A round of one group: of all its targets, by their numbers in the fleet."""
 
-    def __init__(self, n: int, squared: bool) -> None:
-        self.n, self.squared = n, squared
-        self._entries: dict[tuple[str, int], list[Any]] = {}
+    mine: IntArray
+    peers: IntArray
+    losses: Array
+    chosen: IntArray
+    weights: Array
 
-    def add(
-        self,
-        view: str,
-        rounds: list[Round],
-        mine: IntArray,
-        rest: IntArray,
-        each: int,
-        scale: float,
-    ) -> None:
+
+class Record:
+    """Collects rounds."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self._entries: dict[tuple[str, int], list[GroupRound]] = {}
+
+    def add(self, plan: GroupPlan, rounds: Sequence[Round], each: int) -> None:
         """Rounds of one group: of every `each` copies of a device the first, which has all its
         rows, counts.
         """
-        unit = scale**2 if self.squared else 1.0
+        unit = plan.look.label_scale**2  # what losses are measured in
         for round_ in rounds:
             peers, took = round_.peers[::each], round_.choice.peers[::each]
-            entry = (
-                mine,
-                np.where(peers >= 0, rest[peers], -1),
+            entry = GroupRound(
+                plan.mine,
+                np.where(peers >= 0, plan.rest[peers], -1),
                 round_.losses[::each] * unit,
-                np.where(took >= 0, rest[took], -1),
+                np.where(took >= 0, plan.rest[took], -1),
                 round_.choice.weights[::each],
             )
-            self._entries.setdefault((view, round_.r), []).append(entry)
+            self._entries.setdefault((plan.look.name, round_.r), []).append(entry)
 
     def rounds(self, mix: Array, names: tuple[str, ...]) -> tuple[Round, ...]:
         """One record per view and round; what was adopted counts by how much of the mix came by
@@ -54,25 +58,16 @@ class Heard:
             }
         )
         for r, ((view, _), entries) in enumerate(self._entries.items()):
-            wide = max(entry[1].shape[1] for entry in entries)
-            peers, losses = (
-                np.full((self.n, wide), -1),
-                np.full((self.n, wide + 1), np.inf),
-            )
-            chosen, weights = np.full((self.n, wide), -1), np.zeros((self.n, wide))
-            for mine, who, said, took, share in entries:
-                k = who.shape[1]
-                (
-                    peers[mine, :k],
-                    losses[mine, : k + 1],
-                    chosen[mine, :k],
-                    weights[mine, :k],
-                ) = (
-                    who,
-                    said,
-                    took,
-                    share,
-                )
+            wide = max(entry.peers.shape[1] for entry in entries)
+            peers, chosen = np.full((self.n, wide), -1), np.full((self.n, wide), -1)
+            losses = np.full((self.n, wide + 1), np.inf)
+            weights = np.zeros((self.n, wide))
+            for entry in entries:
+                mine, k = entry.mine, entry.peers.shape[1]
+                peers[mine, :k] = entry.peers
+                losses[mine, : k + 1] = entry.losses
+                chosen[mine, :k] = entry.chosen
+                weights[mine, :k] = entry.weights
             part = [
                 i
                 for i, name in enumerate(names)
@@ -80,10 +75,8 @@ class Heard:
             ]
             weights = weights * mix[:, part].sum(axis=1, keepdims=True)
             chosen = np.where(weights > 0, chosen, -1)
-            lengths, choice = (
-                np.full(peers.shape, np.nan),
-                Choice(chosen, weights, 1.0 - weights.sum(axis=1)),
-            )
+            lengths = np.full(peers.shape, np.nan)
+            choice = Choice(chosen, weights, 1.0 - weights.sum(axis=1))
             trust = trust.updated(peers, losses, lengths, choice)
             found.append(Round(r, peers, losses, lengths, choice, trust))
         return tuple(found)

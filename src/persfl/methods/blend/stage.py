@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from persfl.devices import Devices
-from persfl.learners import Linear
-from persfl.methods.blend.algorithm import blend
-from persfl.methods.blend.offers.descent import blend_networks
-from persfl.methods.blend.offers.refits import blend_refits
+from persfl.methods.blend.algorithm import blend_over, local_site
 from persfl.training import Forget, Keep, Pace, Plan, State, resumable
-from persfl.traits import has_gradients
 from persfl.trust import Trust
+from persfl.types import Array
 
 
-def run(
+def blend_stage(
     devices: Devices,
     plan: Plan,
     *,
     budget: int,
     ordered: bool,
     classes: int,
-    public: Any = None,
+    public: Array | None = None,
     stage: str = "final",
     keep: Keep | None = None,
 ) -> State:
@@ -37,20 +33,16 @@ def run(
     keep.after(
         stage, plan, State(0, None, Trust(len(devices), devices.start[:0]), pace), None
     )
-    settings: dict[str, Any] = {
-        "seed": plan.seed,
-        "budget": budget,
-        "ordered": ordered,
-        "classes": classes,
-    }
-    if isinstance(plan.learner, Linear):
-        found = blend(devices, plan.learner, **settings)
-    elif has_gradients(plan.learner):
-        found = blend_networks(devices, plan.learner, **settings)
-    else:
-        found = blend_refits(
-            devices, plan.learner, public, n_jobs=plan.n_jobs, **settings
-        )
+    site = local_site(
+        devices,
+        plan.learner,
+        public,
+        seed=plan.seed,
+        ordered=ordered,
+        classes=classes,
+        n_jobs=plan.n_jobs,
+    )
+    found = blend_over(site, budget=budget)
     losses = tuple(round_.loss for round_ in found.rounds)
     ends = replace(plan, rounds=len(found.rounds))
     for round_ in found.rounds:

@@ -24,7 +24,7 @@ USUAL = 5.0  # rows that the usual spread counts as, where a device has few of i
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class ViewSettings:
     """A view by its name, with what is usual within devices: the variance of every feature, and
     of the label (1 for classes).
     """
@@ -34,7 +34,7 @@ class Look:
     label: float
 
     @staticmethod
-    def of(name: str, told: Any) -> Look:
+    def of(name: str, told: Any) -> ViewSettings:
         """From what these devices tell of their spreads."""
         good = (
             np.isfinite(told.weight)
@@ -43,7 +43,7 @@ class Look:
         )
         total = float(told.weight[good].sum()) or 1.0
         label = float(told.label[good].sum()) / total
-        return Look(
+        return ViewSettings(
             name,
             told.squares[good].sum(axis=0) / total,
             label if label > 1e-18 else 1.0,
@@ -65,11 +65,11 @@ class View:
     label_scale: float
 
     @staticmethod
-    def of(look: Look, rows: Devices, labels: bool) -> View:
+    def of(look: ViewSettings, rows: Devices, labels: bool) -> View:
         """The view of these devices.
 
         >>> devices = Devices.of([([[1.0], [3.0]], [10.0, 30.0])], quiet=True)
-        >>> view = View.of(Look("centred", np.ones(1), 100.0), devices, True)
+        >>> view = View.of(ViewSettings("centred", np.ones(1), 100.0), devices, True)
         >>> view.inside(devices).X.ravel().tolist(), view.inside(devices).y.tolist()
         ([-1.0, 1.0], [-1.0, 1.0])
         """

@@ -1,196 +1,57 @@
-"""Blend for learners that only refit: trees, forests, boosting, any scikit-learn model.
+"""Offers for learners that only refit: trees, forests, boosting, any scikit-learn model.
 
-The same scheme with what applies: own rows, one model for the other devices, that model refitted to
-own rows (Algorithm 2's question to oneself), and what neighbours answer, with and without own rows.
-Such models cannot be averaged, so a mix is a list of (share, model), and predictions are mixed.
-Refitted models vary a lot, and the mean of several varies less than any one of them: so even mixes
-of the offers that know own rows are judged beside them, and what shares they get are shared out
-among their parts.
+Own rows, one model for the other devices, that model refitted to own rows (Algorithm 2's question
+to oneself), and what neighbours answer, with and without own rows. Such models cannot be averaged,
+so a mix is a list of (share, model), and predictions are mixed. Refitted models vary a lot, and the
+mean of several varies less than any one of them: so even mixes of the offers that know own rows are
+judged beside them, and what shares they get are shared out among their parts.
+
+Where rows may be in one place, the model for the others is fitted to their rows. Over a border it
+is fitted to the public points, with what the devices' own models say there on average.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from persfl.devices import Devices
 from persfl.learners.responses import respond
 from persfl.methods.blend.budget import affordable, some_of
-from persfl.methods.blend.evidence import LEAST, missed, shares
-from persfl.methods.blend.folds import copies, fold_numbers, judged
-from persfl.methods.blend.mixture import (
-    BLOCKS,
-    CLASS_FOLDS,
-    FOLDS,
-    GROUPS,
-    Blended,
-    dealt,
-    of_devices,
-)
+from persfl.methods.blend.evidence import LEAST, shares_of
+from persfl.methods.blend.fitted_rows import FittedPeers, FittedTargets
+from persfl.methods.blend.folds import TargetRows
+from persfl.methods.blend.forms import Form
+from persfl.methods.blend.mixture import placed
+from persfl.methods.blend.model_forms import Mixes, Models
 from persfl.methods.blend.neighbours import Neighbours
-from persfl.methods.blend.record import Heard
-from persfl.methods.blend.vector_group import Part
+from persfl.methods.blend.questions import (
+    Fit,
+    JudgeOffers,
+    Mix,
+    OwnRows,
+    Question,
+    Refits,
+    Weigh,
+)
+from persfl.methods.blend.search import Search, neighbours, unpaid
+from persfl.methods.blend.settings import USUAL, BlendSettings, RefitSettings
+from persfl.methods.blend.site import Bundle, Group, Starts
+from persfl.methods.blend.views import ViewSettings
 from persfl.proposers import Refit
 from persfl.seeds import stream
 from persfl.traits import traits_of
-from persfl.trust import Trust
-from persfl.types import Array, Choice, Data, IntArray, Learner
+from persfl.types import Array, Data, IntArray, Learner, Model
 
-STEPS = (1.0, 10.0)  # weight of own rows against the public points
-# offers, as `_names` has them: all that know own rows; own and one refit of others'
-EVENLY = ([0, 2, 3, 5, 6], [0, 3], [0, 6])
-PEERS, ROUNDS, TOGETHER = 5, 3, 8
+# by their places among the names: all that know own rows; own and one refit of others'
+EVENLY = ((0, 2, 3, 5, 6), (0, 3), (0, 6))
+STARTS = {"pooled": (1, 2, 3), "neighbours": (4, 5, 6)}  # likewise
 
 
-@dataclass(frozen=True, eq=False)
-class One:
-    """Of what neighbours answer, the answer of the one that has fitted best so far."""
-
-    rule: Neighbours
-
-    @property
-    def sampler(self) -> Any:
-        return self.rule.sampler
-
-    def note(self, *seen: Any) -> Any:
-        """As `Neighbours`."""
-        return self.rule.note(*seen)
-
-    def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice:
-        found = self.rule(trust, peers, losses)
-        if not found.peers.shape[1]:
-            return found
-        best = found.weights.argmax(axis=1)[:, None]
-        who = np.take_along_axis(found.peers, best, axis=1)
-        return Choice(
-            who, (who >= 0).astype(np.float64), (who[:, 0] < 0).astype(np.float64)
-        )
-
-
-def blend_refits(
-    rows: Devices,
-    learner: Learner,
-    public: Array,
-    *,
-    seed: int = 0,
-    budget: int = 640,
-    ordered: bool = False,
-    classes: int = 0,
-    n_jobs: int | None = 1,
-) -> Blended:
-    """A mix for every device: `models[i]` is a list of (share, model).
-
-    >>> from persfl import Tree
-    >>> from persfl.sources import clustered_regression
-    >>> devices = clustered_regression(n=9, clusters=1, rows=8, features=2, seed=0)
-    >>> found = blend_refits(
-    ...     devices, Tree(2), np.random.default_rng(0).normal(size=(20, 2))
-    ... )
-    >>> round(sum(share for share, _ in found.models[0]), 6)
-    1.0
-    """
-    n, count = len(rows), BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS
-    fold = fold_numbers(rows, count, classes=classes, ordered=ordered, seed=seed)
-    usable, group = judged(rows, fold, count), dealt(n, seed)
-    soft = bool(classes) and traits_of(learner).loss == "log"
-    heard, paid = Heard(n, not classes), Paid.by(n, count + 1, budget)
-    names = tuple(_names()[k] for k in paid.offers)
-    evenly = paid.evenly
-    final: list[list[Any]] = [[] for _ in range(n)]
-    lost = np.zeros((n, len(names) + len(evenly)))
-    for h in range(group.max() + 1):
-        mine, rest = np.flatnonzero(group == h), np.flatnonzero(group != h)
-        others, own = of_devices(rows, rest), copies(rows, fold, mine, count)
-        pooled = _pooled(learner, others, paid.fleet, seed, h)
-        alone = [
-            _alone(learner, own[c], stream(seed, "own", h, c)) for c in range(len(own))
-        ]
-        part = Part(
-            learner,
-            others,
-            own,
-            stream(seed, "blend", h).integer(),
-            float(budget),
-            count + 1,
-            n_jobs=n_jobs,
-        )
-        noise = None if classes else np.full(len(own), 1e-12)
-        many = min(paid.peers, len(others) // 2 or 1)
-        rule = One(Neighbours(many, len(others), own.total, noise, share=1.0))
-        start = alone if pooled is None else [pooled] * len(own)
-        asked = part.neighbours(
-            Refit(public, soft=soft), rule, start, ROUNDS if paid.peers else 1
-        )
-        heard.add("shared", asked.rounds, mine, rest, count + 1, 1.0)
-        notes = asked.rounds[-1].trust.notes
-        for c in range(len(own)):
-            near = _together(
-                learner,
-                others,
-                notes,
-                c,
-                asked.models[c],
-                public,
-                soft,
-                part.seed,
-                paid.together,
-            )
-            offers = _offers(
-                learner,
-                own[c],
-                alone[c],
-                pooled,
-                near,
-                public,
-                soft,
-                stream(seed, "own", h, c),
-            )
-            i, without = int(mine[c // (count + 1)]), c % (count + 1) - 1
-            if without < 0:
-                final[i] = offers
-                continue
-            at = (
-                np.flatnonzero(fold[rows.start[i] : rows.start[i + 1]] == without)
-                + rows.start[i]
-            )
-            said = (
-                [respond(learner, model, rows.X[at], classes) for model in offers]
-                if len(at)
-                else []
-            )
-            said += (
-                [np.mean([said[k] for k in some], axis=0) for some in evenly]
-                if said
-                else []
-            )
-            for column, response in enumerate(said):
-                lost[i, column] += (
-                    usable[at] * missed(response, rows.y[at], classes)
-                ).sum()
-    weight = np.bincount(rows.owner, weights=usable, minlength=n).astype(np.float64)
-    mix = shares(
-        lost / np.maximum(weight, 1e-12)[:, None], weight, relative=not classes
-    )
-    mix, even = mix[:, : len(names)], mix[:, len(names) :]
-    for column, some in enumerate(evenly):
-        mix[:, some] += even[:, column, None] / len(some)
-    mix = np.where(mix >= LEAST, mix, 0.0)
-    mix /= mix.sum(axis=1, keepdims=True)
-    models = [
-        [
-            pair
-            for s, m in zip(mix[i].tolist(), final[i], strict=True)
-            if s > 0
-            for pair in _pairs(s, m)
-        ]
-        for i in range(n)
-    ]
-    return Blended(models, names, mix, heard.rounds(mix, names))
-
-
-class Paid(NamedTuple):
+class RefitSpending(NamedTuple):
     """What a budget of refits pays: as much in every group, so that all devices are offered the
     same.
     """
@@ -200,50 +61,25 @@ class Paid(NamedTuple):
     together: int  # neighbours whose last answers are mixed
 
     @staticmethod
-    def by(n: int, copies: int, budget: int) -> Paid:
-        """Of `n` devices with so many copies each.
+    def by(
+        targets: int, known: int, copies: int, budget: float, chosen: RefitSettings
+    ) -> RefitSpending:
+        """Of so many targets with so many copies each, who know so many others.
 
         The model for the others counts as an answer of each device whose rows it is made of; the
         targets of a group share that.
 
-        >>> Paid.by(46, 6, 640), Paid.by(46, 6, 40)
-        (Paid(fleet=41, peers=5, together=8), Paid(fleet=41, peers=0, together=0))
+        >>> RefitSpending.by(5, 41, 6, 640, RefitSettings())
+        RefitSpending(fleet=41, peers=5, together=8)
+        >>> RefitSpending.by(5, 41, 6, 40, RefitSettings())
+        RefitSpending(fleet=41, peers=0, together=0)
         """
-        targets = n // min(GROUPS, n)  # of the smallest group
-        known = n - targets
         fleet = affordable(budget, targets, known, 1.0)
         left = int((budget - fleet / targets) / copies)
-        # the first round asks twice as many
-        peers = min(PEERS, left // 2 // (ROUNDS + 1))
-        return Paid(
-            fleet, peers, min(TOGETHER, left - peers * (ROUNDS + 1)) if peers else 0
-        )
-
-    def fits(self, n: int, copies: int) -> int:
-        """How many models are fitted for `n` devices, own ones too."""
-        asked = self.peers * (ROUNDS + 1) + self.together
-        own = 1 + len(STEPS) * (bool(self.fleet) + self.together)
-        return n * copies * (asked + own) + min(GROUPS, n) * bool(self.fleet)
-
-    @property
-    def offers(self) -> list[int]:
-        """Which of the offers there are, by their places among `_names`."""
-        return [
-            0,
-            *([1, 2, 3] if self.fleet else []),
-            *([4, 5, 6] if self.peers else []),
-        ]
-
-    @property
-    def evenly(self) -> list[list[int]]:
-        """The even mixes of those, by their places among `offers`."""
-        there = self.offers
-        mixes = [[there.index(k) for k in some if k in there] for some in EVENLY]
-        return [
-            some
-            for place, some in enumerate(mixes)
-            if len(some) > 1 and some not in mixes[:place]
-        ]
+        rounds = chosen.rounds + 1  # the first round asks twice as many
+        peers = min(chosen.peers, left // 2 // rounds)
+        together = min(chosen.together, left - peers * rounds) if peers else 0
+        return RefitSpending(fleet, peers, together)
 
 
 def fits_to_come(
@@ -254,115 +90,182 @@ def fits_to_come(
     >>> fits_to_come(46, 640), fits_to_come(46, 1)
     (12980, 836)
     """
-    copies = 1 + (BLOCKS if ordered else CLASS_FOLDS if classes else FOLDS)
-    return Paid.by(n, copies, budget).fits(n, copies)
+    settings = USUAL
+    groups, copies = min(settings.groups, n), 1 + settings.count(classes, ordered)
+    targets = n // groups
+    spend = RefitSpending.by(targets, n - targets, copies, budget, settings.refits)
+    asked = spend.peers * (settings.refits.rounds + 1) + spend.together
+    refits = len(settings.refits.own_weights) * (bool(spend.fleet) + spend.together)
+    return n * copies * (asked + 1 + refits) + groups * bool(spend.fleet)
 
 
-def _pooled(learner: Learner, others: Devices, many: int, seed: int, h: int) -> Any:
-    """One model for the other devices, of the rows of so many of them."""
-    if not many:
-        return None
-    if many < len(others):
-        others = of_devices(
-            others, some_of(len(others), many, stream(seed, "asked", h))
+@dataclass(frozen=True, eq=False)
+class RefitOffers:
+    """See `persfl.methods.blend.offers.Offers`."""
+
+    learner: Learner
+    features: int
+    public: Array
+    classes: int = 0
+    settings: BlendSettings = USUAL
+    unit: ClassVar[int] = 1
+    views: ClassVar[tuple[str, ...]] = ("shared",)
+    questions: ClassVar[tuple[type[Question], ...]] = (
+        Fit, Refits, OwnRows, Weigh, JudgeOffers, Mix,
+    )  # fmt: skip
+    hides: ClassVar[bool] = False
+    extra: ClassVar[int] = len(EVENLY)
+
+    @property
+    def size(self) -> int:
+        """Models are no vectors."""
+        return 0
+
+    @property
+    def soft(self) -> bool:
+        """Whether chances are sent instead of labels."""
+        return bool(self.classes) and traits_of(self.learner).loss == "log"
+
+    @property
+    def proposer(self) -> Refit:
+        """What carries a model to the public points."""
+        return Refit(self.public, soft=self.soft)
+
+    def path(self, view: str, number: int) -> tuple[Any, ...]:
+        """Where a group's random numbers are drawn."""
+        return ("blend", number)
+
+    def names(self) -> list[str]:
+        """What offers are called."""
+        weights = ["0", *(f"{w:g}" for w in self.settings.refits.own_weights)]
+        return ["own 0", *(f"{start} {w}" for start in STARTS for w in weights)]
+
+    def evenly(self, there: Sequence[int]) -> dict[int, list[int]]:
+        """The even mixes of those offers that there are, by the column of their losses."""
+        mixes = [[k for k in some if k in there] for some in EVENLY]
+        return {
+            len(self.names()) + place: some
+            for place, some in enumerate(mixes)
+            if len(some) > 1 and some not in mixes[:place]
+        }
+
+    def start_forms(self) -> Mapping[str, Form]:
+        """What `starts` holds."""
+        most = self.settings.refits.together
+        return {"pooled": Models(optional=True), "neighbours": Mixes(most)}
+
+    def starts(self, bundle: Bundle) -> list[tuple[Starts, Search]]:
+        """What offers are made from, asked of the peers."""
+        return [self._starts(group) for group in bundle.groups]
+
+    def _starts(self, group: Group) -> tuple[Starts, Search]:
+        chosen, plan = self.settings.refits, group.plan
+        spend = RefitSpending.by(
+            plan.fewest, plan.known, group.copies, plan.budget, chosen
         )
-    return learner.fit(
-        Data(others.X, others.y, others.weight), stream(seed, "pooled", h)
-    )
+        pooled = self._pooled(group, spend.fleet)
+        many = min(spend.peers, group.peers // 2 or 1)
+        weight = group.own(OwnRows(look=group.look))["weight"]
+        noise = None if self.classes else np.full(len(weight), 1e-12)
+        rule = Neighbours(many, group.peers, weight, noise, share=1.0, single=True)
+        start = np.full(len(weight), None, dtype=object)
+        start[:] = group.own_fits() if pooled is None else [pooled] * len(weight)
+        fleet = group.fleet(self.proposer, start)
+        found = neighbours(group, fleet, rule, chosen.rounds if many else 1)
+        near = self._together(group, found, spend.together)
+        missing = {"pooled": pooled is None, "neighbours": near is None}
+        starts = {"pooled": pooled, "neighbours": near}
+        return starts, found._replace(missing=unpaid(missing))
+
+    def _pooled(self, group: Group, many: int) -> Model | None:
+        """One model for the other devices."""
+        if not many:
+            return None
+        seed, number = group.plan.run_seed, group.plan.number
+        who = some_of(group.peers, many, stream(seed, "asked", number))
+        found = group.pooled_fit(who)
+        if found is not None:
+            return found
+        told = group.ask(Fit(look=group.look), who)["answers"]
+        models = [model for model in told if model is not None]
+        if not models:
+            return None
+        said = [
+            respond(self.learner, each, self.public, self.classes) for each in models
+        ]
+        rows = _points(self.public, np.mean(said, axis=0), self.classes)
+        return self.learner.fit(rows, stream(seed, "pooled", number))
+
+    def _together(self, group: Group, found: Search, many: int) -> Any:
+        """What the neighbours that have fitted best answer in the end, mixed: several trees are
+        better than one.
+        """
+        if not many:
+            return None
+        notes, proposer = found.rounds[-1].trust.notes, self.proposer
+        mean = notes["excess"] / np.maximum(notes["times"], 1e-9)
+        excess = np.where(notes["panel"] >= 0, mean, np.inf)
+        best = np.argsort(excess, axis=1, kind="stable")[:, :many]
+        who = np.take_along_axis(notes["panel"], best, axis=1)
+        whose = np.repeat(np.arange(len(who)), who.shape[1])
+        probes = np.full(len(who), None, dtype=object)
+        for c, model in enumerate(found.models):
+            probes[c] = proposer.ask(self.learner, model)
+        question = Refits(look=group.look, probes=probes[whose])
+        answers = group.ask(question, who.ravel(), whose)["answers"]
+        mixes = []
+        for c, each in enumerate(answers.reshape(who.shape)):
+            good = [model for model in each if model is not None] or [found.models[c]]
+            mixes.append([(1.0 / len(good), model) for model in good])
+        return mixes
+
+    def peers(self, rows: Devices, look: ViewSettings, *how: Any) -> FittedPeers:
+        """Devices that answer."""
+        return FittedPeers(self, rows, *how)
+
+    def targets(self, own: TargetRows, look: ViewSettings, *how: Any) -> FittedTargets:
+        """Devices that judge."""
+        return FittedTargets(self, own, *how)
+
+    def shares(
+        self, losses: Array, rows: Array, paid: Sequence[int], sure: float
+    ) -> Array:
+        """(devices, offers) by the evidence; even mixes are shared out among their parts."""
+        evenly = self.evenly(paid)
+        columns = [*paid, *evenly]
+        known = np.ascontiguousarray(losses[:, columns])
+        found = np.zeros(losses.shape)
+        found[:, columns] = shares_of(known, rows, relative=not self.classes)
+        mix = found[:, : len(self.names())]
+        for column, some in evenly.items():
+            mix[:, some] += found[:, column, None] / len(some)
+        mix = np.where(mix >= LEAST, mix, 0.0)
+        return np.asarray(mix / mix.sum(axis=1, keepdims=True))
+
+    def mixed(self, offers: Sequence[list[Model]], mix: Array) -> list[Any]:
+        """Per target one list of (share, model): a mix of mixes is one mix."""
+        return [
+            _mixed(models, shares)
+            for models, shares in zip(offers, mix.tolist(), strict=True)
+        ]
+
+    def models(self, n: int, parts: Sequence[tuple[IntArray, Any]]) -> list[Any]:
+        """Each at its device's place; None for the others."""
+        return placed(n, parts)
 
 
-def _alone(learner: Learner, data: Data, place: Any) -> Any:
-    """The model of own rows."""
-    return learner.fit(_weighty(data), place)
-
-
-def _weighty(data: Data) -> Data:
-    return data.take(np.flatnonzero(data.weight > 0))
-
-
-def _pairs(share: float, model: Any) -> list[tuple[float, Any]]:
-    """A mix of mixes is one mix."""
-    return (
-        [(share * part, one) for part, one in model]
-        if isinstance(model, list)
-        else [(share, model)]
-    )
-
-
-def _names() -> tuple[str, ...]:
-    tuned = {
-        kind: [f"shared {kind} {step:g}" for step in STEPS]
-        for kind in ("pooled", "neighbours")
-    }
-    return (
-        "shared own 0",
-        "shared pooled 0",
-        *tuned["pooled"],
-        "shared neighbours 0",
-        *tuned["neighbours"],
-    )
-
-
-def _together(
-    learner: Learner,
-    others: Devices,
-    notes: Any,
-    c: int,
-    model: Any,
-    public: Array,
-    soft: bool,
-    seed: int,
-    many: int,
-) -> Any:
-    """What the neighbours that have fitted best answer in the end, mixed: several trees are
-    better than one.
-    """
-    if not many:
-        return None
-    excess = np.where(
-        notes["panel"][c] >= 0,
-        notes["excess"][c] / np.maximum(notes["times"][c], 1e-9),
-        np.inf,
-    )
-    proposer = Refit(public, soft=soft)
-    probe = proposer.ask(learner, model)
-    who = notes["panel"][c][np.argsort(excess, kind="stable")[:many]]
-    answers = [
-        proposer.answer(
-            learner, probe, others[int(j)], stream(seed, "together", c, int(j))
-        )
-        for j in who.tolist()
-        if j >= 0
-    ]
-    return [(1.0 / len(answers), answer) for answer in answers]
-
-
-def _offers(
-    learner: Learner,
-    data: Data,
-    alone: Any,
-    pooled: Any,
-    near: Any,
-    public: Array,
-    soft: bool,
-    place: Any,
-) -> list[Any]:
-    """In the order of the names; what is None is not offered."""
-    data = _weighty(data)
-    found = [alone]
-    for start in (pooled, near):
-        if start is None:
-            continue
-        found.append(start)
-        for step in STEPS:
-            proposer = Refit(public, step_size=step, soft=soft)
-            each = start if isinstance(start, list) else [(1.0, start)]
-            mix = [
-                (
-                    share,
-                    proposer.answer(learner, proposer.ask(learner, model), data, place),
-                )
-                for share, model in each
-            ]
-            found.append(mix if len(mix) > 1 else mix[0][1])
+def _mixed(offers: Sequence[Model], mix: Sequence[float]) -> list[tuple[float, Model]]:
+    found: list[tuple[float, Model]] = []
+    for share, model in zip(mix, offers, strict=True):
+        if share > 0:
+            parts = model if isinstance(model, list) else [(1.0, model)]
+            found += [(share * part, one) for part, one in parts]
     return found
+
+
+def _points(public: Array, said: Array, classes: int) -> Data:
+    """Public points with what models say there: a value each, or once per class by its chance."""
+    if not classes:
+        return Data(public.copy(), said)  # points that travelled cannot be written to
+    labels = np.tile(np.arange(classes) + 0.0, len(public))
+    return Data(np.repeat(public, classes, axis=0), labels, said.ravel())

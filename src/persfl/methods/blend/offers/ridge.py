@@ -7,82 +7,117 @@ refits to its own rows, more or less strongly drawn toward the starting point.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
-from persfl.methods.blend.budget import SHORTER, asked_of
+from persfl.methods.blend.budget import SHORTER, some_of
 from persfl.methods.blend.chunks import spans
 from persfl.methods.blend.few_rows import Thin, thin
 from persfl.methods.blend.fixed_point import mean_of, settled
+from persfl.methods.blend.forms import Form, Numbers
 from persfl.methods.blend.neighbours import Neighbours
-from persfl.methods.blend.prior import ROUNDS as PRIOR_ROUNDS
+from persfl.methods.blend.offers.linear_family import LinearFamily
 from persfl.methods.blend.prior import learned, noise_of
+from persfl.methods.blend.questions import GradientSteps, Noise, OwnRows, Pull
 from persfl.methods.blend.ridge_refit import Toward, drawn, moments
-from persfl.methods.blend.search import Asked, neighbours, unpaid
-from persfl.methods.blend.site import Part, Starts
-from persfl.proposers import GradientStep
+from persfl.methods.blend.search import Search, neighbours, unpaid
+from persfl.methods.blend.settings import RidgeSettings
+from persfl.methods.blend.site import Bundle, Group, Starts
+from persfl.seeds import stream
 from persfl.types import Array, Data
 
-PULLS = {
-    "own": (10.0, 1.0, 0.1),
-    "pooled": (np.inf, 10.0, 1.0, 0.1),
-    "mean": (np.inf, 3.0, 1.0, 0.3),
-    "neighbours": (np.inf, 3.0, 1.0, 0.3),
-}
-POOL_ROUNDS, ROUNDS = 10, 4
-FREE = 0.01  # how strongly an intercept is drawn, where slopes are drawn with 1
-QUESTIONS = 1  # a refit counts as one
+
+@dataclass(frozen=True, eq=False)
+class Ridge(LinearFamily):
+    """Offers for linear models under squared loss."""
+
+    unit = 1
+    asks = (GradientSteps, Pull, Noise)
+
+    @property
+    def _chosen(self) -> RidgeSettings:
+        return self.settings.ridge
+
+    def names(self) -> list[str]:
+        """What offers are called."""
+        return _names(self._chosen)
+
+    def start_forms(self) -> Mapping[str, Form]:
+        """What `starts` holds."""
+        return {
+            "pooled": Numbers(("size",)),
+            "mean": Numbers(("size",)),
+            "spread": Numbers(("size",), above=0.0),
+            "noise": Numbers((1,), above=0.0),
+            "neighbours": Numbers(("copies", "size")),
+        }
+
+    def starts(self, bundle: Bundle) -> list[tuple[Starts, Search]]:
+        """What offers are made from, asked of the peers."""
+        return [self._starts(group) for group in bundle.groups]
+
+    def _starts(self, group: Group) -> tuple[Starts, Search]:
+        chosen, budget, look = self._chosen, group.budget, group.look
+        each = chosen.pool_rounds / SHORTER + 2 * chosen.prior_rounds
+        many = budget.fleet(min(group.peers, self.settings.fleet), each)
+        who = some_of(group.peers, many, stream(group.seed, "asked"))
+        # not too long in units where features have spread 1
+        step = 0.5 / (self.features + 1)
+
+        def answer(model: Array) -> Array:
+            asked = np.tile(model, (many, 1))
+            question = GradientSteps(look=look, models=asked, step=step, steps=1)
+            said = group.ask(question, who)["answers"]
+            return mean_of(said, model, group.weight[who])
+
+        pooled = settled(answer, np.zeros(self.size), chosen.pool_rounds if many else 0)
+        prior = learned(group, pooled, who, rounds=chosen.prior_rounds if many else 0)
+        own = group.own(OwnRows(look=look, mean=prior.mean, strength=prior.strength))
+        noise = np.sqrt(own["noise"] * prior.noise)
+        # the first round asks twice as many
+        left = int(budget.left(many, each)) // (chosen.rounds + 1)
+        peers = min(left, group.peers // 2 or 1)
+        rule = Neighbours(peers, group.peers, own["weight"], noise)
+        start = np.tile(prior.mean, (len(noise), 1))
+        fleet = group.fleet(Toward(prior.strength), start)
+        found = neighbours(group, fleet, rule, chosen.rounds if peers else 1)
+        missing = {"pooled": not many, "mean": not many, "neighbours": not peers}
+        told = {
+            "pooled": pooled,
+            "mean": prior.mean,
+            "spread": prior.spread,
+            "noise": np.array([prior.noise]),
+            "neighbours": found.models,
+        }
+        return told, found._replace(missing=unpaid(missing))
+
+    def offers(self, own: Devices, starts: Starts) -> dict[str, Array]:
+        """(copies, size) per starting point and pull."""
+        return _offers(self.linear, own, starts, self._chosen)
 
 
-def names(learner: Linear) -> list[str]:
+def _names(chosen: RidgeSettings) -> list[str]:
     """What offers are called."""
-    return [f"{name} {pull:g}" for name, pulls in PULLS.items() for pull in pulls]
+    return [
+        f"{name} {pull:g}" for name, pulls in chosen.pulls.items() for pull in pulls
+    ]
 
 
-def starts(part: Part) -> tuple[dict[str, Array], Asked]:
-    """What offers are made from, asked of the peers."""
-    size = part.learner.size(part.features)
-    who, left = asked_of(part, POOL_ROUNDS / SHORTER + 2 * PRIOR_ROUNDS)
-    # not too long in units where features have spread 1
-    step = GradientStep(0.5 / (part.features + 1))
-    pooled = settled(
-        lambda model: mean_of(
-            part.answers(step, who, np.tile(model, (len(who), 1))),
-            model,
-            part.weight[who],
-        ),
-        np.zeros(size),
-        POOL_ROUNDS if len(who) else 0,
-    )
-    prior = learned(part, pooled, who, rounds=PRIOR_ROUNDS if len(who) else 0)
-    noise = np.sqrt(part.own_rough(prior.mean, prior.strength) * prior.noise)
-    # the first round asks twice as many
-    many = min(int(left) // (ROUNDS + 1), part.peers // 2 or 1)
-    rule = Neighbours(many, part.peers, part.own_rows(), noise)
-    start = np.tile(prior.mean, (len(noise), 1))
-    asked = neighbours(part, Toward(prior.strength), rule, start, ROUNDS if many else 1)
-    missing = {"pooled": not len(who), "mean": not len(who), "neighbours": not many}
-    told = {
-        "pooled": pooled,
-        "mean": prior.mean,
-        "spread": prior.spread,
-        "noise": np.array([prior.noise]),
-    }
-    return told | {"neighbours": asked.models}, asked._replace(missing=unpaid(missing))
-
-
-def offers(learner: Linear, own: Devices, told: Starts) -> dict[str, Array]:
+def _offers(
+    learner: Linear, own: Devices, told: Starts, chosen: RidgeSettings
+) -> dict[str, Array]:
     """(copies, size) per starting point and pull; `inf` is the starting point itself."""
     size = learner.size(own.features)
     plain = np.ones(size)
     if learner.intercept:
-        plain[-1] = FREE
+        plain[-1] = chosen.free
     nothing, strength = np.zeros(size), told["noise"][0] / told["spread"]
-    found = {name: np.empty((len(own), size)) for name in names(learner)}
+    found = {name: np.empty((len(own), size)) for name in _names(chosen)}
     few = thin(learner, own.counts, own.features)
     for kind, refits in ((few, _few_refits), (~few, _refits)):
         which = np.flatnonzero(kind)
@@ -97,7 +132,7 @@ def offers(learner: Linear, own: Devices, told: Starts) -> dict[str, Array]:
                 "neighbours": (told["neighbours"][some], learned_pull),
             }
             for name, (toward, how) in near.items():
-                for pull in PULLS[name]:
+                for pull in chosen.pulls[name]:
                     models = (
                         toward if pull == np.inf else refit(toward, pull * how + 1e-8)
                     )
@@ -124,15 +159,3 @@ def _few_refits(learner: Linear, data: Data, mean: Array, strength: Array) -> Re
         return rows.drawn(rows.inverse(pull), toward, pull)
 
     return refit, rows.rough(rows.inverse(strength), mean)
-
-
-def shapes(learner: Linear, features: int, copies: int) -> dict[str, tuple[int, ...]]:
-    """What `starts` holds, for whoever gets it from elsewhere."""
-    size = learner.size(features)
-    return {
-        "pooled": (size,),
-        "mean": (size,),
-        "spread": (size,),
-        "noise": (1,),
-        "neighbours": (copies, size),
-    }

@@ -1,0 +1,271 @@
+"""Everything that blend asks of a device, as types; one list for one process and for a federation.
+
+A field declares what it may hold (see `persfl.methods.blend.forms`): a number within bounds,
+numbers of a shape, models of the learner. Questions are written to messages and read from them by
+these declarations, so no question has a parser of its own, and nothing reaches a device's rows
+that was not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, ClassVar, Self, get_type_hints
+
+import numpy as np
+
+from persfl.methods.blend.forms import (
+    MOST,
+    At,
+    Flag,
+    Form,
+    Look,
+    ModelFamily,
+    Numbers,
+    Real,
+    Shape,
+    Whole,
+    Wire,
+)
+from persfl.methods.blend.model_forms import Models, Probes, Starts, Views
+from persfl.methods.blend.views import ViewSettings
+from persfl.types import Array
+from persfl.wire import WireError
+from persfl.wire.models import LARGE
+
+_LENGTH = Real(above=0.0, below=1e6)
+_STEPS = Whole(least=1, most=10_000)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Question:
+    """`cost` is in refits; `replies` are the numbers that come back, by name and shape."""
+
+    kind: ClassVar[str] = ""
+    cost: ClassVar[float] = 0.0
+    target: ClassVar[bool] = False
+    replies: ClassVar[Mapping[str, Shape]] = {}
+
+    @classmethod
+    def forms(cls) -> dict[str, Form]:
+        """What each field may hold."""
+        if cls.kind not in _FORMS:
+            hints = get_type_hints(cls, include_extras=True)
+            found = {one.name: hints[one.name].__metadata__[0] for one in fields(cls)}
+            _FORMS[cls.kind] = found
+        return _FORMS[cls.kind]
+
+    def wire(self, family: ModelFamily) -> Wire:
+        """As plain values and arrays."""
+        found = Wire(family, {"what": self.kind})
+        for name, form in self.forms().items():
+            value = getattr(self, name)
+            if value is not None and value is not False:
+                form.write(name, value, found)
+        return found
+
+    def has(self, word: str) -> bool:
+        """Whether there is an entry for each of "names", or of "copies"."""
+        return any(form.along(word) for form in self.forms().values())
+
+    def part(self, word: str, at: At) -> Self:
+        """The same question with these entries along "names" or "copies" alone."""
+        parts = {
+            name: form.part(getattr(self, name), word, at)
+            for name, form in self.forms().items()
+        }
+        return replace(self, **parts)
+
+
+_FORMS: dict[str, dict[str, Form]] = {}  # read off the types once
+
+
+def checked(
+    told: Any, arrays: Mapping[str, Any], family: ModelFamily, **sizes: int
+) -> Any:
+    """The question that somebody else sent; a WireError where it is none."""
+    kind = KINDS.get(str(told.get("what"))) if isinstance(told, dict) else None
+    if kind is None or kind not in family.questions:
+        raise WireError("a question must be one that persfl knows.")
+    wire = Wire(family, dict(told), dict(arrays), dict(sizes))
+    return kind(**{name: form.read(name, wire) for name, form in kind.forms().items()})
+
+
+def reply_numbers(array: Any, shape: tuple[int, ...], most: float = LARGE) -> Array:
+    """What a device told, if it is numbers of this shape; NaN where it is nothing, or absurd."""
+    if array is None or array.dtype != np.float64 or array.shape != shape:
+        return np.full(shape, np.nan)
+    with np.errstate(invalid="ignore"):
+        return np.where(np.abs(array) <= most, array, np.nan)
+
+
+# As a peer
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Spread(Question):
+    """Sums of squares about its own means."""
+
+    kind = "spread"
+    replies: ClassVar[Mapping[str, Shape]] = {
+        "weight": (1,),
+        "squares": ("features",),
+        "label": (1,),
+    }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Weight(Question):
+    """What its rows weigh together."""
+
+    kind = "weight"
+    replies: ClassVar[Mapping[str, Shape]] = {"weight": (1,)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class GradientSteps(Question):
+    """From each model a few gradient steps."""
+
+    kind = "steps"
+    cost = 0.25
+    replies: ClassVar[Mapping[str, Shape]] = {"answers": ("names", "size")}
+    look: Annotated[ViewSettings, Look()]
+    models: Annotated[Array, Models(("names",))]
+    step: Annotated[float, _LENGTH]
+    steps: Annotated[int, _STEPS]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Slopes(Question):
+    """At each model the gradient; a step of length 1 would tell as much."""
+
+    kind = "slopes"
+    cost = 0.25
+    replies: ClassVar[Mapping[str, Shape]] = {"answers": ("names", "size")}
+    look: Annotated[ViewSettings, Look()]
+    models: Annotated[Array, Models(("names",))]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pull(Question):
+    """Refits, each drawn toward its model with a strength per coefficient."""
+
+    kind = "pull"
+    cost = 1.0
+    replies: ClassVar[Mapping[str, Shape]] = {"answers": ("names", "size")}
+    look: Annotated[ViewSettings, Look()]
+    models: Annotated[Array, Models(("names",))]
+    strength: Annotated[Array, Numbers(("size",), above=0.0)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Noise(Question):
+    """How noisy its rows are about its own refit, which pays for it."""
+
+    kind = "rough"
+    replies: ClassVar[Mapping[str, Shape]] = {"noise": (1,)}
+    look: Annotated[ViewSettings, Look()]
+    mean: Annotated[Array, Numbers(("size",))]
+    strength: Annotated[Array, Numbers(("size",), above=0.0)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Falls(Question):
+    """1 where so many steps of this length from the model lower its own loss, else 0."""
+
+    kind = "falls"
+    cost = 0.25
+    replies: ClassVar[Mapping[str, Shape]] = {"falls": (1,)}
+    look: Annotated[ViewSettings, Look()]
+    model: Annotated[Array, Numbers(("size",))]
+    step: Annotated[float, _LENGTH]
+    steps: Annotated[int, _STEPS]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Fit(Question):
+    """The model of its own rows alone."""
+
+    kind = "fit"
+    cost = 1.0
+    look: Annotated[ViewSettings, Look()]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Refits(Question):
+    """Models refitted to its rows and the public points, one for each probe."""
+
+    kind = "refit"
+    cost = 1.0
+    look: Annotated[ViewSettings, Look()]
+    probes: Annotated[Any, Probes()]
+
+
+# As a target: about its rows, whole and without each fold
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OwnRows(Question):
+    """What each copy's rows weigh; what it would answer itself; how noisy it is."""
+
+    kind = "own"
+    target = True
+    replies: ClassVar[Mapping[str, Shape]] = {
+        "weight": ("copies",),
+        "answers": ("shown", "copies", "size"),
+        "noise": ("copies",),
+    }
+    look: Annotated[ViewSettings, Look()]
+    ordered: Annotated[bool, Flag()] = False
+    models: Annotated[Array | None, Models(shown=16, optional=True)] = None
+    step: Annotated[float | None, Real(0.0, 1e6, optional=True)] = None
+    steps: Annotated[int | None, Whole(1, 10_000, optional=True)] = None
+    mean: Annotated[Array | None, Numbers(("size",), optional=True)] = None
+    strength: Annotated[Array | None, Numbers(("size",), above=0.0, optional=True)] = (
+        None
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Weigh(Question):
+    """Losses of models on each copy's rows; where a tree is missing, of the copy's own fit."""
+
+    kind = "weigh"
+    target = True
+    replies: ClassVar[Mapping[str, Shape]] = {"losses": ("copies", "many")}
+    look: Annotated[ViewSettings, Look()]
+    ordered: Annotated[bool, Flag()] = False
+    many: Annotated[int, Whole(0, MOST)]
+    models: Annotated[Any, Models(("copies", "many"), loose=True)]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JudgeOffers(Question):
+    """The evidence: how well offers made from these starts predict each fold."""
+
+    kind = "offers"
+    target = True
+    replies: ClassVar[Mapping[str, Shape]] = {"losses": ("offers",), "weight": (1,)}
+    look: Annotated[ViewSettings, Look()]
+    ordered: Annotated[bool, Flag()] = False
+    starts: Annotated[Mapping[str, Any], Starts()]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Mix(Question):
+    """Its model: what it makes of the starts in each view, mixed by these shares."""
+
+    kind = "mix"
+    target = True
+    ordered: Annotated[bool, Flag()] = False
+    views: Annotated[tuple[tuple[ViewSettings, Mapping[str, Any]], ...], Views()]
+    shares: Annotated[Array, Numbers(("offers",))]
+
+
+KINDS: Mapping[str, type[Question]] = {
+    kind.kind: kind
+    for kind in (
+        Spread, Weight, GradientSteps, Slopes, Pull, Noise, Falls, Fit, Refits,
+        OwnRows, Weigh, JudgeOffers, Mix,
+    )
+}  # fmt: skip
