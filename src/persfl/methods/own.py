@@ -62,8 +62,7 @@ class Own(MethodSettings):
     )
 
     def needs(self) -> Needs:
-        alone = "Nobody is asked, so there is nothing to federate: fit on each device."
-        return Needs(not_federated=alone, leaves="Nothing.")
+        return Needs(questions=True, leaves="Nothing. Over a federation its model.")
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from persfl.fleets.in_process import InProcessFleet
     from persfl.seeds import Stream
 
-COMMON = (
-    "Devices of a federation answer questions about their askers' models; they take no steps from"
-    " a common one."
-)
 # a mean loss that ends so many times above its first round's has run away somewhere
 WORSE = 1.1
 
@@ -48,7 +44,8 @@ class SharedMethod(MethodSettings):
     name: ClassVar[str]
     told: ClassVar[str] = ""
     leaves: ClassVar[str] = (
-        "Where a step on its rows takes the common model, and how many rows it has."
+        "Where a step on its rows takes the common model, and how many rows it has. Over a"
+        " federation also its losses."
     )
 
     rounds: int | str = setting("auto", "rounds of averaging; auto: 100")
@@ -69,7 +66,6 @@ class SharedMethod(MethodSettings):
         return Needs(
             gradients=True,
             mixes=True,
-            not_federated=COMMON,
             told=self.told,
             leaves=self.leaves,
         )
@@ -107,7 +103,9 @@ class SharedMethod(MethodSettings):
         """All rounds with one step size."""
         fleet = task.fleet(GradientStep(pace.step_size))
         if not isinstance(fleet, Stepping):
-            raise InputError(f"{COMMON} Use method='blend', 'paper' or 'kin'.")
+            raise InputError(
+                f"{self.name} needs devices that step from a common model."
+            )
         state = State(0, fleet.models, Trust.blank(fleet), pace)
         keep.after(stage, plan, state, None)
         for round_ in self.rounds_over(
