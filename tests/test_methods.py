@@ -121,6 +121,10 @@ def test_what_needs_no_rows_in_one_place_runs_over_a_federation():
     assert cannot_run(method_of("pooled"), federated=True) == (
         "pooled needs all rows in one place, which no federation has."
     )
+    assert cannot_run(method_of("own", shrink=0.1), federated=True) == (
+        "own does not run over a federation. Devices there shrink as leaving own rows out says:"
+        " leave shrink out."
+    )
     assert cannot_run(FedAvgFineTuned(), federated=True) == (
         "fedavg+fine-tuning does not run over a federation. A federation does not ask devices to"
         " refit a common model to their rows."
