@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 
+from persfl.adopters.best import Best
 from persfl.errors import Diverged, InputError
-from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
 from persfl.proposers.gradient import GradientStep
+from persfl.samplers.nobody import Nobody
 from persfl.training.defaults import rounds_for, step_of
 from persfl.training.state import Forget, Keep, Pace, Plan, State, checked_state
 from persfl.training.train import HALVINGS
@@ -83,7 +84,8 @@ class SharedMethod(MethodSettings):
         if known is not None and known.r == rounds:
             return known
         first = self.first_step(task)
-        plan = loop_plan(task, rounds, step_size=first)
+        nobody, best = Nobody(), Best()  # nobody is asked in such rounds
+        plan = Plan(task.learner, GradientStep, first, nobody, best, rounds, task.seed)
         pace = Pace(first)
         for _ in range(HALVINGS):
             try:
