@@ -43,7 +43,7 @@ from persfl import (
     kin,
     personalize,
 )
-from persfl.fleets import steps
+from persfl.fleets import kept_steps as steps
 from persfl.rules import doubts
 from persfl.rules.kin_adopter import KinAdopter
 from persfl.rules.kin_rule import Rule, members

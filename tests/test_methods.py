@@ -24,11 +24,11 @@ from persfl.methods import (
     METHODS,
     Blend,
     Ditto,
+    FedAvgFineTuned,
     Kin,
     LocalTask,
     Method,
     Online,
-    Own,
     Paper,
     cannot_run,
     method_of,
@@ -115,13 +115,20 @@ def test_a_method_that_cannot_take_trees_says_so_and_the_others_do(name, rows):
     assert len(method.run(task).models) == 12
 
 
-def test_only_what_asks_peers_runs_over_a_federation():
+def test_what_needs_no_rows_in_one_place_runs_over_a_federation():
     over = [name for name in METHODS if not cannot_run(method_of(name), federated=True)]
-    assert over == ["blend", "paper", "kin"]
+    assert over == ["blend", "paper", "kin", "own", "fedavg", "ditto", "ifca"]
     assert cannot_run(method_of("pooled"), federated=True) == (
         "pooled needs all rows in one place, which no federation has."
     )
-    assert cannot_run(Own(), federated=True).startswith("own does not run over a fed")
+    assert cannot_run(method_of("own", shrink=0.1), federated=True) == (
+        "own does not run over a federation. Devices there shrink as leaving own rows out says:"
+        " leave shrink out."
+    )
+    assert cannot_run(FedAvgFineTuned(), federated=True) == (
+        "fedavg+fine-tuning does not run over a federation. A federation does not ask devices to"
+        " refit a common model to their rows."
+    )
 
 
 def test_settings_have_defaults_and_meanings():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from persfl.devices import Devices
-from persfl.learners import Linear
+from persfl.learners.linear import Linear
 from persfl.learners.shrunk import shrunk
 from persfl.proposers import GradientStep, Refit
 from persfl.seeds import stream

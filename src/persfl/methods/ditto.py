@@ -94,6 +94,10 @@ class Ditto(SharedMethod):
 
     name: ClassVar[str] = "ditto"
     about: ClassVar[str] = "Own models, pulled toward the one of federated averaging"
+    leaves: ClassVar[str] = (
+        "Where a step on its rows takes the common model, and how many rows it has. Over a"
+        " federation also its losses, and where a step takes its own model."
+    )
     told: ClassVar[str] = "how strongly own models are pulled toward the average"
 
     pull: float = setting(0.1, "how strongly; 0 is every device alone")

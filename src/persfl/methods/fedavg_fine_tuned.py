@@ -17,7 +17,7 @@ import numpy as np
 from persfl.checks import whole
 from persfl.evaluation.rivals import tuned_fits
 from persfl.methods.fedavg import fedavg
-from persfl.methods.protocol import Task
+from persfl.methods.protocol import Needs, Task
 from persfl.methods.shared_method import SharedMethod
 from persfl.methods.shared_models import all_devices, hold, quiet_round
 from persfl.proposers.gradient import GradientStep
@@ -84,6 +84,10 @@ class FedAvgFineTuned(SharedMethod):
 
     name: ClassVar[str] = "fedavg+fine-tuning"
     about: ClassVar[str] = "Federated averaging, then refitted to own rows"
+
+    def needs(self) -> Needs:
+        own = "A federation does not ask devices to refit a common model to their rows."
+        return replace(super().needs(), not_federated=own)
 
     def rounds_over(
         self, fleet: InProcessFleet, rounds: int, seed: int

@@ -76,7 +76,8 @@ class IFCA(SharedMethod):
     about: ClassVar[str] = "One model per cluster, where devices choose their cluster"
     told: ClassVar[str] = "the number of clusters"
     leaves: ClassVar[str] = (
-        "Which common model fits it best, and where a step on its rows takes that."
+        "Which common model fits it best, and where a step on its rows takes that. Over a"
+        " federation its losses of all common models."
     )
 
     clusters: int = setting(2, "how many clusters there are")

@@ -62,8 +62,12 @@ class Own(MethodSettings):
     )
 
     def needs(self) -> Needs:
-        alone = "Nobody is asked, so there is nothing to federate: fit on each device."
-        return Needs(not_federated=alone, leaves="Nothing.")
+        usual = "Devices there shrink as leaving own rows out says: leave shrink out."
+        return Needs(
+            questions=True,
+            not_federated="" if self.shrink == "auto" else usual,
+            leaves="Nothing. Over a federation its model.",
+        )
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None

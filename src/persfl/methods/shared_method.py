@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, cast, runtime_checkable
 
 import numpy as np
 
+from persfl.adopters.best import Best
 from persfl.errors import Diverged, InputError
-from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
 from persfl.proposers.gradient import GradientStep
+from persfl.samplers.nobody import Nobody
 from persfl.training.defaults import rounds_for, step_of
 from persfl.training.state import Forget, Keep, Pace, Plan, State, checked_state
 from persfl.training.train import HALVINGS
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from persfl.fleets.in_process import InProcessFleet
     from persfl.seeds import Stream
 
-COMMON = (
-    "Devices of a federation answer questions about their askers' models; they take no steps from"
-    " a common one."
-)
 # a mean loss that ends so many times above its first round's has run away somewhere
 WORSE = 1.1
 
@@ -48,7 +45,8 @@ class SharedMethod(MethodSettings):
     name: ClassVar[str]
     told: ClassVar[str] = ""
     leaves: ClassVar[str] = (
-        "Where a step on its rows takes the common model, and how many rows it has."
+        "Where a step on its rows takes the common model, and how many rows it has. Over a"
+        " federation also its losses."
     )
 
     rounds: int | str = setting("auto", "rounds of averaging; auto: 100")
@@ -69,7 +67,6 @@ class SharedMethod(MethodSettings):
         return Needs(
             gradients=True,
             mixes=True,
-            not_federated=COMMON,
             told=self.told,
             leaves=self.leaves,
         )
@@ -87,7 +84,8 @@ class SharedMethod(MethodSettings):
         if known is not None and known.r == rounds:
             return known
         first = self.first_step(task)
-        plan = loop_plan(task, rounds, step_size=first)
+        nobody, best = Nobody(), Best()  # nobody is asked in such rounds
+        plan = Plan(task.learner, GradientStep, first, nobody, best, rounds, task.seed)
         pace = Pace(first)
         for _ in range(HALVINGS):
             try:
@@ -107,7 +105,9 @@ class SharedMethod(MethodSettings):
         """All rounds with one step size."""
         fleet = task.fleet(GradientStep(pace.step_size))
         if not isinstance(fleet, Stepping):
-            raise InputError(f"{COMMON} Use method='blend', 'paper' or 'kin'.")
+            raise InputError(
+                f"{self.name} needs devices that step from a common model."
+            )
         state = State(0, fleet.models, Trust.blank(fleet), pace)
         keep.after(stage, plan, state, None)
         for round_ in self.rounds_over(
