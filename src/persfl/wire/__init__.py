@@ -2,9 +2,17 @@
 
 from persfl.learners.plain import Plain
 from persfl.learners.plain_families import as_plain
-from persfl.wire.codec import FORMAT, LARGEST, WireError, pack, unpack
+from persfl.wire.codec import (
+    FORMAT,
+    LARGEST,
+    WireError,
+    nested,
+    pack,
+    unpack,
+    within,
+)
 from persfl.wire.models import model_from, model_to
-from persfl.wire.probes import nested, probe_from, probe_to, sends_model, within
+from persfl.wire.probes import probe_from, probe_to, sends_model
 from persfl.wire.terms import Terms
 
 __all__ = [

@@ -23,7 +23,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from persfl.errors import PersflError, need
-from persfl.learners.storage import AnyArray, Arrays, under
+from persfl.learners.storage import AnyArray, Arrays, prefixed, under
+from persfl.learners.storage.named_arrays import is_sensible
+from persfl.types import Array
 
 FORMAT = 1
 LARGEST = 64 * 2**20  # bytes of one message
@@ -114,3 +116,30 @@ def _head(text: AnyArray) -> dict[str, Any]:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
+
+
+# What is in a message
+
+
+def finite(array: AnyArray | None, shape: tuple[int, ...]) -> Array:
+    """An array of finite float64 numbers of this shape, or a WireError."""
+    sound = array is not None and array.dtype == np.float64 and array.shape == shape
+    if array is None or not sound or not is_sensible(array):
+        raise WireError(
+            "numbers must be finite, of a sensible size, and as many as were asked for."
+        )
+    return array
+
+
+def nested(prefix: str, arrays: Arrays) -> dict[str, AnyArray]:
+    """Arrays under a prefix.
+
+    >>> nested("3", {"vector": 1})
+    {'3.vector': 1}
+    """
+    return prefixed(f"{prefix}.", arrays)
+
+
+def within(prefix: str, arrays: Arrays) -> dict[str, AnyArray]:
+    """The inverse of `nested`: those with this prefix, without it."""
+    return under(f"{prefix}.", arrays)

@@ -5,6 +5,7 @@
     Estimator                               base, labels, slopes, or the nodes of many trees one
     after the other
 
+>>> import numpy as np
 >>> from persfl import Linear
 >>> sent = model_to(Linear(), np.array([1.0, 2.0]))
 >>> model_from(Linear(), sent, features=2).tolist()
@@ -17,12 +18,10 @@ persfl.wire.codec.WireError: a model must hold finite numbers of a sensible size
 
 from __future__ import annotations
 
-import numpy as np
-
-from persfl.learners.storage import AnyArray, Arrays, model_to, read_model
+from persfl.learners.storage import Arrays, model_to, read_model
 from persfl.learners.storage.named_arrays import LARGE, is_sensible
-from persfl.types import Array, Learner, Model
-from persfl.wire.codec import WireError
+from persfl.types import Learner, Model
+from persfl.wire.codec import WireError, finite
 
 __all__ = ["LARGE", "finite", "model_from", "model_to"]
 
@@ -38,13 +37,3 @@ def model_from(
         return read_model(learner, arrays, features, classes)
     except (KeyError, ValueError, TypeError, IndexError):  # InputError is a ValueError
         raise WireError("a model does not have the form of its family.") from None
-
-
-def finite(array: AnyArray | None, shape: tuple[int, ...]) -> Array:
-    """An array of finite float64 numbers of this shape, or a WireError."""
-    sound = array is not None and array.dtype == np.float64 and array.shape == shape
-    if array is None or not sound or not is_sensible(array):
-        raise WireError(
-            "numbers must be finite, of a sensible size, and as many as were asked for."
-        )
-    return array

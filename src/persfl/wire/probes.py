@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from persfl.learners.storage import AnyArray, Arrays, prefixed, under
+from persfl.learners.storage import AnyArray, Arrays
 from persfl.proposers import GradientStep, Refit
 from persfl.types import Learner, Probe
-from persfl.wire.codec import WireError
-from persfl.wire.models import finite, model_from
+from persfl.wire.codec import WireError, finite
+from persfl.wire.models import model_from
 
 
 def sends_model(proposer: GradientStep | Refit, learner: Learner) -> bool:
@@ -77,17 +77,3 @@ def probe_from(
             "a probe's labels must be classes, and its chances lie between 0 and 1."
         )
     return chances, labels
-
-
-def nested(prefix: str, arrays: Arrays) -> dict[str, AnyArray]:
-    """Arrays under a prefix.
-
-    >>> nested("3", {"vector": 1})
-    {'3.vector': 1}
-    """
-    return prefixed(f"{prefix}.", arrays)
-
-
-def within(prefix: str, arrays: Arrays) -> dict[str, AnyArray]:
-    """The inverse of `nested`: those with this prefix, without it."""
-    return under(f"{prefix}.", arrays)

@@ -22,10 +22,10 @@ from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
 from persfl.learners.named import NAMES, learner_named
 from persfl.learners.storage import AnyArray, Arrays, prefixed, under
+from persfl.learners.storage.named_arrays import LARGE
 from persfl.proposers import GradientStep, Refit
 from persfl.types import Array, Data
-from persfl.wire.codec import LARGEST, WireError
-from persfl.wire.models import LARGE, finite
+from persfl.wire.codec import LARGEST, WireError, finite
 
 COLUMNS, POINTS = 10_000, 100_000
 # Units in which rows overflow, and steps in which weights vanish, would say which rows are large.

@@ -4,7 +4,7 @@ Nothing here can name a type or hold code. Everything that is read is checked be
 index leads out of its tree, every number is finite, every size is known.
 """
 
-from persfl.learners.storage.families import (
+from persfl.learners.storage.family_table import (
     learner_from,
     learner_to,
     model_to,

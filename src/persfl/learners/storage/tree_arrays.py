@@ -16,8 +16,8 @@ from persfl.learners.storage.named_arrays import (
     AnyArray,
     Arrays,
     check_finite,
+    check_fleet_parts,
     check_form,
-    check_parts,
     has_form,
     prefixed,
     under,
@@ -71,7 +71,7 @@ class TreeModels:
     ) -> list[Grown]:
         """Each sound and finite; all values NaN where a device's model is not here."""
         named = under("tree_", arrays)
-        check_parts(has_form(named, _LOOSE))
+        check_fleet_parts(has_form(named, _LOOSE))
         if features is None:
             features = int(named["feature"].max(initial=0)) + 1
         trees = apart(named, features)

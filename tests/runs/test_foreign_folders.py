@@ -47,7 +47,7 @@ from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
 from persfl.sources import clustered_regression
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame(RNG.standard_normal((24, 2)), columns=["a", "b"])
 FRAME["kind"] = RNG.choice(["x", "y"], 24)

@@ -276,7 +276,7 @@ def test_terms_name_known_things_only():
 def test_messages_are_the_same_bytes_as_before():
     """Nodes are upgraded one by one: the hashes are of what commit 2abd345 sent."""
     before = json.loads(
-        (Path(__file__).parent / "learners/storage_bytes.json").read_text()
+        (Path(__file__).parents[1] / "learners/storage_bytes.json").read_text()
     )
     terms = Terms(
         model="linear",
