@@ -81,7 +81,7 @@ def test_only_runs_that_were_set_aside_before_are_removed(place, monkeypatch):
         keep(folder, model)  # now another command may begin to replace this run
         shutil.copytree(place / "run", later)
 
-    monkeypatch.setattr("persfl.commands.fit.keep_model", kept)
+    monkeypatch.setattr("persfl.commands.table_fit.keep_model", kept)
     assert fit(place, "--force") == 0
     assert not (place / ".run.replaced").exists()
     assert Folder.open(later).finished

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from pathlib import Path
 from typing import Any
-
-import pandas as pd
 
 from persfl.commands.progress import table
 from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
 from persfl.fitting import Fitted, fitted_of
 from persfl.fitting.fitted import HasFitted
-from persfl.lab.trial import summary
 from persfl.report.wording import better_rivals, sentence
 from persfl.terminal import visible
 
@@ -42,15 +40,15 @@ def print_answer(model: Fitted | HasFitted, out: Path) -> None:
 
 def print_errors(worth: Worth) -> None:
     """Errors of all methods."""
-    errors = summary(worth)
     rows = []
-    for name, row in errors.iterrows():
-        gain = ""
-        if not pd.isna(row.get("gain")):
-            gain = f"{percent(row.gain)} ({percent(row.low)} to {percent(row.high)})"
-        cells = [str(name), f"{row.error:.4f}", f"{row['median']:.4f}"]
+    for arm in worth.summary():
+        cells = [arm["name"], f"{arm['error']:.4f}", f"{arm['median']:.4f}"]
         if worth.classes:
-            cells.append(f"{row.mistakes:.3f}")
+            cells.append(f"{arm['mistakes']:.3f}")
+        gain = ""
+        if arm["gain"] is not None and not math.isnan(arm["gain"]):
+            between = f"{percent(arm['low'])} to {percent(arm['high'])}"
+            gain = f"{percent(arm['gain'])} ({between})"
         rows.append((*cells, gain))
     mistakes = ["mistakes"] if worth.classes else []
     gains = "removed by personalizing (95 % interval)"

@@ -29,7 +29,7 @@ COMMANDS = {
         Command(
             "fit",
             "a model for every device of a table, and a report of who helps whom",
-            "fit:fit_table",
+            "table_fit:fit_table",
             options.FIT,
             "A model for every device of a table, kept in a folder with a report. Every device's"
             " rows stay its own; peers answer from theirs.",

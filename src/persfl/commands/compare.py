@@ -9,9 +9,9 @@ from pathlib import Path
 from persfl.checks import many
 from persfl.commands import method_comparison
 from persfl.commands.answers import print_errors, seconds
-from persfl.commands.fit import estimator_for, print_remarks
 from persfl.commands.progress import Progress
 from persfl.commands.run_output import check_out
+from persfl.commands.table_fit import estimator_for, print_remarks
 from persfl.commands.table_rows import read_rows
 from persfl.estimators import rows_by_device
 from persfl.evaluation.verdicts import Worth

@@ -6,9 +6,9 @@ import argparse
 import hashlib
 from pathlib import Path
 
-from persfl.commands.fit import fit_table
 from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
+from persfl.commands.table_fit import fit_table
 from persfl.datasets import load_housing
 from persfl.errors import InputError
 from persfl.files import read_whole, refuse_links, write_whole

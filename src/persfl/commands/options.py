@@ -21,7 +21,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 MODELS = ("linear", "mlp", "tree", "forest", "boosting")
-_NONE, _NEEDED, _CORES, _EMPTY, _SWITCH = "-", "needed", "cores", "''", "switch"
+_NONE, _NEEDED = "-", "needed"
+_CORES, _EMPTY = "cores", "''"
+_SWITCH = "switch"
 
 
 class Option(NamedTuple):
@@ -35,7 +37,7 @@ class Option(NamedTuple):
     @property
     def settings(self) -> dict[str, Any]:
         """What argparse is told beside the name."""
-        _, _, value = self.words.partition(" ")
+        value = self.words.partition(" ")[2]
         kind, several = self.kind.removesuffix("*"), self.kind.endswith("*")
         named = self.words.startswith("--")
         found: dict[str, Any] = {"help": self.meaning}

@@ -170,10 +170,11 @@ class Worth:
         place = np.log1p(self.table["held"].to_numpy(dtype=np.float64))
         known = np.isfinite(d)
         mine = np.where(known, [np.ones(len(d)), d, d**2], 0.0)
-        count, first, second = _sums_nearby(d[known], place[known], place) - mine
+        others = _sums_nearby(d[known], place[known], place) - mine
+        count = others[0]
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean = first / count
-            variance = np.maximum(second / count - mean**2, 0.0)
+            mean, square = others[1:] / count
+            variance = np.maximum(square - mean**2, 0.0)
             half = stdtrit(count - 1, 0.975) * np.sqrt(variance / (count - 1))
         return pd.DataFrame(
             {

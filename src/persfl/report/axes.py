@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,9 +15,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LOWER, SAME, HIGHER = "#1565a8", "#767d86", "#b34700"  # error
+LOWER, HIGHER = "#1565a8", "#b34700"  # error
+SAME = "#767d86"
 INK, BAND = "#1c2127", "#d5e3f0"
 NAMED = 60  # devices whose names still fit beside each other
+
+
+class Intervals(NamedTuple):
+    """Where intervals begin, what lies in their middle, where they end."""
+
+    low: Array
+    middle: Array
+    high: Array
 
 
 def new_figure(
@@ -37,17 +46,16 @@ def new_figure(
 def draw_intervals(
     ax: Axes,
     place: Array | IntArray,
-    low: Array,
-    middle: Array,
-    high: Array,
+    intervals: Intervals,
     colours: Sequence[str],
     *,
     size: float = 18,
     width: float = 1.6,
 ) -> None:
     """Intervals below each other from the top, a dot on each, and a line where nothing changes."""
+    low, high = intervals.low, intervals.high
     ax.hlines(place, low, high, colors=colours, linewidth=width)
-    ax.scatter(middle, place, color=colours, s=size, zorder=3)
+    ax.scatter(intervals.middle, place, color=colours, s=size, zorder=3)
     ax.axvline(0, color=INK, linewidth=0.8)
     ax.set_ylim(place[-1] + 0.6 if len(place) else -0.4, -0.6)
     ax.grid(axis="x", alpha=0.3)

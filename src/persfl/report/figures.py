@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from persfl.errors import InputError
 from persfl.evaluation.verdicts import HELPS
@@ -31,6 +32,7 @@ from persfl.report.axes import (
     LOWER,
     NAMED,
     SAME,
+    Intervals,
     draw_intervals,
     float_array,
     name_ticks,
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 
 _HEAT = ("#f6f4f0", "#cfe0ee", "#86b5dc", "#2f7bbd", "#0a3a6b")
 
+_ENDS = ("low", "gain", "high")
+
 Info = Mapping[str, Any]
 
 
@@ -55,16 +59,15 @@ def gains(info: Info) -> Figure:
     device = _judged(info)["device"]
     gain = float_array(device["gain"])
     order = np.argsort(-gain, kind="stable")[: int(np.isfinite(gain).sum())]
-    low, gain, high = (
-        float_array(device[key])[order] for key in ("low", "gain", "high")
-    )
+    drawn = _intervals({key: float_array(device[key])[order] for key in _ENDS})
     colours = [LOWER if device["says"][i] == HELPS else SAME for i in order]
     place = np.arange(len(order))
-    ends = max(-1.0, float(np.nanmin(np.concatenate([low, gain, [0.0]])))) - 0.05, 1.02
+    lowest = float(np.nanmin(np.concatenate([drawn.low, drawn.middle, [0.0]])))
+    ends = (max(-1.0, lowest) - 0.05, 1.02)
     if len(order) <= NAMED:
         figure, (ax,) = new_figure(7.5, 1.3 + 0.24 * max(len(order), 3))
-        ax.barh(place, gain, height=0.6, color=colours, alpha=0.4)
-        draw_intervals(ax, place, low, gain, high, colours)
+        ax.barh(place, drawn.middle, height=0.6, color=colours, alpha=0.4)
+        draw_intervals(ax, place, drawn, colours)
         names = [short_name(info["devices"]["ids"][i]) for i in order]
         ax.set_yticks(place, names, fontsize=8)
         ax.set_xlim(*ends)
@@ -73,8 +76,9 @@ def gains(info: Info) -> Figure:
     else:
         figure, (ax,) = new_figure(9, 4.2)
         width = max(0.3, min(1.5, 300 / len(order)))
+        low, high = drawn.low, drawn.high
         ax.vlines(place, low, high, colors=colours, linewidth=width, alpha=0.35)
-        ax.scatter(place, gain, color=colours, s=5, zorder=3, linewidths=0)
+        ax.scatter(place, drawn.middle, color=colours, s=5, zorder=3, linewidths=0)
         ax.set_ylim(*ends)
         ax.set_xlim(-0.01 * len(order), 1.01 * len(order))
         ax.axhline(0, color=INK, linewidth=0.8)
@@ -146,7 +150,8 @@ def helpers(info: Info, device: str) -> Figure:
     _draw_shares(left, place, table, info["help"]["chance"])
     left.set_yticks(place, names, fontsize=8)
     colours = [LOWER if row[7] == 0 else SAME for row in rows]
-    draw_intervals(right, place, table[:, 5], table[:, 4], table[:, 6], colours)
+    rewards = Intervals(table[:, 5], table[:, 4], table[:, 6])
+    draw_intervals(right, place, rewards, colours)
     right.set_yticks(place, verdicts, fontsize=8)
     right.yaxis.tick_right()
     right.tick_params(axis="y", length=0)
@@ -159,7 +164,8 @@ def helpers(info: Info, device: str) -> Figure:
 
 def _draw_shares(ax: Axes, place: IntArray, table: Array, chance: float) -> None:
     """How much of what was adopted came from each peer, and what chance would give it."""
-    asked, adopted, share = table[:, 1], table[:, 2], table[:, 3]
+    asked, adopted = table[:, 1], table[:, 2]
+    share = table[:, 3]
     ax.barh(place, share, height=0.6, color=LOWER)
     known = np.flatnonzero((share > 0) & (adopted > 0))
     if len(known):
@@ -181,7 +187,8 @@ def losses(info: Info, device: str | None = None) -> Figure:
     """
     loss = info["loss"]
     rounds, fleet = loss["rounds"], loss["fleet"]
-    low, median, high = (float_array(fleet[key]) for key in ("low", "median", "high"))
+    low, high = float_array(fleet["low"]), float_array(fleet["high"])
+    median = float_array(fleet["median"])
     figure, (ax,) = new_figure(7, 4)
     label = "10 % to 90 % of devices"
     ax.fill_between(rounds, low, high, color=BAND, linewidth=0, label=label)
@@ -225,8 +232,8 @@ def questions(info: Info) -> Figure:
     ax.set_ylabel("questions answered")
     ax.grid(axis="y", alpha=0.3)
     ax.set_axisbelow(True)
-    fewest, middle, most = np.quantile(answered, [0, 0.5, 1])
-    counts = f"fewest {fewest:,.0f}, median {middle:,.0f}, most {most:,.0f}"
+    middle = f"median {np.median(answered):,.0f}"
+    counts = f"fewest {answered.min():,.0f}, {middle}, most {answered.max():,.0f}"
     ax.set_title(counts, fontsize=10, loc="left")
     return figure
 
@@ -240,16 +247,15 @@ def worth(info: Info) -> Figure:
     rows = [*arms, *judged["groups"]]
     names = [f"against {arm['name']}" for arm in arms]
     names += [group["name"] for group in judged["groups"]]
-    low, gain, high = (
-        float_array([row[key] for row in rows]) for key in ("low", "gain", "high")
-    )
+    drawn = _intervals({key: [row[key] for row in rows] for key in _ENDS})
     place = np.arange(len(rows)) + np.where(np.arange(len(rows)) < len(arms), 0.0, 0.8)
-    colours = [_colour(a, b) for a, b in zip(low, high, strict=True)]
+    colours = [_colour(a, b) for a, b in zip(drawn.low, drawn.high, strict=True)]
     figure, (ax,) = new_figure(8, 1.6 + 0.3 * len(rows))
-    draw_intervals(ax, place, low, gain, high, colours, size=32, width=2)
+    draw_intervals(ax, place, drawn, colours, size=32, width=2)
     ax.set_yticks(place, [short_name(name, 60) for name in names], fontsize=9)
-    left = max(-1.0, float(np.nanmin(np.append(low, 0.0)))) - 0.04
-    ax.set_xlim(left, min(1.0, float(np.nanmax(np.append(high, 0.0)))) + 0.04)
+    left = max(-1.0, float(np.nanmin(np.append(drawn.low, 0.0)))) - 0.04
+    right = min(1.0, float(np.nanmax(np.append(drawn.high, 0.0)))) + 0.04
+    ax.set_xlim(left, right)
     ax.xaxis.set_major_formatter(percent_tick)
     ax.set_xlabel("share of the error removed, with a 95 % interval")
     figure.suptitle(
@@ -266,6 +272,10 @@ def _judged(info: Info) -> Info:
             "no rows were kept back in this run, so there is no gain to draw."
         )
     return found
+
+
+def _intervals(columns: Mapping[str, ArrayLike]) -> Intervals:
+    return Intervals(*(float_array(columns[key]) for key in _ENDS))
 
 
 def _position(info: Info, device: str) -> int:

@@ -96,11 +96,14 @@ def _shortened(info: Mapping[str, Any]) -> dict[str, Any]:
     """The same numbers, with the many that are only drawn cut to what a screen can show: 2,000
     devices fit in a small file.
     """
-    loss, help_, made = info["loss"], info["help"], info.get("made_of")
-    matrix = help_["matrix"]
+    loss, made = info["loss"], info.get("made_of")
+    matrix = info["help"]["matrix"]
     short = {
         "loss": {**loss, "device": _cut(loss["device"])},
-        "help": {**help_, "matrix": {**matrix, "values": _cut(matrix["values"])}},
+        "help": {
+            **info["help"],
+            "matrix": {**matrix, "values": _cut(matrix["values"])},
+        },
     }
     if made:
         parts = {name: _cut(made[name]) for name in ("shares", "near")}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from persfl.checks import many, named, some
 from persfl.commands.answers import print_answer, seconds, verdict_facts
 from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
 from persfl.commands.progress import Progress
+from persfl.commands.run_output import Personalized
 from persfl.commands.run_place import (
     RunPlace,
     behind,
@@ -24,17 +25,13 @@ from persfl.commands.run_place import (
 from persfl.commands.table_rows import TableRows, read_rows
 from persfl.commands.user_module import file_and_name, in_a_file, load_module
 from persfl.errors import InputError, need
+from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 from persfl.files import fingerprint
 from persfl.learners.named import base
 from persfl.report.run_pages import REPORT, write_page
 from persfl.runs import keep_model, refuse_unkept
 from persfl.sources.table import read_frame
 from persfl.training import REFIT_ROUNDS, peers_asked
-
-if TYPE_CHECKING:
-    from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
-
-    Personalized = PersonalizedClassifier | PersonalizedRegressor
 
 # options that an estimator takes by the same name
 SETTINGS = (
@@ -92,7 +89,7 @@ def fit_table(chosen: argparse.Namespace) -> int:
     print_remarks(chosen, rows.remarks)
     _announce(chosen, rows, model)
     progress = Progress(place.folder, lines=chosen.json)
-    if not _fitted(model, rows, place, progress, chosen):
+    if not _fit_and_keep(model, rows, place, progress, chosen):
         return 130
     for old in replaced:
         remove_run(old)
@@ -105,8 +102,6 @@ def estimator_for(
     chosen: argparse.Namespace, rows: TableRows, **more: Any
 ) -> Personalized:
     """The estimator that the options describe."""
-    from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
-
     classes = rows.task == "classification"
     kind = PersonalizedClassifier if classes else PersonalizedRegressor
     public = None if chosen.public is None else read_frame(chosen.public)
@@ -136,7 +131,7 @@ def print_remarks(chosen: argparse.Namespace, remarks: list[str]) -> None:
         print(text, file=sys.stderr)
 
 
-def _fitted(
+def _fit_and_keep(
     model: Personalized,
     rows: TableRows,
     place: RunPlace,
