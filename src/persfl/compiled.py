@@ -21,6 +21,7 @@ import stat
 import sys
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from persfl.files import fingerprint, read_whole, remove_regular, write_whole
@@ -103,7 +104,7 @@ def _ours(here: Path) -> bool:
     """
     package = Path(__file__).resolve().parent
     here = here.resolve()
-    if not hasattr(os, "geteuid") or here.is_relative_to(package):
+    if "geteuid" not in vars(os) or here.is_relative_to(package):
         return True
     owner = package.stat()
     users, groups = {0, os.geteuid(), owner.st_uid}, {0, os.getegid(), owner.st_gid}
@@ -153,7 +154,7 @@ def _seal(here: Path) -> None:
             write_whole(where, found)
 
 
-def _remove(here: Path, kernels: Any) -> None:
+def _remove(here: Path, kernels: ModuleType) -> None:
     """Remove the cache; where that is not allowed, do without it."""
     try:
         for path in [*_files(here), here / _DIGESTS]:

@@ -9,9 +9,10 @@ import numpy as np
 
 from persfl.devices import stranger
 from persfl.errors import InputError
-from persfl.fleets.engine import Engine, EngineTask
+from persfl.fleets.engine import Engine, EngineTask, Slice
 from persfl.fleets.kept_steps import Steps, vectors
-from persfl.fleets.rows import FleetRows, Slice, check_parts, no_models_yet
+from persfl.fleets.refusals import check_parts, no_models_yet
+from persfl.fleets.rows import FleetRows
 from persfl.seeds import Stream
 from persfl.types import (
     Answers,
