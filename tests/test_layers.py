@@ -25,6 +25,7 @@ FLOORS = [
         "files",
         "folder_locks",
         "_kernels",
+        "kernel_cache",
         "compiled",
         "parquet",
         "formats",

@@ -96,7 +96,7 @@ def _removed_if_left(beside: Path) -> bool:
         if not _HELD or not stat.S_ISREG(beside.lstat().st_mode):
             beside.unlink(missing_ok=True)
             return True
-        with opened(beside, os.O_RDONLY | NO_WAIT, "rb") as file:
+        with open_regular(beside, os.O_RDONLY | NO_WAIT, "rb") as file:
             if not _mine(file):
                 return False
             if is_at(file, beside):
@@ -116,14 +116,14 @@ def _mine(file: IO[bytes]) -> bool:
 
 def read_whole(path: Path) -> bytes:
     """All of a regular file; a link or a pipe under its name is refused."""
-    with opened(path, os.O_RDONLY | NO_WAIT, "rb") as file:
+    with open_regular(path, os.O_RDONLY | NO_WAIT, "rb") as file:
         return bytes(file.read())
 
 
 def append(path: Path, text: str) -> None:
     """More text at the end of a regular file, on the disk when this returns."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_WAIT
-    with opened(path, flags, "ab") as file:
+    with open_regular(path, flags, "ab") as file:
         file.write(text.encode())
         file.flush()
         os.fsync(file.fileno())
@@ -131,10 +131,10 @@ def append(path: Path, text: str) -> None:
 
 def appending(path: Path) -> IO[bytes]:
     """A regular file to write more to, such as another program's log."""
-    return opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_WAIT, "ab")
+    return open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_WAIT, "ab")
 
 
-def opened(path: Path, flags: int, mode: str) -> IO[bytes]:
+def open_regular(path: Path, flags: int, mode: str) -> IO[bytes]:
     """A regular file to read or write bytes; a link, a pipe or a shared file is refused."""
     try:
         handle = os.open(path, flags | _HERE, 0o666)

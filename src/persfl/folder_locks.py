@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from persfl.errors import InputError
-from persfl.files import NO_WAIT, PAUSE, is_at, locked_at_once, opened
+from persfl.files import NO_WAIT, PAUSE, is_at, locked_at_once, open_regular
 
 LOCK = "lock"
 _TRIES = 3
@@ -47,7 +47,9 @@ class Lock:
     def take(self) -> None:
         """Take it, or say who has it."""
         while True:
-            file = opened(self.folder / LOCK, os.O_RDWR | os.O_CREAT | NO_WAIT, "r+b")
+            file = open_regular(
+                self.folder / LOCK, os.O_RDWR | os.O_CREAT | NO_WAIT, "r+b"
+            )
             if not _locked(file):
                 who = _said_by(file)
                 file.close()
@@ -92,7 +94,7 @@ def in_use(folder: Path, who: str) -> InputError:
 def holder(folder: Path) -> str | None:
     """Who is writing into a folder now."""
     try:
-        file = opened(folder / LOCK, os.O_RDWR | NO_WAIT, "r+b")
+        file = open_regular(folder / LOCK, os.O_RDWR | NO_WAIT, "r+b")
     except FileNotFoundError:
         return None
     with file:

@@ -26,7 +26,7 @@ def check_labels(learners: Sequence[Learner], rows: Devices) -> None:
             raise InputError(f"labels of device {rows.ids[at]!r} do not fit: {trouble}")
 
 
-def check_parts(
+def check_fleet_parts(
     learners: Sequence[object], proposer: object, local: object = None
 ) -> None:
     """Stop where something else stands in a learner's or a proposer's place."""

@@ -10,12 +10,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 import numpy as np
 
 from persfl.checks import real
-from persfl.devices import Devices, position, stranger
+from persfl.devices import Devices, ReceiptTaker, ids_of, position, stranger
 from persfl.errors import InputError, NotReady, PersflWarning
 from persfl.fleets.engine import Slice
 from persfl.fleets.refusals import check_labels, diverged
 from persfl.seeds import stream
-from persfl.sources.stream import ReceiptTaker, ids_of
 from persfl.types import Answers, Array, Data, IntArray, Learner
 
 

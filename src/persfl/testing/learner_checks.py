@@ -6,7 +6,14 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.seeds import stream
-from persfl.testing.promises import doubled, expect, nth, ordinary_rows, padded, same
+from persfl.testing.promises import (
+    doubled,
+    expect,
+    nth,
+    ordinary_rows,
+    same,
+    with_padding,
+)
 from persfl.traits import has_gradients, moving_parts
 from persfl.types import Array, Data, Differentiable, Learner, Model, Proposer
 
@@ -34,7 +41,7 @@ def check_learner(learner: Learner, data: Data | None = None) -> None:
     numbers = np.shape(labels) == (data.rows,) and np.isfinite(labels).all()
     expect(numbers, "labels must be one finite number per row")
 
-    longer = padded(data)
+    longer = with_padding(data)
     blind = np.isclose(loss, learner.loss(fitted, longer))
     expect(blind, "rows of weight 0 must not change the loss")
     refitted = learner.loss(learner.fit(longer, place), data)
@@ -68,7 +75,7 @@ def _check_vectors(learner: Differentiable, data: Data, fitted: Array) -> None:
         rise, run = (ahead - behind) / 2e-6, (slope * direction).sum()
         right = np.isclose(rise, run, rtol=1e-3, atol=1e-5)
         expect(right, "grad must be the gradient of loss")
-    blind = np.allclose(slope, learner.grad(model, padded(data)))
+    blind = np.allclose(slope, learner.grad(model, with_padding(data)))
     expect(blind, "rows of weight 0 must not change the gradient")
     models, both = np.stack([model, 2 * model]), doubled(data)
     for method in (learner.loss, learner.grad):

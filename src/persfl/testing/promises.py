@@ -38,7 +38,7 @@ def ordinary_rows(learner: Learner) -> Data:
     return Data(X, y, rng.uniform(0.5, 1.5, 40))
 
 
-def padded(data: Data) -> Data:
+def with_padding(data: Data) -> Data:
     """The same rows and two of weight 0."""
     return Data(
         np.vstack([data.X, data.X[:2] + 5.0]),
