@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from persfl import compiled
+from persfl import compiled, kernel_cache
 
 pytest.importorskip("numba")
 CODE = """
@@ -78,25 +78,25 @@ def test_a_cache_that_others_may_write_to_is_not_used(tmp_path):
 def test_what_is_safe_to_load_code_from(tmp_path):
     here = tmp_path / "a" / "b"
     here.mkdir(parents=True)
-    assert compiled._ours(here)
-    assert compiled._ours(Path(compiled.__file__).parent / "__pycache__")
+    assert kernel_cache._ours(here)
+    assert kernel_cache._ours(Path(compiled.__file__).parent / "__pycache__")
     here.parent.chmod(0o1777)  # as /tmp
-    assert compiled._ours(here)
+    assert kernel_cache._ours(here)
     here.chmod(0o1777)  # others may put files of theirs there
-    assert not compiled._ours(here)
+    assert not kernel_cache._ours(here)
     here.chmod(0o755)
-    kept = here / f"_kernels.f-1.{compiled._VERSION}.nbi"
+    kept = here / f"_kernels.f-1.{kernel_cache._VERSION}.nbi"
     kept.touch()
-    assert compiled._ours(here)
+    assert kernel_cache._ours(here)
     kept.chmod(0o666)
-    assert not compiled._ours(here)
+    assert not kernel_cache._ours(here)
     kept.chmod(0o644)
     if os.geteuid() == 0:
         os.chown(kept, 12345, 12345)
-        assert not compiled._ours(here)
+        assert not kernel_cache._ours(here)
     kept.unlink()
-    (here / compiled._DIGESTS).symlink_to(tmp_path / "elsewhere")
-    assert not compiled._ours(here)
+    (here / kernel_cache._DIGESTS).symlink_to(tmp_path / "elsewhere")
+    assert not kernel_cache._ours(here)
 
 
 def test_a_cache_that_cannot_be_removed_is_not_used(tmp_path):
@@ -109,15 +109,15 @@ def test_a_cache_that_cannot_be_removed_is_not_used(tmp_path):
     name = f"_kernels.f-1.py{sys.version_info.major}{sys.version_info.minor}"
     (tmp_path / f"{name}.nbi").mkdir()
     kernels = Kernels()
-    compiled._remove(tmp_path, kernels)
+    kernel_cache._remove(tmp_path, kernels)
     assert kernels.forgotten == 1
     (tmp_path / f"{name}.nbi").rmdir()
     (tmp_path / f"{name}.1.nbc").write_bytes(b"x")
     (tmp_path / "mine.nbc").write_bytes(b"x")
-    compiled._seal(tmp_path)
-    assert compiled._sound(tmp_path)
+    kernel_cache._seal(tmp_path)
+    assert kernel_cache._sound(tmp_path)
     (tmp_path / f"{name}.1.nbc").write_bytes(b"y")
-    assert not compiled._sound(tmp_path)
-    compiled._remove(tmp_path, kernels)
+    assert not kernel_cache._sound(tmp_path)
+    kernel_cache._remove(tmp_path, kernels)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.nbc"]
     assert kernels.forgotten == 1

@@ -35,9 +35,9 @@ from persfl.federation.letters import Limited
 from persfl.federation.local_grid import LocalGrid
 from persfl.federation.node_folder import device_of, use_table
 from persfl.federation.run_plan import RunPlan
-from persfl.files import holding
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Policy
+from persfl.folder_locks import holding
 from persfl.learners.responses import respond, unknown
 from persfl.methods.blend.settings import USUAL
 from persfl.runs import Folder, load_model

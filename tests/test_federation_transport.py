@@ -84,7 +84,7 @@ def test_locks_without_fcntl(tmp_path):
         from pathlib import Path
         sys.modules["fcntl"] = None
         from persfl.federation.launch import held
-        from persfl.files import Lock
+        from persfl.folder_locks import Lock
         calls = []
         locking = lambda *asked: calls.append(asked[1:])
         sys.modules["msvcrt"] = types.SimpleNamespace(LK_NBLCK=2, locking=locking)

@@ -4,28 +4,14 @@ numba is the extra `fast`. Without it everything works, only slower. The first u
 compiles for some seconds, says so on the logger `persfl`, and keeps the result on disk beside the
 package (or in NUMBA_CACHE_DIR), so that later processes load it. Set PERSFL_COMPILED=0 to do
 without.
-
-What is kept is machine code, and damaged machine code can end a process. So its digests are kept
-beside it, and a cache that does not match them, or that numba cannot read, is made anew. Digests
-keep nobody out who can write both: a cache in a folder that others may write to is not used.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import json
-import logging
 import os
-import stat
-import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
-
-from persfl.files import fingerprint, read_whole, remove_regular, write_whole
-
-log = logging.getLogger("persfl")
 
 
 @cache
@@ -35,130 +21,9 @@ def kernels() -> Any | None:
     >>> kernels() is None or callable(kernels().distinct)
     True
     """
-    if (
-        os.environ.get("PERSFL_COMPILED", "1") == "0"
-        or importlib.util.find_spec("numba") is None
-    ):
+    wanted = os.environ.get("PERSFL_COMPILED", "1") != "0"
+    if not wanted or importlib.util.find_spec("numba") is None:
         return None
-    try:
-        from persfl import _kernels
-    # numba found no folder that it may write compiled code to
-    except RuntimeError as error:
-        log.warning(
-            "persfl runs without compiled kernels: %s. Set NUMBA_CACHE_DIR to a writable folder.",
-            error,
-        )
-        return None
-    here = _kernels.place()
-    if not _ours(here):
-        log.warning(
-            "persfl compiles its kernels in every process, which takes some seconds: others may"
-            " write to %s, and what is kept there would run. Set NUMBA_CACHE_DIR to a folder of"
-            " your own.",
-            here,
-        )
-        _kernels.forget_cache()
-        _kernels.build()
-        return _kernels
-    if not _sound(here):
-        _remove(here, _kernels)
-    if not _kernels.cached():
-        log.warning(
-            "persfl compiles its kernels once for this machine; that takes some seconds and is kept"
-            " for later runs."
-        )
-    try:
-        _kernels.build()
-    except Exception as error:  # unpickling what is damaged may raise anything
-        why = type(error).__name__
-        log.warning(
-            "persfl compiles its kernels anew: %s holds damaged ones (%s).", here, why
-        )
-        _remove(here, _kernels)
-        _kernels.build()
-    _seal(here)
-    return _kernels
+    from persfl.kernel_cache import ready_kernels  # needs numba
 
-
-# numba keeps a cache for each
-_VERSION = f"py{sys.version_info.major}{sys.version_info.minor}"
-_DIGESTS = f"_kernels.{_VERSION}.json"
-
-
-def _files(here: Path) -> list[Path]:
-    """The files of the cache."""
-    found = here.glob(f"_kernels.*.{_VERSION}.*")
-    return sorted(path for path in found if path.suffix in (".nbi", ".nbc"))
-
-
-def _digests(here: Path) -> dict[str, str]:
-    return {path.name: fingerprint(path) for path in _files(here)}
-
-
-def _ours(here: Path) -> bool:
-    """Whether nobody can have put code there but this user, root and whoever owns the package.
-
-    Beside the package it is as safe as the package's own code. Elsewhere, every folder on the way
-    counts: whoever may rename one of them can put another in its place.
-    """
-    package = Path(__file__).resolve().parent
-    here = here.resolve()
-    if not hasattr(os, "geteuid") or here.is_relative_to(package):
-        return True
-    owner = package.stat()
-    users, groups = {0, os.geteuid(), owner.st_uid}, {0, os.getegid(), owner.st_gid}
-    for place in (here, *here.parents):
-        about = place.stat()
-        # as /tmp: only owners rename
-        guarded = place != here and about.st_mode & stat.S_ISVTX
-        if about.st_uid not in users or (
-            _open_to_others(about, groups) and not guarded
-        ):
-            return False
-    for path in (*_files(here), here / _DIGESTS):
-        if not (path.is_symlink() or path.exists()):
-            continue
-        about = path.lstat()
-        plain = stat.S_ISREG(about.st_mode) and about.st_uid in users
-        if not plain or _open_to_others(about, groups):
-            return False
-    return True
-
-
-def _open_to_others(about: os.stat_result, groups: set[int]) -> bool:
-    """Whether anybody may write there, or a group that is not this user's own."""
-    by_group = about.st_mode & stat.S_IWGRP and about.st_gid not in groups
-    return bool(about.st_mode & stat.S_IWOTH or by_group)
-
-
-def _sound(here: Path) -> bool:
-    """Whether the cache is as it was left; one of an earlier version has no digests, and passes."""
-    try:
-        known = json.loads(read_whole(here / _DIGESTS))
-        found = _digests(here)
-        return all(found.get(name, digest) == digest for name, digest in known.items())
-    except FileNotFoundError:
-        return True
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return False
-
-
-def _seal(here: Path) -> None:
-    """Keep the digests of the cache, where they are not what is kept already."""
-    # a folder that may only be read, or that others clear now
-    with contextlib.suppress(OSError):
-        found = json.dumps(_digests(here), indent=1).encode()
-        where = here / _DIGESTS
-        if not where.is_file() or where.read_bytes() != found:
-            write_whole(where, found)
-
-
-def _remove(here: Path, kernels: Any) -> None:
-    """Remove the cache; where that is not allowed, do without it."""
-    try:
-        for path in [*_files(here), here / _DIGESTS]:
-            if path.is_dir():
-                raise IsADirectoryError(path)
-            remove_regular(path)
-    except OSError:
-        kernels.forget_cache()
+    return ready_kernels()

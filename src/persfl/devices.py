@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import overload
+from typing import Protocol, overload, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from persfl.device_checks import (
     warn_of_thin,
 )
 from persfl.errors import InputError
-from persfl.types import Array, Data, IntArray
+from persfl.types import Array, Data, IntArray, Source
 
 
 class Devices(Sequence[Data]):
@@ -262,3 +262,29 @@ def plain_ids(ids: Iterable[Hashable] | None, count: int) -> Sequence[Hashable]:
     if isinstance(ids, (np.ndarray, pd.Series, pd.Index)):
         return list(ids.tolist())
     return list(ids)
+
+
+@runtime_checkable
+class NamedDevices(Protocol):
+    """A source, or devices, with ids."""
+
+    @property
+    def ids(self) -> Sequence[Hashable]: ...
+
+
+@runtime_checkable
+class ReceiptTaker(Protocol):
+    """A source that wants to know which rounds were taken."""
+
+    def accepted(self, r: int) -> None:
+        """The fleet has taken round `r`."""
+
+
+def ids_of(source: Source | Devices) -> Sequence[Hashable]:
+    """The device ids of a source or of devices; a plain function is asked for round 0 to count
+    them.
+    """
+    if isinstance(source, NamedDevices):
+        return plain_ids(source.ids, 0)
+    now = source(0)
+    return plain_ids(now.ids if isinstance(now, NamedDevices) else None, len(now))

@@ -14,29 +14,27 @@ import importlib.util
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from persfl.errors import InputError
 
-LOCK = "lock"
 _BESIDE = ".part"  # how a file is called until it is whole
-_HERE = (
-    getattr(os, "O_NOFOLLOW", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_BINARY", 0)
-)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe under a file's name must not hold us
-_TRIES, _PAUSE = 3, 0.02  # seconds between looks at a lock
+# Flags of opening that not every system has.
+_FLAGS = vars(os)
+_HERE: int = _FLAGS.get("O_NOFOLLOW", 0)  # a link under a file's name is refused
+_HERE |= _FLAGS.get("O_CLOEXEC", 0) | _FLAGS.get("O_BINARY", 0)
+NO_WAIT: int = _FLAGS.get("O_NONBLOCK", 0)  # a pipe there must not hold us
+_FOLDER: int | None = _FLAGS.get("O_DIRECTORY")
+PAUSE = 0.02  # seconds between looks at a lock
 _WAITS = 1_500  # looks at a file that another process writes: half a minute
 # Windows cannot rename a file that is open
 _HELD = importlib.util.find_spec("fcntl") is not None
-_LONGEST = 100  # bytes in a lock
 _LOCKED_BYTE = 2**30  # where Windows locks: far behind what a person reads in the file
 
 
-def write_whole(path: Path, content: bytes | Callable[[Any], Any]) -> None:
+def write_whole(path: Path, content: bytes | Callable[[IO[bytes]], object]) -> None:
     """All or nothing, also when the power goes: write beside it, flush, rename, flush the folder.
 
     >>> import tempfile
@@ -62,15 +60,15 @@ def write_whole(path: Path, content: bytes | Callable[[Any], Any]) -> None:
         file.close()
     if not _HELD:
         os.replace(beside, path)
-    if hasattr(os, "O_DIRECTORY"):
-        place = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    if _FOLDER is not None:
+        place = os.open(path.parent, os.O_RDONLY | _FOLDER)
         try:
             os.fsync(place)
         finally:
             os.close(place)
 
 
-def _own_part(beside: Path) -> IO[Any]:
+def _own_part(beside: Path) -> IO[bytes]:
     """A new file that this process alone writes; what a killed run left, or somebody planted,
     is never written through.
     """
@@ -81,12 +79,12 @@ def _own_part(beside: Path) -> IO[Any]:
             )
             file = os.fdopen(handle, "wb")
             # Between making it and holding it somebody else may have taken it for a left one.
-            if not _HELD or (_mine(file) and _is_at(file, beside)):
+            if not _HELD or (_mine(file) and is_at(file, beside)):
                 return file
             file.close()
             continue
         if not _removed_if_left(beside):
-            time.sleep(_PAUSE)
+            time.sleep(PAUSE)
     raise OSError(
         f"another process keeps writing {str(beside)!r}. Wait until it is over."
     )
@@ -98,45 +96,46 @@ def _removed_if_left(beside: Path) -> bool:
         if not _HELD or not stat.S_ISREG(beside.lstat().st_mode):
             beside.unlink(missing_ok=True)
             return True
-        with _opened(beside, os.O_RDONLY | _NO_WAIT, "rb") as file:
+        with open_regular(beside, os.O_RDONLY | NO_WAIT, "rb") as file:
             if not _mine(file):
                 return False
-            if _is_at(file, beside):
+            if is_at(file, beside):
                 beside.unlink()
     except FileNotFoundError:  # its writer was quicker
         pass
     return True
 
 
-def _mine(file: IO[Any]) -> bool:
+def _mine(file: IO[bytes]) -> bool:
     """Whether nobody else holds this file; on disks that know no locks, nobody does."""
     try:
-        return _locked_at_once(file)
+        return locked_at_once(file)
     except OSError:
         return True
 
 
 def read_whole(path: Path) -> bytes:
     """All of a regular file; a link or a pipe under its name is refused."""
-    with _opened(path, os.O_RDONLY | _NO_WAIT, "rb") as file:
+    with open_regular(path, os.O_RDONLY | NO_WAIT, "rb") as file:
         return bytes(file.read())
 
 
 def append(path: Path, text: str) -> None:
     """More text at the end of a regular file, on the disk when this returns."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_WAIT
-    with _opened(path, flags, "a") as file:
-        file.write(text)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_WAIT
+    with open_regular(path, flags, "ab") as file:
+        file.write(text.encode())
         file.flush()
         os.fsync(file.fileno())
 
 
 def appending(path: Path) -> IO[bytes]:
     """A regular file to write more to, such as another program's log."""
-    return _opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _NO_WAIT, "ab")
+    return open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_WAIT, "ab")
 
 
-def _opened(path: Path, flags: int, mode: str) -> IO[Any]:
+def open_regular(path: Path, flags: int, mode: str) -> IO[bytes]:
+    """A regular file to read or write bytes; a link, a pipe or a shared file is refused."""
     try:
         handle = os.open(path, flags | _HERE, 0o666)
     except OSError as error:
@@ -195,102 +194,8 @@ def _strange(path: Path) -> InputError:
     return InputError(f"{str(path)!r} is a link or a special file. {what}")
 
 
-class Lock:
-    """The right to write into a folder; it ends with the process, however that ends.
-
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> lock = Lock(folder)
-    >>> lock.take()
-    >>> Lock(folder).take()
-    Traceback (most recent call last):
-    ...
-    persfl.errors.InputError: another run is writing into ...
-    >>> lock.release()
-    >>> holder(folder) is None
-    True
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._file: IO[Any] | None = None
-
-    def take(self) -> None:
-        """Take it, or say who has it."""
-        while True:
-            file = _opened(self.folder / LOCK, os.O_RDWR | os.O_CREAT | _NO_WAIT, "r+b")
-            if not _locked(file):
-                who = _said_by(file)
-                file.close()
-                raise in_use(self.folder, who)
-            # and was not removed by whoever had it before
-            if _is_at(file, self.folder / LOCK):
-                break
-            file.close()
-        if not _is_lock(file):
-            file.close()
-            raise InputError(
-                f"{str(self.folder / LOCK)!r} is not a lock of persfl. Move it away."
-            )
-        file.truncate(0)
-        file.write(
-            f"process {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}".encode()
-        )
-        file.flush()
-        self._file = file
-
-    def __del__(self) -> None:
-        self.release()
-
-    def release(self) -> None:
-        """Give it back; the file goes while nobody else can have it."""
-        if self._file is None:
-            return
-        # the folder may have been renamed; Windows keeps it
-        with contextlib.suppress(OSError):
-            if _is_at(self._file, self.folder / LOCK):
-                (self.folder / LOCK).unlink()
-        self._file.close()
-        self._file = None
-
-
-def in_use(folder: Path, who: str) -> InputError:
-    """What a second run is told."""
-    what = "Wait until it is over, or choose another folder."
-    return InputError(f"another run is writing into {str(folder)!r}: {who}. {what}")
-
-
-def holder(folder: Path) -> str | None:
-    """Who is writing into a folder now."""
-    try:
-        file = _opened(folder / LOCK, os.O_RDWR | _NO_WAIT, "r+b")
-    except FileNotFoundError:
-        return None
-    with file:
-        return None if _locked(file) else _said_by(file)
-
-
-@contextlib.contextmanager
-def holding(folder: Path) -> Iterator[None]:
-    """The right to write into a folder, for as long as this lasts."""
-    lock = Lock(folder)
-    lock.take()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _locked(file: IO[Any]) -> bool:
+def locked_at_once(file: IO[bytes]) -> bool:
     """Whether the lock was free; then it is ours until the file is closed."""
-    for _ in range(_TRIES):
-        if _locked_at_once(file):
-            return True
-        time.sleep(_PAUSE)  # somebody may only be looking whether it is free
-    return False
-
-
-def _locked_at_once(file: IO[Any]) -> bool:
     try:
         import fcntl
     except ImportError:
@@ -302,7 +207,7 @@ def _locked_at_once(file: IO[Any]) -> bool:
     return True
 
 
-def _locked_on_windows(file: IO[Any]) -> bool:
+def _locked_on_windows(file: IO[bytes]) -> bool:
     import msvcrt
 
     file.seek(_LOCKED_BYTE)
@@ -315,26 +220,9 @@ def _locked_on_windows(file: IO[Any]) -> bool:
     return True
 
 
-def _is_at(file: IO[Any], path: Path) -> bool:
+def is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether a name still stands for this file."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:
         return False
-
-
-def _is_lock(file: IO[Any]) -> bool:
-    """Whether a file is what a run leaves behind that was killed, and not somebody's own."""
-    text = file.read(_LONGEST + 1)
-    file.seek(0)
-    return not text or (text.startswith(b"process ") and len(text) <= _LONGEST)
-
-
-def _said_by(file: IO[Any]) -> str:
-    """What the holder wrote; somebody else may have put anything there."""
-    file.seek(0)
-    text = file.read(_LONGEST).decode("ascii", "replace")
-    return (
-        text
-        if text.startswith("process ") and text.isprintable()
-        else "an unknown process"
-    )

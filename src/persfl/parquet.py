@@ -17,11 +17,12 @@ persfl.errors.InputError: it unpacks to too much.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from persfl.errors import InputError
 
+Struct = dict[int, Any]  # values by the numbers of their fields
 _MARK = b"PAR1"
 # what persfl writes with; pages of other makers may lie elsewhere
 _MAKER = b"parquet-cpp"
@@ -66,7 +67,7 @@ def _room(content: bytes) -> int:
     return len(content)
 
 
-def _footer(content: bytes) -> Mapping[int, Any]:
+def _footer(content: bytes) -> Struct:
     """What stands at the end of a file: its columns, and where their pages are."""
     if len(content) < 12 or content[:4] != _MARK or content[-4:] != _MARK:
         raise _odd()
@@ -75,11 +76,10 @@ def _footer(content: bytes) -> Mapping[int, Any]:
     if begin < 4:
         raise _odd()
     reader = _Compact(content, begin, len(content) - 8)
-    found: Mapping[int, Any] = reader.struct()
-    return found
+    return reader.struct()
 
 
-def _columns(schema: Any) -> tuple[list[int], int]:
+def _columns(schema: Iterable[Struct]) -> tuple[list[int], int]:
     """How wide the values of each column are, and how many columns hold lists."""
     widths, lists = [], 0
     left = [1]  # how many elements are still to come, at each depth
@@ -99,7 +99,7 @@ def _columns(schema: Any) -> tuple[list[int], int]:
     return widths, lists
 
 
-def _pages(content: bytes, chunk: Mapping[int, Any]) -> tuple[int, int]:
+def _pages(content: bytes, chunk: Struct) -> tuple[int, int]:
     """The size of the largest page of a column, unpacked, and how many values all of them hold."""
     about = chunk[3]
     if _count(about[5]) == 0:
@@ -122,7 +122,7 @@ def _pages(content: bytes, chunk: Mapping[int, Any]) -> tuple[int, int]:
     return largest, values
 
 
-def _count(value: Any) -> int:
+def _count(value: object) -> int:
     if not isinstance(value, int) or value < 0:
         raise _odd()
     return value
@@ -135,9 +135,9 @@ class _Compact:
         self.content, self.at, self.end = content, at, end
         self._left = _MOST_PARTS
 
-    def struct(self, depth: int = 0) -> dict[int, Any]:
+    def struct(self, depth: int = 0) -> Struct:
         """The struct that begins here."""
-        found: dict[int, Any] = {}
+        found: Struct = {}
         number = 0
         while (head := self._byte()) != 0:
             step = head >> 4

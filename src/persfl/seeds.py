@@ -67,16 +67,10 @@ class Stream:
             if isinstance(key, int) and not isinstance(part, np.ndarray):
                 key = _mix_int(((key ^ _CHILD) + _GAMMA * (int(part) + 1)) & _MASK)
             else:
-                step = (
-                    np.atleast_1d(np.asarray(part)).astype(np.uint64) + np.uint64(1)
-                ) * np.uint64(_GAMMA)
-                key = _mix(
-                    (
-                        np.atleast_1d(np.asarray(key, dtype=np.uint64))
-                        ^ np.uint64(_CHILD)
-                    )
-                    + step
-                )
+                number = np.atleast_1d(np.asarray(part)).astype(np.uint64)
+                step = (number + np.uint64(1)) * np.uint64(_GAMMA)
+                here = np.atleast_1d(np.asarray(key, dtype=np.uint64))
+                key = _mix((here ^ np.uint64(_CHILD)) + step)
         return Stream(key)
 
     def uniform(self, *shape: int) -> NDArray[np.float64]:
@@ -90,7 +84,9 @@ class Stream:
         lead = () if isinstance(self.key, int) else keys.shape
         return np.asarray((bits * 2.0**-53).reshape(lead + shape), dtype=np.float64)
 
-    def __getitem__(self, part: Any) -> Stream:
+    def __getitem__(
+        self, part: int | slice | tuple[slice | None, ...] | NDArray[np.int64]
+    ) -> Stream:
         """Some of the places of a stream with leading axes."""
         return Stream(self.keys[part])
 

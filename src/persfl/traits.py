@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeGuard
 
 import numpy as np
 
-from persfl.seeds import Stream
 from persfl.types import (
     Adopter,
     Array,
@@ -22,11 +21,14 @@ from persfl.types import (
     Keeping,
     KeepingFleet,
     Learner,
+    Mask,
     Model,
 )
 
 if TYPE_CHECKING:
     import torch
+
+    from persfl.seeds import Stream
 
     Parts = dict[str, torch.Tensor]  # a model by the names of its parts
 
@@ -224,6 +226,12 @@ def zeros_of(learner: Learner, data: Data, stream: Stream) -> Model:
     """The model that says nothing yet: `zeros(data)`, where `init` is a fit."""
     zeros = getattr(learner, "zeros", None)
     return learner.init(data, stream) if zeros is None else zeros(data)
+
+
+def moving_parts(learner: Differentiable, model: Array) -> Mask:
+    """Which numbers of a model steps change: all, unless a learner says otherwise (`moves`)."""
+    moves = getattr(learner, "moves", None)
+    return np.ones(np.shape(model), dtype=bool) if moves is None else np.asarray(moves)
 
 
 def keeps_steps(adopter: Adopter) -> TypeGuard[Keeping]:

@@ -21,7 +21,7 @@ folding happens, and a resumed run equals an uninterrupted one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ import numpy as np
 
 from persfl.compiled import kernels
 from persfl.errors import InputError
-from persfl.types import Array, Choice, Fleet, IntArray
+from persfl.types import AnyArray, Array, Choice, Fleet, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +54,10 @@ class Pairs:
     reward: Array
     reward_squared: Array
     adopted: Array
+
+    def columns(self) -> list[Array]:
+        """Everything but the keys, in order."""
+        return [vars(self)[name] for name in _COLUMNS]
 
     @staticmethod
     def none() -> Pairs:
@@ -103,7 +107,7 @@ class Trust:
             return Trust(self.n, self.targets, longer.pairs, notes=self.notes)
         return longer
 
-    def noted(self, notes: Mapping[str, Any]) -> Trust:
+    def noted(self, notes: Mapping[str, AnyArray]) -> Trust:
         """The same trust with these notes: arrays by name, whatever an adopter needs to remember to
         choose as it does.
 
@@ -131,7 +135,7 @@ class Trust:
         # a row for every possible pair must not cost more than the queue
         fast = kernels() if span <= 4 * peers.size else None
         if fast is not None:
-            known = np.stack([getattr(self._folded, name) for name in _COLUMNS])
+            known = np.stack(self._folded.columns())
             sums = fast.fold(
                 self._folded.key, known, peers, losses, chosen, weights, self.n
             )
@@ -144,18 +148,11 @@ class Trust:
             reward = np.where(usable, losses[..., :1] - losses[..., 1:], 0.0)[asked]
             squared = reward**2
         many = len(reward)
-        new = {
-            "asked": np.ones(many),
-            "answered": usable[asked] + 0.0,
-            "reward": reward,
-            "reward_squared": squared,
-        }
+        new = [np.ones(many), usable[asked] + 0.0, reward, squared]
         key = np.concatenate([self._folded.key, (base + peers)[asked]])
-        columns = {
-            name: np.concatenate([getattr(self._folded, name), values])
-            for name, values in new.items()
-        }
-        adopted = np.concatenate([self._folded.adopted, np.zeros(many), weights[took]])
+        *sums, taken = self._folded.columns()
+        columns = [np.concatenate(both) for both in zip(sums, new, strict=True)]
+        adopted = np.concatenate([taken, np.zeros(many), weights[took]])
         return _fold(key, columns, (base + chosen)[took], adopted)
 
     def _refuse_strangers(self, *who: IntArray) -> None:
@@ -231,18 +228,15 @@ class Trust:
     def __reduce__(self) -> Any:
         return Trust.from_arrays, (self.to_arrays(),)
 
-    def to_arrays(self) -> dict[str, Any]:
+    def to_arrays(self) -> dict[str, AnyArray]:
         """Plain arrays, ready for `numpy.savez`; `from_arrays` takes them back, exactly."""
         pairs = self.pairs
         notes = {f"{_NOTE}{name}": value for name, value in self.notes.items()}
-        return (
-            {"n": np.array(self.n), "targets": self.targets, "key": pairs.key}
-            | {c: getattr(pairs, c) for c in _COLUMNS}
-            | notes
-        )
+        about = {"n": np.array(self.n), "targets": self.targets, "key": pairs.key}
+        return about | dict(zip(_COLUMNS, pairs.columns(), strict=True)) | notes
 
     @staticmethod
-    def from_arrays(arrays: Mapping[str, Any]) -> Trust:
+    def from_arrays(arrays: Mapping[str, AnyArray]) -> Trust:
         """The inverse of `to_arrays`.
 
         >>> again = Trust.from_arrays(Trust(3, np.array([0])).to_arrays())
@@ -260,11 +254,9 @@ class Trust:
                 f"saved trust must hold the arrays {', '.join(sorted(wanted))}. Got"
                 f" {', '.join(sorted(arrays))}."
             )
-        n, targets, key = (
-            int(arrays["n"]),
-            np.asarray(arrays["targets"], dtype=np.int64),
-            np.asarray(arrays["key"], dtype=np.int64),
-        )
+        n = int(arrays["n"])
+        targets = np.asarray(arrays["targets"], dtype=np.int64)
+        key = np.asarray(arrays["key"], dtype=np.int64)
         columns = [np.asarray(arrays[name], dtype=np.float64) for name in _COLUMNS]
         if any(column.shape != key.shape for column in columns) or key.ndim != 1:
             raise InputError("saved trust is damaged: its columns differ in length.")
@@ -278,7 +270,7 @@ class Trust:
 
 
 def _fold(
-    key: IntArray, columns: Mapping[str, Array], chosen: IntArray, adopted: Array
+    key: IntArray, columns: Sequence[Array], chosen: IntArray, adopted: Array
 ) -> Pairs:
     """Add up entries of equal key; `columns` belong to `key`, `adopted` to `key` followed by
     `chosen`.
@@ -289,7 +281,7 @@ def _fold(
     known, place = np.unique(np.concatenate([key, chosen]), return_inverse=True)
     sums: list[Any] = [
         np.bincount(place[: len(key)], weights=column, minlength=len(known))
-        for column in columns.values()
+        for column in columns
     ]
     sums.append(np.bincount(place, weights=adopted, minlength=len(known)))
     return Pairs(known, *sums)

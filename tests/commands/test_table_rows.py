@@ -8,7 +8,7 @@ import pytest
 from fitted_runs import fit, predicted, rows
 
 from persfl.cli import main
-from persfl.encoding import refuse_numbers
+from persfl.column_checks import refuse_numbers
 from persfl.errors import InputError
 from persfl.sources.table import read_frame
 

@@ -38,7 +38,8 @@ from persfl import (
 from persfl.cli import main
 from persfl.encoding import Preparation
 from persfl.errors import InputError
-from persfl.files import Lock, append, holder, read_whole, write_whole
+from persfl.files import append, read_whole, write_whole
+from persfl.folder_locks import Lock, holder
 from persfl.formats import numbers_from, numbers_to, table_from
 from persfl.learners.plain_families import FAMILIES
 from persfl.learners.storage import models_from, models_to
@@ -879,7 +880,7 @@ def test_a_folder_of_format_1_without_objects_is_still_read(finished, tmp_path):
 
 def test_a_second_run_is_told_who_holds_the_folder(table, tmp_path, capsys):
     out = tmp_path / "run"
-    code = "import sys, time; from pathlib import Path; from persfl.files import Lock\n"
+    code = "import sys, time; from pathlib import Path; from persfl.folder_locks import Lock\n"
     code += (
         f"Path({str(out)!r}).mkdir(); lock = Lock(Path({str(out)!r})); lock.take()\n"
     )

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pandas.api.types import is_float_dtype
 
 from persfl.checks import many, named, some
+from persfl.column_checks import refuse_missing
 from persfl.commands.run_output import Personalized, check_out, model_of
-from persfl.encoding import refuse_missing
 from persfl.errors import InputError, UnseenWarning, need
 from persfl.estimators import PersonalizedClassifier
 from persfl.report.run_pages import checked_spec

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from persfl.errors import InputError
-from persfl.files import LOCK
+from persfl.folder_locks import LOCK
 from persfl.runs import INDEX, Folder, refuse_held
 
 

@@ -14,7 +14,7 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype
 from pandas.api.types import is_numeric_dtype as is_number
 
 from persfl.checks import named, some, those
-from persfl.encoding import refuse_missing, refuse_numbers
+from persfl.column_checks import refuse_missing, refuse_numbers
 from persfl.errors import InputError
 from persfl.sources.table import device_codes, read_frame, refuse_endless
 from persfl.types import Array

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtrit
 
-from persfl.rules.peer_index import places
+from persfl.rules.peer_index import peer_places
 from persfl.trust import Trust
 from persfl.types import Array, IntArray
 
@@ -136,7 +136,7 @@ def _by_kin(known: pd.DataFrame, trust: Trust) -> IntArray:
     place = np.full(trust.n, -1)
     place[trust.targets] = np.arange(len(trust.targets))
     row = place[known["target"].to_numpy()]
-    at, met = places(trust.notes["panel"][row], known["peer"].to_numpy()[:, None])
+    at, met = peer_places(trust.notes["panel"][row], known["peer"].to_numpy()[:, None])
     member = trust.notes["member"][row, at[:, 0]] & met[:, 0]
     return np.where(~trust.notes["right"][row], 3, np.where(member, 0, 2))
 

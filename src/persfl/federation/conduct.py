@@ -23,7 +23,8 @@ from persfl.federation.result import keep_result
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.run_scene import Diary, RunScene
 from persfl.federation.wait_notices import Waiting
-from persfl.files import holding, write_whole
+from persfl.files import write_whole
+from persfl.folder_locks import holding
 from persfl.formats import reading
 from persfl.methods import Blend, Kin, Own, Paper
 from persfl.runs import INDEX, Folder

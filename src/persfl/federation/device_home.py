@@ -28,7 +28,7 @@ from persfl.federation.row_stock import Deal, Lot, Stock, Taken, alone
 from persfl.federation.row_table import Rows
 from persfl.federation.run_codec import RunCodec
 from persfl.federation.tree_leaves import sheltered
-from persfl.fleets.rows import check_labels
+from persfl.fleets.refusals import check_labels
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream
 from persfl.types import Array, Data, LabelCheck, Learner, Model, Probe

@@ -27,7 +27,7 @@ from persfl.federation.roster import Roster
 from persfl.federation.target_side import Scores, TargetSide
 from persfl.federation.target_state import TargetStates
 from persfl.fleets.kept_steps import Steps, as_vector, vectors
-from persfl.fleets.rows import diverged
+from persfl.fleets.refusals import diverged
 from persfl.types import Answers, Array, Choice, IntArray, Kept, Model
 from persfl.wire import LARGEST, Terms, pack, unpack
 

@@ -17,7 +17,7 @@ from persfl.errors import InputError
 from persfl.federation.federation_folder import Federation
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.superlink import check_up, link_mark, same_link, start_run
-from persfl.files import LOCK, holder
+from persfl.folder_locks import LOCK, holder
 from persfl.runs import INDEX, Folder
 
 PROGRESS, FAILURE = "progress.jsonl", "failure.txt"

@@ -11,14 +11,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from persfl.column_checks import needs_encoding, refuse_missing, refuse_text
 from persfl.devices import Devices, offsets
 from persfl.encoding import (
     Preparation,
     as_frame,
     is_table,
-    needs_preparation,
-    refuse_missing,
-    refuse_text,
 )
 from persfl.errors import InputError
 from persfl.fitting.cells import (
@@ -136,7 +134,7 @@ def learn_table(
     preparation = None
     if frame is not None and not frame.shape[1]:
         raise InputError("the table has no feature columns. Add at least one.")
-    if frame is not None and (impute or needs_preparation(frame)):
+    if frame is not None and (impute or needs_encoding(frame)):
         validate_data(reader, X, skip_check_array=True)
         preparation = Preparation(frame, impute=impute)
         matrix = preparation(frame)

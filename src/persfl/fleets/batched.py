@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from persfl.fleets.engine import EngineTask, starting_model
-from persfl.fleets.rows import Slice, diverged
+from persfl.fleets.engine import EngineTask, Slice, starting_model
+from persfl.fleets.refusals import diverged
 from persfl.seeds import Stream, stream
 from persfl.traits import has_statistics
 from persfl.types import Answers, Array, Choice, IntArray, Models, Probe, PublicProposer

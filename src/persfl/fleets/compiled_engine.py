@@ -10,8 +10,7 @@ import numpy as np
 from persfl.compiled import kernels
 from persfl.devices import Devices, stranger
 from persfl.fleets.batched import Batched
-from persfl.fleets.engine import EngineTask
-from persfl.fleets.rows import Slice
+from persfl.fleets.engine import EngineTask, Slice
 from persfl.learners.linear import Linear
 from persfl.learners.losses import LOSSES
 from persfl.proposers.gradient import GradientStep

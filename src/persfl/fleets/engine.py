@@ -16,11 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from persfl.errors import CannotMix, InputError
-from persfl.fleets.rows import FleetRows, Slice
-from persfl.seeds import Stream
+from persfl.errors import InputError
 from persfl.traits import zeros_of
 from persfl.types import (
     Answers,
@@ -33,6 +31,28 @@ from persfl.types import (
     Models,
     Proposer,
 )
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.fleets.rows import FleetRows
+    from persfl.seeds import Stream
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some devices' rows: `which[i]` is the position in `rows` of the i-th of them, -1 for
+    nobody.
+    """
+
+    rows: Devices
+    which: IntArray
+
+    def __getitem__(self, i: int | tuple[int, int]) -> Data:
+        return self.rows[int(self.which[i])]
+
+    def batch(self, i: slice | tuple[slice, None]) -> Data:
+        """Padded rows, leading axes as `which[i]`."""
+        return self.rows.gather(self.which[i])
 
 
 @dataclass(frozen=True)
@@ -104,12 +124,4 @@ def starting_model(
     raise InputError(
         "start must be None, 'zeros', 'own', a model, or a list of one model per target. Got"
         f" {start!r}."
-    )
-
-
-def cannot_share(learner: Learner | Sequence[Learner]) -> CannotMix:
-    """The one sentence for shared models of a family whose models are not vectors."""
-    return CannotMix(
-        "shared models must be vectors that can be averaged, such as those of Linear or Network. "
-        f"Got {learner!r}: compare it with local(...), pooled(...) or personalize(...)."
     )

@@ -11,8 +11,6 @@ from persfl.fleets.batched import Batched
 from persfl.fleets.compiled_engine import Compiled, pair_kernel
 from persfl.fleets.engine import Engine, EngineTask
 from persfl.fleets.pairwise import Pairwise
-from persfl.fleets.torch_engine import Torch
-from persfl.fleets.torch_runtime import tensor_dtype
 from persfl.learners.linear import Linear
 from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
@@ -57,10 +55,11 @@ def engine_for(task: EngineTask, wishes: Wishes) -> Engine:
     return Batched(task) if steps is None else Compiled(task, steps)
 
 
-def _tensors(task: EngineTask, learner: Learner, wishes: Wishes) -> Torch | None:
+def _tensors(task: EngineTask, learner: Learner, wishes: Wishes) -> Engine | None:
     """The torch engine for these parts; None where there is none and none was asked for.
 
-    There must be rows: how many features a module has to take is known from them.
+    Imported where it is made: torch is an extra. There must be rows: how many features a module
+    has to take is known from them.
     """
     proposer, compute = task.proposer, wishes.compute or "cpu"
     known = learner if has_tensors(learner) or type(learner) is Linear else None
@@ -87,6 +86,8 @@ def _tensors(task: EngineTask, learner: Learner, wishes: Wishes) -> Torch | None
             stacklevel=6,
         )
         return None
+    from persfl.fleets.torch_engine import Torch
+
     return Torch(
         task,
         known,
@@ -101,6 +102,8 @@ def _cannot_be_mapped(learner: TensorLearner, features: int) -> str:
     """Why `torch.func.vmap` does not take this module; empty if it does."""
     import torch
     from torch.func import vmap
+
+    from persfl.fleets.torch_runtime import tensor_dtype
 
     dtype = tensor_dtype(learner.dtype)
     w = torch.zeros((2, learner.size(features)), dtype=dtype)

@@ -24,11 +24,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from persfl.checks import one_of, real
+from persfl.traits import can_keep
 from persfl.types import Answers, AnyArray, Array, Choice, Fleet, IntArray, Kept, Mask
 
 COPY = 1e-3  # of the longest answer, or of the own step: what is shorter says nothing
@@ -42,6 +43,14 @@ class Jump(NamedTuple):
     target: int
     peer: int
     why: str  # "loss" or "length"
+
+
+@runtime_checkable
+class OwnStepFleet(Protocol):
+    """A fleet that knows how far the targets' own rows would take them."""
+
+    def own_lengths(self, r: int) -> Array:
+        """(T,) the lengths; NaN where they have no meaning."""
 
 
 class Guarded:
@@ -86,10 +95,8 @@ class Guarded:
         about: str = "own",
     ) -> None:
         self.fleet, self.about = fleet, one_of("about", about, ("own", "answers"))
-        self.growth, self.reach = (
-            real("growth", growth, least=1),
-            real("reach", reach, above=0),
-        )
+        self.growth = real("growth", growth, least=1)
+        self.reach = real("reach", reach, above=0)
         self.jumps: list[Jump] = []
         self.copies: Counter[int] = Counter()
         self._far: Mask | None = None
@@ -115,19 +122,14 @@ class Guarded:
         """The fleet's answers without the jumps."""
         losses, lengths = self.fleet.probe(peers, r)
         usable = np.isfinite(losses[:, 1:])
-        old = losses[:, 0]
+        old = losses[:, 0].copy()
         if self.about == "answers":
-            old = np.maximum(
-                old,
-                [
-                    np.median(row[which]) if which.any() else 0.0
-                    for row, which in zip(losses[:, 1:], usable, strict=True)
-                ],
-            )
+            for t, which in enumerate(usable):
+                usual_loss = np.median(losses[t, 1:][which]) if which.any() else 0.0
+                old[t] = max(old[t], usual_loss)
         # A loss may be below 0 (poisson): there, too, it may rise by `growth - 1` times its size.
-        most = np.where(
-            old < 0, old + (self.growth - 1) * np.abs(old), self.growth * old
-        )
+        below = old + (self.growth - 1) * np.abs(old)
+        most = np.where(old < 0, below, self.growth * old)
         rose = usable & (losses[:, 1:] > most[:, None])
         known = np.isfinite(lengths) & usable
         usual, copies = self._usual(np.where(known, lengths, np.nan), r)
@@ -135,14 +137,8 @@ class Guarded:
         self.copies.update(peers[copies].tolist())
         self._far = far
         for t, s in np.argwhere(rose | far).tolist():
-            self.jumps.append(
-                Jump(
-                    r,
-                    int(self.targets[t]),
-                    int(peers[t, s]),
-                    "loss" if rose[t, s] else "length",
-                )
-            )
+            why = "loss" if rose[t, s] else "length"
+            self.jumps.append(Jump(r, int(self.targets[t]), int(peers[t, s]), why))
         if (rose | far).any():
             losses = losses.copy()
             losses[:, 1:][rose | far] = np.inf
@@ -153,8 +149,9 @@ class Guarded:
         are copies.
         """
         own = np.full(len(lengths), np.nan)
-        if np.isfinite(lengths).any() and hasattr(self.fleet, "own_lengths"):
-            own = np.asarray(self.fleet.own_lengths(r))
+        fleet: object = self.fleet
+        if np.isfinite(lengths).any() and isinstance(fleet, OwnStepFleet):
+            own = np.asarray(fleet.own_lengths(r))
         own = np.where(np.isfinite(own), own, 0.0)
         longest = np.fmax(np.fmax.reduce(lengths, axis=1, initial=0.0), own)
         copies = lengths < COPY * longest[:, None]
@@ -170,19 +167,19 @@ class Guarded:
         """Steps that go too far are not remembered. A loss says nothing here: a stranger's step
         is remembered, not adopted.
         """
-        keeper: Any = self.fleet
+        assert can_keep(self.fleet)
         near = peers if self._far is None else np.where(self._far, -1, peers)
-        return keeper.keep(near, r)  # type: ignore[no-any-return]
+        return self.fleet.keep(near, r)
 
     @property
     def kept(self) -> Any:
         """The kept steps of the fleet."""
-        return getattr(self.fleet, "kept", None)
+        return self.fleet.kept if can_keep(self.fleet) else None
 
     @kept.setter
     def kept(self, arrays: Mapping[str, AnyArray] | None) -> None:
-        keeper: Any = self.fleet
-        keeper.kept = arrays
+        if can_keep(self.fleet):
+            self.fleet.kept = arrays
 
     def adopt(self, choice: Choice) -> None:
         self.fleet.adopt(choice)

@@ -9,9 +9,10 @@ import numpy as np
 
 from persfl.devices import stranger
 from persfl.errors import InputError
-from persfl.fleets.engine import Engine, EngineTask
+from persfl.fleets.engine import Engine, EngineTask, Slice
 from persfl.fleets.kept_steps import Steps, vectors
-from persfl.fleets.rows import FleetRows, Slice, check_parts, no_models_yet
+from persfl.fleets.refusals import check_fleet_parts, no_models_yet
+from persfl.fleets.rows import FleetRows
 from persfl.seeds import Stream
 from persfl.types import (
     Answers,
@@ -49,7 +50,7 @@ class InProcessFleet:
     ) -> None:
         self.home = FleetRows(devices, targets=targets, holdout=holdout, seed=seed)
         self.learners = learners_of(learner, len(self.targets))
-        check_parts(self.learners, proposer, local)
+        check_fleet_parts(self.learners, proposer, local)
         self.home.serve(self.learners)
         self.learner: Any = learner  # one, or one per target
         self.proposer = proposer

@@ -21,7 +21,7 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.fleets.step_metric import LONGEST, NONE, StepMetric
-from persfl.rules.peer_index import joined, places
+from persfl.rules.peer_index import peer_places, with_peers
 from persfl.types import AnyArray, Array, Choice, IntArray, Kept, Mask, Models
 
 _ARRAYS = ("peers", "first", "last", "own", "start", "moved")
@@ -201,11 +201,11 @@ class Steps:
             if ((met == self.peers) | (met < 0)).all():
                 at = np.minimum(np.arange(P + 1), max(P - 1, 0))
                 return np.broadcast_to(at, peers.shape), peers >= 0
-        return places(self.peers, peers)
+        return peer_places(self.peers, peers)
 
     def _slots(self, peers: IntArray) -> tuple[IntArray, Mask]:
         """Where these peers are kept, new ones behind those that were there, and which are new."""
-        self.peers, at, new = joined(self.peers, peers)
+        self.peers, at, new = with_peers(self.peers, peers)
         more = self.peers.shape[1] - self.first.shape[1]
         if more:
             self.first, self.last = (

@@ -11,9 +11,9 @@ import sklearn
 from joblib import Parallel, delayed
 
 from persfl.errors import InputError, PersflWarning
-from persfl.fleets.engine import EngineTask, cannot_share, starting_model
+from persfl.fleets.engine import EngineTask, Slice, starting_model
 from persfl.fleets.kept_steps import as_vector, vectors
-from persfl.fleets.rows import Slice, diverged
+from persfl.fleets.refusals import cannot_share, diverged
 from persfl.seeds import Stream, stream
 from persfl.traits import has_gradients, has_statistics
 from persfl.types import (

@@ -5,36 +5,17 @@ which rows they score by.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from persfl.checks import real
-from persfl.devices import Devices, position, stranger
-from persfl.errors import Diverged, InputError, NotReady, PersflWarning
+from persfl.devices import Devices, ReceiptTaker, ids_of, position, stranger
+from persfl.errors import InputError, NotReady, PersflWarning
+from persfl.fleets.engine import Slice
+from persfl.fleets.refusals import check_labels, diverged
 from persfl.seeds import stream
-from persfl.sources.stream import ReceiptTaker, ids_of
-from persfl.traits import is_learner, is_proposer
-from persfl.types import Answers, Array, Data, IntArray, LabelCheck, Learner
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Some devices' rows: `which[i]` is the position in `rows` of the i-th of them, -1 for
-    nobody.
-    """
-
-    rows: Devices
-    which: IntArray
-
-    def __getitem__(self, i: int | tuple[int, int]) -> Data:
-        return self.rows[int(self.which[i])]
-
-    def batch(self, i: slice | tuple[slice, None]) -> Data:
-        """Padded rows, leading axes as `which[i]`."""
-        return self.rows.gather(self.which[i])
+from persfl.types import Answers, Array, Data, IntArray, Learner
 
 
 class FleetRows:
@@ -88,11 +69,8 @@ class FleetRows:
         if self.source is None:
             return
         self._now = self.source(r)
-        if (
-            isinstance(self._now, Mapping)
-            or not hasattr(self._now, "__len__")
-            or len(self._now) != self.n
-        ):
+        listed = isinstance(self._now, Sized) and not isinstance(self._now, Mapping)
+        if not listed or len(self._now) != self.n:
             raise InputError(
                 f"the source must give a list of one Data for each of {self.n} devices. Round {r}"
                 " gave something else."
@@ -126,10 +104,10 @@ class FleetRows:
             raise stranger(int(who.max()), self.n)
         if not (who >= 0).any():
             return Slice(self.training.rows, np.full(who.shape, -1))
-        rows, which = (
-            (self._now, who) if isinstance(self._now, Devices) else self._gathered(who)
-        )
-        return Slice(rows, np.where((which >= 0) & (rows.counts[which] > 0), which, -1))
+        now = self._now
+        rows, which = (now, who) if isinstance(now, Devices) else self._gathered(who)
+        present = (which >= 0) & (rows.counts[which] > 0)
+        return Slice(rows, np.where(present, which, -1))
 
     def _gathered(self, who: IntArray) -> tuple[Devices, IntArray]:
         """Put together the rows of those named. A target's must be right; a peer with bad rows
@@ -161,9 +139,8 @@ class FleetRows:
                     )
         if not good:
             return self.training.rows, np.full(who.shape, -1)
-        rows = Devices.joined(
-            [device for _, device in good], ids=[self.ids[i] for i, _ in good]
-        )
+        ids = [self.ids[i] for i, _ in good]
+        rows = Devices.joined([device for _, device in good], ids=ids)
         known = np.array([i for i, _ in good])
         place = np.minimum(np.searchsorted(known, who), len(known) - 1)
         return rows, np.where(known[place] == who, place, -1)
@@ -195,25 +172,18 @@ class FleetRows:
     def _positions(self, targets: Sequence[Hashable] | None) -> IntArray:
         if targets is None:
             return np.arange(self.n)
-        if (
-            isinstance(targets, (str, bytes))
-            or not hasattr(targets, "__len__")
-            or not len(targets)
-        ):
+        listed = isinstance(targets, Sized) and not isinstance(targets, (str, bytes))
+        if not listed or not len(targets):
             raise InputError(
                 f"targets must be a list of at least one device id. Got {targets!r}."
             )
         if not all(isinstance(target, Hashable) for target in targets):
             raise InputError(f"targets must be device ids. Got {targets!r}.")
-        known = (
-            {}
-            if isinstance(self.ids, range)
-            else {name: i for i, name in enumerate(self.ids)}
-        )
-        where = np.array(
-            [known[t] if t in known else position(self.ids, t) for t in targets],
-            dtype=np.int64,
-        )
+        known: dict[Hashable, int] = {}
+        if not isinstance(self.ids, range):  # a range finds its numbers by itself
+            known = {name: i for i, name in enumerate(self.ids)}
+        places = [known[t] if t in known else position(self.ids, t) for t in targets]
+        where = np.array(places, dtype=np.int64)
         if len(np.unique(where)) < len(where):
             raise InputError("targets must differ. Got a device twice.")
         return where
@@ -237,11 +207,9 @@ class FleetRows:
             order = np.argsort(marks, kind="stable")
             # Rows that stay are cut at the exact share; rows that come and go by their own mark, so
             # that none changes sides.
-            share = (
-                self.holdout * data.rows
-                if self.source is None
-                else (marks < self.holdout).sum()
-            )
+            share = self.holdout * data.rows
+            if self.source is not None:
+                share = float((marks < self.holdout).sum())
             held = int(np.clip(round(share), 1, data.rows - 1))
             for side, rows in zip(sides, (order[:held], order[held:]), strict=True):
                 side.append(data.take(np.sort(rows)))
@@ -256,61 +224,9 @@ def _marks(data: Data, seed: int) -> Array:
     """A random number per row that depends on the row itself, so that it stays on its side as a
     window moves over a stream.
     """
-    content = np.ascontiguousarray(np.column_stack([data.X, data.y]) + 0.0).view(
-        np.uint64
-    )
+    numbers = np.column_stack([data.X, data.y]) + 0.0  # -0.0 is 0.0
+    content = np.ascontiguousarray(numbers).view(np.uint64)
     place = stream(seed, "holdout").at(np.zeros(data.rows, dtype=np.uint64))
     for column in content.T:
         place = place.at(column)
     return place.uniform(1)[:, 0]
-
-
-def check_labels(learners: Sequence[Learner], rows: Devices) -> None:
-    """Stop where a loss cannot take the labels."""
-    for learner in {id(learner): learner for learner in learners}.values():
-        if not isinstance(learner, LabelCheck):
-            continue
-        trouble = learner.check_labels(Data(rows.X, rows.y, rows.weight))
-        if trouble:
-            at = next(i for i in range(len(rows)) if learner.check_labels(rows[i]))
-            raise InputError(f"labels of device {rows.ids[at]!r} do not fit: {trouble}")
-
-
-def check_parts(
-    learners: Sequence[object], proposer: object, local: object = None
-) -> None:
-    """Stop where something else stands in a learner's or a proposer's place."""
-    for learner in learners:
-        if not is_learner(learner):
-            wrap = (
-                f"Wrap it: Estimator({learner!r})."
-                if isinstance(learner, BaseEstimator)
-                else "Use Linear(), Tree() or Estimator(...)."
-            )
-            raise InputError(
-                f"learner must be a persfl learner. Got {learner!r}. {wrap}"
-            )
-    for name, part in (("proposer", proposer), ("local", local)):
-        if name == "local" and part is None:
-            continue
-        if not is_proposer(part):
-            raise InputError(
-                f"{name} must be GradientStep(...), Refit(...) or one of your own. Got {part!r}."
-            )
-
-
-def diverged(r: int, device: Hashable, why: str) -> Diverged:
-    """The one sentence for a run in which a target has no finite answer left."""
-    return Diverged(
-        f"round {r}: no answer gives device {device!r} a finite loss; {why}. The models of the last"
-        " good round are kept.",
-        round=r,
-        device=device,
-    )
-
-
-def no_models_yet() -> InputError:
-    """A fleet on a stream was asked for models before any row arrived."""
-    return InputError(
-        "a fleet on a stream has models once its first round has been observed. Run a round first."
-    )

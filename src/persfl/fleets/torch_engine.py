@@ -16,10 +16,9 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.errors import InputError, need
 from persfl.fleets.batched import Batched, column, somebody
-from persfl.fleets.engine import EngineTask
-from persfl.fleets.rows import Slice
+from persfl.fleets.engine import EngineTask, Slice
 from persfl.fleets.torch_pairs import TensorPairs
-from persfl.fleets.torch_runtime import Runtime, TensorRows
+from persfl.fleets.torch_runtime import Runtime, TensorJob, TensorRows
 from persfl.learners.linear import Linear
 from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
@@ -269,12 +268,7 @@ class Torch:
         targets = self.rows.targets[part, None]
         return stream(self.task.seed, "answer", r).at(targets, peers[part])
 
-    def _run(
-        self,
-        key: Hashable,
-        function: Callable[..., torch.Tensor | None],
-        *inputs: AnyArray,
-    ) -> Any:
+    def _run(self, key: Hashable, function: TensorJob, *inputs: AnyArray) -> Any:
         return self.runtime.run(key, function, self._w, *inputs)
 
     def _chunked(

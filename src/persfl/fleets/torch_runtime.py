@@ -16,6 +16,7 @@ from persfl.types import AnyArray
 if TYPE_CHECKING:
     import torch
 
+TensorJob = Callable[..., "torch.Tensor | None"]  # of tensors
 MOST_RECORDED = 64
 
 
@@ -34,7 +35,7 @@ class Runtime:
         self.device, self.targets, self.records = device, targets, records
         self._chunk: int | None = None  # where memory ran out
         self._recorded: dict[Hashable, Replayed] = {}
-        self._shared: Any = None
+        self._shared: object = None
 
     def forget(self) -> None:
         """Drop the recordings: something that they read lies elsewhere now."""
@@ -43,7 +44,7 @@ class Runtime:
     def run(
         self,
         key: Hashable,
-        function: Callable[..., torch.Tensor | None],
+        function: TensorJob,
         models: torch.Tensor,
         *inputs: AnyArray,
     ) -> AnyArray | None:
@@ -95,7 +96,7 @@ class Runtime:
 
         return torch.as_tensor(np.ascontiguousarray(values)).to(self.device)
 
-    def _pool(self) -> Any:
+    def _pool(self) -> object:
         """Memory that all recordings share: they are replayed one after the other."""
         import torch
 
@@ -151,7 +152,7 @@ class Replayed:
 
     def __init__(
         self,
-        function: Callable[..., torch.Tensor | None],
+        function: TensorJob,
         inputs: tuple[AnyArray, ...],
         device: torch.device,
         pool: Any,

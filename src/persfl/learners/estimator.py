@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
@@ -22,13 +22,22 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from persfl.checks import one_of
 from persfl.errors import CannotMix, InputError
 from persfl.learners.plain import Plain
-from persfl.seeds import Stream
-from persfl.traits import Traits
-from persfl.types import Array, Data
+from persfl.traits import Traits, tells_chances
+from persfl.types import AnyArray, Array, Data, Model
+
+if TYPE_CHECKING:
+    from persfl.seeds import Stream
 
 _REGRESSION, _CLASSIFICATION = ("squared", "absolute"), ("log", "error")
 # the least chance a model may give a label: a class it never saw costs much, not everything
 _FLOOR = 1e-6
+
+
+@runtime_checkable
+class Configurable(Protocol):
+    """Something with parameters as scikit-learn has them."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -55,7 +64,7 @@ class Estimator:
     _flat: bool  # no estimators inside, so that a shallow copy is a clone
     _states: tuple[str, ...]  # parameters that take named randomness
 
-    def __init__(self, estimator: Any, *, loss: str | None = None) -> None:
+    def __init__(self, estimator: BaseEstimator, *, loss: str | None = None) -> None:
         name = type(estimator).__name__
         if not isinstance(estimator, BaseEstimator) or not (
             is_classifier(estimator) or is_regressor(estimator)
@@ -75,29 +84,32 @@ class Estimator:
                 f" against public points. Use one that does, for example {instead}."
             )
         if is_classifier(estimator):
-            loss = loss or ("log" if hasattr(estimator, "predict_proba") else "error")
-            one_of("loss", loss, _CLASSIFICATION)
-            if loss == "log" and not hasattr(estimator, "predict_proba"):
+            likely = tells_chances(estimator)
+            loss = one_of(
+                "loss", loss or ("log" if likely else "error"), _CLASSIFICATION
+            )
+            if loss == "log" and not likely:
                 raise InputError(
                     f"{name} has no predict_proba, which loss='log' needs. Use loss='error'."
                 )
         else:
             loss = one_of("loss", loss or "squared", _REGRESSION)
-        object.__setattr__(self, "estimator", estimator)
-        object.__setattr__(self, "kind", loss)
-        object.__setattr__(self, "_weigh", weigh)
-        object.__setattr__(self, "_quick", isinstance(estimator, BaseDecisionTree))
-        object.__setattr__(
-            self, "_flat", not any(hasattr(v, "get_params") for v in _parts(estimator))
-        )
         # A generator object would be shared by all fits and make them depend on their order: it is
         # replaced like None.
         states = [
-            k
-            for k, v in estimator.get_params().items()
-            if k.split("__")[-1] == "random_state" and not isinstance(v, Integral)
+            name
+            for name, value in estimator.get_params().items()
+            if name.split("__")[-1] == "random_state"
+            and not isinstance(value, Integral)
         ]
-        object.__setattr__(self, "_states", tuple(states))
+        vars(self).update(
+            estimator=estimator,
+            kind=loss,
+            _weigh=weigh,
+            _quick=isinstance(estimator, BaseDecisionTree),
+            _flat=not any(isinstance(v, Configurable) for v in _parts(estimator)),
+            _states=tuple(states),
+        )
 
     def __repr__(self) -> str:
         return f"Estimator({self.estimator!r}, loss={self.kind!r})"
@@ -124,68 +136,62 @@ class Estimator:
         """A fresh estimator fitted to the rows of positive weight."""
         model = self.unfitted(stream)
         used = data.weight > 0
-        X, y, weight = (
-            (data.X, data.y, data.weight)
-            if used.all()
-            else (data.X[used], data.y[used], data.weight[used])
-        )
+        X, y, weight = data.X, data.y, data.weight
+        if not used.all():
+            X, y, weight = X[used], y[used], weight[used]
         # many classifiers refuse a single class; there is nothing to learn
         if self.kind in _CLASSIFICATION and (y == y[0]).all():
             return DummyClassifier(strategy="prior").fit(X, y)
         if self._quick:
-            return model.fit(
-                X.astype(np.float32), y, sample_weight=weight, check_input=False
-            )
+            narrow = X.astype(np.float32)
+            return model.fit(narrow, y, sample_weight=weight, check_input=False)
         return model.fit(X, y, **{self._weigh: weight})
 
-    def predict(self, model: Any, X: Array) -> Array:
+    def predict(self, model: Model, X: Array) -> Array:
         """What the fitted estimator predicts: values, or labels."""
-        if hasattr(model, "tree_"):
-            return np.asarray(
-                model.predict(X.astype(np.float32), check_input=False), dtype=np.float64
-            )
-        return np.asarray(model.predict(X), dtype=np.float64)
+        if isinstance(model, BaseDecisionTree):
+            said = model.predict(X.astype(np.float32), check_input=False)
+        else:
+            said = model.predict(X)
+        return np.asarray(said, dtype=np.float64)
 
     labels = predict
 
-    def chances(self, model: Any, X: Array) -> tuple[Array, Array]:
+    def chances(self, model: Model, X: Array) -> tuple[Array, Array]:
         """The chance of every label the model knows, and those labels."""
-        if not hasattr(model, "predict_proba"):
+        if not tells_chances(model):
             raise InputError(
                 f"{type(model).__name__} has no predict_proba: chances of labels need it."
             )
-        return np.asarray(model.predict_proba(X)), np.asarray(
-            model.classes_, dtype=np.float64
-        )
+        labels = np.asarray(model.classes_, dtype=np.float64)
+        return np.asarray(model.predict_proba(X)), labels
 
-    def loss(self, model: Any, data: Data) -> float:
+    def loss(self, model: Model, data: Data) -> float:
         """The weighted mean loss; inf where it is not finite."""
         if self.kind == "log":
             chances, known = self.chances(model, data.X)
-            each = -np.log(
-                np.clip((chances * (data.y[:, None] == known)).sum(axis=1), _FLOOR, 1.0)
-            )
+            right = (chances * (data.y[:, None] == known)).sum(axis=1)
+            each = -np.log(np.clip(right, _FLOOR, 1.0))
         else:
-            miss = self.predict(model, data.X) - data.y
-            with np.errstate(over="ignore"):
-                each = (
-                    miss**2
-                    if self.kind == "squared"
-                    else np.abs(miss)
-                    if self.kind == "absolute"
-                    else miss != 0
-                )
+            each = self._misses(self.predict(model, data.X) - data.y)
         value = float(np.dot(each, data.weight) / data.weight.sum())
         return value if math.isfinite(value) else math.inf
 
-    def mix(self, models: Sequence[Any], weights: Array) -> Any:
+    def _misses(self, away: Array) -> AnyArray:
+        """What each response costs."""
+        with np.errstate(over="ignore"):
+            if self.kind == "squared":
+                return away**2
+            return np.abs(away) if self.kind == "absolute" else away != 0
+
+    def mix(self, models: Sequence[Model], weights: Array) -> Model:
         """Fitted estimators have no mean."""
         raise CannotMix(
             f"models of {type(self.estimator).__name__} cannot be averaged. Use an adopter of one"
             " answer: Best(), BestOrStay()."
         )
 
-    def check(self, model: Any, features: int) -> Any:
+    def check(self, model: Model, features: int) -> Model:
         """A handed-in fitted estimator, if it predicts from this many features."""
         try:
             if isinstance(model, Plain):
@@ -214,19 +220,18 @@ class Estimator:
         return model
 
 
-def _parts(estimator: Any) -> list[Any]:
+def _parts(estimator: BaseEstimator) -> list[object]:
     """The values of an estimator's parameters, those inside lists included."""
-    found: list[Any] = []
+    found: list[object] = []
     for value in estimator.get_params(deep=False).values():
-        found += (
-            [v for item in value for v in (item if isinstance(item, tuple) else [item])]
-            if isinstance(value, list)
-            else [value]
-        )
+        for item in value if isinstance(value, list) else [value]:
+            # the steps of a pipeline are tuples in a list
+            inside = isinstance(value, list) and isinstance(item, tuple)
+            found += item if inside else [item]
     return found
 
 
-def _weight_parameter(estimator: Any) -> str | None:
+def _weight_parameter(estimator: BaseEstimator) -> str | None:
     """The name under which `fit` takes sample weights."""
     if isinstance(estimator, Pipeline):
         step, last = estimator.steps[-1]
@@ -240,14 +245,7 @@ def _weight_parameter(estimator: Any) -> str | None:
         for value in _parts(estimator)
         if isinstance(value, BaseEstimator) and hasattr(value, "fit")
     ]
-    takes_any = any(
-        p.kind is p.VAR_KEYWORD
-        for p in inspect.signature(estimator.fit).parameters.values()
-    )
-    return (
-        "sample_weight"
-        if takes_any
-        and inner
-        and all(_weight_parameter(part) == "sample_weight" for part in inner)
-        else None
-    )
+    fit = inspect.signature(estimator.fit)
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in fit.parameters.values())
+    hands_on = all(_weight_parameter(part) == "sample_weight" for part in inner)
+    return "sample_weight" if takes_any and inner and hands_on else None

@@ -6,7 +6,7 @@ L(w) = sum_i weight_i * loss(x_i'w, y_i) / sum_i weight_i + l2 * ||w||^2
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -14,9 +14,11 @@ from scipy.optimize import minimize
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
 from persfl.learners.losses import LOSSES, sigmoid, softmax
-from persfl.seeds import Stream
 from persfl.traits import Traits
 from persfl.types import Array, Data
+
+if TYPE_CHECKING:
+    from persfl.seeds import Stream
 
 # A mean squared residual below this share of the labels' mean square is what rounding leaves, and
 # counts as 0 (for absolute loss:
@@ -195,7 +197,7 @@ class Linear:
             )
         )
 
-    def check(self, model: Any, features: int) -> Array:
+    def check(self, model: object, features: int) -> Array:
         """A handed-in model as an array of the right length."""
         try:
             array = np.array(model, dtype=np.float64)

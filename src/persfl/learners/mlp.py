@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -30,7 +31,7 @@ class MLP:
 
     def __post_init__(self) -> None:
         widths: Any = self.hidden
-        if isinstance(widths, (str, bytes)) or not hasattr(widths, "__iter__"):
+        if isinstance(widths, (str, bytes)) or not isinstance(widths, Iterable):
             raise InputError(
                 "hidden must be the widths of the layers between, such as (32, 16). Got"
                 f" {widths!r}."
@@ -45,6 +46,6 @@ class MLP:
         widths = [features, *self.hidden, outputs]
         layers: list[Any] = []
         for i, (here, there) in enumerate(pairwise(widths)):
-            layers += [getattr(nn, BENDS[self.activation])()] if i else []
+            layers += [vars(nn)[BENDS[self.activation]]()] if i else []
             layers.append(nn.Linear(here, there))
         return nn.Sequential(*layers)

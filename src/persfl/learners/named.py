@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sklearn.ensemble import (
     GradientBoostingClassifier,
@@ -25,6 +25,9 @@ from persfl.learners.mlp import MLP
 from persfl.learners.sklearn_api import check_settings
 from persfl.learners.tree import Tree
 
+if TYPE_CHECKING:
+    from persfl.learners.network import Network
+
 NAMES = ("linear", "mlp", "ridge", "tree", "forest", "boosting", "network")
 WIDEST, DEEPEST = 4096, 8  # of a network that somebody else asks for
 WEIGHTS = 2**23  # in all: a message holds no more
@@ -39,11 +42,8 @@ def base(model: str, *, classes: bool, **settings: Any) -> Any:
     Tree(max_depth=3)
     """
     if model == "tree":
-        return (
-            DecisionTreeClassifier(**{"max_depth": 3} | settings)
-            if classes
-            else Tree(**{"max_depth": 3} | settings)
-        )
+        tree = DecisionTreeClassifier if classes else Tree
+        return tree(**{"max_depth": 3} | settings)
     if model == "forest":
         forest = RandomForestClassifier if classes else RandomForestRegressor
         return forest(**{"n_estimators": ESTIMATORS, "max_depth": 6} | settings)
@@ -62,7 +62,7 @@ def learner_named(
     *,
     features: int = 0,
     classes: int = 0,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Any:
     """A learner from its name, the numbers of features and classes (0: a regression) and its
     settings.
@@ -74,45 +74,11 @@ def learner_named(
     given = dict(settings or {})
     try:
         if model == "linear":
-            loss = (
-                "squared"
-                if not classes
-                else "logistic"
-                if classes == 2
-                else "multinomial"
-            )
-            loss = given.pop("loss", loss)
-            kinds = {"classes": classes} if loss == "multinomial" else {}
-            return Linear(loss, **{"intercept": True} | given | kinds)
+            return _linear(classes, given)
         if model == "mlp":
-            from persfl.learners.network import Network
-
-            net = mlp(given)
-            count = sum(
-                (here + 1) * there
-                for here, there in pairwise([features, *net.hidden, classes or 1])
-            )
-            if count > WEIGHTS:
-                raise InputError(
-                    f"a network between machines has at most {WEIGHTS} weights. Got {count}."
-                )
-            made = partial(net, features, classes or 1)
-            more: dict[str, Any] = {"loss": "cross_entropy" if classes else "squared"}
-            return Network(
-                made,
-                **more
-                | {name: value for name, value in given.items() if name not in _WIDTHS},
-            )
+            return _small_network(features, classes, given)
         if model == "network":
-            from persfl.learners.network import Network
-
-            loss = "cross_entropy" if classes else "squared"
-            shape = given.pop("shape", None)
-            options: dict[str, Any] = {
-                "loss": loss,
-                "shape": shape and tuple(shape),
-            } | given
-            return Network(factory(str(options.pop("make", ""))), **options)
+            return _network(classes, given)
         found = base(model, classes=bool(classes), **given)
         if isinstance(found, Tree):
             return found
@@ -124,6 +90,41 @@ def learner_named(
         raise InputError(
             f"these settings do not fit model {model!r}: {error}."
         ) from None
+
+
+def _linear(classes: int, given: dict[str, Any]) -> Linear:
+    usual = {0: "squared", 2: "logistic"}.get(classes, "multinomial")
+    loss = given.pop("loss", usual)
+    kinds = {"classes": classes} if loss == "multinomial" else {}
+    return Linear(loss, **{"intercept": True} | given | kinds)
+
+
+def _small_network(features: int, classes: int, given: dict[str, Any]) -> Network:
+    from persfl.learners.network import Network
+
+    net = mlp(given)
+    widths = pairwise([features, *net.hidden, classes or 1])
+    count = sum((here + 1) * there for here, there in widths)
+    if count > WEIGHTS:
+        raise InputError(
+            f"a network between machines has at most {WEIGHTS} weights. Got {count}."
+        )
+    more = {name: value for name, value in given.items() if name not in _WIDTHS}
+    options: dict[str, Any] = {"loss": _network_loss(classes)} | more
+    return Network(partial(net, features, classes or 1), **options)
+
+
+def _network(classes: int, given: dict[str, Any]) -> Network:
+    from persfl.learners.network import Network
+
+    shape = given.pop("shape", None)
+    options: dict[str, Any] = {"loss": _network_loss(classes)} | given
+    options["shape"] = shape and tuple(shape)
+    return Network(factory(str(options.pop("make", ""))), **options)
+
+
+def _network_loss(classes: int) -> str:
+    return "cross_entropy" if classes else "squared"
 
 
 _WIDTHS = ("hidden", "activation")

@@ -120,7 +120,9 @@ def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     return models
 
 
-def pulled(learner: Linear, data: Data, anchor: Array, strength: Any) -> Array:
+def pulled(
+    learner: Linear, data: Data, anchor: Array, strength: Array | float
+) -> Array:
     """(..., size) any other loss, any leading axes (`strength` has them too)."""
     pull = np.asarray(strength) / data.weight.sum(axis=-1)
     slopes = np.ones(anchor.shape)

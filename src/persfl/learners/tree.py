@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.tree import DecisionTreeRegressor
@@ -22,9 +22,11 @@ from sklearn.tree import DecisionTreeRegressor
 from persfl.checks import whole
 from persfl.compiled import kernels
 from persfl.errors import CannotMix, InputError
-from persfl.seeds import Stream
 from persfl.traits import Traits
 from persfl.types import Array, Data, IntArray
+
+if TYPE_CHECKING:
+    from persfl.seeds import Stream
 
 
 class Grown(NamedTuple):
@@ -135,22 +137,23 @@ class Tree:
             )
         return value if math.isfinite(value) else math.inf
 
-    def mix(self, models: Any, weights: Array) -> Grown:
+    def mix(self, models: object, weights: Array) -> Grown:
         """Trees have no mean."""
         raise CannotMix(
             "trees cannot be averaged. Use an adopter of one answer: Best(), BestOrStay()."
         )
 
-    def check(self, model: Any, features: int) -> Grown:
+    def check(self, model: object, features: int) -> Grown:
         """A tree from elsewhere, if it is one: indices in range, one parent before every node
         but the root, finite numbers.
         """
+        parts: Any = model
         try:
             with np.errstate(invalid="ignore"):
                 feature, left, right = (
-                    np.asarray(model[i], dtype=np.int64) for i in (0, 2, 3)
+                    np.asarray(parts[i], dtype=np.int64) for i in (0, 2, 3)
                 )
-            threshold, value = (np.asarray(model[i], dtype=np.float64) for i in (1, 4))
+            threshold, value = (np.asarray(parts[i], dtype=np.float64) for i in (1, 4))
         except (TypeError, ValueError, IndexError, KeyError):
             raise InputError(
                 "a tree must be five arrays: feature, threshold, left, right, value. Got"
@@ -158,16 +161,13 @@ class Tree:
             ) from None
         n = feature.size
         inner = feature >= 0
-        children = (
-            np.concatenate([left[inner], right[inner]])
-            if left.shape == right.shape == feature.shape == (n,)
-            else np.empty(0)
-        )
+        arrays = (feature, threshold, left, right, value)
+        even = n > 0 and all(part.shape == (n,) for part in arrays)
+        children = np.empty(0)
+        if even:
+            children = np.concatenate([left[inner], right[inner]])
         sound = (
-            n > 0
-            and all(
-                part.shape == (n,) for part in (feature, threshold, left, right, value)
-            )
+            even
             and np.isfinite(threshold).all()
             and np.isfinite(value).all()
             and bool(((feature >= -1) & (feature < features)).all())

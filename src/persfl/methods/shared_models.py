@@ -9,8 +9,7 @@ import numpy as np
 from persfl.checks import real, whole
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.fleets.engine import cannot_share
-from persfl.fleets.rows import diverged
+from persfl.fleets.refusals import cannot_share, diverged
 from persfl.seeds import Stream, distinct, stream
 from persfl.traits import has_gradients, has_statistics
 from persfl.trust import Trust

@@ -6,15 +6,17 @@ w~ = w - step_size * grad L_peer(w)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from persfl.checks import real, whole
 from persfl.errors import InputError
-from persfl.seeds import Stream
 from persfl.traits import has_gradients
 from persfl.types import Array, Data, Learner
+
+if TYPE_CHECKING:
+    from persfl.seeds import Stream
 
 
 @dataclass(frozen=True)

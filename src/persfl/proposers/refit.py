@@ -12,17 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from persfl.checks import numbers, real, whole
 from persfl.errors import InputError
 from persfl.proposers.gradient import GradientStep, distance
-from persfl.seeds import Stream
 from persfl.seeds import stream as anywhere
 from persfl.traits import has_chances, has_gradients, has_tensors, traits_of
 from persfl.types import Array, Data, Learner, Model, Probe, Proposal
+
+if TYPE_CHECKING:
+    from persfl.seeds import Stream
 
 
 @dataclass(frozen=True, init=False, eq=False)

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from persfl.rules.kin_notes import NEVER, KinNotes, Mask
-from persfl.rules.peer_index import joined
+from persfl.rules.peer_index import with_peers
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray, Kept
 
@@ -117,7 +117,7 @@ class KinAdopter:
         self, memory: KinNotes, r: int, peers: IntArray, kept: Kept
     ) -> KinNotes:
         """Remember who was asked and what the answers of those who were not followed say."""
-        panel, at, new = joined(memory.panel, peers)
+        panel, at, new = with_peers(memory.panel, peers)
         known = memory.wider(panel)
         t, s = np.nonzero(peers >= 0)
         slot, said = at[t, s], kept.shrink[t, s]

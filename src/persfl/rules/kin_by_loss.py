@@ -18,7 +18,7 @@ import numpy as np
 from persfl.checks import whole
 from persfl.rules.kin_notes import NEVER, own_notes
 from persfl.rules.kin_sampler import to_meet
-from persfl.rules.peer_index import joined, places
+from persfl.rules.peer_index import peer_places, with_peers
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray, Kept
 
@@ -69,7 +69,7 @@ class Likely:
     ) -> dict[str, Any]:
         """What is known after these answers; and who will be adopted, so that turns are taken."""
         old = LossNotes.of(trust.notes, len(peers))
-        panel, at, _ = joined(old.panel, peers)
+        panel, at, _ = with_peers(old.panel, peers)
         more = ((0, 0), (0, panel.shape[1] - old.panel.shape[1]))
         asked, used = (
             np.pad(part, more, constant_values=NEVER) for part in (old.asked, old.used)
@@ -97,7 +97,7 @@ class Likely:
         taken = self._taken(
             trust.n, LossNotes(panel, asked, used, score), peers, losses
         )
-        at, known = places(panel, taken[:, None])
+        at, known = peer_places(panel, taken[:, None])
         used[known[:, 0], at[known[:, 0], 0]] = r
         return {"panel": panel, "asked": asked, "used": used, "score": score}
 
@@ -125,7 +125,7 @@ class Likely:
         clear = level < -self.clear
         trusted = (score < self.share * level[:, None]) & clear[:, None]
         likely = score <= ordered[:, min(self.likely, score.shape[1]) - 1][:, None]
-        at, _ = places(memory.panel, peers)
+        at, _ = peer_places(memory.panel, peers)
         usable = np.isfinite(losses[:, 1:]) & (peers >= 0)
         row = np.arange(len(peers))[:, None]
         good, fair = trusted[row, at] & usable, likely[row, at] & usable

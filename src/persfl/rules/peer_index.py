@@ -10,10 +10,10 @@ import numpy as np
 from persfl.types import IntArray, Mask
 
 
-def places(panel: IntArray, peers: IntArray) -> tuple[IntArray, Mask]:
+def peer_places(panel: IntArray, peers: IntArray) -> tuple[IntArray, Mask]:
     """Where each target's panel has these peers (T, S), and whether it has them at all.
 
-    >>> at, known = places(np.array([[7, 3, -1]]), np.array([[3, 9, -1]]))
+    >>> at, known = peer_places(np.array([[7, 3, -1]]), np.array([[3, 9, -1]]))
     >>> at.tolist(), known.tolist()
     ([[1, 0, 0]], [[True, False, False]])
     """
@@ -31,15 +31,15 @@ def places(panel: IntArray, peers: IntArray) -> tuple[IntArray, Mask]:
     return np.where(known, at % panel.shape[1], 0), known
 
 
-def joined(panel: IntArray, peers: IntArray) -> tuple[IntArray, IntArray, Mask]:
+def with_peers(panel: IntArray, peers: IntArray) -> tuple[IntArray, IntArray, Mask]:
     """The panel with these peers in it, where they are, and which of them are new; a target's peers
     must differ.
 
-    >>> panel, at, new = joined(np.array([[7]]), np.array([[3, 7]]))
+    >>> panel, at, new = with_peers(np.array([[7]]), np.array([[3, 7]]))
     >>> panel.tolist(), at.tolist(), new.tolist()
     ([[7, 3]], [[1, 0]], [[True, False]])
     """
-    at, known = places(panel, peers)
+    at, known = peer_places(panel, peers)
     new = (peers >= 0) & ~known
     if not new.any():
         return panel, at, new

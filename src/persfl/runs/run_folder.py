@@ -12,16 +12,13 @@ from numpy.typing import NDArray
 
 from persfl.errors import InputError, need
 from persfl.files import (
-    LOCK,
-    Lock,
     fingerprint,
-    holder,
-    in_use,
     read_whole,
     refuse_links,
     remove_regular,
     write_whole,
 )
+from persfl.folder_locks import LOCK, Lock, holder, in_use
 from persfl.formats import json_from, json_to, numbers_from, reading, table_from
 from persfl.runs.index import (
     FORMAT,

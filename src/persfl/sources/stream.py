@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol, overload, runtime_checkable
+from typing import overload
 
 from persfl.checks import whole
-from persfl.devices import Devices, plain_ids
+from persfl.devices import Devices, ids_of, plain_ids
 from persfl.errors import InputError, NotReady
 from persfl.seeds import Stream, stream
 from persfl.types import Data, Source
@@ -33,32 +33,6 @@ class Lazy(Sequence[Data]):
         if not 0 <= i < self.n:
             raise IndexError(i)
         return self.make(i)
-
-
-@runtime_checkable
-class NamedDevices(Protocol):
-    """A source, or devices, with ids."""
-
-    @property
-    def ids(self) -> Sequence[Hashable]: ...
-
-
-@runtime_checkable
-class ReceiptTaker(Protocol):
-    """A source that wants to know which rounds were taken."""
-
-    def accepted(self, r: int) -> None:
-        """The fleet has taken round `r`."""
-
-
-def ids_of(source: Source | Devices) -> Sequence[Hashable]:
-    """The device ids of a source or of devices; a plain function is asked for round 0 to count
-    them.
-    """
-    if isinstance(source, NamedDevices):
-        return plain_ids(source.ids, 0)
-    now = source(0)
-    return plain_ids(now.ids if isinstance(now, NamedDevices) else None, len(now))
 
 
 class Fresh:

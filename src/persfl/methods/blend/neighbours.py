@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from persfl.rules.peer_index import joined
+from persfl.rules.peer_index import with_peers
 from persfl.samplers import Nobody
 from persfl.seeds import distinct, stream
 from persfl.trust import Trust
@@ -107,7 +107,7 @@ class Neighbours:
             "times": np.empty((T, 0)),
         }
         old = trust.notes or blank
-        panel, at, _ = joined(old["panel"], peers)
+        panel, at, _ = with_peers(old["panel"], peers)
         more = ((0, 0), (0, panel.shape[1] - old["panel"].shape[1]))
         excess, times = np.pad(old["excess"], more), np.pad(old["times"], more)
         usable = (peers >= 0) & np.isfinite(losses[:, 1:])
@@ -127,7 +127,7 @@ class Neighbours:
 
     def __call__(self, trust: Trust, peers: IntArray, losses: Array) -> Choice:
         losses = self._calm(losses)
-        _, at, _ = joined(trust.notes["panel"], peers)
+        _, at, _ = with_peers(trust.notes["panel"], peers)
         excess = np.take_along_axis(_mean(trust.notes), at, axis=1)
         usable = (peers >= 0) & np.isfinite(losses[:, 1:])
         low = np.where(usable, excess, np.inf).min(

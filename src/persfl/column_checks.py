@@ -1,0 +1,176 @@
+"""What a table's columns hold, and refusals that say what to do about it."""
+
+from __future__ import annotations
+
+from numbers import Number
+from typing import Literal
+
+import pandas as pd
+
+from persfl.checks import some
+from persfl.errors import InputError
+
+Kind = Literal["number", "text"]
+
+# What pandas calls objects that are numbers; "empty" has gaps only, as a column of a CSV without
+# values has.
+_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal", "boolean", "empty")
+_TIMES = (
+    "datetime",
+    "datetime64",
+    "date",
+    "time",
+    "timedelta",
+    "timedelta64",
+    "period",
+)
+_FIT_MISSING = (
+    "Fill them in, drop those rows, or let them be replaced by each column's mean or most frequent "
+    "category: impute=True (command line: --impute)."
+)
+_PREDICT_MISSING = (
+    "Fill them in, leave those rows out (command line: --missing skip), or fit with impute=True "
+    "(command line: --impute), which then fills them in here too."
+)
+_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?"
+
+
+def needs_encoding(frame: pd.DataFrame) -> bool:
+    """Whether some column holds no plain numbers."""
+    return any(column_kind(frame[name], name) != "number" for name in frame.columns)
+
+
+def refuse_text(frame: pd.DataFrame) -> None:
+    """Stop where a column holds no numbers."""
+    for name in frame.columns:
+        if column_kind(frame[name], name) != "number":
+            present = frame[name].dropna()
+            example = repr(present.iloc[0]) if len(present) else "nothing"
+            raise InputError(
+                f"column {name!r} must hold numbers, as it did when fitting. Got {example}."
+            )
+
+
+def refuse_missing(frame: pd.DataFrame, *, fitting: bool = True) -> None:
+    """Stop where values are missing, saying how many and where, and what can be done when
+    fitting or predicting.
+    """
+    missing = frame.isna().sum()
+    missing = missing[missing > 0].sort_values(ascending=False)
+    if not len(missing):
+        return
+    counts = [f"{name} ({count})" for name, count in missing.items()]
+    where = some(counts, 5).replace("'", "")
+    rows = int(frame.isna().any(axis=1).sum())
+    raise InputError(
+        f"{int(missing.sum())} values are missing (NaN) in {rows} of {len(frame)} rows: {where}."
+        f" {_FIT_MISSING if fitting else _PREDICT_MISSING}"
+    )
+
+
+def column_kind(values: pd.Series, name: object) -> Kind:
+    """What a column holds; of dates, complex numbers and mixtures it says what to do."""
+    kinds = pd.api.types
+    if kinds.is_complex_dtype(values):
+        raise InputError(
+            f"column {name!r} must hold real numbers or texts. Got complex numbers."
+        )
+    if kinds.is_numeric_dtype(values) or kinds.is_bool_dtype(values):
+        return "number"
+    if kinds.is_datetime64_any_dtype(values) or kinds.is_timedelta64_dtype(values):
+        raise InputError(_times(name))
+    if isinstance(values.dtype, (pd.CategoricalDtype, pd.StringDtype)):
+        return "text"
+    # of objects: by what they are, gaps aside
+    found = kinds.infer_dtype(values, skipna=True)
+    if found == "string":
+        return "text"
+    if found in _NUMBERS:
+        return "number"
+    if found in _TIMES:
+        raise InputError(_times(name))
+    for value in values.dropna():
+        if isinstance(value, complex) or not isinstance(value, (str, Number)):
+            raise InputError(
+                f"column {name!r} must hold numbers or texts. Got {value!r}."
+            )
+    raise InputError(f"column {name!r} mixes numbers and texts. Make it one of them.")
+
+
+def _times(name: object) -> str:
+    return (
+        f"column {name!r} holds dates or times. Turn it into numbers (days since a start), or leave"
+        " it out."
+    )
+
+
+def refuse_numbers(values: pd.Series, name: object) -> None:
+    """Numbers written as text would become one category each."""
+    present = values.dropna().astype(str).str.strip()
+    if not len(present):
+        return
+    if present.str.fullmatch(_DATE).mean() >= 0.9:
+        raise InputError(
+            f"column {name!r} holds dates, such as {present.iloc[0]!r}. Turn it into numbers (days"
+            " since a start), or leave it out."
+        )
+    bad = present[pd.to_numeric(present, errors="coerce").isna()]
+    advice = _marks(bad, present.drop(bad.index)) if len(bad) else ""
+    if advice:
+        raise InputError(
+            f"column {name!r} holds numbers such as {bad.iloc[0]!r}, {advice}"
+        )
+    if len(present) >= 10 and len(bad) <= 0.1 * len(present):
+        such = (
+            f"{len(bad)} values are not, such as {bad.iloc[0]!r}. Mend those"
+            if len(bad)
+            else "they are stored as text. Convert it"
+        )
+        raise InputError(
+            f"column {name!r} holds numbers, but {such}, or leave the column out."
+        )
+
+
+def _marks(bad: pd.Series, plain: pd.Series) -> str:
+    """What to do about numbers with marks that a reader must be told of, or "" where these are
+    none.
+
+    `plain` are the others of the column, which read as numbers as they stand.
+
+    >>> _marks(pd.Series(["1,234", "56,789"]), pd.Series(["7"])).split(". ")[0]
+    'which may be 1234 or 1.234'
+    """
+
+    def mostly(pattern: str) -> bool:
+        found = bad.str.fullmatch(rf"[-+]?{pattern}").sum()
+        return bool(found and found + len(plain) >= 0.9 * (len(bad) + len(plain)))
+
+    comma, dot = _reading("decimal", ","), _reading("thousands", ".")
+    if mostly(r"\d{1,3}(,\d{3})+(\.\d+)?"):
+        first = bad.iloc[0]
+        groups = (
+            bad.str.contains(r",.*[,.]").any()
+            or plain.str.contains(".", regex=False).any()
+        )
+        if not groups and bad.str.contains(r"^[-+]?0").any():
+            return f"with a decimal comma. Read the table with {comma}."
+        if groups:
+            reading = _reading("thousands", ",")
+            return f"with commas between thousands. Read the table with {reading}."
+        return (
+            f"which may be {first.replace(',', '')} or {first.replace(',', '.')}. Read the table"
+            f" with {_reading('thousands', ',')} for the first, with {comma} for the second."
+        )
+    if mostly(r"\d+,\d+"):
+        return f"with a decimal comma. Read the table with {comma}."
+    if mostly(r"(\d{1,3}(\.\d{3})+|\d+)(,\d+)?"):
+        both = f"{dot} and {comma}" if bad.str.contains(",", regex=False).any() else dot
+        return f"with dots between thousands. Read the table with {both}."
+    if mostly(r"\d{1,3}([' \u00a0\u202f]\d{3})+([.,]\d+)?"):
+        return "with marks between thousands. Write them without."
+    return ""
+
+
+def _reading(option: str, mark: str) -> str:
+    """How to say it, in Python and on the command line."""
+    return f"{option}='{mark}' (command line: --{option} {mark})"
