@@ -43,7 +43,7 @@ from persfl import (
     kin,
     personalize,
 )
-from persfl.fleets import kept_steps as steps
+from persfl.fleets import kept_steps, step_metric
 from persfl.rules import doubts
 from persfl.rules.kin_adopter import KinAdopter
 from persfl.rules.kin_rule import Rule, members
@@ -282,16 +282,18 @@ def ablate(seeds: Any) -> None:
         print(f"\n{name}")
         list(table(problems, Rule(AskKin(part), part), seeds))
     print("\nlengths without a metric (ridge 1e9), features N(0, I)")
-    with mock.patch.object(steps, "RIDGE", 1e9):
+    with mock.patch.object(step_metric, "RIDGE", 1e9):
         list(table(problems, kin(PEERS), seeds))
     print("\nflipped peers, without looking at how steps turn")
     with mock.patch.object(
-        steps, "_turned", lambda change, away: np.zeros(change.shape[:2], dtype=bool)
+        kept_steps,
+        "_turned",
+        lambda change, away: np.zeros(change.shape[:2], dtype=bool),
     ):
         list(table([(2, 20, 0.1), (5, 20, 0.1)], kin(PEERS), seeds, liars="flipped"))
-    for name, ridge in (("with the metric", steps.RIDGE), ("without", 1e9)):
+    for name, ridge in (("with the metric", step_metric.RIDGE), ("without", 1e9)):
         print(f"\ncorrelated features, {name} (steps of 0.02, 1000 rounds)")
-        with mock.patch.object(steps, "RIDGE", ridge):
+        with mock.patch.object(step_metric, "RIDGE", ridge):
             list(
                 table(
                     [(5, 20, 0.1)],

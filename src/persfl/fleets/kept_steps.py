@@ -108,7 +108,7 @@ class Steps:
         longest = self._metric.longest[:, None]
         then = np.minimum(self._metric.log_length(before), longest)
         now = self._metric.log_length(np.where(again[:, :, None], steps, 0.0))
-        turned = ((steps - before) * away[:, None]).sum(axis=2) > 0
+        turned = _turned(steps - before, away)
         return np.where(again & ~turned, now - then, unknown)
 
     def _own_shrink(self) -> Array:
@@ -251,3 +251,11 @@ def as_vector(answer: object, nothing: Array) -> AnyArray:
     if not isinstance(answer, np.ndarray) or answer.shape != nothing.shape:
         return nothing
     return answer if answer.dtype.kind == "f" else nothing
+
+
+def _turned(change: Array, away: Array) -> Mask:
+    """(T, S) whose steps have grown in the direction in which the model has moved.
+
+    Named, so that `benchmarks/kin.py --ablate` can take it away.
+    """
+    return np.asarray((change * away[:, None]).sum(axis=2) > 0)
