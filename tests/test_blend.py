@@ -24,6 +24,7 @@ from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
 from persfl.evaluation.split import split as split_rows
 from persfl.methods.blend import blend, local_site, sorts
+from persfl.methods.blend.blend_settings import USUAL
 from persfl.methods.blend.evidence import shares_of
 from persfl.methods.blend.fixed_point import mean_of, settled
 from persfl.methods.blend.folds import copies, fold_numbers, judged_weight
@@ -33,7 +34,6 @@ from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.offers.steps import level, tuned
 from persfl.methods.blend.prior import learned
 from persfl.methods.blend.ridge_refit import Toward
-from persfl.methods.blend.settings import USUAL
 from persfl.methods.blend.views import View, ViewSettings
 from persfl.report import info
 from persfl.runs import load_model, save_model
