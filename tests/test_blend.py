@@ -631,6 +631,19 @@ def test_trees_of_46_cities_help_each_other():
     assert missed["blend"] < 0.9 * np.mean(own)
 
 
+def test_of_trees_one_answer_is_adopted_once():
+    devices = clustered_regression(n=6, clusters=2, rows=8, features=2, seed=0)
+    public = np.random.default_rng(0).normal(size=(9, 2))
+    found = blend(devices, Tree(2), public, budget=120)
+    by_neighbours = sorts(found.names, found.shares)[:, 2]
+    assert by_neighbours.max() > 0
+    for round_ in found.rounds:
+        choice = round_.choice
+        assert (choice.weights.sum(axis=1) <= by_neighbours + 1e-9).all()
+        np.testing.assert_allclose(choice.weights.sum(axis=1) + choice.stay, 1.0)
+        assert ((choice.peers >= 0).sum(axis=1) <= 1).all()
+
+
 def test_forests_of_classes(destinations):
     X, y, who = destinations
     few = who <= "BDL"
