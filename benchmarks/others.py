@@ -30,7 +30,7 @@ from persfl.devices import Devices, offsets
 from persfl.evaluation.rivals import own_fits, pooled_fit, tuned_fits
 from persfl.learners import MLP, Network
 from persfl.learners.responses import respond_each
-from persfl.methods.blend import blend_networks, blend_refits
+from persfl.methods.blend import blend
 from persfl.public_points import public_points
 from persfl.training import NETWORK_STEPS
 from persfl.units import Units
@@ -116,9 +116,9 @@ def errors(
     )
     begin = time.process_time()
     found = (
-        blend_networks(inside, learner, seed=seed, classes=classes)
+        blend(inside, learner, seed=seed, classes=classes)
         if public is None
-        else blend_refits(inside, learner, public, seed=seed, classes=classes)
+        else blend(inside, learner, public, seed=seed, classes=classes)
     )
     took = time.process_time() - begin
     return {

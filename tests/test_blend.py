@@ -24,6 +24,7 @@ from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
 from persfl.evaluation.split import split as split_rows
 from persfl.methods.blend import blend, local_site, sorts
+from persfl.methods.blend.blend_settings import USUAL
 from persfl.methods.blend.evidence import shares_of
 from persfl.methods.blend.fixed_point import mean_of, settled
 from persfl.methods.blend.folds import copies, fold_numbers, judged_weight
@@ -33,7 +34,6 @@ from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.offers.steps import level, tuned
 from persfl.methods.blend.prior import learned
 from persfl.methods.blend.ridge_refit import Toward
-from persfl.methods.blend.settings import USUAL
 from persfl.methods.blend.views import View, ViewSettings
 from persfl.report import info
 from persfl.runs import load_model, save_model
@@ -629,6 +629,19 @@ def test_trees_of_46_cities_help_each_other():
         )
         own.append(((tree.predict(X[who == city]) - y[who == city]) ** 2).mean())
     assert missed["blend"] < 0.9 * np.mean(own)
+
+
+def test_of_trees_one_answer_is_adopted_once():
+    devices = clustered_regression(n=6, clusters=2, rows=8, features=2, seed=0)
+    public = np.random.default_rng(0).normal(size=(9, 2))
+    found = blend(devices, Tree(2), public, budget=120)
+    by_neighbours = sorts(found.names, found.shares)[:, 2]
+    assert by_neighbours.max() > 0
+    for round_ in found.rounds:
+        choice = round_.choice
+        assert (choice.weights.sum(axis=1) <= by_neighbours + 1e-9).all()
+        np.testing.assert_allclose(choice.weights.sum(axis=1) + choice.stay, 1.0)
+        assert ((choice.peers >= 0).sum(axis=1) <= 1).all()
 
 
 def test_forests_of_classes(destinations):

@@ -10,16 +10,15 @@ from persfl import GradientStep, Linear, PersonalizedRegressor, Tree
 from persfl.devices import Devices
 from persfl.learners import MLP, Network
 from persfl.methods.blend import (
-    blend_networks,
+    blend,
     blend_over,
-    blend_refits,
     local_site,
     sorts,
 )
+from persfl.methods.blend.blend_settings import USUAL
 from persfl.methods.blend.local_site import LocalGroup
 from persfl.methods.blend.offers import descent
 from persfl.methods.blend.offers.refits import fits_to_come
-from persfl.methods.blend.settings import USUAL
 from persfl.sources import clustered_regression
 
 pytest.importorskip("torch")
@@ -104,7 +103,7 @@ def begins(own, monkeypatch):
 def shorter(monkeypatch, **less):
     """The same with fewer steps."""
     fewer = replace(USUAL, descent=replace(USUAL.descent, **less))
-    monkeypatch.setattr("persfl.methods.blend.settings.USUAL", fewer)
+    monkeypatch.setattr("persfl.methods.blend.blend_settings.USUAL", fewer)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -125,7 +124,7 @@ def test_refits_keep_the_budget(budget, monkeypatch):
     monkeypatch.setattr(Tree, "fit", fit)
     public = np.random.default_rng(0).normal(size=(10, 3))
     public[:, 0] = -1.0
-    found = blend_refits(devices, Tree(2), public, budget=budget)
+    found = blend(devices, Tree(2), public, budget=budget)
     assert len(asked) <= 10 * budget
     assert len(asked) > 10 * 100 or budget < 640
     assert len(fits) <= fits_to_come(10, budget) < 1.2 * len(fits)
@@ -171,7 +170,7 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
     monkeypatch.setattr(descent, "neighbours", search)
     # one group at a time; own steps are free
     shorter(monkeypatch, room=1, own_steps=(2,), tuning_steps=(0, 2))
-    found = blend_networks(
+    found = blend(
         devices, Network(partial(MLP((2,)), 3, 1), loss="squared"), budget=budget
     )
     assert sum(asked) <= n * budget
@@ -217,7 +216,7 @@ def test_bundles_make_no_difference(monkeypatch):
     found = []
     for room in (2**26, 1):
         shorter(monkeypatch, room=room, **less)
-        found.append(blend_networks(devices, learner, budget=60))
+        found.append(blend(devices, learner, budget=60))
     assert found[0].names == found[1].names
     assert any("neighbours" in name for name in found[0].names)
     np.testing.assert_array_equal(found[0].shares, found[1].shares)

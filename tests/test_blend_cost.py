@@ -15,8 +15,7 @@ from persfl.methods.blend.cost import Cost, cost_of
 from persfl.methods.blend.few_rows import thin
 from persfl.methods.blend.linear_rows import LinearPeers
 from persfl.methods.blend.offers import ridge
-from persfl.methods.blend.prior import noise_of
-from persfl.methods.blend.ridge_refit import drawn, moments
+from persfl.methods.blend.ridge_refit import drawn, moments, noise_of
 from persfl.sources import table
 
 

@@ -24,11 +24,11 @@ from persfl.evaluation.rivals import own_fits
 from persfl.learners import MLP, Network
 from persfl.learners.responses import respond_each
 from persfl.learners.storage import models_from, models_to
-from persfl.methods.blend import blend_networks, local_site
+from persfl.methods.blend import blend, local_site
 from persfl.methods.blend import blend_stage as run
+from persfl.methods.blend.blend_settings import USUAL
 from persfl.methods.blend.local_site import LocalBundle
 from persfl.methods.blend.offers.descent import pace
-from persfl.methods.blend.settings import USUAL
 from persfl.runs import Folder, load_model, save_model
 from persfl.sources import clustered_regression
 from persfl.training import Plan
@@ -50,7 +50,7 @@ def short(monkeypatch):
         rounds=2,
     )
     fewer = replace(USUAL, descent=less)
-    monkeypatch.setattr("persfl.methods.blend.settings.USUAL", fewer)
+    monkeypatch.setattr("persfl.methods.blend.blend_settings.USUAL", fewer)
 
 
 def network(features, outputs, loss="squared"):
@@ -155,7 +155,7 @@ def test_steps_that_would_run_away_are_shorter(short):
         for rows in (wild, tame)
     ]
     assert paces[0] < paces[1]
-    found = blend_networks(wild, learner, budget=20)
+    found = blend(wild, learner, budget=20)
     assert all(np.isfinite(part).all() for mix in found.models for _, part in mix)
 
 

@@ -39,7 +39,7 @@ from persfl.fleets import Guarded
 from persfl.fleets.flower import Policy
 from persfl.folder_locks import holding
 from persfl.learners.responses import respond, unknown
-from persfl.methods.blend.settings import USUAL
+from persfl.methods.blend.blend_settings import USUAL
 from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
 from persfl.types import Data
@@ -573,7 +573,7 @@ def test_trees_and_networks_are_blended_from_end_to_end(
 ):
     less = replace(USUAL.descent, own_steps=(2,), tuning_steps=(0, 2))
     fewer = replace(USUAL, descent=less)
-    monkeypatch.setattr("persfl.methods.blend.settings.USUAL", fewer)
+    monkeypatch.setattr("persfl.methods.blend.blend_settings.USUAL", fewer)
     few = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
     homes = at_home(few, seed=0)
     out = conducted(

@@ -19,7 +19,7 @@ from persfl.federation.lockstep import side_by_side
 from persfl.fleets.flower import Device, Policy, Rows
 from persfl.learners.responses import respond
 from persfl.methods.blend import blend, blend_over, local_site
-from persfl.methods.blend.settings import USUAL
+from persfl.methods.blend.blend_settings import USUAL
 from persfl.sources import clustered_regression
 from persfl.types import Data
 from persfl.wire import Terms, WireError, pack, unpack
@@ -189,7 +189,7 @@ def short(monkeypatch):
         rounds=2,
     )
     fewer = replace(USUAL, descent=less)
-    monkeypatch.setattr("persfl.methods.blend.settings.USUAL", fewer)
+    monkeypatch.setattr("persfl.methods.blend.blend_settings.USUAL", fewer)
 
 
 @pytest.mark.parametrize(("classes", "budget"), [(0, 1), (0, 60), (3, 60)])

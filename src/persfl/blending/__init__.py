@@ -4,9 +4,7 @@ from persfl.methods.blend import (
     SORTS,
     BlendResult,
     blend,
-    blend_networks,
     blend_over,
-    blend_refits,
     sorts,
 )
 from persfl.methods.blend import blend_stage as run
@@ -15,9 +13,7 @@ __all__ = [
     "SORTS",
     "BlendResult",
     "blend",
-    "blend_networks",
     "blend_over",
-    "blend_refits",
     "run",
     "sorts",
 ]

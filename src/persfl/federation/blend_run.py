@@ -65,19 +65,10 @@ class Outcome:
     """What the result of a run is written from: as much of a `FlowerFleet` as that needs."""
 
     def __init__(self, site: FlowerSite, models: Sequence[Any]) -> None:
-        self.ids, self.n, self.targets, self.learner, self.terms = (
-            site.ids,
-            site.n,
-            site.targets,
-            site.learner,
-            site.terms,
-        )
-        self.rows, self.post, self.home, self.roster = (
-            site.letters.rows,
-            site.letters.post,
-            site.letters.home,
-            site.roster,
-        )
+        self.ids, self.n, self.targets = site.ids, site.n, site.targets
+        self.learner, self.terms, self.roster = site.learner, site.terms, site.roster
+        letters = site.letters
+        self.rows, self.post, self.home = letters.rows, letters.post, letters.home
         self.models = [models[t] for t in site.targets.tolist()]
         self._told = site.judged
         self.foldless = sorted(site.foldless)
@@ -93,6 +84,33 @@ class Outcome:
             for t, model in zip(self.targets.tolist(), self.models, strict=True)
             if model is None
         ]
+
+
+class ExchangeLines:
+    """A line for every exchange; where too few have answered, who is waited for."""
+
+    def __init__(
+        self, letters: Letters, waiting: Waiting, say: Callable[..., None]
+    ) -> None:
+        self.letters, self.waiting, self.say = letters, waiting, say
+        self._clock, self._last = time.monotonic(), 0
+
+    def __call__(self, facts: dict[str, Any]) -> None:
+        missing, number = facts.pop("missing"), facts["exchange"]
+        if missing and number == self._last:  # the same one again
+            self.waiting(f"exchange {number}", missing)
+            return
+        self.waiting.over()
+        seconds, own = time.monotonic() - self._clock, self.letters.own_seconds
+        text = (
+            f"exchange {number}: {facts['questions']} questions to {facts['asked']}"
+            f" devices, {facts['answered']} answered; {seconds:.1f} s, of these our own"
+            f" {own:.2f} s"
+        )
+        messages = self.letters.post.messages
+        self.say("exchange", **facts, own=round(own, 4), messages=messages, text=text)
+        self._clock, self._last = time.monotonic(), number
+        self.letters.own_seconds = 0.0
 
 
 def blended(
@@ -118,31 +136,6 @@ def blended(
         )
     letters = Letters(post, terms, run=plan.run, home=home, deadline=plan.deadline)
     targets = np.array([ids.index(name) for name in wanted], dtype=np.int64)
-    clock, last = [time.monotonic()], [0]
-
-    def told(facts: dict[str, Any]) -> None:
-        missing = facts.pop("missing")
-        # the same one again: too few have answered
-        if missing and facts["exchange"] == last[0]:
-            waiting(f"exchange {facts['exchange']}", missing)
-            return
-        waiting.over()
-        last[0] = facts["exchange"]
-        seconds, clock[0] = time.monotonic() - clock[0], time.monotonic()
-        text = (
-            f"exchange {facts['exchange']}: {facts['questions']} questions to {facts['asked']}"
-            f" devices, {facts['answered']} answered; {seconds:.1f} s, of these our own"
-            f" {letters.own_seconds:.2f} s"
-        )
-        say(
-            "exchange",
-            **facts,
-            own=round(letters.own_seconds, 4),
-            messages=post.messages,
-            text=text,
-        )
-        letters.own_seconds = 0.0
-
     journal = Exchanges(folder)
     site = FlowerSite(
         letters,
@@ -152,7 +145,7 @@ def blended(
         quorum=plan.quorum,
         patience=plan.patience,
         journal=journal,
-        say=told,
+        say=ExchangeLines(letters, waiting, say),
         seed=plan.seed,
     )
     found = blend_over(site, budget=plan.setting("budget"))

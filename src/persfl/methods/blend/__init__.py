@@ -4,13 +4,11 @@ of the fleet.
 
 from persfl.methods.blend.algorithm import (
     blend,
-    blend_networks,
     blend_over,
-    blend_refits,
     local_site,
 )
+from persfl.methods.blend.blend_settings import BlendSettings
 from persfl.methods.blend.mixture import SORTS, BlendResult, sorts
-from persfl.methods.blend.settings import BlendSettings
 from persfl.methods.blend.stage import blend_stage
 
 __all__ = [
@@ -18,9 +16,7 @@ __all__ = [
     "BlendResult",
     "BlendSettings",
     "blend",
-    "blend_networks",
     "blend_over",
-    "blend_refits",
     "blend_stage",
     "local_site",
     "sorts",

@@ -11,33 +11,37 @@ from __future__ import annotations
 import numpy as np
 
 from persfl.devices import Devices
-from persfl.errors import InputError
-from persfl.learners import Linear
-from persfl.methods.blend import settings as chosen
+from persfl.methods.blend import blend_settings as chosen
+from persfl.methods.blend.blend_settings import BlendSettings
 from persfl.methods.blend.folds import Folding
 from persfl.methods.blend.local_site import LocalSite
 from persfl.methods.blend.mixture import BlendResult, groups_of, start_of
 from persfl.methods.blend.offers import offers_for
 from persfl.methods.blend.record import Record
 from persfl.methods.blend.search import Search
-from persfl.methods.blend.settings import BlendSettings
 from persfl.methods.blend.site import BlendSite, Bundle, Evidence, GroupPlan, Spreads
 from persfl.methods.blend.views import ViewSettings
 from persfl.seeds import stream
-from persfl.types import Array, Differentiable, Learner
+from persfl.types import Array, Learner
 
 
 def blend(
     rows: Devices,
-    learner: Linear,
+    learner: Learner,
+    public: Array | None = None,
     *,
     seed: int = 0,
     budget: int = 640,
     ordered: bool = False,
     classes: int = 0,
+    n_jobs: int | None = 1,
 ) -> BlendResult:
     """A model for every device; each asks others for at most `budget` refits (see `budget`).
 
+    Linear models are mixed into one. Of others, `models[i]` is a list of (share, model). Models
+    that are only refitted, such as trees, need `public` points.
+
+    >>> from persfl import Linear, Tree
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(
     ...     n=40, clusters=2, rows=12, features=5, noise=0.5, seed=0
@@ -52,61 +56,8 @@ def blend(
     ...     bool(found.shares.sum(axis=1).round(6).max() == 1),
     ... )
     (True, True)
-    """
-    if not isinstance(learner, Linear):
-        raise InputError(
-            "blend mixes linear models, and models that are refitted, such as trees. Got"
-            f" {learner!r}: use method='paper' or 'kin'."
-        )
-    site = local_site(rows, learner, seed=seed, ordered=ordered, classes=classes)
-    return blend_over(site, budget=budget)
-
-
-def blend_networks(
-    rows: Devices,
-    learner: Differentiable,
-    *,
-    seed: int = 0,
-    budget: int = 640,
-    ordered: bool = False,
-    classes: int = 0,
-) -> BlendResult:
-    """A mix for every device: `models[i]` is a list of (share, model).
-
-    >>> from functools import partial
-    >>> from persfl.learners import MLP, Network
-    >>> from persfl.sources import clustered_regression
-    >>> devices = clustered_regression(n=3, clusters=1, rows=8, features=2, seed=0)
-    >>> found = blend_networks(
-    ...     devices, Network(partial(MLP((4,)), 2, 1), loss="squared"), budget=80
-    ... )
-    >>> len(found.models[0]) <= 4, round(sum(share for share, _ in found.models[0]), 6)
-    (True, 1.0)
-    """
-    site = local_site(rows, learner, seed=seed, ordered=ordered, classes=classes)
-    return blend_over(site, budget=budget)
-
-
-def blend_refits(
-    rows: Devices,
-    learner: Learner,
-    public: Array,
-    *,
-    seed: int = 0,
-    budget: int = 640,
-    ordered: bool = False,
-    classes: int = 0,
-    n_jobs: int | None = 1,
-) -> BlendResult:
-    """A mix for every device: `models[i]` is a list of (share, model).
-
-    >>> from persfl import Tree
-    >>> from persfl.sources import clustered_regression
-    >>> devices = clustered_regression(n=9, clusters=1, rows=8, features=2, seed=0)
-    >>> found = blend_refits(
-    ...     devices, Tree(2), np.random.default_rng(0).normal(size=(20, 2))
-    ... )
-    >>> round(sum(share for share, _ in found.models[0]), 6)
+    >>> trees = blend(devices, Tree(2), devices.X[:20], budget=1)
+    >>> round(sum(share for share, _ in trees.models[0]), 6)
     1.0
     """
     site = local_site(

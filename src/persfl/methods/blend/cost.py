@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from persfl.learners import Linear
+from persfl.methods.blend.blend_settings import USUAL
 from persfl.methods.blend.budget import SHORTER
 from persfl.methods.blend.offers.steps import StepOffers
-from persfl.methods.blend.settings import USUAL
 from persfl.traits import has_gradients
 from persfl.types import IntArray, Learner
 

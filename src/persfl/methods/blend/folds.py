@@ -15,8 +15,8 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.learners.responses import respond_each
+from persfl.methods.blend.blend_settings import USUAL, BlendSettings
 from persfl.methods.blend.evidence import missed
-from persfl.methods.blend.settings import USUAL, BlendSettings
 from persfl.seeds import stream
 from persfl.types import Array, IntArray, Learner
 

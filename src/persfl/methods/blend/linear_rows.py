@@ -15,7 +15,6 @@ from persfl.learners.linear import Linear
 from persfl.methods.blend.chunks import spans
 from persfl.methods.blend.few_rows import Thin, thin
 from persfl.methods.blend.folds import TargetRows
-from persfl.methods.blend.prior import noise_of
 from persfl.methods.blend.questions import (
     GradientSteps,
     Noise,
@@ -24,7 +23,7 @@ from persfl.methods.blend.questions import (
     Question,
     Weigh,
 )
-from persfl.methods.blend.ridge_refit import drawn, moments
+from persfl.methods.blend.ridge_refit import drawn, moments, noise_of
 from persfl.methods.blend.site import Spreads
 from persfl.methods.blend.views import View, ViewSettings, means
 from persfl.proposers import GradientStep
@@ -250,7 +249,7 @@ class LinearTargets:
         return np.asarray(~known[self.own.judges, rows.y.astype(np.int64)])
 
 
-def mixed(offers: Sequence[Array], shares: Array) -> Array:
+def mixed_offers(offers: Sequence[Array], shares: Array) -> Array:
     """(devices, size) offers (offers of (devices, size)) mixed by shares (devices, offers)."""
     found = np.zeros((len(shares), offers[0].shape[1]))
     for column, models in enumerate(offers):

@@ -21,13 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma
 
-from persfl.learners.linear import Linear
 from persfl.methods.blend.fixed_point import tamed
 from persfl.methods.blend.questions import Noise, Pull
-from persfl.methods.blend.ridge_refit import design, moments
 from persfl.methods.blend.site import Group
 from persfl.seeds import stream
-from persfl.types import Array, Data, IntArray
+from persfl.types import Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,21 +87,6 @@ def learned(group: Group, pooled: Array, who: IntArray, *, rounds: int) -> Prior
         ]
         noise = float(np.exp(np.log(rough).mean())) if len(rough) else noise
     return Prior(pooled, mean, spread, noise)
-
-
-def noise_of(learner: Linear, data: Data, model: Array, strength: Array) -> Array:
-    """(...) each device's own mean squared error, corrected for what its refit has taken from
-    its own rows.
-    """
-    X = design(learner, data.X)
-    gram, _ = moments(learner, data)
-    turned = np.linalg.solve(
-        gram + strength[..., None] * np.eye(gram.shape[-1]), np.swapaxes(X, -1, -2)
-    )
-    leverage = (np.swapaxes(turned, -1, -2) * X).sum(axis=-1)
-    left = data.y - (X * model[..., None, :]).sum(axis=-1)
-    each = data.weight * left**2 / np.maximum(1.0 - leverage, 1e-6)
-    return np.asarray(np.maximum(each.sum(axis=-1) / data.weight.sum(axis=-1), 1e-5))
 
 
 def _unbiased(rows: Array) -> Array:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from persfl.errors import InputError
+from persfl.learners.linear import Linear
 from persfl.proposers import Refit
 from persfl.proposers.gradient import distance
 from persfl.seeds import Stream
-from persfl.traits import has_gradients, traits_of
 from persfl.types import Array, Data, Learner
 
 
@@ -73,11 +73,7 @@ class Toward:
 
     def ask(self, learner: Learner, model: Array) -> Array:
         """The model: its labels at the points would tell as much."""
-        if (
-            not has_gradients(learner)
-            or traits_of(learner).loss != "squared"
-            or learner.size(1) > 2
-        ):
+        if not isinstance(learner, Linear) or learner.kind != "squared":
             raise InputError(
                 f"Toward asks linear models under squared loss. Got {learner!r}: use Refit(public)."
             )
@@ -92,6 +88,7 @@ class Toward:
         self, learner: Learner, probe: Array, data: Data, stream: Stream | None
     ) -> Array:
         """(..., size) the refitted weights."""
+        assert isinstance(learner, Linear)
         gram, pull = moments(learner, data)
         return drawn(gram, pull, probe, self.strength)
 
@@ -103,7 +100,7 @@ class Toward:
         return "the refitted models overflow: standardize the features and labels"
 
 
-def design(learner: Any, X: Array) -> Array:
+def design(learner: Linear, X: Array) -> Array:
     """Rows as the model sees them: with a column of ones where there is an intercept."""
     return (
         np.concatenate([X, np.ones((*X.shape[:-1], 1))], axis=-1)
@@ -112,7 +109,7 @@ def design(learner: Any, X: Array) -> Array:
     )
 
 
-def moments(learner: Any, data: Data) -> tuple[Array, Array]:
+def moments(learner: Linear, data: Data) -> tuple[Array, Array]:
     """Weighted sums X'X and X'y over the rows."""
     X = design(learner, data.X)
     weighted = np.swapaxes(X * data.weight[..., None], -1, -2)
@@ -124,3 +121,18 @@ def drawn(gram: Array, pull: Array, toward: Array, strength: Array) -> Array:
     left = gram + strength[..., None] * np.eye(gram.shape[-1])
     right = np.broadcast_to(pull + strength * toward, left.shape[:-1])
     return np.asarray(np.linalg.solve(left, right[..., None])[..., 0])
+
+
+def noise_of(learner: Linear, data: Data, model: Array, strength: Array) -> Array:
+    """(...) each device's own mean squared error, corrected for what its refit has taken from
+    its own rows.
+    """
+    X = design(learner, data.X)
+    gram, _ = moments(learner, data)
+    turned = np.linalg.solve(
+        gram + strength[..., None] * np.eye(gram.shape[-1]), np.swapaxes(X, -1, -2)
+    )
+    leverage = (np.swapaxes(turned, -1, -2) * X).sum(axis=-1)
+    left = data.y - (X * model[..., None, :]).sum(axis=-1)
+    each = data.weight * left**2 / np.maximum(1.0 - leverage, 1e-6)
+    return np.asarray(np.maximum(each.sum(axis=-1) / data.weight.sum(axis=-1), 1e-5))

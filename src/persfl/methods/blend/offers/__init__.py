@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners import Linear
-from persfl.methods.blend import settings as tuned
+from persfl.methods.blend import blend_settings as tuned
+from persfl.methods.blend.blend_settings import BlendSettings
 from persfl.methods.blend.folds import TargetRows
 from persfl.methods.blend.forms import Form
 from persfl.methods.blend.offers.descent import Descent
@@ -17,7 +18,6 @@ from persfl.methods.blend.offers.ridge import Ridge
 from persfl.methods.blend.offers.steps import StepOffers
 from persfl.methods.blend.questions import Question
 from persfl.methods.blend.search import Search
-from persfl.methods.blend.settings import BlendSettings
 from persfl.methods.blend.site import Bundle, Starts
 from persfl.methods.blend.views import ViewSettings
 from persfl.proposers import Refit

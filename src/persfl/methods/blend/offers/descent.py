@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.methods.blend.blend_settings import USUAL, BlendSettings, DescentSettings
 from persfl.methods.blend.budget import SHORTER, Budget, some_of
 from persfl.methods.blend.evidence import shares_of
 from persfl.methods.blend.folds import TargetRows
@@ -38,7 +39,6 @@ from persfl.methods.blend.questions import (
     Weight,
 )
 from persfl.methods.blend.search import Search, first_losses, neighbours, unpaid
-from persfl.methods.blend.settings import USUAL, BlendSettings, DescentSettings
 from persfl.methods.blend.site import Bundle, Group, Starts
 from persfl.methods.blend.vector_rows import VectorPeers, VectorTargets
 from persfl.methods.blend.views import ViewSettings

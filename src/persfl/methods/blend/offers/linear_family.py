@@ -10,9 +10,14 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
+from persfl.methods.blend.blend_settings import USUAL, BlendSettings
 from persfl.methods.blend.evidence import shares_of
 from persfl.methods.blend.folds import TargetRows
-from persfl.methods.blend.linear_rows import LinearPeers, LinearTargets, mixed
+from persfl.methods.blend.linear_rows import (
+    LinearPeers,
+    LinearTargets,
+    mixed_offers,
+)
 from persfl.methods.blend.questions import (
     JudgeOffers,
     Mix,
@@ -21,7 +26,6 @@ from persfl.methods.blend.questions import (
     Spread,
     Weigh,
 )
-from persfl.methods.blend.settings import USUAL, BlendSettings
 from persfl.methods.blend.site import Starts
 from persfl.methods.blend.views import VIEWS, ViewSettings
 from persfl.types import Array, IntArray
@@ -89,7 +93,7 @@ class LinearFamily:
 
     def mixed(self, offers: Sequence[Array], mix: Array) -> Array:
         """(targets, size) the offers of one view, (targets, size) each."""
-        return mixed(offers, mix)
+        return mixed_offers(offers, mix)
 
     def models(self, n: int, parts: Sequence[tuple[IntArray, Array]]) -> Array:
         """(n, size) the sum over the views."""

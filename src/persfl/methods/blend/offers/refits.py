@@ -20,6 +20,7 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.learners.responses import respond
+from persfl.methods.blend.blend_settings import USUAL, BlendSettings, RefitSettings
 from persfl.methods.blend.budget import affordable, some_of
 from persfl.methods.blend.evidence import LEAST, shares_of
 from persfl.methods.blend.fitted_rows import FittedPeers, FittedTargets
@@ -38,7 +39,6 @@ from persfl.methods.blend.questions import (
     Weigh,
 )
 from persfl.methods.blend.search import Search, neighbours, unpaid
-from persfl.methods.blend.settings import USUAL, BlendSettings, RefitSettings
 from persfl.methods.blend.site import Bundle, Group, Starts
 from persfl.methods.blend.views import ViewSettings
 from persfl.proposers import Refit

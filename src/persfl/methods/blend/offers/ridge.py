@@ -15,6 +15,7 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
+from persfl.methods.blend.blend_settings import RidgeSettings
 from persfl.methods.blend.budget import SHORTER, some_of
 from persfl.methods.blend.chunks import spans
 from persfl.methods.blend.few_rows import Thin, thin
@@ -22,11 +23,10 @@ from persfl.methods.blend.fixed_point import mean_of, settled
 from persfl.methods.blend.forms import Form, Numbers
 from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.offers.linear_family import LinearFamily
-from persfl.methods.blend.prior import learned, noise_of
+from persfl.methods.blend.prior import learned
 from persfl.methods.blend.questions import GradientSteps, Noise, OwnRows, Pull
-from persfl.methods.blend.ridge_refit import Toward, drawn, moments
+from persfl.methods.blend.ridge_refit import Toward, drawn, moments, noise_of
 from persfl.methods.blend.search import Search, neighbours, unpaid
-from persfl.methods.blend.settings import RidgeSettings
 from persfl.methods.blend.site import Bundle, Group, Starts
 from persfl.seeds import stream
 from persfl.types import Array, Data

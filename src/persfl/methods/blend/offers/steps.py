@@ -18,6 +18,7 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
+from persfl.methods.blend.blend_settings import StepSettings
 from persfl.methods.blend.budget import SHORTER, some_of
 from persfl.methods.blend.chunks import spans
 from persfl.methods.blend.fixed_point import mean_of, settled
@@ -27,7 +28,6 @@ from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.offers.linear_family import LinearFamily
 from persfl.methods.blend.questions import GradientSteps, OwnRows
 from persfl.methods.blend.search import Search, neighbours, unpaid
-from persfl.methods.blend.settings import StepSettings
 from persfl.methods.blend.site import Bundle, Group, Starts
 from persfl.proposers import GradientStep
 from persfl.seeds import stream
