@@ -382,7 +382,7 @@ def test_boosting_tree_by_tree_is_that_of_scikit_learn(classes):
     ).learner()
     data = Data(rows, y, weight)
     want = as_plain(learner.fit(data, stream(3))).scores(rows)
-    found = boosted(learner._fresh(stream(3)), data, np.ones(60, dtype=bool), 0)
+    found = boosted(learner.unfitted(stream(3)), data, np.ones(60, dtype=bool), 0)
     np.testing.assert_allclose(found.scores(rows), want, atol=1e-9)
 
 
