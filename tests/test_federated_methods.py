@@ -10,7 +10,7 @@ pytest.importorskip("flwr")
 from federated import at_home, plan
 
 from persfl.cli import main
-from persfl.commands.federation import Lines, answer
+from persfl.commands.federate import Lines, answer
 from persfl.errors import InputError
 from persfl.federation.conduct import conduct
 from persfl.federation.local_grid import LocalGrid

@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from persfl.checks import whole
 from persfl.errors import InputError, need
@@ -165,14 +165,21 @@ def refuse_plants(folder: Path) -> None:
         refuse_links(Path(place))
 
 
-def node_told(path: Path) -> dict[str, Any]:
+class NodeConfig(NamedTuple):
     """What a node's folder says, apart from its policy."""
+
+    device: str
+    superlink: str
+
+
+def read_node(path: Path) -> NodeConfig:
+    """Who the node of a folder is, and where its federation is."""
     refuse_plants(path)
     told = _read(path / NODE, "a node's folder", "persfl federation init")
-    for name, kind in (("device", str), ("superlink", str)):
-        if not isinstance(told.get(name), kind):
+    for name in NodeConfig._fields:
+        if not isinstance(told.get(name), str):
             raise InputError(f"{str(path / NODE)!r} must have the text {name!r}.")
-    return told
+    return NodeConfig(told["device"], told["superlink"])
 
 
 def _read(path: Path, what: str, how: str) -> dict[str, Any]:
