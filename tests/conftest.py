@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items):
     """
     items.sort(
         key=lambda item: (
-            "test_federation_real" not in item.nodeid,
+            "test_real_processes" not in item.nodeid,
             not item.get_closest_marker("slow"),
         )
     )

@@ -62,7 +62,7 @@ def demo():
     return folder / "persfl-demo"
 
 
-# real processes, which tests/test_federation_real.py has too
+# real processes, which tests/federation/test_real_processes.py has too
 SLOW = {"docs/federation.md": pytest.mark.slow}
 
 

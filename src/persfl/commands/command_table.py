@@ -73,7 +73,7 @@ COMMANDS = {
                 Command(
                     "init",
                     "make a federation's folder: certificates, node keys, configuration",
-                    "federation:init",
+                    "federation:make_folder",
                     options.INIT,
                 ),
                 Command(
@@ -100,7 +100,7 @@ COMMANDS = {
         Command(
             "federate",
             "a run over a federation that is up",
-            "federation:federate",
+            "federate:federate",
             options.FEDERATE,
         ),
         Command(

@@ -15,6 +15,7 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.federation.fleet import FlowerFleet
+from persfl.federation.peer_side import PeerSide
 from persfl.federation.run_scene import STAGE, RunScene
 from persfl.methods import Method
 from persfl.proposers import GradientStep
@@ -148,6 +149,10 @@ class CommonFleet:
         self.targets = inner.targets
         self.learner, self.proposer = inner.learner, inner.proposer
         self._r = 0
+        # A step from a common model is asked of each device in its own name.
+        everyone = np.arange(inner.n)
+        self._everyone = PeerSide(inner.letters, inner.patience, inner.ids, everyone)
+        self._everyone.roster = inner.roster
         inner.observe(0)  # whoever gets a model begins, and says how many rows it has
 
     @property
@@ -183,7 +188,7 @@ class CommonFleet:
         peers = np.full((self.n, 1), -1)
         for i, model in zip(asked.tolist(), models, strict=True):
             probes[i], peers[i, 0] = model, i
-        found = self.inner.own_answers(peers, probes, self._r)
+        found = self._everyone.collect(peers, probes, self._r)
         steps = [
             found.get((i, i), model)
             for i, model in zip(asked.tolist(), models, strict=True)
@@ -192,6 +197,11 @@ class CommonFleet:
 
     def scored(self, models: Array, who: IntArray | None = None) -> Array:
         """(devices, models) losses on each device's rows; of one that does not tell, infinite."""
+        inner, count = self.inner, len(self.targets)
+        columns = np.tile(np.arange(len(models)), (count, 1))
+        shown = {(t, j): model for t in range(count) for j, model in enumerate(models)}
+        inner.states.before(self._r)
+        told = inner.target_side.score(columns, shown, self._r, step=False).losses
         found = np.full((self.n, len(models)), np.inf)
-        found[self.targets] = self.inner.losses_of(models, self._r)
+        found[self.targets] = np.where(np.isfinite(told), told, np.inf)[:, 1:]
         return found[self.targets if who is None else who]

@@ -87,7 +87,7 @@ class Device(DeviceHome):
         self._log = log or (lambda _: None)
         self._kinds: dict[str, Callable[[Inquiry], Content]] = {
             "describe": self._describe,
-            "answer": lambda question: device_peer.answer(self, question, self._log),
+            "answer": lambda question: device_peer.proposals(self, question, self._log),
             "score": lambda question: device_target.score(self, question),
             "adopt": lambda question: device_target.adopt(self, question),
             "blend": self._blend,

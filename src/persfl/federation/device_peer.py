@@ -38,7 +38,7 @@ def code_of(error: Exception, what: str, r: int, log: Log) -> str:
     return "failed"
 
 
-def answer(home: DeviceHome, question: Inquiry, log: Log) -> Content:
+def proposals(home: DeviceHome, question: Inquiry, log: Log) -> Content:
     """A proposal for each target that asks, or why there is none."""
     terms, me = question.terms, question.me
     names = askers_of(question.head.get("names"))

@@ -11,24 +11,22 @@ written, so that nobody can sign another. Private keys can be read by their owne
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import os
 import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from persfl.checks import whole
 from persfl.errors import InputError, need
+from persfl.federation.certificates import certificates, node_key
 from persfl.federation.member_keys import public_key
 from persfl.federation.proxy_limits import Limits
 from persfl.files import refuse_links
 
 CONFIG, NODE = "federation.toml", "node.toml"
-_DAYS = 825
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -95,7 +93,7 @@ def init(
     path.mkdir(parents=True, exist_ok=True)
     coordinator = path / "coordinator"
     _secret_folder(coordinator)
-    ca, certificate, key = _certificates(host)
+    ca, certificate, key = certificates(host)
     (coordinator / "ca.pem").write_bytes(ca)
     (coordinator / "server.pem").write_bytes(certificate)
     _secret(coordinator / "server.key", key)
@@ -103,7 +101,7 @@ def init(
     for name in names:
         folder = path / name
         _secret_folder(folder)
-        private, public, pem = _node_key()
+        private, public, pem = node_key()
         _secret(folder / "key", private)
         (folder / "key.pub").write_bytes(public)
         (folder / "ca.pem").write_bytes(ca)
@@ -167,14 +165,21 @@ def refuse_plants(folder: Path) -> None:
         refuse_links(Path(place))
 
 
-def node_told(path: Path) -> dict[str, Any]:
+class NodeConfig(NamedTuple):
     """What a node's folder says, apart from its policy."""
+
+    device: str
+    superlink: str
+
+
+def read_node(path: Path) -> NodeConfig:
+    """Who the node of a folder is, and where its federation is."""
     refuse_plants(path)
     told = _read(path / NODE, "a node's folder", "persfl federation init")
-    for name, kind in (("device", str), ("superlink", str)):
-        if not isinstance(told.get(name), kind):
+    for name in NodeConfig._fields:
+        if not isinstance(told.get(name), str):
             raise InputError(f"{str(path / NODE)!r} must have the text {name!r}.")
-    return told
+    return NodeConfig(told["device"], told["superlink"])
 
 
 def _read(path: Path, what: str, how: str) -> dict[str, Any]:
@@ -222,108 +227,3 @@ def _secret(path: Path, content: bytes) -> None:
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
     ) as file:
         file.write(content)
-
-
-def _node_key() -> tuple[bytes, bytes, str]:
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP384R1())
-    public = key.public_key()
-    return (
-        key.private_bytes(
-            form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption()
-        ),
-        public.public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH) + b"\n",
-        public.public_bytes(
-            form.Encoding.PEM, form.PublicFormat.SubjectPublicKeyInfo
-        ).decode(),
-    )
-
-
-def _certificates(host: str) -> tuple[bytes, bytes, bytes]:
-    """The authority's certificate, and the server's certificate and key."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives import serialization as form
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-    now = datetime.datetime.now(datetime.UTC)
-    until = now + datetime.timedelta(days=_DAYS)
-
-    def named(text: str) -> Any:
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-    def begun(subject: Any, issuer: Any, public: Any) -> Any:
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issuer)
-            .public_key(public)
-        )
-        made = made.serial_number(x509.random_serial_number())
-        return made.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(
-            until
-        )
-
-    authority, server = (
-        ec.generate_private_key(ec.SECP384R1()),
-        ec.generate_private_key(ec.SECP384R1()),
-    )
-    known = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
-    unused = (
-        "content_commitment",
-        "key_encipherment",
-        "data_encipherment",
-        "key_agreement",
-        "encipher_only",
-        "decipher_only",
-    )
-    usage = dict.fromkeys(unused, False)
-    ca = (
-        begun(
-            named("persfl federation"),
-            named("persfl federation"),
-            authority.public_key(),
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(
-            x509.KeyUsage(
-                digital_signature=True, key_cert_sign=True, crl_sign=True, **usage
-            ),
-            critical=True,
-        )
-        .add_extension(known, critical=False)
-        .sign(authority, hashes.SHA384())
-    )
-    names: list[Any] = [
-        x509.DNSName("localhost"),
-        x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
-    ]
-    try:
-        names.append(x509.IPAddress(ipaddress.ip_address(host)))
-    except ValueError:
-        names.append(x509.DNSName(host))
-    certificate = (
-        begun(named("persfl coordinator"), ca.subject, server.public_key())
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName(list(dict.fromkeys(names))), critical=False
-        )
-        .add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
-        )
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known),
-            critical=False,
-        )
-        .sign(authority, hashes.SHA384())
-    )
-    return (
-        ca.public_bytes(form.Encoding.PEM),
-        certificate.public_bytes(form.Encoding.PEM),
-        server.private_bytes(
-            form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
-        ),
-    )

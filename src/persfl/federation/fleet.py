@@ -24,7 +24,7 @@ from persfl.federation.patience import Away, Go, Patience, Say
 from persfl.federation.peer_side import PeerSide, Proposals
 from persfl.federation.post import Post
 from persfl.federation.roster import Roster
-from persfl.federation.target_side import Scores, TargetSide
+from persfl.federation.target_side import RoundScores, TargetSide
 from persfl.federation.target_state import TargetStates
 from persfl.fleets.kept_steps import Steps, as_vector, vectors
 from persfl.fleets.refusals import diverged
@@ -75,10 +75,10 @@ class FlowerFleet:
         self.codec = self.letters.codec
         self.learner, self.proposer = self.codec.learner, self.codec.proposer
         self.states = TargetStates(self.codec, len(self.targets))
-        self._peers = PeerSide(self.letters, self.patience, self.ids, self.targets)
-        self._side = TargetSide(self._peers, self.states)
+        self.peer_side = PeerSide(self.letters, self.patience, self.ids, self.targets)
+        self.target_side = TargetSide(self.peer_side, self.states)
         self._proposals: Proposals = {}
-        self._scores: Scores | None = None  # of the round before adoption
+        self._scores: RoundScores | None = None  # of the round before adoption
         self._steps: Steps | None = None  # where an adopter remembers them
         # targets whose model was not known when steps were kept last
         self._unseen: list[int] = []
@@ -101,7 +101,7 @@ class FlowerFleet:
     @property
     def roster(self) -> Roster:
         """How devices did as peers."""
-        return self._peers.roster
+        return self.peer_side.roster
 
     @property
     def rows(self) -> dict[str, int]:
@@ -131,7 +131,7 @@ class FlowerFleet:
         if self.need and self._waited_for < r:
             self._await_rows(r)
             self._waited_for = r
-        self._side.begin(r)
+        self.target_side.begin(r)
 
     def probe(self, peers: IntArray, r: int) -> Answers:
         """Ask every peer, have every answer scored by its target."""
@@ -139,9 +139,9 @@ class FlowerFleet:
             raise stranger(int(peers.max()), self.n)
         self._r = r
         self.states.before(r)
-        self._side.begin(r)
-        self._proposals = self._peers.collect(peers, self.states.probes, r)
-        self._scores = self._side.score(
+        self.target_side.begin(r)
+        self._proposals = self.peer_side.collect(peers, self.states.probes, r)
+        self._scores = self.target_side.score(
             peers, self._proposals, r, step=self._steps is not None
         )
         losses = np.where(np.isfinite(self._scores.losses), self._scores.losses, np.inf)
@@ -152,10 +152,10 @@ class FlowerFleet:
         """Stop where answers came, round after round, and none of all could be used."""
         if np.isfinite(losses[:, 1:]).any():
             self._quiet = 0
-        elif self._proposals or self._peers.odd:
+        elif self._proposals or self.peer_side.odd:
             self._quiet += 1
         if self._quiet >= QUIET:
-            raise diverged(r, self._side.names[0], self.proposer.advice())
+            raise diverged(r, self.target_side.names[0], self.proposer.advice())
 
     def keep(self, peers: IntArray, r: int) -> Kept:
         """Remember the steps of the peers just asked, and every target's own, which it tells
@@ -165,7 +165,7 @@ class FlowerFleet:
         if self._steps is None:
             self._steps = Steps(targets=self.targets, start=models)
             nobody = np.full((len(self.targets), 0), -1)
-            self._scores = self._side.score(nobody, {}, r, step=True)
+            self._scores = self.target_side.score(nobody, {}, r, step=True)
         assert self._scores is not None  # nobody remembers steps before the first probe
         nothing = np.full(models.shape[1], np.nan)
         answers = [
@@ -236,7 +236,7 @@ class FlowerFleet:
             for t in range(len(self.targets)):
                 self.states.adopt(t, self._adoption(t, choice))
         if self.states.eager:
-            self._side.begin(self._r)
+            self.target_side.begin(self._r)
 
     def _adoption(self, t: int, choice: Choice) -> Adoption:
         """What a target adopts of the proposals of this round."""
@@ -248,31 +248,11 @@ class FlowerFleet:
         pieces = tuple(piece for _, piece in taken)
         return Adoption(self._r, float(choice.stay[t]), weights, pieces)
 
-    # Common models
-
-    def own_answers(
-        self, peers: IntArray, probes: Sequence[Model | None], r: int
-    ) -> Proposals:
-        """What devices answer to models that are not their own, each asked in its own name."""
-        everyone = np.arange(self.n)
-        side = PeerSide(self.letters, self.patience, self.ids, everyone)
-        side.roster = self.roster
-        return side.collect(peers, probes, r)
-
-    def losses_of(self, models: Sequence[Model] | Array, r: int) -> Array:
-        """(T, models) the loss of each on every target's rows."""
-        count = len(self.targets)
-        columns = np.tile(np.arange(len(models)), (count, 1))
-        shown = {(t, j): models[j] for t in range(count) for j in range(len(models))}
-        self.states.before(r)
-        losses = self._side.score(columns, shown, r, step=False).losses[:, 1:]
-        return np.where(np.isfinite(losses), losses, np.inf)
-
     def finish(self) -> list[str]:
         """Tell every target its last adoption; the ids of those that could not be told (they
         keep an older model).
         """
-        side, pending = self._side, self.states.pending
+        side, pending = self.target_side, self.states.pending
         side.tell([t for t in side.everyone if pending[t]], self._r, probe=False)
         return [side.names[t] for t in side.everyone if pending[t]]
 
@@ -280,7 +260,7 @@ class FlowerFleet:
         """What targets tell of the rows that they held back, by position among the devices (see
         `holdout`).
         """
-        return self._side.judgements(self._r)
+        return self.target_side.judgements(self._r)
 
     def _await_rows(self, r: int) -> None:
         """Rows keep arriving: wait until enough devices say that they have enough new ones."""
@@ -311,7 +291,7 @@ class FlowerFleet:
         heads, arrays = self.states.to_wire()
         counts = {
             "roster": self.roster.to_plain(),
-            "scoring": self._side.roster.to_plain(),
+            "scoring": self.target_side.roster.to_plain(),
             "rows": self.rows,
             "quiet": self._quiet,
         }
@@ -321,8 +301,8 @@ class FlowerFleet:
         # a file of our own: all targets' models
         head, arrays = unpack(body, most=max(len(body), LARGEST))
         self.states.restore(head["targets"], arrays)
-        self._peers.roster = Roster.from_plain(head["roster"])
-        self._side.roster = Roster.from_plain(head["scoring"])
+        self.peer_side.roster = Roster.from_plain(head["roster"])
+        self.target_side.roster = Roster.from_plain(head["scoring"])
         rows = {str(name): int(count) for name, count in head["rows"].items()}
         self.rows.update(rows)
         self._quiet = int(head["quiet"])

@@ -64,7 +64,7 @@ server = ServerApp()
 
 
 @server.main()
-def main(grid: Grid, context: Context) -> None:
+def conduct_plan(grid: Grid, context: Context) -> None:
     """Conduct the run of `plan`, a JSON file of this machine."""
     from persfl.federation.conduct import conduct
 

@@ -20,30 +20,23 @@ the secret by which its rows are dealt, and which rows it has answered from toge
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import secrets
-import sqlite3
 import time
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from persfl.errors import InputError
+from persfl.federation.ledger_file import SEEN, ledger_file, transaction
 from persfl.federation.messages import Refused
 from persfl.federation.policy import Policy
+from persfl.federation.row_pieces import Mask, cut
 from persfl.types import IntArray
 
-VERSION = 3
-_HERE = getattr(os, "O_NOFOLLOW", 0)
 ASKERS = 1_000  # kinds of askers, questions and codes that are counted apart
-SEEN = 10_000  # rounds of which it is known how many rows there were
 # What a device tells of itself: its numbers are counted one by one.
 TELLING = (
     "sums",
@@ -58,32 +51,6 @@ TELLING = (
     "mix",
 )
 
-_SHAPE = """
-CREATE TABLE IF NOT EXISTS entries (
-    id INTEGER PRIMARY KEY, at REAL NOT NULL, run TEXT NOT NULL, round INTEGER NOT NULL,
-    kind TEXT NOT NULL, target TEXT NOT NULL, digest TEXT NOT NULL, rows INTEGER NOT NULL,
-    bytes INTEGER NOT NULL, code TEXT NOT NULL, numbers INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS others (
-    target TEXT NOT NULL, kind TEXT NOT NULL, code TEXT NOT NULL, times INTEGER NOT NULL,
-    bytes INTEGER NOT NULL, numbers INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
-    PRIMARY KEY (target, kind, code)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS seen (
-    id INTEGER PRIMARY KEY, run TEXT NOT NULL, round INTEGER NOT NULL, rows INTEGER NOT NULL,
-    UNIQUE (run, round));
-CREATE INDEX IF NOT EXISTS seen_last ON seen (run, id);
-CREATE TABLE IF NOT EXISTS answered (digest TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS of_target (
-    run TEXT NOT NULL, target TEXT NOT NULL, questions INTEGER NOT NULL,
-    PRIMARY KEY (run, target)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS of_run (
-    run TEXT PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS ever (
-    one INTEGER PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY, seed INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS stock (number INTEGER PRIMARY KEY, ids BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS pieces (one INTEGER PRIMARY KEY, labels BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS row_sets (digest TEXT PRIMARY KEY) WITHOUT ROWID;
-"""
 _KNOWN = "SELECT 1 FROM others WHERE target = ? AND kind = ? AND code = ?"
 _OR_ADD = "ON CONFLICT DO UPDATE SET questions = questions + excluded.questions"
 _ALL = """
@@ -91,23 +58,6 @@ SELECT target, kind, code, COUNT(*) AS times, COUNT(DISTINCT NULLIF(digest, ''))
     SUM(bytes) AS bytes, SUM(numbers) AS numbers, MIN(at) AS first, MAX(at) AS last
     FROM entries GROUP BY 1, 2, 3
 UNION ALL SELECT target, kind, code, times, 0, bytes, numbers, first, last FROM others"""
-_FIRST = """
-SELECT run, target, MIN(id) FROM entries WHERE digest != '' AND code = 'ok' GROUP BY digest"""
-# A ledger that counted by looking at all its lines: its counts, once.
-_COUNTED = f"""
-INSERT OR IGNORE INTO answered
-    SELECT DISTINCT digest FROM entries WHERE digest != '' AND code = 'ok';
-INSERT INTO of_target SELECT run, target, COUNT(*) FROM ({_FIRST}) GROUP BY run, target;
-INSERT INTO of_run SELECT run, SUM(questions), 0 FROM of_target GROUP BY run;
-INSERT INTO ever SELECT 1, COALESCE(SUM(questions), 0), 0 FROM of_run;
-"""
-# One that had a line for everything: its lines stay, and say how many rows there were.
-_LOOKED = f"""
-DROP INDEX IF EXISTS by_run;
-INSERT OR REPLACE INTO seen (run, round, rows) SELECT run, round, rows FROM (
-    SELECT id, run, round, rows FROM entries WHERE rows > 0 ORDER BY id DESC LIMIT {SEEN})
-    ORDER BY id;
-"""
 
 
 class Entry(NamedTuple):
@@ -138,65 +88,11 @@ class Ledger:
     """A ledger in a file, or in memory."""
 
     def __init__(self, path: Path | None = None) -> None:
-        where: Any = ":memory:" if path is None else path
-        if path is not None:
-            _own(path)
-        how: Any = {"timeout": 30, "isolation_level": None, "check_same_thread": False}
-        self._base = sqlite3.connect(where, **how)
+        self._base = ledger_file(path)
         # from Python 3.13 on, one left open is warned about
         weakref.finalize(self, self._base.close)
-        try:
-            self._base.execute("PRAGMA synchronous = FULL")
-            self._open(path)
-        except sqlite3.DatabaseError as error:
-            raise InputError(
-                f"the ledger {str(path)!r} could not be opened: {error}."
-            ) from None
 
-    def _open(self, path: Path | None) -> None:
-        """Make what is absent; a ledger of an earlier version is counted once."""
-        if self._one(
-            "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index')"
-        ):
-            what = "It holds statements of somebody else's, which would change what is counted"
-            raise InputError(f"the ledger {str(path)!r} is none of persfl. {what}.")
-        found = int(self._one("PRAGMA user_version")[0])
-        if found > VERSION:
-            raise InputError(
-                f"the ledger {str(path)!r} is of a newer persfl. Update persfl here."
-            )
-        if found == VERSION:
-            return
-        with self._whole():
-            if int(self._one("PRAGMA user_version")[0]) == VERSION:
-                return  # somebody else was faster
-            more = "ALTER TABLE entries ADD COLUMN numbers INTEGER NOT NULL DEFAULT 0"
-            if found < 2 and self._one(
-                "SELECT 1 FROM sqlite_master WHERE name = 'entries'"
-            ):
-                self._base.execute(more)
-                self._base.execute("DROP INDEX IF EXISTS by_digest")
-                self._base.execute("DROP INDEX IF EXISTS by_target")
-            for statement in (_SHAPE + (_COUNTED if found < 2 else "") + _LOOKED).split(
-                ";"
-            ):
-                self._base.execute(statement)
-            seed = secrets.randbelow(2**63)
-            self._base.execute("INSERT OR IGNORE INTO secret VALUES (1, ?)", (seed,))
-            self._base.execute(f"PRAGMA user_version = {VERSION}")
-
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """All of it, or nothing; on the disk in the end."""
-        self._base.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._base.execute("COMMIT")
-        except BaseException:
-            self._base.execute("ROLLBACK")
-            raise
-
-    def _one(self, query: str, *given: Any) -> Any:
+    def _one(self, query: str, *given: str | int) -> Any:
         """The first line that a query gives, or None."""
         return self._base.execute(query, given).fetchone()
 
@@ -213,7 +109,7 @@ class Ledger:
         None, and `Refused`, where the policy's limits would be passed: another process may have
         answered since they were looked at.
         """
-        with self._whole():
+        with transaction(self._base):
             told = [entry for entry in entries if entry.digest and entry.code == "ok"]
             new = [entry for entry in told if self._first(entry.digest)]
             self._add(new)
@@ -351,13 +247,13 @@ class Ledger:
 
     def admit(self, ids: IntArray) -> None:
         """A new group of rows; rows that another process was faster with stay where they are."""
-        with self._whole():
+        with transaction(self._base):
             known = self.stock()
             if known and np.isin(ids, np.concatenate(known)).any():
                 return
             self._base.execute("INSERT INTO stock (ids) VALUES (?)", (ids.tobytes(),))
 
-    def answers_from(self, chosen: Any, least: int) -> bool:
+    def answers_from(self, chosen: Mask, least: int) -> bool:
         """Whether it may answer from these rows (a mask over its stock); if so, that is noted.
 
         Sets of rows cut the stock into pieces; sums over the sets give sums over the pieces. So no
@@ -379,7 +275,7 @@ class Ledger:
         digest = hashlib.sha256(np.packbits(chosen).tobytes().rstrip(b"\0")).hexdigest()
         if self._one("SELECT 1 FROM row_sets WHERE digest = ?", digest):
             return True
-        with self._whole():
+        with transaction(self._base):
             kept = self._one("SELECT labels FROM pieces")
             before = (
                 np.frombuffer(kept[0], dtype=np.int32)
@@ -429,37 +325,3 @@ class Ledger:
 
     def close(self) -> None:
         self._base.close()
-
-
-def _own(path: Path) -> None:
-    """A file that its owner alone can read: whoever has the secret knows which rows are where."""
-    with contextlib.suppress(OSError):  # whoever may not open it is told so by SQLite
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | _HERE, 0o600)
-        os.close(handle)
-        path.chmod(0o600)
-
-
-def cut(labels: Any, chosen: Any, least: int) -> Any:
-    """The pieces that a set of rows makes of those before; None if one gets too small.
-
-    Pieces are a label per row, 0 where it was never answered from.
-
-    >>> cut(
-    ...     np.array([1, 1, 1, 1, 0, 0]), np.array([1, 1, 0, 0, 1, 1], dtype=bool), 2
-    ... ).tolist()
-    [3, 3, 1, 1, 2, 2]
-    """
-    inside, whole = (
-        np.bincount(labels[chosen], minlength=1),
-        np.bincount(labels, minlength=1),
-    )
-    inside = np.pad(inside, (0, len(whole) - len(inside)))
-    parted = (inside > 0) & (inside < whole)
-    small = parted & ((inside < least) | (whole - inside < least))
-    small[0] = 0 < inside[0] < least
-    if small.any():
-        return None
-    parted[0] = inside[0] > 0
-    renamed = np.arange(len(whole))
-    renamed[parted] = len(whole) + np.arange(int(parted.sum()))
-    return np.where(chosen, renamed[labels], labels).astype(np.int32)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from persfl.federation import flower_api
-from persfl.federation.federation_folder import node_told
+from persfl.federation.federation_folder import read_node
 from persfl.federation.processes import (
     Process,
     command,
@@ -50,12 +50,12 @@ def supernode(
     With `isolation="subprocess"` it is Flower's as it comes: a new process for every message, told
     its device by `node_config`.
     """
-    told = node_told(folder)
+    config = read_node(folder)
     ours = [sys.executable, "-m", "persfl.federation.supernode"]
     words = [
         *(ours if isolation == "process" else [command("flower-supernode")]),
         "--superlink",
-        told["superlink"],
+        config.superlink,
         "--root-certificates",
         str(folder / "ca.pem"),
         "--auth-supernode-private-key",
@@ -229,7 +229,7 @@ def refusal(said: str, folder: Path) -> tuple[str, bool]:
 
 
 def _about_certificate(reason: str, folder: Path) -> str:
-    where = node_told(folder)["superlink"]
+    where = read_node(folder).superlink
     if "expired" in reason or "not yet valid" in reason:
         return (
             f"the certificate of {where} is not valid today ({reason}). Ask the coordinator for a"
@@ -270,7 +270,7 @@ def _connected(
     """One connection from its beginning to its end; whether this node was let in."""
     (port,) = free_ports(1)
     log, seen = _log(folder)
-    host, _, door = str(node_told(folder)["superlink"]).rpartition(":")
+    host, _, door = str(read_node(folder).superlink).rpartition(":")
     if door.isdigit() and not listening(int(door), host):
         say(f"nothing listens at {host}:{door} yet; waiting for the coordinator")
     child = supernode(folder, port)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from persfl.errors import InputError
 from persfl.federation.device import Device
-from persfl.federation.federation_folder import NODE, node_told
+from persfl.federation.federation_folder import NODE, read_node
 from persfl.federation.ledger import Ledger
 from persfl.federation.model_store import Shelf
 from persfl.federation.policy import Policy
@@ -64,7 +64,7 @@ class ChangingTable:
 
 def device_of(folder: Path) -> Device:
     """The device of a node's folder."""
-    told = node_told(folder)
+    config = read_node(folder)
     if not (folder / TABLE).is_file():
         raise InputError(
             f"{str(folder)!r} does not know its table yet. Start it with: persfl node --config"
@@ -74,7 +74,7 @@ def device_of(folder: Path) -> Device:
         table = RowTable.of(json.loads((folder / TABLE).read_bytes()))
     (folder / MODELS).mkdir(mode=0o700, exist_ok=True)
     return Device(
-        told["device"],
+        config.device,
         ChangingTable(table),
         policy=Policy.read(folder / NODE),
         ledger=Ledger(folder / LEDGER),

@@ -19,6 +19,7 @@ from persfl.federation.run_plan import RunPlan
 from persfl.fitting import FitSettings, Fitted, Labels, TableSchema
 from persfl.fitting.ids import id_array
 from persfl.learners.tree import Grown
+from persfl.methods.shared_method import SharedMethod
 from persfl.rules import doubts
 from persfl.runs import Folder, keep_model
 from persfl.training import State, peers_asked
@@ -148,6 +149,7 @@ def federation_info(
         "model": terms.model,
         "algorithm": 1 if terms.public is None else 2,
         "method": plan.method,
+        "common": isinstance(plan.personalization, SharedMethod),
         "sums": terms.mean is not None or terms.public is not None,
         "holdout": terms.holdout,
         "deadline": plan.deadline,

@@ -22,7 +22,7 @@ from persfl.types import Array, IntArray, Model
 from persfl.wire import WireError, nested, within
 
 
-class Scores(NamedTuple):
+class RoundScores(NamedTuple):
     """Of a round: losses (the own one first) and lengths per target; where own steps would take
     targets, and how far, as far as they told.
     """
@@ -49,10 +49,10 @@ class TargetSide:
 
     def score(
         self, peers: IntArray, proposals: Proposals, r: int, *, step: bool
-    ) -> Scores:
+    ) -> RoundScores:
         """Have every answer scored by its target; `step` asks also for the own step."""
         count, many = peers.shape
-        found = Scores(
+        found = RoundScores(
             np.full((count, many + 1), np.inf), np.full((count, many), np.nan), {}, {}
         )
         found.losses[:, 0] = self.states.own
@@ -86,7 +86,7 @@ class TargetSide:
         columns: Sequence[int],
         reply: Content | Lost,
         r: int,
-        found: Scores,
+        found: RoundScores,
     ) -> None:
         """Note what a target says; what is no loss costs it its round, not everybody the run."""
         if isinstance(reply, Lost):

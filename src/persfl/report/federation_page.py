@@ -14,6 +14,19 @@ from persfl.report.html import part, source_digest
 
 _KICKER = '<p class="kicker">persfl report</p>'
 _NARROW = "62rem"  # below this the table of all questions, a dozen columns, has no room
+# What the coordinator sees beside models, answers and losses.
+_OWN = {
+    "kin": ", every target's own step",
+    "blend": (
+        ", what every target would answer itself without each fold of its rows, how well offers"
+        " predict each fold"
+    ),
+}
+_NOBODY = (
+    "was sent a row of another device. But unprotected answers can determine rows: about as many"
+    " answers as there are features give away a linear device's second moments, and leaves of trees"
+    " are means of few private labels."
+)
 
 
 def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -27,64 +40,54 @@ def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     ... ]
     ['A peer', 'A target', 'The coordinator', 'Nobody']
     """
-    probe = (
-        "the models"
-        if info["algorithm"] == 1
-        else "what the models say at the public points"
-    )
     home = bool(info["home"])
-    sums = (
-        " It also saw each device's column sums, from which the shared units are made."
-        if info["sums"]
-        else ""
-    )
-    held = (
-        " and, at the end, its errors on the rows it held back and sums of their labels"
-        if info["holdout"]
-        else ""
-    )
-    own = {
-        "kin": ", every target's own step",
-        "blend": (
-            ", what every target would answer itself without each fold of its rows, how well offers"
-            " predict each fold"
-        ),
-    }.get(str(info.get("method")), "")
+    probe = "the models"
+    if info["algorithm"] != 1:
+        probe = "what the models say at the public points"
+    sums = ""
+    if info["sums"]:
+        sums = " It also saw each device's column sums, from which the shared units are made."
+    held = ""
+    if info["holdout"]:
+        held = " and, at the end, its errors on the rows it held back and sums of their labels"
+    if info.get("common"):
+        return [
+            (
+                "A device",
+                "saw the common models, and the model that it got. It did not see what others"
+                " answered.",
+            ),
+            (
+                "The coordinator",
+                "makes the common models, and so saw where each device's rows take them, and every"
+                f" loss{held}.{sums}",
+            ),
+            ("Nobody", _NOBODY),
+        ]
+    own = _OWN.get(str(info.get("method")), "")
     seen = (
-        f"saw {probe} of the target at home go out, every answer come in, who was asked and who was"
-        " adopted."
-        if home
-        else (
-            f"relays, and so saw {probe} of all targets, every answer{own}, every loss{held}, who"
-            " was asked and who was adopted."
-        )
+        f"relays, and so saw {probe} of all targets, every answer{own}, every loss{held}, who was"
+        " asked and who was adopted."
     )
+    answers = (
+        "saw the answers of the peers it asked, each a model computed from that peer's rows, but"
+        " not whose they were."
+    )
+    if home:
+        answers = "at home saw every answer and whose it was."
+        seen = (
+            f"saw {probe} of the target at home go out, every answer come in, who was asked and who"
+            " was adopted."
+        )
     return [
         (
             "A peer",
-            (
-                f"saw {probe} of the targets that asked it, and their names. It did not learn"
-                " whether its answer was adopted."
-            ),
+            f"saw {probe} of the targets that asked it, and their names. It did not learn whether"
+            " its answer was adopted.",
         ),
-        (
-            "A target",
-            (
-                "saw the answers of the peers it asked, each a model computed from that peer's"
-                " rows, but not whose they were."
-                if not home
-                else "at home saw every answer and whose it was."
-            ),
-        ),
+        ("A target", answers),
         ("The coordinator", f"{seen}{sums}"),
-        (
-            "Nobody",
-            (
-                "was sent a row of another device. But unprotected answers can determine rows:"
-                " about as many answers as there are features give away a linear device's second"
-                " moments, and leaves of trees are means of few private labels."
-            ),
-        ),
+        ("Nobody", _NOBODY),
     ]
 
 

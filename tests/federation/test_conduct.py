@@ -28,7 +28,7 @@ from persfl.evaluation.split import split
 from persfl.evaluation.trials import run_trial
 from persfl.federation.conduct import conduct
 from persfl.federation.demo import tables
-from persfl.federation.federation_folder import init, node_told, opened
+from persfl.federation.federation_folder import init, opened, read_node
 from persfl.federation.launch import held, launch
 from persfl.federation.ledger import Entry, Ledger
 from persfl.federation.letters import Limited
@@ -61,7 +61,7 @@ def test_init_makes_what_is_needed_and_nothing_readable_by_others(
     assert stat.S_IMODE((fed.path / "ann").stat().st_mode) == 0o700
     assert not list(fed.path.rglob("*ca*.key"))
     assert opened(fed.path).members.keys() == {"ann", "bob", "eve"}
-    assert node_told(fed.path / "bob")["superlink"] == "127.0.0.1:19443"
+    assert read_node(fed.path / "bob").superlink == "127.0.0.1:19443"
     assert Policy.read(fed.path / "bob" / "node.toml") == Policy()
     assert (
         main(

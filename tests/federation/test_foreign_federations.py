@@ -10,7 +10,7 @@ import pytest
 
 from persfl.cli import main
 from persfl.errors import InputError
-from persfl.federation.federation_folder import Federation, node_told
+from persfl.federation.federation_folder import Federation, read_node
 from persfl.federation.ledger import Ledger
 from persfl.federation.node_folder import use_table
 from persfl.federation.processes import Process, quiet
@@ -123,7 +123,7 @@ def test_a_node_writes_through_no_link(tmp_path, node, name):
     (node / "flwr").mkdir()
     (node / name).symlink_to(tmp_path / "mine")
     with pytest.raises(InputError, match="is a link"):
-        node_told(node)
+        read_node(node)
 
 
 def test_a_log_is_written_through_no_link(tmp_path):

@@ -49,7 +49,7 @@ from persfl.units import Units
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes as on Linux")
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NODES, ROUNDS, PEERS = 4, 2, 3
 DEVICES = clustered_regression(
     n=NODES, clusters=2, rows=20, features=3, noise=0.1, seed=4

@@ -16,7 +16,7 @@ from federated import at_home, columns, plan
 
 from persfl import __version__
 from persfl.cli import main, parser
-from persfl.commands.federation import Lines, answer, method_of
+from persfl.commands.federate import Lines, answer, run_method
 from persfl.errors import InputError
 from persfl.federation.conduct import conduct
 from persfl.federation.federation_folder import init
@@ -279,7 +279,7 @@ def asked(*words):
     ],
 )
 def test_federate_chooses_as_fit_does(words, name, why):
-    assert method_of(asked(*words)) == (name, why)
+    assert run_method(asked(*words)) == (name, why)
 
 
 def test_options_of_two_methods_are_refused():
@@ -287,7 +287,7 @@ def test_options_of_two_methods_are_refused():
         InputError,
         match="--budget is for blend, and this is a run of paper, since --rounds belongs",
     ):
-        method_of(asked("--rounds", "5", "--budget", "60"))
+        run_method(asked("--rounds", "5", "--budget", "60"))
 
 
 def test_what_is_not_up_is_said_at_once(tmp_path):

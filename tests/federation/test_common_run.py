@@ -9,6 +9,8 @@ pytest.importorskip("flwr")
 
 from federated import at_home, plan
 
+from persfl.cli import main
+from persfl.commands.federate import Lines, answer
 from persfl.errors import InputError
 from persfl.federation.conduct import conduct
 from persfl.federation.local_grid import LocalGrid
@@ -19,8 +21,7 @@ from persfl.sources import clustered_regression
 from persfl.wire import Terms
 
 DEVICES = clustered_regression(n=6, clusters=2, rows=12, features=3, noise=0.2, seed=4)
-OVER = [name for name in METHODS if not cannot_run(method_of(name), federated=True)]
-COMMON = [name for name in OVER if name in ("fedavg", "ditto", "ifca")]
+COMMON = ("fedavg", "ditto", "ifca")
 
 
 def conducted(tmp_path, method, **changes):
@@ -41,7 +42,6 @@ def test_common_models_are_those_of_one_process(name, tmp_path):
     assert found.n_rounds_ == here.r
 
 
-@pytest.mark.skipif("ditto" not in OVER, reason="not over a federation")
 def test_settings_of_a_method_reach_it(tmp_path):
     settings = {"share": 1.0, "pull": 0.5}
     found = conducted(
@@ -54,12 +54,22 @@ def test_settings_of_a_method_reach_it(tmp_path):
     np.testing.assert_allclose(np.stack(found.models_), here.models, atol=1e-9)
 
 
-@pytest.mark.skipif("own" not in OVER, reason="not over a federation")
 def test_own_is_a_fit_on_each_device(tmp_path):
     found = conducted(tmp_path, "own")
     here = method_of("own").run(LocalTask(DEVICES, found.learner_, seed=0))
     np.testing.assert_allclose(np.stack(found.models_), here.models, atol=1e-9)
     assert found.n_rounds_ == 0
+
+
+@pytest.mark.parametrize("name", ["own", "fedavg"])
+def test_what_came_out_is_shown_as_that_of_any_run(name, tmp_path, capsys):
+    conducted(tmp_path, name, holdout=0.25, rounds=3)
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert (tmp_path / "run" / "report.html").is_file()
+    page = (tmp_path / "run" / "federation.html").read_text()
+    assert ("common models" in page) == (name == "fedavg")
+    answer(tmp_path / "run", Lines(plain=False))
+    assert f"method '{name}'" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
@@ -75,7 +85,6 @@ def test_a_plan_takes_every_method_that_can_run_or_says_why_not(name):
         RunPlan(out="run", devices=("a", "b"), method=name)
 
 
-@pytest.mark.skipif("fedavg" not in OVER, reason="not over a federation")
 def test_a_device_that_is_away_leaves_the_common_model_as_it_is(tmp_path):
     homes = at_home(DEVICES)
     grid = LocalGrid(homes)

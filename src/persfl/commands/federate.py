@@ -1,0 +1,193 @@
+"""`persfl federate`: a run over a federation that is up, and what it says while it goes on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from persfl.commands.progress import json_number
+from persfl.errors import InputError, need
+from persfl.federation.wait_notices import unwilling_text
+from persfl.terminal import visible
+
+if TYPE_CHECKING:
+    from persfl.federation.federation_folder import Federation
+    from persfl.federation.run_plan import RunPlan
+    from persfl.fitting.method_choice import Method
+
+
+def federate(chosen: argparse.Namespace) -> int:
+    """A run over a federation that is up."""
+    need("flwr", extra="flower", why="a federation")
+    from persfl.federation.federation_folder import opened
+    from persfl.federation.launch import launch
+
+    federation = opened(Path(chosen.folder))
+    shown = Lines(chosen.json)
+    code = launch(
+        federation, plan_of(chosen, federation), resume=chosen.resume, show=shown
+    )
+    if code == 0:
+        finish(Path(chosen.out), shown)
+    return code
+
+
+def finish(out: Path, shown: Lines) -> None:
+    """What came out, and the pages that show it."""
+    from persfl.report.run_pages import write_pages
+
+    answer(out, shown)
+    for path in write_pages(out):
+        shown("report", {"path": str(path), "text": f"Open {path}."})
+
+
+def answer(out: Path, shown: Lines) -> None:
+    """What came out, as `persfl fit` says it."""
+    from persfl.commands.answers import print_answer, verdict_facts
+    from persfl.runs import load_model
+
+    model = load_model(out)
+    if shown.plain:
+        facts = {
+            name: json_number(value) for name, value in verdict_facts(model).items()
+        }
+        shown("answer", {"notes": model.notes_, **facts})
+        return
+    print()
+    print_answer(model, out)
+
+
+# Options that are settings of some methods, and what they are where nothing is said.
+_OPTIONS = {"rounds": None, "peers": None, "step_size": "auto", "budget": 640}
+_LOOP = {
+    "rounds": None,
+    "peers": None,
+    "step_size": "auto",
+    "steps": 1,
+    "batch": None,
+    "points": 0,
+    "need": 0,
+    "growth": 2.0,
+    "reach": 10.0,
+}
+
+
+def run_method(chosen: argparse.Namespace) -> Method:
+    """Which method a run goes by: as `persfl fit` chooses, as far as a federation can."""
+    from persfl.fitting.method_choice import Method
+
+    if chosen.method != "auto":
+        return Method(chosen.method)
+    loop = [
+        f"--{name.replace('_', '-')}"
+        for name, usual in _LOOP.items()
+        if getattr(chosen, name) != usual
+    ]
+    if chosen.units == "raw":
+        loop.append("--units raw")
+    if "loss" in dict(chosen.set):
+        loop.append("--set loss")
+    if loop:
+        why = f"{' and '.join(loop)} {'belong' if loop[1:] else 'belongs'} to it"
+    else:
+        return Method("blend")
+    blend = [
+        name
+        for name, usual in (("budget", 640), ("ordered", False))
+        if getattr(chosen, name) != usual
+    ]
+    if blend:
+        raise InputError(
+            f"--{blend[0]} is for blend, and this is a run of paper, since {why}. Leave one of them"
+            " out."
+        )
+    return Method("paper", why)
+
+
+# Settings of a plan that are options of the command, by the same names.
+_SAME = (
+    "model classes units holdout points steps batch seed ordered growth reach deadline quorum"
+    " patience gather need"
+)
+
+
+def plan_of(chosen: argparse.Namespace, federation: Federation) -> RunPlan:
+    """What a run is asked to do."""
+    from persfl.federation.run_plan import RunPlan
+    from persfl.methods import method_of
+
+    home = None
+    if chosen.target:
+        if not chosen.label:
+            raise InputError(
+                "--target needs --label: the column of the target's own table to predict."
+            )
+        data = str(Path(chosen.target).resolve())
+        table = {"data": data, "label": chosen.label, "drop": [], "weight": None}
+        home = {"device": chosen.name, **table}
+    method = run_method(chosen)
+    given = vars(chosen)
+    # A setting is the method's if it has one of that name, or else the model's.
+    known = method_of(method.name).get_params()
+    settings = {name: value for name, value in chosen.set if name not in known}
+    mine = {name: value for name, value in chosen.set if name in known}
+    for name, usual in _OPTIONS.items():
+        if given[name] != usual:
+            mine[name] = given[name]
+    return RunPlan(
+        out=str(Path(chosen.out).resolve()),
+        members=federation.members,
+        devices=tuple(sorted(federation.members)),
+        home=home,
+        label=chosen.label or "y",
+        settings=settings,
+        method=method.name,
+        why=method.why,
+        method_settings=mine,
+        **{name: given[name] for name in _SAME.split()},
+    )
+
+
+class Lines:
+    """Events for a person, or as JSON lines."""
+
+    def __init__(self, plain: bool) -> None:
+        self.plain = plain
+
+    def __call__(self, event: str, facts: dict[str, Any]) -> None:
+        if self.plain:
+            print(json.dumps({"event": event} | facts), flush=True)
+            return
+        if event == "round":
+            loss = "unknown" if facts["loss"] is None else f"{facts['loss']:.4g}"
+            unfit = (
+                f", {facts['unfit']} of these did not fit who asked"
+                if facts["unfit"]
+                else ""
+            )
+            far = f", {facts['far']} went too far" if facts["far"] else ""
+            refused = f", {facts['refused']} refused so far" if facts["refused"] else ""
+            new = f", {facts['new']} new rows" if facts["new"] else ""
+            text = (
+                f"round {facts['round']}: asked {facts['asked']}, answered"
+                f" {facts['answered']}{unfit}{far}{refused}; median loss {loss}{new};"
+                f" {facts['seconds']:.1f} s, of these our own {facts['own']:.2f} s"
+            )
+        elif event == "devices":
+            last = (
+                f"; rounds {facts['first'] + 1} to {facts['rounds']}"
+                if facts["rounds"]
+                else ""
+            )
+            unwilling = facts.get("unwilling")
+            but = f" ({unwilling_text(unwilling)})" if unwilling else ""
+            targets = f"{len(facts['targets'])} of them targets"
+            text = f"{len(facts['ids'])} devices, {targets}{but}{last}"
+        elif event == "stopped":
+            text = f"stopped: {facts['why']}"
+        else:
+            text = facts.get("text", "")
+        if text:
+            print(visible(str(text)), flush=True)
