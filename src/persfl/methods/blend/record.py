@@ -66,7 +66,9 @@ class Record:
                 mine, k = entry.mine, entry.peers.shape[1]
                 peers[mine, :k] = entry.peers
                 losses[mine, : k + 1] = entry.losses
-                took = entry.chosen.shape[1]  # of trees one answer, whoever else was asked
+                took = entry.chosen.shape[
+                    1
+                ]  # of trees one answer, whoever else was asked
                 chosen[mine, :took] = entry.chosen
                 weights[mine, :took] = entry.weights
             part = [
