@@ -153,3 +153,18 @@ def test_ci_runs_the_readmes_test_command():
         commands[1]
     ]
     assert all("\n" not in command and "venv" in command for command in commands[:2])
+
+
+def test_the_map_of_the_house_names_files_that_are_there():
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = re.findall(r"`(?:src/persfl/)?([\w/]+(?:\.py|/))`", page)
+    at_home = {path.name for path in (ROOT / "src" / "persfl").rglob("*.py")}
+    found = [
+        name
+        for name in named
+        if (ROOT / "src" / "persfl" / name).exists()
+        or (ROOT / name).exists()
+        or name in at_home
+    ]
+    assert len(named) > 50
+    assert sorted(set(named) - set(found)) == []
