@@ -31,7 +31,7 @@ FLOORS = [
         "formats",
         "spreadsheets",
     ],
-    ["seeds", "traits", "devices", "units", "trust"],
+    ["seeds", "batches", "traits", "devices", "units", "trust"],
     [
         "learners",
         "proposers",

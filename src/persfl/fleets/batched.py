@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 import numpy as np
 
+from persfl.batches import CACHE, batches
 from persfl.fleets.engine import EngineTask, Slice, starting_model
 from persfl.fleets.refusals import diverged
 from persfl.seeds import Stream, stream
 from persfl.traits import has_statistics
 from persfl.types import Answers, Array, Choice, IntArray, Models, Probe, PublicProposer
 
-CHUNK = 32 * 2**20  # bytes of gathered rows at a time; small enough to stay in cache
+CHUNK = CACHE  # bytes of gathered rows at a time
 
 
 class Batched:
@@ -150,13 +151,11 @@ class Batched:
 
     def _chunks(self, rows: Slice) -> list[slice]:
         """Targets in parts whose gathered rows fit into CHUNK bytes."""
-        extra = (
-            self.proposer.extra_rows if isinstance(self.proposer, PublicProposer) else 0
-        )
-        longest = int(rows.rows.counts[rows.which].max(initial=1)) + extra
+        longest = int(rows.rows.counts[rows.which].max(initial=1))
+        if isinstance(self.proposer, PublicProposer):
+            longest += self.proposer.extra_rows
         each = 8 * (rows.rows.features + 2) * longest * max(1, rows.which[0].size)
-        size = max(1, CHUNK // each)
-        return [slice(i, i + size) for i in range(0, len(rows.which), size)]
+        return batches(len(rows.which), each, CHUNK)
 
     def _proposals(self, part: slice, asked: Slice, peers: IntArray, r: int) -> Array:
         """(C, S, size) what these targets' peers answer."""

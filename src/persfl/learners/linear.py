@@ -64,14 +64,12 @@ class Linear:
                 f"classes must be given for loss='multinomial' and for no other. Got loss={loss!r},"
                 f" classes={classes}."
             )
-        object.__setattr__(self, "kind", loss)
-        object.__setattr__(self, "intercept", bool(intercept))
-        object.__setattr__(self, "l2", real("l2", l2, least=0))
-        object.__setattr__(self, "delta", real("delta", delta, above=0))
-        object.__setattr__(
-            self,
-            "classes",
-            1 if classes is None else whole("classes", classes, least=2),
+        vars(self).update(
+            kind=loss,
+            intercept=bool(intercept),
+            l2=real("l2", l2, least=0),
+            delta=real("delta", delta, above=0),
+            classes=1 if classes is None else whole("classes", classes, least=2),
         )
 
     @property
@@ -138,18 +136,14 @@ class Linear:
                 each = top + np.log(np.exp(z - top[..., None]).sum(axis=-1)) - own
             else:
                 each = LOSSES[self.kind].value(z, data.y, self.delta)
-            value = (np.where(data.weight > 0, each, 0.0) * data.weight).sum(
-                axis=-1
-            ) / total
+            each = np.where(data.weight > 0, each, 0.0)
+            value = (each * data.weight).sum(axis=-1) / total
             if self.kind in ("squared", "huber"):
                 floor = ROUNDING * (data.weight * data.y**2).sum(axis=-1) / total
                 value = np.where(value < floor, 0.0, value)
             elif self.kind == "absolute":
-                floor = (
-                    np.sqrt(ROUNDING)
-                    * (data.weight * np.abs(data.y)).sum(axis=-1)
-                    / total
-                )
+                size = (data.weight * np.abs(data.y)).sum(axis=-1)
+                floor = np.sqrt(ROUNDING) * size / total
                 value = np.where(value < floor, 0.0, value)
             value = value + self.l2 * (self._slopes_only(model, data) ** 2).sum(axis=-1)
         return np.where(np.isfinite(value), value, np.inf)[()]
@@ -191,11 +185,9 @@ class Linear:
 
     def mix(self, models: Array, weights: Array) -> Array:
         """(..., size) from models (..., K, size) and weights (..., K)."""
-        return np.asarray(
-            np.where(weights[..., None] != 0, weights[..., None] * models, 0.0).sum(
-                axis=-2
-            )
-        )
+        shares = weights[..., None]
+        # a share of 0 takes nothing, not even of what is no number
+        return np.asarray(np.where(shares != 0, shares * models, 0.0).sum(axis=-2))
 
     def check(self, model: object, features: int) -> Array:
         """A handed-in model as an array of the right length."""
@@ -224,6 +216,12 @@ class Linear:
             else f"loss={self.kind!r} takes {wants}. Got {data.y[~good][0]:g}."
         )
 
+    def with_intercept(self, X: Array) -> Array:
+        """Rows with a last column of ones, where there is an intercept."""
+        if not self.intercept:
+            return X
+        return np.concatenate([X, np.ones((*X.shape[:-1], 1))], axis=-1)
+
     def _slopes_only(self, model: Array, data: Data) -> Array:
         """The model with its intercepts set to 0: they are not penalised."""
         if not self.intercept:
@@ -234,11 +232,7 @@ class Linear:
         return W.reshape(model.shape)
 
     def _least_squares(self, data: Data) -> Array:
-        X = (
-            np.concatenate([data.X, np.ones((*data.X.shape[:-1], 1))], axis=-1)
-            if self.intercept
-            else data.X
-        )
+        X = self.with_intercept(data.X)
         root = np.sqrt(data.weight / data.weight.sum(axis=-1, keepdims=True))
         A, b = X * root[..., None], (data.y * root)[..., None]
         if self.l2 == 0:
@@ -246,13 +240,12 @@ class Linear:
         ridge = np.full(X.shape[-1], self.l2)
         ridge[data.X.shape[-1] :] = 0.0
         At = np.swapaxes(A, -1, -2)
+        normal, right = At @ A + np.diag(ridge), At @ b
         try:
-            return np.asarray(np.linalg.solve(At @ A + np.diag(ridge), At @ b)[..., 0])
+            return np.asarray(np.linalg.solve(normal, right)[..., 0])
         # columns that are copies of each other, and a penalty too small to tell
         except np.linalg.LinAlgError:
-            return np.asarray(
-                (np.linalg.pinv(At @ A + np.diag(ridge)) @ (At @ b))[..., 0]
-            )
+            return np.asarray((np.linalg.pinv(normal) @ right)[..., 0])
 
     def _descend(self, data: Data) -> Array:
         """L-BFGS; the absolute loss, which has kinks, is approached by ever sharper Huber

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from persfl.batches import batches
 from persfl.learners.tree import Grown
 from persfl.traits import has_chances, tells_chances
 from persfl.types import Array, IntArray, Learner, Mask, Model, Models
-
-_CHUNK = 2**22  # numbers of gathered models at a time
 
 
 def respond(learner: Learner, model: Model, X: Array, classes: int = 0) -> Array:
@@ -52,9 +51,7 @@ def respond_each(
     """
     out = np.empty((len(X), classes) if classes else len(X))
     if isinstance(models, np.ndarray):
-        step = max(1, _CHUNK // max(1, models.shape[1]))
-        for i in range(0, len(X), step):
-            part = slice(i, i + step)
+        for part in batches(len(X), 8 * models.shape[1]):
             found = respond(learner, models[owner[part]], X[part, None, :], classes)
             out[part] = found[:, 0]
         return out

@@ -1,7 +1,8 @@
 """Fits to a device's few rows, shrunk toward another model: what a careful person does alone.
 
-    min_w  mean loss on own rows + strength / rows * ||w - anchor||^2        (slopes only; the
-    intercept is free)
+    min_w  mean loss on own rows + strength / rows * ||w - anchor||^2
+
+over slopes; the intercept is free.
 
 Training alone, and fine-tuning a shared model on own rows, are the rivals of asking peers. Plain
 fits to few rows are straw men, so these choose how much to shrink: squared loss by leaving one row
@@ -11,11 +12,12 @@ rows, one strength for all.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from scipy.optimize import minimize
 
+from persfl.batches import batches
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
 from persfl.types import Array, Data
@@ -52,29 +54,23 @@ def shrunk(
     size = learner.size(devices.features)
     anchor = np.zeros(size) if anchor is None else anchor
     if learner.kind == "squared":
-        return np.concatenate(
-            [
-                _ridges(learner, devices.gather(part), anchor)
-                for part in _chunks(devices)
-            ]
-        )
+        fits = [_ridges(learner, data, anchor) for data in _chunks(devices)]
+        return np.concatenate(fits)
     strength = _strength(learner, devices, anchor) if strength is None else strength
-    pieces = [
-        pulled(learner, devices.gather(part), anchor, np.full(len(part), strength))
-        for part in _chunks(devices)
-    ]
-    return np.concatenate(pieces)
+    fits = []
+    for data in _chunks(devices):
+        fits.append(pulled(learner, data, anchor, np.full(len(data.y), strength)))
+    return np.concatenate(fits)
 
 
-def _chunks(devices: Devices) -> list[Any]:
+def _chunks(devices: Devices) -> Iterator[Data]:
     """Devices of similar size would pad less; devices in order keep the code simple, and chunks
     bound the padding.
     """
     each = 8 * (devices.features + 2) * int(devices.counts.max(initial=1))
-    size = max(1, _CHUNK // each)
-    return [
-        np.arange(i, min(i + size, len(devices))) for i in range(0, len(devices), size)
-    ]
+    everybody = np.arange(len(devices))
+    for part in batches(len(devices), each, _CHUNK):
+        yield devices.gather(everybody[part])
 
 
 def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
@@ -85,9 +81,8 @@ def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     The intercept is taken out by centring, which adds 1 / sum w to h.
     """
     d, total = data.X.shape[-1], data.weight.sum(axis=-1)
-    y = data.y - learner.scores(
-        np.broadcast_to(anchor, (len(data.y), anchor.size)), data.X
-    )
+    start = np.broadcast_to(anchor, (len(data.y), anchor.size))
+    y = data.y - learner.scores(start, data.X)
     X = data.X
     free = np.zeros(len(y))
     if learner.intercept:
@@ -104,16 +99,16 @@ def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     for strength in STRENGTHS:
         coefficient = pull / (root + strength)
         left = y - (along * coefficient[:, None, :]).sum(axis=-1)
-        leverage = (along**2 / (root + strength)[:, None, :]).sum(axis=-1) + free[
-            :, None
-        ]
-        error = (data.weight * (left / np.maximum(1.0 - leverage, 1e-6)) ** 2).sum(
-            axis=-1
-        )
+        leverage = (along**2 / (root + strength)[:, None, :]).sum(axis=-1)
+        leverage = leverage + free[:, None]
+        without = left / np.maximum(
+            1.0 - leverage, 1e-6
+        )  # each row predicted by the others
+        error = (data.weight * without**2).sum(axis=-1)
         better = error < least
         best[better], least[better] = coefficient[better], error[better]
     slopes = np.matmul(turn, best[..., None])[..., 0]
-    models = np.broadcast_to(anchor, (len(y), anchor.size)).copy()
+    models = start.copy()
     models[:, :d] += slopes
     if learner.intercept:
         models[:, d] += y_mean - (x_mean * slopes).sum(axis=-1)
@@ -132,13 +127,8 @@ def pulled(
         return _accelerated(learner, data, anchor, pull[..., None], slopes)
     models = np.empty((*pull.shape, anchor.size))
     for i in np.ndindex(pull.shape):
-        models[i] = _descended(
-            learner,
-            Data(data.X[i], data.y[i], data.weight[i]),
-            anchor,
-            float(pull[i]),
-            slopes,
-        )
+        own = Data(data.X[i], data.y[i], data.weight[i])
+        models[i] = _descended(learner, own, anchor, float(pull[i]), slopes)
     return models
 
 
@@ -148,18 +138,11 @@ def _accelerated(
     """All devices at once: gradient steps with momentum (Nesterov), momentum dropped where it
     points uphill.
     """
-    X = (
-        np.concatenate([data.X, np.ones((*data.X.shape[:-1], 1))], axis=-1)
-        if learner.intercept
-        else data.X
-    )
+    X = learner.with_intercept(data.X)
     share = data.weight / data.weight.sum(axis=-1, keepdims=True)
     gram = np.matmul(np.swapaxes(X * share[..., None], -1, -2), X)
-    step = 1.0 / (
-        _CURVATURE[learner.kind] * np.linalg.eigvalsh(gram)[..., -1:]
-        + 2.0 * pull
-        + 1e-12
-    )
+    largest = np.linalg.eigvalsh(gram)[..., -1:]
+    step = 1.0 / (_CURVATURE[learner.kind] * largest + 2.0 * pull + 1e-12)
     w = np.broadcast_to(anchor, (*pull.shape[:-1], anchor.size)).copy()
     ahead, t = w, np.ones_like(pull)
     for _ in range(_STEPS):
@@ -184,16 +167,11 @@ def _descended(
 
     def objective(w: Array) -> tuple[float, Array]:
         away = (w - anchor) * slopes
-        return (
-            float(learner.loss(w, data)) + pull * float(away @ away),
-            learner.grad(w, data) + 2.0 * pull * away,
-        )
+        value = float(learner.loss(w, data)) + pull * float(away @ away)
+        return value, learner.grad(w, data) + 2.0 * pull * away
 
-    return np.asarray(
-        minimize(
-            objective, anchor, jac=True, method="L-BFGS-B", options={"maxiter": 200}
-        ).x
-    )
+    how = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 200}}
+    return np.asarray(minimize(objective, anchor, **how).x)
 
 
 def _strength(learner: Linear, devices: Devices, anchor: Array) -> float:
@@ -205,28 +183,21 @@ def _strength(learner: Linear, devices: Devices, anchor: Array) -> float:
         return 1.0
     longest = int(devices.counts[several].max())
     most = int(np.clip(_CHUNK // (8 * 8 * longest * learner.classes), 2, 30))
-    data = devices.gather(
-        several[np.unique(np.linspace(0, len(several) - 1, most).round().astype(int))]
-    )
+    spread = np.linspace(0, len(several) - 1, most).round().astype(int)
+    data = devices.gather(several[np.unique(spread)])
     even = np.arange(data.rows) % 2 == 0
     # (devices, 2, rows)
     halves = np.stack([data.weight * even, data.weight * ~even], axis=1)
     usable = (halves.sum(axis=-1) > 0).all(axis=1)
     if not usable.any():
         return 1.0
-    X, y, halves = (
-        data.X[usable, None, None],
-        data.y[usable, None, None],
-        halves[usable],
-    )
+    halves = halves[usable]
+    # every device learns from each of its halves with every strength
     shape = (len(halves), 2, len(OTHERS))
-    X, y = (
-        np.broadcast_to(X, (*shape, *X.shape[-2:])),
-        np.broadcast_to(y, (*shape, y.shape[-1])),
-    )
+    X = np.broadcast_to(data.X[usable, None, None], (*shape, *data.X.shape[-2:]))
+    y = np.broadcast_to(data.y[usable, None, None], (*shape, data.rows))
     learn = Data(X, y, np.broadcast_to(halves[:, :, None], y.shape))
+    judge = Data(X, y, np.broadcast_to(halves[:, ::-1, None], y.shape))
     models = pulled(learner, learn, anchor, np.broadcast_to(np.array(OTHERS), shape))
-    missed = learner.loss(
-        models, Data(X, y, np.broadcast_to(halves[:, ::-1, None], y.shape))
-    )
-    return OTHERS[int(np.argmin(np.minimum(missed, 1e6).sum(axis=(0, 1))))]
+    missed = np.minimum(learner.loss(models, judge), 1e6)
+    return OTHERS[int(np.argmin(missed.sum(axis=(0, 1))))]
