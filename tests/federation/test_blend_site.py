@@ -12,7 +12,8 @@ pytest.importorskip("flwr")
 from federated import OPEN, at_home, columns, names, post
 
 from persfl import Devices, Tree
-from persfl.federation.blend_site import FlowerSite, Journal
+from persfl.federation.blend_journal import Journal
+from persfl.federation.blend_site import FlowerSite
 from persfl.federation.fleet import Away
 from persfl.federation.letters import Letters, Limited
 from persfl.federation.lockstep import side_by_side

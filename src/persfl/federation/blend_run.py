@@ -13,6 +13,7 @@ import numpy as np
 
 from persfl.adopters import Best
 from persfl.errors import InputError
+from persfl.federation.blend_journal import Exchanges
 from persfl.federation.blend_site import FlowerSite
 from persfl.federation.device import Device
 from persfl.federation.holdout import sound
@@ -29,36 +30,6 @@ from persfl.trust import Trust
 from persfl.wire import Terms
 
 STAGE = "final"
-
-
-class Exchanges:
-    """The journal of a run folder: a file per exchange, until the run is over."""
-
-    def __init__(self, folder: Folder) -> None:
-        self.folder = folder
-
-    def get(self, number: int) -> bytes | None:
-        """The replies of an exchange, if it was made before."""
-        name = _file(number)
-        return self.folder.read(name) if name in self.folder.index["files"] else None
-
-    def put(self, number: int, body: bytes) -> None:
-        """On the disk when this returns."""
-        self.folder.write(_file(number), body)
-        self.folder.commit()
-
-    def forget(self) -> None:
-        """What devices said is not kept longer than it is needed."""
-        gone = [
-            name for name in self.folder.index["files"] if name.startswith("exchange-")
-        ]
-        for name in gone:
-            del self.folder.index["files"][name]
-        self.folder.commit()  # which removes them
-
-
-def _file(number: int) -> str:
-    return f"exchange-{number:05d}.wire"
 
 
 class Outcome:

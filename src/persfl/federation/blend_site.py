@@ -11,12 +11,13 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from persfl.federation.blend_device import family_of
 from persfl.federation.blend_group import Ask, FlowerBundle, FlowerGroup, Letter
+from persfl.federation.blend_journal import Journal, Replies
 from persfl.federation.fleet import Away
 from persfl.federation.letters import Letters, Limited, Lost, ends, way, why
 from persfl.federation.lockstep import side_by_side
@@ -47,30 +48,6 @@ _MISSING = {
     "noise": 1.0,
     "losses": np.inf,
 }  # where a target does not tell
-
-
-class Replies(Protocol):
-    """Remembers what came back in every exchange."""
-
-    def get(self, number: int) -> bytes | None: ...
-    def put(self, number: int, body: bytes) -> None: ...
-
-
-class Journal:
-    """What came back in every exchange, by its number; this one forgets nothing until the
-    process ends.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[int, bytes] = {}
-
-    def get(self, number: int) -> bytes | None:
-        """The replies of an exchange, if it was made before."""
-        return self._kept.get(number)
-
-    def put(self, number: int, body: bytes) -> None:
-        """Keep the replies of an exchange."""
-        self._kept[number] = body
 
 
 class FlowerSite:

@@ -4,7 +4,7 @@ process, one alone at home.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -135,39 +135,45 @@ class LinearPeers:
         once for all questions.
         """
         out = np.full(models.shape, np.nan)
-        at = np.flatnonzero(who >= 0)
-        for lo, hi in spans(self.learner, self.rows, who[at]):
-            some = at[lo:hi]
-            few = some[self._thin[who[some]]]
+        for few, many in self._kinds(who):
             if len(few):
-                place = self._place[who[few]]
-                inverse = self._inverse(strength)[place]
-                out[few] = self._few.at(place).drawn(inverse, models[few], strength)
-            many = some[~self._thin[who[some]]]
+                rows, inverse = self._inverted(who[few], strength)
+                out[few] = rows.drawn(inverse, models[few], strength)
             if len(many):
-                gram, pull = self._moments
-                place = self._place[who[many]]
-                out[many] = drawn(gram[place], pull[place], models[many], strength)
+                gram, pull = self._added(who[many])
+                out[many] = drawn(gram, pull, models[many], strength)
         return out
 
     def noise(self, who: IntArray, mean: Array, strength: Array) -> Array:
         """(K,) each device's own, about its refit."""
         found = np.full(len(who), np.nan)
-        for lo, hi in spans(self.learner, self.rows, who):
-            some = np.arange(lo, hi)
-            few = some[self._thin[who[some]]]
+        for few, many in self._kinds(who):
             if len(few):
-                place = self._place[who[few]]
-                inverse = self._inverse(strength)[place]
-                found[few] = self._few.at(place).rough(inverse, mean)
-            many = some[~self._thin[who[some]]]
+                rows, inverse = self._inverted(who[few], strength)
+                found[few] = rows.rough(inverse, mean)
             if len(many):
-                gram, pull = self._moments
-                place = self._place[who[many]]
-                model = drawn(gram[place], pull[place], mean, strength)
-                rows = self.rows.gather(who[many])
-                found[many] = noise_of(self.learner, rows, model, strength)
+                model = drawn(*self._added(who[many]), mean, strength)
+                data = self.rows.gather(who[many])
+                found[many] = noise_of(self.learner, data, model, strength)
         return found
+
+    def _kinds(self, who: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+        """Places in `who`, in parts that fit into memory: of devices with few rows, and others."""
+        at = np.flatnonzero(who >= 0)
+        for lo, hi in spans(self.learner, self.rows, who[at]):
+            few = self._thin[who[at[lo:hi]]]
+            yield at[lo:hi][few], at[lo:hi][~few]
+
+    def _inverted(self, who: IntArray, strength: Array) -> tuple[Thin, Array]:
+        """The rows of these devices, which have few, and the inverses of their products."""
+        place = self._place[who]
+        return self._few.at(place), self._inverse(strength)[place]
+
+    def _added(self, who: IntArray) -> tuple[Array, Array]:
+        """The moments of these devices, which have many rows."""
+        gram, pull = self._moments
+        place = self._place[who]
+        return gram[place], pull[place]
 
 
 class LinearTargets:
