@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from persfl.checks import real
 from persfl.devices import position, stranger
-from persfl.errors import InputError, NotReady
+from persfl.errors import InputError
 from persfl.federation.adoptions import Adoption
 from persfl.federation.device import Device
-from persfl.federation.letters import Letters, Lost
+from persfl.federation.letters import Letters
 from persfl.federation.messages import Arrays
-from persfl.federation.patience import Away, Go, Patience, Say
+from persfl.federation.patience import Away, Patience, Say
 from persfl.federation.peer_side import PeerSide, Proposals
 from persfl.federation.post import Post
 from persfl.federation.roster import Roster
@@ -129,7 +129,7 @@ class FlowerFleet:
         begun.
         """
         if self.need and self._waited_for < r:
-            self._await_rows(r)
+            self.peer_side.await_rows(self.need, r)
             self._waited_for = r
         self.target_side.begin(r)
 
@@ -261,28 +261,6 @@ class FlowerFleet:
         `holdout`).
         """
         return self.target_side.judgements(self._r)
-
-    def _await_rows(self, r: int) -> None:
-        """Rows keep arriving: wait until enough devices say that they have enough new ones."""
-        before = dict(self.rows)
-        ready = 0
-
-        def attempt() -> Go:
-            nonlocal ready
-            self.letters.next()
-            bodies = {name: self.letters.letter(r, 0, {}) for name in self.ids}
-            ready = 0
-            for name, reply in self.letters.ask("describe", r, bodies).items():
-                rows = None if isinstance(reply, Lost) else reply[0].get("rows")
-                if isinstance(rows, int):
-                    ready += rows - before.get(name, 0) >= self.need
-            return Go(ready >= self.patience.least(len(self.ids)), ())
-
-        if self.patience.until(f"round {r + 1}", attempt) is not None:
-            raise NotReady(
-                f"round {r} needs {self.need} new rows on {self.patience.quorum:.0%} of the"
-                f" devices; {ready} have them."
-            )
 
     # Going on after an interruption
 

@@ -15,7 +15,7 @@ import sys
 _DEATH = 1  # prctl's PR_SET_PDEATHSIG
 
 
-def main(parent: str, *words: str) -> None:
+def run_leashed(parent: str, *words: str) -> None:
     """Ask for the signal, see that the parent still lives, become the command."""
     ctypes.CDLL(None).prctl(_DEATH, signal.SIGTERM)
     if os.getppid() != int(parent):  # it died before we asked
@@ -27,4 +27,4 @@ def main(parent: str, *words: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_leashed(*sys.argv[1:])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from persfl.errors import NotReady
 from persfl.federation.letters import Letters, Lost, capital, ends, way, why
 from persfl.federation.messages import Content, parts_of
 from persfl.federation.patience import Away, Go, Patience
@@ -145,6 +146,28 @@ class PeerSide:
         else:
             roster.failed(name, r, "refused", 0)
         return True
+
+    def await_rows(self, need: int, r: int) -> None:
+        """Rows keep arriving: wait until enough devices say that they have enough new ones."""
+        before = dict(self.letters.rows)
+        ready = 0
+
+        def attempt() -> Go:
+            nonlocal ready
+            self.letters.next()
+            bodies = {name: self.letters.letter(r, 0, {}) for name in self.ids}
+            ready = 0
+            for name, reply in self.letters.ask("describe", r, bodies).items():
+                rows = None if isinstance(reply, Lost) else reply[0].get("rows")
+                if isinstance(rows, int):
+                    ready += rows - before.get(name, 0) >= need
+            return Go(ready >= self.patience.least(len(self.ids)), ())
+
+        if self.patience.until(f"round {r + 1}", attempt) is not None:
+            raise NotReady(
+                f"round {r} needs {need} new rows on {self.patience.quorum:.0%} of the devices;"
+                f" {ready} have them."
+            )
 
     def limited(self, name: str, code: object) -> None:
         """A device at a limit of its owner: the round goes on without, and that is said."""

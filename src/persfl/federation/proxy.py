@@ -312,7 +312,7 @@ def handles() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def main(folder: str, host: str) -> None:
+def run_proxy(folder: str, host: str) -> None:
     """Serve the proxy of a federation's folder until it is ended."""
     federation = opened(Path(folder))
     handles()
@@ -330,4 +330,4 @@ def main(folder: str, host: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_proxy(*sys.argv[1:])

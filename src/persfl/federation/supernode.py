@@ -17,7 +17,7 @@ from persfl.federation import flower_api
 IDLE = 0.5
 
 
-def main() -> None:
+def run_supernode() -> None:
     """Run the SuperNode with the arguments of the command line."""
     # says in words if this Flower has no such name to replace
     _ = flower_api.supernode_clock
@@ -27,4 +27,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())  # type: ignore[func-returns-value]
+    sys.exit(run_supernode())  # type: ignore[func-returns-value]
