@@ -104,6 +104,8 @@ def main() -> None:
             "device",
             "--label",
             "y",
+            "--method",
+            "paper",
             "--rounds",
             "5" if chosen.quick else "100",
         )

@@ -46,8 +46,8 @@ COMMANDS = {
 LESS = {
     "reproduce": ["--rounds", "5", "--runs", "2", "--jobs", "1"],
     "run": ["--rounds", "5", "--runs", "2", "--jobs", "1"],
-    "fit": ["--rounds", "5"],
-    "compare": ["--rounds", "5"],
+    "fit": ["--method", "paper", "--rounds", "5"],
+    "compare": ["--method", "paper", "--rounds", "5"],
     "federation demo": ["--nodes", "3", "--rounds", "1"],
 }
 

@@ -33,6 +33,7 @@ from persfl import (
     Tree,
 )
 from persfl.errors import InputError, NoDevicesWarning, UnseenWarning
+from persfl.methods import Paper
 from persfl.sources import clustered_regression
 
 
@@ -136,7 +137,7 @@ def test_device_as_a_column(table, fitted):
     )
     np.testing.assert_array_equal(model.models_, fitted.models_)
     found = cross_validate(
-        PersonalizedRegressor(device="who", holdout=0, rounds=20),
+        PersonalizedRegressor(device="who", holdout=0, method=Paper(rounds=20)),
         table[["who", *FEATURES]],
         table["y"],
         cv=3,
@@ -153,7 +154,7 @@ def test_device_as_a_column(table, fitted):
 def test_metadata_routing_and_pipelines(table):
     numbers = list("abcd")
     with sklearn.config_context(enable_metadata_routing=True):
-        model = PersonalizedRegressor(holdout=0, rounds=20)
+        model = PersonalizedRegressor(holdout=0, method=Paper(rounds=20))
         model.set_fit_request(devices=True).set_predict_request(
             devices=True
         ).set_score_request(devices=True)
@@ -172,7 +173,9 @@ def test_metadata_routing_and_pipelines(table):
         assert pipeline.predict(table[numbers], devices=table["who"]).shape == (
             len(table),
         )
-    plain = make_pipeline(StandardScaler(), PersonalizedRegressor(holdout=0, rounds=20))
+    plain = make_pipeline(
+        StandardScaler(), PersonalizedRegressor(holdout=0, method=Paper(rounds=20))
+    )
     plain.fit(table[numbers], table["y"], personalizedregressor__devices=table["who"])
     np.testing.assert_allclose(
         plain.predict(table[numbers], devices=table["who"]),
@@ -182,7 +185,7 @@ def test_metadata_routing_and_pipelines(table):
 
 def test_html_repr_and_parameters(fitted):
     assert "PersonalizedRegressor" in fitted._repr_html_()
-    assert fitted.get_params()["rounds"] == "auto"
+    assert fitted.get_params()["method"] == fitted.method
     base = PersonalizedRegressor(DecisionTreeRegressor(max_depth=3))
     assert clone(base).set_params(estimator__max_depth=2).estimator.max_depth == 2
 
@@ -199,9 +202,9 @@ def test_html_repr_and_parameters(fitted):
 def test_any_regressor(table, base):
     numbers = list("abcd")
     some = table[table["who"] < "d06"]
-    model = PersonalizedRegressor(base, rounds=3, peers=3, random_state=0).fit(
-        some[numbers], some["y"], devices=some["who"]
-    )
+    model = PersonalizedRegressor(
+        base, method=Paper(rounds=3, peers=3), random_state=0
+    ).fit(some[numbers], some["y"], devices=some["who"])
     assert len(model.models_) == 6
     assert model.units_.kind == "raw"
     assert model.public_.shape == (100, 4)
@@ -214,8 +217,7 @@ def test_jobs_change_nothing(table):
     one, two = (
         PersonalizedRegressor(
             DecisionTreeRegressor(max_depth=2),
-            rounds=2,
-            peers=2,
+            method=Paper(rounds=2, peers=2),
             holdout=0,
             n_jobs=jobs,
         ).fit(some[numbers], some["y"], devices=some["who"])
@@ -230,18 +232,21 @@ def test_jobs_change_nothing(table):
 def test_own_learner_units_adopter_and_public_points(table):
     numbers = list("abcd")
     huber = PersonalizedRegressor(
-        Linear("huber", intercept=True), adopter=TopK(3), units="centred", holdout=0
+        Linear("huber", intercept=True),
+        method=Paper(adopter=TopK(3)),
+        units="centred",
+        holdout=0,
     )
     huber.fit(table[numbers], table["y"], devices=table["who"])
     assert huber.score(table[numbers], table["y"], devices=table["who"]) > 0.5
     given = pd.DataFrame(np.random.default_rng(0).normal(size=(7, 4)), columns=numbers)
-    trees = PersonalizedRegressor(Tree(2), public=given, rounds=1, holdout=0).fit(
-        table[numbers], table["y"], devices=table["who"]
-    )
+    trees = PersonalizedRegressor(
+        Tree(2), public=given, method=Paper(rounds=1), holdout=0
+    ).fit(table[numbers], table["y"], devices=table["who"])
     np.testing.assert_array_equal(trees.public_, given)
-    assert PersonalizedRegressor(Tree(2), public=13, rounds=1, holdout=0).fit(
-        table[numbers], table["y"], devices=table["who"]
-    ).public_.shape == (13, 4)
+    assert PersonalizedRegressor(
+        Tree(2), public=13, method=Paper(rounds=1), holdout=0
+    ).fit(table[numbers], table["y"], devices=table["who"]).public_.shape == (13, 4)
 
 
 def test_shared_units_make_scales_irrelevant(table):
@@ -262,7 +267,7 @@ def test_shared_units_make_scales_irrelevant(table):
 
 def test_public_points_are_nobodys_rows(table):
     model = PersonalizedRegressor(
-        DecisionTreeRegressor(max_depth=2), rounds=1, holdout=0, peers=2
+        DecisionTreeRegressor(max_depth=2), method=Paper(rounds=1, peers=2), holdout=0
     )
     model.fit(table[FEATURES], table["y"], devices=table["who"])
     one_hot = model.public_[:, 4:]
@@ -273,7 +278,7 @@ def test_public_points_are_nobodys_rows(table):
 
 
 def test_a_step_that_diverges_is_halved_and_said(table):
-    model = PersonalizedRegressor(step_size=50.0).fit(
+    model = PersonalizedRegressor(method=Paper(step_size=50.0)).fit(
         table[FEATURES], table["y"], devices=table["who"]
     )
     assert model.step_size_ < 5
@@ -348,15 +353,15 @@ def test_columns_that_cannot_be_used(table, change, words):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"peers": 30}, "peers must be at most 29"),
-        ({"rounds": 0}, "rounds"),
+        ({"method": Paper(peers=30)}, "peers must be at most 29"),
+        ({"method": Paper(rounds=0)}, "rounds"),
         ({"units": "metres"}, "units"),
         ({"unseen": "guess"}, "unseen"),
         ({"holdout": 1.0}, "holdout"),
         ({"holdout": 0, "fallback": True}, "fallback=True needs rows"),
         ({"trials": 9}, "trials"),
-        ({"step_size": -1}, "step_size"),
-        ({"adopter": TopK}, "adopter"),
+        ({"method": Paper(step_size=-1)}, "step_size"),
+        ({"method": Paper(adopter=TopK)}, "adopter"),
         ({"estimator": "linear"}, "estimator must be None"),
         ({"estimator": DecisionTreeClassifier()}, "needs a regressor"),
     ],
@@ -402,7 +407,9 @@ def classes():
 @pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
 def test_classes_are_names(classes):
     X, y, who = classes
-    model = PersonalizedClassifier(rounds=60, trials=1).fit(X, y, devices=who)
+    model = PersonalizedClassifier(method=Paper(rounds=60), trials=1).fit(
+        X, y, devices=who
+    )
     assert model.classes_.tolist() == ["low", "middle", "top"]
     chances = model.predict_proba(X, devices=who)
     np.testing.assert_allclose(chances.sum(axis=1), 1.0)
@@ -414,7 +421,9 @@ def test_classes_are_names(classes):
         model.worth_.mistakes("personal").mean()
         < model.worth_.mistakes("pooled").mean()
     )
-    two = PersonalizedClassifier(rounds=60, trials=1).fit(X, y == "top", devices=who)
+    two = PersonalizedClassifier(method=Paper(rounds=60), trials=1).fit(
+        X, y == "top", devices=who
+    )
     assert two.learner_.kind == "logistic"
     assert two.predict(X, devices=who).dtype == bool
 
@@ -425,9 +434,9 @@ def test_devices_without_some_class(classes):
     kept = ~((who < 3) & (y != "low"))
     X, y, who = X[kept], y[kept], who[kept]
     for base in (None, DecisionTreeClassifier(max_depth=2), LogisticRegression()):
-        model = PersonalizedClassifier(base, rounds=2, peers=3, trials=1).fit(
-            X, y, devices=who
-        )
+        model = PersonalizedClassifier(
+            base, method=Paper(rounds=2, peers=3), trials=1
+        ).fit(X, y, devices=who)
         assert model.predict_proba(X, devices=who).shape == (len(X), 3)
         assert np.isfinite(
             model.worth_.error("personal")[model.worth_.table["held"] > 0]
@@ -450,7 +459,7 @@ def test_what_a_classifier_cannot_learn(classes):
 def test_online_goes_on_where_it_was(table):
     numbers = list("abcd")
     order = table.groupby("who").cumcount()
-    model = PersonalizedRegressor(online_rounds=15, random_state=0)
+    model = PersonalizedRegressor(method=Paper(online_rounds=15), random_state=0)
     errors = []
     for block in range(4):
         rows = table[order // 3 == block]
@@ -468,7 +477,9 @@ def test_online_goes_on_where_it_was(table):
 def test_devices_join_and_windows_slide(table):
     numbers = list("abcd")
     early, late = table[table["who"] < "d10"], table[table["who"] >= "d08"]
-    model = PersonalizedRegressor(online_rounds=5, window=8, unseen="pooled")
+    model = PersonalizedRegressor(
+        method=Paper(online_rounds=5), window=8, unseen="pooled"
+    )
     model.partial_fit(early[numbers], early["y"], devices=early["who"])
     before = model.models_.copy()
     model.partial_fit(late[numbers], late["y"], devices=late["who"])
@@ -483,7 +494,7 @@ def test_devices_join_and_windows_slide(table):
 def test_one_device_online_then_more(table):
     numbers = list("abcd")
     one, more = table[table["who"] == "d00"], table[table["who"] < "d04"]
-    model = PersonalizedRegressor(online_rounds=3)
+    model = PersonalizedRegressor(method=Paper(online_rounds=3))
     model.partial_fit(one[numbers], one["y"], devices=one["who"])
     model.partial_fit(more[numbers], more["y"], devices=more["who"])
     assert np.isfinite(model.predict(more[numbers], devices=more["who"])).all()
@@ -491,7 +502,7 @@ def test_one_device_online_then_more(table):
 
 def test_online_classes_are_named_first(classes):
     X, y, who = classes
-    model = PersonalizedClassifier(online_rounds=2).partial_fit(
+    model = PersonalizedClassifier(method=Paper(online_rounds=2)).partial_fit(
         X[:200], y[:200], devices=who[:200], classes=["low", "middle", "top"]
     )
     model.partial_fit(X[200:], y[200:], devices=who[200:])
@@ -502,7 +513,7 @@ def test_online_classes_are_named_first(classes):
 
 def test_a_failed_call_leaves_the_model_as_it_was(table):
     numbers = list("abcd")
-    model = PersonalizedRegressor(online_rounds=3).partial_fit(
+    model = PersonalizedRegressor(method=Paper(online_rounds=3)).partial_fit(
         table[numbers], table["y"], devices=table["who"]
     )
     before = model.predict(table[numbers], devices=table["who"])
@@ -522,8 +533,10 @@ def test_own_rows_may_be_better_and_that_is_said():
     X = generator.normal(size=(len(who), 3))
     y = (X * W[who]).sum(axis=1) + 0.1 * generator.normal(size=len(who))
     with pytest.warns(PersflWarning, match="own rows alone do better"):
-        PersonalizedRegressor(rounds=5).fit(X, y, devices=who)
-    kept = PersonalizedRegressor(rounds=5, fallback=True).fit(X, y, devices=who)
+        PersonalizedRegressor(method=Paper(rounds=5)).fit(X, y, devices=who)
+    kept = PersonalizedRegressor(method=Paper(rounds=5), fallback=True).fit(
+        X, y, devices=who
+    )
     assert kept.fallback_.mean() > 0.9
     own = PersonalizedRegressor().fit(X[who == 3], y[who == 3], devices=who[who == 3])
     np.testing.assert_allclose(
@@ -547,7 +560,7 @@ def test_two_unlike_devices_are_no_error(seed):
     model = PersonalizedRegressor(method="paper").fit(X, y, devices=who)
     assert model.worth_.fleet().says != "helps"
     assert model.step_size_ > 0.01
-    online = PersonalizedRegressor(online_rounds=20)
+    online = PersonalizedRegressor(method=Paper(online_rounds=20))
     for half in (slice(0, 40, 2), slice(1, 40, 2)):
         online.partial_fit(X[half], y[half], devices=who[half])
     assert np.isfinite(online.predict(X, devices=who)).all()
@@ -555,12 +568,14 @@ def test_two_unlike_devices_are_no_error(seed):
 
 def test_ids_of_another_kind_are_refused(table):
     X, y, who = table[list("abcd")], table["y"], table["who"].str[1:].astype(int)
-    model = PersonalizedRegressor(holdout=0, rounds=3, unseen="pooled").fit(
-        X, y, devices=who
-    )
+    model = PersonalizedRegressor(
+        holdout=0, method=Paper(rounds=3), unseen="pooled"
+    ).fit(X, y, devices=who)
     with pytest.raises(InputError, match="'0' is known as 0.*ids of one kind"):
         model.predict(X, devices=who.astype(str))
-    online = PersonalizedRegressor(online_rounds=2).partial_fit(X, y, devices=who)
+    online = PersonalizedRegressor(method=Paper(online_rounds=2)).partial_fit(
+        X, y, devices=who
+    )
     with pytest.raises(InputError, match="ids of one kind"):
         online.partial_fit(X, y, devices=who.astype(str))
     with pytest.raises(InputError, match="differ in kind only"):
@@ -576,11 +591,11 @@ def test_fitting_again_forgets(table):
         table["who"],
     )
     X[::7, 0] = np.nan
-    model = PersonalizedRegressor(impute=True, holdout=0, rounds=5).fit(
+    model = PersonalizedRegressor(impute=True, holdout=0, method=Paper(rounds=5)).fit(
         X, y, devices=who
     )
     model.fit(X + 1000.0, y, devices=who)
-    fresh = PersonalizedRegressor(impute=True, holdout=0, rounds=5).fit(
+    fresh = PersonalizedRegressor(impute=True, holdout=0, method=Paper(rounds=5)).fit(
         X + 1000.0, y, devices=who
     )
     np.testing.assert_array_equal(
@@ -598,12 +613,16 @@ def test_public_points_are_in_the_units_of_the_run(table):
     public = X.sample(50, random_state=0)
     for units in ("centred", "shared"):
         model = PersonalizedRegressor(
-            Tree(2), units=units, public=public, rounds=1, holdout=0, peers=2
+            Tree(2),
+            units=units,
+            public=public,
+            method=Paper(rounds=1, peers=2),
+            holdout=0,
         )
         model.fit(X, table["y"], devices=table["who"])
         assert np.abs(model.public_.mean(axis=0)).max() < 1
     online = PersonalizedRegressor(
-        Tree(2), units="centred", public=public, online_rounds=1, peers=2
+        Tree(2), units="centred", public=public, method=Paper(online_rounds=1, peers=2)
     )
     online.partial_fit(X, table["y"], devices=table["who"])
     assert np.abs(online.public_.mean(axis=0)).max() < 1
@@ -626,45 +645,53 @@ def test_losses_that_do_not_fit_the_task(table, classes):
 def test_a_refused_partial_fit_changes_nothing(table):
     X, y, who = table[list("abcd")], table["y"], table["who"]
     some, others = who < "d05", (who >= "d05") & (who < "d08")
-    model = PersonalizedRegressor(online_rounds=3, window=5).partial_fit(
+    model = PersonalizedRegressor(method=Paper(online_rounds=3), window=5).partial_fit(
         X[some], y[some], devices=who[some]
     )
     assert model.rows_.tolist() == [5] * 5
     before = model.predict(X[some], devices=who[some])
     with pytest.raises(InputError, match="online_rounds"):
-        model.set_params(online_rounds=-1).partial_fit(
+        model.set_params(method__online_rounds=-1).partial_fit(
             X[others], y[others], devices=who[others]
         )
     np.testing.assert_array_equal(model.predict(X[some], devices=who[some]), before)
     assert len(model.devices_) == 5
-    model.set_params(online_rounds=1).partial_fit(
+    model.set_params(method__online_rounds=1).partial_fit(
         X[others], y[others], devices=who[others]
     )
     assert len(model.devices_) == 8
-    never = PersonalizedRegressor(step_size=-1)
+    never = PersonalizedRegressor(method=Paper(step_size=-1))
     with pytest.raises(InputError, match="step_size"):
         never.partial_fit(X[some], y[some], devices=who[some])
-    never.set_params(step_size="auto").partial_fit(X[some], y[some], devices=who[some])
+    never.set_params(method__step_size="auto").partial_fit(
+        X[some], y[some], devices=who[some]
+    )
 
 
 def test_odd_tables(table):
     X, y, who = table[FEATURES], table["y"], table["who"]
     numbered = X.rename(columns=dict(zip(FEATURES, [4, 3, 2, 1, 0], strict=True)))
-    model = PersonalizedRegressor(holdout=0, rounds=5).fit(numbered, y, devices=who)
-    named = PersonalizedRegressor(holdout=0, rounds=5).fit(X, y, devices=who)
+    model = PersonalizedRegressor(holdout=0, method=Paper(rounds=5)).fit(
+        numbered, y, devices=who
+    )
+    named = PersonalizedRegressor(holdout=0, method=Paper(rounds=5)).fit(
+        X, y, devices=who
+    )
     np.testing.assert_allclose(
         model.predict(numbered, devices=who), named.predict(X, devices=who)
     )
     with sklearn.config_context(transform_output="pandas"):
         twin = X.rename(columns={"a": "kind_x"})
-        PersonalizedRegressor(holdout=0, rounds=2).fit(twin, y, devices=who).predict(
-            twin, devices=who
-        )
+        PersonalizedRegressor(holdout=0, method=Paper(rounds=2)).fit(
+            twin, y, devices=who
+        ).predict(twin, devices=who)
     with pytest.raises(InputError, match="infinite"):
         named.predict(X.assign(a=np.inf), devices=who)
     coded = X.assign(kind=pd.Categorical(pd.factorize(X["kind"])[0]))
     assert (
-        PersonalizedRegressor(holdout=0, rounds=2).fit(coded, y, devices=who).n_columns_
+        PersonalizedRegressor(holdout=0, method=Paper(rounds=2))
+        .fit(coded, y, devices=who)
+        .n_columns_
         == 7
     )
     holes = pd.Series(np.where(X["a"] > 0, "up", None), dtype="string")
@@ -676,7 +703,7 @@ def test_single_rows_and_constant_columns_are_said(table):
     X, y, who = table[FEATURES].assign(kind="same"), table["y"], table["who"].copy()
     who.iloc[0] = "lonely"
     with pytest.warns(PersflWarning) as said:
-        PersonalizedRegressor(holdout=0, rounds=2).fit(X, y, devices=who)
+        PersonalizedRegressor(holdout=0, method=Paper(rounds=2)).fit(X, y, devices=who)
     texts = [str(warning.message) for warning in said]
     assert any("'lonely' has a single row" in text for text in texts)
     assert any("'kind=same' has the same value" in text for text in texts)
@@ -687,7 +714,9 @@ def test_what_fallback_did_is_said():
     who = np.repeat(np.arange(12), 60)
     X = rng.normal(size=(len(who), 3))
     y = (X * rng.normal(size=(12, 3))[who]).sum(axis=1)
-    model = PersonalizedRegressor(rounds=5, fallback=True).fit(X, y, devices=who)
+    model = PersonalizedRegressor(method=Paper(rounds=5), fallback=True).fit(
+        X, y, devices=who
+    )
     assert any("keep the model of their own rows" in note for note in model.notes_)
     with pytest.raises(InputError, match="holdout"):
         PersonalizedRegressor(holdout=-1).fit(X, y, devices=who)
@@ -719,7 +748,7 @@ def sorted_by_device(table):
 def test_cross_validation_of_a_regressor(sorted_by_device, split):
     rows = sorted_by_device
     cv, group = SPLITS[split]
-    model = PersonalizedRegressor(device="who", rounds=3, holdout=0)
+    model = PersonalizedRegressor(device="who", method=Paper(rounds=3), holdout=0)
     groups = None if group is None else rows[group]
     found = cross_val_score(
         model, rows[["who", *"abcd"]], rows["y"], cv=cv, groups=groups
@@ -730,7 +759,7 @@ def test_cross_validation_of_a_regressor(sorted_by_device, split):
 @pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
 def test_cross_validation_of_a_classifier(sorted_by_device):
     rows = sorted_by_device
-    model = PersonalizedClassifier(device="who", rounds=3, holdout=0)
+    model = PersonalizedClassifier(device="who", method=Paper(rounds=3), holdout=0)
     cv = StratifiedKFold(3, shuffle=True, random_state=0)
     assert np.isfinite(
         cross_val_score(model, rows[["who", *"abcd"]], rows["y"] > 100, cv=cv)
@@ -741,7 +770,10 @@ def test_cross_validation_of_a_classifier(sorted_by_device):
 def test_a_search_over_a_grid(sorted_by_device):
     rows = sorted_by_device[sorted_by_device["who"] > "d22"]
     base = PersonalizedRegressor(
-        DecisionTreeRegressor(), device="who", rounds=1, peers=2, holdout=0
+        DecisionTreeRegressor(),
+        device="who",
+        method=Paper(rounds=1, peers=2),
+        holdout=0,
     )
     cv = KFold(2, shuffle=True, random_state=0)
     search = GridSearchCV(
@@ -753,7 +785,9 @@ def test_a_search_over_a_grid(sorted_by_device):
 
 def test_a_new_device_is_predicted_as_the_fleet_and_that_is_said_once(table):
     X, y, who = table[list("abcd")], table["y"], table["who"]
-    model = PersonalizedRegressor(rounds=3, holdout=0).fit(X, y, devices=who)
+    model = PersonalizedRegressor(method=Paper(rounds=3), holdout=0).fit(
+        X, y, devices=who
+    )
     mixed = who.where(who > "d01", "x" + who)
     with pytest.warns(
         UnseenWarning,
@@ -828,7 +862,7 @@ def test_numbers_too_large_to_compute_with(table):
         lambda: PersonalizedRegressor().fit(giant, y, devices=who),
         lambda: PersonalizedRegressor().fit(giant.assign(k="t"), y, devices=who),
         lambda: (
-            PersonalizedRegressor(rounds=1, holdout=0)
+            PersonalizedRegressor(method=Paper(rounds=1), holdout=0)
             .fit(X, y, devices=who)
             .predict(giant, devices=who)
         ),
@@ -845,7 +879,7 @@ def test_numbers_too_large_to_compute_with(table):
         )
     almost = X.assign(b=X["b"] * 1e99)
     assert np.isfinite(
-        PersonalizedRegressor(rounds=2, holdout=0)
+        PersonalizedRegressor(method=Paper(rounds=2), holdout=0)
         .fit(almost, y, devices=who)
         .predict(almost, devices=who)
     ).all()
@@ -854,7 +888,7 @@ def test_numbers_too_large_to_compute_with(table):
 def test_a_pipeline_that_leaves_devices_out_is_named(table):
     X, y, who = table[list("abcd")], table["y"], table["who"]
     pipeline = make_pipeline(
-        StandardScaler(), PersonalizedRegressor(holdout=0, rounds=2)
+        StandardScaler(), PersonalizedRegressor(holdout=0, method=Paper(rounds=2))
     )
     pipeline.fit(X, y, personalizedregressor__devices=who)
     with pytest.raises(
@@ -882,7 +916,7 @@ def test_several_devices_have_and_one_has(table):
         PersflWarning,
         match="^devices 'alone', 'lonely' have a single row: too little to score answers by.$",
     ):
-        PersonalizedRegressor(holdout=0, rounds=2).fit(X, y, devices=who)
+        PersonalizedRegressor(holdout=0, method=Paper(rounds=2)).fit(X, y, devices=who)
 
 
 def test_the_insides_of_scikit_learn_are_where_we_look_for_them():

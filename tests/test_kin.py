@@ -29,6 +29,7 @@ from persfl import (
 )
 from persfl.devices import Devices
 from persfl.fleets.kept_steps import Steps
+from persfl.methods import Kin
 from persfl.rules import doubts, finished, members
 from persfl.rules.kin_rule import doubtful
 from persfl.runs import load_model, save_model
@@ -697,7 +698,7 @@ def test_devices_without_kin_keep_their_own_model_and_it_is_said():
     with pytest.warns(
         PersflWarning, match="found no group that (it fits|they fit) into.*own rows"
     ):
-        model = PersonalizedRegressor(method="kin", holdout=0, rounds=100).fit(
+        model = PersonalizedRegressor(method=Kin(rounds=100), holdout=0).fit(
             X, y, devices=owner
         )
     lost = ~model.made_of()["found"].to_numpy()
@@ -719,7 +720,7 @@ def test_classes_and_trees():
         X, y > 0, devices=owner
     )
     assert classifier.score(X, y > 0, devices=owner) > 0.9
-    trees = PersonalizedRegressor(Tree(3), method="kin", holdout=0, rounds=6).fit(
+    trees = PersonalizedRegressor(Tree(3), method=Kin(rounds=6), holdout=0).fit(
         X, y, devices=owner
     )
     assert np.isfinite(trees.predict(X, devices=owner)).all()
@@ -729,14 +730,14 @@ def test_classes_and_trees():
 
 
 def test_settings_that_do_not_go_together():
-    from persfl import Best
-
     X, y, owner = table(world(n=6, rows=5, features=2))
-    with pytest.raises(PersflError, match="adopter belongs to method='paper'"):
-        PersonalizedRegressor(method="kin", adopter=Best()).fit(X, y, devices=owner)
+    with pytest.raises(PersflError, match="Kin has no setting 'adopter'"):
+        PersonalizedRegressor(method="kin").set_params(method__adopter=None)
     with pytest.raises(PersflError, match="method must be one of"):
         PersonalizedRegressor(method="kind").fit(X, y, devices=owner)
-    with pytest.raises(PersflError, match="partial_fit goes by method='paper'"):
+    with pytest.raises(
+        PersflError, match="partial_fit goes by method='blend' or 'paper'"
+    ):
         PersonalizedRegressor(method="kin").partial_fit(X, y, devices=owner)
 
 

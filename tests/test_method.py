@@ -1,10 +1,14 @@
 """Which method a fit goes by, and where it is said."""
 
+import inspect
 import json
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold
 
 from persfl import (
     Linear,
@@ -15,9 +19,8 @@ from persfl import (
     cli,
 )
 from persfl.errors import InputError
-from persfl.fitting import FitSettings
-from persfl.fitting.method_choice import METHODS, method_of
 from persfl.learners import MLP
+from persfl.methods import METHODS, Blend, Kin, Paper, method_of
 from persfl.report import info
 from persfl.runs import load_model, save_model
 from persfl.sources import clustered_regression
@@ -31,78 +34,124 @@ def rows():
     return devices.X, devices.y, devices.owner
 
 
-def test_auto_is_blend_unless_the_loop_is_meant():
+def test_blend_is_the_default_and_no_setting_changes_that():
     for base in (None, Linear(), Tree(2), MLP((2,))):
-        assert method_of(PersonalizedRegressor(base)).name == "blend"
-        assert method_of(PersonalizedRegressor(base), online=True).name == "blend"
-    for same in (
-        {"units": "shared"},
-        {"budget": 40},
-        {"ordered": True},
-        {"holdout": 0},
-        {"fallback": True},
-        {"public": 10},
-    ):
-        assert method_of(PersonalizedRegressor(**same)).name == "blend", same
-    for loop in (
-        {"peers": 5},
-        {"rounds": 5},
-        {"step_size": 0.1},
-        {"adopter": TopK(2)},
-        {"compute": "cpu"},
-        {"units": "raw"},
-    ):
-        found = method_of(PersonalizedRegressor(**loop))
-        assert found == ("paper", f"{next(iter(loop))} belongs to it")
-        with pytest.raises(InputError, match=r"belongs to method='paper'.*Leave"):
-            FitSettings(method="blend", **loop).check(3)
-    assert (
-        method_of(PersonalizedRegressor(rounds=5, peers=2, units="raw")).why
-        == "peers, rounds and units belong to it"
-    )
-    assert method_of(PersonalizedRegressor(online_rounds=3), online=True) == (
-        "paper",
-        "online_rounds belongs to it",
-    )
-    assert method_of(PersonalizedRegressor(online_rounds=3)).name == "blend"
-    assert [
-        method_of(PersonalizedRegressor(method=name, rounds=5)).name
-        for name in METHODS[1:]
-    ] == [*METHODS[1:]]
-    with pytest.raises(
-        InputError, match="rounds belongs to method='paper', budget to 'blend'"
-    ):
-        method_of(PersonalizedRegressor(rounds=5, budget=40))
-    with pytest.raises(
-        InputError, match="method must be one of 'auto', 'blend', 'paper', 'kin'"
-    ):
-        method_of(PersonalizedRegressor(method="best"))
+        assert method_of(PersonalizedRegressor(base).method) == Blend()
+    parameters = inspect.signature(PersonalizedRegressor).parameters.values()
+    assert len(parameters) <= 15
 
 
-def test_the_docstring_names_what_auto_goes_by():
-    """Every setting that makes "auto" another method is named there, and nothing else is said
-    to.
-    """
-    text = " ".join(str(PersonalizedRegressor.__doc__).split())
-    said = text.split('method : "auto": ')[1].split('"paper". `method_`')[0]
-    changes = {
-        "peers": 2,
-        "rounds": 2,
+def test_what_moved_into_methods_is_said_with_its_new_spelling(rows):
+    X, y, who = rows
+    for name, value in {
+        "peers": 5,
+        "rounds": 50,
         "step_size": 0.1,
         "adopter": TopK(2),
-        "compute": "cpu",
-        "units": "raw",
-    }
-    for name, value in changes.items():
-        assert method_of(PersonalizedRegressor(**{name: value})).name == "paper"
-        assert name in said
-    assert "online_rounds" in said
-    assert "network" not in said
+        "online_rounds": 3,
+    }.items():
+        says = f"PersonalizedRegressor(method=Paper({name}={value!r}))"
+        with pytest.raises(InputError, match=re.escape(says)):
+            PersonalizedRegressor(**{name: value})
+        with pytest.raises(InputError, match=re.escape(says)):
+            PersonalizedRegressor().set_params(**{name: value})
+        model = eval(says, {"PersonalizedRegressor": PersonalizedRegressor} | METHOD)
+        assert model.method.get_params()[name] == value
+    with pytest.raises(InputError, match=r"Classifier\(method=Blend\(budget=9\)\)"):
+        PersonalizedClassifier(budget=9)
+    with pytest.raises(InputError, match=r"Paper\(rounds=5, peers=2\)"):
+        PersonalizedRegressor(rounds=5, peers=2, budget=3)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'round'"):
+        PersonalizedRegressor(round=5)
+    with pytest.raises(InputError, match="method must be one of 'blend', 'paper'"):
+        PersonalizedRegressor(method="auto").fit(X, y, devices=who)
+    with pytest.raises(InputError, match=r"method such as Blend\(budget=300\)"):
+        PersonalizedRegressor(method=Blend).fit(X, y, devices=who)
+
+
+METHOD = {"Paper": Paper, "TopK": TopK}
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"units": "raw"}, "blend goes by shared units. Got units='raw'"),
+        ({"compute": "cpu"}, "blend computes on this processor"),
+        ({"method": Blend(budget=0)}, "budget must be at least 1"),
+        ({"method": Paper(peers=10)}, "peers must be at most 9"),
+        ({"method": "ditto", "estimator": Tree(2)}, "ditto needs a model with gradi"),
+    ],
+)
+def test_what_a_method_cannot_do_is_said_in_a_sentence(rows, settings, says):
+    X, y, who = rows
+    with pytest.raises(InputError, match=says):
+        PersonalizedRegressor(holdout=0, **settings).fit(X, y, devices=who)
+
+
+def test_settings_of_methods_are_reached_from_outside():
+    model = PersonalizedRegressor(method=Blend(budget=300))
+    assert model.get_params()["method__budget"] == 300
+    assert clone(model).method == Blend(budget=300)
+    assert clone(model).set_params(method__budget=20).method == Blend(budget=20)
+    assert model.method == Blend(budget=300)
+    named = PersonalizedRegressor(method="paper").set_params(method__rounds=5)
+    assert named.method == Paper(rounds=5)
+    both = PersonalizedRegressor().set_params(method="kin", method__rounds=5)
+    assert both.method == Kin(rounds=5)
+    with pytest.raises(InputError, match="Blend has no setting 'rounds'"):
+        PersonalizedRegressor().set_params(method__rounds=5)
+
+
+@pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
+@pytest.mark.parametrize(
+    ("start", "grid"),
+    [
+        ("blend", {"method": ["own", Paper(rounds=3, peers=2)]}),
+        ("blend", {"method__budget": [5, 300]}),
+        (Paper(peers=2), {"method__rounds": [2, 4]}),
+    ],
+)
+def test_a_search_over_methods_and_their_settings(rows, start, grid):
+    X, y, who = rows
+    table = pd.DataFrame(X, columns=["a", "b"]).assign(who=who)
+    model = PersonalizedRegressor(method=start, device="who", holdout=0)
+    cv = KFold(2, shuffle=True, random_state=0)
+    search = GridSearchCV(model, grid, cv=cv, error_score="raise").fit(table, y)
+    (name, values) = next(iter(grid.items()))
+    assert search.best_params_[name] in values
+    assert len({*search.cv_results_["mean_test_score"]}) == 2
+
+
+@pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_of_the_list_can_be_fitted_and_kept(rows, name, tmp_path):
+    X, y, who = rows
+    few = {"rounds": 3, "budget": 10}
+    has = METHODS[name]().get_params()
+    method = method_of(name, **{k: v for k, v in few.items() if k in has})
+    model = PersonalizedRegressor(method=method).fit(X, y, devices=who)
+    assert model.method_ == name
+    assert model.worth_.fleet().devices == 10
+    assert {"device", "peer"} <= set(model.helpers_)
+    shown = info(model)
+    named = {key: value for key, value, _ in shown["settings"]}
+    assert named["method"] == name
+    assert set(has) <= set(named)
+    again = load_model(save_model(model, tmp_path / "run"))
+    assert method_of(again.method) == method
+    assert info(again) == shown
+    np.testing.assert_array_equal(
+        again.predict(X, devices=who), model.predict(X, devices=who)
+    )
 
 
 @pytest.mark.parametrize(
     ("settings", "ran"),
-    [({}, "blend"), ({"rounds": 3}, "paper"), ({"method": "kin", "rounds": 5}, "kin")],
+    [
+        ({}, "blend"),
+        ({"method": Paper(rounds=3)}, "paper"),
+        ({"method": Kin(rounds=5)}, "kin"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore::persfl.PersflWarning")
 def test_a_fit_says_what_ran(rows, settings, ran, tmp_path):
@@ -110,12 +159,11 @@ def test_a_fit_says_what_ran(rows, settings, ran, tmp_path):
     model = PersonalizedRegressor(**settings, holdout=0).fit(X, y, devices=who)
     assert model.method_ == ran
     assert f"(method '{ran}'" in model.notes_[0]
-    assert ("since rounds belongs to it" in model.notes_[0]) == (ran == "paper")
     shown = info(model)
     assert shown["method"] == model.notes_[0]
     assert shown["method"] not in shown["notes"]
     named = {name: value for name, value, _ in shown["settings"]}
-    assert named["method"] == (ran if "method" in settings else f"auto: {ran}")
+    assert named["method"] == ran
     assert ("rounds" in named) == (ran != "blend")
     assert ("budget" in named) == (ran == "blend")
     again = load_model(save_model(model, tmp_path / "run"))
@@ -135,11 +183,14 @@ def test_alone_and_as_rows_arrive(rows):
         "own",
         ["There is one device, so there was nobody to ask."],
     )
-    online = PersonalizedClassifier(online_rounds=2).partial_fit(X, y > 0, devices=who)
+    online = PersonalizedClassifier(method=Paper(online_rounds=2)).partial_fit(
+        X, y > 0, devices=who
+    )
     assert online.method_ == "paper"
-    assert "since online_rounds belongs to it" in online.notes_[0]
     assert (
-        PersonalizedRegressor(budget=10).partial_fit(X, y, devices=who).method_
+        PersonalizedRegressor(method=Blend(budget=10))
+        .partial_fit(X, y, devices=who)
+        .method_
         == "blend"
     )
 
@@ -167,9 +218,11 @@ def test_what_models_are_made_of_in_numbers(rows):
         <= model.n_rounds_ + 1e-9
     )
     assert (
-        info(PersonalizedRegressor(rounds=3, holdout=0).fit(X, y, devices=who))[
-            "made_of"
-        ]
+        info(
+            PersonalizedRegressor(method=Paper(rounds=3), holdout=0).fit(
+                X, y, devices=who
+            )
+        )["made_of"]
         is None
     )
     model.fallback_[4] = True
@@ -218,8 +271,10 @@ def test_the_command_line_goes_by_the_same_rule(rows, tmp_path, capsys):
     ]
     for more, ran in (
         ([], "blend"),
-        (["--rounds", "2"], "paper"),
-        (["--method", "blend", "--rounds", "2"], None),
+        (["--method", "paper", "--rounds", "2"], "paper"),
+        (["--method", "kin", "--set", "rounds=2", "--set", "peers=3"], "kin"),
+        (["--method", "fedavg", "--set", "rounds=2"], "fedavg"),
+        (["--rounds", "2"], None),
     ):
         out = tmp_path / f"run-{ran}"
         assert cli.main([*words, *more, "--out", str(out)]) == (0 if ran else 2)
@@ -228,4 +283,5 @@ def test_the_command_line_goes_by_the_same_rule(rows, tmp_path, capsys):
             assert f"(method '{ran}'" in said.out
             assert load_model(out).method_ == ran
         else:
-            assert "rounds belongs to method='paper'" in said.err
+            assert "rounds is a setting of method 'paper'" in said.err
+            assert "--method paper" in said.err

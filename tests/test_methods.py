@@ -142,7 +142,7 @@ def test_settings_have_defaults_and_meanings():
 
 @pytest.mark.parametrize("method", [Paper(rounds=30, peers=4), Kin(rounds=40)])
 def test_a_method_is_what_an_estimator_of_that_name_does(method, rows):
-    model = PersonalizedRegressor(method=method.name, **method.get_params() | OFF)
+    model = PersonalizedRegressor(method=method, **OFF)
     model.fit(rows.X, rows.y, devices=rows.owner)
     units = Units.of(rows, "shared", labels=True)
     learner = Linear(intercept=True)

@@ -12,7 +12,17 @@ from persfl.cli import main
 from persfl.commands import housing_demo
 from persfl.runs import Folder
 
-WORDS = ["--device", "who", "--label", "y", "--rounds", "2", "--no-report"]
+WORDS = [
+    "--device",
+    "who",
+    "--label",
+    "y",
+    "--method",
+    "paper",
+    "--rounds",
+    "2",
+    "--no-report",
+]
 FACTS = {
     "algorithm": 1, "home": [], "sums": True, "holdout": 0, "rounds": 1, "messages": 1,
     "model": "linear", "deadline": 1, "quorum": 1, "growth": 1, "reach": 1, "notes": [],

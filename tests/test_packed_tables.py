@@ -94,7 +94,7 @@ def test_whole_numbers_as_ids_stay_what_they_are(tmp_path, capsys):
     rows.to_parquet(tmp_path / "rows.parquet")
     run, words = (
         str(tmp_path / "run"),
-        ["--device", "who", "--label", "y", "--rounds", "2"],
+        ["--device", "who", "--label", "y", "--method", "paper", "--rounds", "2"],
     )
     assert (
         main(

@@ -13,6 +13,7 @@ from persfl import PersonalizedClassifier, PersonalizedRegressor
 from persfl.cli import main
 from persfl.datasets import load_flights, load_housing
 from persfl.errors import InputError
+from persfl.methods import Paper
 from persfl.runs import load_model, save_model
 
 pytestmark = pytest.mark.smoke
@@ -67,7 +68,10 @@ def test_compare(rows, capsys):
 def test_named_models(model, rows, tmp_path):
     if model == "mlp" and not importlib.util.find_spec("torch"):
         pytest.skip("needs torch")
-    out, budget = tmp_path / "run", ["--rounds", "1", "--peers", "2"]
+    out, budget = (
+        tmp_path / "run",
+        ["--method", "paper", "--rounds", "1", "--peers", "2"],
+    )
     words = ["--model", model, *budget, "--impute", "--holdout", "0"]
     assert main(["fit", rows, *WORDS, *words, "--out", str(out)]) == 0
     assert main(["predict", str(out), rows, "--out", str(tmp_path / "found.csv")]) == 0
@@ -80,9 +84,9 @@ def test_categories_with_gaps(prices, kind, gap):
     prices["season"] = season.where(season.notna(), gap).astype(kind)
     prices["sales"] = prices["sales"].fillna(1.0)
     X, y = prices.drop(columns="log_price"), prices["log_price"]
-    model = PersonalizedRegressor(device="city", impute=True, rounds=5, holdout=0).fit(
-        X, y
-    )
+    model = PersonalizedRegressor(
+        device="city", impute=True, method=Paper(rounds=5), holdout=0
+    ).fit(X, y)
     assert [name for name in model.coefficients() if "=" in name] == [
         "season=first",
         "season=second",
@@ -135,7 +139,9 @@ def test_classes(tmp_path):
     flights = load_flights()
     some = flights.devices < "BN"
     X, y, where = flights.data[some], flights.target[some], flights.devices[some]
-    model = PersonalizedClassifier(rounds=10, trials=1).fit(X, y, devices=where)
+    model = PersonalizedClassifier(method=Paper(rounds=10), trials=1).fit(
+        X, y, devices=where
+    )
     again = load_model(save_model(model, tmp_path / "run"))
     chances = model.predict_proba(X, devices=where)
     np.testing.assert_array_equal(again.predict_proba(X, devices=where), chances)

@@ -5,7 +5,7 @@ import pandas as pd
 
 from persfl.cli import main
 
-QUICK = ["--rounds", "3", "--trials", "1", "--no-report"]
+QUICK = ["--method", "paper", "--rounds", "3", "--trials", "1", "--no-report"]
 
 
 def rows(devices=6, each=6, seed=0):

@@ -20,6 +20,8 @@ def test_compare_counts_devices_as_fit_does(tmp_path, capsys):
         "who",
         "--label",
         "y",
+        "--method",
+        "paper",
         "--rounds",
         "3",
         "--trials",

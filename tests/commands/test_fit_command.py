@@ -64,6 +64,8 @@ def test_formulas_are_quoted_in_every_csv(tmp_path, capsys):
         "y",
         "--drop",
         "note",
+        "--method",
+        "paper",
         "--rounds",
         "2",
         "--trials",

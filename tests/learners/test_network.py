@@ -38,6 +38,7 @@ from persfl.evaluation.rivals import pooled_fit, tuned_fits
 from persfl.fleets import torch_engine
 from persfl.learners import MLP, Network
 from persfl.learners.storage import networks_from, networks_to
+from persfl.methods import Paper
 from persfl.runs import Folder, load_model, save_model
 from persfl.sources import Inbox, Replay, clustered_regression
 from persfl.testing import check_fleet, check_learner, check_proposer
@@ -266,7 +267,7 @@ def test_a_module_through_the_front_door():
         nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)),
     )
     before = [value.clone() for value in module.parameters()]
-    model = PersonalizedRegressor(module, step_size=0.1, rounds=60).fit(
+    model = PersonalizedRegressor(module, method=Paper(step_size=0.1, rounds=60)).fit(
         rows.X, rows.y, devices=who
     )
     assert model.score(rows.X, rows.y, devices=who) > 0.8
@@ -277,7 +278,7 @@ def test_a_module_through_the_front_door():
     )
     again = clone(model).fit(rows.X, rows.y, devices=who)
     np.testing.assert_array_equal(again.models_, model.models_)
-    online = PersonalizedRegressor(module, step_size=0.1, online_rounds=5)
+    online = PersonalizedRegressor(module, method=Paper(step_size=0.1, online_rounds=5))
     for half in (slice(0, None, 2), slice(1, None, 2)):
         online.partial_fit(rows.X[half], rows.y[half], devices=who[half])
     assert np.isfinite(online.predict(rows.X, devices=who)).all()
@@ -661,7 +662,11 @@ def test_networks_are_kept_and_loaded(tmp_path):
         ((MLP((6,), "tanh"), None), (Bent, Bent), (nn.Sequential(nn.Linear(3, 1)),) * 2)
     ):
         model = PersonalizedRegressor(
-            base, rounds=5, peers=4, unseen="pooled", holdout=0, random_state=3
+            base,
+            method=Paper(rounds=5, peers=4),
+            unseen="pooled",
+            holdout=0,
+            random_state=3,
         ).fit(X, y, devices=who)
         path = save_model(model, tmp_path / str(k))
         assert "model.safetensors" in {file.name for file in path.iterdir()}
@@ -726,6 +731,8 @@ def test_the_command_line_takes_networks(tmp_path, capsys):
         "who",
         "--label",
         "y",
+        "--method",
+        "paper",
         "--rounds",
         "4",
         "--peers",
@@ -803,7 +810,7 @@ def test_the_command_line_takes_networks(tmp_path, capsys):
 
 def test_an_interrupted_run_of_networks_goes_on_exactly(tmp_path):
     X, y, who = table()
-    settings = {"rounds": 8, "peers": 3, "holdout": 0, "random_state": 1}
+    settings = {"method": Paper(rounds=8, peers=3), "holdout": 0, "random_state": 1}
     whole = PersonalizedRegressor(MLP((5,)), **settings).fit(X, y, devices=who)
 
     class Cut(Folder):
@@ -891,7 +898,7 @@ def test_a_module_handed_in_is_left_alone_and_can_be_pickled(tmp_path):
     )
     mine = nn.Linear(3, 1).double()
     weight = mine.weight.detach().clone()
-    model = PersonalizedRegressor(mine, rounds=2, holdout=0).fit(
+    model = PersonalizedRegressor(mine, method=Paper(rounds=2), holdout=0).fit(
         X, X[:, 0], devices=devices
     )
     again = pickle.loads(pickle.dumps(model))
@@ -946,9 +953,9 @@ def test_outputs_must_fit_classes_and_labels():
         with pytest.raises(InputError, match="soft=True"):
             next(personalize(fleet, sampler=Uniform(1), adopter=Best(), rounds=1))
     with pytest.raises(InputError, match="leave it out"):
-        PersonalizedRegressor(DecisionTreeRegressor(), compute="cuda", holdout=0).fit(
-            X, y, devices=devices
-        )
+        PersonalizedRegressor(
+            DecisionTreeRegressor(), method="paper", compute="cuda", holdout=0
+        ).fit(X, y, devices=devices)
 
 
 FILE = """
@@ -990,6 +997,8 @@ def test_a_bad_file_costs_no_run(tmp_path, capsys):
         "who",
         "--label",
         "y",
+        "--method",
+        "paper",
         "--rounds",
         "2",
         "--holdout",

@@ -23,6 +23,7 @@ from persfl import (
 from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
 from persfl.evaluation.split import split as split_rows
+from persfl.methods import Blend
 from persfl.methods.blend import blend, local_site, sorts
 from persfl.methods.blend.blend_settings import USUAL
 from persfl.methods.blend.evidence import shares_of
@@ -489,12 +490,11 @@ def test_settings_that_do_not_fit():
         np.repeat([0, 1, 2], 4),
     )
     for wrong, says in (
-        ({"rounds": 5}, "rounds belongs to method='paper'"),
-        ({"units": "raw"}, "units belongs to method='paper'"),
-        ({"budget": 0}, "budget must be at least 1"),
+        ({"method": "blend", "units": "raw"}, "blend goes by shared units"),
+        ({"method": Blend(budget=0)}, "budget must be at least 1"),
     ):
         with pytest.raises(PersflError, match=says):
-            PersonalizedRegressor(method="blend", **wrong).fit(X, y, devices=who)
+            PersonalizedRegressor(**wrong).fit(X, y, devices=who)
     with pytest.raises(PersflError, match="needs rows that stay"):
         PersonalizedRegressor(method="kin").partial_fit(X, y, devices=who)
 
@@ -572,7 +572,7 @@ def test_the_first_rows_of_a_stream_are_a_fit_of_ordered_rows():
         stream.models_, at_once.fit(X, y, devices=who).models_
     )
     trees = PersonalizedClassifier(
-        DecisionTreeClassifier(max_depth=2), method="blend", budget=20
+        DecisionTreeClassifier(max_depth=2), method=Blend(budget=20)
     )
     for rows, _, owner in arriving(0, n=3):
         trees.partial_fit(

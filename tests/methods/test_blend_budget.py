@@ -9,6 +9,7 @@ import pytest
 from persfl import GradientStep, Linear, PersonalizedRegressor, Tree
 from persfl.devices import Devices
 from persfl.learners import MLP, Network
+from persfl.methods import Blend
 from persfl.methods.blend import (
     blend,
     blend_over,
@@ -187,12 +188,12 @@ def test_a_budget_of_one_leaves_own_rows(estimator, monkeypatch):
     devices = clustered_regression(
         n=4, clusters=1, rows=6, features=2, noise=0.1, seed=0
     )
-    model = PersonalizedRegressor(estimator, budget=1, holdout=0)
+    model = PersonalizedRegressor(estimator, method=Blend(budget=1), holdout=0)
     model.fit(devices.X, devices.y, devices=devices.owner)
     np.testing.assert_allclose(model.made_of()["own"], 1.0)
     assert model.helpers_["asked"].sum() == 0
     assert np.isfinite(model.predict(devices.X, devices=devices.owner)).all()
-    model = PersonalizedRegressor(estimator, budget=1, window=4)
+    model = PersonalizedRegressor(estimator, method=Blend(budget=1), window=4)
     model.partial_fit(devices.X, devices.y, devices=devices.owner)
     model.partial_fit(devices.X, devices.y, devices=devices.owner)
     assert np.isfinite(model.predict(devices.X, devices=devices.owner)).all()

@@ -9,7 +9,8 @@ import pytest
 
 from persfl import Linear, PersflWarning, PersonalizedRegressor, Tree
 from persfl.devices import Devices
-from persfl.fitting import notes, setup
+from persfl.fitting import notes
+from persfl.methods import Blend
 from persfl.methods.blend import blend, linear_rows
 from persfl.methods.blend.cost import Cost, cost_of
 from persfl.methods.blend.few_rows import thin
@@ -101,7 +102,7 @@ def test_what_takes_long_is_said_in_advance(monkeypatch):
     def begin(*_, **__):
         raise Begun
 
-    monkeypatch.setattr(setup, "blended", begin)
+    monkeypatch.setattr(Blend, "run", begin)
     monkeypatch.setattr(notes, "cost_of", lambda *_, **__: Cost(2400.0, 12.0 * 2**30))
     model = PersonalizedRegressor()
     says = r"6 devices with 24 rows and 3 columns: .* about 40 minutes and 12 GiB .*drop columns"

@@ -24,6 +24,7 @@ from persfl.evaluation.rivals import own_fits
 from persfl.learners import MLP, Network
 from persfl.learners.responses import respond_each
 from persfl.learners.storage import models_from, models_to
+from persfl.methods import Blend
 from persfl.methods.blend import blend, local_site
 from persfl.methods.blend import blend_stage as run
 from persfl.methods.blend.blend_settings import USUAL
@@ -121,13 +122,13 @@ def test_classes_never_seen_are_left_alone(short):
         np.r_[np.arange(12) % 2, np.arange(12) % 3],
         np.repeat([0, 1, 2], 8),
     )
-    fitted = PersonalizedClassifier(SMALL, method="blend", holdout=0, budget=40).fit(
+    fitted = PersonalizedClassifier(SMALL, method=Blend(budget=40), holdout=0).fit(
         X, y, devices=who
     )
     np.testing.assert_allclose(
         fitted.predict_proba(X, devices=who).sum(axis=1), 1.0, atol=1e-6
     )
-    again = PersonalizedClassifier(SMALL, method="blend", holdout=0, budget=40).fit(
+    again = PersonalizedClassifier(SMALL, method=Blend(budget=40), holdout=0).fit(
         X, y, devices=who
     )
     np.testing.assert_array_equal(

@@ -18,6 +18,7 @@ import report_example
 
 from persfl import PersonalizedRegressor
 from persfl.datasets import load_housing
+from persfl.methods import Paper
 from persfl.report import info
 from persfl.report.federation_page import write_federation
 from persfl.report.html import embedded, write_report
@@ -816,7 +817,7 @@ def test_numbers_on_the_page_are_those_of_a_fitted_model(opened):
         load_housing().frame.sample(frac=1.0, random_state=0).groupby("city").head(8)
     )
     features = ["year", "month", "sales", "listings", "inventory"]
-    model = PersonalizedRegressor(rounds=40).fit(
+    model = PersonalizedRegressor(method=Paper(rounds=40)).fit(
         frame[features], frame["log_price"], devices=frame["city"]
     )
     page = opened(info(model, device="city", label="log_price"), "#device=Waco")

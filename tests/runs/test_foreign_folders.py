@@ -44,6 +44,7 @@ from persfl.formats import numbers_from, numbers_to, table_from
 from persfl.learners.plain_families import FAMILIES
 from persfl.learners.storage import models_from, models_to
 from persfl.learners.storage.estimator_words import estimator_from, estimator_to
+from persfl.methods import Kin, Paper
 from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
 from persfl.sources import clustered_regression
@@ -395,9 +396,7 @@ def test_every_family_predicts_the_same_to_the_last_bit(family):
 def test_a_run_of_estimators_goes_on_to_the_same_bits(tmp_path, estimator, label):
     kind = PersonalizedClassifier if label == "late" else PersonalizedRegressor
     settings = {
-        "method": "paper",
-        "rounds": 2,
-        "peers": 2,
+        "method": Paper(rounds=2, peers=2),
         "holdout": 0,
         "unseen": "pooled",
     }
@@ -435,7 +434,7 @@ def test_what_cannot_be_kept_is_refused_before_the_fit(
     assert not (tmp_path / "run").exists()
     monkeypatch.undo()
     model = PersonalizedRegressor(
-        Estimator(SVR()), rounds=1, peers=1, method="paper", holdout=0
+        Estimator(SVR()), method=Paper(rounds=1, peers=1), holdout=0
     )
     model.fit(FRAME[["a"]], FRAME["y"], devices=FRAME["who"])
     with pytest.raises(InputError, match="models of SVR cannot"):
@@ -483,6 +482,8 @@ def test_a_link_in_a_folder_is_refused_and_nothing_behind_it_touched(
         *WORDS,
         "--model",
         "forest",
+        "--method",
+        "paper",
         "--rounds",
         "1",
         "--out",
@@ -544,7 +545,7 @@ def test_a_forged_state_leads_compiled_code_nowhere_else(tmp_path):
     whose, path = np.repeat(np.arange(20), 12), tmp_path / "run"
 
     def fit(keep):
-        model = PersonalizedRegressor(method="kin", rounds=60, peers=5, holdout=0)
+        model = PersonalizedRegressor(method=Kin(rounds=60, peers=5), holdout=0)
         return model.fit(devices.X, devices.y, whose, keep=keep)
 
     folder = cut_folder(path, 20)

@@ -17,6 +17,7 @@ from persfl import PersonalizedClassifier, PersonalizedRegressor, TopK, Tree
 from persfl.cli import main
 from persfl.datasets import load_flights, load_housing
 from persfl.errors import InputError
+from persfl.methods import Paper
 from persfl.report import info
 from persfl.runs import Folder, keep_model, load_model, save_model
 
@@ -237,6 +238,8 @@ def test_killed_and_resumed_is_bit_identical(table, tmp_path, model):
         *WORDS,
         "--model",
         model,
+        "--method",
+        "paper",
         "--rounds",
         rounds,
         "--peers",
@@ -287,7 +290,7 @@ def test_trees_go_through_arrays(table, tmp_path):
     few = frame[frame["city"] < "B"]
     folder = Folder.create(tmp_path / "run", {}, every=0)
     model = PersonalizedRegressor(
-        Tree(2), rounds=2, peers=2, holdout=0, unseen="pooled"
+        Tree(2), method=Paper(rounds=2, peers=2), holdout=0, unseen="pooled"
     )
     model.fit(few[["year", "sales"]], few["log_price"], few["city"], keep=folder)
     state = Folder.open(tmp_path / "run").last("final")
@@ -318,6 +321,8 @@ def test_ctrl_c_keeps_what_is_done(table, tmp_path):
         "fit",
         table,
         *WORDS,
+        "--method",
+        "paper",
         "--rounds",
         500,
         "--trials",
@@ -362,13 +367,37 @@ def test_ctrl_c_keeps_what_is_done(table, tmp_path):
 
 def test_resuming_something_else_is_refused(table, tmp_path, capsys):
     out = str(tmp_path / "run")
-    words = ["fit", str(table), *WORDS, "--out", out, "--rounds", "5", "--no-report"]
+    words = [
+        "fit",
+        str(table),
+        *WORDS,
+        "--out",
+        out,
+        "--method",
+        "paper",
+        "--rounds",
+        "5",
+        "--no-report",
+    ]
     assert main(words) == 0
     assert main(words) == 2
     assert "is not empty" in capsys.readouterr().err
     assert main([*words, "--resume"]) == 0
     assert "finished already" in capsys.readouterr().out
-    assert main([*words[:-3], "--rounds", "6", "--no-report", "--resume"]) == 2
+    assert (
+        main(
+            [
+                *words[:-3],
+                "--method",
+                "paper",
+                "--rounds",
+                "6",
+                "--no-report",
+                "--resume",
+            ]
+        )
+        == 2
+    )
     assert "rounds was 5 and is 6 now" in capsys.readouterr().err
     assert main([*words, "--force"]) == 0
     (tmp_path / "mine").mkdir()
@@ -413,7 +442,7 @@ def test_a_stage_that_starts_anew_never_writes_over_named_files(table, tmp_path)
         written(name, content)
 
     folder.write = watched
-    model = PersonalizedRegressor(step_size=50.0, rounds=20, holdout=0)
+    model = PersonalizedRegressor(method=Paper(step_size=50.0, rounds=20), holdout=0)
     model.fit(frame[["year", "sales"]], frame["log_price"], frame["city"], keep=folder)
     assert any("halved" in note for note in model.notes_)
     assert Folder.open(folder.path).last("final").r == 20
@@ -425,6 +454,8 @@ def test_force_keeps_what_it_cannot_replace(table, tmp_path, capsys):
         "fit",
         str(table),
         *WORDS,
+        "--method",
+        "paper",
         "--rounds",
         "3",
         "--no-report",
@@ -435,7 +466,7 @@ def test_force_keeps_what_it_cannot_replace(table, tmp_path, capsys):
     ]
     assert main(words) == 0
     before = load_model(out).models_
-    assert main([*words, "--peers", "99", "--force"]) == 2
+    assert main([*words, "--method", "paper", "--peers", "99", "--force"]) == 2
     np.testing.assert_array_equal(load_model(out).models_, before)
     (out / "mine.txt").write_text("precious")
     assert main([*words, "--force"]) == 2
@@ -443,7 +474,17 @@ def test_force_keeps_what_it_cannot_replace(table, tmp_path, capsys):
     (out / "mine.txt").unlink()
     assert main([*words, "--force"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    bad = ["fit", str(table), *WORDS, "--peers", "99", "--out", str(tmp_path / "new")]
+    bad = [
+        "fit",
+        str(table),
+        *WORDS,
+        "--method",
+        "paper",
+        "--peers",
+        "99",
+        "--out",
+        str(tmp_path / "new"),
+    ]
     assert main(bad) == 2
     assert not (tmp_path / "new").exists()
 
@@ -464,6 +505,8 @@ def test_ids_are_text_as_they_stand(tmp_path, capsys):
         "id",
         "--label",
         "y",
+        "--method",
+        "paper",
         "--rounds",
         "3",
         "--no-report",
@@ -499,22 +542,22 @@ def test_saving_from_python(table, tmp_path, capsys):
     frame = pd.read_csv(table)
     X = frame[["city", "year", "sales", "season"]]
     model = PersonalizedRegressor(
-        device="city", adopter=TopK(2), impute=True, rounds=5
+        device="city", method=Paper(adopter=TopK(2), rounds=5), impute=True
     ).fit(X, frame["log_price"])
     again = load_model(save_model(model, tmp_path / "run", label="log_price"))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert again.adopter == TopK(2)
+    assert again.method.adopter == TopK(2)
     assert info(again) == info(model)
     X.head(2).to_csv(tmp_path / "new.csv", index=False)
     assert main(["predict", str(tmp_path / "run"), str(tmp_path / "new.csv")]) == 0
     assert main(["helpers", str(tmp_path / "run")]) == 0
     assert main(["report", str(tmp_path / "run")]) == 0
-    dates = PersonalizedRegressor(rounds=2, holdout=0).fit(
+    dates = PersonalizedRegressor(method=Paper(rounds=2), holdout=0).fit(
         X[["year"]], frame["log_price"], devices=frame["city"].map(lambda c: (c, 1))
     )
     with pytest.raises(InputError, match="ids are text or numbers"):
         save_model(dates, tmp_path / "dates")
-    numbers = PersonalizedRegressor(rounds=2, holdout=0).fit(
+    numbers = PersonalizedRegressor(method=Paper(rounds=2), holdout=0).fit(
         X[["year"]], frame["log_price"], devices=pd.factorize(frame["city"])[0]
     )
     save_model(numbers, tmp_path / "numbers")
@@ -547,7 +590,7 @@ def test_classes_survive_the_folder(tmp_path, capsys):
         "--label",
         "arrival",
     ]
-    words += ["--rounds", "5", "--trials", "1"]
+    words += ["--method", "paper", "--rounds", "5", "--trials", "1"]
     assert main([*words, "--unseen", "pooled", "--out", str(out)]) == 0
     model = load_model(out)
     assert isinstance(model, PersonalizedClassifier)
@@ -575,6 +618,8 @@ def test_classes_survive_the_folder(tmp_path, capsys):
             main(
                 [
                     *words[:-4],
+                    "--method",
+                    "paper",
                     "--rounds",
                     "1",
                     "--peers",
@@ -635,7 +680,17 @@ def test_classes_survive_the_folder(tmp_path, capsys):
             "leave out the device",
         ),
         (
-            ["fit", "TABLE", *WORDS, "--peers", "46", "--out", "o"],
+            [
+                "fit",
+                "TABLE",
+                *WORDS,
+                "--method",
+                "paper",
+                "--peers",
+                "46",
+                "--out",
+                "o",
+            ],
             "peers must be at most 45",
         ),
         (["fit", "TABLE", *WORDS, "--holdout", "1.5", "--out", "o"], "holdout"),
@@ -671,7 +726,17 @@ def test_classes_survive_the_folder(tmp_path, capsys):
         (["predict", "nowhere", "TABLE"], "is not a run folder"),
         (["compare", "TABLE", *WORDS, "--holdout", "0"], "comparing needs rows"),
         (
-            ["compare", "TABLE", *WORDS, "--out", "x.txt", "--rounds", "2"],
+            [
+                "compare",
+                "TABLE",
+                *WORDS,
+                "--out",
+                "x.txt",
+                "--method",
+                "paper",
+                "--rounds",
+                "2",
+            ],
             "must end in .csv",
         ),
     ],
@@ -714,7 +779,16 @@ def test_every_mistake_gets_a_sentence(
 def test_separators_and_decimals(table, tmp_path):
     frame = pd.read_csv(table)
     frame.to_csv(tmp_path / "semi.csv", index=False, sep=";", decimal=",")
-    words = [*WORDS, "--rounds", "3", "--no-report", "--trials", "1"]
+    words = [
+        *WORDS,
+        "--method",
+        "paper",
+        "--rounds",
+        "3",
+        "--no-report",
+        "--trials",
+        "1",
+    ]
     assert (
         main(
             [
@@ -747,6 +821,8 @@ def test_impute_weight_and_json(table, tmp_path, capsys):
         "--impute",
         "--weight",
         "w",
+        "--method",
+        "paper",
         "--rounds",
         "4",
         "--json",
@@ -772,6 +848,8 @@ def test_a_simpler_way_that_does_better_is_named(tmp_path, capsys):
         "who",
         "--label",
         "y",
+        "--method",
+        "paper",
         "--rounds",
         "60",
         "--no-report",
@@ -786,7 +864,18 @@ def test_a_simpler_way_that_does_better_is_named(tmp_path, capsys):
 
 
 def test_quiet_when_not_a_terminal(table, tmp_path):
-    done = persfl("fit", table, *WORDS, "--rounds", 3, "--out", "run", cwd=tmp_path)
+    done = persfl(
+        "fit",
+        table,
+        *WORDS,
+        "--method",
+        "paper",
+        "--rounds",
+        3,
+        "--out",
+        "run",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0
     assert done.stderr == ""
     assert "\r" not in done.stdout
@@ -799,6 +888,8 @@ def test_compare_names_all_rivals(table, tmp_path, capsys):
                 "compare",
                 str(table),
                 *WORDS,
+                "--method",
+                "paper",
                 "--rounds",
                 "10",
                 "--out",
@@ -835,10 +926,14 @@ def test_compare_names_all_rivals(table, tmp_path, capsys):
                 "compare",
                 str(table),
                 *WORDS,
+                "--method",
+                "paper",
                 "--rounds",
                 "2",
                 "--model",
                 "tree",
+                "--method",
+                "paper",
                 "--peers",
                 "2",
             ]
@@ -876,6 +971,8 @@ def test_force_leaves_a_neighbour_alone(table, tmp_path):
         "fit",
         str(table),
         *WORDS,
+        "--method",
+        "paper",
         "--rounds",
         "3",
         "--no-report",

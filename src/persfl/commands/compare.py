@@ -16,6 +16,7 @@ from persfl.commands.table_rows import read_rows
 from persfl.estimators import rows_by_device
 from persfl.evaluation.verdicts import Worth
 from persfl.lab.trial import compare, summary
+from persfl.methods import Blend
 from persfl.spreadsheets import write_csv
 from persfl.training import Forget
 
@@ -27,7 +28,9 @@ def compare_table(chosen: argparse.Namespace) -> int:
     check_out(chosen.out, *endings, table=chosen.table)
     rows = read_rows(chosen)
     print_remarks(chosen, rows.remarks)
-    model = estimator_for(chosen, rows, unseen="error")  # no newcomers to predict for
+    # over seeds every method has its turn; there are no newcomers to predict for
+    method = Blend() if over_seeds else None
+    model = estimator_for(chosen, rows, method, unseen="error")
     if over_seeds:
         table = (rows.X, rows.y, rows.devices, rows.weight)
         devices, classes = rows_by_device(model, *table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from persfl.commands.progress import json_number
 from persfl.errors import InputError, need
@@ -15,7 +15,6 @@ from persfl.terminal import visible
 if TYPE_CHECKING:
     from persfl.federation.federation_folder import Federation
     from persfl.federation.run_plan import RunPlan
-    from persfl.fitting.method_choice import Method
 
 
 def federate(chosen: argparse.Namespace) -> int:
@@ -74,12 +73,17 @@ _LOOP = {
 }
 
 
-def run_method(chosen: argparse.Namespace) -> Method:
-    """Which method a run goes by: as `persfl fit` chooses, as far as a federation can."""
-    from persfl.fitting.method_choice import Method
+class ChosenMethod(NamedTuple):
+    """A method's name, and why it is this one where the person named none."""
 
+    name: str
+    why: str = ""
+
+
+def run_method(chosen: argparse.Namespace) -> ChosenMethod:
+    """Which method a run goes by: as `persfl fit` chooses, as far as a federation can."""
     if chosen.method != "auto":
-        return Method(chosen.method)
+        return ChosenMethod(chosen.method)
     loop = [
         f"--{name.replace('_', '-')}"
         for name, usual in _LOOP.items()
@@ -92,7 +96,7 @@ def run_method(chosen: argparse.Namespace) -> Method:
     if loop:
         why = f"{' and '.join(loop)} {'belong' if loop[1:] else 'belongs'} to it"
     else:
-        return Method("blend")
+        return ChosenMethod("blend")
     blend = [
         name
         for name, usual in (("budget", 640), ("ordered", False))
@@ -103,7 +107,7 @@ def run_method(chosen: argparse.Namespace) -> Method:
             f"--{blend[0]} is for blend, and this is a run of paper, since {why}. Leave one of them"
             " out."
         )
-    return Method("paper", why)
+    return ChosenMethod("paper", why)
 
 
 # Settings of a plan that are options of the command, by the same names.

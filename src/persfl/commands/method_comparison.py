@@ -30,7 +30,9 @@ from persfl.lab.standings import (
     mean_regret,
     standings,
 )
+from persfl.methods import Blend
 from persfl.spreadsheets import write_csv
+from persfl.training import STEP_ROUNDS
 
 SEEDS = 5
 
@@ -53,10 +55,15 @@ def compare_methods(
     dealing = {"few": chosen.few, "share": chosen.holdout, "ordered": chosen.ordered}
     rows = Table(name, devices, classes, **dealing)
     rounds = (
-        100 if chosen.rounds == "auto" else whole("--rounds", chosen.rounds, least=1)
+        STEP_ROUNDS
+        if chosen.rounds in (None, "auto")
+        else whole("--rounds", chosen.rounds, least=1)
     )
     seeds = range(chosen.seed, chosen.seed + (chosen.seeds or SEEDS))
-    cells = [Cell(rows, seed, methods, rounds, chosen.budget) for seed in seeds]
+    cells = [
+        Cell(rows, seed, methods, rounds, chosen.budget or Blend().budget)
+        for seed in seeds
+    ]
     live = not chosen.json and sys.stderr.isatty()
     jobs = whole("--jobs", chosen.jobs, least=1)
     found = run_cells(cells, jobs=jobs, done=_say_seed if live else None)

@@ -17,13 +17,15 @@ table             text     needed  a table: .csv, .tsv, .csv.gz or .parquet
 --separator CHAR  text     -       between the columns of a CSV (default: found in its first line)
 --decimal CHAR    text     .       decimal mark of a CSV (default %(default)s)
 --thousands CHAR  text     -       mark between thousands in a CSV (default: none)
---peers N         number   auto    of the paper's loop: peers asked per round (default 20)
---rounds N        number   auto    of the paper's loop: rounds (default 100; 20 for trees)
---step-size X     number   auto    of the paper's loop: length of a step (default: chosen)
---method          auto|blend|paper|kin  auto  how to learn: auto is blend, unless an option of the
-    paper's loop is given (default %(default)s)
---budget N        whole    640     questions per device, with blend (default %(default)s)
---ordered         switch   -       rows come in the order of time (for blend)
+--method NAME     text     blend   how models are made; `persfl methods` lists them (default
+    %(default)s)
+--set KEY=VALUE   setting*  -      a setting of the method, such as budget=300; `persfl methods
+    NAME` lists them
+--budget N        whole    -       short for --set budget=N
+--peers N         number   -       short for --set peers=N
+--rounds N        number   -       short for --set rounds=N
+--step-size X     number   -       short for --set step_size=X
+--ordered         switch   -       rows come in the order of time
 --units           auto|shared|centred|raw  auto  scale of features and label
 --public FILE     text     -       public points for trees, forests, boosting (default: made up)
 --holdout SHARE   float    0.25    rows held back to judge by (default %(default)s)

@@ -28,25 +28,16 @@ from persfl.errors import InputError, need
 from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
 from persfl.files import fingerprint
 from persfl.learners.named import base
+from persfl.methods import Blend, Kin, Method, Paper, method_of
 from persfl.report.run_pages import REPORT, write_page
 from persfl.runs import keep_model, refuse_unkept
 from persfl.sources.table import read_frame
 from persfl.training import REFIT_ROUNDS, peers_asked
 
 # options that an estimator takes by the same name
-SETTINGS = (
-    "method",
-    "budget",
-    "ordered",
-    "peers",
-    "rounds",
-    "step_size",
-    "units",
-    "holdout",
-    "trials",
-    "impute",
-    "compute",
-)
+SETTINGS = ("ordered", "units", "holdout", "trials", "impute", "compute")
+# options that are short for --set
+SHORT = ("budget", "peers", "rounds", "step_size")
 # options that may differ when a run is resumed: the result does not hang on them, or the spec says
 # in other words what they came to
 FREE = {
@@ -99,9 +90,12 @@ def fit_table(chosen: argparse.Namespace) -> int:
 
 
 def estimator_for(
-    chosen: argparse.Namespace, rows: TableRows, **more: Any
+    chosen: argparse.Namespace,
+    rows: TableRows,
+    method: Method | None = None,
+    **more: Any,
 ) -> Personalized:
-    """The estimator that the options describe."""
+    """The estimator that the options describe, by this method or the one they name."""
     classes = rows.task == "classification"
     kind = PersonalizedClassifier if classes else PersonalizedRegressor
     public = None if chosen.public is None else read_frame(chosen.public)
@@ -117,12 +111,33 @@ def estimator_for(
         load_module(chosen.model)
         if in_a_file(chosen.model)
         else base(chosen.model, classes=classes),
+        method=method or method_for(chosen),
         public=public,
         n_jobs=chosen.jobs,
         random_state=chosen.seed,
         **{name: vars(chosen)[name] for name in SETTINGS},
         **more,
     )
+
+
+def method_for(chosen: argparse.Namespace) -> Method:
+    """The method that --method names, with what --set says of it."""
+    method = method_of(chosen.method)
+    has = method.get_params()
+    said = {name: vars(chosen)[name] for name in SHORT}
+    told = {name: value for name, value in said.items() if value is not None}
+    told |= dict(chosen.set)
+    for name in told:
+        if (
+            name not in has
+            and chosen.method == "blend"
+            and name in Paper().get_params()
+        ):
+            raise InputError(
+                f"{name} is a setting of method 'paper', and this is a run of 'blend'. Add --method"
+                " paper, or leave it out."
+            )
+    return method.set_params(**told)
 
 
 def print_remarks(chosen: argparse.Namespace, remarks: list[str]) -> None:
@@ -174,27 +189,28 @@ def _fit_and_keep(
 
 def _announce(chosen: argparse.Namespace, rows: TableRows, model: Personalized) -> None:
     """Refits take their time: say how many there will be before they start."""
-    from persfl.fitting.method_choice import method_of
     from persfl.methods.blend.offers.refits import fits_to_come
 
-    n = rows.devices.nunique()
+    n, method = rows.devices.nunique(), method_of(model.method)
     if chosen.model not in ("tree", "forest", "boosting") or n == 1 or chosen.json:
         return
     runs = 2 if chosen.holdout > 0 else 1
-    if method_of(model).name == "blend":
-        classes = rows.task == "classification"
-        fits = fits_to_come(n, chosen.budget, classes=classes, ordered=chosen.ordered)
+    if isinstance(method, Blend):
+        classes, budget = rows.task == "classification", method.budget
+        fits = fits_to_come(n, budget, classes=classes, ordered=chosen.ordered)
         text = (
-            f"Up to {fits * runs:,} fits to come, {chosen.budget:,} a device and run that it asks"
-            " others for at most; fewer with --budget or --holdout 0."
+            f"Up to {fits * runs:,} fits to come, {budget:,} a device and run that it asks"
+            " others for at most; fewer with --set budget=N or --holdout 0."
+        )
+    elif isinstance(method, Paper | Kin):
+        peers = peers_asked(method.peers, n)
+        rounds = REFIT_ROUNDS if method.rounds == "auto" else int(method.rounds)
+        text = (
+            f"{n * peers * rounds * runs:,.0f} fits to come; fewer with --set rounds=N,"
+            " --set peers=N or --holdout 0."
         )
     else:
-        peers = peers_asked(chosen.peers, n)
-        rounds = REFIT_ROUNDS if chosen.rounds == "auto" else chosen.rounds
-        text = (
-            f"{n * peers * rounds * runs:,.0f} fits to come; fewer with --rounds, --peers or"
-            " --holdout 0."
-        )
+        return
     print(text, file=sys.stderr)
 
 
@@ -211,6 +227,7 @@ def _spec(chosen: argparse.Namespace, rows: TableRows) -> dict[str, Any]:
     if chosen.public is not None:
         about["public_sha256"] = fingerprint(Path(chosen.public))
     asked = {name: vars(chosen)[name] for name in defaults(FIT) if name not in FREE}
+    asked["set"] = dict(chosen.set)
     groups = (
         None if rows.groups is None else [list(each) for each in rows.groups.items()]
     )

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from persfl.devices import Devices
 from persfl.errors import InputError, NoDevicesWarning
 from persfl.estimators.attributes import FromFit
+from persfl.estimators.moved import names_methods, refuse_moved
 from persfl.evaluation.verdicts import Worth
 from persfl.fitting import (
     Arrivals,
@@ -26,19 +27,19 @@ from persfl.fitting import (
     TableSchema,
     first_arrivals,
     fit_fleet,
-    judge_fleet,
     learn_table,
     learner_for,
     more_arrivals,
 )
-from persfl.fitting.judgement import Rivals
+from persfl.fitting.arrivals import online
 from persfl.fitting.schema import Ids, Table, Weights
 from persfl.fitting.setup import Models
 from persfl.fitting.warning import warn
+from persfl.methods import Method, method_of
 from persfl.training import Keep
 from persfl.traits import has_gradients
 from persfl.trust import Trust
-from persfl.types import Adopter, Array, IntArray, Learner, Model
+from persfl.types import Array, IntArray, Learner, Model
 from persfl.units import Units
 
 
@@ -50,16 +51,13 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
     fitted_: Fitted
     _arrivals: Arrivals
 
+    @names_methods
     def __init__(
         self,
         estimator: object = None,
         *,
         device: str | None = None,
-        method: str = "auto",
-        peers: int | str = "auto",
-        rounds: int | str = "auto",
-        step_size: float | str = "auto",
-        adopter: Adopter | None = None,
+        method: str | Method = "blend",
         units: str = "auto",
         public: Table | int | None = None,
         holdout: float = 0.25,
@@ -68,20 +66,14 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         unseen: str = "pooled",
         impute: bool = False,
         window: int | None = None,
-        online_rounds: int = 10,
-        compute: str | None = None,
-        budget: int = 640,
         ordered: bool = False,
+        compute: str | None = None,
         n_jobs: int | None = 1,
         random_state: int | RandomState | None = 0,
     ) -> None:
         self.estimator = estimator
         self.device = device
         self.method = method
-        self.peers = peers
-        self.rounds = rounds
-        self.step_size = step_size
-        self.adopter = adopter
         self.units = units
         self.public = public
         self.holdout = holdout
@@ -90,18 +82,29 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         self.unseen = unseen
         self.impute = impute
         self.window = window
-        self.online_rounds = online_rounds
-        self.compute = compute
-        self.budget = budget
         self.ordered = ordered
+        self.compute = compute
         self.n_jobs = n_jobs
         self.random_state = random_state
+
+    def set_params(self, **params: object) -> Self:
+        """Change parameters; `method__budget=300` changes a setting of the method.
+
+        A method is a value, so another one takes its place.
+        """
+        refuse_moved(type(self).__name__, params)
+        inside = {k: v for k, v in params.items() if k.startswith("method__")}
+        super().set_params(**{k: v for k, v in params.items() if k not in inside})
+        if inside:
+            named = {k.removeprefix("method__"): v for k, v in inside.items()}
+            self.method = method_of(self.method, **named)
+        return self
 
     # What a fit leaves: `fitted_`, and its parts under scikit-learn's names.
 
     devices_ = FromFit[NDArray[Any]]("devices")
     rows_ = FromFit[IntArray]("rows")
-    method_ = FromFit[str]("method")
+    method_ = FromFit[str]("ran")
     learner_ = FromFit[Learner]("learner")
     units_ = FromFit[Units]("units")
     models_ = FromFit[Models]("models")
@@ -182,20 +185,16 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         classes: ArrayLike | None = None,
     ) -> Self:
         """New rows have arrived: every device keeps its last `window` rows (all, if None), and
-        `online_rounds` rounds follow.
+        the method goes on with them.
 
         Devices may join at any time. Units, categories and classes are those of the first call.
         Each call first predicts the new rows with the models as they are: `progress_` has the
         errors on rows not learned from yet.
 
-        With method="blend" there are no rounds to go on with: each call blends anew what is kept,
-        by `budget`, with folds that are blocks of time.
+        With `Paper(online_rounds=10)` so many rounds follow. With "blend" there are no rounds to
+        go on with: each call blends anew what is kept, with folds that are blocks of time.
         """
-        if self.method not in ("auto", "paper", "blend"):
-            raise InputError(
-                f"partial_fit goes by method='paper' or 'blend'. Got {self.method!r}, which needs"
-                " rows that stay: use fit."
-            )
+        online(method_of(self.method))  # or it is refused before anything is read
         first = "_arrivals" not in vars(self)
         if first and "fitted_" in vars(self):
             warn(
@@ -220,7 +219,7 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         schema, known = self.fitted_.schema, self.fitted_.settings
         rows = schema.rows(self, X, y, devices, sample_weight)
         settings = replace(self._settings(known.seed), public=known.public)
-        return more_arrivals(self._arrivals, rows, settings)
+        return more_arrivals(self._arrivals, rows, method_of(self.method), settings)
 
     def _asked(
         self,
@@ -229,8 +228,9 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         devices: Ids,
         sample_weight: Weights,
         labels: Labels | None = None,
-    ) -> tuple[Devices, Learner, FitSettings, TableSchema]:
-        """What `fit_fleet` takes: rows, model family, settings, table."""
+    ) -> tuple[Devices, Method, Learner, FitSettings, TableSchema]:
+        """What `fit_fleet` takes: rows, method, model family, settings, table."""
+        method = method_of(self.method)
         schema, rows = learn_table(
             self,
             X,
@@ -246,7 +246,7 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         settings = self._settings(seed)
         if not has_gradients(learner):
             settings = replace(settings, public=self._public(schema))
-        return rows, learner, settings, schema
+        return rows, method, learner, settings, schema
 
     def _public(self, schema: TableSchema) -> Array | int | None:
         """Public points as numbers in the table's own units, or how many to make up."""
@@ -289,37 +289,6 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         found = self._result()
         matrix, devices = found.schema.matrix(self, X, devices)
         return found.respond(matrix, devices, unseen=self.unseen)
-
-
-def judge_table(
-    model: Personalized,
-    X: Table,
-    y: ArrayLike,
-    devices: Ids = None,
-    sample_weight: Weights = None,
-    *,
-    keep: Keep | None = None,
-    rivals: Rivals | None = None,
-) -> Worth | None:
-    """The trial of a fit with these settings: errors on rows held back, of `rivals` too.
-
-    None where there is nobody to compare with.
-    """
-    asked = model._asked(X, y, devices, sample_weight)
-    return judge_fleet(*asked, keep=keep, rivals=rivals)
-
-
-def rows_by_device(
-    model: Personalized,
-    X: Table,
-    y: ArrayLike,
-    devices: Ids = None,
-    sample_weight: Weights = None,
-) -> tuple[Devices, int]:
-    """A table as this estimator would read it, checked, and how many classes its labels have."""
-    rows, _, _, schema = model._asked(X, y, devices, sample_weight)
-    rows.check(quiet=True)
-    return rows, schema.labels.count
 
 
 def _seed(random_state: int | RandomState | None) -> int:

@@ -24,7 +24,9 @@ class PersonalizedClassifier(ClassifierMixin, Personalized):  # type: ignore[mis
     >>> from persfl.datasets import load_flights
     >>> flights = load_flights()
     >>> X, y, where = flights.data, flights.target, flights.devices
-    >>> model = PersonalizedClassifier(rounds=30, holdout=0).fit(X, y, devices=where)
+    >>> from persfl.methods import Paper
+    >>> model = PersonalizedClassifier(method=Paper(rounds=30), holdout=0)
+    >>> model = model.fit(X, y, devices=where)
     >>> model.predict_proba(X[:1], devices=where[:1]).shape
     (1, 3)
     >>> bool(model.score(X, y, devices=where) > 0.6)

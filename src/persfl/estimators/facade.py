@@ -9,6 +9,7 @@ import numpy as np
 from persfl.estimators.classifier import PersonalizedClassifier
 from persfl.estimators.regressor import PersonalizedRegressor
 from persfl.fitting import Fitted
+from persfl.methods import Method, method_of
 
 
 def estimator_of(
@@ -16,7 +17,7 @@ def estimator_of(
 ) -> PersonalizedRegressor | PersonalizedClassifier:
     """The fitted estimator that shows this result; `estimator` is what its models were made of."""
     kind = PersonalizedClassifier if fitted.classes else PersonalizedRegressor
-    apart = ("seed", "public")
+    apart = ("seed", "public")  # by another name; in the units of the run
     settings = {
         field.name: getattr(fitted.settings, field.name)
         for field in fields(fitted.settings)
@@ -26,6 +27,7 @@ def estimator_of(
     model = kind(
         estimator,
         device=schema.device,
+        method=_named(fitted.method),
         impute=schema.impute,
         random_state=fitted.settings.seed,
         **settings,
@@ -36,3 +38,8 @@ def estimator_of(
     if schema.names is not None:
         model.feature_names_in_ = np.array(schema.names, dtype=object)
     return model
+
+
+def _named(method: Method) -> str | Method:
+    """A method by its name, where all its settings are the usual ones."""
+    return method.name if method == method_of(method.name) else method

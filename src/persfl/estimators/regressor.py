@@ -17,54 +17,40 @@ class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
     Parameters
     ----------
     estimator : what a model is. None: linear; peers answer by refits or gradient steps (Algorithm
-    1). A scikit-learn regressor that
-        takes sample weights: by refits on private rows plus public points (Algorithm 2). A
-        `torch.nn.Module` for one row of the table, all devices starting from its weights, or a
-        function of (features, outputs) that makes one, such as
+        1). A scikit-learn regressor that takes sample weights: by refits on private rows plus
+        public points (Algorithm 2). A `torch.nn.Module` for one row of the table, all devices
+        starting from its weights, or a function of (features, outputs) that makes one, such as
         `persfl.learners.MLP()`: by gradient steps. Or a persfl learner, such as `Linear("huber",
         intercept=True)`.
     device : the column of X that says whose row it is, instead of `devices=` in every call.
-    method : "auto": "blend", for all kinds of models and for `partial_fit` too, unless peers,
-    rounds,
-        step_size, adopter, compute, units other than shared or (for `partial_fit`) online_rounds
-        are set; then "paper". `method_` says which it was.
-        "blend": mix what own rows, the fleet and neighbours offer, by the evidence of own folds and
-        of the fleet (docs/blend.md);
-        `made_of()` has the shares. It goes by `budget` instead of peers, rounds, step_size and
-        units. "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the same
-        truth, learn from all of those, then stop asking (docs/kin.md); for models that take steps
-        `made_of()` says what each device's model is made of.
-    peers : how many peers a device asks each round; "auto" is 20, or all others where there are
-    fewer.
-    rounds : how many rounds; "auto" is 100 of steps (linear), 20 of refits (others), whose answers
-    are complete models.
-    step_size : length of a step (linear) or weight of private rows against public points (others).
-    "auto" chooses by the loss;
-        one that diverges is halved, and `notes_` says so.
-    adopter : which answers to take; None is `Best()`, the paper's rule.
+    method : how models are made: a name, or a method of `persfl.methods` with its settings, such as
+        `Blend(budget=300)` or `Paper(peers=5, rounds=50)`. "blend", the default: mix what own rows,
+        the fleet and neighbours offer, by the evidence of own folds and of the fleet
+        (docs/blend.md). "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the
+        same truth, learn from all of those, then stop asking (docs/kin.md). "own", "pooled",
+        "fine-tuned", "clustered", "fedavg", "fedavg+fine-tuning", "ditto", "ifca": what they are
+        compared with. `persfl methods` lists all of them; `set_params(method__budget=300)` reaches
+        their settings, and so does a grid search.
     units : "shared" (fleet mean and spread per column), "centred" (about each device's own means),
-    "raw", or "auto": shared for
-        linear models, raw for others. See `persfl.units` for what each reveals.
+        "raw", or "auto": shared for models that take steps, raw for others. See `persfl.units` for
+        what each reveals. Blend looks at shared and centred units itself.
     public : points for Algorithm 2: an array or table with X's columns, or how many to make up from
-    the fleet's means and spreads.
+        the fleet's means and spreads.
     holdout : share of each device's rows held back in a trial run to answer "is it worth it?"
-    (`worth_`); 0 skips it.
+        (`worth_`); 0 skips it.
     trials : how many times to do that, with other rows held back; "auto" is until nearly every row
-    was, where that
-        takes a moment, else 1.
+        was, where that takes a moment, else 1.
     fallback : keep a device's own model where the evidence of the whole fleet says that it is the
-    better one.
+        better one.
     unseen : "pooled" predicts devices that were not there when fitting by one model for all, with a
-    warning
-        (`persfl.errors.UnseenWarning`); "error" refuses them.
+        warning (`persfl.errors.UnseenWarning`); "error" refuses them.
     impute : fill missing values with each column's mean (texts: most frequent) instead of refusing
-    them. budget, ordered : for "blend": how many questions a device may ask others (a refit costs
-    1, an answer
-        by gradient steps a quarter); whether its rows come in the order of time.
-    window, online_rounds : for `partial_fit`: rows each device keeps (None: all), rounds per call.
+        them.
+    window : for `partial_fit`: how many rows each device keeps; None is all of them.
+    ordered : whether a device's rows come in the order of time. Then the latest are held back.
     compute : where gradient steps are computed, as torch names it: "cuda" for a GPU, "cpu"; None is
-    this processor, without torch
-        where the models are linear.
+        this processor, without torch where the models are linear. For methods that ask a fleet
+        round by round; blend computes on this processor.
     n_jobs : parallel processes for refits.
     random_state : the same number gives the same result; None draws one.
 
@@ -72,15 +58,18 @@ class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
     ----------
     devices_ : ids, in the order of all that follows.
     models_ : one model per device, in the units of the run.
-    method_ : what ran: "blend", "paper" or "kin"; "own" where there is one device.
+    fitted_ : all of this as one value, see `persfl.fitting.Fitted`.
+    method_ : the name of the method that ran; "own" where there is one device.
     helpers_ : who helps whom, a DataFrame.
     worth_ : errors on rows held back, see `persfl.evaluation.verdicts.Worth`; None without any.
     notes_ : what a person should know about this fit, in sentences; the first says by which method.
     losses_ : (rounds, devices) own losses at the start of every round.
     fallback_ : which devices keep their own model.
-    step_size_ : the step size in the end. n_rounds_ : how many rounds there were. rows_ : rows per
-    device. units_, learner_, trust_ : the parts underneath. progress_ : errors before learning, of
-    `partial_fit`.
+    step_size_ : the step size in the end.
+    n_rounds_ : how many rounds there were.
+    rows_ : rows per device.
+    units_, learner_, trust_ : the parts underneath.
+    progress_ : errors before learning, of `partial_fit`.
 
     >>> from persfl.datasets import load_housing
     >>> housing = load_housing()

@@ -19,6 +19,7 @@ from persfl.federation.run_plan import RunPlan
 from persfl.fitting import FitSettings, Fitted, Labels, TableSchema
 from persfl.fitting.ids import id_array
 from persfl.learners.tree import Grown
+from persfl.methods import Method
 from persfl.methods.shared_method import SharedMethod
 from persfl.rules import doubts
 from persfl.runs import Folder, keep_model
@@ -66,8 +67,8 @@ def fitted(
         schema=TableSchema(
             Labels(classes is None, classes), terms.features, tuple(terms.columns)
         ),
-        settings=_settings(terms, plan, fleet.n),
-        method=plan.method,
+        settings=_settings(terms, plan),
+        method=_method(terms, plan, fleet.n),
         learner=fleet.learner,
         units=_units(terms, fleet.n),
         models=_models(fleet),
@@ -82,19 +83,25 @@ def fitted(
     )
 
 
-def _settings(terms: Terms, plan: RunPlan, n: int) -> FitSettings:
+def _method(terms: Terms, plan: RunPlan, n: int) -> Method:
+    """The method, with what its settings came to."""
+    method = plan.personalization
+    told: dict[str, Any] = {"step_size": terms.step_size}
+    if "peers" in method.get_params():
+        told["peers"] = min(peers_asked(plan.setting("peers"), n), n - 1)
+    has = method.get_params()
+    return method.set_params(**{name: told[name] for name in told if name in has})
+
+
+def _settings(terms: Terms, plan: RunPlan) -> FitSettings:
     """The settings that a fit in one process would have had."""
-    given = plan.personalization.get_params()
-    how: dict[str, Any] = {"method": plan.method}
-    if "budget" in given:
-        how |= {"budget": given["budget"], "ordered": plan.ordered}
-    else:
-        how |= {"units": _kind(terms), "step_size": terms.step_size}
-    if "peers" in given:
-        how["peers"] = min(peers_asked(given["peers"], n), n - 1)
-    if "rounds" in given:
-        how["rounds"] = given["rounds"]
-    return FitSettings(holdout=terms.holdout, seed=terms.seed, **how)
+    kind = _kind(terms)
+    return FitSettings(
+        units=kind if kind in plan.personalization.needs().units else "auto",
+        holdout=terms.holdout,
+        ordered=plan.ordered,
+        seed=terms.seed,
+    )
 
 
 def _kind(terms: Terms) -> str:

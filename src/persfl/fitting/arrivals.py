@@ -7,19 +7,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from persfl.checks import whole
 from persfl.devices import Devices
+from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
 from persfl.fitting import notes
 from persfl.fitting.fit import assembled, newcomers
 from persfl.fitting.fitted import Fitted
-from persfl.fitting.method_choice import method_of, said
 from persfl.fitting.schema import TableSchema
 from persfl.fitting.settings import FitSettings
 from persfl.fitting.setup import Models, Setup
-from persfl.fleets import ArrayFleet
-from persfl.methods.blend import blend_stage as blended
-from persfl.training import Pace, Plan, State, step_of, train
+from persfl.methods import METHODS, LocalTask, Method, Online
+from persfl.methods.loop_plan import proposer_for
+from persfl.training import Pace, State, step_of
 from persfl.trust import Trust
 from persfl.types import Array, Data, Learner
 
@@ -35,34 +34,40 @@ class Arrivals:
 
 
 def first_arrivals(
-    rows: Devices, learner: Learner, settings: FitSettings, schema: TableSchema
+    rows: Devices,
+    method: Method,
+    learner: Learner,
+    settings: FitSettings,
+    schema: TableSchema,
 ) -> Arrivals:
     """The first rows; units, categories and classes are theirs from now on."""
     rows.check(quiet=True)
-    settings.check(len(rows))
-    method = method_of(settings, online=True)
-    setup = Setup(learner, settings, schema, method.name)
+    settings.check(method, learner)
+    setup = Setup(learner, settings, schema, method)
     if settings.window is not None:
         rows = joined(rows, None, settings.window)
     kind = "shared" if setup.kind == "centred" else setup.kind
-    pace = Pace(step_of(settings.step_size, learner, rows.features))
+    told = method.get_params().get("step_size", "auto")
+    pace = Pace(step_of(told, learner, rows.features))
     blank = State(0, [], Trust(len(rows), np.arange(len(rows))), pace)
     found = replace(
         assembled(setup, rows, setup.units(rows, kind), blank),
-        notes=(said(method),),
+        notes=(notes.about(method),),
         public=setup.public(rows, kind),
     )
     return Arrivals(_goes_on(setup, found, rows, old=0), rows, pd.DataFrame())
 
 
-def more_arrivals(before: Arrivals, new: Devices, settings: FitSettings) -> Arrivals:
+def more_arrivals(
+    before: Arrivals, new: Devices, method: Method, settings: FitSettings
+) -> Arrivals:
     """New rows have arrived: they are predicted, then learned from.
 
     Devices that join stand behind those that were there.
     """
     new.check(quiet=True)
-    fitted = replace(before.fitted, settings=settings)
-    setup = Setup(fitted.learner, settings, fitted.schema, fitted.method)
+    fitted = replace(before.fitted, settings=settings, method=method)
+    setup = Setup(fitted.learner, settings, fitted.schema, method)
     progress = pd.DataFrame([_progress(fitted, new)])
     rows = joined(before.rows, new, settings.window)
     found = _goes_on(setup, fitted, rows, old=len(fitted.devices))
@@ -71,69 +76,56 @@ def more_arrivals(before: Arrivals, new: Devices, settings: FitSettings) -> Arri
 
 
 def _goes_on(setup: Setup, before: Fitted, rows: Devices, old: int) -> Fitted:
-    """The fit after some more rounds on the rows that are kept; `old` devices have models."""
+    """The fit after the rows that are kept now; `old` devices have models."""
     inside = before.units.inside(rows)
+    said_of = before.notes
     if len(rows) == 1:
         models = own_fits(setup.learner, inside, setup.seed)
         pace = Pace(before.step_size)
         state = State(before.rounds, models, before.trust, pace, tuple(before.losses))
-        said_of = before.notes
     else:
-        added = whole("online_rounds", setup.settings.online_rounds, least=0)
-        plan = setup.plan(rows, before.public, rounds=before.rounds + added)
-        known = _known_losses(before, len(rows))
-        if setup.method == "blend":
-            state = _blend_anew(setup, before, inside, plan, known)
-            said_of = before.notes
-        else:
-            state = train(inside, plan, start=_start(before, inside, plan, old, known))
-            said_of = (*before.notes, *_halved(state))
+        task, method = setup.task(inside, before.public), online(setup.method)
+        state = method.go_on(task, _start(before, task, method, old))
+        if state.pace.halved:
+            said_of = (*said_of, *notes.halving(state, f"round {state.r}"))
     found = assembled(setup, rows, before.units, state)
     return replace(found, notes=said_of, public=before.public, **newcomers(setup, rows))
 
 
-def _halved(state: State) -> list[str]:
-    return notes.halving(state, f"round {state.r}") if state.pace.halved else []
+def online(method: Method) -> Online:
+    """The method, if it can go on as rows arrive.
 
-
-def _blend_anew(
-    setup: Setup, before: Fitted, inside: Devices, plan: Plan, known: Array
-) -> State:
-    """Models of the rows that are kept now.
-
-    Rounds and losses are those of all calls so far, trust that of this one.
+    >>> from persfl.methods import Kin
+    >>> online(Kin())
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: partial_fit goes by method='blend' or 'paper'. Got 'kin', which needs
+    rows that stay: use fit.
     """
-    state = blended(
-        inside,
-        plan,
-        budget=setup.settings.budget,
-        ordered=True,
-        classes=setup.classes,
-        public=before.public,
-    )
-    return replace(
-        state,
-        r=before.rounds + state.r,
-        losses=(*known, *state.losses),
-        pace=Pace(before.step_size),
+    if isinstance(method, Online):
+        return method
+    known = [name for name, kind in METHODS.items() if isinstance(kind(), Online)]
+    raise InputError(
+        f"partial_fit goes by method={' or '.join(map(repr, known))}. Got {method.name!r}, which"
+        " needs rows that stay: use fit."
     )
 
 
-def _start(
-    before: Fitted, inside: Devices, plan: Plan, old: int, known: Array
-) -> State:
+def _start(before: Fitted, task: LocalTask, method: Method, old: int) -> State:
     """The state to go on from: known devices keep their models, new ones begin where everybody
     began.
     """
-    step = before.step_size if np.isfinite(before.step_size) else plan.step_size
-    begun: Models = ArrayFleet(
-        inside, learner=plan.learner, proposer=plan.proposer(step), seed=plan.seed
-    ).models
-    if old > 1:
-        both = [*before.models, *begun[old:]]
-        begun = np.stack(both) if isinstance(begun, np.ndarray) else both
-    trust = before.trust.widened(len(inside))
-    return State(before.rounds, begun, trust, Pace(step), tuple(known))
+    pace = Pace(before.step_size)
+    models: Models = before.models
+    # a method without rounds of its own here makes its models anew
+    if "online_rounds" in method.get_params():
+        begun: Models = task.fleet(proposer_for(task, pace.step_size)).models
+        models = begun
+        if old > 1:
+            both = [*before.models, *begun[old:]]
+            models = np.stack(both) if isinstance(begun, np.ndarray) else both
+    trust, losses = before.trust.widened(task.n), _known_losses(before, task.n)
+    return State(before.rounds, models, trust, pace, tuple(losses))
 
 
 def _known_losses(before: Fitted, n: int) -> Array:

@@ -21,11 +21,11 @@ from persfl.fitting import notes
 from persfl.fitting.fitted import Fitted
 from persfl.fitting.ids import id_array
 from persfl.fitting.judgement import Judged, Rivals, judge
-from persfl.fitting.method_choice import Method, method_of, said
 from persfl.fitting.schema import TableSchema
 from persfl.fitting.settings import FitSettings
 from persfl.fitting.setup import Setup, chosen
 from persfl.fitting.warning import warn
+from persfl.methods import Method
 from persfl.training import Keep, Pace, State
 from persfl.trust import Trust
 from persfl.types import Learner, Model
@@ -34,6 +34,7 @@ from persfl.units import Units
 
 def fit_fleet(
     rows: Devices,
+    method: Method,
     learner: Learner,
     settings: FitSettings,
     schema: TableSchema,
@@ -44,21 +45,22 @@ def fit_fleet(
 
     >>> from persfl import Linear
     >>> from persfl.fitting import Labels
+    >>> from persfl.methods import Blend
     >>> from persfl.sources import clustered_regression
     >>> rows = clustered_regression(n=12, rows=8, features=2, seed=0)
     >>> schema = TableSchema(Labels(), features=2)
-    >>> found = fit_fleet(rows, Linear(intercept=True), FitSettings(), schema)
-    >>> found.method, found.models.shape, found.worth.fleet().devices
+    >>> found = fit_fleet(rows, Blend(), Linear(intercept=True), FitSettings(), schema)
+    >>> found.ran, found.models.shape, found.worth.fleet().devices
     ('blend', (12, 3), 12)
     """
-    setup, method = _begin(rows, learner, settings, schema)
+    setup = _begin(rows, method, learner, settings, schema)
     if len(rows) == 1:
-        return _alone(setup, rows, said(method))
+        return _alone(setup, rows)
     judged = judge(setup, rows, keep)
     fallback = _fallback(setup, rows, judged)
     units, public = setup.units(rows), setup.public(rows)
     inside = units.inside(rows)
-    state = setup.run(inside, public, "final", keep)
+    state = method.run(setup.task(inside, public), keep=keep)
     found = replace(
         assembled(setup, rows, units, state),
         worth=judged.worth,
@@ -66,13 +68,13 @@ def fit_fleet(
         public=public,
     )
     said_of = (
-        said(method) + notes.mixed(found),
+        notes.about(method) + notes.mixed(found),
         *judged.notes,
         *notes.halving(state, "the final run"),
         *notes.grown(found),
         *notes.kindred(found),
     )
-    models = setup.sure(state, inside)
+    models = found.models
     if fallback.any():
         models = chosen(fallback, own_fits(learner, inside, setup.seed), models)
     return replace(found, models=models, notes=said_of, **newcomers(setup, rows))
@@ -80,6 +82,7 @@ def fit_fleet(
 
 def judge_fleet(
     rows: Devices,
+    method: Method,
     learner: Learner,
     settings: FitSettings,
     schema: TableSchema,
@@ -88,32 +91,35 @@ def judge_fleet(
     rivals: Rivals | None = None,
 ) -> Worth | None:
     """Only the trial of a fit; None where there is nobody to compare with."""
-    setup, _ = _begin(rows, learner, settings, schema)
+    setup = _begin(rows, method, learner, settings, schema)
     return None if len(rows) == 1 else judge(setup, rows, keep, rivals).worth
 
 
 def _begin(
-    rows: Devices, learner: Learner, settings: FitSettings, schema: TableSchema
-) -> tuple[Setup, Method]:
+    rows: Devices,
+    method: Method,
+    learner: Learner,
+    settings: FitSettings,
+    schema: TableSchema,
+) -> Setup:
     """Checks and warnings, before anything is computed."""
     rows.check(quiet=True)
-    settings.check(len(rows))
-    method = method_of(settings) if len(rows) > 1 else Method("own")
-    setup = Setup(learner, settings, schema, method.name)
+    settings.check(method, learner)
+    setup = Setup(learner, settings, schema, method)
     if len(rows) > 1:
         notes.warn_thin(setup, rows)
-    if method.name == "blend":
         notes.warn_large(setup, rows)
-    return setup, method
+    return setup
 
 
-def _alone(setup: Setup, rows: Devices, note: str) -> Fitted:
+def _alone(setup: Setup, rows: Devices) -> Fitted:
     """One device: nobody to ask."""
     units = setup.units(rows)
     models = own_fits(setup.learner, units.inside(rows), setup.seed)
     nobody = State(0, models, Trust(1, np.arange(1)), Pace(float("nan")))
     found = assembled(setup, rows, units, nobody)
-    return replace(found, notes=(note,), **newcomers(setup, rows))
+    one = replace(found, alone=True, notes=(notes.ALONE,))
+    return replace(one, **newcomers(setup, rows))
 
 
 def _fallback(setup: Setup, rows: Devices, judged: Judged) -> NDArray[np.bool_]:

@@ -21,6 +21,7 @@ from persfl.fitting.setup import Models
 from persfl.fitting.warning import warn
 from persfl.learners import Linear
 from persfl.learners.responses import respond, respond_each, unknown
+from persfl.methods import Method
 from persfl.methods.blend import SORTS, sorts
 from persfl.rules import members
 from persfl.sources.table import device_codes
@@ -43,8 +44,8 @@ class Fitted:
     schema: TableSchema
     """The table's columns and classes."""
     settings: FitSettings
-    method: str
-    """What ran; "own" where there is one device."""
+    method: Method
+    """The method that was asked for, with its settings."""
     learner: Learner
     units: Units
     """The units that models are in."""
@@ -67,11 +68,18 @@ class Fitted:
     pooled_units: Units | None = None
     public: Array | None = None
     """The public points of the run, in its units."""
+    alone: bool = False
+    """Whether there was one device, and so nobody to ask."""
 
     @property
     def classes(self) -> int:
         """How many classes there are; 0 for numbers."""
         return self.schema.labels.count
+
+    @property
+    def ran(self) -> str:
+        """The name of the method that ran; "own" where there was nobody to ask."""
+        return "own" if self.alone else self.method.name
 
     def helpers(self) -> pd.DataFrame:
         """Who helps whom: device, peer, asked, adopted, share, reward mean and interval, verdict;

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.evaluation.split import split
-from persfl.evaluation.trials import run_trial, worth_of_trials
+from persfl.evaluation.trials import Trial, run_trial, worth_of_trials
 from persfl.evaluation.verdicts import Worth
 from persfl.fitting import notes
 from persfl.fitting.setup import Models, Setup
 from persfl.proposers import GradientStep
-from persfl.training import Keep
+from persfl.training import Keep, State, step_of
 from persfl.traits import has_gradients
 from persfl.types import Learner
 
@@ -54,34 +54,10 @@ def judge(
         )
         if not len(held.X):
             break
-        units, public = setup.units(learn), setup.public(learn)
-        inside = units.inside(learn)
-        state = setup.run(inside, public, f"trial-{part}", keep)
+        trial, state = _trial(setup, learn, held, f"trial-{part}", keep, rivals)
+        done.append(trial)
         if part == 0:
             said += notes.halving(state, "the trial run")
-        learner, step, rounds = (
-            setup.learner,
-            state.pace.step_size,
-            setup.rounds("paper"),
-        )
-        done.append(
-            run_trial(
-                learn,
-                held,
-                learner=learner,
-                units=units,
-                models=setup.sure(state, inside),
-                classes=setup.classes,
-                public=public,
-                steps=GradientStep(step, steps=rounds)
-                if has_gradients(learner)
-                else None,
-                seed=setup.seed,
-                more=rivals(inside, learner, step, rounds, setup.seed)
-                if rivals
-                else None,
-            )
-        )
     if done:
         return Judged(worth_of_trials(done, setup.classes), said)
     if settings.fallback:
@@ -90,3 +66,34 @@ def judge(
             " Leave it out."
         )
     return Judged(None, [*said, notes.NOTHING_HELD])
+
+
+def _trial(
+    setup: Setup,
+    learn: Devices,
+    held: Devices,
+    stage: str,
+    keep: Keep | None,
+    rivals: Rivals | None,
+) -> tuple[Trial, State]:
+    """One run on the rows that are left, measured on those that are held back."""
+    units, public = setup.units(learn), setup.public(learn)
+    inside, learner = units.inside(learn), setup.learner
+    state = setup.method.run(setup.task(inside, public), stage=stage, keep=keep)
+    # a run without rounds says nothing about steps
+    usual = step_of("auto", learner, learn.features)
+    step = state.pace.step_size if state.losses else usual
+    rounds = setup.rounds()
+    trial = run_trial(
+        learn,
+        held,
+        learner=learner,
+        units=units,
+        models=state.models,
+        classes=setup.classes,
+        public=public,
+        steps=GradientStep(step, steps=rounds) if has_gradients(learner) else None,
+        seed=setup.seed,
+        more=rivals(inside, learner, step, rounds, setup.seed) if rivals else None,
+    )
+    return trial, state

@@ -11,6 +11,7 @@ from persfl.devices import Devices
 from persfl.fitting.fitted import Fitted
 from persfl.fitting.setup import Setup
 from persfl.fitting.warning import warn
+from persfl.methods import Blend, Method
 from persfl.methods.blend import SORTS
 from persfl.methods.blend.cost import cost_of
 from persfl.rules import doubts, members
@@ -26,6 +27,19 @@ OWN_IS_BETTER = (
 )
 # a loss below this is none, however many times its start it is
 NOTHING = 1e-6
+
+
+ALONE = "There is one device, so there was nobody to ask."
+
+
+def about(method: Method, why: str = "") -> str:
+    """How models came about, and why by this method where somebody else chose it.
+
+    >>> about(Blend())
+    "Models are mixed from what own rows, the fleet and neighbours offer (method 'blend')."
+    """
+    since = f", since {why}" if why else ""
+    return f"{method.about} (method {method.name!r}{since})."
 
 
 def warn_thin(setup: Setup, rows: Devices) -> None:
@@ -48,12 +62,15 @@ def warn_thin(setup: Setup, rows: Devices) -> None:
 
 
 def warn_large(setup: Setup, rows: Devices) -> None:
-    """Say in advance what a long fit will take, and how to have it shorter."""
+    """Say in advance what a long blend will take, and how to have it shorter."""
+    method = setup.method
+    if not isinstance(method, Blend):
+        return
     cost = cost_of(
         setup.learner,
         rows.counts,
         rows.features,
-        budget=setup.settings.budget,
+        budget=method.budget,
         classes=setup.classes,
         ordered=setup.settings.ordered,
         runs=1 + setup.trials(rows),
@@ -62,8 +79,8 @@ def warn_large(setup: Setup, rows: Devices) -> None:
         warn(
             f"{len(rows):,} devices with {len(rows.y):,} rows and {rows.features:,} columns:"
             f" this fit takes about {cost} on one core. For less, drop columns, lower budget"
-            f" (now {setup.settings.budget:,}), set holdout=0 or use method='paper' (command line:"
-            " --drop, --budget, --holdout 0, --method paper)."
+            f" (now method=Blend(budget={method.budget})), set holdout=0 or use method='paper'"
+            " (command line: --drop, --set budget=..., --holdout 0, --method paper)."
         )
 
 

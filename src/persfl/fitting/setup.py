@@ -7,31 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from persfl.adopters import Best
 from persfl.checks import whole
 from persfl.devices import Devices
-from persfl.evaluation.rivals import own_fits
 from persfl.fitting.schema import TableSchema
 from persfl.fitting.settings import FitSettings
 from persfl.learners import Linear
-from persfl.methods.blend import blend_stage as blended
-from persfl.proposers import GradientStep, Refit
+from persfl.methods import Blend, Kin, LocalTask, Method
 from persfl.public_points import public_points
-from persfl.rules import kin, members
-from persfl.training import (
-    KIN_ROUNDS,
-    REFIT_ROUNDS,
-    STEP_ROUNDS,
-    Keep,
-    Plan,
-    State,
-    peers_asked,
-    peers_of,
-    step_of,
-    train,
-)
+from persfl.training import KIN_ROUNDS, STEP_ROUNDS, peers_asked, rounds_for
 from persfl.traits import has_gradients, traits_of
-from persfl.types import Array, Learner, Model, Proposer
+from persfl.types import Array, Learner, Model
 from persfl.units import Units
 
 # numbers touched by a run that may be repeated without being noticed
@@ -48,7 +33,7 @@ class Setup:
     learner: Learner
     settings: FitSettings
     schema: TableSchema
-    method: str
+    method: Method
 
     @property
     def classes(self) -> int:
@@ -91,14 +76,6 @@ class Setup:
         scale = Units.of(rows, kind, labels=False).scale
         return np.asarray((points - shared.mean) / scale)
 
-    def rounds(self, method: str | None = None) -> int:
-        """How many rounds a run has, by this method or another."""
-        if self.settings.rounds != "auto":
-            return int(self.settings.rounds)
-        if not has_gradients(self.learner):
-            return REFIT_ROUNDS
-        return KIN_ROUNDS if (method or self.method) == "kin" else STEP_ROUNDS
-
     def trials(self, rows: Devices) -> int:
         """How many trial runs: as many as hold back every row once, where that is cheap."""
         settings = self.settings
@@ -113,69 +90,32 @@ class Setup:
             return whole("trials", settings.trials, least=1, most=most, why=why)
         if not isinstance(self.learner, Linear):
             return 1
-        asked = (
-            settings.budget
-            if self.method == "blend"
-            else peers_asked("auto", len(rows)) * self.rounds()
-        )
-        return most if rows.X.size * self.learner.classes * asked <= CHEAP else 1
+        work = rows.X.size * self.learner.classes * self._questions(len(rows))
+        return most if work <= CHEAP else 1
 
-    def run(
-        self, inside: Devices, public: Array | None, stage: str, keep: Keep | None
-    ) -> State:
-        """The run that the method asks for, on rows in the units of the run."""
-        plan = self.plan(inside, public)
-        if self.method != "blend":
-            return train(inside, plan, stage=stage, keep=keep)
-        return blended(
+    def _questions(self, n: int) -> int:
+        """About how many questions a device asks in a run."""
+        if isinstance(self.method, Blend):
+            return self.method.budget
+        usual = KIN_ROUNDS if isinstance(self.method, Kin) else STEP_ROUNDS
+        return peers_asked("auto", n) * self.rounds(usual)
+
+    def rounds(self, usual: int = STEP_ROUNDS) -> int:
+        """How many rounds the method was told, or else the usual number."""
+        told = self.method.get_params().get("rounds", "auto")
+        return rounds_for(told, self.learner, usual)
+
+    def task(self, inside: Devices, public: Array | None) -> LocalTask:
+        """What the method is given: rows in the units of the run."""
+        return LocalTask(
             inside,
-            plan,
-            budget=self.settings.budget,
-            ordered=self.settings.ordered,
+            self.learner,
+            seed=self.seed,
+            n_jobs=self.settings.n_jobs,
+            compute=self.settings.compute,
             classes=self.classes,
             public=public,
-            stage=stage,
-            keep=keep,
-        )
-
-    def sure(self, state: State, inside: Devices) -> Models:
-        """The models of a run; where kin was looked for and not found, those of own rows."""
-        models: Models = state.models
-        if "member" in state.trust.notes:
-            right = members(state.trust).right
-            if not right.all():
-                own = own_fits(self.learner, inside, self.seed)
-                models = chosen(right, models, own)
-        return models
-
-    def plan(
-        self, rows: Devices, public: Array | None, rounds: int | None = None
-    ) -> Plan:
-        """The loop's parts."""
-        learner, settings, n = self.learner, self.settings, len(rows)
-
-        def proposer(step: float) -> Proposer:
-            if has_gradients(learner):
-                return GradientStep(step)
-            assert public is not None  # made for every learner without gradients
-            soft = bool(self.classes) and traits_of(learner).loss == "log"
-            return Refit(public, step_size=step, soft=soft)
-
-        sampler = peers_of(settings.peers, n)
-        adopter = Best() if settings.adopter is None else settings.adopter
-        if self.method == "kin":
-            rule = kin(peers_asked(settings.peers, n), steps=has_gradients(learner))
-            sampler, adopter = rule.sampler, rule.adopter
-        return Plan(
-            learner,
-            proposer,
-            step_of(settings.step_size, learner, rows.features),
-            sampler,
-            adopter,
-            self.rounds() if rounds is None else rounds,
-            self.seed,
-            settings.n_jobs,
-            settings.compute,
+            ordered=self.settings.ordered,
         )
 
 

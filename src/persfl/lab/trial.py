@@ -25,11 +25,12 @@ def compare(model: Any, X: Any, y: Any, devices: Any = None, **fit: Any) -> Wort
 
     >>> import numpy as np
     >>> from persfl import PersonalizedRegressor
+    >>> from persfl.methods import Paper
     >>> from persfl.sources import clustered_regression
     >>> rows = clustered_regression(
     ...     n=30, clusters=2, rows=10, features=5, noise=0.1, seed=0
     ... )
-    >>> model = PersonalizedRegressor(rounds=50)
+    >>> model = PersonalizedRegressor(method=Paper(rounds=50))
     >>> worth = compare(model, rows.X, rows.y, devices=np.repeat(np.arange(30), 10))
     >>> table = summary(worth)
     >>> table.index.tolist()[-4:]

@@ -17,6 +17,7 @@ from persfl.evaluation.who_helps import (
 )
 from persfl.fitting import Fitted, fitted_of
 from persfl.fitting.fitted import HasFitted
+from persfl.methods import settings_of
 from persfl.report.blocks import Blocks, adoption_shares, blocks
 from persfl.report.makeup import makeup
 from persfl.report.wording import PRIVACY, better_rivals, question
@@ -32,10 +33,7 @@ MOST_HELPERS, MOST_POINTS = 24_000, 80_000  # in all
 
 MEANINGS = {
     "estimator": "what a model is",
-    "method": (
-        "blend: mix own rows, fleet and neighbours; paper: the printed algorithms; kin: learn from"
-        " all devices that answer from the same truth"
-    ),
+    "method": "how models are made; persfl methods lists all of them",
     "budget": (
         "how many refits, or four times as many short steps, a device asks its neighbours for"
     ),
@@ -55,6 +53,8 @@ MEANINGS = {
     "adopter": "which answers are adopted",
     "random_state": "the same number gives the same result",
 }
+# settings of every fit; the others are those of its method
+GENERAL = set(MEANINGS) - {"budget", "peers", "rounds", "step_size", "adopter"}
 
 
 def info(
@@ -178,30 +178,26 @@ def _loss(losses: Array) -> dict[str, Any]:
 
 
 def _settings(fitted: Fitted) -> list[list[str]]:
-    values = dict(vars(fitted.settings))
+    """What was asked, and what it came to: name, value, meaning."""
+    method = {one.name: one for one in settings_of(fitted.method)}
+    values: dict[str, object] = vars(fitted.settings) | fitted.method.get_params()
     values |= {
         "estimator": repr(fitted.learner),
+        "method": fitted.ran,
         "step_size": f"{fitted.step_size:g}",
         "rounds": fitted.rounds,
         "units": fitted.units.kind,
         "impute": fitted.schema.impute,
         "unseen": "error" if fitted.pooled is None else "pooled",
-        "peers": peers_asked(values["peers"], len(fitted.devices)),
         "random_state": fitted.settings.seed,
     }
-    if values["adopter"] is None:
-        values["adopter"] = (
-            "Best()" if fitted.method == "paper" else f"that of {fitted.method}"
-        )
-    if values["method"] != fitted.method:
-        values["method"] = f"{values['method']}: {fitted.method}"
-    foreign = (
-        ("peers", "rounds", "step_size", "adopter")
-        if fitted.method == "blend"
-        else ("budget", "ordered")
-    )
+    if "peers" in method:
+        values["peers"] = peers_asked(method["peers"].value, len(fitted.devices))
+    if values.get("adopter") is None:
+        values["adopter"] = "Best()"
+    more = {name: one.meaning for name, one in method.items() if name not in MEANINGS}
     return [
         [name, str(values[name]), meaning]
-        for name, meaning in MEANINGS.items()
-        if name not in foreign
+        for name, meaning in (MEANINGS | more).items()
+        if name in method or name in GENERAL
     ]

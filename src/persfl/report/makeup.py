@@ -32,12 +32,13 @@ def makeup(model: Fitted | HasFitted) -> dict[str, Any] | None:
     [position, share of the model].
 
     >>> from persfl import PersonalizedRegressor
+    >>> from persfl.methods import Blend
     >>> from persfl.sources import clustered_regression
     >>> rows = clustered_regression(
     ...     n=16, clusters=2, rows=12, features=2, noise=0.1, seed=0
     ... )
     >>> found = makeup(
-    ...     PersonalizedRegressor(holdout=0, budget=40).fit(
+    ...     PersonalizedRegressor(holdout=0, method=Blend(budget=40)).fit(
     ...         rows.X, rows.y, devices=rows.owner
     ...     )
     ... )

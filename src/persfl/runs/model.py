@@ -34,8 +34,8 @@ from persfl.learners.storage import (
     under,
 )
 from persfl.learners.storage.estimator_words import estimator_to
+from persfl.methods import Method, method_of
 from persfl.runs.model_checks import (
-    SETTINGS,
     check_words,
     counts_from,
     losses_from,
@@ -130,8 +130,8 @@ def _words_of(fitted: Fitted) -> dict[str, Any]:
     words: dict[str, Any] = {
         "kind": "PersonalizedClassifier" if fitted.classes else "PersonalizedRegressor",
         "settings": _settings(fitted),
-        "adopter": _adopter(fitted.settings.adopter),
-        "method": fitted.method,
+        "adopter": _adopter(fitted.method.get_params().get("adopter")),
+        "method": fitted.ran,
         "devices": devices,
         "learner": learner_to(fitted.learner),
         "own_learner": fitted.learner != learner_for(None, fitted.classes),
@@ -207,6 +207,7 @@ def read_fitted(folder: Folder, *, module: Any = None) -> tuple[Fitted, Any]:
     with reading(folder.path / "model.json"):
         check_words(about)
         schema, settings = _schema(about), _settings_from(about)
+        method = _method_from(about)
     kind = about["learner"]["kind"]
     if module is not None and kind != "network":
         raise InputError(
@@ -231,7 +232,8 @@ def read_fitted(folder: Folder, *, module: Any = None) -> tuple[Fitted, Any]:
         devices=id_array(about["devices"]),
         schema=schema,
         settings=settings,
-        method=about.get("method", settings.method),
+        method=method,
+        alone=about.get("method") == "own" and about["settings"].get("method") != "own",
         step_size=about["step_size"],
         rounds=about["rounds"],
         notes=tuple(about["notes"]),
@@ -262,11 +264,23 @@ def _schema(about: Mapping[str, Any]) -> TableSchema:
 
 def _settings_from(about: Mapping[str, Any]) -> FitSettings:
     """What a run was asked; older ones did not have every setting."""
-    given = dict(about["settings"])
-    for name in ("device", "impute"):
-        given.pop(name, None)
-    seed = given.pop("random_state", 0)
-    return FitSettings(adopter=_adopter_from(about["adopter"]), seed=seed, **given)
+    known = {field.name for field in dataclasses.fields(FitSettings)}
+    given = {name: value for name, value in about["settings"].items() if name in known}
+    return FitSettings(**given, seed=about["settings"].get("random_state", 0))
+
+
+def _method_from(about: Mapping[str, Any]) -> Method:
+    """The method of a run; those of older versions may not have named it."""
+    given, ran = about["settings"], about.get("method", "paper")
+    name = given.get("method", "auto")
+    if name == "auto":
+        name = "blend" if ran == "own" else ran
+    method = method_of(name)
+    known = method.get_params()
+    settings = {name: value for name, value in given.items() if name in known}
+    if "adopter" in known:
+        settings["adopter"] = _adopter_from(about["adopter"])
+    return method.set_params(**settings)
 
 
 def _read_models(
@@ -381,13 +395,20 @@ def _adopter_from(described: Any) -> Any:
 
 
 def _settings(fitted: Fitted) -> dict[str, Any]:
-    apart = {
+    """What was asked, by name; points and adopters are kept elsewhere or not at all."""
+    own = {
+        field.name: getattr(fitted.settings, field.name)
+        for field in dataclasses.fields(fitted.settings)
+    }
+    asked = own | fitted.method.get_params()
+    for apart in ("seed", "public", "adopter"):
+        asked.pop(apart, None)
+    return asked | {
         "device": fitted.schema.device,
         "impute": fitted.schema.impute,
+        "method": fitted.method.name,
         "random_state": fitted.settings.seed,
     }
-    named = [name for name in SETTINGS if name not in apart]
-    return {name: getattr(fitted.settings, name) for name in named} | apart
 
 
 def _as_estimator(described: Mapping[str, Any], module: Any, learner: Any) -> Any:

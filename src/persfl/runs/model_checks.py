@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 from persfl.checks import some
 from persfl.errors import InputError
 from persfl.evaluation.verdicts import Worth
+from persfl.fitting import FitSettings
 from persfl.learners.storage import AnyArray, Arrays
 from persfl.learners.storage.named_arrays import has_form
 from persfl.methods import METHODS
@@ -19,26 +21,15 @@ from persfl.trust import Trust
 from persfl.types import Array
 from persfl.units import KINDS, Units
 
-SETTINGS = (
+# Of the fit, and of every method there is.
+SETTINGS = {
     "device",
-    "method",
-    "peers",
-    "rounds",
-    "step_size",
-    "units",
-    "holdout",
-    "trials",
-    "fallback",
-    "unseen",
     "impute",
-    "window",
-    "online_rounds",
-    "budget",
-    "ordered",
-    "compute",
-    "n_jobs",
+    "method",
     "random_state",
-)
+    *(field.name for field in fields(FitSettings)),
+    *(name for kind in METHODS.values() for name in kind().get_params()),
+} - {"adopter", "public", "seed"}
 _MEASURED = ("held", "evidence", "spread", "error_own", "error_personal")
 # D devices, F columns of numbers
 _UNITS = {
