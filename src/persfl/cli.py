@@ -22,7 +22,8 @@ from persfl.errors import PersflError, PersflWarning
 from persfl.terminal import visible
 
 # exit status: something handed in is unusable; persfl itself is wrong
-WRONG, DEFECT = 2, 70
+WRONG = 2
+DEFECT = 70
 EXAMPLES = """\
 examples:
   persfl demo
@@ -99,7 +100,8 @@ def explained(error: Exception, chosen: argparse.Namespace) -> tuple[str, int]:
 
 def _ours(error: OSError) -> bool:
     """Whether a file of the package itself is what could not be read."""
-    name, package = error.filename, Path(__file__).resolve().parent
+    name = error.filename
+    package = Path(__file__).resolve().parent
     if not isinstance(name, (str, os.PathLike)):
         return False
     return Path(name).resolve().is_relative_to(package)

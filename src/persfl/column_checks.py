@@ -145,7 +145,8 @@ def _marks(bad: pd.Series, plain: pd.Series) -> str:
         found = bad.str.fullmatch(rf"[-+]?{pattern}").sum()
         return bool(found and found + len(plain) >= 0.9 * (len(bad) + len(plain)))
 
-    comma, dot = _reading("decimal", ","), _reading("thousands", ".")
+    comma = _reading("decimal", ",")
+    dot = _reading("thousands", ".")
     if mostly(r"\d{1,3}(,\d{3})+(\.\d+)?"):
         first = bad.iloc[0]
         groups = (

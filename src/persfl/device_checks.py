@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def refuse_unusable(devices: Devices, *, empty: bool) -> None:
     """Stop where rows cannot be used; `empty` allows devices without rows."""
     _refuse_ids(devices.ids)
-    counts, weight = devices.counts, devices.weight
+    counts = devices.counts
+    weight = devices.weight
     if not empty and (counts == 0).any():
         raise InputError(
             f"{_those(devices, counts == 0)} no rows. Give it at least one, or leave it out."

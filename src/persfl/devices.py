@@ -53,8 +53,14 @@ class Devices(Sequence[Data]):
         clusters: IntArray | None = None,
         true_weights: Array | None = None,
     ) -> None:
-        self.X, self.y, self.weight, self.start, self.ids = X, y, weight, start, ids
-        self.columns, self.clusters, self.true_weights = columns, clusters, true_weights
+        self.X = X
+        self.y = y
+        self.weight = weight
+        self.start = start
+        self.ids = ids
+        self.columns = columns
+        self.clusters = clusters
+        self.true_weights = true_weights
         self.label = "y"  # what the label is called in messages
 
     @staticmethod
@@ -79,7 +85,8 @@ class Devices(Sequence[Data]):
                 " label=...)."
             )
         if isinstance(items, Mapping):
-            ids, items = list(items), list(items.values())
+            ids = list(items)
+            items = list(items.values())
         if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
             raise InputError(
                 "devices must be a list of (X, y), a dict of id to (X, y), or Devices. Got"

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 KINDS = "biufU"  # of arrays: truth values, numbers, texts
 # a table unpacks to at most so many times its size, and a little room
-_RATIO, _ROOM = 200, 2**22
+_RATIO = 200
+_ROOM = 2**22
 _WHAT_TO_DO = "Restore it, or run again into another folder."
 
 

@@ -87,7 +87,8 @@ def _ours(here: Path) -> bool:
     if "geteuid" not in vars(os) or here.is_relative_to(package):
         return True
     owner = package.stat()
-    users, groups = {0, os.geteuid(), owner.st_uid}, {0, os.getegid(), owner.st_gid}
+    users = {0, os.geteuid(), owner.st_uid}
+    groups = {0, os.getegid(), owner.st_gid}
     for place in (here, *here.parents):
         about = place.stat()
         # as /tmp: only owners rename

@@ -66,7 +66,8 @@ def personalize(
     >>> bool(((fleet.models[0] - devices.true_weights[0]) ** 2).sum() < 1e-20)
     True
     """
-    rounds, first = whole("rounds", rounds, least=0), whole("first", first, least=0)
+    rounds = whole("rounds", rounds, least=0)
+    first = whole("first", first, least=0)
     for name, part in (("sampler", sampler), ("adopter", adopter)):
         if isinstance(part, type) or not callable(part):
             raise InputError(
@@ -143,7 +144,8 @@ def _checked_peers(peers: object, fleet: Fleet) -> IntArray:
     """What a sampler returned, made regular: (T, S) of int64, never the target itself, -1 for
     nobody.
     """
-    targets, fast = fleet.targets, kernels()
+    targets = fleet.targets
+    fast = kernels()
     if (
         fast is not None
         and _plain(peers, np.int64, 2)
@@ -184,7 +186,8 @@ def _shares_of_one(
         weights = np.where(below[:, None], np.maximum(weights, 0.0), weights)
         stay = np.where(below & ~np.bool_(keeps), np.maximum(stay, 0.0), stay)
         total = np.where(below, weights.sum(axis=1) + stay, 1.0)
-        weights, stay = weights / total[:, None], stay / total
+        weights = weights / total[:, None]
+        stay = stay / total
     return weights, stay
 
 

@@ -32,11 +32,15 @@ _DEEPEST = 4  # the table, a column, its list, an element
 _LIST = 128  # bytes that a list takes in memory, beside what it holds
 _REPEATED = 2
 # Kinds of values in the compact protocol.
-_TRUE, _FALSE = 1, 2
-_BYTE, _DOUBLE = 3, 7
+_TRUE = 1
+_FALSE = 2
+_BYTE = 3
+_DOUBLE = 7
 _WHOLE = (4, 5, 6)
-_BINARY, _STRUCT = 8, 12
-_SEQUENCE, _SET = 9, 10
+_BINARY = 8
+_STRUCT = 12
+_SEQUENCE = 9
+_SET = 10
 _MAP = 11
 _MOST_PARTS = 200_000  # of a footer, or of the head of a page
 _NESTED = 12
@@ -81,7 +85,8 @@ def _footer(content: bytes) -> Struct:
 
 def _columns(schema: Iterable[Struct]) -> tuple[list[int], int]:
     """How wide the values of each column are, and how many columns hold lists."""
-    widths, lists = [], 0
+    widths = []
+    lists = 0
     left = [1]  # how many elements are still to come, at each depth
     for element in schema:
         while left and left[-1] == 0:
@@ -132,7 +137,9 @@ class _Compact:
     """Reads Thrift's compact protocol: structs as dicts by the numbers of their fields."""
 
     def __init__(self, content: bytes, at: int, end: int) -> None:
-        self.content, self.at, self.end = content, at, end
+        self.content = content
+        self.at = at
+        self.end = end
         self._left = _MOST_PARTS
 
     def struct(self, depth: int = 0) -> Struct:
@@ -169,7 +176,8 @@ class _Compact:
 
     def _sequence(self, depth: int) -> list[Any]:
         head = self._byte()
-        size, kind = head >> 4, head & 15
+        size = head >> 4
+        kind = head & 15
         if size == 15:
             size = self._unsigned()
         if size > self._left:

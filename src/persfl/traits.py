@@ -102,7 +102,8 @@ def traits_of(learner: Learner) -> Traits:
 
 def _looked_up(learner: Learner) -> Traits:
     """The traits of a learner that states none."""
-    gradients, chances = _has(learner, "grad"), _has(learner, "chances")
+    gradients = _has(learner, "grad")
+    chances = _has(learner, "chances")
     loss = str(getattr(learner, "kind", ""))
     says = getattr(learner, "classifies", None)
     classes = chances and not loss if says is None else bool(says)

@@ -85,15 +85,21 @@ class Trust:
         self, peers: IntArray, losses: Array, lengths: Array, choice: Choice
     ) -> Trust:
         """Trust after one more round; `lengths` are not remembered by these sums."""
-        folded, queue, queued = self._folded, self._queue, self._queued
+        folded = self._folded
+        queue = self._queue
+        queued = self._queued
         # somebody has read it, so the folding is done already
         if "pairs" in self.__dict__:
-            folded, queue, queued = self.pairs, None, 0
+            folded = self.pairs
+            queue = None
+            queued = 0
         if queue is not None and (
             queue[0][0].shape != peers.shape or queue[0][2].shape != choice.peers.shape
         ):
             # a queue holds rounds of one shape
-            folded, queue, queued = self.pairs, None, 0
+            folded = self.pairs
+            queue = None
+            queued = 0
         size = peers.size + choice.peers.size
         # Folding comes later: what is queued must not change when a part uses its arrays again.
         entry = (
@@ -120,7 +126,8 @@ class Trust:
     @cached_property
     def pairs(self) -> Pairs:
         """Everything known, folded."""
-        entries, rest = [], self._queue
+        entries = []
+        rest = self._queue
         while rest is not None:
             entries.append(rest[0])
             rest = rest[1]
@@ -142,7 +149,8 @@ class Trust:
             met = np.flatnonzero((sums[0] > 0) | (sums[4] > 0))
             return Pairs(met, *(sums if len(met) == span else sums[:, met]))
         base = np.arange(len(self.targets))[:, None] * self.n
-        asked, took = peers >= 0, chosen >= 0
+        asked = peers >= 0
+        took = chosen >= 0
         usable = np.isfinite(losses[..., 1:]) & asked
         with np.errstate(invalid="ignore", over="ignore"):
             reward = np.where(usable, losses[..., :1] - losses[..., 1:], 0.0)[asked]

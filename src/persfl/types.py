@@ -45,7 +45,8 @@ class Data:
         self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None
     ) -> None:
         if not isinstance(X, np.ndarray) or not isinstance(y, np.ndarray):
-            X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+            X = np.asarray(X, dtype=np.float64)
+            y = np.asarray(y, dtype=np.float64)
         object.__setattr__(self, "X", X)
         object.__setattr__(self, "y", y)
         object.__setattr__(

@@ -51,8 +51,10 @@ class Units:
         classes do not).
         """
         one_of("units", kind, KINDS)
-        n, d = len(devices), devices.features
-        centres, label_centres = np.zeros((n, d)), np.zeros(n)
+        n = len(devices)
+        d = devices.features
+        centres = np.zeros((n, d))
+        label_centres = np.zeros(n)
         plain = Units("raw", np.zeros(d), np.ones(d), 0.0, 1.0, centres, label_centres)
         if kind == "raw":
             return plain

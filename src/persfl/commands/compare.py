@@ -55,7 +55,8 @@ def compare_table(chosen: argparse.Namespace) -> int:
 
 def _print(worth: Worth, chosen: argparse.Namespace) -> None:
     held = worth.table["held"]
-    rows, devices = many(int(held.sum()), "row"), many(int((held > 0).sum()), "device")
+    rows = many(int(held.sum()), "row")
+    devices = many(int((held > 0).sum()), "device")
     squared = "mean squared error over the label's variance"
     what = "Brier score" if worth.classes else squared
     where = f"on {rows} of {devices} that no model saw"

@@ -81,7 +81,8 @@ def node(chosen: argparse.Namespace) -> int:
     from persfl.federation.policy import Policy
 
     folder = Path(chosen.config)
-    config, policy = read_node(folder), Policy.read(folder / NODE)
+    config = read_node(folder)
+    policy = Policy.read(folder / NODE)
     rows = use_table(
         folder,
         Path(chosen.data),
@@ -142,7 +143,8 @@ def ledger(chosen: argparse.Namespace) -> int:
         print(f"Nothing has been asked of {name} yet.")
         return 0
     book = Ledger(folder / "ledger.sqlite")
-    entries, refusals = book.table(), book.refusals()
+    entries = book.table()
+    refusals = book.refusals()
     if chosen.json:
         print(json.dumps({"device": name, "asked": entries, "refused": refusals}))
         return 0
@@ -191,7 +193,8 @@ def demo(chosen: argparse.Namespace) -> int:
     need("flwr", extra="flower", why="a federation")
     from persfl.federation.demo import demonstrate
 
-    out, shown = Path(chosen.out), Lines(chosen.json)
+    out = Path(chosen.out)
+    shown = Lines(chosen.json)
     return demonstrate(
         out,
         nodes=chosen.nodes,

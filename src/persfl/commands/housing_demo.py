@@ -20,7 +20,8 @@ MONTHS = 8  # of each city: too few for a model of its own
 def run_demo(chosen: argparse.Namespace) -> int:
     """46 Texan cities, eight months of house prices each."""
     out = Path(chosen.out)
-    run, rows = out / "run", out / "housing.csv"
+    run = out / "run"
+    rows = out / "housing.csv"
     shuffled = load_housing().frame.sample(frac=1.0, random_state=0)
     few = shuffled.groupby("city").head(MONTHS)
     table = few.sort_values(["city", "year", "month"]).to_csv(index=False).encode()
@@ -38,16 +39,20 @@ def run_demo(chosen: argparse.Namespace) -> int:
     print(f"  persfl fit {words}\n", flush=True)
     asked = argparse.Namespace(**defaults(FIT))
     asked.table = str(rows)
-    asked.device, asked.label = "city", "log_price"
-    asked.out, asked.force = str(run), True
-    asked.json, asked.began = chosen.json, chosen.began
+    asked.device = "city"
+    asked.label = "log_price"
+    asked.out = str(run)
+    asked.force = True
+    asked.json = chosen.json
+    asked.began = chosen.began
     return fit_table(asked)
 
 
 def _is_demo(out: Path, table: bytes) -> bool:
     """Whether a demo may replace what is there: its own table, and a run that was fitted to it."""
     refuse_links(out)
-    rows, run = out / "housing.csv", out / "run"
+    rows = out / "housing.csv"
+    run = out / "run"
     if not rows.is_file() or read_whole(rows) != table:
         return False
     if not (run / INDEX).is_file():

@@ -73,13 +73,15 @@ def compare_methods(
     if chosen.json:
         print(json.dumps({"event": "done", "methods": _plain(standing)}))
         return 0
-    kept, left = len(found[0]["devices"]), len(devices) - len(found[0]["devices"])
+    kept = len(found[0]["devices"])
+    left = len(devices) - len(found[0]["devices"])
     what = (
         "share of wrong labels"
         if classes
         else "mean squared error over the label's variance"
     )
-    learn, judge = found[0]["rows"]["learn"], found[0]["rows"]["judge"]
+    learn = found[0]["rows"]["learn"]
+    judge = found[0]["rows"]["judge"]
     small = f" ({many(left, 'device')} with too few rows left out)" if left else ""
     others = f"{judge:,} {'later ones' if chosen.ordered else 'others'}"
     waited = f"{time.perf_counter() - chosen.began:.0f} s"
@@ -167,8 +169,10 @@ def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
         need("matplotlib", extra="report", why="drawing figures")
     spec = load_comparison(chosen.spec, changes)
     spec = spec.quick() if chosen.quick else spec
-    rounds, seeds = chosen.rounds or spec.rounds, chosen.runs or spec.seeds
-    rounds, seeds = whole("--rounds", rounds, least=1), whole("--runs", seeds, least=1)
+    rounds = chosen.rounds or spec.rounds
+    seeds = chosen.runs or spec.seeds
+    rounds = whole("--rounds", rounds, least=1)
+    seeds = whole("--runs", seeds, least=1)
     spec = replace(spec, rounds=rounds, seeds=seeds)
     spec, missing = spec.only(chosen.only).there(chosen.data)
     folder = results_folder(Path(chosen.out), spec.name)
@@ -206,6 +210,7 @@ def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
 
 
 def _line(name: str, standing: dict[str, Standing], reference: str) -> tuple[str, ...]:
-    mine, rival = standing[reference], standing[least(standing, reference)]
+    mine = standing[reference]
+    rival = standing[least(standing, reference)]
     regret = tables.signed_interval(*mine.regret_interval)
     return name, rival.method, f"{rival.error:.4f}", f"{mine.error:.4f}", regret

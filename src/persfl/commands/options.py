@@ -21,8 +21,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 MODELS = ("linear", "mlp", "tree", "forest", "boosting")
-_NONE, _NEEDED = "-", "needed"
-_CORES, _EMPTY = "cores", "''"
+_NONE = "-"
+_NEEDED = "needed"
+_CORES = "cores"
+_EMPTY = "''"
 _SWITCH = "switch"
 
 
@@ -38,7 +40,8 @@ class Option(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """What argparse is told beside the name."""
         value = self.words.partition(" ")[2]
-        kind, several = self.kind.removesuffix("*"), self.kind.endswith("*")
+        kind = self.kind.removesuffix("*")
+        several = self.kind.endswith("*")
         named = self.words.startswith("--")
         found: dict[str, Any] = {"help": self.meaning}
         if kind == _SWITCH:

@@ -38,7 +38,8 @@ def predict(chosen: argparse.Namespace) -> int:
     check_out(chosen.out, ".csv", ".parquet", table=chosen.table)
     folder = Folder.open(Path(chosen.run))
     _refuse_own(folder, chosen.out)
-    spec, model = checked_spec(folder), model_of(chosen)
+    spec = checked_spec(folder)
+    model = model_of(chosen)
     features = spec["features"]
     if model.fitted_.schema.names not in (None, tuple(features)):
         where = str(folder.path / "spec.json")
@@ -46,7 +47,8 @@ def predict(chosen: argparse.Namespace) -> int:
             f"{where!r} names other columns than the run's models were fitted to."
         )
     frame = _read(Path(chosen.table), spec)
-    X, whose = frame[features], _ids(frame[spec["device"]], model)
+    X = frame[features]
+    whose = _ids(frame[spec["device"]], model)
     usable = _usable(X, whose, model, chosen)
     known = _known(whose, usable, model, chosen)
     out = _beside(frame, spec["device"], chosen.keep)
@@ -130,7 +132,8 @@ def _known(
     if not strangers or chosen.unseen == "skip":
         return seen
     devices = many(len(strangers), "device")
-    asked, pooled = chosen.unseen or model.unseen, model.pooled_ is not None
+    asked = chosen.unseen or model.unseen
+    pooled = model.pooled_ is not None
     if asked == "pooled" and pooled:
         print(
             f"persfl: {many(int(new.sum()), 'row')} of {devices} not there when fitting"
@@ -166,9 +169,11 @@ def unused(name: str, taken: Container[str]) -> str:
     >>> unused("row", ["who"]), unused("row", ["row"])
     ('row', 'row_2')
     """
-    number, found = 2, name
+    number = 2
+    found = name
     while found in taken:
-        found, number = f"{name}_{number}", number + 1
+        found = f"{name}_{number}"
+        number = number + 1
     return found
 
 
@@ -180,7 +185,8 @@ def _add(
     which: Mask,
 ) -> None:
     """Predictions as further columns, empty where there are none."""
-    X, whose = X[which], whose[which]
+    X = X[which]
+    whose = whose[which]
     asked = (X, whose) if model.device is None else (X.assign(**{model.device: whose}),)
     columns: dict[str, NDArray[Any]] = {}
     with warnings.catch_warnings():

@@ -34,7 +34,8 @@ class Progress:
     """
 
     def __init__(self, keep: Keep, *, lines: bool) -> None:
-        self.keep, self.lines = keep, lines
+        self.keep = keep
+        self.lines = lines
         self.live = not lines and sys.stderr.isatty()
         self._begin = (time.monotonic(), 0)
         self._last = 0.0

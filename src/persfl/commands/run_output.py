@@ -100,7 +100,8 @@ def _of_device(found: pd.DataFrame, device: str) -> pd.Series:
 def _cells(line: Any) -> tuple[str, ...]:
     """A row of who helps whom, as text."""
     # a peer that was asked and never answered has no reward
-    low, high = line.reward_low, line.reward_high
+    low = line.reward_low
+    high = line.reward_high
     return (
         str(line.device),
         str(line.peer),

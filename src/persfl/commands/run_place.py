@@ -128,7 +128,8 @@ def _set_aside(out: Path) -> Path:
     strange = Folder.open(out).strangers()
     if strange:
         raise InputError(f"{str(strange[0])!r} does not belong to the run, so {keeps}")
-    name, k = f".{out.name}.replaced", 1
+    name = f".{out.name}.replaced"
+    k = 1
     path = out.with_name(name)
     while path.exists() or path.is_symlink():
         k += 1

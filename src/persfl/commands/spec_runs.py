@@ -68,7 +68,8 @@ def tune(chosen: argparse.Namespace) -> int:
 
     changes = dict(chosen.set)
     spec = _shortened(load_spec(chosen.spec, changes), chosen)
-    runs, out = _runs(chosen), Path(chosen.out)
+    runs = _runs(chosen)
+    out = Path(chosen.out)
     path = out / f"{spec.name}.toml"
     _refuse_own(path, chosen.spec)
     grid = grid_spec(spec)
@@ -122,7 +123,8 @@ def _work(
     from persfl.lab.figure_runs import pieces
     from persfl.lab.jobs import finished_jobs
 
-    jobs, out = whole("--jobs", chosen.jobs, least=1), Path(chosen.out)
+    jobs = whole("--jobs", chosen.jobs, least=1)
+    out = Path(chosen.out)
     out.mkdir(parents=True, exist_ok=True)
     for spec in specs:
         results_folder(out, spec.name)
@@ -162,10 +164,12 @@ def _experiments(specs: list[Spec], chosen: argparse.Namespace) -> int:
     from persfl.lab.figure_runs import collect
     from persfl.lab.result_pages import write_reproduction
 
-    runs, out = _runs(chosen), Path(chosen.out)
+    runs = _runs(chosen)
+    out = Path(chosen.out)
     specs = [_shortened(spec, chosen) for spec in specs]
     spent, about = _work(specs, runs, chosen)
-    results, rows = {}, []
+    results = {}
+    rows = []
     for spec in specs:
         result = collect(spec, runs=runs, seed=chosen.seed, out=out)
         results[spec.name] = result

@@ -154,7 +154,8 @@ def _fit_and_keep(
     chosen: argparse.Namespace,
 ) -> bool:
     """Fit and keep the model; False if the person stopped it."""
-    folder, out = place.folder, Path(chosen.out)
+    folder = place.folder
+    out = Path(chosen.out)
     assert folder is not None
     before = bool(folder.index["stages"]) or chosen.resume  # there is something to lose
     try:
@@ -191,12 +192,14 @@ def _announce(chosen: argparse.Namespace, rows: TableRows, model: Personalized) 
     """Refits take their time: say how many there will be before they start."""
     from persfl.methods.blend.offers.refits import fits_to_come
 
-    n, method = rows.devices.nunique(), method_of(model.method)
+    n = rows.devices.nunique()
+    method = method_of(model.method)
     if chosen.model not in ("tree", "forest", "boosting") or n == 1 or chosen.json:
         return
     runs = 2 if chosen.holdout > 0 else 1
     if isinstance(method, Blend):
-        classes, budget = rows.task == "classification", method.budget
+        classes = rows.task == "classification"
+        budget = method.budget
         fits = fits_to_come(n, budget, classes=classes, ordered=chosen.ordered)
         text = (
             f"Up to {fits * runs:,} fits to come, {budget:,} a device and run that it asks"

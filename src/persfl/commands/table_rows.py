@@ -53,7 +53,8 @@ def read_rows(chosen: argparse.Namespace) -> TableRows:
         text=chosen.device,
     )
     X = frame[_feature_columns(frame, chosen)]
-    y, devices = frame[chosen.label], frame[chosen.device]
+    y = frame[chosen.label]
+    devices = frame[chosen.device]
     gone = int(y.isna().sum())
     if gone:
         raise InputError(
@@ -174,7 +175,8 @@ def _counting(X: pd.DataFrame) -> str:
     counts = np.arange(len(X))
     found = []
     for name in X.columns:
-        column, start = X[name], X[name].iloc[0]
+        column = X[name]
+        start = X[name].iloc[0]
         counting = is_integer_dtype(column) and start in (0, 1)
         if counting and (column == start + counts).all():
             found.append(name)

@@ -210,13 +210,15 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
             self.__dict__.update(vars(trial))
         else:
             arrivals = self._more(X, y, devices, sample_weight)
-        self._arrivals, self.fitted_ = arrivals, arrivals.fitted
+        self._arrivals = arrivals
+        self.fitted_ = arrivals.fitted
         return self
 
     def _more(
         self, X: Table, y: ArrayLike, devices: Ids, sample_weight: Weights
     ) -> Arrivals:
-        schema, known = self.fitted_.schema, self.fitted_.settings
+        schema = self.fitted_.schema
+        known = self.fitted_.settings
         rows = schema.rows(self, X, y, devices, sample_weight)
         settings = replace(self._settings(known.seed), public=known.public)
         return more_arrivals(self._arrivals, rows, method_of(self.method), settings)
@@ -241,7 +243,8 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
             device=self.device,
             impute=self.impute,
         )
-        seed, classes = _seed(self.random_state), schema.labels.count
+        seed = _seed(self.random_state)
+        classes = schema.labels.count
         learner = learner_for(self.estimator, classes, rows.features, seed)
         settings = self._settings(seed)
         if not has_gradients(learner):

@@ -51,7 +51,8 @@ def verdict(d: Array) -> Verdict:
     half = (
         float(stdtrit(n - 1, 0.975) * d.std(ddof=1) / np.sqrt(n)) if n >= 2 else np.inf
     )
-    low, high = mean - half, mean + half
+    low = mean - half
+    high = mean + half
     says = "helps" if low > 0 else "hurts" if high < 0 else "no clear difference"
     return Verdict(
         float(gain_of(mean)), float(gain_of(low)), float(gain_of(high)), says, n

@@ -27,7 +27,8 @@ def pooled_fit(learner: Learner, rows: Devices, seed: int = 0) -> Model:
     if not isinstance(learner, Linear) or learner.kind != "squared":
         return learner.fit(Data(rows.X, rows.y, rows.weight), stream(seed, "pooled"))
     size = learner.size(rows.features)
-    gram, pull = np.zeros((size, size)), np.zeros(size)
+    gram = np.zeros((size, size))
+    pull = np.zeros(size)
     for i in range(0, len(rows.X), 2**16):
         part = slice(i, i + 2**16)
         A = rows.X[part]
@@ -84,13 +85,15 @@ def _stepped(learner: Learner, pooled: Array, data: Data, steps: GradientStep) -
     ones. A rival is no straw man.
     """
     models = np.tile(pooled, (len(data.y), 1))
-    now, todo = learner.loss(models, data), np.arange(len(models))
+    now = learner.loss(models, data)
+    todo = np.arange(len(models))
     for _ in range(_SHORTER):
         some = Data(data.X[todo], data.y[todo], data.weight[todo])
         tuned = steps.answer(learner, models[todo], some, None)
         lower = learner.loss(tuned, some) <= now[todo]
         models[todo[lower]] = tuned[lower]
-        todo, steps = todo[~lower], replace(steps, step_size=steps.step_size / 4)
+        todo = todo[~lower]
+        steps = replace(steps, step_size=steps.step_size / 4)
         if not len(todo):
             break
     return models

@@ -39,7 +39,8 @@ def split(
     share = real("holdout", share, least=0.0)
     if share >= 1:
         raise InputError(f"holdout must be a share below 1. Got {share}.")
-    n, counts = len(devices), devices.counts
+    n = len(devices)
+    counts = devices.counts
     owner = devices.owner
     row = np.arange(len(owner)) - devices.start[owner]
     mark = (

@@ -78,7 +78,8 @@ def _of_chances(test: Devices, chances: Mapping[str, Array], classes: int) -> Tr
     """Brier scores and mistakes."""
     code = test.y.astype(np.int64)
     true = code[:, None] == np.arange(classes)
-    losses, mistakes = dict[str, Array](), dict[str, Array]()
+    losses = dict[str, Array]()
+    mistakes = dict[str, Array]()
     for arm, chance in chances.items():
         losses[arm] = ((chance - true) ** 2).sum(axis=1)
         mistakes[arm] = (chance.argmax(axis=1) != code) + 0.0

@@ -38,7 +38,8 @@ ARMS = {
     "tuned": "one model for all, fine-tuned on own rows",
     "personal": "personalized",
 }
-HELPS, TOO_FEW = "helps here", "not enough of your own rows to tell"
+HELPS = "helps here"
+TOO_FEW = "not enough of your own rows to tell"
 # devices that a statement about similar ones takes, at least; and a quarter of the fleet
 SIMILAR = 8
 _ONE = 1.0 + 1e-9  # evidence of a single row, but for rounding
@@ -135,7 +136,8 @@ class Worth:
         """
         rows = self.table["evidence"].to_numpy()
         spread = self.table["spread"].to_numpy() / self.scale
-        d, level = self._difference(), self._level()
+        d = self._difference()
+        level = self._level()
         with np.errstate(invalid="ignore", divide="ignore"):
             half = stdtrit(rows - 1, 0.975) * spread / np.sqrt(rows) / level
         half = np.where((level > 0) & (rows > _ONE), half, np.nan)
@@ -192,7 +194,8 @@ class Worth:
         back and the less devices really differ (the variance between devices beyond what rows
         explain). What is left decides.
         """
-        d, level = self._difference(), self._level()
+        d = self._difference()
+        level = self._level()
         known = np.isfinite(d)
         if not known.any():
             return np.zeros(len(d), dtype=bool)
@@ -219,7 +222,8 @@ def _sums_nearby(d: Array, place: Array, at: Array) -> Array:
     if len(d) <= SIMILAR:
         return found
     order = np.argsort(place, kind="stable")
-    ranked, d = place[order], d[order]
+    ranked = place[order]
+    d = d[order]
     sums = np.zeros((3, len(d) + 1))
     np.cumsum([np.ones(len(d)), d, d**2], axis=1, out=sums[:, 1:])
     least = min(max(SIMILAR, len(d) // 4), len(d) - 1)

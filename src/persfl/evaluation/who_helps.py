@@ -114,7 +114,8 @@ def chance(trust: Trust) -> Array:
 def reward_interval(known: pd.DataFrame) -> tuple[Array, Array]:
     """A 95 % interval (Student's) of each pair's mean reward; NaN below two answers."""
     answered = known["answered"].to_numpy(dtype=np.float64)
-    mean, spread = known["reward_mean"].to_numpy(), known["reward_spread"].to_numpy()
+    mean = known["reward_mean"].to_numpy()
+    spread = known["reward_spread"].to_numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
         # the spread divides by answered, not by one less
         half = stdtrit(answered - 1, 0.975) * spread / np.sqrt(answered - 1)
@@ -187,7 +188,8 @@ def graph(table: pd.DataFrame) -> networkx.DiGraph[Any]:
     found: networkx.DiGraph[Any] = nx.DiGraph()
     found.add_nodes_from([*table["device"].tolist(), *table["peer"].tolist()])
     for row in table[table["adopted"] > 0].to_dict(orient="records"):
-        device, peer = row.pop("device"), row.pop("peer")
+        device = row.pop("device")
+        peer = row.pop("peer")
         # nothing is said of what is not known
         facts = {str(name): value for name, value in row.items() if value == value}
         found.add_edge(peer, device, **facts)

@@ -17,7 +17,9 @@ class Allowance:
     """
 
     def __init__(self, policy: Policy, ledger: Ledger, run: str) -> None:
-        self._policy, self._ledger, self._run = policy, ledger, run
+        self._policy = policy
+        self._ledger = ledger
+        self._run = run
         self._targets: Counter[str] = Counter()
         self._new: set[str] = set()
         self._questions = 0
@@ -28,7 +30,8 @@ class Allowance:
         """Whether one more question for this target is within the limits: "ok", or which."""
         if digest in self._new or self._ledger.known(digest):
             return "ok"
-        found, policy = self._ledger.counts(self._run, name), self._policy
+        found = self._ledger.counts(self._run, name)
+        policy = self._policy
         if found.target + self._targets[name] >= policy.questions_per_target:
             return "questions_per_target"
         if found.run + self._questions >= policy.questions:
@@ -44,7 +47,8 @@ class Allowance:
         """Whether so many numbers about the device may answer this question, if it is a new one."""
         if digest not in self._new:
             return "ok"
-        found, policy = self._ledger.counts(self._run, ""), self._policy
+        found = self._ledger.counts(self._run, "")
+        policy = self._policy
         if found.numbers + self._numbers + many > policy.numbers:
             return "numbers"
         if found.numbers_ever + self._numbers + many > policy.numbers_ever:

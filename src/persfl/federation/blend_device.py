@@ -82,7 +82,10 @@ class BlendDevice:
         policy: Policy,
         likenesses: Likenesses,
     ) -> None:
-        self.terms, self.deal, self.stock, self.policy = terms, deal, stock, policy
+        self.terms = terms
+        self.deal = deal
+        self.stock = stock
+        self.policy = policy
         self.family = family_of(terms)
         self._likenesses = likenesses
         self._rows: dict[bool, TargetRows] = {}
@@ -122,7 +125,8 @@ class BlendDevice:
         """One for each name: the same for the same question to the same rows, whenever and in
         whatever company it comes. What all of them share is read once, however many there are.
         """
-        forms, family = question.forms(), self.family
+        forms = question.forms()
+        family = self.family
         shared = Wire(family, {"what": question.kind})
         apart = dict[str, Any]()
         for name, form in forms.items():
@@ -193,7 +197,8 @@ class BlendDevice:
         shares = question.shares
         if not (shares >= 0).all() or not abs(float(shares.sum()) - 1) < 1e-6:
             raise WireError("shares must sum to 1.")
-        wide, here = len(self.family.names()), np.zeros(1, dtype=np.int64)
+        wide = len(self.family.names())
+        here = np.zeros(1, dtype=np.int64)
         parts = []
         for k, (look, starts) in enumerate(question.views):
             targets = self._targets(look, question.ordered)
@@ -204,7 +209,8 @@ class BlendDevice:
         found: dict[str, Any] = {"model": model}
         if not self.terms.holdout:
             return found
-        seed, single = self.stock.lot.seed, self.policy.rows <= 1
+        seed = self.stock.lot.seed
+        single = self.policy.rows <= 1
         rows = self.deal.learn, self.deal.held
         return found | judged(self.terms, model, *rows, seed, single=single)
 
@@ -229,7 +235,8 @@ class BlendDevice:
                 self.deal, max(count, 1), classes=classes, ordered=ordered
             )
             folding = OwnFolding(classes, ordered, folds=folds)
-            rows, nobody = alone(self._seen(folds)), np.zeros(1, dtype=np.int64)
+            rows = alone(self._seen(folds))
+            nobody = np.zeros(1, dtype=np.int64)
             self._rows[ordered] = TargetRows(rows, folding, nobody)
         return self.family.targets(self._rows[ordered], look, *self._how("own"))
 

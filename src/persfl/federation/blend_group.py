@@ -67,7 +67,8 @@ class FlowerBundle:
         rate: float,
     ) -> Array:
         """Every step asks the nearest of every copy."""
-        group, who = self.groups[0], near[0]
+        group = self.groups[0]
+        who = near[0]
         whose = np.repeat(np.arange(len(who)), who.shape[1])
 
         def slope(models: Array) -> Array:
@@ -91,9 +92,13 @@ class FlowerGroup:
     """See `persfl.methods.blend.site.Group`."""
 
     def __init__(self, site: FlowerSite, ask: Ask, plan: GroupPlan) -> None:
-        self._site, self._ask = site, ask
-        self.family, self.plan, self.look = site.family, plan, plan.look
-        self.seed, self.copies = plan.seed, site.copies
+        self._site = site
+        self._ask = ask
+        self.family = site.family
+        self.plan = plan
+        self.look = plan.look
+        self.seed = plan.seed
+        self.copies = site.copies
         self.peers, self.targets = len(plan.rest), len(plan.mine)
         self.budget = Budget(plan.budget, self.targets, self.copies, self.family.unit)
         weight = site.weight[plan.rest]
@@ -105,7 +110,8 @@ class FlowerGroup:
         """A letter to each peer, with everything that it is asked about."""
         self.budget.pay(question.cost, int((who >= 0).sum()))
         each = question.has("names")
-        letters, places = [], []
+        letters = []
+        places = []
         for p in np.unique(who[who >= 0]).tolist():
             at = np.flatnonzero(who == p)
             names = [self._name(whose, int(k)) for k in at] if each else []
@@ -192,7 +198,8 @@ class FlowerGroup:
             )
             for t, i in enumerate(self.plan.mine.tolist())
         ]
-        losses, weight = np.full((self.targets, many), np.inf), np.zeros(self.targets)
+        losses = np.full((self.targets, many), np.inf)
+        weight = np.zeros(self.targets)
         for t, told in enumerate(self._ask(asked)):
             said = reply_numbers(told.get("losses"), (many,), most=1e100)
             judged = reply_numbers(told.get("weight"), (1,))[0]
@@ -218,7 +225,8 @@ class FlowerGroup:
 
     def begin(self) -> Array:
         """As the module has them: there are no rows here."""
-        many, d = self.targets * self.copies, self.family.features
+        many = self.targets * self.copies
+        d = self.family.features
         nothing = Data(np.zeros((many, 1, d)), np.zeros((many, 1)))
         found = self.family.learner.init(nothing, stream(self.seed, "start"))
         return np.asarray(found)

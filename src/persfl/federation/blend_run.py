@@ -36,10 +36,16 @@ class Outcome:
     """What the result of a run is written from: as much of a `FlowerFleet` as that needs."""
 
     def __init__(self, site: FlowerSite, models: Sequence[Any]) -> None:
-        self.ids, self.n, self.targets = site.ids, site.n, site.targets
-        self.learner, self.terms, self.roster = site.learner, site.terms, site.roster
+        self.ids = site.ids
+        self.n = site.n
+        self.targets = site.targets
+        self.learner = site.learner
+        self.terms = site.terms
+        self.roster = site.roster
         letters = site.letters
-        self.rows, self.post, self.home = letters.rows, letters.post, letters.home
+        self.rows = letters.rows
+        self.post = letters.post
+        self.home = letters.home
         self.models = [models[t] for t in site.targets.tolist()]
         self._told = site.judged
         self.foldless = sorted(site.foldless)
@@ -63,16 +69,21 @@ class ExchangeLines:
     def __init__(
         self, letters: Letters, waiting: Waiting, say: Callable[..., None]
     ) -> None:
-        self.letters, self.waiting, self.say = letters, waiting, say
-        self._clock, self._last = time.monotonic(), 0
+        self.letters = letters
+        self.waiting = waiting
+        self.say = say
+        self._clock = time.monotonic()
+        self._last = 0
 
     def __call__(self, facts: dict[str, Any]) -> None:
-        missing, number = facts.pop("missing"), facts["exchange"]
+        missing = facts.pop("missing")
+        number = facts["exchange"]
         if missing and number == self._last:  # the same one again
             self.waiting(f"exchange {number}", missing)
             return
         self.waiting.over()
-        seconds, own = time.monotonic() - self._clock, self.letters.own_seconds
+        seconds = time.monotonic() - self._clock
+        own = self.letters.own_seconds
         text = (
             f"exchange {number}: {facts['questions']} questions to {facts['asked']}"
             f" devices, {facts['answered']} answered; {seconds:.1f} s, of these our own"
@@ -80,7 +91,8 @@ class ExchangeLines:
         )
         messages = self.letters.post.messages
         self.say("exchange", **facts, own=round(own, 4), messages=messages, text=text)
-        self._clock, self._last = time.monotonic(), number
+        self._clock = time.monotonic()
+        self._last = number
         self.letters.own_seconds = 0.0
 
 

@@ -73,12 +73,16 @@ class FlowerSite:
         seed: int | None = None,
     ) -> None:
         terms = letters.terms
-        self.letters, self.terms = letters, terms
+        self.letters = letters
+        self.terms = terms
         self.ids, self.targets, self.n = list(ids), targets, len(ids)
         self.family = family_of(terms)
-        self.learner, self.classes = self.family.learner, terms.classes
+        self.learner = self.family.learner
+        self.classes = terms.classes
         self.seed = terms.seed if seed is None else seed
-        self.ordered, self.quorum, self.patience = ordered, quorum, patience
+        self.ordered = ordered
+        self.quorum = quorum
+        self.patience = patience
         self.copies = Folding(terms.classes, ordered).count + 1
         self.roster = Roster()
         self.journal = journal if journal is not None else Journal()
@@ -93,13 +97,15 @@ class FlowerSite:
 
     def spreads(self) -> Spreads:
         """Of all devices; a device that does not tell them does not count."""
-        d, linear = self.terms.features, isinstance(self.family, LinearFamily)
+        d = self.terms.features
+        linear = isinstance(self.family, LinearFamily)
         question = Spread() if linear else Weight()
         told = self.ask([Letter(i, question) for i in range(self.n)])
         found = Spreads(np.zeros(self.n), np.zeros((self.n, d)), np.zeros(self.n))
         for i, arrays in enumerate(told):
             weight = reply_numbers(arrays.get("weight"), (1,))
-            squares, label = np.zeros(d), weight
+            squares = np.zeros(d)
+            label = weight
             if linear:
                 squares = reply_numbers(arrays.get("squares"), (d,))
                 label = reply_numbers(arrays.get("label"), (1,))
@@ -213,7 +219,8 @@ class FlowerSite:
         self, number: int, asks: Mapping[int, Sequence[Letter]]
     ) -> dict[int, bytes]:
         """One message to each device, in several goes where too few answer."""
-        begin, found = time.monotonic(), dict[int, bytes]()
+        begin = time.monotonic()
+        found = dict[int, bytes]()
         left = {
             i: each for i, each in asks.items() if self.roster.due(self.ids[i], number)
         }

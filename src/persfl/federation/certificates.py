@@ -46,7 +46,8 @@ def certificates(host: str) -> tuple[bytes, bytes, bytes]:
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    authority, server = _new_key(), _new_key()
+    authority = _new_key()
+    server = _new_key()
     known = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
     signs = x509.KeyUsage(
         digital_signature=True,

@@ -105,7 +105,8 @@ class FederatedTask:
 
     def after(self, stage: str, plan: Plan, state: State, round_: Round | None) -> None:
         """Keep a round, and say how it went."""
-        scene, fleet = self.scene, self.fleets[-1].inner
+        scene = self.scene
+        fleet = self.fleets[-1].inner
         scene.folder.after(stage, plan, state, round_)
         if round_ is not None:
             scene.diary.round(fleet, round_)
@@ -126,7 +127,8 @@ class StandIns:
 
     def __init__(self, fleet: FlowerFleet) -> None:
         rows = [float(fleet.rows.get(name, 1)) for name in fleet.ids]
-        width, n = fleet.terms.features, fleet.n
+        width = fleet.terms.features
+        n = fleet.n
         self.static = Devices(
             np.zeros((n, width)),
             np.zeros(n),
@@ -145,9 +147,11 @@ class CommonFleet:
                 "common models over a federation cannot have running statistics (BatchNorm)."
             )
         self.inner = inner
-        self.n, self.ids = inner.n, inner.ids
+        self.n = inner.n
+        self.ids = inner.ids
         self.targets = inner.targets
-        self.learner, self.proposer = inner.learner, inner.proposer
+        self.learner = inner.learner
+        self.proposer = inner.proposer
         self._r = 0
         # A step from a common model is asked of each device in its own name.
         everyone = np.arange(inner.n)
@@ -197,7 +201,8 @@ class CommonFleet:
 
     def scored(self, models: Array, who: IntArray | None = None) -> Array:
         """(devices, models) losses on each device's rows; of one that does not tell, infinite."""
-        inner, count = self.inner, len(self.targets)
+        inner = self.inner
+        count = len(self.targets)
         columns = np.tile(np.arange(len(models)), (count, 1))
         shown = {(t, j): model for t in range(count) for j, model in enumerate(models)}
         inner.states.before(self._r)

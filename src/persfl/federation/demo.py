@@ -22,7 +22,11 @@ from persfl.federation.superlink import Up
 from persfl.sources import clustered_regression
 
 # A quarter of the rows, which is held back, is as many as a policy lets be told of.
-KINDS, ROWS, FEATURES, NOISE, STEPS = 2, 20, 20, 0.3, 10
+KINDS = 2
+ROWS = 20
+FEATURES = 20
+NOISE = 0.3
+STEPS = 10
 MOST = 20
 
 

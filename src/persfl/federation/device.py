@@ -141,7 +141,8 @@ class Device(DeviceHome):
         """Sums over rows, and which rows these were."""
         if not self.policy.sums:
             raise Refused("sums")
-        terms, _ = question.terms, question.me
+        terms = question.terms
+        _ = question.me
         deal = self.deal(terms, question.round)
         if deal.learn.X.size * terms.features > self.policy.work:
             raise Refused("work")
@@ -151,21 +152,26 @@ class Device(DeviceHome):
         return out, deal.mark
 
     def _blend(self, question: Inquiry) -> Content:
-        terms, me = question.terms, question.me
+        terms = question.terms
+        me = question.me
         asks = question.head.get("asks")
         if not isinstance(asks, list) or len(asks) > MOST:
             raise WireError("questions must be a list.")
         deal = self.dealt_for(question)
         home = BlendDevice(terms, deal, self.stock, self.policy, self.likenesses)
-        rows, parts = self.count(question.round), parts_of(question.arrays)
+        rows = self.count(question.round)
+        parts = parts_of(question.arrays)
         said = question.digest(me, deal.mark)
         allowance = self.allowance(question)
         out: dict[str, NDArray[Any]] = {}
         codes: list[str] = []
         entries: list[Entry] = []
         for i, asked in enumerate(asks):
-            inner, found, code = parts.get(f"k{i}", {}), dict[str, Any](), "ok"
-            names, digests = list[str](), list[str]()
+            inner = parts.get(f"k{i}", {})
+            found = dict[str, Any]()
+            code = "ok"
+            names = list[str]()
+            digests = list[str]()
             what = asked.get("what") if isinstance(asked, dict) else None
             # it stands in the ledger
             what = str(what) if what in QUESTIONS else "blend"
@@ -187,7 +193,8 @@ class Device(DeviceHome):
                     stored = StoredModel(question.round + 1, model, terms)
                     self.keep(question.run, stored)
             except Exception as error:
-                code, found = self._code(error, "a question", question), {}
+                code = self._code(error, "a question", question)
+                found = {}
             codes.append(code)
             out |= nested(f"k{i}", found)
             many = max(len(names), 1)

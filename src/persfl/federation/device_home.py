@@ -49,8 +49,11 @@ class DeviceHome:
         shelf: Shelf,
         lot: Lot,
     ) -> None:
-        self.name, self.source = name, source
-        self.policy, self.ledger, self.shelf = policy, ledger, shelf
+        self.name = name
+        self.source = source
+        self.policy = policy
+        self.ledger = ledger
+        self.shelf = shelf
         self.lot = lot
         self.likenesses = Likenesses()
         self._last: tuple[Data, int, Taken] | None = None
@@ -170,7 +173,8 @@ class DeviceHome:
         """The line for what this device tells of itself: it counts by its numbers, too."""
         said = (kind, about, question.run, question.round)
         digest = digest_of(said, question.arrays)
-        allowance, many = self.allowance(question), numbers_of(out)
+        allowance = self.allowance(question)
+        many = numbers_of(out)
         must(allowance.question(name, digest))
         must(allowance.numbers(digest, many))
         left = {"rows": rows, "bytes": size_of(out), "numbers": many}
@@ -194,7 +198,8 @@ def check_fit(codec: RunCodec, table: Data) -> None:
     Counts and classes have no other units. In units of the asker's choice, whether labels fit would
     tell the least of them.
     """
-    terms, learner = codec.terms, codec.learner
+    terms = codec.terms
+    learner = codec.learner
     nothing = Data(np.zeros((1, terms.features)), np.array([-0.5]), np.ones(1))
     picky = isinstance(learner, LabelCheck) and learner.check_labels(nothing)
     if (picky or terms.classes) and (terms.label_mean, terms.label_scale) != (0, 1):

@@ -40,7 +40,8 @@ def code_of(error: Exception, what: str, r: int, log: Log) -> str:
 
 def proposals(home: DeviceHome, question: Inquiry, log: Log) -> Content:
     """A proposal for each target that asks, or why there is none."""
-    terms, me = question.terms, question.me
+    terms = question.terms
+    me = question.me
     names = askers_of(question.head.get("names"))
     targets = question.arrays.get("targets")
     if targets is None or targets.dtype != np.int64 or targets.shape != (len(names),):
@@ -50,8 +51,10 @@ def proposals(home: DeviceHome, question: Inquiry, log: Log) -> Content:
     learn = home.inside(terms, deal.learn)
     batches = home.batches(terms, deal)
     said = question.digest(question.round, me, deal.mark)
-    parts, allowance = parts_of(question.arrays), home.allowance(question)
-    work, size = work_of(terms, learn.rows), 0
+    parts = parts_of(question.arrays)
+    allowance = home.allowance(question)
+    work = work_of(terms, learn.rows)
+    size = 0
 
     def proposal(i: int, target: int) -> dict[str, NDArray[Any]]:
         probe = question.codec.probe_from(parts.get(f"q{i}", {}))
@@ -77,7 +80,8 @@ def proposals(home: DeviceHome, question: Inquiry, log: Log) -> Content:
                     raise Refused("work")
                 out |= nested(f"p{i}", given)
             except Exception as error:
-                code, given = code_of(error, "answer", question.round, log), {}
+                code = code_of(error, "answer", question.round, log)
+                given = {}
         codes.append(code)
         left = {"bytes": size_of(given), "code": code, "numbers": numbers_of(given)}
         entries.append(question.entry("answer", name, digest, rows=rows, **left))

@@ -52,7 +52,8 @@ class TargetNow(NamedTuple):
 def adopt(home: DeviceHome, question: Inquiry) -> Content:
     """Take what was chosen; the new probe."""
     now = _now(home, question)
-    codec, rows = question.codec, home.count(question.round)
+    codec = question.codec
+    rows = home.count(question.round)
     out: dict[str, NDArray[Any]] = {}
     entry = question.entry("adopt", home.name, rows=rows)
     if question.head.get("probe"):
@@ -70,8 +71,11 @@ def score(home: DeviceHome, question: Inquiry) -> Content:
     back say of its model.
     """
     now = _now(home, question)
-    head, codec, terms = question.head, question.codec, question.terms
-    learner, learn = codec.learner, now.learn
+    head = question.head
+    codec = question.codec
+    terms = question.terms
+    learner = codec.learner
+    learn = now.learn
     count = whole_of(head, "count", most=MOST)
     moves = codec.models_travel and bool(head.get("step") or head.get("length"))
     must(now.allowance.work((count + 1 + moves) * work_of(terms, learn.rows)))
@@ -108,7 +112,8 @@ def _losses(question: Inquiry, now: TargetNow, count: int) -> dict[str, NDArray[
     """What proposals come to on own rows, and how far away they are."""
     codec = question.codec
     probe = codec.probe_of(now.stored.model)
-    losses, lengths = np.full(count, np.inf), np.full(count, np.nan)
+    losses = np.full(count, np.inf)
+    lengths = np.full(count, np.nan)
     parts = parts_of(question.arrays)
     for i in range(count):
         try:
@@ -124,7 +129,8 @@ def _own_step(
     home: DeviceHome, question: Inquiry, now: TargetNow
 ) -> dict[str, NDArray[Any]]:
     """Where own rows would take the model, or how far."""
-    codec, out = question.codec, dict[str, NDArray[Any]]()
+    codec = question.codec
+    out = dict[str, NDArray[Any]]()
     probe = codec.probe_of(now.stored.model)
     lot = home.lot
     place = stream(lot.seed, "answer", question.round, question.me, lot.number)
@@ -142,7 +148,8 @@ def _now(home: DeviceHome, question: Inquiry) -> TargetNow:
     """This device as a target: its model after everything it was told to adopt."""
     if not home.policy.target:
         raise Refused("target")
-    codec, terms = question.codec, question.terms
+    codec = question.codec
+    terms = question.terms
     _ = question.me  # a question without a position is none
     deal = home.dealt_for(question)
     learn = home.inside(terms, deal.learn)
@@ -186,7 +193,8 @@ def _after(
     home: DeviceHome, codec: RunCodec, model: Model, data: Data, r: int
 ) -> Model:
     """What follows an adoption: running statistics, the own step."""
-    learner, own = codec.learner, codec.terms.own_step()
+    learner = codec.learner
+    own = codec.terms.own_step()
     if has_statistics(learner):
         model = learner.settled(model, data)
     if own is None:

@@ -26,7 +26,8 @@ from persfl.federation.member_keys import public_key
 from persfl.federation.proxy_limits import Limits
 from persfl.files import refuse_links
 
-CONFIG, NODE = "federation.toml", "node.toml"
+CONFIG = "federation.toml"
+NODE = "node.toml"
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -117,11 +118,9 @@ def opened(path: Path) -> Federation:
     told = _read(path / CONFIG, "a federation's folder", "persfl federation init")
     where = f"{str(path / CONFIG)!r}"
     try:
-        host, port, inner = (
-            str(told["host"]),
-            int(told["port"]),
-            int(told["inner_port"]),
-        )
+        host = str(told["host"])
+        port = int(told["port"])
+        inner = int(told["inner_port"])
         pairs = [(str(one["device"]), str(one["key"])) for one in told["member"]]
     except (KeyError, TypeError, ValueError):
         raise InputError(

@@ -64,7 +64,9 @@ class FlowerFleet:
         state: bytes | None = None,
         say: Say = lambda where, missing: None,
     ) -> None:
-        self.terms, self.post, self.need = terms, post, need
+        self.terms = terms
+        self.post = post
+        self.need = need
         self.patience = Patience(quorum, patience, say)
         self.home = dict(home or {})
         limit = real("deadline", deadline, above=0)
@@ -73,7 +75,8 @@ class FlowerFleet:
         self.n = len(self.ids)
         self.targets = self._positions(targets)
         self.codec = self.letters.codec
-        self.learner, self.proposer = self.codec.learner, self.codec.proposer
+        self.learner = self.codec.learner
+        self.proposer = self.codec.proposer
         self.states = TargetStates(self.codec, len(self.targets))
         self.peer_side = PeerSide(self.letters, self.patience, self.ids, self.targets)
         self.target_side = TargetSide(self.peer_side, self.states)
@@ -82,7 +85,9 @@ class FlowerFleet:
         self._steps: Steps | None = None  # where an adopter remembers them
         # targets whose model was not known when steps were kept last
         self._unseen: list[int] = []
-        self._r, self._quiet, self._waited_for = 0, 0, -1
+        self._r = 0
+        self._quiet = 0
+        self._waited_for = -1
         if state is not None:
             self._restore(state)
         elif start is not None:
@@ -252,7 +257,8 @@ class FlowerFleet:
         """Tell every target its last adoption; the ids of those that could not be told (they
         keep an older model).
         """
-        side, pending = self.target_side, self.states.pending
+        side = self.target_side
+        pending = self.states.pending
         side.tell([t for t in side.everyone if pending[t]], self._r, probe=False)
         return [side.names[t] for t in side.everyone if pending[t]]
 

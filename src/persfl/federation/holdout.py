@@ -78,12 +78,12 @@ def judged(
             "mistakes": np.zeros(2),
         }
     if by_moments(terms) and not single:
-        learn, held = alike(learn), alike(held)
-    learn, held = terms.inside(learn), terms.inside(held)
-    learner, alone = (
-        terms.learner(),
-        Devices(learn.X, learn.y, learn.weight, np.array([0, learn.rows]), [0]),
-    )
+        learn = alike(learn)
+        held = alike(held)
+    learn = terms.inside(learn)
+    held = terms.inside(held)
+    learner = terms.learner()
+    alone = Devices(learn.X, learn.y, learn.weight, np.array([0, learn.rows]), [0])
     own = own_fits(learner, alone, seed)[0]
     weight = held.weight
     losses, mistakes = _missed(terms, (own, model), held)
@@ -105,7 +105,8 @@ def _missed(
 ) -> tuple[list[Array], list[float]]:
     """Per model: the error of every row, and the weight of those whose class is missed."""
     learner = terms.learner()
-    losses, mistakes = list[Array](), list[float]()
+    losses = list[Array]()
+    mistakes = list[float]()
     for model in models:
         found = respond(learner, model, rows.X, terms.classes)
         if terms.classes:
@@ -138,7 +139,9 @@ def worth_of(
     rows back.
     """
     n = len(ids)
-    sums, errors, mistakes = np.zeros((n, FIELDS)), np.zeros((n, 2)), np.zeros((n, 2))
+    sums = np.zeros((n, FIELDS))
+    errors = np.zeros((n, 2))
+    mistakes = np.zeros((n, 2))
     for i, found in told.items():
         sums[i], errors[i], mistakes[i] = (
             found["judged"],

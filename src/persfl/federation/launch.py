@@ -20,7 +20,8 @@ from persfl.federation.superlink import check_up, link_mark, same_link, start_ru
 from persfl.folder_locks import LOCK, holder
 from persfl.runs import INDEX, Folder
 
-PROGRESS, FAILURE = "progress.jsonl", "failure.txt"
+PROGRESS = "progress.jsonl"
+FAILURE = "failure.txt"
 LINK_GONE = (
     "the SuperLink, which carries the messages, was stopped or started again. Everything is kept:"
     " when `persfl federation up` is there, go on with the same command and --resume."
@@ -123,7 +124,9 @@ def _watch(
     """Show what happens until it is over; `linked` says whether the SuperLink of the beginning
     is still there.
     """
-    pid, position, patience = None, begin, time.monotonic()
+    pid = None
+    position = begin
+    patience = time.monotonic()
     while True:
         gone = pid is not None and not _alive(pid)
         over = child is not None and child.code is not None

@@ -145,11 +145,10 @@ class Ledger:
 
     def _count(self, others: Counter[Entry]) -> None:
         """Everything else, by asker, kind and code; names beyond the most are nobody's."""
-        now, found = time.time(), Counter[tuple[str, str, str]]()
-        bytes_, numbers = (
-            Counter[tuple[str, str, str]](),
-            Counter[tuple[str, str, str]](),
-        )
+        now = time.time()
+        found = Counter[tuple[str, str, str]]()
+        bytes_ = Counter[tuple[str, str, str]]()
+        numbers = Counter[tuple[str, str, str]]()
         room = (
             ASKERS - int(self._one("SELECT COUNT(*) FROM others")[0]) if others else 0
         )
@@ -192,11 +191,9 @@ class Ledger:
 
     def _add(self, new: Sequence[Entry]) -> None:
         """Count questions that were answered for the first time."""
-        targets, runs, numbers = (
-            Counter[tuple[str, str]](),
-            Counter[str](),
-            Counter[str](),
-        )
+        targets = Counter[tuple[str, str]]()
+        runs = Counter[str]()
+        numbers = Counter[str]()
         for entry in new:
             targets[entry.run, entry.target] += 1
             runs[entry.run] += 1

@@ -77,7 +77,8 @@ class Lost(Exception):
 
     def __init__(self, how: str, code: str = "") -> None:
         super().__init__(how)
-        self.how, self.code = how, code
+        self.how = how
+        self.code = code
 
 
 class Letters:
@@ -94,8 +95,10 @@ class Letters:
         home: Mapping[str, Device],
         deadline: float,
     ) -> None:
-        self.post, self.run = post, run
-        self.home, self.deadline = dict(home), deadline
+        self.post = post
+        self.run = run
+        self.home = dict(home)
+        self.deadline = deadline
         self._terms = terms
         self.rows: dict[str, int] = {}  # how many each device said it has
         # and how many of them are new since the round before
@@ -162,7 +165,8 @@ class Letters:
         self, letters: Mapping[str, tuple[str, bytes]]
     ) -> dict[str, bytes | Failed]:
         """Send (kind, letter) to devices by name; a reply or a failure for each."""
-        self.own_seconds, self._slowest = self.own_seconds + self._slowest, 0.0
+        self.own_seconds = self.own_seconds + self._slowest
+        self._slowest = 0.0
         found: dict[str, bytes | Failed] = {}
         far: dict[str, tuple[str, bytes]] = {}
         with self.own_time():

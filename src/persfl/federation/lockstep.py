@@ -54,7 +54,8 @@ def side_by_side(
                 told = exchange([value for _, kind, value in events if kind == "asks"])
                 for line, each in zip(waiting, told, strict=True):
                     line.into.put(("told", each))
-            active, waiting = waiting, []
+            active = waiting
+            waiting = []
     finally:
         for line in lines:
             line.into.put(("over", None))
@@ -68,7 +69,9 @@ class _Line:
     """One piece of work and its two mailboxes."""
 
     def __init__(self, piece: Callable[[Any], Any], turn: threading.Lock) -> None:
-        self.piece, self.result, self.turn = piece, None, turn
+        self.piece = piece
+        self.result = None
+        self.turn = turn
         self.out: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.into: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._run, daemon=True)

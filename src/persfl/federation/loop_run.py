@@ -63,7 +63,8 @@ def loop_run(scene: RunScene, method: Method) -> tuple[FlowerFleet, State]:
 
 def loop_plan_over(fleet: FlowerFleet, method: Method, scene: RunScene) -> Plan:
     """The rounds of a method as they are over a federation."""
-    learner, n = fleet.learner, fleet.n
+    learner = fleet.learner
+    n = fleet.n
     sampler: Sampler = Nobody()
     adopter: Adopter = Best()
     rounds = 0
@@ -78,14 +79,16 @@ def loop_plan_over(fleet: FlowerFleet, method: Method, scene: RunScene) -> Plan:
         # Steps are from a target's model to an answer: the coordinator must know both.
         steps = has_gradients(learner) and fleet.codec.models_travel
         rule = kin(min(peers_asked(method.peers, n), n - 1), steps=steps)
-        sampler, adopter = rule.sampler, rule.adopter
+        sampler = rule.sampler
+        adopter = rule.adopter
     elif isinstance(method, Paper):
         rounds = rounds_for(method.rounds, learner)
         sampler = peers_of(min(peers_asked(method.peers, n), n - 1), n)
         adopter = method.adopter or adopter
     else:
         raise InputError(f"{method.name} does not run over a federation yet.")
-    step, seed = scene.terms.step_size, scene.plan.seed
+    step = scene.terms.step_size
+    seed = scene.plan.seed
     return Plan(learner, lambda _: fleet.proposer, step, sampler, adopter, rounds, seed)
 
 
@@ -105,7 +108,8 @@ def _after(
         state, r=round_.r + 1, trust=round_.trust, losses=losses, kept=fleet.kept
     )
     # The state of the fleet and of the loop, in one step; and once that is kept, that before goes.
-    folder, name = scene.folder, f"fleet-{state.r:06d}.wire"
+    folder = scene.folder
+    name = f"fleet-{state.r:06d}.wire"
     before = folder.index.get("fleet")
     folder.write(name, fleet.state())
     folder.index["fleet"] = name

@@ -123,7 +123,8 @@ def mixture_from(terms: Terms, arrays: Arrays) -> Model:
     codec = RunCodec(terms)
     if "shares" not in arrays:
         return codec.model_from(arrays)
-    shares, parts = arrays["shares"], parts_of(within("part", arrays))
+    shares = arrays["shares"]
+    parts = parts_of(within("part", arrays))
     shares = finite(shares, (min(shares.size, _PARTS),))
     if not (shares > 0).all() or not abs(float(shares.sum()) - 1) < 1e-6:
         raise WireError("the shares of a mix must sum to 1.")

@@ -82,7 +82,8 @@ def _factor(about: Array, levels: Array) -> Array:
 
 def _echelon(about: Array, least: Array) -> Array:
     """The same column by column; those of which no more than `least` is new are passed over."""
-    rest, lines = about.copy(), list[Array]()
+    rest = about.copy()
+    lines = list[Array]()
     for k in range(about.shape[1]):
         unit = float(np.abs(rest[:, k]).max())
         new = rest[:, k] / (unit or 1.0)
@@ -124,7 +125,8 @@ class Likenesses:
 
     def within(self, data: Data, parts: Sequence[IntArray]) -> Data:
         """The same within each of these parts, which stay where they are."""
-        X, y = data.X.copy(), data.y.copy()
+        X = data.X.copy()
+        y = data.y.copy()
         for part in parts:
             made = self.of(data.take(part))
             X[part], y[part] = made.X, made.y

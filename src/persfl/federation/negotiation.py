@@ -167,8 +167,10 @@ class _Inquiry:
         ids: Sequence[str],
         home: Mapping[str, Device],
     ) -> None:
-        self.post, self.plan = post, plan
-        self.ids, self.home = ids, home
+        self.post = post
+        self.plan = plan
+        self.ids = ids
+        self.home = home
 
     def _all(
         self,
@@ -196,7 +198,8 @@ class _Inquiry:
 
     def described(self, waiting: Waiting) -> dict[str, Head]:
         """Who is there and which columns they have; waits for a quorum."""
-        plan, ids = self.plan, self.ids
+        plan = self.plan
+        ids = self.ids
         begin = time.monotonic()
         found: dict[str, Head] = {}
         others: dict[str, str] = {}

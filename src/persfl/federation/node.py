@@ -123,7 +123,8 @@ class Hands:
             with self._one:
                 identity = flower_api.TaskIdentity
                 identity.task_id = task
-                identity.run_id, identity.node_id = context.run_id, context.node_id
+                identity.run_id = context.run_id
+                identity.node_id = context.node_id
                 reply = self.app(message, context)
             flower_api.push_message(client, reply, context)
             flower_api.push_task_output(
@@ -173,12 +174,16 @@ def run_node(
         os.open(where, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
     ) as file:
         file.write(secret)
-    waits, refused, before = 0, 0.0, ""
+    waits = 0
+    refused = 0.0
+    before = ""
     while going():
         begin = time.monotonic()
         log, seen = _log(folder)
         if _connected(folder, secret, app, say, going):
-            waits, refused, before = 0, 0.0, ""
+            waits = 0
+            refused = 0.0
+            before = ""
             say(
                 "the connection is over; joining again"
                 if going()

@@ -19,7 +19,9 @@ from persfl.federation.row_table import Rows, RowTable
 from persfl.files import write_whole
 from persfl.formats import reading
 
-TABLE, LEDGER, MODELS = "table.json", "ledger.sqlite", "models"
+TABLE = "table.json"
+LEDGER = "ledger.sqlite"
+MODELS = "models"
 _LOG = 2**20  # bytes of errors that are kept
 
 

@@ -31,8 +31,10 @@ class PeerSide:
         ids: Sequence[str],
         targets: IntArray,
     ) -> None:
-        self.letters, self.patience = letters, patience
-        self.ids, self.targets = ids, targets
+        self.letters = letters
+        self.patience = patience
+        self.ids = ids
+        self.targets = targets
         self.roster = Roster()
         self.odd = 0  # answers of this round that could not be read
 
@@ -117,7 +119,8 @@ class PeerSide:
         found: Proposals,
     ) -> bool:
         """Note what a peer answered to each target; whether asking again would be of no use."""
-        name, roster = self.ids[peer], self.roster
+        name = self.ids[peer]
+        roster = self.roster
         if isinstance(reply, Lost):
             roster.failed(name, r, reply.how, len(who))
             self.limited(name, reply.code)
@@ -127,7 +130,8 @@ class PeerSide:
         if not isinstance(codes, list) or len(codes) != len(who):
             roster.failed(name, r, "format", len(who))
             return False
-        usable, parts = 0, parts_of(arrays)
+        usable = 0
+        parts = parts_of(arrays)
         for i, (t, code) in enumerate(zip(who, codes, strict=True)):
             if code != "ok":
                 self.limited(name, code)

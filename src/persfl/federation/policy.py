@@ -160,7 +160,8 @@ def work_of_fit(terms: Terms, rows: int) -> int:
     """
     if _trees(terms):
         return work_of(terms, rows)
-    learner, size = terms.learner(), _size(terms)
+    learner = terms.learner()
+    size = _size(terms)
     if terms.model in ("mlp", "network"):
         return int(learner.epochs + 1) * rows * size
     squared = terms.model == "linear" and learner.kind == "squared"

@@ -76,7 +76,8 @@ class Process:
                 cwd=cwd,
                 start_new_session=True,
             )
-        self.pid, self.log = self._child.pid, log
+        self.pid = self._child.pid
+        self.log = log
 
     @property
     def code(self) -> int | None:

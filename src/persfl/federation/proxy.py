@@ -71,7 +71,8 @@ class Proxy:
     ) -> None:
         import httpx
 
-        self.limits, self.members = limits, members
+        self.limits = limits
+        self.members = members
         self.visits, self.refusals = Visits(limits), Refusals()
         # Bytes of bodies that are on their way, as far as they were announced, by whose they are.
         self.inside: Counter[str] = Counter()
@@ -238,7 +239,8 @@ class Proxy:
         import h11
 
         loop = asyncio.get_running_loop()
-        waited, size = 0.0, 0
+        waited = 0.0
+        size = 0
         while True:
             begin = loop.time()
             allowed = self.limits.body_seconds + size / self.limits.least_rate

@@ -28,7 +28,8 @@ def wrong_with(body: bytes) -> str:
         return "this is no reply"
     if len(told.messages_list) != 1 or len(told.message_object_trees) != 1:
         return "a reply comes alone"
-    about, tree = told.messages_list[0].metadata, told.message_object_trees[0]
+    about = told.messages_list[0].metadata
+    tree = told.message_object_trees[0]
     if not about.reply_to_message_id:
         return "nodes reply, and ask nothing"
     if about.src_node_id != told.node.node_id:

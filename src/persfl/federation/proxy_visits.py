@@ -21,8 +21,10 @@ class Visit:
     def __init__(self, address: str, sock: Any) -> None:
         import h11
 
-        self.address, self.member = address, ""
-        self.sock, self.pushed_out = sock, False
+        self.address = address
+        self.member = ""
+        self.sock = sock
+        self.pushed_out = False
         self.task: asyncio.Task[None] | None = None
         self.reader = asyncio.StreamReader(limit=PIECE)
         self.writer: asyncio.StreamWriter | None = None
@@ -148,7 +150,8 @@ class Refusals:
     """
 
     def __init__(self, pause: float = 60.0) -> None:
-        self._pause, self._said = pause, -pause
+        self._pause = pause
+        self._said = -pause
         self._counts: Counter[str] = Counter()
 
     def count(self, why: str) -> None:

@@ -169,7 +169,8 @@ def part_names(tree: Any) -> list[str] | None:
     >>> part_names(Tree(object_id="a", children=[Tree(object_id="b", children=[])]))
     ['a', 'b']
     """
-    found, todo = list[str](), [tree]
+    found = list[str]()
+    todo = [tree]
     while todo:
         one = todo.pop()
         found.append(str(one.object_id))

@@ -112,8 +112,10 @@ class Stock:
                 g == 0 or (~back).sum() >= self.least
             )
             held[mine] = back if enough else False
-        learn, kept = np.flatnonzero(~held), np.flatnonzero(held)
-        data, place = taken.data, taken.place
+        learn = np.flatnonzero(~held)
+        kept = np.flatnonzero(held)
+        data = taken.data
+        place = taken.place
         group = taken.group[learn]
         return Deal(data.take(learn), data.take(kept), place[learn], group, place[kept])
 
@@ -122,13 +124,15 @@ class Stock:
         found = np.zeros(len(deal.place), dtype=np.int64)
         for g in np.unique(deal.group).tolist():
             mine = np.flatnonzero(deal.group == g)
-            lot, many = self.lot.of(g), max(1, min(count, len(mine) // self.least))
+            lot = self.lot.of(g)
+            many = max(1, min(count, len(mine) // self.least))
             how: dict[str, Any] = {
                 "classes": classes,
                 "ordered": ordered,
                 "seed": lot.seed,
             }
-            rows, numbers = alone(deal.learn.take(mine)), np.array([lot.number])
+            rows = alone(deal.learn.take(mine))
+            numbers = np.array([lot.number])
             found[mine] = fold_numbers(rows, many, numbers=numbers, **how)
         self.check(*(deal.place[found != f] for f in np.unique(found).tolist()))
         return found
@@ -158,7 +162,8 @@ class Stock:
 def _held(data: Data, share: float, classes: int, lot: Lot) -> Any:
     """(rows,) whether a row is held back, as in one process."""
     count = data.rows
-    numbers, start = np.arange(count + 0.0)[:, None], np.array([0, count])
+    numbers = np.arange(count + 0.0)[:, None]
+    start = np.array([0, count])
     numbered = Devices(numbers, data.y, data.weight, start, [0])
     _, back = split(numbered, share, seed=lot.seed, classes=classes, first=lot.number)
     held = np.zeros(count, dtype=bool)

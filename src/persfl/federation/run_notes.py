@@ -27,7 +27,8 @@ def notes_of(
 ) -> list[str]:
     """The notes of a run; the first says by which method."""
     since = f", since {plan.why}" if plan.why else ""
-    method, targets = plan.personalization, len(fleet.targets)
+    method = plan.personalization
+    targets = len(fleet.targets)
     notes = [f"{method.about} (method {plan.method!r}{since})."]
     counts = fleet.roster.counts.values()
     guarded = sum(count["guarded"] for count in counts)

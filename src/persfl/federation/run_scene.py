@@ -84,7 +84,9 @@ class RunScene:
         self, *, state: bytes | None = None, step_size: float | None = None
     ) -> FlowerFleet:
         """The devices of the run, from the beginning or going on; another step is another run."""
-        plan, terms, run = self.plan, self.terms, self.plan.run
+        plan = self.plan
+        terms = self.terms
+        run = self.plan.run
         if step_size not in (None, terms.step_size):
             terms = replace(terms, step_size=step_size)
             run = f"{run}-{step_size:g}"

@@ -117,7 +117,8 @@ class Up:
     """
 
     def __init__(self, federation: Federation, *, say: Callable[[str], None]) -> None:
-        self.federation, self.say = federation, say
+        self.federation = federation
+        self.say = say
         self.link: Process | None = None
         self.proxy: Process | None = None
         self._over = threading.Event()

@@ -37,8 +37,10 @@ class TargetSide:
     """Talks to targets; what is wrong with one is counted in the roster of the peers' side."""
 
     def __init__(self, peers: PeerSide, states: TargetStates) -> None:
-        self.peers, self.states = peers, states
-        self.letters, self.patience = peers.letters, peers.patience
+        self.peers = peers
+        self.states = states
+        self.letters = peers.letters
+        self.patience = peers.patience
         self.roster = Roster()  # whom to leave alone for a while
         self.names = [peers.ids[int(t)] for t in peers.targets]
 
@@ -179,7 +181,8 @@ class TargetSide:
     ) -> Mapping[int, Content | Lost]:
         """A letter to each of these targets, with what it has to adopt first."""
         self.letters.next()
-        targets, bodies = self.peers.targets, {}
+        targets = self.peers.targets
+        bodies = {}
         with self.letters.own_time():
             for t in which:
                 head, arrays = content(t)

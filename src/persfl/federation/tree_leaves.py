@@ -83,7 +83,8 @@ class Sheltered:
         truth = rows.y[:, None]
         if plain.labels is not None:
             truth = (truth == plain.labels) + 0.0
-        X, everyone = rows.X.astype(np.float32), np.arange(len(rows.y))
+        X = rows.X.astype(np.float32)
+        everyone = np.arange(len(rows.y))
         trees = []
         for tree, weight in zip(plain.trees, _drawn(model, rows.weight), strict=True):
             mine = private & (weight > 0)
@@ -151,7 +152,8 @@ def cut_back(tree: Grown, X: Any, private: Any, least: int, mean: Value) -> Grow
                 break
             if few_left and few_right:
                 break
-            node, more = int(tree.right[node] if few_left else tree.left[node]), True
+            node = int(tree.right[node] if few_left else tree.left[node])
+            more = True
         kept[number][4] = mean(rows) if more else tree.value[node]
     feature, threshold, left, right, value = zip(*kept, strict=True)
     index = (np.array(part, dtype=np.int64) for part in (feature, left, right))
@@ -168,7 +170,8 @@ def _few(private: Any, least: int) -> bool:
 
 def leaf_of(tree: Grown, X: Any) -> IntArray:
     """(rows,) the leaf that each row falls into."""
-    at, rows = np.zeros(len(X), dtype=np.int64), np.arange(len(X))
+    at = np.zeros(len(X), dtype=np.int64)
+    rows = np.arange(len(X))
     inner = tree.feature[at] >= 0
     while inner.any():
         left = X[rows, tree.feature[at]] <= tree.threshold[at]
@@ -194,7 +197,8 @@ def _drawn(model: Any, weight: Array) -> list[Any]:
 
 def boosted(estimator: Any, rows: Data, private: Any, least: int) -> Plain:
     """Gradient boosting as scikit-learn does it; each tree is cut back before the next is grown."""
-    X, weight = rows.X.astype(np.float32), rows.weight
+    X = rows.X.astype(np.float32)
+    weight = rows.weight
     labels = None
     code = np.zeros(len(rows.y), dtype=np.int64)
     if isinstance(estimator, GradientBoostingClassifier):
@@ -228,14 +232,10 @@ def boosted(estimator: Any, rows: Data, private: Any, least: int) -> Plain:
 
 def _grown(tree: Any) -> Grown:
     feature = np.where(tree.children_left < 0, -1, tree.feature).astype(np.int64)
-    left, right = (
-        tree.children_left.astype(np.int64),
-        tree.children_right.astype(np.int64),
-    )
-    threshold, value = (
-        np.where(feature < 0, 0.0, tree.threshold),
-        tree.value[:, 0, 0].copy(),
-    )
+    left = tree.children_left.astype(np.int64)
+    right = tree.children_right.astype(np.int64)
+    threshold = np.where(feature < 0, 0.0, tree.threshold)
+    value = tree.value[:, 0, 0].copy()
     return Grown(feature, threshold, left, right, value)
 
 

@@ -26,7 +26,8 @@ class Waiting:
         self, seen: Mapping[str, float], say: Callable[[dict[str, object]], None]
     ) -> None:
         self.unwilling: Sequence[str] = ()
-        self._seen, self._say = seen, say
+        self._seen = seen
+        self._say = say
         self._before: tuple[str, ...] = ()
 
     def __call__(self, where: str, missing: Sequence[str]) -> None:

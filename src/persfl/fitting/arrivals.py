@@ -84,7 +84,8 @@ def _goes_on(setup: Setup, before: Fitted, rows: Devices, old: int) -> Fitted:
         pace = Pace(before.step_size)
         state = State(before.rounds, models, before.trust, pace, tuple(before.losses))
     else:
-        task, method = setup.task(inside, before.public), online(setup.method)
+        task = setup.task(inside, before.public)
+        method = online(setup.method)
         state = method.go_on(task, _start(before, task, method, old))
         if state.pace.halved:
             said_of = (*said_of, *notes.halving(state, f"round {state.r}"))
@@ -124,7 +125,8 @@ def _start(before: Fitted, task: LocalTask, method: Method, old: int) -> State:
         if old > 1:
             both = [*before.models, *begun[old:]]
             models = np.stack(both) if isinstance(begun, np.ndarray) else both
-    trust, losses = before.trust.widened(task.n), _known_losses(before, task.n)
+    trust = before.trust.widened(task.n)
+    losses = _known_losses(before, task.n)
     return State(before.rounds, models, trust, pace, tuple(losses))
 
 
@@ -142,7 +144,8 @@ def _progress(fitted: Fitted, rows: Devices) -> dict[str, float]:
     seen = owner >= 0
     missed = float("nan")
     if seen.any():
-        response, y = fitted.answers(rows.X[seen], owner[seen]), rows.y[seen]
+        response = fitted.answers(rows.X[seen], owner[seen])
+        y = rows.y[seen]
         wrong = response.argmax(axis=1) != y if fitted.classes else (response - y) ** 2
         missed = float(wrong.mean())
     return {

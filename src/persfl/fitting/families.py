@@ -87,7 +87,8 @@ def _network(
 
 def _fitting(learner: Network, classes: int, features: int) -> Network:
     """The network, if it has an output for every class or number."""
-    width, wanted = learner.width_of_output(features), classes or 1
+    width = learner.width_of_output(features)
+    wanted = classes or 1
     if width != wanted:
         what = f"{wanted} classes" if classes else "a number"
         raise InputError(

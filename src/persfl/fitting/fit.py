@@ -58,7 +58,8 @@ def fit_fleet(
         return _alone(setup, rows)
     judged = judge(setup, rows, keep)
     fallback = _fallback(setup, rows, judged)
-    units, public = setup.units(rows), setup.public(rows)
+    units = setup.units(rows)
+    public = setup.public(rows)
     inside = units.inside(rows)
     state = method.run(setup.task(inside, public), keep=keep)
     found = replace(

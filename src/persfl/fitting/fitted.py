@@ -117,7 +117,8 @@ class Fitted:
         """Every device's coefficients in the table's own units (linear models in shared or raw
         units).
         """
-        learner, units = self.learner, self.units
+        learner = self.learner
+        units = self.units
         if (
             not isinstance(learner, Linear)
             or learner.classes > 1
@@ -126,7 +127,8 @@ class Fitted:
             raise InputError(
                 "coefficients exist for linear models with one score, in shared or raw units."
             )
-        models, d = np.asarray(self.models), len(units.mean)
+        models = np.asarray(self.models)
+        d = len(units.mean)
         W = models[:, :d] * units.label_scale / units.scale
         constant = models[:, d] if learner.intercept else np.zeros(len(W))
         constant = constant * units.label_scale + units.label_mean - W @ units.mean

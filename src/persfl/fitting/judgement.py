@@ -42,7 +42,8 @@ def judge(
                 "fallback=True needs rows to judge by. Use holdout above 0, for example 0.25."
             )
         return Judged(None, [])
-    done, said = [], []
+    done = []
+    said = []
     for part in range(setup.trials(rows)):
         learn, held = split(
             rows,
@@ -77,8 +78,10 @@ def _trial(
     rivals: Rivals | None,
 ) -> tuple[Trial, State]:
     """One run on the rows that are left, measured on those that are held back."""
-    units, public = setup.units(learn), setup.public(learn)
-    inside, learner = units.inside(learn), setup.learner
+    units = setup.units(learn)
+    public = setup.public(learn)
+    inside = units.inside(learn)
+    learner = setup.learner
     state = setup.method.run(setup.task(inside, public), stage=stage, keep=keep)
     # a run without rounds says nothing about steps
     usual = step_of("auto", learner, learn.features)

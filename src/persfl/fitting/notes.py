@@ -93,7 +93,8 @@ def halving(state: State, where: str) -> list[str]:
             " too unlike."
         )
     if state.pace.halved:
-        first, now = state.pace.halved[0], state.pace.step_size
+        first = state.pace.halved[0]
+        now = state.pace.step_size
         said.append(
             f"In {where} the step size {first:g} made losses grow; it was halved until they fell,"
             f" to {now:g}."
@@ -114,7 +115,8 @@ def own_models(devices: int, alone: Sequence[object]) -> list[str]:
 
 def grown(fitted: Fitted) -> list[str]:
     """Devices whose loss has run away."""
-    losses, n = fitted.losses, len(fitted.devices)
+    losses = fitted.losses
+    n = len(fitted.devices)
     if not len(losses) or not has_gradients(fitted.learner):
         return []
     lost = runaways(losses[-1], losses[0]) & (losses[-1] > NOTHING)
@@ -147,7 +149,8 @@ def kindred(fitted: Fitted) -> list[str]:
     """Who found kin, and which models are guesses; of those the user is warned too."""
     if "member" not in fitted.trust.notes:
         return []
-    said, known = [], members(fitted.trust)
+    said = []
+    known = members(fitted.trust)
     many = known.member.sum(axis=1)[known.right]
     names = fitted.devices.tolist()
     if len(many):

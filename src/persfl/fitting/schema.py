@@ -171,7 +171,8 @@ def _grouped(
 ) -> Devices:
     """Rows in the order of their devices."""
     if devices is None:
-        start, ids = np.array([0, len(y)]), [0]
+        start = np.array([0, len(y)])
+        ids = [0]
         order = np.arange(len(y))
     else:
         codes, ids = device_codes(devices, len(y))

@@ -62,7 +62,8 @@ class Setup:
         """Public points in the units of a run; None where the learner takes steps instead."""
         if has_gradients(self.learner):
             return None
-        points, kind = self.settings.public, kind or self.kind
+        points = self.settings.public
+        kind = kind or self.kind
         if points is None or isinstance(points, (int, np.integer)):
             count = POINTS if points is None else whole("public", points, least=1)
             if kind == "centred":

@@ -10,9 +10,11 @@ from persfl.errors import PersflWarning
 
 def warn(text: str, kind: type[Warning] = PersflWarning) -> None:
     """Warn at the line of whoever called persfl."""
-    frame, level = inspect.currentframe(), 1
+    frame = inspect.currentframe()
+    level = 1
     while frame is not None and _inside(frame.f_globals.get("__name__", "")):
-        frame, level = frame.f_back, level + 1
+        frame = frame.f_back
+        level = level + 1
     warnings.warn(text, kind, stacklevel=level)
 
 

@@ -24,8 +24,10 @@ class Batched:
     """Models are rows of one array; targets are taken in chunks whose rows stay in cache."""
 
     def __init__(self, task: EngineTask) -> None:
-        self.task, self.rows = task, task.rows
-        self.learner, self.proposer = task.learners[0], task.proposer
+        self.task = task
+        self.rows = task.rows
+        self.learner = task.learners[0]
+        self.proposer = task.proposer
         self._models = np.empty((0, 0))
 
     @property
@@ -49,7 +51,8 @@ class Batched:
 
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
         """Losses and lengths of all pairs."""
-        losses, lengths = [], []
+        losses = []
+        lengths = []
         for part in self._chunks(asked):
             proposals = self._proposals(part, asked, peers, r)
             everything = np.concatenate([self.models[part, None], proposals], axis=1)
@@ -116,7 +119,8 @@ class Batched:
 
     def after_local(self, models: Array, r: int) -> Array:
         """(T, size) the models after the fleet's local step, where it has one."""
-        local, own = self.task.local, self.rows.training
+        local = self.task.local
+        own = self.rows.training
         if local is None:
             return models
         place = stream(self.task.seed, "local", r).at(self.rows.targets)

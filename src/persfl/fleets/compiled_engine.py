@@ -37,7 +37,8 @@ class LinearSteps:
 
     def _run(self, peers: Slice, own: Slice, models: Array, out: Array) -> Answers:
         T, S = peers.which.shape
-        losses, lengths = np.empty((T, S + 1)), np.empty((T, S))
+        losses = np.empty((T, S + 1))
+        lengths = np.empty((T, S))
         at = np.ascontiguousarray(peers.which)
         code: Any = kernels()
         stray = code.linear_pairs(

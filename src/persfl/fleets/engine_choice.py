@@ -61,7 +61,8 @@ def _tensors(task: EngineTask, learner: Learner, wishes: Wishes) -> Engine | Non
     Imported where it is made: torch is an extra. There must be rows: how many features a module
     has to take is known from them.
     """
-    proposer, compute = task.proposer, wishes.compute or "cpu"
+    proposer = task.proposer
+    compute = wishes.compute or "cpu"
     known = learner if has_tensors(learner) or type(learner) is Linear else None
     steps: GradientStep | Refit | None = None
     if type(proposer) is GradientStep or (

@@ -54,7 +54,8 @@ class InProcessFleet:
         self.home.serve(self.learners)
         self.learner: Any = learner  # one, or one per target
         self.proposer = proposer
-        self.local, self.seed = local, seed
+        self.local = local
+        self.seed = seed
         self._start: Any = start  # models, or the name of a rule
         self._make = engine
         self._engine: Engine | None = None

@@ -41,8 +41,10 @@ class Pairwise:
             raise InputError(
                 "n_jobs must be a number of processes, or -1 for all cores. Got 0."
             )
-        self.task, self.rows = task, task.rows
-        self.learners, self.proposer = task.learners, task.proposer
+        self.task = task
+        self.rows = task.rows
+        self.learners = task.learners
+        self.proposer = task.proposer
         self.n_jobs = n_jobs
         self.models: Models = []
         self._proposals: dict[tuple[int, int], Proposal] = {}
@@ -51,7 +53,8 @@ class Pairwise:
 
     def started(self, start: str | None) -> list[Model]:
         """The targets' first models by this rule."""
-        own, targets = self.rows.training, self.rows.targets
+        own = self.rows.training
+        targets = self.rows.targets
         places = [stream(self.task.seed, "start", int(target)) for target in targets]
         names = [self.rows.ids[int(target)] for target in targets]
         work = (
@@ -126,7 +129,8 @@ class Pairwise:
 
     def _own_answer(self, t: int, r: int) -> tuple[Probe, Proposal]:
         """What target `t` would ask now, and what its own rows answer."""
-        learner, place = self.learners[t], self._stream(r, t, int(self.rows.targets[t]))
+        learner = self.learners[t]
+        place = self._stream(r, t, int(self.rows.targets[t]))
         probe = self.proposer.ask(learner, self.models[t])
         return probe, self.proposer.answer(learner, probe, self.rows.training[t], place)
 
@@ -143,7 +147,8 @@ class Pairwise:
                 for peer, weight in shares
                 if weight > 0
             ]
-            weights, pieces = [w for w, _ in parts], [p for _, p in parts]
+            weights = [w for w, _ in parts]
+            pieces = [p for _, p in parts]
             models.append(
                 pieces[0] if len(parts) == 1 else self._mixed(t, pieces, weights)
             )
@@ -155,7 +160,8 @@ class Pairwise:
 
     def _settle(self, models: list[Model], r: int) -> None:
         """Renew running statistics and take local steps, then hold the models."""
-        own, local = self.rows.training, self.task.local
+        own = self.rows.training
+        local = self.task.local
         models = [
             learner.settled(model, own[t]) if has_statistics(learner) else model
             for t, (learner, model) in enumerate(

@@ -113,7 +113,8 @@ class FleetRows:
         """Put together the rows of those named. A target's must be right; a peer with bad rows
         is left out and named once.
         """
-        named, own = np.unique(who[who >= 0]), set(self.targets.tolist())
+        named = np.unique(who[who >= 0])
+        own = set(self.targets.tolist())
         good: list[tuple[int, Devices]] = []
         for i in named.tolist():
             try:

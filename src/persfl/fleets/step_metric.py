@@ -83,7 +83,8 @@ def median(values: Array, known: Mask) -> Array:
     ordered = np.sort(np.where(known, values, np.inf), axis=1)
     many = known.sum(axis=1)
     row = np.flatnonzero(many > 0)
-    lower, upper = (many[row] - 1) // 2, many[row] // 2
+    lower = (many[row] - 1) // 2
+    upper = many[row] // 2
     out = np.zeros(len(values))
     out[row] = (ordered[row, lower] + ordered[row, upper]) / 2
     return out

@@ -55,8 +55,10 @@ class Torch:
             raise InputError(
                 f"compute={compute!r} cannot be used here: {said}"
             ) from None
-        self.task, self.rows = task, task.rows
-        self.learner, self.proposer = learner, proposer
+        self.task = task
+        self.rows = task.rows
+        self.learner = learner
+        self.proposer = proposer
         # What few rounds need, and tensors would not speed up: first models, and local steps.
         self.arrays = Batched(task)
         self.pairs = TensorPairs(
@@ -118,7 +120,8 @@ class Torch:
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
         """Losses and lengths of all pairs."""
         T, S = peers.shape
-        theirs, own = self.moved(asked.rows), self.moved(self.rows.scoring.rows)
+        theirs = self.moved(asked.rows)
+        own = self.moved(self.rows.scoring.rows)
         mine = self._mine()
 
         def work(part: slice) -> AnyArray:
@@ -166,7 +169,8 @@ class Torch:
 
     def _asked(self, peers: IntArray, asked: Slice, r: int) -> Array:
         """(T, S, size) what these peers answer from these rows, on this side."""
-        theirs, S = self.moved(asked.rows), peers.shape[1]
+        theirs = self.moved(asked.rows)
+        S = peers.shape[1]
         same = self._stays(asked)
 
         def work(part: slice) -> AnyArray:
@@ -187,7 +191,8 @@ class Torch:
         self._settle(r)
 
     def _settle(self, r: int) -> None:
-        learner, own = self.task.learners[0], self.rows.training
+        learner = self.task.learners[0]
+        own = self.rows.training
         if has_statistics(learner):
             self.models = [
                 learner.settled(model, own[t]) for t, model in enumerate(self.models)
@@ -204,7 +209,8 @@ class Torch:
 
         def work(part: slice) -> None:
             def adopted(their: torch.Tensor, *weights: torch.Tensor) -> None:
-                w, place = self._w[part], self._place(part, choice.peers, r)
+                w = self._w[part]
+                place = self._place(part, choice.peers, r)
                 compute = self.pairs.whole(self.pairs.mixes)
                 w.copy_(compute(w, their, theirs, place, *weights))
 
@@ -218,7 +224,8 @@ class Torch:
 
     def step(self, models: Array, movers: Slice, place: Stream) -> Array:
         """(D, size) where a step on these devices' rows takes these models."""
-        rows, everybody = self.moved(movers.rows), self._stays(movers)
+        rows = self.moved(movers.rows)
+        everybody = self._stays(movers)
 
         def work(part: slice) -> AnyArray:
             at = None if self.pairs.batch is None else place[part, None]

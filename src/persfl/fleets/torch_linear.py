@@ -25,7 +25,8 @@ class LinearTensors:
     width = 4  # about how many numbers a row takes inside the model, there and back
 
     def __init__(self, learner: Linear, *, fused: bool) -> None:
-        self.learner, self.fused = learner, fused and learner.classes == 1
+        self.learner = learner
+        self.fused = fused and learner.classes == 1
 
     def parts(self, w: torch.Tensor) -> tuple[Parts, Parts]:
         """What steps change, and what they do not."""
@@ -50,7 +51,8 @@ class LinearTensors:
         import torch
 
         z, W = self._scores(parts["w"], X)
-        kind, total = self.learner.kind, weight.sum()
+        kind = self.learner.kind
+        total = weight.sum()
         if kind == "multinomial":
             each = torch.logsumexp(z, dim=1) - z.gather(1, y.long()[:, None])[:, 0]
         else:
@@ -74,7 +76,9 @@ class LinearTensors:
         import torch
         from torch.nn import functional as F
 
-        kind, delta, away = self.learner.kind, self.learner.delta, z - y
+        kind = self.learner.kind
+        delta = self.learner.delta
+        away = z - y
         if kind == "squared":
             return away**2
         if kind == "absolute":
@@ -99,7 +103,8 @@ class LinearTensors:
         import torch
 
         z, W = self._scores(parts["w"], X)
-        kind, total = self.learner.kind, weight.sum()
+        kind = self.learner.kind
+        total = weight.sum()
         share = (weight / torch.where(total > 0, total, 1.0))[:, None]
         if kind == "multinomial":
             slope = torch.softmax(z, dim=1) - (
@@ -116,7 +121,9 @@ class LinearTensors:
         return {"w": G.reshape(-1)}
 
     def _slope(self, z: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        kind, delta, away = self.learner.kind, self.learner.delta, z - y
+        kind = self.learner.kind
+        delta = self.learner.delta
+        away = z - y
         if kind == "squared":
             return 2.0 * away
         if kind == "absolute":

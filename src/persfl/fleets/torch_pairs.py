@@ -49,10 +49,12 @@ class TensorPairs:
             if isinstance(learner, Linear)
             else learner
         )
-        self.learner, self.proposer = learner, proposer
+        self.learner = learner
+        self.proposer = proposer
         self.traits = traits_of(learner)
         self.dtype = tensor_dtype(dtype or self.math.dtype)
-        self.device, self.compiled = device, compiled
+        self.device = device
+        self.compiled = compiled
         self.batch: int | None = None  # how many of a peer's rows a step takes
         self.public: torch.Tensor | None = None
         if isinstance(proposer, Refit):

@@ -32,7 +32,9 @@ class Runtime:
     """Runs functions of arrays on a torch device, a chunk of targets at a time."""
 
     def __init__(self, device: torch.device, *, targets: int, records: bool) -> None:
-        self.device, self.targets, self.records = device, targets, records
+        self.device = device
+        self.targets = targets
+        self.records = records
         self._chunk: int | None = None  # where memory ran out
         self._recorded: dict[Hashable, Replayed] = {}
         self._shared: object = None

@@ -96,13 +96,15 @@ def _verdict(
     runs: int,
 ) -> SeriesVerdict:
     compared = [point for point in points if point.theirs > NOTHING]
-    worst_round, factor = 1, 1.0
+    worst_round = 1
+    factor = 1.0
     wrong = False
     for point in compared:
         inside = point.near(width)
         further = abs(np.log(point.factor)) > abs(np.log(factor))
         if further and (not inside or not wrong):
-            worst_round, factor = point.r, point.factor
+            worst_round = point.r
+            factor = point.factor
         wrong |= not inside
     last = points[-1]
     at_end = last.r == reference["iteration"][-1]

@@ -127,7 +127,8 @@ class DataSet:
         classes = 0
         if self.classes or not pd.api.types.is_numeric_dtype(label):
             codes, names = pd.factorize(label, sort=True)
-            label, classes = pd.Series(codes, index=frame.index), len(names)
+            label = pd.Series(codes, index=frame.index)
+            classes = len(names)
         table = table.assign(**{self.label: np.log(label) if self.log else label})
         return from_table(table, device=self.device, label=self.label), classes
 

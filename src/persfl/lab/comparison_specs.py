@@ -14,7 +14,8 @@ from persfl.lab.line_up import line_up
 from persfl.lab.spec_files import Changes, Values, read_spec, typed_values
 from persfl.lab.standings import REFERENCE
 
-QUICK_ROUNDS, QUICK_BUDGET = 10, 40
+QUICK_ROUNDS = 10
+QUICK_BUDGET = 40
 
 
 @dataclass(frozen=True, kw_only=True)

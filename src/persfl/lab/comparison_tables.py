@@ -34,7 +34,8 @@ def regret_table(cells: CellsBySet, reference: str = REFERENCE) -> str:
         _rule(len(methods) + 3),
     ]
     for name, table in found.items():
-        best, mine = least(table), table[reference]
+        best = least(table)
+        mine = table[reference]
         errors = []
         for method in methods:
             one = table.get(method)

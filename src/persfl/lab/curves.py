@@ -64,7 +64,8 @@ class _Worlds:
     """
 
     def __init__(self, settings: Settings, seeds: Sequence[int]) -> None:
-        self.settings, self.seeds = settings, seeds
+        self.settings = settings
+        self.seeds = seeds
         before = self._made(None)
         first = before[0].clusters
         self.truth = [_weights(before)]
@@ -118,7 +119,8 @@ class _JoinedStream:
     """Streams side by side; `own` are rows that targets keep while everybody else's are renewed."""
 
     def __init__(self, worlds: list[Any], own: list[Data]) -> None:
-        self.worlds, self.own = worlds, own
+        self.worlds = worlds
+        self.own = own
         self.ids = range(sum(len(world.ids) for world in worlds))
 
     def __call__(self, r: int) -> Devices:
@@ -152,7 +154,8 @@ def _vector_curves(settings: Settings, seeds: Sequence[int]) -> Array:
 def _refit(settings: Settings, seed: int) -> Refit:
     shape = (settings.public, settings.features)
     public = stream(seed, "public").generator().standard_normal(shape)
-    private_weight, public_weight = settings.private_weight, settings.public_weight
+    private_weight = settings.private_weight
+    public_weight = settings.public_weight
     return Refit(public, private_weight=private_weight, public_weight=public_weight)
 
 

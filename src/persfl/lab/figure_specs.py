@@ -104,7 +104,8 @@ def load_spec(name: str | Path, changes: Changes | None = None) -> Spec:
     )
     if len({line.name for line in lines}) < len(lines):
         raise InputError(f"{spec}: series names must differ.")
-    title, ylabel = head["title"] or spec, head["ylabel"] or "MSE"
+    title = head["title"] or spec
+    ylabel = head["ylabel"] or "MSE"
     return Spec(spec, title, ylabel, head["about"], lines, head["tuned"])
 
 
@@ -115,7 +116,8 @@ def _series(
     changes: Values,
 ) -> Series:
     words = {key: entry.get(key) for key in WORDS}
-    name, reference = words["name"], words["reference"]
+    name = words["name"]
+    reference = words["reference"]
     if not name:
         raise InputError(f"{spec}: every [[series]] needs a name.")
     if not all(value is None or isinstance(value, str) for value in words.values()):

@@ -94,7 +94,8 @@ def _table(head: str, rows: Iterable[str]) -> str:
 def _overview(results: Mapping[str, Result]) -> str:
     rows = []
     for figure, result in results.items():
-        name, title = escape(figure), escape(result.spec.title)
+        name = escape(figure)
+        title = escape(result.spec.title)
         what = f"<td><a href='#{name}'>{name}</a><td>{title}<td class=n>{result.runs}"
         rows.append(f"{what}<td>{_agreeing(verdicts(result))}")
     return _table("figure|what|runs|against the reference", rows)

@@ -88,7 +88,8 @@ def standings(
             else (against.gain, against.low, against.high)
         )
         every = np.concatenate(d)
-        better, worse = float(np.mean(every > 0)), float(np.mean(every < 0))
+        better = float(np.mean(every > 0))
+        worse = float(np.mean(every < 0))
         seconds = float(np.mean([cell["seconds"][name][variant] for cell in cells]))
         regret = ratio(seeds[name], seeds[rival])
         middle = interval(seeds[name])
@@ -142,7 +143,8 @@ def interval(values: Array) -> Interval:
     >>> mean, round(low, 3)
     (2.0, -0.484)
     """
-    mean, n = float(values.mean()), len(values)
+    mean = float(values.mean())
+    n = len(values)
     if n < 2:
         return mean, np.nan, np.nan
     half = float(stdtrit(n - 1, 0.975) * values.std(ddof=1) / np.sqrt(n))

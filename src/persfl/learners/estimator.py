@@ -28,7 +28,8 @@ from persfl.types import AnyArray, Array, Data, Model
 if TYPE_CHECKING:
     from persfl.seeds import Stream
 
-_REGRESSION, _CLASSIFICATION = ("squared", "absolute"), ("log", "error")
+_REGRESSION = ("squared", "absolute")
+_CLASSIFICATION = ("log", "error")
 # the least chance a model may give a label: a class it never saw costs much, not everything
 _FLOOR = 1e-6
 
@@ -136,9 +137,13 @@ class Estimator:
         """A fresh estimator fitted to the rows of positive weight."""
         model = self.unfitted(stream)
         used = data.weight > 0
-        X, y, weight = data.X, data.y, data.weight
+        X = data.X
+        y = data.y
+        weight = data.weight
         if not used.all():
-            X, y, weight = X[used], y[used], weight[used]
+            X = X[used]
+            y = y[used]
+            weight = weight[used]
         # many classifiers refuse a single class; there is nothing to learn
         if self.kind in _CLASSIFICATION and (y == y[0]).all():
             return DummyClassifier(strategy="prior").fit(X, y)

@@ -209,7 +209,8 @@ class Linear:
             )
             wants = f"whole labels from 0 to {self.classes - 1}"
         else:
-            good, wants = LOSSES[self.kind].fits(data.y), LOSSES[self.kind].wants
+            good = LOSSES[self.kind].fits(data.y)
+            wants = LOSSES[self.kind].wants
         return (
             None
             if good.all()
@@ -234,13 +235,15 @@ class Linear:
     def _least_squares(self, data: Data) -> Array:
         X = self.with_intercept(data.X)
         root = np.sqrt(data.weight / data.weight.sum(axis=-1, keepdims=True))
-        A, b = X * root[..., None], (data.y * root)[..., None]
+        A = X * root[..., None]
+        b = (data.y * root)[..., None]
         if self.l2 == 0:
             return np.asarray((np.linalg.pinv(A) @ b)[..., 0])
         ridge = np.full(X.shape[-1], self.l2)
         ridge[data.X.shape[-1] :] = 0.0
         At = np.swapaxes(A, -1, -2)
-        normal, right = At @ A + np.diag(ridge), At @ b
+        normal = At @ A + np.diag(ridge)
+        right = At @ b
         try:
             return np.asarray(np.linalg.solve(normal, right)[..., 0])
         # columns that are copies of each other, and a penalty too small to tell

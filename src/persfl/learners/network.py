@@ -117,7 +117,8 @@ class Network:
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        name, count = type(self._tensors.module).__name__, self._tensors.trained
+        name = type(self._tensors.module).__name__
+        count = self._tensors.trained
         return f"Network({name}, {count} parameters, loss={self.kind!r})"
 
     # Models

@@ -59,15 +59,20 @@ class NetworkBatches:
         worse than its start.
         """
         w, *rows = tensors
-        best, least = w, torch.full(w.shape[:1], torch.inf, dtype=w.dtype)
-        m, v = torch.zeros_like(w), torch.zeros_like(w)
+        best = w
+        least = torch.full(w.shape[:1], torch.inf, dtype=w.dtype)
+        m = torch.zeros_like(w)
+        v = torch.zeros_like(w)
         for t in range(1, epochs + 2):
             found = _mapped(self.network.slope_and_loss, [w, *rows])
-            slope, now = found[:, :-1], found[:, -1]
+            slope = found[:, :-1]
+            now = found[:, -1]
             best = torch.where((now < least)[:, None], w, best)
             least = torch.minimum(torch.nan_to_num(now, torch.inf), least)
-            m, v = 0.9 * m + 0.1 * slope, 0.999 * v + 0.001 * slope**2
-            ahead, spread = m / (1 - 0.9**t), v / (1 - 0.999**t)
+            m = 0.9 * m + 0.1 * slope
+            v = 0.999 * v + 0.001 * slope**2
+            ahead = m / (1 - 0.9**t)
+            spread = v / (1 - 0.999**t)
             w = w - rate * ahead / (spread.sqrt() + 1e-8)
         return best
 

@@ -77,7 +77,8 @@ def layout_of(module: nn.Module) -> Layout:
         )
     parts = [(k, v) for k, v in _parts(module).items() if v.is_floating_point()]
     parts.sort(key=lambda part: not part[1].requires_grad)  # what steps change is first
-    slots, at = [], 0
+    slots = []
+    at = 0
     for name, value in parts:
         slots.append(Slot(name, tuple(value.shape), at, at + value.numel()))
         at += value.numel()

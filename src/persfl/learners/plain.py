@@ -126,7 +126,8 @@ class Plain:
 
 def _leaves(tree: Grown, X: Array) -> Array:
     """The value of the leaf each row falls into."""
-    at, rows = np.zeros(len(X), dtype=np.int64), np.arange(len(X))
+    at = np.zeros(len(X), dtype=np.int64)
+    rows = np.arange(len(X))
     while True:
         inner = tree.feature[at] >= 0
         if not inner.any():

@@ -161,7 +161,8 @@ def _forest(model: Any, labels: Array | None) -> Plain:
 
 def _boosted(model: Any, labels: Array | None) -> Plain:
     """Trees that are added up, `stride` of them in each step."""
-    each, rate = model.estimators_, float(model.learning_rate)
+    each = model.estimators_
+    rate = float(model.learning_rate)
     trees = tuple(_grown(part.tree_, wide=False) for part in each.ravel())
     stride = each.shape[1]
     base = _before_boosting(model, labels)

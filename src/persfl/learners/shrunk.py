@@ -80,7 +80,8 @@ def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     leverage h = x'A^-1 x, the error of predicting a row that was left out is residual / (1 - h).
     The intercept is taken out by centring, which adds 1 / sum w to h.
     """
-    d, total = data.X.shape[-1], data.weight.sum(axis=-1)
+    d = data.X.shape[-1]
+    total = data.weight.sum(axis=-1)
     start = np.broadcast_to(anchor, (len(data.y), anchor.size))
     y = data.y - learner.scores(start, data.X)
     X = data.X
@@ -88,14 +89,16 @@ def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     if learner.intercept:
         x_mean = (data.weight[..., None] * X).sum(axis=-2) / total[:, None]
         y_mean = (data.weight * y).sum(axis=-1) / total
-        X, y = X - x_mean[:, None, :], y - y_mean[:, None]
+        X = X - x_mean[:, None, :]
+        y = y - y_mean[:, None]
         free = 1.0 / total
     gram = np.matmul(np.swapaxes(X * data.weight[..., None], -1, -2), X)
     root, turn = np.linalg.eigh(gram)
     root = np.maximum(root, 0.0)
     along = np.matmul(X, turn)  # rows in the directions of the Gram matrix
     pull = np.matmul(np.swapaxes(along, -1, -2), (data.weight * y)[..., None])[..., 0]
-    best, least = np.zeros_like(pull), np.full(len(y), np.inf)
+    best = np.zeros_like(pull)
+    least = np.full(len(y), np.inf)
     for strength in STRENGTHS:
         coefficient = pull / (root + strength)
         left = y - (along * coefficient[:, None, :]).sum(axis=-1)
@@ -144,7 +147,8 @@ def _accelerated(
     largest = np.linalg.eigvalsh(gram)[..., -1:]
     step = 1.0 / (_CURVATURE[learner.kind] * largest + 2.0 * pull + 1e-12)
     w = np.broadcast_to(anchor, (*pull.shape[:-1], anchor.size)).copy()
-    ahead, t = w, np.ones_like(pull)
+    ahead = w
+    t = np.ones_like(pull)
     for _ in range(_STEPS):
         slope = learner.grad(ahead, data) + 2.0 * pull * (ahead - anchor) * slopes
         new = ahead - step * slope
@@ -152,7 +156,8 @@ def _accelerated(
         t = np.where(uphill, 1.0, t)
         longer = (1.0 + np.sqrt(1.0 + 4.0 * t**2)) / 2.0
         ahead = new + np.where(uphill, 0.0, (t - 1.0) / longer) * (new - w)
-        w, t = new, longer
+        w = new
+        t = longer
         if np.abs(slope).max() < 1e-5:
             break
     return w

@@ -100,7 +100,8 @@ class Tree:
                 tree.value[:, 0, 0],
             )
         nodes = min(2 ** (self.max_depth + 1) - 1, 2 * len(y) - 1)
-        index, numbers = np.full((3, nodes), -1), np.zeros((2, nodes))
+        index = np.full((3, nodes), -1)
+        numbers = np.zeros((2, nodes))
         order = np.argsort(stream.at("features").uniform(X.shape[1]))
         count = fast.grow(
             np.ascontiguousarray(X),
@@ -111,7 +112,8 @@ class Tree:
             index,
             numbers,
         )
-        index, numbers = index[:, :count], numbers[:, :count]
+        index = index[:, :count]
+        numbers = numbers[:, :count]
         return Grown(index[0], numbers[0], index[1], index[2], numbers[1])
 
     def predict(self, model: Grown, X: Array) -> Array:

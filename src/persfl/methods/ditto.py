@@ -64,7 +64,9 @@ def ditto(
     14.8
     0.03
     """
-    devices, learner, trust = all_devices(fleet), fleet.learner, Trust.blank(fleet)
+    devices = all_devices(fleet)
+    learner = fleet.learner
+    trust = Trust.blank(fleet)
     step = fleet.proposer
     if not isinstance(step, GradientStep) or step.steps != 1:
         raise InputError(

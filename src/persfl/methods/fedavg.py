@@ -42,7 +42,9 @@ def fedavg(
     >>> bool(last.loss.max() < 1e-3)
     True
     """
-    devices, learner, trust = all_devices(fleet), fleet.learner, Trust.blank(fleet)
+    devices = all_devices(fleet)
+    learner = fleet.learner
+    trust = Trust.blank(fleet)
     model = learner.init(devices[0], stream(seed, "shared"))
     for r in range(whole("rounds", rounds, least=0)):
         who = participants(fleet, share, r, seed)

@@ -49,8 +49,11 @@ def ifca(
     >>> bool(round_.loss[0] < 1e-6)
     True
     """
-    devices, learner, trust = all_devices(fleet), fleet.learner, Trust.blank(fleet)
-    apart, told = stream(seed, "ifca"), whole("told", told, least=1)
+    devices = all_devices(fleet)
+    learner = fleet.learner
+    trust = Trust.blank(fleet)
+    apart = stream(seed, "ifca")
+    told = whole("told", told, least=1)
     if isinstance(learner, Restarting):
         models = np.stack([learner.fresh(devices[0], apart.at(j)) for j in range(told)])
     else:

@@ -35,7 +35,8 @@ def pooled(fleet: InProcessFleet, *, rounds: int, seed: int = 0) -> Iterator[Rou
     >>> bool(last.loss.max() < 1e-20)
     True
     """
-    devices, learner = all_rows(fleet), fleet.learner
+    devices = all_rows(fleet)
+    learner = fleet.learner
     if isinstance(learner, (list, tuple)):
         raise InputError(
             "one model for everybody needs one learner for everybody. Got a learner per target."

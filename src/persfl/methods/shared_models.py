@@ -78,6 +78,7 @@ def hold(fleet: InProcessFleet, models: Array, r: int) -> None:
 def quiet_round(fleet: InProcessFleet, r: int, trust: Trust) -> Round:
     """The record of a round in which no target asked anybody: only its own loss is known."""
     T = len(fleet.targets)
-    nobody, nothing = np.empty((T, 0), dtype=np.int64), np.empty((T, 0))
+    nobody = np.empty((T, 0), dtype=np.int64)
+    nothing = np.empty((T, 0))
     losses = fleet.probe(nobody, r).losses
     return Round(r, nobody, losses, nothing, Choice(nobody, nothing, np.ones(T)), trust)

@@ -170,10 +170,8 @@ class Refit:
         """Private rows and public points."""
         points, labels, mass = self._public(seen, softly=softly)
         lead = data.y.shape[:-1]
-        labels, mass = (
-            np.broadcast_to(labels, (*lead, labels.shape[-1])),
-            np.broadcast_to(mass, (*lead, mass.shape[-1])),
-        )
+        labels = np.broadcast_to(labels, (*lead, labels.shape[-1]))
+        mass = np.broadcast_to(mass, (*lead, mass.shape[-1]))
         return Data(
             np.concatenate(
                 [data.X, np.broadcast_to(points, (*lead, *points.shape))], axis=-2

@@ -53,7 +53,8 @@ def draw_intervals(
     width: float = 1.6,
 ) -> None:
     """Intervals below each other from the top, a dot on each, and a line where nothing changes."""
-    low, high = intervals.low, intervals.high
+    low = intervals.low
+    high = intervals.high
     ax.hlines(place, low, high, colors=colours, linewidth=width)
     ax.scatter(intervals.middle, place, color=colours, s=size, zorder=3)
     ax.axvline(0, color=INK, linewidth=0.8)

@@ -66,7 +66,8 @@ def blocks(matrix: csr_array, *, cells: int = CELLS, seed: int = 0) -> Blocks:
     sums = np.asarray((gather.T @ matrix @ gather).todense())
     values = sums / np.maximum(sizes, 1)[:, None]
     if count < 3:
-        order, cut = np.arange(count), np.zeros(count, dtype=np.int64)
+        order = np.arange(count)
+        cut = np.zeros(count, dtype=np.int64)
     else:
         order, cut = _ordered(sums, seed)
     starts = [0, *(np.flatnonzero(np.diff(cut[order])) + 1).tolist(), count]
@@ -105,13 +106,15 @@ def _ordered(sums: Array, seed: int) -> tuple[IntArray, IntArray]:
         shuffled[i, generator.permutation(others)] = row[others]
     noise = shuffled + shuffled.T
     chance = _tree(noise)
-    best, cut = 0.0, np.zeros(count, dtype=np.int64)
+    best = 0.0
+    cut = np.zeros(count, dtype=np.int64)
     for k in range(2, min(MOST_BLOCKS, count // 3) + 1):
         labels = fcluster(tree, k, criterion="maxclust")
         by_luck = _modularity(noise, fcluster(chance, k, criterion="maxclust"))
         strength = _modularity(both, labels) - 1.5 * max(0.0, by_luck)
         if strength > best + 1e-9 and np.bincount(labels)[1:].min() >= 2:
-            best, cut = strength, labels
+            best = strength
+            cut = labels
     return order, cut
 
 

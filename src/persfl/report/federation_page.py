@@ -93,7 +93,8 @@ def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def federation_page(info: Mapping[str, Any]) -> str:
     """The page as text."""
-    style, cards = part("page.css"), part("page.cards.css")
+    style = part("page.css")
+    cards = part("page.cards.css")
     styles = f"'{source_digest(style)}' '{source_digest(cards)}'"
     policy = f"default-src 'none'; img-src data:; style-src {styles}"
     ways = list(info["ways"])

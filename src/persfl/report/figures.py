@@ -76,7 +76,8 @@ def gains(info: Info) -> Figure:
     else:
         figure, (ax,) = new_figure(9, 4.2)
         width = max(0.3, min(1.5, 300 / len(order)))
-        low, high = drawn.low, drawn.high
+        low = drawn.low
+        high = drawn.high
         ax.vlines(place, low, high, colors=colours, linewidth=width, alpha=0.35)
         ax.scatter(place, drawn.middle, color=colours, s=5, zorder=3, linewidths=0)
         ax.set_ylim(*ends)
@@ -164,7 +165,8 @@ def helpers(info: Info, device: str) -> Figure:
 
 def _draw_shares(ax: Axes, place: IntArray, table: Array, chance: float) -> None:
     """How much of what was adopted came from each peer, and what chance would give it."""
-    asked, adopted = table[:, 1], table[:, 2]
+    asked = table[:, 1]
+    adopted = table[:, 2]
     share = table[:, 3]
     ax.barh(place, share, height=0.6, color=LOWER)
     known = np.flatnonzero((share > 0) & (adopted > 0))
@@ -186,8 +188,10 @@ def losses(info: Info, device: str | None = None) -> Figure:
     it falls a hundredfold.
     """
     loss = info["loss"]
-    rounds, fleet = loss["rounds"], loss["fleet"]
-    low, high = float_array(fleet["low"]), float_array(fleet["high"])
+    rounds = loss["rounds"]
+    fleet = loss["fleet"]
+    low = float_array(fleet["low"])
+    high = float_array(fleet["high"])
     median = float_array(fleet["median"])
     figure, (ax,) = new_figure(7, 4)
     label = "10 % to 90 % of devices"
@@ -216,7 +220,8 @@ def questions(info: Info) -> Figure:
     """How many questions each device answered as a peer, most first."""
     ids = info["devices"]["ids"]
     order = np.argsort(-float_array(info["help"]["answered"]), kind="stable")
-    answered, n = float_array(info["help"]["answered"])[order], len(order)
+    answered = float_array(info["help"]["answered"])[order]
+    n = len(order)
     figure, (ax,) = new_figure(9 if n > 20 else 6, 3.6)
     ax.set_xlim(-0.8, n - 0.2)
     if n <= NAMED:

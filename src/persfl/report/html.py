@@ -96,7 +96,8 @@ def _shortened(info: Mapping[str, Any]) -> dict[str, Any]:
     """The same numbers, with the many that are only drawn cut to what a screen can show: 2,000
     devices fit in a small file.
     """
-    loss, made = info["loss"], info.get("made_of")
+    loss = info["loss"]
+    made = info.get("made_of")
     matrix = info["help"]["matrix"]
     short = {
         "loss": {**loss, "device": _cut(loss["device"])},

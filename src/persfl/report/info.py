@@ -86,7 +86,8 @@ def info(
     ids = [str(name) for name in fitted.devices.tolist()]
     n = len(ids)
     layout = blocks(adoption_shares(fitted.trust))
-    classes, worth = fitted.classes, fitted.worth
+    classes = fitted.classes
+    worth = fitted.worth
     return {
         "title": f"{label} in {many(n, 'device')}",
         "asked": question(

@@ -17,7 +17,8 @@ from persfl.fitting import Fitted, fitted_of
 from persfl.fitting.fitted import HasFitted
 
 # neighbours named per device, and on the whole page: it must stay small
-MOST, IN_ALL = 8, 16_000
+MOST = 8
+IN_ALL = 16_000
 LEAST = 0.005  # the share of a model that is worth a name
 NAMES = {
     "own": "own rows",
@@ -54,7 +55,8 @@ def makeup(model: Fitted | HasFitted) -> dict[str, Any] | None:
     parts = [name for name in NAMES if name in made]
     shares = made[parts].to_numpy(dtype=np.float64)
     known = pairs_known(trust)
-    target, peer = known["target"].to_numpy(), known["peer"].to_numpy()
+    target = known["target"].to_numpy()
+    peer = known["peer"].to_numpy()
     if "mix" in trust.notes:
         found = [
             str(name).split()[1].startswith("neighbours")

@@ -16,7 +16,8 @@ from persfl.report.info import info
 from persfl.runs import Folder, load_model
 from persfl.runs.model_checks import check_spec
 
-REPORT, FEDERATION = "report.html", "federation.html"
+REPORT = "report.html"
+FEDERATION = "federation.html"
 
 
 def write_pages(

@@ -24,7 +24,8 @@ def worth_info(
     worth: Worth, rows: IntArray, layout: Blocks, groups: Groups | None
 ) -> dict[str, Any]:
     """Verdicts on the fleet, on groups and on devices, as plain numbers."""
-    fleet, held = worth.fleet(), int(worth.table["held"].sum())
+    fleet = worth.fleet()
+    held = int(worth.table["held"].sum())
     verdict = fleet._asdict() | {"sentence": sentence(fleet, held)}
     del verdict["devices"]
     device = worth.device()
@@ -84,7 +85,8 @@ def _by_rows(rows: IntArray) -> list[str]:
 
 def _row_range(rows: IntArray) -> str:
     """How many rows the devices of a group have."""
-    low, high = int(rows.min()), int(rows.max())
+    low = int(rows.min())
+    high = int(rows.max())
     return many(low, "row") if low == high else f"{low} to {high} rows"
 
 

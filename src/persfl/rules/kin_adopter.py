@@ -120,7 +120,8 @@ class KinAdopter:
         panel, at, new = with_peers(memory.panel, peers)
         known = memory.wider(panel)
         t, s = np.nonzero(peers >= 0)
-        slot, said = at[t, s], kept.shrink[t, s]
+        slot = at[t, s]
+        said = kept.shrink[t, s]
         useless = np.isnan(said)
         said = np.where(useless, 0.0, said)
         fair = (r - known["used"][t, slot] >= self.rest // 2) & ~new[t, s]
@@ -241,8 +242,10 @@ class KinAdopter:
         if not many.any():
             return level, shrink
         ordered = np.sort(np.where(m.member, shrink, np.inf), axis=1)
-        row, count = np.arange(len(many)), np.maximum(many, 1)
-        low, high = ordered[row, (count - 1) // 2], ordered[row, count // 2]
+        row = np.arange(len(many))
+        count = np.maximum(many, 1)
+        low = ordered[row, (count - 1) // 2]
+        high = ordered[row, count // 2]
         with np.errstate(invalid="ignore"):
             middle = (low + high) / 2
         return np.where(m.right & (many >= self.few), middle, level), shrink

@@ -89,7 +89,8 @@ class Likely:
                 np.arange(peers.shape[1]) >= peers.shape[1] - self.others, said, np.nan
             )
         )
-        value, before = said[t, s] - usual[t], score[t, slot]
+        value = said[t, s] - usual[t]
+        before = score[t, slot]
         blend = np.where(
             np.isnan(before), value, self.past * before + (1 - self.past) * value
         )
@@ -128,11 +129,10 @@ class Likely:
         at, _ = peer_places(memory.panel, peers)
         usable = np.isfinite(losses[:, 1:]) & (peers >= 0)
         row = np.arange(len(peers))[:, None]
-        good, fair = trusted[row, at] & usable, likely[row, at] & usable
-        some_good, some_fair = (
-            good.any(axis=1, keepdims=True),
-            fair.any(axis=1, keepdims=True),
-        )
+        good = trusted[row, at] & usable
+        fair = likely[row, at] & usable
+        some_good = good.any(axis=1, keepdims=True)
+        some_fair = fair.any(axis=1, keepdims=True)
         pick = np.where(some_good, good, np.where(some_fair, fair, usable))
         # whose turn it is, or simply the best
         first = np.where(some_good | some_fair, memory.used[row, at], losses[:, 1:])
@@ -163,7 +163,8 @@ class AskLikely:
             most=trust.n - 1,
             why=f"{trust.n} devices",
         )
-        targets, met = trust.targets, self.rule.met(trust.n)
+        targets = trust.targets
+        met = self.rule.met(trust.n)
         memory = LossNotes.of(trust.notes, len(targets))
         known = (memory.panel >= 0).sum(axis=1)
         if (known < met).any():  # everybody meets others at the same pace

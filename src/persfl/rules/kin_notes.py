@@ -87,8 +87,10 @@ class KinNotes:
     @staticmethod
     def blank(targets: int) -> KinNotes:
         """Nobody met."""
-        nobody, nothing = np.empty((targets, 0), dtype=np.int64), np.empty((targets, 0))
-        unsaid, no = nothing.astype(bool), np.zeros(targets, dtype=bool)
+        nobody = np.empty((targets, 0), dtype=np.int64)
+        nothing = np.empty((targets, 0))
+        unsaid = nothing.astype(bool)
+        no = np.zeros(targets, dtype=bool)
         zeros = np.zeros(targets, dtype=np.int64)
         return KinNotes(
             panel=nobody,

@@ -55,7 +55,8 @@ def kin(peers: int = 20, *, among: int = 200, steps: bool = True) -> Rule:
     ... }
     True
     """
-    peers, among = whole("peers", peers, least=1), whole("among", among, least=1)
+    peers = whole("peers", peers, least=1)
+    among = whole("among", among, least=1)
     if steps:
         part = KinAdopter(peers=peers, among=among)
         return Rule(AskKin(part), part)

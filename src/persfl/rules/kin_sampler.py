@@ -22,7 +22,8 @@ def to_meet(trust: Trust, many: int, known: IntArray, S: int, seed: int) -> IntA
 
     Each target has an order of its own, or everybody would ask the same ones first.
     """
-    place, targets = stream(seed, "kin"), trust.targets
+    place = stream(seed, "kin")
+    targets = trust.targets
     drawn = distinct(place, targets, np.array([trust.n - 1]), many)
     turn = np.argsort(place.at("order").at(targets).uniform(many), axis=1)
     order = np.take_along_axis(drawn + (drawn >= targets[:, None]), turn, axis=1)
@@ -47,7 +48,8 @@ class AskKin:
         S = whole(
             "peers", self.kin.peers, least=1, most=trust.n - 1, why=f"{trust.n} devices"
         )
-        targets, met = trust.targets, self.kin.met(trust.n)
+        targets = trust.targets
+        met = self.kin.met(trust.n)
         memory = KinNotes.of(trust.notes, len(targets))
         peers = np.full((len(targets), S), -1)
         known = (memory.panel >= 0).sum(axis=1)
@@ -60,7 +62,8 @@ class AskKin:
         return peers
 
     def _again(self, memory: KinNotes, asks: IntArray, S: int) -> IntArray:
-        panel, member = memory.panel[asks], memory.member[asks]
+        panel = memory.panel[asks]
+        member = memory.member[asks]
         age = np.where(panel >= 0, memory.asked[asks].astype(np.float64), np.inf)
         first = np.argsort(np.where(member, age, np.inf), axis=1, kind="stable")[
             :, : S - self.kin.others

@@ -92,7 +92,8 @@ def _check(index: Mapping[str, object]) -> None:
         raise InputError(
             "an index says what is there, and whether the run is finished."
         )
-    files, stages = index["files"], index["stages"]
+    files = index["files"]
+    stages = index["stages"]
     if not isinstance(files, dict) or not isinstance(stages, dict):
         raise InputError("an index must list files and stages.")
     for name, value in files.items():

@@ -77,8 +77,10 @@ def _base(learner: Any) -> Any:
 def keep_model(folder: Folder, model: Fitted | HasFitted) -> None:
     """Write the result of a fit, or a fitted estimator's."""
     fitted = fitted_of(model)
-    words, arrays = _words_of(fitted), _numbers_of(fitted)
-    pooled, units = fitted.pooled, fitted.pooled_units
+    words = _words_of(fitted)
+    arrays = _numbers_of(fitted)
+    pooled = fitted.pooled
+    units = fitted.pooled_units
     models: Any = fitted.models
     if units is not None:
         words["pooled"] = units.kind
@@ -126,7 +128,8 @@ def _words_of(fitted: Fitted) -> dict[str, Any]:
             f"a run folder keeps devices whose ids are text or numbers. Got {odd[0]!r}: use"
             " str(...) of it."
         )
-    schema, classes = fitted.schema, fitted.schema.labels.classes
+    schema = fitted.schema
+    classes = fitted.schema.labels.classes
     words: dict[str, Any] = {
         "kind": "PersonalizedClassifier" if fitted.classes else "PersonalizedRegressor",
         "settings": _settings(fitted),
@@ -203,10 +206,12 @@ def load_model(path: str | Path, *, module: Any = None) -> Any:
 
 def read_fitted(folder: Folder, *, module: Any = None) -> tuple[Fitted, Any]:
     """The result that a finished run folder holds, and what its models were made of."""
-    about, arrays = folder.read_json("model.json"), folder.read_arrays("model.npz")
+    about = folder.read_json("model.json")
+    arrays = folder.read_arrays("model.npz")
     with reading(folder.path / "model.json"):
         check_words(about)
-        schema, settings = _schema(about), _settings_from(about)
+        schema = _schema(about)
+        settings = _settings_from(about)
         method = _method_from(about)
     kind = about["learner"]["kind"]
     if module is not None and kind != "network":
@@ -247,7 +252,8 @@ def read_fitted(folder: Folder, *, module: Any = None) -> tuple[Fitted, Any]:
 def _schema(about: Mapping[str, Any]) -> TableSchema:
     """What a run knew of its table."""
     classes = np.array(about["classes"]) if "classes" in about else None
-    names, preparation = about["names"], None
+    names = about["names"]
+    preparation = None
     if about["preparation"]:
         preparation = Preparation.from_words(about["preparation"])
         if {*preparation.numbers, *preparation.texts} != set(names or ()):
@@ -271,7 +277,8 @@ def _settings_from(about: Mapping[str, Any]) -> FitSettings:
 
 def _method_from(about: Mapping[str, Any]) -> Method:
     """The method of a run; those of older versions may not have named it."""
-    given, ran = about["settings"], about.get("method", "paper")
+    given = about["settings"]
+    ran = about.get("method", "paper")
     name = given.get("method", "auto")
     if name == "auto":
         name = "blend" if ran == "own" else ran
@@ -290,7 +297,8 @@ def _read_models(
     arrays: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The models of a run, and the one for all, if they are of its learner."""
-    columns, classes = len(schema.columns), schema.labels.count
+    columns = len(schema.columns)
+    classes = schema.labels.count
     models = models_from(arrays, features=columns, classes=classes)
     refuse_unfit(learner, models, columns)
     pooled = None
@@ -357,7 +365,8 @@ def _read_numbers(
     models: int,
 ) -> dict[str, Any]:
     """What a run knows beside its models."""
-    devices, columns = len(about["devices"]), len(schema.columns)
+    devices = len(about["devices"])
+    columns = len(schema.columns)
     if models != devices:
         raise InputError(
             f"the run's models are of {models} devices, where there are {devices}."

@@ -50,8 +50,11 @@ def _of(*kinds: type) -> Check:
     return lambda value: type(value) in kinds
 
 
-_is_text, _is_truth, _is_object = _of(str), _of(bool), _of(dict)
-_is_number, _is_plain = _of(int, float), _of(type(None), bool, int, float, str)
+_is_text = _of(str)
+_is_truth = _of(bool)
+_is_object = _of(dict)
+_is_number = _of(int, float)
+_is_plain = _of(type(None), bool, int, float, str)
 
 
 def _is_count(value: object) -> bool:
@@ -175,7 +178,8 @@ def units_from(kind: str, arrays: Arrays, *, devices: int, columns: int) -> Unit
         raise InputError("units must be finite numbers, for every column and device.")
     if not (arrays["scale"] > 0).all() or not arrays["label_scale"] > 0:
         raise InputError("units must be above 0.")
-    level, spread = float(arrays["label_mean"]), float(arrays["label_scale"])
+    level = float(arrays["label_mean"])
+    spread = float(arrays["label_scale"])
     own = arrays["centres"], arrays["label_centres"]
     return Units(kind, arrays["mean"], arrays["scale"], level, spread, *own)
 
@@ -188,7 +192,8 @@ def units_to(units: Units) -> dict[str, Any]:
 def trust_from(arrays: Arrays, devices: int) -> Trust:
     """Trust among this many devices, of counts that are counts."""
     trust = Trust.from_arrays(arrays)
-    targets, pairs = trust.targets, trust.pairs
+    targets = trust.targets
+    pairs = trust.pairs
     known = targets.ndim == 1 and len(np.unique(targets)) == len(targets)
     if trust.n != devices or not known or ((targets < 0) | (targets >= devices)).any():
         raise InputError("trust must be about the devices of the run.")
@@ -221,18 +226,21 @@ def truths_from(values: AnyArray, devices: int) -> AnyArray:
 
 def worth_from(table: pd.DataFrame, words: Mapping[str, Any]) -> Worth:
     """What was measured, one row per device."""
-    devices, columns = words["devices"], table.columns
+    devices = words["devices"]
+    columns = table.columns
     if len(table) != len(devices) or not set(_MEASURED) <= set(columns):
         raise InputError("there must be errors of every device.")
     named = all(map(_is_text, columns)) and columns.is_unique
     if not named or not all(map(pd.api.types.is_numeric_dtype, table.dtypes)):
         raise InputError("errors must be numbers.")
-    scale, classes = words["worth"]["scale"], words["worth"]["classes"]
+    scale = words["worth"]["scale"]
+    classes = words["worth"]["classes"]
     if not _is_number(scale) or not 0 < scale < math.inf or not _is_count(classes):
         raise InputError("the scale of errors must be a number above 0.")
     if classes != len(words.get("classes", ())):
         raise InputError("errors must be of the classes of the run.")
-    held, evidence = table["held"].to_numpy(), table["evidence"].to_numpy()
+    held = table["held"].to_numpy()
+    evidence = table["evidence"].to_numpy()
     counted = (held >= 0) & np.isfinite(held) & (np.nan_to_num(evidence) >= 0)
     if not counted.all():
         raise InputError("there must be a number of held-out rows for every device.")

@@ -67,7 +67,8 @@ class Folder:
         every: float | None = None,
         lock: Lock | None = None,
     ) -> None:
-        self.path, self.index = path, index
+        self.path = path
+        self.index = index
         self._lock = lock
         self._made = False  # whether the folder itself was made for this run
         self._saver = Saver(every)
@@ -91,7 +92,8 @@ class Folder:
             if made:
                 _remove_empty(path)
             raise
-        folder._lock, folder._made = lock, made
+        folder._lock = lock
+        folder._made = made
         return folder
 
     @staticmethod

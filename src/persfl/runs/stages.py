@@ -156,7 +156,8 @@ def state_from(arrays: Arrays) -> State:
     """The inverse of `state_to`, for arrays that somebody else may have written."""
     trust = Trust.from_arrays(under("trust_", arrays))
     losses = arrays["losses"]
-    r, step_size = int(arrays["r"]), float(arrays["step_size"])
+    r = int(arrays["r"])
+    step_size = float(arrays["step_size"])
     if (
         losses.dtype.kind != "f"
         or (losses.ndim != 2 and losses.size)

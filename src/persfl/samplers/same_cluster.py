@@ -47,7 +47,10 @@ class SameCluster:
         object.__setattr__(self, "_rank", rank)
 
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
-        codes, order, start, rank = self._codes, self._order, self._start, self._rank
+        codes = self._codes
+        order = self._order
+        start = self._start
+        rank = self._rank
         if len(codes) != trust.n:
             raise InputError(
                 f"labels must name a cluster for each of the {trust.n} devices. Got {len(codes)}"

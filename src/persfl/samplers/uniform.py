@@ -26,7 +26,8 @@ class Uniform:
     peers: int = 20
 
     def __call__(self, trust: Trust, r: int, seed: int) -> IntArray:
-        size, targets = self.peers, trust.targets
+        size = self.peers
+        targets = trust.targets
         if type(size) is not int or not 0 < size < trust.n:
             size = whole(
                 "peers", size, least=1, most=trust.n - 1, why=f"{trust.n} devices"

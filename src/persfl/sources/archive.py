@@ -40,7 +40,8 @@ def read_archive(path: str | Path) -> tuple[Devices, int]:
         raise InputError(
             f"{path.name!r} must hold X, y and group. It has no {absent[0]!r}."
         )
-    y, where = found["y"], f"{{}} of {path.name!r}"
+    y = found["y"]
+    where = f"{{}} of {path.name!r}"
     classes = 0
     if y.dtype.kind in "iub" and str(found.get("task", "")) != "reg":
         names, y = np.unique(y, return_inverse=True)

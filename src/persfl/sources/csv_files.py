@@ -24,7 +24,8 @@ from persfl.sources.unpacking import unpacked_text
 _MISSING = ["#N/A", "N/A", "n/a", "NA", "<NA>", "NULL", "null", "None"]
 _MISSING += ["NaN", "nan", "-NaN", "-nan", "#NA"]
 # columns that are many, and the seconds one takes
-MANY_COLUMNS, _A_COLUMN = 20_000, 3e-4
+MANY_COLUMNS = 20_000
+_A_COLUMN = 3e-4
 
 
 def read_csv(

@@ -179,7 +179,8 @@ def read_cifar10(folder: str | Path) -> tuple[Array, Array]:
         raise InputError(
             f"{str(folder)!r} has no data_batch_*.bin, the binary version of CIFAR-10. {why}"
         )
-    images, labels = [], []
+    images = []
+    labels = []
     for file in files:
         content = np.frombuffer(file.read_bytes(), dtype=np.uint8)
         if not len(content) or len(content) % 3073 or content[::3073].max() > 9:

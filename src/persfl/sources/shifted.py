@@ -17,11 +17,13 @@ from persfl.devices import Devices
 from persfl.seeds import Stream, stream
 from persfl.types import Array, IntArray
 
-KINDS, PAIRS = 4, 5
+KINDS = 4
+PAIRS = 5
 # gain, brightness, dead row and column
 SENSORS = ((1.0, 0.0, None), (-1.0, 16.0, None), (0.5, 4.0, 2), (1.0, 0.0, 5))
 # chance of each of the two digits a device sees most, and of each of the eight others
-MOST, REST = 0.4, 0.025
+MOST = 0.4
+REST = 0.025
 
 
 def shifted_digits(shift: str, n: int = 40, *, seed: int = 0) -> Devices:
@@ -52,8 +54,10 @@ def shifted_digits(shift: str, n: int = 40, *, seed: int = 0) -> Devices:
         who = _seen_most(labels, n, place)
         return _dealt(images, labels, who, np.arange(n) % PAIRS)
     order = place.at("deal").generator().permutation(len(labels))
-    who, kinds = np.arange(len(labels)) % n, np.arange(n) % KINDS
-    X, y = images[order].reshape(-1, 8, 8), labels[order]
+    who = np.arange(len(labels)) % n
+    kinds = np.arange(n) % KINDS
+    X = images[order].reshape(-1, 8, 8)
+    y = labels[order]
     for kind in range(KINDS):
         at = kinds[who] == kind
         rng = place.at("kind", kind).generator()
@@ -71,7 +75,8 @@ def _seen_most(labels: IntArray, n: int, place: Stream) -> IntArray:
     among what is left; -1 is nobody's.
     """
     rng = place.generator()
-    free, who = np.ones(len(labels), dtype=bool), np.full(len(labels), -1)
+    free = np.ones(len(labels), dtype=bool)
+    who = np.full(len(labels), -1)
     for _ in range(len(labels) // n):
         for i in rng.permutation(n):
             chance = np.where(labels // 2 == i % PAIRS, MOST, REST) * free

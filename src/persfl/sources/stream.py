@@ -18,7 +18,8 @@ class Lazy(Sequence[Data]):
     """
 
     def __init__(self, n: int, make: Callable[[int], Data]) -> None:
-        self.n, self.make = n, make
+        self.n = n
+        self.make = make
 
     def __len__(self) -> int:
         return self.n
@@ -55,7 +56,9 @@ class Fresh:
         seed: int = 0,
         ids: Sequence[Hashable] | None = None,
     ) -> None:
-        self.n, self.draw, self.seed = whole("n", n, least=1), draw, seed
+        self.n = whole("n", n, least=1)
+        self.draw = draw
+        self.seed = seed
         self.ids = plain_ids(ids, n)
 
     def __call__(self, r: int) -> Sequence[Data]:

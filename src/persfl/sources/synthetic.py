@@ -55,7 +55,8 @@ class ClusteredStream:
     """
 
     def __init__(self, world: _World, rows: int, noise: float, seed: int) -> None:
-        self.clusters, self.true_weights = world.clusters, world.weights
+        self.clusters = world.clusters
+        self.true_weights = world.weights
         self.ids = range(len(world.clusters))
         self._draw: Callable[[int], Devices] = lambda r: world.draw(
             np.full(len(world.clusters), rows),

@@ -68,7 +68,8 @@ def refuse_packed_parquet(path: Path) -> None:
     >>> refuse_packed_parquet(path)
     """
     parquet = need("pyarrow.parquet", extra="parquet", why="reading a Parquet file")
-    about, most = parquet.read_metadata(path), _most_numbers(path)
+    about = parquet.read_metadata(path)
+    most = _most_numbers(path)
     total = about.num_rows
     longest: dict[
         str, int
@@ -78,7 +79,8 @@ def refuse_packed_parquet(path: Path) -> None:
             values = max(column.num_values, group.num_rows)
             total += values * _WIDTHS.get(column.physical_type, 8)
             # A text may stand in the file once and in every row of the table.
-            size, name = column.total_uncompressed_size, column.path_in_schema
+            size = column.total_uncompressed_size
+            name = column.path_in_schema
             texts = column.physical_type.endswith("BYTE_ARRAY")
             if texts and values * size > most:
                 longest[name] = max(size, longest.get(name, 1))
@@ -113,7 +115,8 @@ class _Bounded(io.RawIOBase):
     """Reads a .gz file up to so many bytes."""
 
     def __init__(self, path: Path, most: int) -> None:
-        self._path, self._most = path, most
+        self._path = path
+        self._most = most
         self._read = 0
         self._file = gzip.open(path, "rb")  # noqa: SIM115
 

@@ -96,7 +96,8 @@ class _Trial:
 
 def _check_rounds(trial: _Trial) -> None:
     """The rounds of LoopFleet."""
-    fleet, reference = trial.fleet(), LoopFleet(trial.devices, **trial.parts)
+    fleet = trial.fleet()
+    reference = LoopFleet(trial.devices, **trial.parts)
     known = fleet.n == len(trial.devices) and same(fleet.targets, reference.targets)
     expect(known, "a fleet must know its devices and targets")
     scale = 0.0

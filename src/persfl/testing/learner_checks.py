@@ -28,12 +28,14 @@ def check_learner(learner: Learner, data: Data | None = None) -> None:
     def says(model: Model) -> Array:
         return learner.predict(model, data.X)
 
-    first, again = learner.init(data, place), learner.init(data, place)
+    first = learner.init(data, place)
+    again = learner.init(data, place)
     begin = learner.loss(first, data)
     expect(same(says(first), says(again)), "init must depend on data and stream only")
     expect(np.isfinite(begin), "the loss of the starting model must be finite")
 
-    fitted, again = learner.fit(data, place), learner.fit(data, place)
+    fitted = learner.fit(data, place)
+    again = learner.fit(data, place)
     loss = learner.loss(fitted, data)
     expect(same(says(fitted), says(again)), "fit must be deterministic")
     expect(loss <= begin + 1e-9, "fit must not be worse than init on its own rows")
@@ -72,12 +74,14 @@ def _check_vectors(learner: Differentiable, data: Data, fitted: Array) -> None:
     for direction in rng.standard_normal((3, *shape)) * moves:
         ahead = learner.loss(model + 1e-6 * direction, data)
         behind = learner.loss(model - 1e-6 * direction, data)
-        rise, run = (ahead - behind) / 2e-6, (slope * direction).sum()
+        rise = (ahead - behind) / 2e-6
+        run = (slope * direction).sum()
         right = np.isclose(rise, run, rtol=1e-3, atol=1e-5)
         expect(right, "grad must be the gradient of loss")
     blind = np.allclose(slope, learner.grad(model, with_padding(data)))
     expect(blind, "rows of weight 0 must not change the gradient")
-    models, both = np.stack([model, 2 * model]), doubled(data)
+    models = np.stack([model, 2 * model])
+    both = doubled(data)
     for method in (learner.loss, learner.grad):
         one_by_one = [method(models[i], nth(both, i)) for i in range(2)]
         equal = np.allclose(method(models, both), one_by_one)
@@ -117,7 +121,8 @@ def _check_batch(
     proposer: Proposer, learner: Differentiable, data: Data, model: Array
 ) -> None:
     """Two askers at once get what each gets alone."""
-    two, both = np.stack([model, 0.5 * model]), doubled(data)
+    two = np.stack([model, 0.5 * model])
+    both = doubled(data)
     places = stream(0, "check").at(np.arange(2))
     together = proposer.answer(learner, proposer.ask(learner, two), both, places)
     for i in range(2):

@@ -37,7 +37,9 @@ def check_adopter(adopter: Adopter) -> None:
     """Which answers to take: weights that sum to 1, only usable answers, staying where there
     are none.
     """
-    n, T, S = 30, 6, 5
+    n = 30
+    T = 6
+    S = 5
     rng = np.random.default_rng(0)
     trust = Trust(n, np.arange(T))
     peers = np.stack([rng.choice(np.arange(T, n), S, replace=False) for _ in range(T)])
@@ -65,7 +67,8 @@ def _choice_of(
     """What the loop would make of an adopter's choice; what the loop refuses is a broken
     promise.
     """
-    choice, keeps = adopter(trust, peers, losses), keeps_steps(adopter)
+    choice = adopter(trust, peers, losses)
+    keeps = keeps_steps(adopter)
     try:
         return checked_choice(choice, peers, trust.targets, trust.n, keeps)
     except InputError as error:

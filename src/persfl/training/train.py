@@ -211,7 +211,8 @@ class _Run:
         Refitted models start at their own fit, whose loss may be 0; only descent can run away. A
         search for kin that leads far away is ended by the rule itself.
         """
-        plan, pace = self.plan, self.pace
+        plan = self.plan
+        pace = self.pace
         watched = has_gradients(plan.learner) and not pace.unlike
         if watched and not keeps_steps(plan.adopter) and _too_long(own, begin):
             advice = plan.proposer(pace.step_size).advice()

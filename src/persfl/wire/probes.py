@@ -60,7 +60,8 @@ def probe_from(
     refit = _asking_labels(proposer, learner)
     if refit is None:
         return model_from(learner, arrays, features)
-    softly, points = refit.softly(learner), len(refit.public)
+    softly = refit.softly(learner)
+    points = len(refit.public)
     if set(arrays) != ({"chances", "labels"} if softly else {"labels"}):
         raise WireError("a probe does not have the form of its family.")
     labels = arrays["labels"]

@@ -27,7 +27,8 @@ from persfl.proposers import GradientStep, Refit
 from persfl.types import Array, Data
 from persfl.wire.codec import LARGEST, WireError, finite
 
-COLUMNS, POINTS = 10_000, 100_000
+COLUMNS = 10_000
+POINTS = 100_000
 # Units in which rows overflow, and steps in which weights vanish, would say which rows are large.
 SMALLEST = 1e-100
 # What a target's first model is: the usual one of its family if None; zeros; a fit to its rows; or
@@ -130,7 +131,8 @@ class Terms:
 
     def inside(self, data: Data) -> Data:
         """Rows in the units of the run."""
-        X, y = data.X, data.y
+        X = data.X
+        y = data.y
         if self.mean is not None and self.scale is not None:
             X = np.ascontiguousarray((X - self.mean) / self.scale)
         if self.label_scale != 1 or self.label_mean != 0:

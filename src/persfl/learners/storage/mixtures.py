@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from persfl.types import Model
 
 Mixture = list[tuple[float, "Model"]]  # shares and models
-SIZES, SHARES = "mix_sizes", "mix_shares"
+SIZES = "mix_sizes"
+SHARES = "mix_shares"
 
 
 def mixtures_to(models: Sequence[Model]) -> tuple[list[Model], dict[str, AnyArray]]:
@@ -29,7 +30,8 @@ def mixtures_to(models: Sequence[Model]) -> tuple[list[Model], dict[str, AnyArra
 
 def mixtures_from(parts: Sequence[Model], arrays: Arrays) -> list[Mixture]:
     """The inverse of `mixtures_to`; shares must be shares."""
-    sizes, shares = arrays[SIZES], arrays[SHARES]
+    sizes = arrays[SIZES]
+    shares = arrays[SHARES]
     count = len(parts)
     sound = has_form(arrays, {SIZES: "i D", SHARES: "f N"}, N=count) and len(sizes) > 0
     # each size before their sum: a sum of absurd numbers may be any number

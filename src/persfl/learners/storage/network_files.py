@@ -38,7 +38,8 @@ def network_words(learner: Network) -> dict[str, Any]:
     """A network in plain words: how it is rebuilt, and the names and shapes that its models
     have.
     """
-    make, mlp = learner.make, None
+    make = learner.make
+    mlp = None
     if isinstance(make, partial) and isinstance(make.func, MLP):
         mlp = asdict(make.func) | {"sizes": list(make.args)}
     return {

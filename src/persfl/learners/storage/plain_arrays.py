@@ -167,7 +167,8 @@ def plain_from(
             slopes = np.asfortranarray(slopes)
         return replace(plain, slopes=slopes)
     trees = _trees(arrays, features, deep, bounded=not disk)
-    rate, stride = float(arrays["rate"][0]), int(arrays["stride"][0])
+    rate = float(arrays["rate"][0])
+    stride = int(arrays["stride"][0])
     if wide:
         check_form(plain.link in ("value", "chances"))
     else:
@@ -178,11 +179,13 @@ def plain_from(
 
 def _without_body(arrays: Arrays, classes: int, links: Sequence[str]) -> Plain:
     """What every model has: how rows enter, how its scores begin, and what they mean."""
-    base, labels = arrays["base"], arrays.get("labels")
+    base = arrays["base"]
+    labels = arrays.get("labels")
     link = int(arrays["link"][0])
     check_form(0 <= link < len(links) and 1 <= int(arrays["stride"][0]) <= len(base))
     check_form(_are_labelled(links[link], len(base), labels, classes))
-    mean, scale = arrays.get("mean"), arrays.get("scale")
+    mean = arrays.get("mean")
+    scale = arrays.get("scale")
     if mean is not None or scale is not None:
         check_form(mean is not None and is_sensible(mean))
         check_form(scale is not None and is_sensible(scale) and (scale > 0).all())

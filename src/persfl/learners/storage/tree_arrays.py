@@ -95,7 +95,8 @@ def in_a_row(trees: Sequence[Grown]) -> dict[str, AnyArray]:
 
 def apart(arrays: Arrays, features: int) -> list[Grown]:
     """The inverse of `in_a_row`; every index is checked, values are left to the caller."""
-    nodes, count = arrays["nodes"], len(arrays["feature"])
+    nodes = arrays["nodes"]
+    count = len(arrays["feature"])
     # each before their sum: a sum of absurd numbers may be any number
     check_form(len(nodes) > 0 and ((nodes >= 1) & (nodes <= count)).all())
     check_form(nodes.sum() == count)

@@ -23,7 +23,8 @@ def adam(
     [0.0, 0.99, 3.0]
     """
     w = np.array(models)
-    m, v = np.zeros_like(w), np.zeros_like(w)
+    m = np.zeros_like(w)
+    v = np.zeros_like(w)
     found = {}
     with np.errstate(all="ignore"):  # what overflows is not chosen
         for t in range(1, max(marks) + 2):

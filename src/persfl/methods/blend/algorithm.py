@@ -97,7 +97,8 @@ def local_site(
 
 def blend_over(site: BlendSite, *, budget: int = 640) -> BlendResult:
     """The same, wherever the devices are; everything that needs rows is asked of the site."""
-    family, n = site.family, site.n
+    family = site.family
+    n = site.n
     told = site.spreads()
     plans = _deal(site, told, budget)
     found = site.work(plans, _work)
@@ -130,7 +131,8 @@ def blend_over(site: BlendSite, *, budget: int = 640) -> BlendResult:
 
 def _deal(site: BlendSite, told: Spreads, budget: int) -> list[GroupPlan]:
     """Groups of targets in every view, and who can be asked for each."""
-    family, n = site.family, site.n
+    family = site.family
+    n = site.n
     most = family.settings.groups
     group = groups_of(n, site.seed, most)
     wanted = np.isin(np.arange(n), site.targets)

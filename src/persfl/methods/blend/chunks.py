@@ -22,7 +22,8 @@ def spans(
     [(0, 3)]
     """
     who = np.arange(len(rows)) if who is None else who
-    longest, classes = int(rows.counts[who].max(initial=1)), learner.classes
+    longest = int(rows.counts[who].max(initial=1))
+    classes = learner.classes
     each = 8 * (
         longest * (2 * rows.features + 3 * classes * (wide + 1))
         + 4 * wide * learner.size(rows.features)

@@ -18,9 +18,11 @@ from persfl.traits import has_gradients
 from persfl.types import IntArray, Learner
 
 # seconds and bytes from which on a person would want to know
-LONG, LARGE = 300.0, 4 * 2**30
+LONG = 300.0
+LARGE = 4 * 2**30
 # seconds per device, and per question whatever it is about
-_DEVICE, _QUESTION = 1e-3, 2e-6
+_DEVICE = 1e-3
+_QUESTION = 2e-6
 _PRODUCT = 5e-9  # seconds per question, row and coefficient
 # seconds per question and cube of the coefficients, where rows are as many
 _SOLVED = 1e-10
@@ -73,7 +75,8 @@ def cost_of(
     """
     if not has_gradients(learner):
         return None
-    size, rows = learner.size(features), counts.astype(np.float64)
+    size = learner.size(features)
+    rows = counts.astype(np.float64)
     copies = 1 + USUAL.count(classes, ordered)
     kept = 8.0 * size * len(counts)
     held = _BEGUN + _KNOWN * len(counts) + 8.0 * features * float(rows.sum()) * copies

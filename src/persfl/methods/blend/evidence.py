@@ -64,7 +64,8 @@ def shares_of(
         usual = np.median(best[known]) if known.any() else 1.0
         level = (rows * best + USUAL * usual) / (rows + USUAL)
         own = np.minimum(own / np.maximum(level, 1e-12)[:, None], MOST) * known[:, None]
-    total, many = own.sum(axis=0), known.sum()
+    total = own.sum(axis=0)
+    many = known.sum()
     others = (total - own) / np.maximum(many - known, 1)[:, None]
     heard = (rows * known).sum() - rows * known
     # few devices with few rows do not know as much

@@ -50,7 +50,10 @@ class FittedPeers:
         place: Place = nowhere,
         grower: Grower = as_it_is,
     ) -> None:
-        self.family, self.rows, self.place, self.grower = family, rows, place, grower
+        self.family = family
+        self.rows = rows
+        self.place = place
+        self.grower = grower
 
     def answer(self, question: Question, who: IntArray) -> dict[str, Any]:
         """What each of these says; the question has an entry for every one."""
@@ -64,7 +67,8 @@ class FittedPeers:
                 found[i] = learner.fit(data, self.place(i))
                 continue
             assert isinstance(question, Refits)
-            proposer, probe = self.family.proposer, question.probes[i]
+            proposer = self.family.proposer
+            probe = question.probes[i]
             found[i] = proposer.answer(learner, probe, data, self.place(i))
         return {"answers": found}
 
@@ -79,7 +83,9 @@ class FittedTargets:
         place: Place = nowhere,
         grower: Grower = as_it_is,
     ) -> None:
-        self.family, self.own, self.place = family, own, place
+        self.family = family
+        self.own = own
+        self.place = place
         self._rows = [weighty(data) for data in own.copies]
         self._grow = [grower(family.learner, data.rows) for data in self._rows]
 
@@ -109,7 +115,8 @@ class FittedTargets:
 
     def offers(self, starts: Starts) -> list[list[Model]]:
         """Per copy, in the order of the names; None for what is not offered."""
-        pooled, near = starts["pooled"], starts["neighbours"]
+        pooled = starts["pooled"]
+        near = starts["neighbours"]
         return [
             self._offers(c, pooled, None if near is None else near[c])
             for c in range(len(self._rows))
@@ -127,7 +134,9 @@ class FittedTargets:
 
     def _refit(self, c: int, start: Model, proposer: Refit) -> Model:
         """A start, or every model of a mix, refitted to own rows."""
-        learner, grow, data = self.family.learner, self._grow[c], self._rows[c]
+        learner = self.family.learner
+        grow = self._grow[c]
+        data = self._rows[c]
         mix = [
             (
                 share,
@@ -143,8 +152,11 @@ class FittedTargets:
         """(targets, offers and even mixes of them) the mean loss over rows, each by the copy that
         has not seen its fold; (targets,) the weight judged.
         """
-        own, family = self.own, self.family
-        rows, count, classes = own.rows, own.folding.count, own.folding.classes
+        own = self.own
+        family = self.family
+        rows = own.rows
+        count = own.folding.count
+        classes = own.folding.classes
         columns = len(family.names()) + family.extra
         lost = np.zeros((len(rows), columns))
         there = [k for k, model in enumerate(offers[0]) if model is not None]

@@ -29,7 +29,10 @@ def settled(answer: Callable[[Array], Array], start: Array, rounds: int) -> Arra
     ... ).tolist()
     [1.0, 0.0333]
     """
-    best, least, along, bold = start, np.inf, np.zeros_like(start), 1.0
+    best = start
+    least = np.inf
+    along = np.zeros_like(start)
+    bold = 1.0
     models: list[Array] = []
     moves: list[Array] = []
     model = start
@@ -39,14 +42,19 @@ def settled(answer: Callable[[Array], Array], start: Array, rounds: int) -> Arra
         if not length <= WILD * least:  # or NaN
             if not np.isfinite(least):
                 break
-            bold, models, moves = bold / 2.0, [], []
+            bold = bold / 2.0
+            models = []
+            moves = []
             model = best + bold * along
             continue
         if length < least:
-            best, least, along = model, length, move
+            best = model
+            least = length
+            along = move
         if length <= 1e-10 * (1.0 + float(np.linalg.norm(model))):
             break
-        models, moves = [*models, model][-DEPTH:], [*moves, move][-DEPTH:]
+        models = [*models, model][-DEPTH:]
+        moves = [*moves, move][-DEPTH:]
         model = model + move
         if len(moves) > 1:
             turns, ways = (

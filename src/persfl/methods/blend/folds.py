@@ -77,7 +77,8 @@ class TargetRows:
 
     def losses(self, learner: Learner, models: Array) -> Array:
         """(targets,) the mean loss of models (copies, size) over rows that they have not seen."""
-        rows, classes = self.rows, self.folding.classes
+        rows = self.rows
+        classes = self.folding.classes
         with np.errstate(all="ignore"):
             said = respond_each(learner, models, rows.X, self.judges, classes)
             each = self.usable * missed(said, rows.y, classes)

@@ -144,7 +144,8 @@ class Look(Form):
     """A view of the rows."""
 
     def read(self, name: str, wire: Wire) -> ViewSettings:
-        view, label = wire.head.get("view"), wire.head.get("label")
+        view = wire.head.get("view")
+        label = wire.head.get("label")
         if view not in wire.family.views:
             raise WireError("a question must say in which view it is asked.")
         if not isinstance(label, float) or not 0 < label < 1e100:

@@ -43,7 +43,8 @@ def spreads(rows: Devices, labels: bool) -> Spreads:
     ([2.0], [[2.0]], [200.0])
     """
     centre, level = means(rows, labels)
-    n, owner = len(rows), rows.owner
+    n = len(rows)
+    owner = rows.owner
     away = [
         rows.weight * (rows.X[:, j] - centre[owner, j]) ** 2
         for j in range(rows.features)
@@ -61,7 +62,8 @@ class LinearPeers:
     """Devices that answer, in one view of their rows."""
 
     def __init__(self, learner: Linear, rows: Devices) -> None:
-        self.learner, self.rows = learner, rows
+        self.learner = learner
+        self.rows = rows
         self._strength = np.empty(0)  # that the inverses belong to
 
     @staticmethod
@@ -186,7 +188,9 @@ class LinearTargets:
         look: ViewSettings,
         offer: Offer,
     ) -> None:
-        self.learner, self.own, self.offer = learner, own, offer
+        self.learner = learner
+        self.own = own
+        self.offer = offer
         self.view = View.of(look, own.copies, learner.kind == "squared")
         self.copies = LinearPeers(learner, self.view.inside(own.copies))
 
@@ -204,13 +208,15 @@ class LinearTargets:
             said = [self.copies.stepped(step, everyone, models) for models in shown]
             found["answers"] = np.stack(said)
         if question.mean is not None and question.strength is not None:
-            mean, strength = question.mean, question.strength
+            mean = question.mean
+            strength = question.strength
             found["noise"] = self.copies.noise(everyone, mean, strength)
         return found
 
     def losses(self, models: Array) -> Array:
         """(copies, S) of models (copies, S, size), each on its copy's rows."""
-        rows, wide = self.copies.rows, models.shape[1]
+        rows = self.copies.rows
+        wide = models.shape[1]
         found = np.full(models.shape[:2], np.inf)
         if not wide:
             return found
@@ -248,7 +254,8 @@ class LinearTargets:
 
     def _hidden(self) -> BoolArray:
         """(rows,) whether the copy that judges a row has nothing of its class."""
-        left, rows = self.copies.rows, self.own.rows
+        left = self.copies.rows
+        rows = self.own.rows
         there = left.weight > 0
         known = np.zeros((len(left), self.own.folding.classes), dtype=bool)
         known[left.owner[there], left.y[there].astype(np.int64)] = True

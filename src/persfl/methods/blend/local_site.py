@@ -57,9 +57,14 @@ class LocalSite:
         n_jobs: int | None = 1,
         together: bool = True,
     ) -> None:
-        self.rows, self.family, self.folding = rows, family, folding
-        self.n_jobs, self.together = n_jobs, together
-        self.n, self.classes, self.seed = len(rows), folding.classes, folding.seed
+        self.rows = rows
+        self.family = family
+        self.folding = folding
+        self.n_jobs = n_jobs
+        self.together = together
+        self.n = len(rows)
+        self.classes = folding.classes
+        self.seed = folding.seed
         self.targets: IntArray = np.arange(self.n)
         self.copies = folding.count + 1
         self.longest = int(rows.counts.max())
@@ -72,7 +77,8 @@ class LocalSite:
 
     def spreads(self) -> Spreads:
         """Of all devices; only linear models have views that need them."""
-        rows, family = self.rows, self.family
+        rows = self.rows
+        family = self.family
         if isinstance(family, LinearFamily):
             return spreads(rows, family.linear.kind == "squared")
         return Spreads(rows.total, np.zeros((self.n, rows.features)), rows.total)
@@ -124,7 +130,8 @@ class LocalBundle:
     """Groups that are computed together."""
 
     def __init__(self, site: LocalSite, groups: Sequence[LocalGroup]) -> None:
-        self.site, self.groups = site, groups
+        self.site = site
+        self.groups = groups
 
     def near_descent(
         self,
@@ -135,7 +142,8 @@ class LocalBundle:
         rate: float,
     ) -> Array:
         """The mean gradient of peers is the gradient of their rows, weighed."""
-        site, rows = self.site, []
+        site = self.site
+        rows = []
         learner = site.differentiable
         for h, who in zip(which, near, strict=True):
             group = self.groups[h]
@@ -148,7 +156,8 @@ class LocalBundle:
         """Judged by the targets' folds; what their whole rows make of the starts is kept until
         it is mixed.
         """
-        groups, family = self.groups, self.site.family
+        groups = self.groups
+        family = self.site.family
         if isinstance(family, Descent):
             own = [group.rows.copies for group in groups]
             places = [group.seed for group in groups]
@@ -169,8 +178,12 @@ class LocalGroup:
     """See `persfl.methods.blend.site.Group`."""
 
     def __init__(self, site: LocalSite, plan: GroupPlan) -> None:
-        self.site, self.family, self.plan = site, site.family, plan
-        self.look, self.seed, self.copies = plan.look, plan.seed, site.copies
+        self.site = site
+        self.family = site.family
+        self.plan = plan
+        self.look = plan.look
+        self.seed = plan.seed
+        self.copies = site.copies
         self.peers, self.targets = len(plan.rest), len(plan.mine)
         unit = self.family.unit
         self.budget = Budget(plan.budget, self.targets, self.copies, unit)
@@ -236,7 +249,8 @@ class LocalGroup:
     def pooled_descent(self, who: IntArray, steps: int, rate: float) -> Array:
         """Their mean gradient, by rows, is that of all rows."""
         self.budget.pay(0.25, steps * len(who))
-        some, learner = of_devices(self.others, who), self.site.differentiable
+        some = of_devices(self.others, who)
+        learner = self.site.differentiable
         data = Data(some.X[None], some.y[None], some.weight[None])
         start = learner.init(data, stream(self.seed, "start"))
         found = adam(lambda w: learner.grad(w, data), start, (steps,), rate)
@@ -266,8 +280,10 @@ class PaidFleet:
     """A fleet whose questions are paid."""
 
     def __init__(self, fleet: ArrayFleet, budget: Budget) -> None:
-        self._fleet, self._budget = fleet, budget
-        self.n, self.targets = fleet.n, fleet.targets
+        self._fleet = fleet
+        self._budget = budget
+        self.n = fleet.n
+        self.targets = fleet.targets
 
     @property
     def models(self) -> Any:

@@ -31,7 +31,8 @@ class Models(Form):
     def read(self, name: str, wire: Wire) -> Any:
         if has_gradients(wire.family.learner):
             return self._vectors(name, wire)
-        shape, parts = wire.shape(self.lead), wire.parts(name)
+        shape = wire.shape(self.lead)
+        parts = wire.parts(name)
         if self.optional and not parts:
             return None
         found = np.full(shape, None, dtype=object)
@@ -72,7 +73,8 @@ class Probes(Form):
     """What models say at the public points, one for each name."""
 
     def read(self, name: str, wire: Wire) -> Any:
-        family, proposer = wire.family, wire.family.proposer
+        family = wire.family
+        proposer = wire.family.proposer
         if proposer is None:
             raise WireError("there must be public points.")
         found = np.full(wire.sizes["names"], None, dtype=object)
@@ -144,7 +146,8 @@ class Views(Form):
     """For each view: the view, and the starts in it."""
 
     def read(self, name: str, wire: Wire) -> Any:
-        views, labels = wire.head.get("views"), wire.head.get("labels")
+        views = wire.head.get("views")
+        labels = wire.head.get("labels")
         if views != list(wire.family.views) or not isinstance(labels, list):
             raise WireError("a mix must be of all views.")
         if len(labels) != len(views):

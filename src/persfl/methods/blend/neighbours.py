@@ -72,7 +72,8 @@ class Neighbours:
         )
         if r == 0 or not trust.notes:
             return fresh
-        panel, excess = trust.notes["panel"], _mean(trust.notes)
+        panel = trust.notes["panel"]
+        excess = _mean(trust.notes)
         met = (fresh[:, :, None] == panel[:, None, :]).any(axis=2)
         best = np.where(panel >= 0, -excess, -np.inf).max(axis=1)
         level = np.concatenate(
@@ -109,7 +110,8 @@ class Neighbours:
         old = trust.notes or blank
         panel, at, _ = with_peers(old["panel"], peers)
         more = ((0, 0), (0, panel.shape[1] - old["panel"].shape[1]))
-        excess, times = np.pad(old["excess"], more), np.pad(old["times"], more)
+        excess = np.pad(old["excess"], more)
+        times = np.pad(old["times"], more)
         usable = (peers >= 0) & np.isfinite(losses[:, 1:])
         said = np.where(usable, losses[:, 1:], np.nan)
         with np.errstate(invalid="ignore"):

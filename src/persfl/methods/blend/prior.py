@@ -63,7 +63,10 @@ def learned(group: Group, pooled: Array, who: IntArray, *, rounds: int) -> Prior
     ... )
     (True, True)
     """
-    mean, spread, noise, size = pooled, np.full(len(pooled), 0.1), 0.3, len(pooled)
+    mean = pooled
+    spread = np.full(len(pooled), 0.1)
+    noise = 0.3
+    size = len(pooled)
     for r in range(rounds):
         strength = noise / spread
         shift = np.where(
@@ -80,7 +83,8 @@ def learned(group: Group, pooled: Array, who: IntArray, *, rounds: int) -> Prior
         rough = group.ask(about, who[good])["noise"]
         b = mean + tamed((plain - mean)[good])
         kept = np.clip(((shifted - plain) / shift)[good].mean(axis=0), 0.0, 0.97)
-        mean, v = b.mean(axis=0), b.var(axis=0)
+        mean = b.mean(axis=0)
+        v = b.var(axis=0)
         spread = np.maximum(np.sqrt((v + kept * spread) * v / (1.0 - kept)), 1e-4)
         rough = (rough * _unbiased(group.weight[who[good]]))[
             np.isfinite(rough) & (rough > 0)

@@ -35,7 +35,8 @@ class Record:
         """
         unit = plan.look.label_scale**2  # what losses are measured in
         for round_ in rounds:
-            peers, took = round_.peers[::each], round_.choice.peers[::each]
+            peers = round_.peers[::each]
+            took = round_.choice.peers[::each]
             entry = GroupRound(
                 plan.mine,
                 np.where(peers >= 0, plan.rest[peers], -1),
@@ -59,11 +60,13 @@ class Record:
         )
         for r, ((view, _), entries) in enumerate(self._entries.items()):
             wide = max(entry.peers.shape[1] for entry in entries)
-            peers, chosen = np.full((self.n, wide), -1), np.full((self.n, wide), -1)
+            peers = np.full((self.n, wide), -1)
+            chosen = np.full((self.n, wide), -1)
             losses = np.full((self.n, wide + 1), np.inf)
             weights = np.zeros((self.n, wide))
             for entry in entries:
-                mine, k = entry.mine, entry.peers.shape[1]
+                mine = entry.mine
+                k = entry.peers.shape[1]
                 peers[mine, :k] = entry.peers
                 losses[mine, : k + 1] = entry.losses
                 took = entry.chosen.shape[

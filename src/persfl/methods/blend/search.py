@@ -37,7 +37,8 @@ class Searchers:
     def __init__(
         self, group: Group, asking: Callable[[Any], Question], start: Any
     ) -> None:
-        self.group, self.asking = group, asking
+        self.group = group
+        self.asking = asking
         self.models: Any = np.array(start)
         self.n = group.peers + len(start)
         self.targets: IntArray = np.arange(group.peers, self.n)

@@ -35,7 +35,8 @@ class VectorPeers:
     """Devices that answer."""
 
     def __init__(self, learner: Differentiable, rows: Devices) -> None:
-        self.learner, self.rows = learner, rows
+        self.learner = learner
+        self.rows = rows
 
     def answer(self, question: Question, who: IntArray) -> dict[str, Array]:
         """What each of these says; the question has an entry for every one."""
@@ -59,7 +60,9 @@ class VectorTargets:
     """Devices that judge what they are offered."""
 
     def __init__(self, family: Descent, own: TargetRows) -> None:
-        self.family, self.learner, self.own = family, family.learner, own
+        self.family = family
+        self.learner = family.learner
+        self.own = own
 
     def answer(self, question: Question) -> dict[str, Array]:
         """What every copy says."""
@@ -111,7 +114,9 @@ def offers_of(
     no difference: what is drawn belongs to the group, and all devices are padded to the rows of
     the `longest`.
     """
-    learner, chosen, rate = family.learner, family.settings.descent, family.rate
+    learner = family.learner
+    chosen = family.settings.descent
+    rate = family.rate
     rows = Devices.joined(list(own))
     data = padded(rows.gather(np.arange(len(rows))), longest)
     ends = np.cumsum([len(each) for each in own]).tolist()
@@ -132,7 +137,8 @@ def offers_of(
     start = with_statistics(learner, as_models(learner, np.concatenate(begin)), times)
     alone = adam(lambda w: learner.grad(w, data), first, chosen.own_steps, rate)
     found = {f"own {steps}": models for steps, models in alone.items()}
-    slower, marks = chosen.slower * rate, chosen.tuning_steps
+    slower = chosen.slower * rate
+    marks = chosen.tuning_steps
     ways = {"": adam(lambda w: learner.grad(w, times), start, marks, slower)}
     if family.classes and traits_of(learner).loss == "cross_entropy":
         seen = seen_classes(times, family.classes)

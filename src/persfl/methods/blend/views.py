@@ -73,7 +73,8 @@ class View:
         >>> view.inside(devices).X.ravel().tolist(), view.inside(devices).y.tolist()
         ([-1.0, 1.0], [-1.0, 1.0])
         """
-        n, d = len(rows), rows.features
+        n = len(rows)
+        d = rows.features
         if look.name == "shared":
             return View(np.zeros((n, d)), np.ones((n, d)), np.zeros(n), 1.0)
         centre, level = means(rows, labels)
@@ -116,7 +117,8 @@ class View:
 
 def means(rows: Devices, labels: bool) -> tuple[Array, Array]:
     """Every device's mean of each feature, and of its labels."""
-    n, total = len(rows), rows.total
+    n = len(rows)
+    total = rows.total
     centre = np.stack(
         [
             np.bincount(rows.owner, weights=rows.weight * rows.X[:, j], minlength=n)

@@ -133,15 +133,18 @@ class Descent:
         paid.
         """
         groups = bundle.groups
-        chosen, most = self._chosen, self.settings.fleet
+        chosen = self._chosen
+        most = self.settings.fleet
         spending = [
             DescentSpending.by(each.budget, each.peers, most, chosen) for each in groups
         ]
         first = [group.begin() for group in groups]
-        pooled, paces = [each[0] for each in first], [chosen.longest] * len(groups)
+        pooled = [each[0] for each in first]
+        paces = [chosen.longest] * len(groups)
         near: dict[int, IntArray] = {}
         for h in [h for h, spend in enumerate(spending) if spend.fleet]:
-            group, many = groups[h], spending[h].fleet
+            group = groups[h]
+            many = spending[h].fleet
             who = _drawn(group, many, "together")
             pooled[h] = group.pooled_descent(who, chosen.pool_steps, self.rate)
             at = (first[h][0], pooled[h])
@@ -175,7 +178,8 @@ class Descent:
         """Per group the average over the nearest, and how many steps led there; groups that can
         pay as many go together.
         """
-        chosen, alike = self._chosen, list(first)
+        chosen = self._chosen
+        alike = list(first)
         steps = [0] * len(first)
         for h, each in near.items():
             steps[h] = min(chosen.near_steps, spending[h].near // each.shape[1])
@@ -262,7 +266,8 @@ def nearest_by_slopes(group: Group, at: Sequence[Array], who: IntArray) -> IntAr
         told = np.isfinite(theirs).all(axis=1)
         if not told.any():
             continue
-        centre, scale = theirs[told].mean(axis=0), theirs[told].std(axis=0)
+        centre = theirs[told].mean(axis=0)
+        scale = theirs[told].std(axis=0)
         scale = scale + 1e-6 * scale.max() + 1e-12
         moves = (np.nan_to_num(theirs) - centre) / scale
         likeness += likeness_of((all_mine - centre) / scale, moves)

@@ -91,7 +91,8 @@ def fits_to_come(
     (12980, 836)
     """
     settings = USUAL
-    groups, copies = min(settings.groups, n), 1 + settings.count(classes, ordered)
+    groups = min(settings.groups, n)
+    copies = 1 + settings.count(classes, ordered)
     targets = n // groups
     spend = RefitSpending.by(targets, n - targets, copies, budget, settings.refits)
     asked = spend.peers * (settings.refits.rounds + 1) + spend.together
@@ -159,7 +160,8 @@ class RefitOffers:
         return [self._starts(group) for group in bundle.groups]
 
     def _starts(self, group: Group) -> tuple[Starts, Search]:
-        chosen, plan = self.settings.refits, group.plan
+        chosen = self.settings.refits
+        plan = group.plan
         spend = RefitSpending.by(
             plan.fewest, plan.known, group.copies, plan.budget, chosen
         )
@@ -181,7 +183,8 @@ class RefitOffers:
         """One model for the other devices."""
         if not many:
             return None
-        seed, number = group.plan.run_seed, group.plan.number
+        seed = group.plan.run_seed
+        number = group.plan.number
         who = some_of(group.peers, many, stream(seed, "asked", number))
         found = group.pooled_fit(who)
         if found is not None:
@@ -202,7 +205,8 @@ class RefitOffers:
         """
         if not many:
             return None
-        notes, proposer = found.rounds[-1].trust.notes, self.proposer
+        notes = found.rounds[-1].trust.notes
+        proposer = self.proposer
         mean = notes["excess"] / np.maximum(notes["times"], 1e-9)
         excess = np.where(notes["panel"] >= 0, mean, np.inf)
         best = np.argsort(excess, axis=1, kind="stable")[:, :many]

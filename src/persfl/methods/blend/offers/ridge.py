@@ -62,7 +62,9 @@ class Ridge(LinearFamily):
         return [self._starts(group) for group in bundle.groups]
 
     def _starts(self, group: Group) -> tuple[Starts, Search]:
-        chosen, budget, look = self._chosen, group.budget, group.look
+        chosen = self._chosen
+        budget = group.budget
+        look = group.look
         each = chosen.pool_rounds / SHORTER + 2 * chosen.prior_rounds
         many = budget.fleet(min(group.peers, self.settings.fleet), each)
         who = some_of(group.peers, many, stream(group.seed, "asked"))
@@ -116,7 +118,8 @@ def _offers(
     plain = np.ones(size)
     if learner.intercept:
         plain[-1] = chosen.free
-    nothing, strength = np.zeros(size), told["noise"][0] / told["spread"]
+    nothing = np.zeros(size)
+    strength = told["noise"][0] / told["spread"]
     found = {name: np.empty((len(own), size)) for name in _names(chosen)}
     few = thin(learner, own.counts, own.features)
     for kind, refits in ((few, _few_refits), (~few, _refits)):

@@ -62,7 +62,8 @@ class StepOffers(LinearFamily):
         return [self._starts(group) for group in bundle.groups]
 
     def _starts(self, group: Group) -> tuple[Starts, Search]:
-        chosen, budget = self._chosen, group.budget
+        chosen = self._chosen
+        budget = group.budget
         pace = step_for(self.linear, self.features, chosen)
         each = chosen.pool_rounds + 3
         many = budget.fleet(min(group.peers, self.settings.fleet), each)
@@ -95,7 +96,8 @@ class StepOffers(LinearFamily):
         """One model for these peers, shrunk a little: where their averaged steps no longer move
         it.
         """
-        linear, weight = self.linear, group.weight[who]
+        linear = self.linear
+        weight = group.weight[who]
         slopes = np.ones(self.size)
         if linear.intercept:
             slopes.reshape(linear.classes, -1)[:, -1] = 0.0
@@ -175,7 +177,8 @@ def nearest_by_steps(
     """(copies, peers) whose steps point most like one's own: at zero, where one class is
     favoured, and at the pooled model.
     """
-    size, look = len(pooled), group.look
+    size = len(pooled)
+    look = group.look
     favour = np.zeros(size)
     if learner.intercept:
         favour.reshape(learner.classes, -1)[0, -1] = 5.0
@@ -189,7 +192,8 @@ def nearest_by_steps(
     heard = np.isfinite(all_theirs).all(axis=(0, 2))
     likeness = np.where(heard, 0.0, -np.inf) + np.zeros((all_mine.shape[1], 1))
     for k in range(3):
-        theirs, mine = all_theirs[k], all_mine[k]
+        theirs = all_theirs[k]
+        mine = all_mine[k]
         if k == 1 and learner.classes > 1:
             theirs, mine = (
                 moves.reshape(len(moves), learner.classes, -1)[:, 0]
@@ -197,10 +201,8 @@ def nearest_by_steps(
             )
         if not heard.any():
             break
-        centre, scale = (
-            theirs[heard].mean(axis=0),
-            theirs[heard].std(axis=0) + 1e-6 * pace,
-        )
+        centre = theirs[heard].mean(axis=0)
+        scale = theirs[heard].std(axis=0) + 1e-6 * pace
         theirs, mine = (
             (np.nan_to_num(moves) - centre) / scale for moves in (theirs, mine)
         )
