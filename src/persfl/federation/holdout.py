@@ -90,7 +90,7 @@ def judged(
     y = held.y * terms.label_scale + terms.label_mean
     middle = float(weight @ (losses[0] - losses[1])) / float(weight.sum())
     spread = float(weight @ (losses[0] - losses[1] - middle) ** 2)
-    spread = spread if single else about(spread)
+    spread = spread if single else rounded_size(spread)
     labels = [weight @ y, weight @ y**2]
     sums = [held.rows, weight.sum(), (weight**2).sum(), *labels, spread, middle]
     return {
@@ -120,10 +120,10 @@ def _missed(
     return losses, mistakes
 
 
-def about(value: float) -> float:
+def rounded_size(value: float) -> float:
     """A size to within a sixteenth.
 
-    >>> about(93.243), about(0.0)
+    >>> rounded_size(93.243), rounded_size(0.0)
     (96.0, 0.0)
     """
     if not value or not np.isfinite(value):

@@ -390,7 +390,8 @@ def _adopter(adopter: Any) -> Any:
     if adopter is None:
         return None
     if type(adopter).__name__ in _ADOPTERS and dataclasses.is_dataclass(adopter):
-        return {"kind": type(adopter).__name__} | dataclasses.asdict(adopter)  # type: ignore[arg-type]
+        settings = dataclasses.asdict(adopter)  # type: ignore[arg-type]
+        return {"kind": type(adopter).__name__} | settings
     return {"kind": repr(adopter)}
 
 

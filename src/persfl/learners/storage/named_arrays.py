@@ -74,7 +74,7 @@ def check_form(sound: bool | np.bool_) -> None:
         raise InputError("a model does not have the form of its family.")
 
 
-def check_fleet_parts(sound: bool | np.bool_) -> None:
+def check_arrays(sound: bool | np.bool_) -> None:
     """Stop where the arrays of a whole fleet do not fit together."""
     if not sound:
         raise InputError(

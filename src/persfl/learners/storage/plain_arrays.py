@@ -24,8 +24,8 @@ from persfl.learners.storage import tree_arrays
 from persfl.learners.storage.named_arrays import (
     AnyArray,
     Arrays,
+    check_arrays,
     check_finite,
-    check_fleet_parts,
     check_form,
     has_form,
     is_sensible,
@@ -99,12 +99,12 @@ class PlainModels:
             self.KEY not in arrays
         ):  # as format 1 had it: an entry for every part of every model
             count = int(arrays[OLD_KEY])
-            check_fleet_parts(0 <= count <= len(arrays))
+            check_arrays(0 <= count <= len(arrays))
             known = [under(f"plain_{i}.", arrays) for i in range(count)]
         else:
             count = int(arrays[self.KEY])
             room = sum(len(array) for array in arrays.values() if array.ndim)
-            check_fleet_parts(0 <= count <= 1 + room)
+            check_arrays(0 <= count <= 1 + room)
             known = [{} for _ in range(count)]
             for name in _FORMS:
                 if f"plain_{name}" in arrays:
@@ -231,12 +231,12 @@ def _size(part: AnyArray | None) -> tuple[int, int]:
 def _pieces(arrays: Arrays, name: str, count: int) -> list[tuple[int, AnyArray]]:
     """A part of the models that have it, with their positions."""
     forms = {name: "fi N", f"{name}_rows": "i C", f"{name}_width": "i C"}
-    check_fleet_parts(has_form(arrays, forms, C=count))
+    check_arrays(has_form(arrays, forms, C=count))
     flat, rows, width = (arrays[part] for part in forms)
-    check_fleet_parts((rows >= _ABSENT).all() and (width >= 0).all())
-    check_fleet_parts((np.maximum(rows, width) <= len(flat)).all())
+    check_arrays((rows >= _ABSENT).all() and (width >= 0).all())
+    check_arrays((np.maximum(rows, width) <= len(flat)).all())
     sizes = np.maximum(rows, 0) * np.maximum(width, 1)
-    check_fleet_parts(sizes.sum() == len(flat))
+    check_arrays(sizes.sum() == len(flat))
     pieces = np.split(flat, np.cumsum(sizes)[:-1])
     return [
         (i, piece.reshape(rows[i], width[i]) if width[i] else piece)

@@ -15,8 +15,8 @@ from persfl.learners.estimator import Estimator
 from persfl.learners.storage.named_arrays import (
     AnyArray,
     Arrays,
+    check_arrays,
     check_finite,
-    check_fleet_parts,
     check_form,
     has_form,
     prefixed,
@@ -71,7 +71,7 @@ class TreeModels:
     ) -> list[Grown]:
         """Each sound and finite; all values NaN where a device's model is not here."""
         named = under("tree_", arrays)
-        check_fleet_parts(has_form(named, _LOOSE))
+        check_arrays(has_form(named, _LOOSE))
         if features is None:
             features = int(named["feature"].max(initial=0)) + 1
         trees = apart(named, features)

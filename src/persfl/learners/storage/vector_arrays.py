@@ -10,8 +10,8 @@ import numpy as np
 from persfl.learners.storage.named_arrays import (
     AnyArray,
     Arrays,
+    check_arrays,
     check_finite,
-    check_fleet_parts,
     check_form,
     has_form,
 )
@@ -49,7 +49,7 @@ class Vectors:
     ) -> Array:
         """Each finite, or all NaN where a device's model is not here."""
         models = arrays[self.KEY]
-        check_fleet_parts(has_form(arrays, {self.KEY: "f8|f4 T S"}))
+        check_arrays(has_form(arrays, {self.KEY: "f8|f4 T S"}))
         known = np.isfinite(models).all(axis=1) | np.isnan(models).all(axis=1)
         check_finite(known.all())
         return models
