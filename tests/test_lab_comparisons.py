@@ -135,7 +135,7 @@ def test_archives_are_checked(tmp_path):
             read_archive(tmp_path / "c.npz")
     np.savez(tmp_path / "d.npz", X=rows["X"])
     (tmp_path / "e.npz").write_text("nothing of the kind")
-    for name, said in {"d": "'y'", "e": "could not be read", "f": "no file"}.items():
+    for name, said in {"d": "'y'", "e": "cannot be read", "f": "no file"}.items():
         with pytest.raises(InputError, match=said):
             read_archive(tmp_path / f"{name}.npz")
 

@@ -234,7 +234,7 @@ def test_mixes_that_are_none_are_refused():
 
 def test_a_processor_elsewhere_is_refused():
     devices = clustered_regression(n=3, clusters=1, rows=6, features=2, seed=0)
-    with pytest.raises(InputError, match="compute belongs to method=.paper"):
+    with pytest.raises(InputError, match="compute is for methods that take steps"):
         PersonalizedRegressor(SMALL, method="blend", compute="cuda").fit(
             devices.X, devices.y, devices=devices.owner
         )
