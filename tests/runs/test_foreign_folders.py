@@ -786,6 +786,27 @@ def test_nonsense_is_noticed_by_report_and_by_predict(
             assert len(said.splitlines()) == 1
 
 
+def test_many_classes_do_not_take_the_square_of_the_time(table, tmp_path, monkeypatch):
+    model = PersonalizedClassifier(DecisionTreeClassifier(), holdout=0, rounds=1)
+    model.fit(FRAME[FEATURES], FRAME["late"], FRAME["who"])
+    run = save_model(model, tmp_path / "run", device="who", label="late")
+    replaced(run, "model.json", classes=["no", "yes", *map(str, range(400))])
+    added = []
+    put = pd.DataFrame.__setitem__
+
+    def counted(frame, name, values):
+        added.append(name)
+        put(frame, name, values)
+
+    monkeypatch.setattr(pd.DataFrame, "__setitem__", counted)
+    out = tmp_path / "out.csv"
+    assert main(["predict", str(run), str(table), "--out", str(out)]) == 0
+    found = pd.read_csv(out)
+    assert found.shape == (24, 3 + 402)
+    assert found.columns[3:6].tolist() == ["chance_no", "chance_yes", "chance_0"]
+    assert len(added) < 10
+
+
 @pytest.mark.parametrize(
     "name", ["\x1b]0;title\x07\x1b[2J", "\u202eback", "a\nb", "\x00", "\x9b2J"]
 )
