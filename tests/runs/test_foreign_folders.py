@@ -786,6 +786,14 @@ def test_nonsense_is_noticed_by_report_and_by_predict(
             assert len(said.splitlines()) == 1
 
 
+def test_a_column_has_no_more_categories_than_a_fit_gives_it(run, table, capsys):
+    words = json.loads((run / "model.json").read_text())["preparation"]
+    words["categories"] = [["x", "y", *map(str, range(99))]]
+    replaced(run, "model.json", preparation=words)
+    assert main(["predict", str(run), str(table)]) == 2
+    assert "at most 100 categories" in capsys.readouterr().err
+
+
 def test_many_classes_do_not_take_the_square_of_the_time(table, tmp_path, monkeypatch):
     model = PersonalizedClassifier(DecisionTreeClassifier(), holdout=0, rounds=1)
     model.fit(FRAME[FEATURES], FRAME["late"], FRAME["who"])
