@@ -300,7 +300,8 @@ class Cut(Exception):
 @pytest.mark.parametrize("attempt", [1, 2])
 def test_a_run_that_was_cut_after_too_long_a_step_ends_the_same(tmp_path, attempt):
     rows = clustered_regression(n=6, clusters=2, rows=12, features=2, noise=0.1, seed=0)
-    task, method = LocalTask(rows, Linear(), 0), FedAvg(rounds=3, step_size=2.0)
+    task = LocalTask(rows, Linear(), 0)
+    method = FedAvg(rounds=3, step_size=2.0)
     whole = method.run(task)
     assert len(whole.pace.halved) == 2
     folder = Folder.create(tmp_path / "run", {})

@@ -124,5 +124,6 @@ def _grew(state: State) -> bool:
     """Whether losses ended well above where they began, or are no numbers."""
     if not state.losses:  # of a folder that somebody else made
         return True
-    first, last = state.losses[0].mean(), state.losses[-1].mean()
+    first = state.losses[0].mean()
+    last = state.losses[-1].mean()
     return not last <= WORSE * first
