@@ -795,7 +795,8 @@ def test_a_column_has_no_more_categories_than_a_fit_gives_it(run, table, capsys)
 
 
 def test_many_classes_do_not_take_the_square_of_the_time(table, tmp_path, monkeypatch):
-    model = PersonalizedClassifier(DecisionTreeClassifier(), holdout=0, rounds=1)
+    method = Paper(rounds=1)
+    model = PersonalizedClassifier(DecisionTreeClassifier(), holdout=0, method=method)
     model.fit(FRAME[FEATURES], FRAME["late"], FRAME["who"])
     run = save_model(model, tmp_path / "run", device="who", label="late")
     replaced(run, "model.json", classes=["no", "yes", *map(str, range(400))])
