@@ -10,6 +10,8 @@ from persfl.cli import main
 from persfl.errors import InputError
 from persfl.lab.comparison_cells import Cell, run_cells
 from persfl.lab.comparison_sets import DataSet
+from persfl.lab.figure_files import results_folder
+from persfl.lab.figure_runs import run_spec
 from persfl.lab.figure_specs import load_spec
 from persfl.lab.spec_files import SPECS
 from persfl.runs import Folder
@@ -75,6 +77,49 @@ def test_results_do_not_overwrite_a_run(tmp_path, capsys):
     assert main(["reproduce", "fig5", *SHORT, "--numbers", "--out", str(tmp_path)]) == 2
     assert "holds something else" in capsys.readouterr().err
     assert Folder.open(tmp_path / "fig5").spec == {}
+
+
+@pytest.mark.parametrize("name", ["spec.toml", "summary.csv", "figure.png", "page.md"])
+def test_results_overwrite_no_file_that_a_person_made(tmp_path, capsys, name):
+    mine = tmp_path / "fig5" / name
+    mine.parent.mkdir()
+    mine.write_text("precious")
+    assert main(["reproduce", "fig5", *SHORT, "--numbers", "--out", str(tmp_path)]) == 2
+    assert f"holds something else, {name!r}" in capsys.readouterr().err
+    with pytest.raises(InputError, match="something else"):
+        run_spec(load_spec("fig5").rounds(3), runs=1, out=tmp_path)
+    assert mine.read_text() == "precious"
+    assert list(mine.parent.iterdir()) == [mine]
+
+
+def test_a_comparison_overwrites_no_file_that_a_person_made(tmp_path, capsys):
+    spec = tmp_path / "mine.toml"
+    spec.write_text('methods = ["local"]\n[[set]]\nname = "txhousing"\nfew = 5\n')
+    page = tmp_path / "mine" / "page.md"
+    page.parent.mkdir()
+    page.write_text("precious")
+    words = ["run", str(spec), "--numbers", "--quick", "--jobs", "1"]
+    assert main([*words, "--out", str(tmp_path)]) == 2
+    assert "'page.md', which results" in capsys.readouterr().err
+    assert page.read_text() == "precious"
+    # as a comparison leaves it that was cut before it had written its page
+    (page.parent / "results.json").write_text(json.dumps({"cells": []}))
+    assert results_folder(tmp_path, "mine") == page.parent
+
+
+def test_a_figure_that_was_cut_goes_on_in_its_folder(tmp_path):
+    run_spec(load_spec("fig5").rounds(3), runs=1, out=tmp_path)
+    (tmp_path / "fig5" / "curves.csv").write_text("half")
+    assert main(["reproduce", "fig5", *SHORT, "--numbers", "--out", str(tmp_path)]) == 0
+
+
+def test_a_page_of_another_kind_is_not_overwritten(tmp_path, capsys):
+    page = tmp_path / "reproduction.html"
+    page.write_text("precious")
+    assert main(["reproduce", "fig5", *SHORT, "--out", str(tmp_path)]) == 2
+    assert "was not made by persfl" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [page]
+    assert page.read_text() == "precious"
 
 
 @pytest.mark.parametrize("name", ["..toml", "...toml"])

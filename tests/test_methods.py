@@ -24,6 +24,7 @@ from persfl.methods import (
     METHODS,
     Blend,
     Ditto,
+    FedAvg,
     FedAvgFineTuned,
     Kin,
     LocalTask,
@@ -36,6 +37,7 @@ from persfl.methods import (
 )
 from persfl.methods.listing import descriptions
 from persfl.public_points import public_points
+from persfl.runs import Folder
 from persfl.sources import clustered_regression
 from persfl.testing import check_method
 from persfl.units import Units
@@ -289,3 +291,34 @@ def test_a_method_of_a_file_of_ones_own(tmp_path):
     assert method_named("blend", {"budget": 3}) == Blend(3)
     with pytest.raises(InputError, match="is not a Python file"):
         method_named(f"{tmp_path}/nowhere.py:X")
+
+
+class Cut(Exception):
+    """A run ends here."""
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_run_that_was_cut_after_too_long_a_step_ends_the_same(tmp_path, attempt):
+    rows = clustered_regression(n=6, clusters=2, rows=12, features=2, noise=0.1, seed=0)
+    task = LocalTask(rows, Linear(), 0)
+    method = FedAvg(rounds=3, step_size=2.0)
+    whole = method.run(task)
+    assert len(whole.pace.halved) == 2
+    folder = Folder.create(tmp_path / "run", {})
+    ends = []
+
+    class Keep:
+        last = folder.last
+
+        def after(self, stage, plan, state, round_):
+            folder.after(stage, plan, state, round_)
+            ends.extend([state] if state.r == plan.rounds else [])
+            if len(ends) == attempt:
+                raise Cut
+
+    with pytest.raises(Cut):
+        method.run(task, keep=Keep())
+    folder.close()
+    again = method.run(task, keep=Folder.open(tmp_path / "run"))
+    assert again.pace == whole.pace
+    np.testing.assert_array_equal(again.models, whole.models)

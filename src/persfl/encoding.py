@@ -97,6 +97,11 @@ class Preparation:
         self.fills = list(words["fills"])
         if not isinstance(self.impute, bool) or len(self.known) != len(self.texts):
             raise InputError("every column of texts must have its categories.")
+        # every category is a column of numbers, as long as the table that is predicted
+        if any(len(texts) > MOST_CATEGORIES for texts in self.known):
+            raise InputError(
+                f"a column of texts must have at most {MOST_CATEGORIES} categories."
+            )
         self._check_fills()
         self._describe()
         return self

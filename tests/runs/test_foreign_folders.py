@@ -786,6 +786,36 @@ def test_nonsense_is_noticed_by_report_and_by_predict(
             assert len(said.splitlines()) == 1
 
 
+def test_a_column_has_no_more_categories_than_a_fit_gives_it(run, table, capsys):
+    words = json.loads((run / "model.json").read_text())["preparation"]
+    words["categories"] = [["x", "y", *map(str, range(99))]]
+    replaced(run, "model.json", preparation=words)
+    assert main(["predict", str(run), str(table)]) == 2
+    assert "at most 100 categories" in capsys.readouterr().err
+
+
+def test_many_classes_do_not_take_the_square_of_the_time(table, tmp_path, monkeypatch):
+    method = Paper(rounds=1)
+    model = PersonalizedClassifier(DecisionTreeClassifier(), holdout=0, method=method)
+    model.fit(FRAME[FEATURES], FRAME["late"], FRAME["who"])
+    run = save_model(model, tmp_path / "run", device="who", label="late")
+    replaced(run, "model.json", classes=["no", "yes", *map(str, range(400))])
+    added = []
+    put = pd.DataFrame.__setitem__
+
+    def counted(frame, name, values):
+        added.append(name)
+        put(frame, name, values)
+
+    monkeypatch.setattr(pd.DataFrame, "__setitem__", counted)
+    out = tmp_path / "out.csv"
+    assert main(["predict", str(run), str(table), "--out", str(out)]) == 0
+    found = pd.read_csv(out)
+    assert found.shape == (24, 3 + 402)
+    assert found.columns[3:6].tolist() == ["chance_no", "chance_yes", "chance_0"]
+    assert len(added) < 10
+
+
 @pytest.mark.parametrize(
     "name", ["\x1b]0;title\x07\x1b[2J", "\u202eback", "a\nb", "\x00", "\x9b2J"]
 )

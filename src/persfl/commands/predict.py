@@ -52,7 +52,7 @@ def predict(chosen: argparse.Namespace) -> int:
     usable = _usable(X, whose, model, chosen)
     known = _known(whose, usable, model, chosen)
     out = _beside(frame, spec["device"], chosen.keep)
-    _add(out, model, X, whose, usable & known)
+    out = _with_predictions(out, model, X, whose, usable & known)
     _write(out, chosen)
     reasons = {
         "values missing or infinite": ~usable,
@@ -177,13 +177,13 @@ def unused(name: str, taken: Container[str]) -> str:
     return found
 
 
-def _add(
+def _with_predictions(
     out: pd.DataFrame,
     model: Personalized,
     X: pd.DataFrame,
     whose: pd.Series,
     which: Mask,
-) -> None:
+) -> pd.DataFrame:
     """Predictions as further columns, empty where there are none."""
     X = X[which]
     whose = whose[which]
@@ -204,8 +204,15 @@ def _add(
             columns["prediction"] = (
                 model.predict(*asked) if which.any() else np.empty(0)
             )
+    # All at once: one column after the other takes the square of the time, and a run may have
+    # many classes.
+    taken = set(out.columns)
+    found: dict[str, NDArray[Any]] = {}
     for name, values in columns.items():
-        out[unused(name, out.columns)] = _spread(values, which)
+        free = unused(name, taken)
+        taken.add(free)
+        found[free] = _spread(values, which)
+    return pd.concat([out, pd.DataFrame(found, index=out.index)], axis=1)
 
 
 def _spread(values: NDArray[Any], which: Mask) -> NDArray[Any]:

@@ -162,10 +162,12 @@ def _experiments(specs: list[Spec], chosen: argparse.Namespace) -> int:
     from persfl.lab.drawings import save_curves
     from persfl.lab.figure_files import write_figure
     from persfl.lab.figure_runs import collect
-    from persfl.lab.result_pages import write_reproduction
+    from persfl.lab.result_pages import reproduction_page, write_reproduction
 
     runs = _runs(chosen)
     out = Path(chosen.out)
+    if not chosen.numbers:
+        reproduction_page(out)  # before the work, not after it
     specs = [_shortened(spec, chosen) for spec in specs]
     spent, about = _work(specs, runs, chosen)
     results = {}

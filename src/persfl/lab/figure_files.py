@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 ABOUT = "run.json"
 PACKAGES = ("persfl", "numpy", "scipy", "scikit-learn", "numba", "torch")
+# what experiments leave in their folder, beside the curves of single runs
+_FIGURE = ("curves.csv", "summary.csv", "spec.toml", "figure.png", "figure.svg")
+_WRITTEN = (*_FIGURE, "comparison.png", "results.json", "page.md", ABOUT)
+_KEPT = re.compile(r"[0-9a-f]{20}\.npy")
 
 
 def results_folder(out: Path, name: str) -> Path:
@@ -44,23 +49,43 @@ def results_folder(out: Path, name: str) -> Path:
     for place in (folder, folder / "runs"):
         if place.is_dir():
             refuse_links(place)
-    if (folder / ABOUT).is_file() and figure_told(folder / ABOUT) is None:
-        what = "which results of an experiment would overwrite"
-        raise InputError(
-            f"{str(folder)!r} holds something else, {what}. Choose another --out."
-        )
+    if not _has_results(folder):
+        strange = [name for name in _WRITTEN if (folder / name).exists()]
+        if strange:
+            what = f"{strange[0]!r}, which results of an experiment would overwrite"
+            raise InputError(
+                f"{str(folder)!r} holds something else, {what}. Choose another --out."
+            )
     return folder
+
+
+def _has_results(folder: Path) -> bool:
+    """Whether an experiment was here before: one that is cut leaves curves of single runs, or the
+    cells of a comparison.
+    """
+    if (folder / ABOUT).exists():
+        return figure_told(folder / ABOUT) is not None
+    runs = folder / "runs"
+    if runs.is_dir() and any(_KEPT.fullmatch(path.name) for path in runs.iterdir()):
+        return True
+    return isinstance(_told(folder / "results.json").get("cells"), list)
 
 
 def figure_told(path: Path) -> dict[str, Any] | None:
     """What the run.json of a figure says; None where it is of another kind, as of `persfl fit`."""
+    told = _told(path)
+    if not {"seed", "runs", "verdicts"} <= set(told):
+        return None
+    return told if isinstance(told["verdicts"], dict) else None
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """The words of a file by name; none where it is absent or of another kind."""
     try:
         told = json.loads(read_whole(path))
     except (InputError, OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(told, dict) or not {"seed", "runs", "verdicts"} <= set(told):
-        return None
-    return told if isinstance(told["verdicts"], dict) else None
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def write_figure(result: Result, out: Path) -> Path:

@@ -14,6 +14,7 @@ import numpy as np
 from persfl.errors import InputError
 from persfl.files import write_whole
 from persfl.lab.curves import TOGETHER, curves
+from persfl.lab.figure_files import results_folder
 from persfl.lab.figure_settings import Settings
 from persfl.lab.figure_specs import Spec
 from persfl.lab.jobs import finished_jobs
@@ -143,6 +144,7 @@ def run_spec(
     >>> result.curves["oracle"].shape
     (2, 21)
     """
+    results_folder(Path(out), spec.name)
     every = pieces(spec, runs=runs, seed=seed, out=Path(out))
     todo = [piece for piece in every if not piece.done]
     for piece, _ in finished_jobs(todo, jobs=jobs):

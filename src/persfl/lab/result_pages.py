@@ -46,10 +46,11 @@ img{max-width:100%;background:#fff;border-radius:6px}
 @media print{h2{break-before:page}}
 """
 _POLICY = f"default-src 'none'; img-src data:; style-src '{source_digest(_STYLE)}'"
+_TITLE = "<title>persfl: the paper, regenerated</title>"
 _HEAD = f"""<!doctype html><html lang=en><meta charset=utf-8>
 <meta http-equiv=Content-Security-Policy content="{_POLICY}">
 <meta name=viewport content='width=device-width'>
-<title>persfl: the paper, regenerated</title><style>{_STYLE}</style><h1>The paper, regenerated</h1>
+{_TITLE}<style>{_STYLE}</style><h1>The paper, regenerated</h1>
 <p>Median and 10-90 % band over runs. Points with bars are what the authors' notebook gave (median,
 10-90 %). A series <b>agrees</b> where in every listed round with a reference above 1e-20 our median
 lies within a factor 10 of theirs (trees: 1.5) or inside their band, and both end at the same
@@ -62,6 +63,15 @@ _PICTURES = {"figure.png": "ours", "comparison.png": "ours and the reference"}
 # The paper, regenerated
 
 
+def reproduction_page(out: Path) -> Path:
+    """Where the page goes; a page of another kind that is there is somebody's own."""
+    page = out / "reproduction.html"
+    if page.exists() and _TITLE.encode() not in read_whole(page):
+        what = f"{str(page)!r} is there and was not made by persfl"
+        raise InputError(f"{what}. Choose another --out.")
+    return page
+
+
 def write_reproduction(
     results: Mapping[str, Result], out: Path, *, short: bool
 ) -> Path:
@@ -69,6 +79,7 @@ def write_reproduction(
 
     Figures that earlier commands left below `out` stay on it.
     """
+    page = reproduction_page(out)
     parts = [_HEAD]
     if short:
         parts.append(_SHORT)
@@ -80,7 +91,6 @@ def write_reproduction(
         told = None if about.parent.name in results else figure_told(about)
         if told is not None:
             parts.append(_earlier(about.parent, told))
-    page = out / "reproduction.html"
     write_whole(page, "\n".join(parts).encode())
     return page
 

@@ -81,7 +81,8 @@ class SharedMethod(MethodSettings):
         keep = keep or Forget()
         rounds = rounds_for(self.rounds, task.learner)
         known = checked_state(keep.last(stage), task.learner, task.n, task.features)
-        if known is not None and known.r == rounds:
+        # it may have been cut after the last round of a step that was too long
+        if known is not None and known.r == rounds and not _grew(known):
             return known
         first = self.first_step(task)
         nobody, best = Nobody(), Best()  # nobody is asked in such rounds
@@ -90,7 +91,7 @@ class SharedMethod(MethodSettings):
         for _ in range(HALVINGS):
             try:
                 state = self._attempt(task, plan, pace, stage, keep)
-                if state.losses[-1].mean() <= WORSE * state.losses[0].mean():
+                if not _grew(state):
                     return state
             except Diverged:
                 pass
@@ -117,3 +118,12 @@ class SharedMethod(MethodSettings):
             state = State(round_.r + 1, fleet.models, round_.trust, pace, losses)
             keep.after(stage, plan, state, round_)
         return replace(state, models=np.asarray(state.models).copy())
+
+
+def _grew(state: State) -> bool:
+    """Whether losses ended well above where they began, or are no numbers."""
+    if not state.losses:  # of a folder that somebody else made
+        return True
+    first = state.losses[0].mean()
+    last = state.losses[-1].mean()
+    return not last <= WORSE * first
