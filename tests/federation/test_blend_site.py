@@ -234,6 +234,61 @@ def test_bad_peers_cost_trees_and_networks_their_own_answers(short):
             assert np.isfinite(said).all()
 
 
+def absurd(part, number):
+    """A peer whose models hold this number wherever a name ends in `part`."""
+
+    def tamper(name, reply):
+        if name != "d03":
+            return reply
+        head, arrays = unpack(reply)
+        for key, array in arrays.items():
+            if ".answers." in key and key.endswith(part):
+                arrays[key] = np.full_like(array, number)
+        return pack(head, arrays)
+
+    return tamper
+
+
+@pytest.mark.parametrize(
+    ("model", "classes", "lie"),
+    [
+        ("tree", 0, absurd(".value", 9e14)),
+        ("boosting", 0, absurd((".value", ".rate"), 9e14)),
+        ("tree", 3, absurd(".value", -1e14)),
+        ("tree", 3, absurd(".value", 1.0)),
+    ],
+    ids=["values", "rates", "no chances", "every chance"],
+)
+def test_a_peer_with_absurd_trees_costs_its_own_answers(model, classes, lie):
+    """It took every device's model away, or ended the run."""
+    devices, few = (CUT if classes else ONE), {"n_estimators": 2}
+    settings = {"max_depth": 2} | (few if model == "boosting" else {})
+    named = {"model": model, "classes": classes, "columns": columns(ONE)}
+    terms = Terms(**named, seed=5, public=POINTS, settings=settings)
+    budget = 110 if terms.learner() == Tree(2) else 40
+    found = blend_over(homes_of(devices, terms, tamper=lie), budget=budget)
+    for mix in found.models:
+        said = respond(terms.learner(), mix, POINTS, classes)
+        assert np.abs(said).max() < 20.0
+        assert not classes or said.sum(axis=1) == pytest.approx(1.0)
+
+
+def test_a_target_that_tells_no_loss_at_all_does_not_end_a_blend_of_networks(short):
+    pytest.importorskip("torch")
+
+    def perfect(name, reply):
+        head, arrays = unpack(reply)
+        lies = {key: array * 0.0 for key, array in arrays.items() if "losses" in key}
+        return pack(head, arrays | lies) if name == "d01" else reply
+
+    some = Devices.of([ONE[i] for i in range(3)], quiet=True)
+    named = {"model": "mlp", "columns": columns(ONE), "settings": {"hidden": [3]}}
+    found = blend_over(
+        homes_of(some, Terms(**named, seed=5), tamper=perfect), budget=60
+    )
+    assert all(model is not None for model in found.models)
+
+
 def test_real_messages(here):
     some = Devices.of([DEVICES[i] for i in range(4)])
     through = post(at_home(some))

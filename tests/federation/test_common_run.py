@@ -18,7 +18,7 @@ from persfl.federation.run_plan import RunPlan
 from persfl.methods import METHODS, LocalTask, cannot_run, method_of
 from persfl.runs import load_model
 from persfl.sources import clustered_regression
-from persfl.wire import Terms
+from persfl.wire import Terms, pack, unpack
 
 DEVICES = clustered_regression(n=6, clusters=2, rows=12, features=3, noise=0.2, seed=4)
 COMMON = ("fedavg", "ditto", "ifca")
@@ -101,3 +101,67 @@ def test_a_device_that_is_away_leaves_the_common_model_as_it_is(tmp_path):
     asked = {"rounds": 4, "method_settings": {"share": 1.0}, "holdout": 0.0}
     conduct(grid, plan(out, homes, method="fedavg", **asked))
     assert np.isfinite(np.stack(load_model(out).models_)).all()
+
+
+class Tampered:
+    """A device whose replies are changed on their way; None is no reply."""
+
+    def __init__(self, inner, change):
+        self.inner, self.change = inner, change
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def reply(self, kind, body):
+        reply = self.inner.reply(kind, body)
+        return self.change(kind, *unpack(reply)) or b"nothing"
+
+
+def far(kind, head, arrays):
+    if kind == "answer":
+        head["rows"] = 2**52
+        arrays = {key: np.full_like(array, 1e14) for key, array in arrays.items()}
+    return pack(head, arrays)
+
+
+def losing(kind, head, arrays):
+    """Losses that fall below everything, and then rise."""
+    if kind == "score":
+        lie = 1e200 if head["round"] > 1 else -1e200
+        arrays = {key: np.full_like(array, lie) for key, array in arrays.items()}
+    return pack(head, arrays)
+
+
+def absent(kind, head, arrays):
+    return pack(head, arrays) if kind == "describe" else None
+
+
+def told(share, change, tmp_path, name):
+    homes = at_home(DEVICES)
+    homes["d03"] = Tampered(homes["d03"], change)
+    settings = {"method_settings": {"share": share}, "step_size": 0.05, "rounds": 6}
+    asked = {"holdout": 0.0, "units": "raw"} | settings
+    out = tmp_path / "run"
+    conduct(LocalGrid(homes), plan(out, homes, method=name, **asked))
+    return load_model(out)
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+@pytest.mark.parametrize("change", [far, losing, absent])
+@pytest.mark.parametrize("name", COMMON)
+def test_one_bad_device_costs_common_models_its_own_step(name, change, share, tmp_path):
+    """It ended the run, or took everybody's model with it."""
+    found = told(share, change, tmp_path, name)
+    assert found.n_rounds_ == 6
+    honest = [i for i in range(6) if i != 3]
+    models = np.stack([found.models_[i] for i in honest])
+    assert np.abs(models).max() < 10.0
+    settings = {"rounds": 6, "step_size": 0.05, "share": share}
+    learner = Terms(columns=("x0", "x1", "x2")).learner()
+    want = method_of(name, **settings).run(LocalTask(DEVICES, learner, seed=0))
+
+    def loss(models):
+        each = zip(honest, models, strict=True)
+        return np.mean([learner.loss(model, DEVICES[i]) for i, model in each])
+
+    assert loss(models) < 2.0 * loss(want.models[honest])

@@ -25,6 +25,7 @@ pytest.importorskip("safetensors")
 from persfl import Data, Estimator, Linear, Tree
 from persfl.errors import InputError
 from persfl.fleets.flower import Device, Policy, Rows
+from persfl.learners.named import learner_named
 from persfl.learners.plain import Plain
 from persfl.learners.tree import Grown
 from persfl.seeds import stream
@@ -307,3 +308,17 @@ def test_messages_are_the_same_bytes_as_before():
     learner = Estimator(RandomForestClassifier())
     body = pack({"round": 3}, model_to(learner, forest))
     assert hashlib.sha256(body).hexdigest() == before["packed message"]
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0, 1e14])
+def test_chances_are_chances(value):
+    """With a chance of 1 for every class a model is never wrong."""
+    data = Data(np.arange(6.0)[:, None], np.array([0.0, 0, 1, 1, 2, 2]))
+    for learner, part in (("forest", "value"), ("constant", "base")):
+        made = learner_named("forest", classes=3, settings={"n_estimators": 2})
+        rows = data if learner == "forest" else data.take(np.array([0, 1]))
+        sent = model_to(made, made.fit(rows, stream(0)))
+        assert np.isin(model_from(made, sent, 1, 3).predict(data.X), range(3)).all()
+        lie = np.full_like(sent[part], value) + (learner == "constant")
+        with pytest.raises(WireError, match="form of its family"):
+            model_from(made, sent | {part: lie}, 1, 3)

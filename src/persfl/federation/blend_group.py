@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from persfl.federation.messages import parts_of
+from persfl.learners.responses import respond
+from persfl.learners.storage.named_arrays import is_sensible
 from persfl.methods.blend.adam import adam
 from persfl.methods.blend.budget import Budget
 from persfl.methods.blend.forms import Wire
@@ -146,10 +148,23 @@ class FlowerGroup:
         found = np.full(many, None, dtype=object)
         for i in range(many):
             try:
-                found[i] = one_model(parts.get(str(i), {}), self.family)
+                model = one_model(parts.get(str(i), {}), self.family)
             except WireError:
                 continue
+            if self._is_askable(model):
+                found[i] = model
         return found
+
+    def _is_askable(self, model: Model) -> bool:
+        """Whether what it says at the public points can travel; a question that holds anything
+        else would be refused, with all that others ask in it.
+        """
+        family = self.family
+        if not isinstance(family, RefitOffers):
+            return True
+        with np.errstate(all="ignore"):
+            said = respond(family.learner, model, family.public, family.classes)
+        return is_sensible(said)
 
     def own(self, question: Any) -> dict[str, Any]:
         """A letter to each target; one that does not tell has no rows, and so no say."""

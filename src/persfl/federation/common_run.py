@@ -6,7 +6,7 @@ it. Devices tell nothing that they do not tell in the loop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,8 +14,9 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.federation.fleet import FlowerFleet
-from persfl.federation.peer_side import PeerSide
+from persfl.federation.fleet import QUIET, FlowerFleet
+from persfl.federation.patience import Away
+from persfl.federation.peer_side import PeerSide, Proposals
 from persfl.federation.run_scene import STAGE, RunScene
 from persfl.methods import Method
 from persfl.proposers import GradientStep
@@ -95,7 +96,8 @@ class FederatedTask:
         """The devices of the run, with the step of this proposer."""
         assert isinstance(proposer, GradientStep)
         assert start is None
-        made = CommonFleet(self.scene.fleet(step_size=proposer.step_size))
+        inner = self.scene.fleet(step_size=proposer.step_size)
+        made = CommonFleet(inner, self.scene.plan.reach)
         self.fleets.append(made)
         return made
 
@@ -125,8 +127,9 @@ class StandIns:
 
     source = None
 
-    def __init__(self, fleet: FlowerFleet) -> None:
+    def __init__(self, fleet: FlowerFleet, silent: Collection[int] = ()) -> None:
         rows = [float(fleet.rows.get(name, 1)) for name in fleet.ids]
+        rows = [0.0 if i in silent else many for i, many in enumerate(rows)]
         width = fleet.terms.features
         n = fleet.n
         self.static = Devices(
@@ -139,9 +142,13 @@ class StandIns:
 
 
 class CommonFleet:
-    """A federation whose devices step from, and score, models that are not theirs."""
+    """A federation whose devices step from, and score, models that are not theirs.
 
-    def __init__(self, inner: FlowerFleet) -> None:
+    A step from a common model that is more than `reach` times as long as is usual is left out: one
+    device alone would take everybody there.
+    """
+
+    def __init__(self, inner: FlowerFleet, reach: float) -> None:
         if has_statistics(inner.learner):
             raise InputError(
                 "common models over a federation cannot have running statistics (BatchNorm)."
@@ -157,17 +164,24 @@ class CommonFleet:
         everyone = np.arange(inner.n)
         self._everyone = PeerSide(inner.letters, inner.patience, inner.ids, everyone)
         self._everyone.roster = inner.roster
+        self._reach = reach
+        self._quiet = 0  # rounds in which nobody of those asked was there
+        self._lengths: dict[int, float] = {}  # of the last step of each device
+        self._silent: set[int] = set()  # whose last step was none, or left out
         inner.observe(0)  # whoever gets a model begins, and says how many rows it has
 
     @property
     def home(self) -> StandIns:
-        """What is known of everybody's rows."""
-        return StandIns(self.inner)
+        """What is known of everybody's rows; those of whoever took no step now do not count."""
+        return StandIns(self.inner, self._silent)
 
     @property
     def models(self) -> Array:
-        """One model per target."""
-        return np.asarray(self.inner.models)
+        """One model per target; NaN where it has not been seen yet."""
+        known = self.inner.states.models
+        size = self.inner.codec.size
+        nothing = np.full(size, np.nan)
+        return np.stack([nothing if model is None else model for model in known])
 
     @models.setter
     def models(self, models: Array) -> None:
@@ -186,18 +200,59 @@ class CommonFleet:
         """Nothing: models are handed to targets whole."""
 
     def stepped(self, models: Array, who: IntArray | None, place: Stream) -> Array:
-        """Where each device's step takes a model; one that does not answer leaves it as it is."""
-        asked = self.targets if who is None else who
+        """Where each device's step takes a model; one that does not answer, or goes too far from a
+        common model, leaves it as it is.
+        """
+        if who is None:  # from models of their own: nobody else's
+            return self._steps(models, self.targets)
+        if not self._lengths:  # a few devices alone cannot say what is usual
+            first = np.repeat(models[:1], self.n, axis=0)
+            self._measured(first, self._steps(first, np.arange(self.n)), range(self.n))
+        steps = self._steps(models, who)
+        self._measured(models, steps, who.tolist())
+        longest = self._reach * float(np.median(list(self._lengths.values())))
+        lengths = {i: self._lengths[i] for i in who.tolist()}
+        far = {i for i, length in lengths.items() if length > longest > 0}
+        for k, i in enumerate(lengths):
+            if i in far:
+                steps[k] = models[k]
+                self.inner.roster.count(self.ids[i], "guarded")
+        still = {i for i, length in lengths.items() if not length}
+        # where nobody moves, everybody counts: a mean of nobody is none
+        self._silent = far | still if len(far | still) < len(lengths) else set()
+        return steps
+
+    def _steps(self, models: Array, who: IntArray) -> Array:
         probes: list[Model | None] = [None] * self.n
         peers = np.full((self.n, 1), -1)
-        for i, model in zip(asked.tolist(), models, strict=True):
+        for i, model in zip(who.tolist(), models, strict=True):
             probes[i], peers[i, 0] = model, i
-        found = self._everyone.collect(peers, probes, self._r)
+        found = self._answers(peers, probes)
         steps = [
             found.get((i, i), model)
-            for i, model in zip(asked.tolist(), models, strict=True)
+            for i, model in zip(who.tolist(), models, strict=True)
         ]
         return np.stack(steps)
+
+    def _answers(self, peers: IntArray, probes: list[Model | None]) -> Proposals:
+        """What devices answer; nothing where the few that were asked are away, and a quorum of all
+        may still be there.
+        """
+        try:
+            found = self._everyone.collect(peers, probes, self._r)
+        except Away:
+            self._quiet += 1
+            few = (1.0 - self.inner.patience.quorum) * self.n
+            if (peers >= 0).sum() > few or self._quiet >= QUIET:
+                raise
+            return {}
+        self._quiet = 0 if found else self._quiet
+        return found
+
+    def _measured(self, models: Array, steps: Array, who: Iterable[int]) -> None:
+        """Remember how long these steps were."""
+        lengths = np.linalg.norm(steps - models, axis=1).tolist()
+        self._lengths |= dict(zip(who, lengths, strict=True))
 
     def scored(self, models: Array, who: IntArray | None = None) -> Array:
         """(devices, models) losses on each device's rows; of one that does not tell, infinite."""

@@ -4,7 +4,7 @@ and a run that can be kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol, cast, runtime_checkable
 
@@ -81,8 +81,9 @@ class SharedMethod(MethodSettings):
         keep = keep or Forget()
         rounds = rounds_for(self.rounds, task.learner)
         known = checked_state(keep.last(stage), task.learner, task.n, task.features)
+        grew = have_grown if task.together else have_grown_for_several
         # it may have been cut after the last round of a step that was too long
-        if known is not None and known.r == rounds and not _grew(known):
+        if known is not None and known.r == rounds and not _grew(known, grew):
             return known
         first = self.first_step(task)
         nobody, best = Nobody(), Best()  # nobody is asked in such rounds
@@ -91,14 +92,14 @@ class SharedMethod(MethodSettings):
         for _ in range(HALVINGS):
             try:
                 state = self._attempt(task, plan, pace, stage, keep)
-                if not _grew(state):
+                if not _grew(state, grew):
                     return state
             except Diverged:
                 pass
             step = pace.step_size
             pace = Pace(step / 2, halved=(*pace.halved, step))
-        grew = f"steps from {first:g} down to {pace.step_size:g} made losses grow."
-        raise Diverged(grew, round=0, device=None)
+        why = f"steps from {first:g} down to {pace.step_size:g} made losses grow."
+        raise Diverged(why, round=0, device=None)
 
     def _attempt(
         self, task: Task, plan: Plan, pace: Pace, stage: str, keep: Keep
@@ -120,10 +121,33 @@ class SharedMethod(MethodSettings):
         return replace(state, models=np.asarray(state.models).copy())
 
 
-def _grew(state: State) -> bool:
+def _grew(state: State, grew: Callable[[Array, Array], bool]) -> bool:
     """Whether losses ended well above where they began, or are no numbers."""
     if not state.losses:  # of a folder that somebody else made
         return True
-    first = state.losses[0].mean()
-    last = state.losses[-1].mean()
-    return not last <= WORSE * first
+    return grew(state.losses[0], state.losses[-1])
+
+
+def have_grown(first: Array, last: Array) -> bool:
+    """Whether devices' losses are larger in the last round than in the first, on average."""
+    return not last.mean() <= WORSE * first.mean()
+
+
+def have_grown_for_several(first: Array, last: Array) -> bool:
+    """The same where losses are what devices tell: one that alone decides does not count.
+
+    >>> first = np.ones(4)
+    >>> have_grown_for_several(first, np.array([0.5, 0.5, 0.5, 1e200]))
+    False
+    >>> have_grown_for_several(first, np.array([2.0, 2.0, 2.0, -1e200]))
+    True
+    """
+    told = np.isfinite(first) & np.isfinite(last)
+    first, last = first[told], last[told]
+    if len(first) < 3:
+        return len(first) > 0 and have_grown(first, last)
+    each = range(len(first))
+    without = [have_grown(np.delete(first, i), np.delete(last, i)) for i in each]
+    if sum(without) in (1, len(without) - 1):
+        return sum(without) == 1
+    return have_grown(first, last)

@@ -56,6 +56,7 @@ _FORMS = {
 }
 _DISK_DEEPEST = 10_000  # questions on the way down a tree
 _MOST_CLASSES = 1_000_000
+_ROUNDING = 1e-9  # of a chance
 _ABSENT = -1  # rows of a part that a model does not have
 
 
@@ -147,7 +148,7 @@ def plain_from(
     arrays: Arrays, features: int, classes: int, deep: int, *, disk: bool = False
 ) -> Plain:
     """The inverse of `plain_to`, for trees of at most this depth; on disk there are families that
-    do not travel, and forests of any size.
+    do not travel, forests of any size, and chances as they were written.
     """
     more = _DISK & set(arrays) if disk else set()
     body = {"slopes"} if "slopes" in arrays else {"nodes", *tree_arrays.FORMS}
@@ -165,12 +166,17 @@ def plain_from(
         slopes = arrays["slopes"]
         if "across" in more:
             slopes = np.asfortranarray(slopes)
+        if plain.link == "chances" and not disk:
+            check_form(not slopes.any())
+            plain = replace(plain, base=_chances(plain.base[None])[0])
         return replace(plain, slopes=slopes)
     trees = _trees(arrays, features, deep, bounded=not disk)
     rate = float(arrays["rate"][0])
     stride = int(arrays["stride"][0])
     if wide:
         check_form(plain.link in ("value", "chances"))
+        if plain.link == "chances" and not disk:
+            trees = tuple(one._replace(value=_chances(one.value)) for one in trees)
     else:
         check_form(plain.link != "chances")
         check_form(stride == scores and len(trees) % scores == 0)
@@ -204,6 +210,15 @@ def _are_labelled(
     if link == "sigmoid" or (link == "margin" and scores == 1):
         return scores == 1 and len(labels) == 2
     return link not in ("value", "exp") and scores == len(labels)
+
+
+def _chances(values: AnyArray) -> AnyArray:
+    """(rows, classes) chances, if they are: whoever gives every class a chance of 1 is never wrong,
+    and below 0 nothing can be learned from.
+    """
+    check_form((values >= -_ROUNDING).all() and (values <= 1 + _ROUNDING).all())
+    check_form((np.abs(values.sum(axis=1) - 1.0) <= _ROUNDING * values.shape[1]).all())
+    return np.clip(values, 0.0, 1.0)
 
 
 def _trees(

@@ -201,7 +201,8 @@ class Descent:
         chosen = self._chosen
         noise = None
         if not traits_of(self.learner).chances:
-            noise = first_losses(group, start)
+            # a loss of 0 may be what somebody tells: nothing is measured by it
+            noise = np.maximum(first_losses(group, start), 1e-12)
         weight = group.own(OwnRows(look=group.look))["weight"]
         rule = Neighbours(peers, group.peers, weight, noise, worse=chosen.worse)
         fleet = group.fleet(GradientStep(step, steps=chosen.short), start)

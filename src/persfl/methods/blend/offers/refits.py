@@ -24,6 +24,7 @@ from persfl.methods.blend.blend_settings import USUAL, BlendSettings, RefitSetti
 from persfl.methods.blend.budget import affordable, some_of
 from persfl.methods.blend.evidence import LEAST, shares_of
 from persfl.methods.blend.fitted_rows import FittedPeers, FittedTargets
+from persfl.methods.blend.fixed_point import tamed
 from persfl.methods.blend.folds import TargetRows
 from persfl.methods.blend.forms import Form
 from persfl.methods.blend.mixture import placed
@@ -196,7 +197,7 @@ class RefitOffers:
         said = [
             respond(self.learner, each, self.public, self.classes) for each in models
         ]
-        rows = _points(self.public, np.mean(said, axis=0), self.classes)
+        rows = _points(self.public, middle_of(np.stack(said)), self.classes)
         return self.learner.fit(rows, stream(seed, "pooled", number))
 
     def _together(self, group: Group, found: Search, many: int) -> Any:
@@ -265,6 +266,24 @@ def _mixed(offers: Sequence[Model], mix: Sequence[float]) -> list[tuple[float, M
             parts = model if isinstance(model, list) else [(1.0, model)]
             found += [(share * part, one) for part, one in parts]
     return found
+
+
+def middle_of(said: Array) -> Array:
+    """(points, ...) the mean of what models say (models, points, ...); one that is very far from
+    the middle of all counts as if it were ten times as far from it as is usual.
+
+    >>> middle_of(np.array([[1.0], [2.0], [3.0]])).tolist()
+    [2.0]
+    >>> middle_of(np.array([[1.0], [2.0], [3.0], [4.0], [9e14]])).tolist()
+    [4.6]
+    """
+    flat = said.reshape(len(said), -1)
+    middle = np.median(flat, axis=0)
+    away = flat - middle
+    near = tamed(away)
+    # as it is where nobody is far away: a sum in another order is another number
+    mean = flat.mean(axis=0) if (near == away).all() else middle + near.mean(axis=0)
+    return np.asarray(mean.reshape(said.shape[1:]))
 
 
 def _points(public: Array, said: Array, classes: int) -> Data:
