@@ -83,3 +83,15 @@ def test_no_text_begins_like_a_formula(beginning):
     )
     assert made["t"].tolist() == [f"'{beginning}x", "y"]
     assert made["n"].tolist() == [-1, 2]
+
+
+def test_a_method_that_asks_nobody_has_no_helpers_and_says_so(tmp_path, capsys):
+    path = tmp_path / "rows.csv"
+    rows().to_csv(path, index=False)
+    out = str(tmp_path / "run")
+    words = ["--device", "who", "--label", "y", "--method", "own", "--no-report"]
+    assert main(["fit", str(path), *words, "--out", out]) == 0
+    capsys.readouterr()
+    for more in ([], ["--device", "d0"]):
+        assert main(["helpers", out, *more]) == 0
+        assert capsys.readouterr().out.startswith("Nobody was asked: method 'own'")

@@ -40,7 +40,12 @@ def list_helpers(chosen: argparse.Namespace) -> int:
     model = model_of(chosen)
     with reading(Path(chosen.run)):
         found = model.helpers_
-    if chosen.device is not None:
+    if not len(found) and not chosen.export and not chosen.json:
+        print(
+            f"Nobody was asked: method {model.method_!r} has no answers of single peers."
+        )
+        return 0
+    if chosen.device is not None and len(found):
         found = found[_of_device(found, chosen.device)]
     if chosen.export:
         print(export(found, chosen.export, verbatim=chosen.verbatim))
