@@ -3,6 +3,8 @@
 import inspect
 import json
 import re
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,7 +22,7 @@ from persfl import (
 )
 from persfl.errors import InputError
 from persfl.learners import MLP
-from persfl.methods import METHODS, Blend, Kin, Paper, method_of
+from persfl.methods import METHODS, Blend, FedAvg, Kin, Own, Paper, method_of, setting
 from persfl.report import info
 from persfl.runs import load_model, save_model
 from persfl.sources import clustered_regression
@@ -285,3 +287,55 @@ def test_the_command_line_goes_by_the_same_rule(rows, tmp_path, capsys):
         else:
             assert "rounds is a setting of method 'paper'" in said.err
             assert "--method paper" in said.err
+
+
+@dataclass(frozen=True)
+class Mine(Own):
+    """A method of a person's own, with settings that no other has."""
+
+    name: ClassVar[str] = "mine"
+    weight: float = setting(0.5, "a number")
+    words: object = setting("one", "a text")
+
+
+@dataclass(frozen=True)
+class Twice(Own):
+    name: ClassVar[str] = "twice"
+    units: str = setting("mine", "a name that fits have too")
+
+
+def test_a_method_of_ones_own_is_kept_if_it_can_be_found_again(
+    rows, tmp_path, monkeypatch
+):
+    X, y, who = rows
+    model = PersonalizedRegressor(method=Mine(weight=0.1), holdout=0)
+    model.fit(X, y, devices=who)
+    # what could not be read again is not written
+    with pytest.raises(InputError, match=r"METHODS\[Mine.name\] = Mine"):
+        save_model(model, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with monkeypatch.context() as listed:
+        listed.setitem(METHODS, Mine.name, Mine)
+        again = load_model(save_model(model, tmp_path / "run"))
+        assert again.method == Mine(weight=0.1)
+        listed.setitem(METHODS, Twice.name, Twice)
+        for method in (Mine(words=("a",)), Twice()):
+            other = PersonalizedRegressor(method=method, holdout=0)
+            other.fit(X, y, devices=who)
+            with pytest.raises(InputError, match="a run folder"):
+                save_model(other, tmp_path / "other")
+            assert not (tmp_path / "other").exists()
+    with pytest.raises(InputError, match="'mine', which is not in persfl.methods"):
+        load_model(tmp_path / "run")
+    named_alike = replace(model.fitted_, method=type("Other", (Own,), {})())
+    with pytest.raises(InputError, match="'own' is not that of Other"):
+        save_model(named_alike, tmp_path / "alike")
+
+
+def test_settings_from_a_grid_of_numpy_are_kept(rows, tmp_path):
+    X, y, who = rows
+    method = FedAvg(rounds=np.int64(3), share=np.float32(0.5))
+    model = PersonalizedRegressor(method=method, holdout=0, n_jobs=np.int64(1))
+    again = load_model(save_model(model.fit(X, y, devices=who), tmp_path / "run"))
+    assert again.method == FedAvg(rounds=3, share=0.5)
+    assert type(again.method.rounds) is int

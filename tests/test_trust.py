@@ -134,3 +134,16 @@ def test_a_device_that_there_is_not_is_refused_before_compiled_code_sees_it():
         )
         with pytest.raises(InputError, match="1 targets and 2 devices"):
             _ = trust.pairs
+
+
+def test_rounds_in_which_nobody_was_asked_leave_the_same_bytes():
+    nobody = np.full((2, 0), -1)
+    choice = Choice(nobody, np.empty((2, 0)), np.ones(2))
+    trust = Trust(2, np.arange(2)).updated(
+        nobody, np.ones((2, 1)), np.ones((2, 1)), choice
+    )
+    kept = trust.to_arrays()
+    again = Trust.from_arrays(kept).to_arrays()
+    assert {k: v.dtype for k, v in kept.items()} == {
+        k: v.dtype for k, v in again.items()
+    }

@@ -292,4 +292,5 @@ def _fold(
         for column in columns
     ]
     sums.append(np.bincount(place, weights=adopted, minlength=len(known)))
-    return Pairs(known, *sums)
+    # of nothing it makes whole numbers, and a run that goes on from a file has others
+    return Pairs(known, *(column.astype(np.float64, copy=False) for column in sums))

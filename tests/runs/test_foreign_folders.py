@@ -44,7 +44,7 @@ from persfl.formats import numbers_from, numbers_to, table_from
 from persfl.learners.plain_families import FAMILIES
 from persfl.learners.storage import models_from, models_to
 from persfl.learners.storage.estimator_words import estimator_from, estimator_to
-from persfl.methods import Kin, Paper
+from persfl.methods import FedAvg, Kin, Paper
 from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
 from persfl.sources import clustered_regression
@@ -562,6 +562,33 @@ def test_a_forged_state_leads_compiled_code_nowhere_else(tmp_path):
     seal(path, name, numbers_to(arrays))
     with pytest.raises(InputError, match="device indices below 20"):
         fit(Folder.open(path))
+
+
+def test_a_forged_state_is_not_made_a_folder_that_cannot_be_read(tmp_path):
+    devices = clustered_regression(n=8, clusters=2, rows=12, features=3, seed=0)
+    path = tmp_path / "run"
+    model = PersonalizedRegressor(method=FedAvg(rounds=3), holdout=0)
+    whose = np.repeat(np.arange(8), 12)
+    folder = Folder.create(path, {}, every=0)
+    model.fit(devices.X, devices.y, whose, keep=folder)
+    folder.close()
+    name = folder.index["stages"]["final"]["state"]
+    arrays = numbers_from((path / name).read_bytes())
+    for forged in (np.zeros(8, int), np.arange(8) * 10**6, np.arange(3)):
+        seal(path, name, numbers_to(arrays | {"trust_targets": forged}))
+        with pytest.raises(InputError, match="not of these 8 devices"):
+            model.fit(devices.X, devices.y, whose, keep=Folder.open(path))
+    seal(path, name, numbers_to(arrays | {"step_size": np.array(np.inf)}))
+    with pytest.raises(InputError, match="step size"):
+        model.fit(devices.X, devices.y, whose, keep=Folder.open(path))
+
+
+def test_the_column_of_devices_is_no_feature(run):
+    words = json.loads((run / "model.json").read_bytes())
+    words["settings"]["device"] = words["names"][0]
+    seal(run, "model.json", json.dumps(words).encode())
+    with pytest.raises(InputError, match="none of the features"):
+        load_model(run)
 
 
 def test_force_replaces_the_run_behind_a_link_and_not_the_link(

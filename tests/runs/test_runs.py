@@ -19,7 +19,7 @@ from persfl.datasets import load_flights, load_housing
 from persfl.errors import InputError
 from persfl.methods import Paper
 from persfl.report import info
-from persfl.runs import Folder, keep_model, load_model, save_model
+from persfl.runs import Folder, keep_model, load_model, run_folder, save_model
 
 
 def persfl(*words, cwd=None, **more):
@@ -989,3 +989,33 @@ def test_force_leaves_a_neighbour_alone(table, tmp_path):
         (tmp_path / name / "mine.txt").read_text()
         for name in ("run.replaced", ".run.replaced")
     ] == ["precious"] * 2
+
+
+@pytest.mark.parametrize("words", [["clusters=2020-01-01"], ["clusters=[2]"]])
+def test_settings_that_no_folder_keeps_leave_the_place_as_it_was(
+    words, table, tmp_path, capsys
+):
+    out = tmp_path / "run"
+    asked = ["fit", str(table), *WORDS, "--method", "clustered", "--out", str(out)]
+    assert main([*asked, "--set", *words]) == 2
+    assert "settings that are numbers or texts" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_run_that_could_not_begin_leaves_nothing(tmp_path, monkeypatch):
+    with pytest.raises(TypeError):
+        Folder.create(tmp_path / "run", {"a": object()})
+    assert not (tmp_path / "run").exists()
+
+    def stop():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_folder, "versions", stop)
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        Folder.create(tmp_path / "mine", {})
+    assert list((tmp_path / "mine").iterdir()) == []
+    (tmp_path / "mine" / "spec.json").write_text("a person's")
+    with pytest.raises(InputError, match="not empty"):
+        Folder.create(tmp_path / "mine", {})
+    assert (tmp_path / "mine" / "spec.json").read_text() == "a person's"

@@ -34,10 +34,11 @@ from persfl.learners.storage import (
     under,
 )
 from persfl.learners.storage.estimator_words import estimator_to
-from persfl.methods import Method, method_of
+from persfl.methods import METHODS, Method, method_of
 from persfl.runs.model_checks import (
     check_words,
     counts_from,
+    is_plain,
     losses_from,
     trust_from,
     truths_from,
@@ -61,12 +62,27 @@ def refuse_unkept(model: Any) -> None:
     ...
     persfl.errors.InputError: models of SVR cannot be kept in a run folder. ...
     """
+    method = method_of(model.method)
+    _refuse_unlisted(method)
+    for name, value in method.get_params().items():
+        if name != "adopter":  # kept in words of its own
+            _plain(name, value)
     # a learner's, or one itself
     base = _base(model.estimator)
     if isinstance(base, BaseEstimator):
         estimator_to(base)
     elif is_learner(base):
         learner_to(base)
+
+
+def _refuse_unlisted(method: Method) -> None:
+    """Stop where a folder could be written, and not be read: methods are found by their names."""
+    if METHODS.get(method.name) is not type(method):
+        kind = type(method).__name__
+        raise InputError(
+            f"a run folder keeps models of methods by their names, and {method.name!r} is not that"
+            f" of {kind} in persfl.methods.METHODS. Put it there: METHODS[{kind}.name] = {kind}."
+        )
 
 
 def _base(learner: Any) -> Any:
@@ -128,6 +144,7 @@ def _words_of(fitted: Fitted) -> dict[str, Any]:
             f"a run folder keeps devices whose ids are text or numbers. Got {odd[0]!r}: use"
             " str(...) of it."
         )
+    _refuse_unlisted(fitted.method)
     schema = fitted.schema
     classes = fitted.schema.labels.classes
     words: dict[str, Any] = {
@@ -253,6 +270,9 @@ def _schema(about: Mapping[str, Any]) -> TableSchema:
     """What a run knew of its table."""
     classes = np.array(about["classes"]) if "classes" in about else None
     names = about["names"]
+    device = about["settings"].get("device")
+    if device is not None and device in (names or ()):
+        raise InputError("the column of devices must be none of the features.")
     preparation = None
     if about["preparation"]:
         preparation = Preparation.from_words(about["preparation"])
@@ -263,7 +283,7 @@ def _schema(about: Mapping[str, Any]) -> TableSchema:
         about["features"],
         tuple(names) if names else None,
         preparation,
-        about["settings"].get("device"),
+        device,
         bool(about["settings"].get("impute", False)),
     )
 
@@ -410,15 +430,33 @@ def _settings(fitted: Fitted) -> dict[str, Any]:
         field.name: getattr(fitted.settings, field.name)
         for field in dataclasses.fields(fitted.settings)
     }
-    asked = own | fitted.method.get_params()
+    of_method = fitted.method.get_params()
+    twice = sorted(own.keys() & of_method)
+    if twice:
+        raise InputError(
+            f"a run folder cannot keep {twice[0]!r} of method {fitted.method.name!r}: fits have a"
+            " setting of that name. Give it another."
+        )
+    asked = own | of_method
     for apart in ("seed", "public", "adopter"):
         asked.pop(apart, None)
-    return asked | {
+    kept = {name: _plain(name, value) for name, value in asked.items()}
+    return kept | {
         "device": fitted.schema.device,
         "impute": fitted.schema.impute,
         "method": fitted.method.name,
         "random_state": fitted.settings.seed,
     }
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A setting as JSON has it; numbers of NumPy are what grids of settings hold."""
+    found = value.item() if isinstance(value, np.generic) else value
+    if not is_plain(found):
+        raise InputError(
+            f"a run folder keeps settings that are numbers or texts. Got {name}={value!r}."
+        )
+    return found
 
 
 def _as_estimator(described: Mapping[str, Any], module: Any, learner: Any) -> Any:

@@ -21,15 +21,6 @@ from persfl.trust import Trust
 from persfl.types import Array
 from persfl.units import KINDS, Units
 
-# Of the fit, and of every method there is.
-SETTINGS = {
-    "device",
-    "impute",
-    "method",
-    "random_state",
-    *(field.name for field in fields(FitSettings)),
-    *(name for kind in METHODS.values() for name in kind().get_params()),
-} - {"adopter", "public", "seed"}
 _MEASURED = ("held", "evidence", "spread", "error_own", "error_personal")
 # D devices, F columns of numbers
 _UNITS = {
@@ -54,7 +45,7 @@ _is_text = _of(str)
 _is_truth = _of(bool)
 _is_object = _of(dict)
 _is_number = _of(int, float)
-_is_plain = _of(type(None), bool, int, float, str)
+is_plain = _of(type(None), bool, int, float, str)
 
 
 def _is_count(value: object) -> bool:
@@ -92,10 +83,18 @@ def _are_ids(value: object) -> bool:
     return len(set(value)) == len(value)
 
 
+def _known_settings() -> set[str]:
+    """Of the fit, and of every method there is: a person may have added one by now."""
+    beside = {"device", "impute", "method", "random_state"}
+    of_fits = {field.name for field in fields(FitSettings)}
+    of_methods = {name for kind in METHODS.values() for name in kind().get_params()}
+    return (beside | of_fits | of_methods) - {"adopter", "public", "seed"}
+
+
 def _are_settings(value: object) -> bool:
-    if not isinstance(value, dict) or not set(value) <= set(SETTINGS):
+    if not isinstance(value, dict) or not set(value) <= _known_settings():
         return False
-    return all(map(_is_plain, value.values())) and _maybe(_is_text)(value.get("device"))
+    return all(map(is_plain, value.values())) and _maybe(_is_text)(value.get("device"))
 
 
 def _is_described(value: object) -> bool:
@@ -106,7 +105,7 @@ def _is_group(value: object) -> bool:
     """A device id and its group."""
     if not isinstance(value, list) or len(value) != 2:
         return False
-    return _is_plain(value[0]) and _is_text(value[1])
+    return is_plain(value[0]) and _is_text(value[1])
 
 
 _WANTED: dict[str, Check] = {
@@ -155,6 +154,11 @@ def check_words(words: object) -> None:
     absent = [name for name in _WANTED if name not in words]
     if absent:
         raise InputError(f"it has no {some(absent)}.")
+    method = words.get("method")
+    if isinstance(method, str) and method not in (*METHODS, "auto"):
+        raise InputError(
+            f"it is of the method {method[:80]!r}, which is not in persfl.methods.METHODS."
+        )
     more = {name: good for name, good in _POSSIBLE.items() if name in words}
     _refuse_unusable(words, _WANTED | more)
     if (words["kind"] == "PersonalizedClassifier") != ("classes" in words):

@@ -86,7 +86,11 @@ class Folder:
         try:
             lock.take()
             _refuse_full(path)  # somebody else may have been faster
-            folder = Folder.begin(path, spec, every=every)
+            try:
+                folder = Folder.begin(path, spec, every=every)
+            except BaseException:
+                _remove_begun(path)
+                raise
         except BaseException:
             lock.release()
             if made:
@@ -290,6 +294,14 @@ def _refuse_odd_rounds(path: Path) -> None:
         refuse_links(path)
     if rounds.is_dir():
         refuse_links(rounds)
+
+
+def _remove_begun(path: Path) -> None:
+    """Leave an empty folder as it was found, where a run could not even begin in it."""
+    for name in ("spec.json", "versions.json", INDEX):
+        remove_regular(path / name)
+        remove_regular(path / f"{name}.part")
+    _remove_empty(path / "rounds")
 
 
 def _remove_empty(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -164,7 +165,7 @@ def state_from(arrays: Arrays) -> State:
         or len(losses) > max(r, 0)
     ):
         raise InputError("there must be a loss for every round and target.")
-    if r < 0 or not step_size > 0 or arrays["halved"].ndim != 1:
+    if r < 0 or not 0 < step_size < math.inf or arrays["halved"].ndim != 1:
         raise InputError("the number of rounds and the step size must be above 0.")
     halved = tuple(float(size) for size in arrays["halved"])
     pace = Pace(step_size, halved, bool(arrays["safe"]), bool(arrays["unlike"]))
