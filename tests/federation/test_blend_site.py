@@ -600,6 +600,17 @@ def test_limits_hold_for_trees_and_networks():
     assert head["code"] == "rows"
 
 
+@pytest.mark.parametrize("names", [["a", "a"], ["a", "b", "c"], [""] * 9])
+def test_names_beside_a_question_do_not_make_numbers_fewer(names):
+    """Told for two names, a bit was half a number in the ledger, and so none."""
+    model = VARIANCE | {"k0.model": np.zeros(NETS.learner().size(1))}
+    device = one_device(Policy(numbers=2))
+    for k, code in enumerate(["ok", "ok", "numbers"]):
+        falls = viewed("falls", step=0.1 + k, steps=1, names=names)
+        assert asked_of(device, NETS, [falls], model)[0] == [code]
+    assert device.ledger.counts("run", names[0]).numbers == 2
+
+
 def test_work_side_by_side_fails_as_a_whole():
     def fails(ask):
         ask([1])
