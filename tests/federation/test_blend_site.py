@@ -12,6 +12,7 @@ pytest.importorskip("flwr")
 from federated import OPEN, at_home, columns, names, post
 
 from persfl import Devices, Tree
+from persfl.federation.blend_group import FlowerBundle, FlowerGroup
 from persfl.federation.blend_journal import Journal
 from persfl.federation.blend_site import FlowerSite
 from persfl.federation.fleet import Away
@@ -271,6 +272,34 @@ def test_a_peer_with_absurd_trees_costs_its_own_answers(model, classes, lie):
         said = respond(terms.learner(), mix, POINTS, classes)
         assert np.abs(said).max() < 20.0
         assert not classes or said.sum(axis=1) == pytest.approx(1.0)
+
+
+class OneLiar:
+    """A group of five whose gradients all lead to 1, but for one."""
+
+    def __init__(self, lie):
+        self.lie = lie
+        self.weight = np.ones(5)
+
+    def begin(self):
+        return np.zeros((1, 2))
+
+    def slopes(self, models, who, whose=None):
+        found = models - 1.0
+        found[who == 3] = self.lie
+        return found
+
+
+@pytest.mark.parametrize("lie", [1e14, -1e14, 1e3, np.nan])
+def test_one_peer_with_absurd_gradients_leads_no_network_away(lie):
+    """All others' models went where it pointed, and everybody was left with own rows."""
+    group = OneLiar(lie)
+    pooled = FlowerGroup.pooled_descent(group, np.arange(5), 100, 0.05)
+    np.testing.assert_allclose(pooled, 1.0, atol=0.1)
+    who = np.arange(5)[None]
+    start = group.begin()
+    near = FlowerBundle(group).near_descent([0], [who], start, 100, 0.05)
+    np.testing.assert_allclose(near, 1.0, atol=0.1)
 
 
 def test_a_target_that_tells_no_loss_at_all_does_not_end_a_blend_of_networks(short):
