@@ -12,6 +12,7 @@ pytest.importorskip("flwr")
 from federated import OPEN, at_home, columns, names, post
 
 from persfl import Devices, Tree
+from persfl.federation.blend_group import FlowerBundle, FlowerGroup
 from persfl.federation.blend_journal import Journal
 from persfl.federation.blend_site import FlowerSite
 from persfl.federation.fleet import Away
@@ -271,6 +272,34 @@ def test_a_peer_with_absurd_trees_costs_its_own_answers(model, classes, lie):
         said = respond(terms.learner(), mix, POINTS, classes)
         assert np.abs(said).max() < 20.0
         assert not classes or said.sum(axis=1) == pytest.approx(1.0)
+
+
+class OneLiar:
+    """A group of five whose gradients all lead to 1, but for one."""
+
+    def __init__(self, lie):
+        self.lie = lie
+        self.weight = np.ones(5)
+
+    def begin(self):
+        return np.zeros((1, 2))
+
+    def slopes(self, models, who, whose=None):
+        found = models - 1.0
+        found[who == 3] = self.lie
+        return found
+
+
+@pytest.mark.parametrize("lie", [1e14, -1e14, 1e3, np.nan])
+def test_one_peer_with_absurd_gradients_leads_no_network_away(lie):
+    """All others' models went where it pointed, and everybody was left with own rows."""
+    group = OneLiar(lie)
+    pooled = FlowerGroup.pooled_descent(group, np.arange(5), 100, 0.05)
+    np.testing.assert_allclose(pooled, 1.0, atol=0.1)
+    who = np.arange(5)[None]
+    start = group.begin()
+    near = FlowerBundle(group).near_descent([0], [who], start, 100, 0.05)
+    np.testing.assert_allclose(near, 1.0, atol=0.1)
 
 
 def test_a_target_that_tells_no_loss_at_all_does_not_end_a_blend_of_networks(short):
@@ -598,6 +627,17 @@ def test_limits_hold_for_trees_and_networks():
     letters = Letters(None, NETS, run="run", home={}, deadline=1.0)
     head, _ = unpack(few_rows.reply("blend", letters.letter(0, 0, {"asks": []})))
     assert head["code"] == "rows"
+
+
+@pytest.mark.parametrize("names", [["a", "a"], ["a", "b", "c"], [""] * 9])
+def test_names_beside_a_question_do_not_make_numbers_fewer(names):
+    """Told for two names, a bit was half a number in the ledger, and so none."""
+    model = VARIANCE | {"k0.model": np.zeros(NETS.learner().size(1))}
+    device = one_device(Policy(numbers=2))
+    for k, code in enumerate(["ok", "ok", "numbers"]):
+        falls = viewed("falls", step=0.1 + k, steps=1, names=names)
+        assert asked_of(device, NETS, [falls], model)[0] == [code]
+    assert device.ledger.counts("run", names[0]).numbers == 2
 
 
 def test_work_side_by_side_fails_as_a_whole():

@@ -13,6 +13,7 @@ from persfl.learners.responses import respond
 from persfl.learners.storage.named_arrays import is_sensible
 from persfl.methods.blend.adam import adam
 from persfl.methods.blend.budget import Budget
+from persfl.methods.blend.fixed_point import usual
 from persfl.methods.blend.forms import Wire
 from persfl.methods.blend.model_forms import one_model
 from persfl.methods.blend.offers import RefitOffers
@@ -75,7 +76,8 @@ class FlowerBundle:
 
         def slope(models: Array) -> Array:
             said = group.slopes(models[whose], who.ravel(), whose)
-            said = said.reshape(*who.shape, -1)
+            # of each copy's nearest: what is usual differs from model to model
+            said = np.stack([usual(each) for each in said.reshape(*who.shape, -1)])
             good = np.isfinite(said).all(axis=2, keepdims=True)
             many = np.maximum(good.sum(axis=1), 1)
             return np.asarray(np.where(good, said, 0.0).sum(axis=1) / many)
@@ -195,8 +197,8 @@ class FlowerGroup:
             found["noise"] = np.maximum(found["noise"], 1e-5)
         if found.get("answers") is not None and found["answers"].size:
             said = found["answers"]
-            usual = 0.0 if shown is None or not question.steps else shown[:, None]
-            found["answers"] = np.where(np.isfinite(said), said, usual)
+            nothing = 0.0 if shown is None or not question.steps else shown[:, None]
+            found["answers"] = np.where(np.isfinite(said), said, nothing)
         return found
 
     def evidence(self, starts: Starts) -> Evidence:
@@ -251,7 +253,7 @@ class FlowerGroup:
         weight = self.weight[who][:, None]
 
         def slope(model: Array) -> Array:
-            said = self.slopes(np.tile(model, (len(who), 1)), who)
+            said = usual(self.slopes(np.tile(model, (len(who), 1)), who))
             good = np.isfinite(said).all(axis=1, keepdims=True)
             total = max(float((weight * good).sum()), 1e-300)
             return np.asarray((weight * np.where(good, said, 0.0)).sum(axis=0) / total)

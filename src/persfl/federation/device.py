@@ -198,16 +198,27 @@ class Device(DeviceHome):
             codes.append(code)
             out |= nested(f"k{i}", found)
             many = max(len(names), 1)
-            left: dict[str, Any] = {
-                "rows": rows,
-                "bytes": size_of(found) // many,
-                "code": code,
-                "numbers": numbers_of(found) // many,
-            }
-            entries += [
-                question.entry(what, name, digest, **left)
-                for name, digest in zip(names, digests, strict=False)
-            ]
+            whole = what in TELLING
+            sizes = _shares(size_of(found), many, whole=whole)
+            numbers = _shares(numbers_of(found), many, whole=whole)
+            each = zip(names, digests, sizes, numbers, strict=False)
+            for name, digest, size, count in each:
+                left = {"rows": rows, "bytes": size, "code": code, "numbers": count}
+                entries.append(question.entry(what, name, digest, **left))
         nothing = question.entry("blend", code="format")
         self.ledger.write(entries or [nothing], self.policy)
         return {"codes": codes, **self.news(question, rows)}, out
+
+
+def _shares(total: int, names: int, *, whole: bool) -> list[int]:
+    """What an answer to so many askers counts for each of them.
+
+    What a device tells of itself is one answer, however many names stand beside the question: the
+    first has all of it. Shared out, or under one name twice, it would count as less than was told.
+
+    >>> _shares(7, 3, whole=False), _shares(7, 3, whole=True)
+    ([2, 2, 2], [7, 0, 0])
+    """
+    if whole:
+        return [total, *[0] * (names - 1)]
+    return [total // names] * names

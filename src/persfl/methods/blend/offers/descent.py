@@ -22,6 +22,7 @@ from persfl.devices import Devices
 from persfl.methods.blend.blend_settings import USUAL, BlendSettings, DescentSettings
 from persfl.methods.blend.budget import SHORTER, Budget, some_of
 from persfl.methods.blend.evidence import shares_of
+from persfl.methods.blend.fixed_point import usual
 from persfl.methods.blend.folds import TargetRows
 from persfl.methods.blend.forms import Form, Numbers
 from persfl.methods.blend.likeness import likeness_of, likest
@@ -264,6 +265,7 @@ def nearest_by_slopes(group: Group, at: Sequence[Array], who: IntArray) -> IntAr
     for model, all_mine in zip(at, own, strict=True):
         models = np.broadcast_to(model, (len(who), len(model)))
         theirs = group.ask(Slopes(look=group.look, models=models), who)["answers"]
+        theirs = usual(theirs)
         told = np.isfinite(theirs).all(axis=1)
         if not told.any():
             continue
