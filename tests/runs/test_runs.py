@@ -49,6 +49,12 @@ def table(tmp_path_factory):
 
 
 WORDS = ["--device", "city", "--label", "log_price", "--drop", "size"]
+QUICK = ["--method", "paper", "--rounds", "3", "--no-report", "--trials", "1"]
+
+
+def quick_fit(table, out):
+    """The words of a fit that takes no time."""
+    return ["fit", str(table), *WORDS, *QUICK, "--out", out]
 
 
 @pytest.fixture(scope="module")
@@ -450,20 +456,7 @@ def test_a_stage_that_starts_anew_never_writes_over_named_files(table, tmp_path)
 
 def test_force_keeps_what_it_cannot_replace(table, tmp_path, capsys):
     out = tmp_path / "run"
-    words = [
-        "fit",
-        str(table),
-        *WORDS,
-        "--method",
-        "paper",
-        "--rounds",
-        "3",
-        "--no-report",
-        "--trials",
-        "1",
-        "--out",
-        str(out),
-    ]
+    words = quick_fit(table, str(out))
     assert main(words) == 0
     before = load_model(out).models_
     assert main([*words, "--method", "paper", "--peers", "99", "--force"]) == 2
@@ -967,20 +960,7 @@ def test_help_imports_nothing_heavy():
 
 def test_force_leaves_a_neighbour_alone(table, tmp_path):
     """A folder that merely has the name under which a replaced run waits is somebody's own."""
-    words = [
-        "fit",
-        str(table),
-        *WORDS,
-        "--method",
-        "paper",
-        "--rounds",
-        "3",
-        "--no-report",
-        "--trials",
-        "1",
-        "--out",
-        str(tmp_path / "run"),
-    ]
+    words = quick_fit(table, str(tmp_path / "run"))
     for name in ("run.replaced", ".run.replaced"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "mine.txt").write_text("precious")

@@ -11,7 +11,7 @@ from persfl.learners import Linear
 from persfl.methods.blend import blend_settings as tuned
 from persfl.methods.blend.blend_settings import BlendSettings
 from persfl.methods.blend.folds import TargetRows
-from persfl.methods.blend.forms import Form
+from persfl.methods.blend.forms import ModelFamily
 from persfl.methods.blend.offers.descent import Descent
 from persfl.methods.blend.offers.refits import RefitOffers
 from persfl.methods.blend.offers.ridge import Ridge
@@ -20,7 +20,6 @@ from persfl.methods.blend.questions import Question
 from persfl.methods.blend.search import Search
 from persfl.methods.blend.site import Bundle, Starts
 from persfl.methods.blend.views import ViewSettings
-from persfl.proposers import Refit
 from persfl.traits import has_gradients
 from persfl.types import Array, IntArray, Learner
 
@@ -50,15 +49,9 @@ class Targets(Protocol):
         """Of these only what is made of all rows of a target."""
 
 
-class Offers(Protocol):
+class Offers(ModelFamily, Protocol):
     """A family: what is asked of whom, what is made of it, how it is mixed."""
 
-    @property
-    def learner(self) -> Learner: ...
-    @property
-    def features(self) -> int: ...
-    @property
-    def classes(self) -> int: ...
     @property
     def settings(self) -> BlendSettings: ...
     @property
@@ -70,14 +63,8 @@ class Offers(Protocol):
         """How many questions of this family cost as much as one refit."""
 
     @property
-    def views(self) -> tuple[str, ...]: ...
-    @property
     def questions(self) -> tuple[type[Question], ...]:
         """What devices are asked, and nothing else."""
-
-    @property
-    def proposer(self) -> Refit | None:
-        """What carries a model to public points, where there are any."""
 
     @property
     def hides(self) -> bool:
@@ -92,9 +79,6 @@ class Offers(Protocol):
 
     def names(self) -> list[str]:
         """What offers are called: the start, then how much of own rows."""
-
-    def start_forms(self) -> Mapping[str, Form]:
-        """What starts hold."""
 
     def starts(self, bundle: Bundle) -> list[tuple[Starts, Search]]:
         """What offers are made from: asks peers, pays from each group's budget."""
