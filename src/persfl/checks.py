@@ -120,6 +120,13 @@ def numbers(value: object, *, where: str, axes: int) -> Array:
     return np.ascontiguousarray(array)
 
 
+def stranger(index: int, n: int) -> InputError:
+    """A sampler or an adopter named a device that is not there."""
+    return InputError(
+        f"peers must be device indices below {n}, or -1 for nobody. Got {index}."
+    )
+
+
 def many(count: int, thing: str) -> str:
     """How many there are, with the noun as it should be.
 

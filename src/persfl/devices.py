@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from persfl.checks import some
+from persfl.checks import some, stranger
 from persfl.device_checks import (
     data_of,
     refuse_unusable,
@@ -239,13 +239,6 @@ def offsets(counts: ArrayLike) -> IntArray:
     [0, 2, 2, 5]
     """
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
-def stranger(index: int, n: int) -> InputError:
-    """A sampler or an adopter named a device that is not there."""
-    return InputError(
-        f"peers must be device indices below {n}, or -1 for nobody. Got {index}."
-    )
 
 
 def position(ids: Sequence[Hashable], device: object) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,9 @@ from persfl.column_checks import (
     refuse_text,
 )
 from persfl.errors import InputError
-from persfl.types import Array
+
+if TYPE_CHECKING:
+    from persfl.types import Array
 
 MOST_CATEGORIES = 100
 

@@ -20,6 +20,8 @@ True
 from __future__ import annotations
 
 import importlib
+import inspect
+import warnings
 from types import ModuleType
 
 
@@ -77,3 +79,17 @@ def need(module: str, *, extra: str, why: str) -> ModuleType:
             f"{why} needs the package {module.split('.')[0]!r}, which is not installed. Type: pip"
             f" install 'persfl[{extra}]'"
         ) from error
+
+
+def warn(text: str, kind: type[Warning] = PersflWarning) -> None:
+    """Warn at the line of whoever called persfl."""
+    frame = inspect.currentframe()
+    level = 1
+    while frame is not None and _inside(frame.f_globals.get("__name__", "")):
+        frame = frame.f_back
+        level = level + 1
+    warnings.warn(text, kind, stacklevel=level)
+
+
+def _inside(module: str) -> bool:
+    return module.split(".")[0] == "persfl"

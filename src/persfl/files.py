@@ -189,6 +189,12 @@ def remove_regular(path: Path) -> None:
             path.unlink()
 
 
+def remove_empty(folder: Path) -> None:
+    """Remove a folder if it is empty."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
 def _strange(path: Path) -> InputError:
     what = "Remove it: this folder must have plain files only."
     return InputError(f"{str(path)!r} is a link or a special file. {what}")

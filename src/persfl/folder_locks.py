@@ -134,3 +134,10 @@ def _said_by(file: IO[bytes]) -> str:
     text = file.read(_LONGEST).decode("ascii", "replace")
     ours = text.startswith("process ") and text.isprintable()
     return text if ours else "an unknown process"
+
+
+def refuse_held(path: Path) -> None:
+    """Stop where another run is writing into this folder."""
+    who = holder(path) if path.is_dir() else None
+    if who is not None:
+        raise in_use(path, who)

@@ -27,7 +27,7 @@ _DIGESTS = f"_kernels.{_VERSION}.json"
 def ready_kernels() -> ModuleType | None:
     """The kernels from the cache, or compiled now; None where numba finds no place for them."""
     try:
-        from persfl import _kernels
+        import persfl._kernels as _kernels
     # numba found no folder that it may write compiled code to
     except RuntimeError as error:
         log.warning(

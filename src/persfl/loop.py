@@ -11,9 +11,8 @@ from typing import TypeGuard
 
 import numpy as np
 
-from persfl.checks import whole
+from persfl.checks import stranger, whole
 from persfl.compiled import kernels
-from persfl.devices import stranger
 from persfl.errors import InputError
 from persfl.traits import can_keep, keeps_steps
 from persfl.trust import Trust

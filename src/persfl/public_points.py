@@ -8,13 +8,16 @@ their frequency, and of the columns that encode one category exactly one is 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from persfl.devices import Devices
 from persfl.seeds import stream
-from persfl.types import Array, Mask
 from persfl.units import Units
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.types import Array, Mask
 
 
 def public_points(
@@ -22,6 +25,7 @@ def public_points(
 ) -> Array:
     """(count, features) points in the rows' own units.
 
+    >>> from persfl import Devices
     >>> devices = Devices.of([([[0.0, 1.0], [1.0, 3.0]], [0.0, 1.0])])
     >>> points = public_points(devices, 1000, seed=0)
     >>> sorted(set(points[:, 0].tolist())), bool(abs(points[:, 1].mean() - 2.0) < 0.1)

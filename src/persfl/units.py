@@ -13,12 +13,15 @@ means alone; the own means stay at home.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from persfl.checks import one_of
 from persfl.devices import Devices
-from persfl.types import Array, IntArray
+
+if TYPE_CHECKING:
+    from persfl.types import Array, IntArray
 
 KINDS = ("shared", "centred", "raw")
 

@@ -35,9 +35,9 @@ from persfl import (
 from persfl.cli import main
 from persfl.errors import InputError, NotReady
 from persfl.evaluation.rivals import pooled_fit, tuned_fits
-from persfl.fleets import torch_engine
+from persfl.fleets import torch_engine, torch_runtime
 from persfl.learners import MLP, Network
-from persfl.learners.storage import networks_from, networks_to
+from persfl.learners.storage.network_files import networks_from, networks_to
 from persfl.methods import Paper
 from persfl.runs import Folder, load_model, save_model
 from persfl.sources import Inbox, Replay, clustered_regression
@@ -350,8 +350,8 @@ def test_out_of_memory_halves_the_chunk(scarce):
 def test_chunks_change_nothing(monkeypatch):
     devices, learner = images(n=9), NETWORKS["cnn"]
     runs = []
-    for limit in (torch_engine.CPU_BYTES, 1):
-        monkeypatch.setattr(torch_engine, "CPU_BYTES", limit)
+    for limit in (torch_runtime.CPU_BYTES, 1):
+        monkeypatch.setattr(torch_runtime, "CPU_BYTES", limit)
         fleet = ArrayFleet(devices, learner=learner, proposer=GradientStep(0.1))
         runs.append(
             list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=5))[-1]

@@ -13,7 +13,7 @@ from persfl.errors import InputError
 from persfl.formats import json_to, numbers_from, numbers_to
 from persfl.learners.plain import Plain
 from persfl.learners.plain_families import as_plain
-from persfl.learners.storage import (
+from persfl.learners.storage.family_table import (
     learner_from,
     learner_to,
     mixtures_from,
@@ -21,11 +21,10 @@ from persfl.learners.storage import (
     model_to,
     models_from,
     models_to,
-    networks_from,
-    networks_to,
     read_model,
     refuse_unfit,
 )
+from persfl.learners.storage.network_files import networks_from, networks_to
 
 BEFORE = json.loads((Path(__file__).parent / "storage_bytes.json").read_text())
 

@@ -9,7 +9,6 @@ import pytest
 
 from persfl import Linear, PersflWarning, PersonalizedRegressor, Tree
 from persfl.devices import Devices
-from persfl.fitting import notes
 from persfl.methods import Blend
 from persfl.methods.blend import blend, linear_rows
 from persfl.methods.blend.cost import Cost, cost_of
@@ -103,12 +102,13 @@ def test_what_takes_long_is_said_in_advance(monkeypatch):
         raise Begun
 
     monkeypatch.setattr(Blend, "run", begin)
-    monkeypatch.setattr(notes, "cost_of", lambda *_, **__: Cost(2400.0, 12.0 * 2**30))
+    much = Cost(2400.0, 12.0 * 2**30)
+    monkeypatch.setattr("persfl.methods.blend.cost.cost_of", lambda *_, **__: much)
     model = PersonalizedRegressor()
     says = r"6 devices with 24 rows and 3 columns: .* about 40 minutes and 12 GiB .*drop columns"
     with pytest.warns(PersflWarning, match=says), pytest.raises(Begun):
         model.fit(rows.X, rows.y, devices=rows.owner)
-    monkeypatch.setattr(notes, "cost_of", cost_of)
+    monkeypatch.setattr("persfl.methods.blend.cost.cost_of", cost_of)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PersflWarning)
         with pytest.raises(Begun):

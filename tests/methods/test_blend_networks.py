@@ -23,7 +23,7 @@ from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
 from persfl.learners import MLP, Network
 from persfl.learners.responses import respond_each
-from persfl.learners.storage import models_from, models_to
+from persfl.learners.storage.family_table import models_from, models_to
 from persfl.methods import Blend
 from persfl.methods.blend import blend, local_site
 from persfl.methods.blend import blend_stage as run

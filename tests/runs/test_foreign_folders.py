@@ -42,8 +42,8 @@ from persfl.files import append, read_whole, write_whole
 from persfl.folder_locks import Lock, holder
 from persfl.formats import numbers_from, numbers_to, table_from
 from persfl.learners.plain_families import FAMILIES
-from persfl.learners.storage import models_from, models_to
 from persfl.learners.storage.estimator_words import estimator_from, estimator_to
+from persfl.learners.storage.family_table import models_from, models_to
 from persfl.methods import FedAvg, Kin, Paper
 from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
@@ -616,7 +616,7 @@ def test_no_process_but_one_is_ended_by_what_a_folder_says(tmp_path):
 
 
 def test_networks_that_take_long_to_make_are_not_made():
-    from persfl.learners.storage import check_network_size
+    from persfl.learners.storage.network_files import check_network_size
 
     words = {
         "loss": "squared",

@@ -27,9 +27,10 @@ from persfl.errors import InputError
 from persfl.fleets.flower import Device, Policy, Rows
 from persfl.learners.named import learner_named
 from persfl.learners.plain import Plain
+from persfl.learners.plain_families import as_plain
 from persfl.learners.tree import Grown
 from persfl.seeds import stream
-from persfl.wire import Terms, WireError, as_plain, model_from, model_to, pack, unpack
+from persfl.wire import Terms, WireError, model_from, model_to, pack, unpack
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))

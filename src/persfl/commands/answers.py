@@ -11,9 +11,8 @@ from typing import Any
 from persfl.commands.progress import table
 from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
-from persfl.fitting import Fitted, fitted_of
-from persfl.fitting.fitted import HasFitted
-from persfl.report.wording import better_rivals, sentence
+from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
+from persfl.report.worth_info import better_rivals, sentence
 from persfl.terminal import visible
 
 

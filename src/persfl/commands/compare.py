@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from persfl.checks import many
 from persfl.commands import method_comparison
@@ -13,12 +14,14 @@ from persfl.commands.progress import Progress
 from persfl.commands.run_output import check_out
 from persfl.commands.table_fit import estimator_for, print_remarks
 from persfl.commands.table_rows import read_rows
-from persfl.estimators import rows_by_device
-from persfl.evaluation.verdicts import Worth
+from persfl.estimators.personalized import rows_by_device
 from persfl.lab.trial import compare, summary
 from persfl.methods import Blend
 from persfl.spreadsheets import write_csv
-from persfl.training import Forget
+from persfl.training.state import Forget
+
+if TYPE_CHECKING:
+    from persfl.evaluation.verdicts import Worth
 
 
 def compare_table(chosen: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ def finish(out: Path, shown: Lines) -> None:
 def answer(out: Path, shown: Lines) -> None:
     """What came out, as `persfl fit` says it."""
     from persfl.commands.answers import print_answer, verdict_facts
-    from persfl.runs import load_model
+    from persfl.runs.model_reader import load_model
 
     model = load_model(out)
     if shown.plain:

@@ -12,7 +12,8 @@ from persfl.commands.table_fit import fit_table
 from persfl.datasets import load_housing
 from persfl.errors import InputError
 from persfl.files import read_whole, refuse_links, write_whole
-from persfl.runs import INDEX, Folder
+from persfl.runs.index import INDEX
+from persfl.runs.run_folder import Folder
 
 MONTHS = 8  # of each city: too few for a model of its own
 

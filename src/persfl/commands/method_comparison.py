@@ -32,7 +32,7 @@ from persfl.lab.standings import (
 )
 from persfl.methods import Blend
 from persfl.spreadsheets import write_csv
-from persfl.training import STEP_ROUNDS
+from persfl.training.state import STEP_ROUNDS
 
 SEEDS = 5
 

@@ -19,9 +19,9 @@ from persfl.checks import many, named, some
 from persfl.column_checks import refuse_missing
 from persfl.commands.run_output import Personalized, check_out, model_of
 from persfl.errors import InputError, UnseenWarning, need
-from persfl.estimators import PersonalizedClassifier
+from persfl.estimators.personalized import PersonalizedClassifier
 from persfl.report.run_pages import checked_spec
-from persfl.runs import Folder
+from persfl.runs.run_folder import Folder
 from persfl.sources.table import read_frame, refuse_endless
 from persfl.spreadsheets import write_csv
 from persfl.terminal import visible

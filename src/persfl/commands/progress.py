@@ -12,7 +12,7 @@ import numpy as np
 
 from persfl.errors import need
 from persfl.terminal import shown
-from persfl.training import Keep, Plan, State
+from persfl.training.state import Keep, Plan, State
 from persfl.types import Round
 
 _CLEAR = "\r\x1b[2K"

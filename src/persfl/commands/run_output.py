@@ -13,11 +13,11 @@ from persfl.checks import some
 from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
-from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
+from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
 from persfl.formats import reading
 from persfl.report.export import export
 from persfl.report.run_pages import FEDERATION, write_pages
-from persfl.runs import load_model
+from persfl.runs.model_reader import load_model
 
 Personalized = PersonalizedClassifier | PersonalizedRegressor
 _HEAD = ("device", "peer", "asked", "adopted", "share", "reward", "95 % interval")

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from persfl.errors import InputError
-from persfl.folder_locks import LOCK
-from persfl.runs import INDEX, Folder, refuse_held
+from persfl.folder_locks import LOCK, refuse_held
+from persfl.runs.index import INDEX
+from persfl.runs.run_folder import Folder
 
 
 class RunPlace(NamedTuple):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from persfl.checks import many, named, some
 from persfl.commands.answers import print_answer, seconds, verdict_facts
 from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
 from persfl.commands.progress import Progress
-from persfl.commands.run_output import Personalized
 from persfl.commands.run_place import (
     RunPlace,
     behind,
@@ -25,14 +24,17 @@ from persfl.commands.run_place import (
 from persfl.commands.table_rows import TableRows, read_rows
 from persfl.commands.user_module import file_and_name, in_a_file, load_module
 from persfl.errors import InputError, need
-from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
+from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
 from persfl.files import fingerprint
 from persfl.learners.named import base
 from persfl.methods import Blend, Kin, Method, Paper, method_of
 from persfl.report.run_pages import REPORT, write_page
-from persfl.runs import keep_model, refuse_unkept
+from persfl.runs.model import keep_model, refuse_unkept
 from persfl.sources.table import read_frame
-from persfl.training import REFIT_ROUNDS, peers_asked
+from persfl.training.state import REFIT_ROUNDS, peers_asked
+
+if TYPE_CHECKING:
+    from persfl.commands.run_output import Personalized
 
 # options that an estimator takes by the same name
 SETTINGS = ("ordered", "units", "holdout", "trials", "impute", "compute")

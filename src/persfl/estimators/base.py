@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -14,33 +14,25 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from persfl.devices import Devices
-from persfl.errors import InputError, NoDevicesWarning
-from persfl.estimators.attributes import FromFit
-from persfl.estimators.moved import names_methods, refuse_moved
+from persfl.errors import InputError, NoDevicesWarning, warn
+from persfl.estimators.parameters import FromFit, names_methods, refuse_moved
 from persfl.evaluation.verdicts import Worth
-from persfl.fitting import (
-    Arrivals,
-    FitSettings,
-    Fitted,
-    Labels,
-    TableSchema,
-    first_arrivals,
-    fit_fleet,
-    learn_table,
-    learner_for,
-    more_arrivals,
-)
-from persfl.fitting.arrivals import online
-from persfl.fitting.schema import Ids, Table, Weights
-from persfl.fitting.setup import Models
-from persfl.fitting.warning import warn
+from persfl.fitting.arrivals import Arrivals, first_arrivals, more_arrivals, online
+from persfl.fitting.cells import Labels
+from persfl.fitting.families import learner_for
+from persfl.fitting.fit import fit_fleet
+from persfl.fitting.schema import Ids, Table, TableSchema, Weights, learn_table
+from persfl.fitting.setup import FitSettings, Models
 from persfl.methods import Method, method_of
-from persfl.training import Keep
 from persfl.traits import has_gradients
 from persfl.trust import Trust
 from persfl.types import Array, IntArray, Learner, Model
 from persfl.units import Units
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.fitting.fitted import Fitted
+    from persfl.training.state import Keep
 
 
 class Personalized(BaseEstimator):  # type: ignore[misc]

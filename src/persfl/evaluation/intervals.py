@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
-from persfl.types import Array
+if TYPE_CHECKING:
+    from persfl.types import Array
 
 # d of an error 4,000 times the rival's: intervals of very few devices end here
 _LOWEST = -1.999

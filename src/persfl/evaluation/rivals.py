@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from persfl.devices import Devices
 from persfl.learners.linear import Linear
 from persfl.learners.shrunk import shrunk
-from persfl.proposers import GradientStep, Refit
+from persfl.proposers.gradient import GradientStep
+from persfl.proposers.refit import Refit
 from persfl.seeds import stream
 from persfl.traits import has_gradients
 from persfl.types import Array, Data, Differentiable, IntArray, Learner, Model
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
 
 Models = Array | list[Model]  # one a device
 _NUMBERS = 2**22  # of rows and models that are fitted at a time

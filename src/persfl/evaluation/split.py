@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +11,9 @@ from persfl.checks import real
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError
 from persfl.seeds import stream
-from persfl.types import IntArray
+
+if TYPE_CHECKING:
+    from persfl.types import IntArray
 
 
 def split(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from persfl.devices import Devices
 from persfl.evaluation.rivals import Models, own_fits, pooled_fit, tuned_fits
 from persfl.evaluation.verdicts import Worth
 from persfl.learners.responses import respond, respond_each
-from persfl.proposers import GradientStep
 from persfl.types import Array, Learner
 from persfl.units import Units
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.proposers.gradient import GradientStep
 
 
 class Trial(NamedTuple):

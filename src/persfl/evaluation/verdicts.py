@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,9 @@ from scipy.special import stdtrit
 from persfl.checks import one_of
 from persfl.errors import InputError
 from persfl.evaluation.intervals import Verdict, gain_of, percent, relative, verdict
-from persfl.types import Array
+
+if TYPE_CHECKING:
+    from persfl.types import Array
 
 ARMS = {
     "own": "own rows only",

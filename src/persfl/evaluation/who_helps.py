@@ -26,12 +26,13 @@ import numpy as np
 from scipy.special import stdtrit
 
 from persfl.rules.peer_index import peer_places
-from persfl.trust import Trust
-from persfl.types import Array, IntArray
 
 if TYPE_CHECKING:
     import networkx
     import pandas as pd
+
+    from persfl.trust import Trust
+    from persfl.types import Array, IntArray
 
 VERDICTS = (
     "helps",

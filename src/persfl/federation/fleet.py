@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from persfl.checks import real
-from persfl.devices import position, stranger
+from persfl.checks import real, stranger
+from persfl.devices import position
 from persfl.errors import InputError
 from persfl.federation.adoptions import Adoption
 from persfl.federation.device import Device

@@ -17,7 +17,7 @@ from persfl.federation.roster import WAYS
 from persfl.federation.run_notes import model_size, notes_of
 from persfl.federation.run_plan import RunPlan
 from persfl.fitting import FitSettings, Fitted, Labels, TableSchema
-from persfl.fitting.ids import id_array
+from persfl.fitting.cells import id_array
 from persfl.learners.tree import Grown
 from persfl.methods import Method
 from persfl.methods.shared_method import SharedMethod

@@ -1,12 +1,12 @@
 """A fit as a value: `fit_fleet` makes a `Fitted` of rows, a model family and settings."""
 
 from persfl.fitting.arrivals import Arrivals, first_arrivals, more_arrivals
+from persfl.fitting.cells import Labels
 from persfl.fitting.families import learner_for
 from persfl.fitting.fit import fit_fleet, judge_fleet
 from persfl.fitting.fitted import Fitted, fitted_of
-from persfl.fitting.labels import Labels
 from persfl.fitting.schema import TableSchema, learn_table
-from persfl.fitting.settings import FitSettings
+from persfl.fitting.setup import FitSettings
 
 __all__ = [
     "Arrivals",

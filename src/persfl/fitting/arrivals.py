@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,16 +12,17 @@ from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
 from persfl.fitting import notes
-from persfl.fitting.fit import assembled, newcomers
-from persfl.fitting.fitted import Fitted
-from persfl.fitting.schema import TableSchema
-from persfl.fitting.settings import FitSettings
-from persfl.fitting.setup import Models, Setup
+from persfl.fitting.fitted import assembled, newcomers
+from persfl.fitting.setup import FitSettings, Models, Setup
 from persfl.methods import METHODS, LocalTask, Method, Online
 from persfl.methods.loop_plan import proposer_for
-from persfl.training import Pace, State, step_of
+from persfl.training.state import Pace, State, step_of
 from persfl.trust import Trust
-from persfl.types import Array, Data, Learner
+
+if TYPE_CHECKING:
+    from persfl.fitting.fitted import Fitted
+    from persfl.fitting.schema import TableSchema
+    from persfl.types import Array, Data, Learner
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,18 @@ import copy
 import inspect
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sklearn.base import BaseEstimator
 
 from persfl.errors import InputError
-from persfl.learners import Estimator, Linear, Network
+from persfl.learners.estimator import Estimator
+from persfl.learners.linear import Linear
+from persfl.learners.network import Network
 from persfl.traits import is_learner, traits_of
-from persfl.types import Learner
+
+if TYPE_CHECKING:
+    from persfl.types import Learner
 
 
 def learner_for(

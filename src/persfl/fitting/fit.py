@@ -8,28 +8,32 @@ except, with `fallback=True`, where to keep a device's own model.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from persfl.devices import Devices
-from persfl.evaluation.rivals import own_fits, pooled_fit
-from persfl.evaluation.verdicts import Worth
+from persfl.errors import InputError, warn
+from persfl.evaluation.rivals import own_fits
+from persfl.evaluation.split import split
+from persfl.evaluation.trials import Trial, run_trial, worth_of_trials
 from persfl.fitting import notes
-from persfl.fitting.fitted import Fitted
-from persfl.fitting.ids import id_array
-from persfl.fitting.judgement import Judged, Rivals, judge
-from persfl.fitting.schema import TableSchema
-from persfl.fitting.settings import FitSettings
-from persfl.fitting.setup import Setup, chosen
-from persfl.fitting.warning import warn
-from persfl.methods import Method
-from persfl.training import Keep, Pace, State
+from persfl.fitting.cells import id_array
+from persfl.fitting.fitted import Fitted, assembled, newcomers
+from persfl.fitting.setup import FitSettings, Models, Setup, chosen
+from persfl.proposers.gradient import GradientStep
+from persfl.training.state import Keep, Pace, State, step_of
+from persfl.traits import has_gradients
 from persfl.trust import Trust
-from persfl.types import Learner, Model
-from persfl.units import Units
+from persfl.types import Learner
+
+if TYPE_CHECKING:
+    from persfl.evaluation.verdicts import Worth
+    from persfl.fitting.schema import TableSchema
+    from persfl.methods import Method
 
 
 def fit_fleet(
@@ -44,7 +48,7 @@ def fit_fleet(
     """A model for every device, and what is known of its worth.
 
     >>> from persfl import Linear
-    >>> from persfl.fitting import Labels
+    >>> from persfl.fitting import Labels, TableSchema
     >>> from persfl.methods import Blend
     >>> from persfl.sources import clustered_regression
     >>> rows = clustered_regression(n=12, rows=8, features=2, seed=0)
@@ -139,37 +143,88 @@ def _fallback(setup: Setup, rows: Devices, judged: Judged) -> NDArray[np.bool_]:
     return nobody
 
 
-def assembled(setup: Setup, rows: Devices, units: Units, state: State) -> Fitted:
-    """What a run leaves, as a value."""
-    n = len(rows)
-    return Fitted(
-        devices=id_array(rows.ids),
-        rows=rows.counts.copy(),
-        schema=setup.schema,
-        settings=setup.settings,
-        method=setup.method,
-        learner=setup.learner,
+# The trial
+
+# Models of more rivals, by name: of rows in units, a learner, a step size, rounds and a seed.
+Rivals = Callable[[Devices, Learner, float, int, int], Mapping[str, Models]]
+
+
+class Judged(NamedTuple):
+    """Errors on rows held back, None where no device has rows to spare; and what to know of it."""
+
+    worth: Worth | None
+    notes: list[str]
+
+
+def judge(
+    setup: Setup, rows: Devices, keep: Keep | None = None, rivals: Rivals | None = None
+) -> Judged:
+    """Hold rows back, run the method on the others, and measure; as often as the settings say.
+
+    `rivals` makes models beside those that are always compared (see `persfl.lab`).
+    """
+    settings = setup.settings
+    if not settings.holdout > 0:
+        if settings.fallback:
+            raise InputError(
+                "fallback=True needs rows to judge by. Use holdout above 0, for example 0.25."
+            )
+        return Judged(None, [])
+    done = []
+    said = []
+    for part in range(setup.trials(rows)):
+        learn, held = split(
+            rows,
+            settings.holdout,
+            seed=setup.seed,
+            part=part,
+            classes=setup.classes,
+            ordered=settings.ordered,
+        )
+        if not len(held.X):
+            break
+        trial, state = _trial(setup, learn, held, f"trial-{part}", keep, rivals)
+        done.append(trial)
+        if part == 0:
+            said += notes.halving(state, "the trial run")
+    if done:
+        return Judged(worth_of_trials(done, setup.classes), said)
+    if settings.fallback:
+        raise InputError(
+            "fallback=True needs devices with at least four rows, and no device has as many."
+            " Leave it out."
+        )
+    return Judged(None, [*said, notes.NOTHING_HELD])
+
+
+def _trial(
+    setup: Setup,
+    learn: Devices,
+    held: Devices,
+    stage: str,
+    keep: Keep | None,
+    rivals: Rivals | None,
+) -> tuple[Trial, State]:
+    """One run on the rows that are left, measured on those that are held back."""
+    units = setup.units(learn)
+    public = setup.public(learn)
+    inside = units.inside(learn)
+    learner = setup.learner
+    state = setup.method.run(setup.task(inside, public), stage=stage, keep=keep)
+    # a run without rounds says nothing about steps
+    usual = step_of("auto", learner, learn.features)
+    step = state.pace.step_size if state.losses else usual
+    rounds = setup.rounds()
+    trial = run_trial(
+        learn,
+        held,
+        learner=learner,
         units=units,
         models=state.models,
-        trust=state.trust,
-        losses=np.stack(state.losses) if state.losses else np.empty((0, n)),
-        step_size=state.pace.step_size,
-        rounds=state.r,
-        fallback=np.zeros(n, dtype=bool),
+        classes=setup.classes,
+        public=public,
+        steps=GradientStep(step, steps=rounds) if has_gradients(learner) else None,
+        seed=setup.seed,
+        more=rivals(inside, learner, step, rounds, setup.seed) if rivals else None,
     )
-
-
-class Newcomers(TypedDict):
-    """One model for devices that were not there, and its units."""
-
-    pooled: Model
-    pooled_units: Units | None
-
-
-def newcomers(setup: Setup, rows: Devices) -> Newcomers:
-    """A model for devices that were not there; it sees all rows."""
-    if setup.settings.unseen != "pooled":
-        return {"pooled": None, "pooled_units": None}
-    units = setup.units(rows, "shared" if setup.kind == "centred" else setup.kind)
-    model = pooled_fit(setup.learner, units.inside(rows), setup.seed)
-    return {"pooled": model, "pooled_units": units}
+    return trial, state

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from persfl.checks import many, some, those
-from persfl.errors import InputError, UnseenWarning
-from persfl.evaluation.verdicts import Worth
+from persfl.errors import InputError, UnseenWarning, warn
+from persfl.evaluation.rivals import pooled_fit
 from persfl.evaluation.who_helps import helper_table
-from persfl.fitting.ids import places
-from persfl.fitting.schema import Ids, TableSchema
-from persfl.fitting.settings import FitSettings
-from persfl.fitting.setup import Models
-from persfl.fitting.warning import warn
-from persfl.learners import Linear
+from persfl.fitting.cells import id_array, places
+from persfl.learners.linear import Linear
 from persfl.learners.responses import respond, respond_each, unknown
-from persfl.methods import Method
-from persfl.methods.blend import SORTS, sorts
-from persfl.rules import members
+from persfl.methods.blend.mixture import SORTS, sorts
+from persfl.rules.kin_rule import members
 from persfl.sources.table import device_codes
-from persfl.trust import Trust
-from persfl.types import Array, IntArray, Learner, Model
-from persfl.units import Units
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.evaluation.verdicts import Worth
+    from persfl.fitting.schema import Ids, TableSchema
+    from persfl.fitting.setup import FitSettings, Models, Setup
+    from persfl.methods import Method
+    from persfl.training.state import State
+    from persfl.trust import Trust
+    from persfl.types import Array, IntArray, Learner, Model
+    from persfl.units import Units
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,3 +223,39 @@ class HasFitted(Protocol):
 def fitted_of(model: Fitted | HasFitted) -> Fitted:
     """The value behind a fitted estimator, or itself."""
     return model if isinstance(model, Fitted) else model.fitted_
+
+
+def assembled(setup: Setup, rows: Devices, units: Units, state: State) -> Fitted:
+    """What a run leaves, as a value."""
+    n = len(rows)
+    return Fitted(
+        devices=id_array(rows.ids),
+        rows=rows.counts.copy(),
+        schema=setup.schema,
+        settings=setup.settings,
+        method=setup.method,
+        learner=setup.learner,
+        units=units,
+        models=state.models,
+        trust=state.trust,
+        losses=np.stack(state.losses) if state.losses else np.empty((0, n)),
+        step_size=state.pace.step_size,
+        rounds=state.r,
+        fallback=np.zeros(n, dtype=bool),
+    )
+
+
+class Newcomers(TypedDict):
+    """One model for devices that were not there, and its units."""
+
+    pooled: Model
+    pooled_units: Units | None
+
+
+def newcomers(setup: Setup, rows: Devices) -> Newcomers:
+    """A model for devices that were not there; it sees all rows."""
+    if setup.settings.unseen != "pooled":
+        return {"pooled": None, "pooled_units": None}
+    units = setup.units(rows, "shared" if setup.kind == "centred" else setup.kind)
+    model = pooled_fit(setup.learner, units.inside(rows), setup.seed)
+    return {"pooled": model, "pooled_units": units}

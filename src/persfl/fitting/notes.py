@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from persfl.checks import some, those
-from persfl.devices import Devices
-from persfl.fitting.fitted import Fitted
-from persfl.fitting.setup import Setup
-from persfl.fitting.warning import warn
+from persfl.errors import warn
 from persfl.methods import Blend, Method
-from persfl.methods.blend import SORTS
-from persfl.methods.blend.cost import cost_of
-from persfl.rules import doubts, members
-from persfl.training import State, runaways
+from persfl.methods.blend.mixture import SORTS
+from persfl.rules.kin_rule import doubts, members
+from persfl.training.state import State
+from persfl.training.train import runaways
 from persfl.traits import has_gradients
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.fitting.fitted import Fitted
+    from persfl.fitting.setup import Setup
 
 NOTHING_HELD = (
     "No device has the four rows it takes to hold any back, so nothing could be judged."
@@ -66,6 +69,8 @@ def warn_large(setup: Setup, rows: Devices) -> None:
     method = setup.method
     if not isinstance(method, Blend):
         return
+    from persfl.methods.blend.cost import cost_of  # blends take long to load
+
     cost = cost_of(
         setup.learner,
         rows.counts,

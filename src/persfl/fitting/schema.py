@@ -20,13 +20,13 @@ from persfl.encoding import (
 )
 from persfl.errors import InputError
 from persfl.fitting.cells import (
+    Labels,
     compact,
     named_table,
     one_each,
     refuse_giants,
     row_weights,
 )
-from persfl.fitting.labels import Labels
 from persfl.sources.table import device_codes
 from persfl.types import Array
 

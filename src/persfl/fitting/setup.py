@@ -1,29 +1,87 @@
-"""What stays the same through all stages of a fit: the model family, the settings, the table."""
+"""What a fit is asked beside its rows (`FitSettings`), and what stays the same through all its
+stages (`Setup`): the model family, the settings, the table, the method.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from persfl.checks import whole
-from persfl.devices import Devices
-from persfl.fitting.schema import TableSchema
-from persfl.fitting.settings import FitSettings
-from persfl.learners import Linear
-from persfl.methods import Blend, Kin, LocalTask, Method
+from persfl.checks import one_of, real, whole
+from persfl.errors import InputError
+from persfl.learners.linear import Linear
+from persfl.methods import (
+    Blend,
+    Clustered,
+    FineTuned,
+    Kin,
+    LocalTask,
+    Method,
+    Own,
+    Pooled,
+    cannot_run,
+)
 from persfl.public_points import public_points
-from persfl.training import KIN_ROUNDS, STEP_ROUNDS, peers_asked, rounds_for
+from persfl.training.state import KIN_ROUNDS, STEP_ROUNDS, peers_asked, rounds_for
 from persfl.traits import has_gradients, traits_of
 from persfl.types import Array, Learner, Model
-from persfl.units import Units
+from persfl.units import KINDS, Units
 
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.fitting.schema import TableSchema
+
+# methods whose models are made on this processor, without a fleet that takes steps
+_ON_THIS_PROCESSOR = (Blend, Own, Pooled, FineTuned, Clustered)
 # numbers touched by a run that may be repeated without being noticed
 CHEAP = 3e7
 # made-up public points, where a base estimator needs some and none are handed in
 POINTS = 100
 Models = Array | list[Model]  # one per device: vectors, or whatever the learner makes
+
+
+@dataclass(frozen=True, eq=False)
+class FitSettings:
+    """The settings that are no method's; `persfl.PersonalizedRegressor` says what each means."""
+
+    units: str = "auto"
+    public: Array | int | None = None
+    """Points in the table's own units, or how many to make up."""
+    holdout: float = 0.25
+    trials: int | str = "auto"
+    fallback: bool = False
+    unseen: str = "pooled"
+    window: int | None = None
+    ordered: bool = False
+    compute: str | None = None
+    n_jobs: int | None = 1
+    seed: int = 0
+
+    def check(self, method: Method, learner: Learner) -> None:
+        """Stop where a setting makes no sense, for this method and these models."""
+        one_of("units", self.units, ["auto", *KINDS])
+        one_of("unseen", self.unseen, ["pooled", "error"])
+        if real("holdout", self.holdout, least=0.0) >= 1:
+            raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
+        if self.window is not None:
+            whole("window", self.window, least=1)
+        trouble = cannot_run(method, learner)
+        if trouble:
+            raise InputError(trouble)
+        usual = method.needs().units
+        if self.units not in ("auto", *usual):
+            raise InputError(
+                f"{method.name} goes by {' or '.join(usual)} units. Got units={self.units!r}:"
+                " leave it out, or take another method such as method='paper'."
+            )
+        if self.compute is not None and isinstance(method, _ON_THIS_PROCESSOR):
+            raise InputError(
+                f"compute is for methods that take steps with a fleet, such as method='paper';"
+                f" {method.name} computes on this processor. Leave it out."
+            )
 
 
 @dataclass(frozen=True, eq=False)

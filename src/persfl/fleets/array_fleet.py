@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from persfl.errors import InputError
 from persfl.fleets.engine_choice import Wishes, engine_for
 from persfl.fleets.in_process import InProcessFleet
-from persfl.types import Learner, Model, Models, Proposer
+
+if TYPE_CHECKING:
+    from persfl.types import Learner, Model, Models, Proposer
 
 
 class ArrayFleet(InProcessFleet):

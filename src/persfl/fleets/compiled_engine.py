@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from persfl.checks import stranger
 from persfl.compiled import kernels
-from persfl.devices import Devices, stranger
 from persfl.fleets.batched import Batched
-from persfl.fleets.engine import EngineTask, Slice
 from persfl.learners.linear import Linear
 from persfl.learners.losses import LOSSES
 from persfl.proposers.gradient import GradientStep
 from persfl.types import Answers, AnyArray, Array, IntArray, Learner, Proposer
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.fleets.engine import EngineTask, Slice
 
 
 @dataclass(frozen=True)

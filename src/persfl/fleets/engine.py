@@ -20,22 +20,22 @@ from typing import TYPE_CHECKING, Protocol
 
 from persfl.errors import InputError
 from persfl.traits import zeros_of
-from persfl.types import (
-    Answers,
-    Array,
-    Choice,
-    Data,
-    IntArray,
-    Learner,
-    Model,
-    Models,
-    Proposer,
-)
 
 if TYPE_CHECKING:
     from persfl.devices import Devices
     from persfl.fleets.rows import FleetRows
     from persfl.seeds import Stream
+    from persfl.types import (
+        Answers,
+        Array,
+        Choice,
+        Data,
+        IntArray,
+        Learner,
+        Model,
+        Models,
+        Proposer,
+    )
 
 
 @dataclass(frozen=True)

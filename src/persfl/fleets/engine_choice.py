@@ -5,17 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from persfl.errors import InputError, PersflWarning
 from persfl.fleets.batched import Batched
 from persfl.fleets.compiled_engine import Compiled, pair_kernel
-from persfl.fleets.engine import Engine, EngineTask
 from persfl.fleets.pairwise import Pairwise
 from persfl.learners.linear import Linear
 from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
 from persfl.traits import TensorLearner, has_gradients, has_tensors
-from persfl.types import Learner
+
+if TYPE_CHECKING:
+    from persfl.fleets.engine import Engine, EngineTask
+    from persfl.types import Learner
 
 
 @dataclass(frozen=True)

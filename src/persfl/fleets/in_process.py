@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from persfl.devices import stranger
+from persfl.checks import stranger
 from persfl.errors import InputError
 from persfl.fleets.engine import Engine, EngineTask, Slice
 from persfl.fleets.kept_steps import Steps, vectors
 from persfl.fleets.refusals import check_fleet_parts, no_models_yet
 from persfl.fleets.rows import FleetRows
-from persfl.seeds import Stream
 from persfl.types import (
     Answers,
     AnyArray,
@@ -27,6 +26,9 @@ from persfl.types import (
     Proposer,
     PublicProposer,
 )
+
+if TYPE_CHECKING:
+    from persfl.seeds import Stream
 
 
 class InProcessFleet:

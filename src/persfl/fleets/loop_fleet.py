@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
 
-from persfl.fleets.engine import Engine, EngineTask
 from persfl.fleets.in_process import InProcessFleet
 from persfl.fleets.pairwise import Pairwise
-from persfl.types import Learner, Model, Models, Proposer
+
+if TYPE_CHECKING:
+    from persfl.fleets.engine import Engine, EngineTask
+    from persfl.types import Learner, Model, Models, Proposer
 
 
 class LoopFleet(InProcessFleet):

@@ -9,8 +9,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 
 import numpy as np
 
-from persfl.checks import real
-from persfl.devices import Devices, ReceiptTaker, ids_of, position, stranger
+from persfl.checks import real, stranger
+from persfl.devices import Devices, ReceiptTaker, ids_of, position
 from persfl.errors import InputError, NotReady, PersflWarning
 from persfl.fleets.engine import Slice
 from persfl.fleets.refusals import check_labels, diverged

@@ -8,9 +8,12 @@ as at most twice the median one, here and in F, so that nobody gains by a false 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from persfl.types import Array, Mask
+if TYPE_CHECKING:
+    from persfl.types import Array, Mask
 
 # of the mean variance of first steps: what a direction that no first step took is worth
 RIDGE = 0.1

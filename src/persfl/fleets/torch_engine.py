@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from persfl.devices import Devices
 from persfl.errors import InputError, need
 from persfl.fleets.batched import Batched, column, somebody
-from persfl.fleets.engine import EngineTask, Slice
 from persfl.fleets.torch_pairs import TensorPairs
 from persfl.fleets.torch_runtime import Runtime, TensorJob, TensorRows
-from persfl.learners.linear import Linear
-from persfl.proposers.gradient import GradientStep
-from persfl.proposers.refit import Refit
 from persfl.seeds import Stream, stream
 from persfl.traits import TensorLearner, has_statistics
 from persfl.types import Answers, AnyArray, Array, Choice, IntArray, Models
@@ -29,8 +24,11 @@ from persfl.types import Answers, AnyArray, Array, Choice, IntArray, Models
 if TYPE_CHECKING:
     import torch
 
-SHARE = 0.25  # of the free memory that one chunk may take
-CPU_BYTES = 256 * 2**20
+    from persfl.devices import Devices
+    from persfl.fleets.engine import EngineTask, Slice
+    from persfl.learners.linear import Linear
+    from persfl.proposers.gradient import GradientStep
+    from persfl.proposers.refit import Refit
 
 
 class Torch:
@@ -289,18 +287,12 @@ class Torch:
         return self.runtime.chunks(targets, self._fits[peers, longest], work)
 
     def _fitting(self, peers: int, longest: int) -> int:
-        """How many targets' pairs of that many rows fit into a share of the free memory."""
-        import torch
-
+        """How many targets' pairs of that many rows fit into the room for a chunk."""
         features = self.rows.scoring.rows.features
         numbers = 6 * self._w.shape[1]
         numbers += self.pairs.row_numbers(longest, features, self._w[0])
-        free: float = CPU_BYTES
-        if self.device.type == "cuda":
-            free = SHARE * torch.cuda.mem_get_info(self.device)[0]
-        return max(
-            1, int(free // (self.pairs.dtype.itemsize * numbers * max(1, peers)))
-        )
+        bytes_each = self.pairs.dtype.itemsize * numbers * max(1, peers)
+        return max(1, int(self.runtime.room() // bytes_each))
 
 
 def _ends(part: slice) -> tuple[int, int]:

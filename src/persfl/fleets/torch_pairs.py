@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from persfl.fleets.torch_linear import LinearTensors
 from persfl.fleets.torch_runtime import TensorRows, tensor_dtype
 from persfl.learners.linear import Linear
-from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
-from persfl.seeds import Stream
 from persfl.traits import TensorLearner, TensorMath, traits_of
 
 if TYPE_CHECKING:
     import torch
 
+    from persfl.proposers.gradient import GradientStep
+    from persfl.seeds import Stream
     from persfl.traits import Parts
 
     Rows = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # X, y, weight

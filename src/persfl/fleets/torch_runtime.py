@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from persfl.checks import one_of
-from persfl.devices import Devices
 from persfl.errors import PersflWarning
-from persfl.types import AnyArray
 
 if TYPE_CHECKING:
     import torch
 
+    from persfl.devices import Devices
+    from persfl.types import AnyArray
+
 TensorJob = Callable[..., "torch.Tensor | None"]  # of tensors
+SHARE = 0.25  # of the free memory that one chunk may take
+CPU_BYTES = 256 * 2**20
 MOST_RECORDED = 64
 
 
@@ -91,6 +94,14 @@ class Runtime:
                 said = f"the device ran out of memory: going on with {size} targets at a time."
                 warnings.warn(said, PersflWarning, stacklevel=5)
         return done
+
+    def room(self) -> float:
+        """How many bytes a chunk may take: a share of the free memory of a GPU."""
+        import torch
+
+        if self.device.type == "cuda":
+            return SHARE * torch.cuda.mem_get_info(self.device)[0]
+        return CPU_BYTES
 
     def tensor(self, values: AnyArray) -> torch.Tensor:
         """An array where the computation is."""

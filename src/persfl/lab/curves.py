@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from persfl.adopters import Best
+from persfl.adopters.best import Best
 from persfl.devices import Devices
 from persfl.fleets.array_fleet import ArrayFleet
 from persfl.fleets.loop_fleet import LoopFleet
 from persfl.lab.figure_rounds import rounds_of
 from persfl.lab.figure_settings import SHARING, Settings
-from persfl.learners import Estimator, Linear, Tree
+from persfl.learners.estimator import Estimator
+from persfl.learners.linear import Linear
+from persfl.learners.tree import Tree
 from persfl.loop import personalize
-from persfl.proposers import GradientStep, Refit
-from persfl.samplers import Uniform
+from persfl.proposers.gradient import GradientStep
+from persfl.proposers.refit import Refit
+from persfl.samplers.uniform import Uniform
 from persfl.seeds import stream
 from persfl.sources import Switch, clustered_regression, clustered_stream
 from persfl.types import Array, Data, IntArray, Learner, Model, Proposer

@@ -9,11 +9,11 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.errors import Diverged, need
-from persfl.fleets import ArrayFleet
+from persfl.fleets.array_fleet import ArrayFleet
 from persfl.lab.figure_rounds import rounds_of
 from persfl.lab.figure_settings import Settings
-from persfl.learners import Network
-from persfl.proposers import GradientStep
+from persfl.learners.network import Network
+from persfl.proposers.gradient import GradientStep
 from persfl.seeds import stream
 from persfl.sources import clustered_digits
 from persfl.types import Array

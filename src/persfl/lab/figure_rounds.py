@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from persfl.adopters import Best, TopK
+from persfl.adopters.best import Best
+from persfl.adopters.topk import TopK
 from persfl.lab.figure_settings import Settings
 from persfl.loop import personalize
 from persfl.methods.ditto import Ditto
@@ -14,7 +15,7 @@ from persfl.methods.fedavg_fine_tuned import finetuned
 from persfl.methods.ifca import IFCA
 from persfl.methods.own import local
 from persfl.methods.pooled import pooled
-from persfl.samplers import SameCluster
+from persfl.samplers.same_cluster import SameCluster
 from persfl.types import Adopter, IntArray, Round
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from persfl.methods import (
     Pooled,
     cannot_run,
 )
-from persfl.training.defaults import KIN_ROUNDS, STEP_ROUNDS
+from persfl.training.state import KIN_ROUNDS, STEP_ROUNDS
 from persfl.types import Learner
 
 # By the word for a setting that is the user's to choose ("" where there is none). Nobody can say

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from persfl.errors import InputError
-from persfl.estimators import judge_table
+from persfl.estimators.personalized import judge_table
 from persfl.evaluation.verdicts import Worth
 from persfl.lab.line_up import rivals
 

@@ -23,10 +23,10 @@ from persfl.checks import one_of
 from persfl.errors import CannotMix, InputError
 from persfl.learners.plain import Plain
 from persfl.traits import Traits, tells_chances
-from persfl.types import AnyArray, Array, Data, Model
 
 if TYPE_CHECKING:
     from persfl.seeds import Stream
+    from persfl.types import AnyArray, Array, Data, Model
 
 _REGRESSION = ("squared", "absolute")
 _CLASSIFICATION = ("log", "error")
@@ -51,6 +51,7 @@ class Estimator:
 
     >>> from sklearn.tree import DecisionTreeRegressor
     >>> learner = Estimator(DecisionTreeRegressor(max_depth=1))
+    >>> from persfl import Data
     >>> data = Data(np.array([[0.0], [1.0]]), np.array([3.0, 5.0]))
     >>> from persfl.seeds import stream
     >>> learner.loss(learner.fit(data, stream(0)), data)

@@ -7,11 +7,12 @@ Where a loss has a kink the slope is a sub-gradient (0 at the kink itself).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from persfl.types import Array
+if TYPE_CHECKING:
+    from persfl.types import Array
 
 
 class Loss(NamedTuple):

@@ -24,9 +24,7 @@ from numpy.typing import NDArray
 
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError, need
-from persfl.seeds import Stream
 from persfl.traits import Traits
-from persfl.types import Array, Data
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +32,9 @@ if TYPE_CHECKING:
     from persfl.learners.network_batches import NetworkBatches
     from persfl.learners.network_losses import EachLoss
     from persfl.learners.network_tensors import NetworkTensors
+    from persfl.seeds import Stream
     from persfl.traits import Parts
+    from persfl.types import Array, Data
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -50,6 +50,7 @@ class Network:
 
     >>> from torch import nn
     >>> learner = Network(lambda: nn.Linear(2, 1), loss="squared", dtype="float64")
+    >>> from persfl import Data
     >>> data = Data(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([1.0, 4.0]))
     >>> model = np.array([1.0, 2.0, 0.5])
     >>> float(learner.loss(model, data)), learner.grad(model, data).tolist()
@@ -287,9 +288,7 @@ class Network:
         return self._tensors.outputs(w, X)
 
     def slopes(self, w: torch.Tensor, *rows: torch.Tensor) -> torch.Tensor:
-        """(size,) the gradient of the loss for `X, y, weight`; 0 for running statistics, and where
-        there are no rows.
-        """
+        """(size,) the gradient for `X, y, weight`; 0 for running statistics, and without rows."""
         return self._tensors.slopes(w, *rows)
 
     def part_loss(self, parts: Parts, *rows: torch.Tensor) -> torch.Tensor:

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, grad_and_value
 
 from persfl.errors import InputError
-from persfl.learners.network_losses import NumberLoss
-from persfl.learners.network_module import Slot
 
 if TYPE_CHECKING:
+    from persfl.learners.network_losses import NumberLoss
+    from persfl.learners.network_module import Slot
     from persfl.traits import Parts
 
 _FAR_BELOW = -1e4  # an output that takes nothing from the other classes

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit, softmax
 
-from persfl.learners.tree import Grown
-from persfl.types import Array
+if TYPE_CHECKING:
+    from persfl.learners.tree import Grown
+    from persfl.types import Array
 
 # What a score means. Those before "exp" are known on the wire; their order must stay.
 LINKS = ("value", "chances", "sigmoid", "softmax", "exp", "rest", "margin")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from scipy.special import logit
@@ -29,7 +29,9 @@ from sklearn.preprocessing import StandardScaler
 from persfl.errors import InputError
 from persfl.learners.plain import Plain
 from persfl.learners.tree import Grown
-from persfl.types import Array
+
+if TYPE_CHECKING:
+    from persfl.types import Array
 
 _SINGLE = (
     tree_models.DecisionTreeRegressor,

@@ -4,12 +4,16 @@ class.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from persfl.batches import batches
 from persfl.learners.tree import Grown
 from persfl.traits import has_chances, tells_chances
-from persfl.types import Array, IntArray, Learner, Mask, Model, Models
+
+if TYPE_CHECKING:
+    from persfl.types import Array, IntArray, Learner, Mask, Model, Models
 
 
 def respond(learner: Learner, model: Model, X: Array, classes: int = 0) -> Array:

@@ -13,14 +13,17 @@ rows, one strength for all.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import minimize
 
 from persfl.batches import batches
-from persfl.devices import Devices
-from persfl.learners.linear import Linear
 from persfl.types import Array, Data
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.learners.linear import Linear
 
 # of squared loss, in units where features have spread 1
 STRENGTHS = tuple(10.0 ** np.arange(-3.0, 3.5, 0.5))
@@ -42,6 +45,7 @@ def shrunk(
 
     `strength`, of losses other than squared, says how much instead of halves of rows.
 
+    >>> from persfl import Devices, Linear
     >>> devices = Devices.of(
     ...     [
     ...         ([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0]),

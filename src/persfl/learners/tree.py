@@ -23,10 +23,10 @@ from persfl.checks import whole
 from persfl.compiled import kernels
 from persfl.errors import CannotMix, InputError
 from persfl.traits import Traits
-from persfl.types import Array, Data, IntArray
 
 if TYPE_CHECKING:
     from persfl.seeds import Stream
+    from persfl.types import Array, Data, IntArray
 
 
 class Grown(NamedTuple):
@@ -47,6 +47,7 @@ class Tree:
     random, as scikit-learn does.
 
     >>> from persfl.seeds import stream
+    >>> from persfl import Data
     >>> data = Data(
     ...     np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([1.0, 1.0, 5.0, 7.0])
     ... )

@@ -11,8 +11,7 @@ from persfl.checks import whole
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.training.defaults import rounds_for
-from persfl.training.state import Keep, State
+from persfl.training.state import Keep, State, rounds_for
 from persfl.types import Array
 
 

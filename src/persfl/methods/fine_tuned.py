@@ -12,8 +12,7 @@ from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
 from persfl.methods.single_fit import at_once
 from persfl.proposers.gradient import GradientStep
-from persfl.training.defaults import rounds_for, step_of
-from persfl.training.state import Keep, State
+from persfl.training.state import Keep, State, rounds_for, step_of
 from persfl.traits import has_gradients
 
 

@@ -13,8 +13,14 @@ from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.paper import LEAVES
 from persfl.methods.protocol import Needs, Task
 from persfl.rules import kin, members
-from persfl.training.defaults import KIN_ROUNDS, peers_asked, peers_of, rounds_for
-from persfl.training.state import Keep, State
+from persfl.training.state import (
+    KIN_ROUNDS,
+    Keep,
+    State,
+    peers_asked,
+    peers_of,
+    rounds_for,
+)
 from persfl.training.train import train
 from persfl.traits import has_gradients
 

@@ -9,8 +9,7 @@ from persfl.methods.protocol import Task
 from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
 from persfl.samplers import Nobody
-from persfl.training.defaults import step_of
-from persfl.training.state import Plan
+from persfl.training.state import Plan, step_of
 from persfl.traits import has_gradients, traits_of
 from persfl.types import Adopter, Proposer, Sampler
 

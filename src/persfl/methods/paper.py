@@ -10,8 +10,7 @@ from persfl.errors import InputError
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.training.defaults import peers_of, rounds_for
-from persfl.training.state import Keep, Plan, State
+from persfl.training.state import Keep, Plan, State, peers_of, rounds_for
 from persfl.training.train import train
 from persfl.types import Adopter
 

@@ -16,8 +16,16 @@ from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
 from persfl.proposers.gradient import GradientStep
 from persfl.samplers.nobody import Nobody
-from persfl.training.defaults import rounds_for, step_of
-from persfl.training.state import Forget, Keep, Pace, Plan, State, checked_state
+from persfl.training.state import (
+    Forget,
+    Keep,
+    Pace,
+    Plan,
+    State,
+    checked_state,
+    rounds_for,
+    step_of,
+)
 from persfl.training.train import HALVINGS
 from persfl.trust import Trust
 from persfl.types import Array, IntArray, Round

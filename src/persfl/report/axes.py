@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from persfl.errors import need
-from persfl.types import Array, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from persfl.types import Array, IntArray
 
 LOWER, HIGHER = "#1565a8", "#b34700"  # error
 SAME = "#767d86"
@@ -61,6 +62,11 @@ def draw_intervals(
     ax.set_ylim(place[-1] + 0.6 if len(place) else -0.4, -0.6)
     ax.grid(axis="x", alpha=0.3)
     ax.tick_params(axis="y", length=0)
+
+
+def error_colour(low: float, high: float) -> str:
+    """The colour of a gain, by its interval."""
+    return LOWER if low > 0 else HIGHER if high < 0 else SAME
 
 
 def name_ticks(ax: Axes, names: Sequence[str], *, turned: bool, both: bool) -> None:

@@ -10,7 +10,7 @@ shuffled shares. Above 150 devices, similar ones are first put into one cell tog
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
@@ -18,8 +18,10 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import pdist
 
 from persfl.seeds import stream
-from persfl.trust import Trust
-from persfl.types import Array, IntArray
+
+if TYPE_CHECKING:
+    from persfl.trust import Trust
+    from persfl.types import Array, IntArray
 
 CELLS = 150
 MOST_BLOCKS = 8

@@ -34,6 +34,7 @@ from persfl.report.axes import (
     SAME,
     Intervals,
     draw_intervals,
+    error_colour,
     float_array,
     name_ticks,
     new_figure,
@@ -41,11 +42,12 @@ from persfl.report.axes import (
     percent_tick,
     short_name,
 )
-from persfl.types import Array, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from persfl.types import Array, IntArray
 
 _HEAT = ("#f6f4f0", "#cfe0ee", "#86b5dc", "#2f7bbd", "#0a3a6b")
 
@@ -254,7 +256,7 @@ def worth(info: Info) -> Figure:
     names += [group["name"] for group in judged["groups"]]
     drawn = _intervals({key: [row[key] for row in rows] for key in _ENDS})
     place = np.arange(len(rows)) + np.where(np.arange(len(rows)) < len(arms), 0.0, 0.8)
-    colours = [_colour(a, b) for a, b in zip(drawn.low, drawn.high, strict=True)]
+    colours = [error_colour(a, b) for a, b in zip(drawn.low, drawn.high, strict=True)]
     figure, (ax,) = new_figure(8, 1.6 + 0.3 * len(rows))
     draw_intervals(ax, place, drawn, colours, size=32, width=2)
     ax.set_yticks(place, [short_name(name, 60) for name in names], fontsize=9)
@@ -291,10 +293,6 @@ def _position(info: Info, device: str) -> int:
             f" {', '.join(map(repr, ids[:3]))}."
         )
     return ids.index(device)
-
-
-def _colour(low: float, high: float) -> str:
-    return LOWER if low > 0 else HIGHER if high < 0 else SAME
 
 
 def _counts(colours: Sequence[str]) -> str:

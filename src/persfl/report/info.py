@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,16 +15,23 @@ from persfl.evaluation.who_helps import (
     reward_interval,
     verdict_codes,
 )
-from persfl.fitting import Fitted, fitted_of
-from persfl.fitting.fitted import HasFitted
+from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.methods import settings_of
 from persfl.report.blocks import Blocks, adoption_shares, blocks
 from persfl.report.makeup import makeup
-from persfl.report.wording import PRIVACY, better_rivals, question
-from persfl.report.worth_info import Groups, plain_numbers, worth_info
-from persfl.training import peers_asked
-from persfl.trust import Trust
-from persfl.types import Array
+from persfl.report.worth_info import (
+    PRIVACY,
+    Groups,
+    better_rivals,
+    plain_numbers,
+    question,
+    worth_info,
+)
+from persfl.training.state import peers_asked
+
+if TYPE_CHECKING:
+    from persfl.trust import Trust
+    from persfl.types import Array
 
 # helpers shown per device, fewer where devices are many: the page must stay small
 TOP = 15

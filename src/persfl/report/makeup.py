@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from persfl.evaluation.who_helps import pairs_known, verdict_codes
-from persfl.fitting import Fitted, fitted_of
-from persfl.fitting.fitted import HasFitted
+from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 
 # neighbours named per device, and on the whole page: it must stay small
 MOST = 8

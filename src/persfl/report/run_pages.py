@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from persfl.errors import InputError
-from persfl.fitting import Fitted
-from persfl.fitting.fitted import HasFitted
 from persfl.formats import reading
 from persfl.report.federation_page import is_ours, write_federation
 from persfl.report.html import write_report
 from persfl.report.info import info
-from persfl.runs import Folder, load_model
 from persfl.runs.model_checks import check_spec
+from persfl.runs.model_reader import load_model
+from persfl.runs.run_folder import Folder
+
+if TYPE_CHECKING:
+    from persfl.fitting.fitted import Fitted, HasFitted
 
 REPORT = "report.html"
 FEDERATION = "federation.html"

@@ -17,11 +17,12 @@ checked when it is read, links are refused, and nothing outside the folder is wr
 The code of a module is not kept, see `persfl.learners.storage.network_files`.
 """
 
-from persfl.runs.index import FORMAT, INDEX, READABLE
-from persfl.runs.model import keep_model, load_model, refuse_unkept, save_model
-from persfl.runs.run_folder import PAGES, Folder, refuse_held
+from persfl.folder_locks import refuse_held
+from persfl.runs.index import FORMAT, INDEX, READABLE, versions
+from persfl.runs.model import keep_model, refuse_unkept, save_model
+from persfl.runs.model_reader import load_model
+from persfl.runs.run_folder import PAGES, Folder
 from persfl.runs.stages import rounds_table
-from persfl.runs.versions import versions
 
 __all__ = [
     "FORMAT",

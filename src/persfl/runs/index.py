@@ -8,8 +8,10 @@ gives, and none of these shapes leads out of the folder.
 from __future__ import annotations
 
 import hashlib
+import platform
 import re
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NotRequired, TypedDict, cast
 
@@ -20,6 +22,18 @@ from persfl.formats import json_from, json_to, reading
 INDEX = "run.json"
 FORMAT = 2
 READABLE = (1, 2)
+# What numbers rest on beside Python.
+PACKAGES = (
+    "persfl",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "numba",
+    "pyarrow",
+    "torch",
+    "safetensors",
+)
 _ENDINGS = "json|npz|parquet|safetensors|skops|wire|txt"
 _NAME = re.compile(rf"(?:rounds/)?[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*\.(?:{_ENDINGS})")
 _STAGE = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
@@ -142,3 +156,21 @@ def damage(path: Path) -> InputError:
         f"{str(path)!r} is damaged: it is not what persfl wrote. Restore it, or run again into"
         " another folder."
     )
+
+
+def versions() -> dict[str, str | None]:
+    """What a run runs with, by package; None where one is not installed.
+
+    >>> sorted(versions())[:3]
+    ['numba', 'numpy', 'pandas']
+    """
+    return {"python": platform.python_version()} | {
+        name: _version(name) for name in PACKAGES
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,14 +13,17 @@ import pandas as pd
 from persfl.checks import some
 from persfl.errors import InputError
 from persfl.evaluation.verdicts import Worth
-from persfl.fitting import FitSettings
-from persfl.learners.storage import AnyArray, Arrays
+from persfl.fitting.setup import FitSettings
 from persfl.learners.storage.named_arrays import has_form
 from persfl.methods import METHODS
 from persfl.trust import Trust
-from persfl.types import Array
 from persfl.units import KINDS, Units
 
+if TYPE_CHECKING:
+    from persfl.learners.storage.named_arrays import AnyArray, Arrays
+    from persfl.types import Array
+
+ADOPTERS = ("Best", "BestOrStay", "TopK", "Weighted")  # known by their names
 _MEASURED = ("held", "evidence", "spread", "error_own", "error_personal")
 # D devices, F columns of numbers
 _UNITS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,11 @@ from persfl.files import (
     fingerprint,
     read_whole,
     refuse_links,
+    remove_empty,
     remove_regular,
     write_whole,
 )
-from persfl.folder_locks import LOCK, Lock, holder, in_use
+from persfl.folder_locks import LOCK, Lock, refuse_held
 from persfl.formats import json_from, json_to, numbers_from, reading, table_from
 from persfl.runs.index import (
     FORMAT,
@@ -31,16 +32,17 @@ from persfl.runs.index import (
     index_to,
     new_index,
     passing_files,
+    versions,
 )
 from persfl.runs.stages import Saver, all_rounds, last_state
-from persfl.runs.versions import versions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from persfl.training import Plan, State
+    from persfl.training.state import Plan, State
     from persfl.types import Round
 
+T = TypeVar("T")
 PAGES = ("report.html", "federation.html")
 
 
@@ -94,7 +96,7 @@ class Folder:
         except BaseException:
             lock.release()
             if made:
-                _remove_empty(path)
+                remove_empty(path)
             raise
         folder._lock = lock
         folder._made = made
@@ -190,19 +192,18 @@ class Folder:
         return content
 
     def read_json(self, name: str) -> Any:
-        content = self.read(name)
-        with reading(self.path / name):
-            return json_from(content)
+        return self._read_as(json_from, name)
 
     def read_arrays(self, name: str) -> dict[str, NDArray[Any]]:
-        content = self.read(name)
-        with reading(self.path / name):
-            return numbers_from(content)
+        return self._read_as(numbers_from, name)
 
     def read_table(self, name: str) -> pd.DataFrame:
+        return self._read_as(table_from, name)
+
+    def _read_as(self, form: Callable[[bytes], T], name: str) -> T:
         content = self.read(name)
         with reading(self.path / name):
-            return table_from(content)
+            return form(content)
 
     def commit(self) -> None:
         """Make what was written part of the run, in one step, and remove what no longer is."""
@@ -249,9 +250,9 @@ class Folder:
         for path in passing_files(self.path):
             remove_regular(path)
         self.close()
-        _remove_empty(self.path / "rounds")
+        remove_empty(self.path / "rounds")
         if self._made or replaced:
-            _remove_empty(self.path)
+            remove_empty(self.path)
 
     # Keep: see `persfl.runs.stages`
 
@@ -270,13 +271,6 @@ class Folder:
     def rounds(self, stage: str = "final") -> pd.DataFrame:
         """All rounds of a stage, one row per round and device (positions in `devices_`)."""
         return all_rounds(self, stage)
-
-
-def refuse_held(path: Path) -> None:
-    """Stop where another run is writing into this folder."""
-    who = holder(path) if path.is_dir() else None
-    if who is not None:
-        raise in_use(path, who)
 
 
 def _refuse_full(path: Path) -> None:
@@ -301,9 +295,4 @@ def _remove_begun(path: Path) -> None:
     for name in ("spec.json", "versions.json", INDEX):
         remove_regular(path / name)
         remove_regular(path / f"{name}.part")
-    _remove_empty(path / "rounds")
-
-
-def _remove_empty(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.rmdir()
+    remove_empty(path / "rounds")

@@ -13,20 +13,14 @@ import pandas as pd
 
 from persfl.errors import InputError
 from persfl.formats import reading
-from persfl.learners.storage import (
-    AnyArray,
-    Arrays,
-    models_from,
-    models_to,
-    prefixed,
-    under,
-)
-from persfl.training import Pace, Plan, State
+from persfl.learners.storage.family_table import models_from, models_to
+from persfl.learners.storage.named_arrays import AnyArray, Arrays, prefixed, under
+from persfl.training.state import Pace, Plan, State
 from persfl.trust import Trust
-from persfl.types import Choice, Round
 
 if TYPE_CHECKING:
     from persfl.runs.run_folder import Folder
+    from persfl.types import Choice, Round
 
 _COSTLY = 10  # saving takes at most one part in about so many of a run's time
 

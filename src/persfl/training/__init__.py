@@ -2,18 +2,23 @@
 what its defaults are, and `train`, which runs it.
 """
 
-from persfl.training.defaults import (
+from persfl.training.state import (
     KIN_ROUNDS,
     NETWORK_STEPS,
     REFIT_ROUNDS,
     STEP_ROUNDS,
     STEP_SIZES,
+    Forget,
+    Keep,
+    Pace,
+    Plan,
+    State,
     peers_asked,
     peers_of,
+    resumable,
     rounds_for,
     step_of,
 )
-from persfl.training.state import Forget, Keep, Pace, Plan, State, resumable
 from persfl.training.train import HALVINGS, InProcess, Site, runaways, train
 
 __all__ = [

@@ -16,10 +16,10 @@ from persfl.loop import personalize
 from persfl.training.state import Forget, Keep, Pace, Plan, State, checked_state
 from persfl.traits import can_keep, has_gradients, keeps_steps
 from persfl.trust import Trust
-from persfl.types import Array, Fleet, Learner, Model, Proposer
 
 if TYPE_CHECKING:
     from persfl.fleets.array_fleet import ArrayFleet
+    from persfl.types import Array, Fleet, Learner, Model, Proposer
 
 # a median loss this many times its start means the steps are too long, though nothing overflows
 GROWTH = 10.0

@@ -1,7 +1,5 @@
 """What crosses a border: arrays and numbers in a checked, versioned format, never code."""
 
-from persfl.learners.plain import Plain
-from persfl.learners.plain_families import as_plain
 from persfl.wire.codec import (
     FORMAT,
     LARGEST,
@@ -11,17 +9,14 @@ from persfl.wire.codec import (
     unpack,
     within,
 )
-from persfl.wire.models import model_from, model_to
-from persfl.wire.probes import probe_from, probe_to, sends_model
+from persfl.wire.models import model_from, model_to, probe_from, probe_to, sends_model
 from persfl.wire.terms import Terms
 
 __all__ = [
     "FORMAT",
     "LARGEST",
-    "Plain",
     "Terms",
     "WireError",
-    "as_plain",
     "model_from",
     "model_to",
     "nested",

@@ -18,14 +18,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from persfl.errors import PersflError, need
-from persfl.learners.storage import AnyArray, Arrays, prefixed, under
-from persfl.learners.storage.named_arrays import is_sensible
-from persfl.types import Array
+from persfl.learners.storage.named_arrays import (
+    AnyArray,
+    Arrays,
+    is_sensible,
+    prefixed,
+    under,
+)
+
+if TYPE_CHECKING:
+    from persfl.types import Array
 
 FORMAT = 1
 LARGEST = 64 * 2**20  # bytes of one message

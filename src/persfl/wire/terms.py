@@ -21,9 +21,15 @@ import numpy as np
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
 from persfl.learners.named import NAMES, learner_named
-from persfl.learners.storage import AnyArray, Arrays, prefixed, under
-from persfl.learners.storage.named_arrays import LARGE
-from persfl.proposers import GradientStep, Refit
+from persfl.learners.storage.named_arrays import (
+    LARGE,
+    AnyArray,
+    Arrays,
+    prefixed,
+    under,
+)
+from persfl.proposers.gradient import GradientStep
+from persfl.proposers.refit import Refit
 from persfl.types import Array, Data
 from persfl.wire.codec import LARGEST, WireError, finite
 

@@ -22,11 +22,11 @@ from persfl.checks import some
 from persfl.errors import InputError, need
 from persfl.learners.mlp import MLP
 from persfl.learners.network import Network
-from persfl.learners.storage.named_arrays import AnyArray
 
 if TYPE_CHECKING:
     import torch
 
+    from persfl.learners.storage.named_arrays import AnyArray
     from persfl.types import Array
 
 Shape = tuple[int, ...]

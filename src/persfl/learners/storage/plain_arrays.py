@@ -20,7 +20,7 @@ import numpy as np
 
 from persfl.learners.plain import LINKS, WIRE_LINKS, Plain
 from persfl.learners.plain_families import as_plain
-from persfl.learners.storage import tree_arrays
+from persfl.learners.storage import own_arrays
 from persfl.learners.storage.named_arrays import (
     AnyArray,
     Arrays,
@@ -52,7 +52,7 @@ _FORMS = {
     "scale": "f8 F",
     "fine": "i8 1",
     "nodes": "i8 T",
-    **tree_arrays.FORMS,
+    **own_arrays.FORMS,
 }
 _DISK_DEEPEST = 10_000  # questions on the way down a tree
 _MOST_CLASSES = 1_000_000
@@ -74,7 +74,7 @@ class PlainModels:
     def one_from(
         self, learner: Learner, arrays: Arrays, features: int, classes: int
     ) -> Plain:
-        return plain_from(arrays, features, classes, tree_arrays.deepest(learner))
+        return plain_from(arrays, features, classes, own_arrays.deepest(learner))
 
     def many_to(self, models: Sequence[Model]) -> dict[str, AnyArray]:
         known = [
@@ -140,7 +140,7 @@ def plain_to(model: Plain, *, disk: bool = False) -> dict[str, AnyArray]:
     if model.fine:
         arrays["fine"] = np.array([1])
     if model.trees:
-        arrays |= tree_arrays.in_a_row(model.trees)
+        arrays |= own_arrays.in_a_row(model.trees)
     return arrays
 
 
@@ -151,7 +151,7 @@ def plain_from(
     do not travel, forests of any size, and chances as they were written.
     """
     more = _DISK & set(arrays) if disk else set()
-    body = {"slopes"} if "slopes" in arrays else {"nodes", *tree_arrays.FORMS}
+    body = {"slopes"} if "slopes" in arrays else {"nodes", *own_arrays.FORMS}
     labelled = {"labels"} if classes else set()
     check_form(set(arrays) == _ALWAYS | body | more | labelled)
     forms = {name: _FORMS[name] for name in arrays}
@@ -226,10 +226,10 @@ def _trees(
 ) -> tuple[Grown, ...]:
     few = len(arrays["nodes"]) <= TREES and len(arrays["feature"]) <= NODES
     check_form(few or not bounded)
-    trees = tree_arrays.apart(arrays, features)
+    trees = own_arrays.apart(arrays, features)
     for tree in trees:
         # a tree of so few nodes cannot be deeper
-        check_form(len(tree.feature) <= 2 * deep + 1 or tree_arrays.depth(tree) <= deep)
+        check_form(len(tree.feature) <= 2 * deep + 1 or own_arrays.depth(tree) <= deep)
     return tuple(trees)
 
 

@@ -1,12 +1,17 @@
-"""Settings that were parameters of an estimator once, and now belong to a method."""
+"""Parameters of an estimator that have moved into methods, and attributes that show a part of its
+`Fitted`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import ParamSpec
+from typing import TYPE_CHECKING, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from persfl.errors import InputError
+
+if TYPE_CHECKING:
+    from persfl.fitting.fitted import Fitted
 
 P = ParamSpec("P")
 # the method that an estimator went by where one of these was given
@@ -53,3 +58,32 @@ def refuse_moved(estimator: str, given: Mapping[str, object]) -> None:
         f"{' and '.join(names)} {what} of a method now: use {estimator}(method={kind}({mine})),"
         f" with {kind} from persfl.methods."
     )
+
+
+T = TypeVar("T")
+
+
+class Facade(Protocol):
+    """An estimator, which has its result once it is fitted."""
+
+    @property
+    def fitted_(self) -> Fitted: ...
+
+
+class FromFit(Generic[T]):
+    """A field of the result under scikit-learn's name; missing, as scikit-learn wants it, before
+    the fit.
+    """
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> FromFit[T]: ...
+    @overload
+    def __get__(self, owner: Facade, kind: type) -> T: ...
+    def __get__(self, owner: Facade | None, kind: type) -> T | FromFit[T]:
+        if owner is None:
+            return self
+        value: T = getattr(owner.fitted_, self.field)
+        return value

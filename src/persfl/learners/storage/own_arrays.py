@@ -1,4 +1,5 @@
-"""Trees: five arrays each, many of them one after the other.
+"""Models of persfl's own families: vectors of one length (linear models, networks), and trees of
+five arrays each, many of them one after the other.
 
 Whatever walks a tree trusts its indices. So none may lead out of it or back up, and none is deeper
 than its learner grows them: a long chain would take long to walk.
@@ -23,9 +24,52 @@ from persfl.learners.storage.named_arrays import (
     under,
 )
 from persfl.learners.tree import Grown, Tree
+from persfl.traits import has_gradients, has_tensors
 
 if TYPE_CHECKING:
-    from persfl.types import Learner, Model
+    from persfl.types import Array, Learner, Model
+
+
+class Vectors:
+    """Vectors of one length."""
+
+    KEY = "models"
+
+    def holds(self, model: Model) -> bool:
+        return isinstance(model, np.ndarray)
+
+    def one_to(self, model: Model) -> dict[str, AnyArray]:
+        return {"vector": np.asarray(model)}
+
+    def one_from(
+        self, learner: Learner, arrays: Arrays, features: int, classes: int
+    ) -> Model:
+        dtype = learner.dtype if has_tensors(learner) else "float64"
+        check_form(set(arrays) == {"vector"} and arrays["vector"].dtype == dtype)
+        return learner.check(arrays["vector"], features)
+
+    def many_to(self, models: Sequence[Model] | Array) -> dict[str, AnyArray]:
+        if not isinstance(models, np.ndarray):
+            models = np.stack(list(models))
+        return {self.KEY: models}
+
+    def many_from(
+        self, arrays: Arrays, features: int | None, classes: int | None
+    ) -> Array:
+        """Each finite, or all NaN where a device's model is not here."""
+        models = arrays[self.KEY]
+        check_arrays(has_form(arrays, {self.KEY: "f8|f4 T S"}))
+        known = np.isfinite(models).all(axis=1) | np.isnan(models).all(axis=1)
+        check_finite(known.all())
+        return models
+
+    def fits(self, learner: Learner, model: Model, features: int) -> bool:
+        return (
+            self.holds(model)
+            and has_gradients(learner)
+            and model.shape == (learner.size(features),)
+        )
+
 
 DEEPEST = 1_000  # questions on the way down, where a learner says nothing
 FORMS = {

@@ -1,14 +1,29 @@
-"""Numbers: `PersonalizedRegressor`."""
+"""`PersonalizedRegressor` for numbers, `PersonalizedClassifier` for classes, and what else goes
+through them: a result from elsewhere, a trial, a table.
+"""
 
 from __future__ import annotations
 
-from numpy.typing import ArrayLike
-from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 
 from persfl.estimators.base import Personalized
-from persfl.fitting.schema import Ids, Table
-from persfl.types import Array
+from persfl.fitting.fit import Rivals, judge_fleet
+from persfl.methods import Method, method_of
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.estimators.base import Personalized
+    from persfl.evaluation.verdicts import Worth
+    from persfl.fitting.fitted import Fitted
+    from persfl.fitting.schema import Ids, Table, Weights
+    from persfl.training.state import Keep
+    from persfl.types import Array
 
 
 class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
@@ -105,3 +120,116 @@ class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
         """R squared over all rows."""
         predicted = self.predict(X, devices=devices)
         return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+
+class PersonalizedClassifier(ClassifierMixin, Personalized):  # type: ignore[misc]
+    """A classifier for every device, learned from own rows and from peers who really help.
+
+    Parameters and attributes are those of `PersonalizedRegressor`; the default model is logistic
+    (two classes) or multinomial regression, and `classes_` are the labels in order. A device need
+    not have rows of every class.
+
+    >>> from persfl.datasets import load_flights
+    >>> flights = load_flights()
+    >>> X, y, where = flights.data, flights.target, flights.devices
+    >>> from persfl.methods import Paper
+    >>> model = PersonalizedClassifier(method=Paper(rounds=30), holdout=0)
+    >>> model = model.fit(X, y, devices=where)
+    >>> model.predict_proba(X[:1], devices=where[:1]).shape
+    (1, 3)
+    >>> bool(model.score(X, y, devices=where) > 0.6)
+    True
+    """
+
+    numeric = False
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels, in order."""
+        classes = self.fitted_.schema.labels.classes
+        assert classes is not None  # a classifier's labels have some
+        return classes
+
+    def predict(self, X: Table, devices: Ids = None) -> NDArray[Any]:
+        """(rows,) the likeliest class of each row by its own device's model."""
+        chances = self._responses(X, devices)
+        return np.asarray(self.classes_[chances.argmax(axis=1)])
+
+    def predict_proba(self, X: Table, devices: Ids = None) -> Array:
+        """(rows, classes) the chance of each class, in the order of `classes_`."""
+        return self._responses(X, devices)
+
+    def score(
+        self,
+        X: Table,
+        y: ArrayLike,
+        devices: Ids = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> float:
+        """The share of right labels over all rows."""
+        predicted = self.predict(X, devices=devices)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+
+
+def estimator_of(
+    fitted: Fitted, estimator: object = None
+) -> PersonalizedRegressor | PersonalizedClassifier:
+    """The fitted estimator that shows this result; `estimator` is what its models were made of."""
+    kind = PersonalizedClassifier if fitted.classes else PersonalizedRegressor
+    apart = ("seed", "public")  # by another name; in the units of the run
+    settings = {
+        field.name: getattr(fitted.settings, field.name)
+        for field in fields(fitted.settings)
+        if field.name not in apart
+    }
+    schema = fitted.schema
+    model = kind(
+        estimator,
+        device=schema.device,
+        method=_named(fitted.method),
+        impute=schema.impute,
+        random_state=fitted.settings.seed,
+        **settings,
+    )
+    model.fitted_ = fitted
+    # scikit-learn's own names of the columns, by which it checks tables
+    model.n_features_in_ = schema.features
+    if schema.names is not None:
+        model.feature_names_in_ = np.array(schema.names, dtype=object)
+    return model
+
+
+def _named(method: Method) -> str | Method:
+    """A method by its name, where all its settings are the usual ones."""
+    return method.name if method == method_of(method.name) else method
+
+
+def judge_table(
+    model: Personalized,
+    X: Table,
+    y: ArrayLike,
+    devices: Ids = None,
+    sample_weight: Weights = None,
+    *,
+    keep: Keep | None = None,
+    rivals: Rivals | None = None,
+) -> Worth | None:
+    """The trial of a fit with these settings: errors on rows held back, of `rivals` too.
+
+    None where there is nobody to compare with.
+    """
+    asked = model._asked(X, y, devices, sample_weight)
+    return judge_fleet(*asked, keep=keep, rivals=rivals)
+
+
+def rows_by_device(
+    model: Personalized,
+    X: Table,
+    y: ArrayLike,
+    devices: Ids = None,
+    sample_weight: Weights = None,
+) -> tuple[Devices, int]:
+    """A table as this estimator would read it, checked, and how many classes its labels have."""
+    rows, *_, schema = model._asked(X, y, devices, sample_weight)
+    rows.check(quiet=True)
+    return rows, schema.labels.count
