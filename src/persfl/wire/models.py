@@ -18,6 +18,7 @@ persfl.wire.codec.WireError: a model must hold finite numbers of a sensible size
 
 from __future__ import annotations
 
+from persfl.errors import InputError
 from persfl.learners.storage import Arrays, model_to, read_model
 from persfl.learners.storage.named_arrays import LARGE, is_sensible
 from persfl.types import Learner, Model
@@ -35,5 +36,7 @@ def model_from(
             raise WireError("a model must hold finite numbers of a sensible size.")
     try:
         return read_model(learner, arrays, features, classes)
-    except (KeyError, ValueError, TypeError, IndexError):  # InputError is a ValueError
+    except InputError as error:
+        raise WireError(str(error)) from None
+    except (KeyError, ValueError, TypeError, IndexError):
         raise WireError("a model does not have the form of its family.") from None
