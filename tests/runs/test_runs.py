@@ -454,6 +454,23 @@ def test_a_stage_that_starts_anew_never_writes_over_named_files(table, tmp_path)
     assert Folder.open(folder.path).last("final").r == 20
 
 
+@pytest.mark.parametrize("name", ["thesis.txt", "model.json"])
+def test_force_keeps_what_somebody_elses_index_names(table, tmp_path, capsys, name):
+    """An index may come from elsewhere, and name files of one's own."""
+    out = tmp_path / "run"
+    folder = Folder.create(out, {})
+    folder.write(name, b"precious")
+    if name == "model.json":
+        folder.index["files"][name] = "0" * 64
+    folder.finish()
+    assert main([*quick_fit(table, str(out)), "--force"]) == 2
+    said = capsys.readouterr().err
+    assert f"{name}' does not belong to the run, so --force does not remove it" in said
+    Folder.open(out).remove()
+    assert [path.name for path in out.iterdir()] == [name]
+    assert (out / name).read_bytes() == b"precious"
+
+
 def test_force_keeps_what_it_cannot_replace(table, tmp_path, capsys):
     out = tmp_path / "run"
     words = quick_fit(table, str(out))

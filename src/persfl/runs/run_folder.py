@@ -29,6 +29,7 @@ from persfl.runs.index import (
     digest,
     index_from,
     index_to,
+    is_given,
     new_index,
     passing_files,
 )
@@ -228,13 +229,29 @@ class Folder:
         self.close()
 
     def strangers(self) -> list[Path]:
-        """Files in the folder that do not belong to the run."""
-        known = {*self.index["files"], INDEX, LOCK, *PAGES}
+        """Files in the folder that do not belong to the run: the index does not name them, or no
+        run does, or they are not what was written under that name.
+        """
+        known = {INDEX, LOCK, *PAGES, *self._own()}
         files = [path for path in sorted(self.path.rglob("*")) if not path.is_dir()]
         return [p for p in files if p.relative_to(self.path).as_posix() not in known]
 
+    def _own(self) -> list[str]:
+        """Files that are what the index says; somebody else may have written that, beside files
+        of a person's.
+        """
+        return [
+            name
+            for name, told in self.index["files"].items()
+            if is_given(name)
+            and (self.path / name).is_file()
+            and fingerprint(self.path / name) == told
+        ]
+
     def remove(self) -> None:
         """Remove a run that was replaced: its files and its pages, and nothing else."""
+        own = self._own()
+        self.index["files"] = {name: self.index["files"][name] for name in own}
         for page in PAGES:
             remove_regular(self.path / page)
         self.discard(replaced=True)
