@@ -17,6 +17,7 @@ checked when it is read, links are refused, and nothing outside the folder is wr
 The code of a module is not kept, see `persfl.learners.storage.network_files`.
 """
 
+from persfl.runs.begun_runs import is_begun, remove_begun
 from persfl.runs.index import FORMAT, INDEX, READABLE
 from persfl.runs.model import keep_model, load_model, refuse_unkept, save_model
 from persfl.runs.run_folder import PAGES, Folder, refuse_held
@@ -29,10 +30,12 @@ __all__ = [
     "PAGES",
     "READABLE",
     "Folder",
+    "is_begun",
     "keep_model",
     "load_model",
     "refuse_held",
     "refuse_unkept",
+    "remove_begun",
     "rounds_table",
     "save_model",
     "versions",

@@ -20,6 +20,7 @@ from persfl.files import (
 )
 from persfl.folder_locks import LOCK, Lock, holder, in_use
 from persfl.formats import json_from, json_to, numbers_from, reading, table_from
+from persfl.runs.begun_runs import is_begun, remove_begun
 from persfl.runs.index import (
     FORMAT,
     INDEX,
@@ -90,7 +91,7 @@ class Folder:
             try:
                 folder = Folder.begin(path, spec, every=every)
             except BaseException:
-                _remove_begun(path)
+                remove_begun(path)
                 raise
         except BaseException:
             lock.release()
@@ -299,6 +300,11 @@ def refuse_held(path: Path) -> None:
 def _refuse_full(path: Path) -> None:
     if not path.exists():
         return
+    if is_begun(path):
+        raise InputError(
+            f"{str(path)!r} holds a run that was ended before anything of it was kept. Begin it"
+            " again with --resume, or choose another --out."
+        )
     if not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir()):
         what = "Choose another --out, go on with --resume, or replace it with --force."
         raise InputError(f"{str(path)!r} is not empty. {what}")
@@ -311,14 +317,6 @@ def _refuse_odd_rounds(path: Path) -> None:
         refuse_links(path)
     if rounds.is_dir():
         refuse_links(rounds)
-
-
-def _remove_begun(path: Path) -> None:
-    """Leave an empty folder as it was found, where a run could not even begin in it."""
-    for name in ("spec.json", "versions.json", INDEX):
-        remove_regular(path / name)
-        remove_regular(path / f"{name}.part")
-    _remove_empty(path / "rounds")
 
 
 def _remove_empty(path: Path) -> None:
