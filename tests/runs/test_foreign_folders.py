@@ -45,9 +45,11 @@ from persfl.learners.plain_families import FAMILIES
 from persfl.learners.storage import models_from, models_to
 from persfl.learners.storage.estimator_words import estimator_from, estimator_to
 from persfl.methods import FedAvg, Kin, Paper
+from persfl.methods.blend.stage import _rounds_of
 from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
 from persfl.sources import clustered_regression
+from persfl.trust import Trust
 
 ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
@@ -998,6 +1000,43 @@ def test_a_failing_fit_removes_only_what_it_made(table, tmp_path, monkeypatch):
     assert main(words) == 2
     left = sorted(path.relative_to(out).as_posix() for path in out.rglob("*"))
     assert left == ["notes.txt", "rounds", "rounds/mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mix_rounds", np.array("many")),
+        ("mix_rounds", np.array([1, 2])),
+        ("mix_rounds", np.array(np.nan)),
+        ("mix", np.zeros(3)),
+        ("mix", np.array("much")),
+        ("mix_names", np.array([1.0])),
+        ("mix_names", None),
+    ],
+)
+def test_notes_of_another_kind_are_no_blend(name, value):
+    notes = {
+        "mix": np.zeros((3, 2)),
+        "mix_names": np.array(["shared own", "shared pooled"]),
+        "mix_rounds": np.array(4),
+    }
+    trust = Trust(3, np.arange(3))
+    assert (_rounds_of(trust), _rounds_of(trust.noted(notes))) == (-1, 4)
+    forged = notes | {name: value} if value is not None else dict(notes)
+    if value is None:
+        del forged[name]
+    with pytest.raises(InputError, match="notes are of another kind"):
+        _rounds_of(trust.noted(forged))
+
+
+@pytest.mark.parametrize("budget", ["'x'", "1" + "0" * 400, "0", "true"])
+def test_a_budget_that_is_none_is_refused_before_its_cost(
+    table, tmp_path, capsys, budget
+):
+    words = ["fit", str(table), "--device", "who", "--label", "y"]
+    words += ["--out", str(tmp_path / "run"), "--set", f"budget={budget}"]
+    assert main(words) == 2
+    assert "budget must be" in capsys.readouterr().err
 
 
 def test_a_second_force_does_not_lose_the_first_run(

@@ -15,6 +15,8 @@ from persfl.training.defaults import rounds_for
 from persfl.training.state import Keep, State
 from persfl.types import Array
 
+MOST = 10**9  # questions that a budget may be
+
 
 @dataclass(frozen=True)
 class Blend(MethodSettings):
@@ -33,6 +35,10 @@ class Blend(MethodSettings):
             " labels of public points; and over a federation how well offers fit its rows."
         )
         return Needs(units=("shared",), questions=True, leaves=leaves)
+
+    def questions(self) -> int:
+        """The budget, if it is one."""
+        return whole("budget", self.budget, least=1, most=MOST)
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
@@ -57,7 +63,7 @@ class Blend(MethodSettings):
         return blend_stage(
             task.rows,
             loop_plan(task, rounds_for("auto", task.learner)),
-            budget=whole("budget", self.budget, least=1),
+            budget=self.questions(),
             ordered=ordered,
             classes=task.classes,
             public=task.public,
