@@ -48,6 +48,7 @@ from persfl.methods import FedAvg, Kin, Paper
 from persfl.methods.blend.stage import _rounds_of
 from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
+from persfl.runs.model_checks import check_classes, check_words
 from persfl.sources import clustered_regression
 from persfl.trust import Trust
 
@@ -1037,6 +1038,26 @@ def test_a_budget_that_is_none_is_refused_before_its_cost(
     words += ["--out", str(tmp_path / "run"), "--set", f"budget={budget}"]
     assert main(words) == 2
     assert "budget must be" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [10_000, 10_001])
+def test_more_classes_than_anybody_predicts_are_refused(tmp_path, count):
+    """Every row has a chance of each: a list of millions is a lot of memory per row."""
+    some = [0, 1, 2] * 4
+    kind = PersonalizedClassifier(holdout=0, method="paper")
+    out = save_model(kind.fit(np.eye(12), some, devices=["a"] * 12), tmp_path / "run")
+    folder = Folder.open(out)
+    words = folder.read_json("model.json")
+    words["classes"] = list(range(count))
+    if count == 10_000:
+        check_words(words)
+        return
+    folder.write_json("model.json", words)
+    folder.commit()
+    with pytest.raises(InputError, match="at most 10,000 classes. Got 10,001"):
+        load_model(out)
+    with pytest.raises(InputError, match="at most 10,000 classes. Got 10,001"):
+        check_classes(np.arange(count))
 
 
 def test_a_second_force_does_not_lose_the_first_run(

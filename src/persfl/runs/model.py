@@ -36,6 +36,7 @@ from persfl.learners.storage import (
 from persfl.learners.storage.estimator_words import estimator_to
 from persfl.methods import METHODS, Method, method_of
 from persfl.runs.model_checks import (
+    check_classes,
     check_words,
     counts_from,
     is_plain,
@@ -164,6 +165,7 @@ def _words_of(fitted: Fitted) -> dict[str, Any]:
         "preparation": None,
     }
     if classes is not None:
+        check_classes(classes)
         words["classes"] = classes.tolist()
     if schema.preparation is not None:
         words["preparation"] = schema.preparation.to_words()
