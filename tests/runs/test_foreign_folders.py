@@ -1100,6 +1100,23 @@ def test_a_short_fuzz(monkeypatch):
     assert said[-1] == "wrong: nothing."
 
 
+def test_what_cannot_be_written_leaves_nothing_beside_it(tmp_path, monkeypatch):
+    def broken(file):
+        file.write(b"half")
+        raise ZeroDivisionError
+
+    for held in (True, False):
+        monkeypatch.setattr("persfl.files._HELD", held)
+        with pytest.raises(ZeroDivisionError):
+            write_whole(tmp_path / "note.txt", broken)
+        assert not list(tmp_path.iterdir())
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(OSError, match="folder"):
+            write_whole(tmp_path / "folder", b"not renamed")
+        (tmp_path / "folder").rmdir()  # nothing is beside it, or in it
+        assert not list(tmp_path.iterdir())
+
+
 def test_two_writers_of_one_file_leave_it_whole(tmp_path):
     """A writer must not rename what another is still writing, nor remove it."""
     path = tmp_path / "model.json"
