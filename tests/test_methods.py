@@ -13,7 +13,6 @@ from sklearn.base import clone
 
 from persfl import Linear, PersonalizedRegressor, Tree
 from persfl.cli import main
-from persfl.commands.method_list import method_named
 from persfl.errors import InputError
 from persfl.lab.comparison_cells import measurements
 from persfl.lab.line_up import line_up
@@ -281,16 +280,6 @@ def test_the_command_shows_the_settings_of_one(capsys):
     assert lines[-1].split(maxsplit=2)[:2] == ["budget", "640"]
     assert main(["methods", "nobody"]) == 2
     assert "there is no method 'nobody'. There are: blend" in capsys.readouterr().err
-
-
-def test_a_method_of_a_file_of_ones_own(tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(TOY)
-    method = method_named(f"{path}:HalfAndHalf", {"own": 0.1})
-    assert method.get_params() == {"own": 0.1}
-    assert method_named("blend", {"budget": 3}) == Blend(3)
-    with pytest.raises(InputError, match="is not a Python file"):
-        method_named(f"{tmp_path}/nowhere.py:X")
 
 
 class Cut(Exception):

@@ -53,19 +53,31 @@ def write_whole(path: Path, content: bytes | Callable[[IO[bytes]], object]) -> N
             content(file)
         file.flush()
         os.fsync(file.fileno())
+        if not _HELD:
+            file.close()
         # renamed while it is held: nobody takes it for one that a killed run left
-        if _HELD:
-            os.replace(beside, path)
+        os.replace(beside, path)
+    except BaseException:
+        _remove_part(file, beside)
+        raise
     finally:
         file.close()
-    if not _HELD:
-        os.replace(beside, path)
     if _FOLDER is not None:
         place = os.open(path.parent, os.O_RDONLY | _FOLDER)
         try:
             os.fsync(place)
         finally:
             os.close(place)
+
+
+def _remove_part(file: IO[bytes], beside: Path) -> None:
+    """Leave nothing beside a file that could not be written."""
+    mine = file.closed or is_at(file, beside)
+    if not _HELD:
+        file.close()  # Windows removes no file that is open
+    with contextlib.suppress(OSError):
+        if mine:
+            beside.unlink()
 
 
 def _own_part(beside: Path) -> IO[bytes]:

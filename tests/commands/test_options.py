@@ -42,6 +42,9 @@ def test_a_table_says_kinds_and_defaults():
     assert (asked.peers, asked.ordered) == (3, True)
     assert asked.set == [("a", 0.5), ("b", "x")]
     assert asked.features == ["u", "v"]
+    deep = "[" * 3000
+    assert parsed("t.csv", "--set", f"a={deep}").set == [("a", deep)]
+    assert parsed("t.csv", "--set", "a=[[1], []]").set == [("a", [[1], []])]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,9 @@ def test_a_table_says_kinds_and_defaults():
         (["--top", "0"], "must be a whole number above 0, not '0'"),
         (["--peers", "some"], "must be 'auto' or a number, not 'some'"),
         (["--set", "a"], "must be KEY=VALUE, not 'a'"),
+        (["--set", "a=2020-01-01"], "a must be a number.*, not '2020-01-01'"),
+        (["--set", "a=[1, 10:00:00]"], "a must be a number, true, false, text or a"),
+        (["--set", "a={b = 1}"], "a must be a number, true, false, text or a list"),
         (["--model", "forest"], "invalid choice: 'forest'"),
     ],
 )

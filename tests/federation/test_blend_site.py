@@ -302,6 +302,44 @@ def test_one_peer_with_absurd_gradients_leads_no_network_away(lie):
     np.testing.assert_allclose(near, 1.0, atol=0.1)
 
 
+def heavy(weight):
+    """A device that says its rows weigh so much."""
+
+    def tamper(name, reply):
+        head, arrays = unpack(reply)
+        lies = {key: array * 0.0 + weight for key, array in arrays.items()}
+        lies = {key: lie for key, lie in lies.items() if key.endswith(".weight")}
+        return pack(head, arrays | lies) if name == "d03" else reply
+
+    return tamper
+
+
+@pytest.mark.parametrize("weight", [1e15, 1e4])
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_nobody_decides_by_the_weight_it_tells(model, weight):
+    """With 1e15 the model for all was its own, and usual variances were 0."""
+    settings = {"hidden": [3]} if model == "mlp" else {}
+    terms = Terms(model=model, columns=columns(DEVICES), seed=5, settings=settings)
+    honest = homes_of(DEVICES, terms).spreads()
+    site = homes_of(DEVICES, terms, tamper=heavy(weight))
+    found = site.spreads()
+    others = np.arange(7) != 3
+    np.testing.assert_array_equal(found.weight[others], honest.weight[others])
+    assert found.weight[3] <= found.weight[others].sum()
+    np.testing.assert_array_equal(site.weight, found.weight)
+    usual = [each.squares.sum(axis=0) / each.weight.sum() for each in (honest, found)]
+    assert (usual[1] >= 0.4 * usual[0]).all()
+
+
+def test_weights_that_differ_within_reason_count_as_they_are():
+    counts = (5, 6, 7, 8, 20)
+    rows = [(np.arange(k)[:, None] + 0.0, np.ones(k)) for k in counts]
+    devices = Devices.of(rows, quiet=True)
+    terms = Terms(columns=columns(devices), seed=5)
+    found = homes_of(devices, terms).spreads()
+    assert found.weight.tolist() == list(counts)
+
+
 def test_a_target_that_tells_no_loss_at_all_does_not_end_a_blend_of_networks(short):
     pytest.importorskip("torch")
 

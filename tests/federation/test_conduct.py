@@ -29,7 +29,7 @@ from persfl.evaluation.trials import run_trial
 from persfl.federation.conduct import conduct
 from persfl.federation.demo import tables
 from persfl.federation.federation_folder import init, opened, read_node
-from persfl.federation.launch import held, launch
+from persfl.federation.launch import _run_name, held, launch
 from persfl.federation.ledger import Entry, Ledger
 from persfl.federation.letters import Limited
 from persfl.federation.local_grid import LocalGrid
@@ -625,3 +625,19 @@ def test_the_estimator_of_a_run_is_an_ordinary_one(tmp_path):
 def test_the_demos_tables(tmp_path):
     found = tables(tmp_path, 3)
     assert [pd.read_csv(path).shape for path in found.values()] == [(20, 21)] * 3
+
+
+def test_a_run_killed_between_its_first_writes_begins_again(tmp_path):
+    out = tmp_path / "run"
+    (out / "rounds").mkdir(parents=True)
+    (out / "progress.jsonl").write_text("")
+    (out / "spec.json").write_text('{"features": ["a"], "groups": null}')
+    (out / "versions.json.part").write_text("{")
+    plan = RunPlan(out=str(out), label="y", devices=("ann",))
+    with pytest.raises(InputError, match="Begin it again with --resume"):
+        _run_name(out, plan, resume=False)
+    assert len(_run_name(out, plan, resume=True)) == 16
+    assert [path.name for path in out.iterdir()] == ["progress.jsonl"]
+    (out / "spec.json").write_text("mine")
+    with pytest.raises(InputError, match="is not empty"):
+        _run_name(out, plan, resume=True)

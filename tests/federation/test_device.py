@@ -17,6 +17,7 @@ pytest.importorskip("flwr")
 from persfl.errors import InputError
 from persfl.federation.holdout import judged
 from persfl.federation.ledger import Entry
+from persfl.federation.letters import ends, why
 from persfl.federation.messages import digest_of
 from persfl.federation.moment_rows import Likenesses, alike
 from persfl.federation.row_stock import Lot
@@ -130,6 +131,19 @@ def test_classes_do_not_choose_rows():
     assert answers
     assert told_apart(answers) >= LEAST
     assert smallest_piece(one) >= LEAST
+
+
+@pytest.mark.parametrize("labels", [Y, (Y > 0) + 0.5, (Y > 0) - 1.0, (Y > 0) * 2.0])
+def test_labels_that_are_no_classes_are_not_split_by_classes(labels):
+    """Rows would be held back by values of labels, and sums of the others told."""
+    one = Device("ann", Rows(NAMES, Data(X, labels)))
+    for holdout in (0.0, 0.25):
+        asked = terms(holdout=holdout, classes=2)
+        head, arrays = ask(one, "describe", asked, {"sums": True})
+        assert (head["code"], arrays) == ("labels", {})
+    assert sums(one, terms(holdout=0.25)) is not None
+    assert "'ann' has labels that are none of the run's classes" in why("ann", "labels")
+    assert ends("labels")
 
 
 def test_batches_are_always_the_same():
@@ -489,11 +503,11 @@ def test_labels_that_are_no_classes_are_not_told_as_classes(model, labels, soft)
     if soft:
         question["q0.chances"] = np.full((2, 2), 0.5)
     head, arrays = ask(one, "answer", asked, {"names": ["t"]}, question)
-    assert head["code"] == "failed"
+    assert head["code"] == "labels"
     assert not arrays
     for what in ({"judge": True, "count": 0}, {"count": 0}):
         head, arrays = ask(one, "score", asked, what)
-        assert (head["code"], arrays) == ("failed", {})
+        assert (head["code"], arrays) == ("labels", {})
 
 
 @pytest.mark.parametrize("model", ["tree", "forest", "boosting"])

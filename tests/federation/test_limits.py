@@ -15,11 +15,16 @@ from persfl import (
     personalize,
 )
 from persfl.errors import InputError
+from persfl.federation.blend_device import family_of
+from persfl.federation.blend_work import work_of_question
 from persfl.federation.federation_folder import init
 from persfl.federation.negotiation import _columns, _names
 from persfl.federation.reply_inbox import RECORD
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Device, FlowerFleet, Policy, Rows
+from persfl.methods.blend.folds import Folding
+from persfl.methods.blend.questions import Weigh
+from persfl.methods.blend.views import ViewSettings
 from persfl.sources import clustered_regression
 from persfl.types import Data
 from persfl.wire import Terms, WireError, model_from, pack, unpack
@@ -150,27 +155,69 @@ def test_nothing_is_built_that_could_not_travel():
             ).learner()
 
 
-def test_a_chain_is_no_tree_of_a_forest():
-    n = 101
+def chain_of(n, trees=1):
+    """A forest of trees that ask one question after the other, n nodes each."""
     inner = np.arange(0, n - 1, 2)
     feature, left, right = np.full(n, -1), np.full(n, -1), np.full(n, -1)
     feature[inner], left[inner], right[inner] = 0, inner + 1, inner + 2
-    chain = {
+    return {
         "link": np.array([0]),
         "rate": np.ones(1),
         "stride": np.array([1]),
         "base": np.zeros(1),
-        "nodes": np.array([n]),
-        "feature": feature,
-        "threshold": np.zeros(n),
-        "left": left,
-        "right": right,
-        "value": np.zeros((n, 1)),
+        "nodes": np.full(trees, n),
+        "feature": np.tile(feature, trees),
+        "threshold": np.zeros(n * trees),
+        "left": np.tile(left, trees),
+        "right": np.tile(right, trees),
+        "value": np.zeros((n * trees, 1)),
     }
+
+
+def test_a_chain_is_no_tree_of_a_forest():
+    n = 101
+    chain = chain_of(n)
     deep = Terms(model="forest", columns=("a",), settings={"max_depth": None})
     assert model_from(deep.learner(), chain, 1).trees[0].feature.size == n
     with pytest.raises(WireError):
         model_from(Terms(model="forest", columns=("a",)).learner(), chain, 1)
+    many = "asks at most 100 questions on the way down. Got one of 500."
+    with pytest.raises(WireError, match=many):
+        model_from(deep.learner(), chain_of(1001), 1)
+
+
+@pytest.mark.parametrize(("model", "most"), [("forest", 2), ("boosting", 2)])
+def test_a_forest_has_no_more_trees_than_its_family_grows(model, most):
+    """Work is counted by what the terms say, not by what is then shown."""
+    settings = {"n_estimators": 2}
+    learner = Terms(model=model, columns=("a",), settings=settings).learner()
+    for trees in (most, most + 1):
+        told = chain_of(3, trees)
+        told["value"] = told["value"] if model == "forest" else told["value"][:, 0]
+        if trees == most:
+            assert len(model_from(learner, told, 1).trees) == most
+            continue
+        with pytest.raises(WireError):
+            model_from(learner, told, 1)
+
+
+@pytest.mark.parametrize(("depth", "allowed"), [(6, True), (None, False)])
+def test_every_tree_that_is_shown_is_work(depth, allowed):
+    """A question that shows forests took as much as one that shows numbers."""
+    settings = {"n_estimators": 100, "max_depth": depth}
+    asked = Terms(
+        model="forest", columns=("a",), settings=settings, public=np.zeros((2, 1))
+    )
+    family = family_of(asked)
+    look = ViewSettings("shared", np.ones(1), 1.0)
+    shown = Weigh(look=look, many=20, models=None)
+    work = work_of_question(family, asked, shown, 10_000, 1)
+    none = Weigh(look=look, many=0, models=None)
+    alone = work_of_question(family, asked, none, 10_000, 1)
+    copies = 1 + Folding(0, False).count
+    levels = copies * 20 * 100 * (depth or 100)
+    assert work - alone >= levels * 10_000 * 20
+    assert (work <= Policy().work) == allowed
 
 
 def scores_of_d01(**lies):

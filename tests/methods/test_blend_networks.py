@@ -160,6 +160,41 @@ def test_steps_that_would_run_away_are_shorter(short):
     assert all(np.isfinite(part).all() for mix in found.models for _, part in mix)
 
 
+class Voting:
+    """A group whose devices say whether steps help."""
+
+    look = None
+
+    def __init__(self, *votes):
+        self.votes = np.array(votes)
+        self.asked = 0
+
+    def ask(self, question, who):
+        self.asked += 1
+        return {"falls": self.votes}
+
+
+@pytest.mark.parametrize(
+    ("votes", "asked"),
+    [
+        ([0.0, 1.0, 1.0], 1),
+        ([0.0, 1.0, np.nan, 1.0], 1),
+        ([-1e9] + [1.0] * 8, 1),
+        ([0.0, 1.0], 7),  # of two, who lies?
+        ([0.0, 0.0, 1.0, 1.0, 1.0], 7),
+        ([1e9, 0.0, 0.0, 0.0], 7),  # counts once
+        ([0.0, np.nan, np.nan], 7),
+        ([0.0] * 2 + [1.0] * 18, 1),
+        ([0.0] * 3 + [1.0] * 17, 7),
+    ],
+)
+def test_one_device_alone_does_not_slow_the_others(votes, asked):
+    group = Voting(*votes)
+    found = pace(group, np.zeros(1), np.arange(len(votes)), USUAL.descent)
+    assert group.asked == asked
+    assert found == (1.0 if asked == 1 else 0.25**7)
+
+
 def test_a_stage_is_kept_and_resumed(tmp_path, monkeypatch, short):
     devices = clustered_regression(
         n=3, clusters=1, rows=6, features=2, noise=0.3, seed=0

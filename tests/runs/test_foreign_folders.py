@@ -45,9 +45,12 @@ from persfl.learners.plain_families import FAMILIES
 from persfl.learners.storage.estimator_words import estimator_from, estimator_to
 from persfl.learners.storage.family_table import models_from, models_to
 from persfl.methods import FedAvg, Kin, Paper
+from persfl.methods.blend.stage import _rounds_of
 from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
+from persfl.runs.model_checks import check_classes, check_words
 from persfl.sources import clustered_regression
+from persfl.trust import Trust
 
 ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
@@ -1000,6 +1003,63 @@ def test_a_failing_fit_removes_only_what_it_made(table, tmp_path, monkeypatch):
     assert left == ["notes.txt", "rounds", "rounds/mine.txt"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("mix_rounds", np.array("many")),
+        ("mix_rounds", np.array([1, 2])),
+        ("mix_rounds", np.array(np.nan)),
+        ("mix", np.zeros(3)),
+        ("mix", np.array("much")),
+        ("mix_names", np.array([1.0])),
+        ("mix_names", None),
+    ],
+)
+def test_notes_of_another_kind_are_no_blend(name, value):
+    notes = {
+        "mix": np.zeros((3, 2)),
+        "mix_names": np.array(["shared own", "shared pooled"]),
+        "mix_rounds": np.array(4),
+    }
+    trust = Trust(3, np.arange(3))
+    assert (_rounds_of(trust), _rounds_of(trust.noted(notes))) == (-1, 4)
+    forged = notes | {name: value} if value is not None else dict(notes)
+    if value is None:
+        del forged[name]
+    with pytest.raises(InputError, match="notes are of another kind"):
+        _rounds_of(trust.noted(forged))
+
+
+@pytest.mark.parametrize("budget", ["'x'", "1" + "0" * 400, "0", "true"])
+def test_a_budget_that_is_none_is_refused_before_its_cost(
+    table, tmp_path, capsys, budget
+):
+    words = ["fit", str(table), "--device", "who", "--label", "y"]
+    words += ["--out", str(tmp_path / "run"), "--set", f"budget={budget}"]
+    assert main(words) == 2
+    assert "budget must be" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [10_000, 10_001])
+def test_more_classes_than_anybody_predicts_are_refused(tmp_path, count):
+    """Every row has a chance of each: a list of millions is a lot of memory per row."""
+    some = [0, 1, 2] * 4
+    kind = PersonalizedClassifier(holdout=0, method="paper")
+    out = save_model(kind.fit(np.eye(12), some, devices=["a"] * 12), tmp_path / "run")
+    folder = Folder.open(out)
+    words = folder.read_json("model.json")
+    words["classes"] = list(range(count))
+    if count == 10_000:
+        check_words(words)
+        return
+    folder.write_json("model.json", words)
+    folder.commit()
+    with pytest.raises(InputError, match="at most 10,000 classes. Got 10,001"):
+        load_model(out)
+    with pytest.raises(InputError, match="at most 10,000 classes. Got 10,001"):
+        check_classes(np.arange(count))
+
+
 def test_a_second_force_does_not_lose_the_first_run(
     table, tmp_path, monkeypatch, capsys
 ):
@@ -1038,6 +1098,23 @@ def test_a_short_fuzz(monkeypatch):
         said
     )
     assert said[-1] == "wrong: nothing."
+
+
+def test_what_cannot_be_written_leaves_nothing_beside_it(tmp_path, monkeypatch):
+    def broken(file):
+        file.write(b"half")
+        raise ZeroDivisionError
+
+    for held in (True, False):
+        monkeypatch.setattr("persfl.files._HELD", held)
+        with pytest.raises(ZeroDivisionError):
+            write_whole(tmp_path / "note.txt", broken)
+        assert not list(tmp_path.iterdir())
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(OSError, match="folder"):
+            write_whole(tmp_path / "folder", b"not renamed")
+        (tmp_path / "folder").rmdir()  # nothing is beside it, or in it
+        assert not list(tmp_path.iterdir())
 
 
 def test_two_writers_of_one_file_leave_it_whole(tmp_path):

@@ -17,6 +17,7 @@ from persfl import PersonalizedClassifier, PersonalizedRegressor, TopK, Tree
 from persfl.cli import main
 from persfl.datasets import load_flights, load_housing
 from persfl.errors import InputError
+from persfl.files import write_whole
 from persfl.methods import Paper
 from persfl.report import info
 from persfl.runs import Folder, keep_model, load_model, run_folder, save_model
@@ -452,6 +453,70 @@ def test_a_stage_that_starts_anew_never_writes_over_named_files(table, tmp_path)
     model.fit(frame[["year", "sales"]], frame["log_price"], frame["city"], keep=folder)
     assert any("halved" in note for note in model.notes_)
     assert Folder.open(folder.path).last("final").r == 20
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "model.json"])
+def test_force_keeps_what_somebody_elses_index_names(table, tmp_path, capsys, name):
+    """An index may come from elsewhere, and name files of one's own."""
+    out = tmp_path / "run"
+    folder = Folder.create(out, {})
+    folder.write(name, b"precious")
+    if name == "model.json":
+        folder.index["files"][name] = "0" * 64
+    folder.finish()
+    assert main([*quick_fit(table, str(out)), "--force"]) == 2
+    said = capsys.readouterr().err
+    assert f"{name}' does not belong to the run, so --force does not remove it" in said
+    Folder.open(out).remove()
+    assert [path.name for path in out.iterdir()] == [name]
+    assert (out / name).read_bytes() == b"precious"
+
+
+class Killed(BaseException):
+    """As kill -9: nothing is cleaned up after it."""
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_a_run_killed_between_its_first_writes_begins_again(
+    table, tmp_path, capsys, monkeypatch, writes
+):
+    out = tmp_path / "run"
+    words = quick_fit(table, str(out))
+    count = 0
+
+    def killed(path, content):
+        nonlocal count
+        if count == writes:
+            path.with_name(path.name + ".part").write_bytes(b"{")
+            raise Killed
+        count += 1
+        write_whole(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_folder, "write_whole", killed)
+        patch.setattr(run_folder, "remove_begun", lambda path: None)
+        if writes < 3:
+            with pytest.raises(Killed):
+                main(words)
+        else:  # only the folder was made
+            (out / "rounds").mkdir(parents=True)
+    assert not (out / "run.json").exists()
+    for more in ([], ["--force"]):
+        assert main([*words, *more]) == 2
+        assert "Begin it again with --resume" in capsys.readouterr().err
+    assert main([*words, "--resume"]) == 0
+    assert not list(out.rglob("*.part"))
+    assert load_model(out).models_ is not None
+
+
+@pytest.mark.parametrize("name", ["spec.json", "versions.json", "rounds/x", "notes"])
+def test_what_a_run_did_not_begin_is_not_begun_again(table, tmp_path, name):
+    path = tmp_path / "run" / name
+    path.parent.mkdir(parents=True)
+    path.write_text('{"openapi": "3.1"}')
+    for more in ([], ["--force"], ["--resume"]):
+        assert main([*quick_fit(table, str(tmp_path / "run")), *more]) == 2
+        assert path.read_text() == '{"openapi": "3.1"}'
 
 
 def test_force_keeps_what_it_cannot_replace(table, tmp_path, capsys):

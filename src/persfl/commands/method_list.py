@@ -1,4 +1,4 @@
-"""`persfl methods`: what there is to choose from, and the methods of people's own files."""
+"""`persfl methods`: what there is to choose from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from persfl.commands.progress import table
-from persfl.methods import Method, method_of
 from persfl.methods.listing import descriptions
 
 WIDTH = 88
@@ -48,16 +47,3 @@ def _lines(one: Mapping[str, Any]) -> list[str]:
             fact, WIDTH, initial_indent="    ", subsequent_indent="        "
         )
     return lines
-
-
-def method_named(text: str, settings: Mapping[str, Any] | None = None) -> Method:
-    """A method of the list, or one of a file of the user's own: FILE.py:NAME, which is run.
-
-    Only what somebody types may name a file: a run folder or a message must not.
-    """
-    if ".py" not in text:
-        return method_of(text, **(settings or {}))
-    from persfl.commands.user_module import load_module
-
-    made = load_module(text)
-    return method_of(made() if isinstance(made, type) else made, **(settings or {}))

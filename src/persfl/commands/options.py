@@ -147,9 +147,22 @@ def _setting(text: str) -> tuple[str, object]:
     if not equals:
         raise argparse.ArgumentTypeError(f"must be KEY=VALUE, not {text!r}")
     try:
-        return key.strip(), tomllib.loads(f"x = {value}")["x"]
-    except tomllib.TOMLDecodeError:
+        found = tomllib.loads(f"x = {value}")["x"]
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError):
         return key.strip(), value
+    if not _is_plain(found):
+        raise argparse.ArgumentTypeError(
+            f"{key.strip()} must be a number, true, false, text or a list of these, not {value!r};"
+            " text of another kind stands in quotes"
+        )
+    return key.strip(), found
+
+
+def _is_plain(value: object) -> bool:
+    """Whether this is kept as it is: TOML knows dates, times and tables, too."""
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return isinstance(value, (str, int, float))
 
 
 KINDS: dict[str, Callable[[str], object] | None] = {

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from persfl.errors import InputError
 from persfl.folder_locks import LOCK, refuse_held
+from persfl.runs.begun_runs import is_begun, remove_begun
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
 
@@ -36,11 +37,17 @@ def take_place(
     full = out.is_dir() and any(out.iterdir()) and not _only_a_lock(out)
     if chosen.resume and there:
         return RunPlace(_same_run(out, spec))
+    if chosen.resume and is_begun(out):
+        refuse_held(out)
+        remove_begun(out)
+        full = False
     if chosen.resume and full:
         raise InputError(
             f"{str(out)!r} is not a run folder: there is nothing to resume. Choose another --out."
         )
-    aside = _set_aside(out) if chosen.force and full else None
+    aside = None
+    if chosen.force and full and not is_begun(out):
+        aside = _set_aside(out)
     try:
         return RunPlace(Folder.create(out, spec), aside)
     except BaseException:

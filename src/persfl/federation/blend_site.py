@@ -23,6 +23,7 @@ from persfl.federation.letters import Letters, Limited, Lost, ends, way, why
 from persfl.federation.lockstep import side_by_side
 from persfl.federation.model_store import mixture_from
 from persfl.federation.roster import Roster
+from persfl.methods.blend.fixed_point import counted
 from persfl.methods.blend.folds import Folding
 from persfl.methods.blend.offers.linear_family import LinearFamily
 from persfl.methods.blend.questions import (
@@ -96,7 +97,9 @@ class FlowerSite:
         return self._exchange([asked])[0]
 
     def spreads(self) -> Spreads:
-        """Of all devices; a device that does not tell them does not count."""
+        """Of all devices; a device that does not tell them does not count, and none counts as
+        more than is plausible.
+        """
         d = self.terms.features
         linear = isinstance(self.family, LinearFamily)
         question = Spread() if linear else Weight()
@@ -114,8 +117,11 @@ class FlowerSite:
                 found.weight[i] = weight[0]
                 found.squares[i] = np.maximum(squares, 0.0)
                 found.label[i] = max(label[0], 0.0)
-        self.weight = found.weight
-        return found
+        self.weight = counted(found.weight)
+        # as many squares fewer: what a row brings stays
+        part = self.weight / np.where(found.weight > 0, found.weight, 1.0)
+        squares = found.squares * part[:, None]
+        return Spreads(self.weight, squares, found.label * part)
 
     def work(
         self, plans: Sequence[GroupPlan], piece: Callable[[Bundle], Sequence[Result]]

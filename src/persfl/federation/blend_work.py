@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from persfl.federation.policy import work_of, work_of_fit
+from persfl.federation.policy import work_of, work_of_fit, work_of_walk
 from persfl.methods.blend.folds import Folding
 from persfl.methods.blend.offers import Descent, Offers, RefitOffers
 from persfl.methods.blend.questions import (
@@ -30,7 +30,7 @@ def work_of_question(
     once = rows * size  # a gradient
     fit = (rows + size) * size**2  # a system of equations
     if isinstance(family, RefitOffers):
-        once = rows * (terms.features + 1)
+        once = rows * (terms.features + 1) + work_of_walk(terms, rows)
         fit = work_of(terms, rows)
     steps = getattr(question, "steps", None) or 1
     if isinstance(question, Spread):

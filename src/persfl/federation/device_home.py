@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 import sklearn
 
-from persfl.errors import InputError
 from persfl.federation.allowance import Allowance
 from persfl.federation.inquiry import Inquiry
 from persfl.federation.ledger import Entry, Ledger
@@ -70,7 +69,11 @@ class DeviceHome:
         return self.source(r).data.rows
 
     def deal(self, terms: Terms, r: int) -> Deal:
-        """Rows to learn from and rows held back, in the units of the table."""
+        """Rows to learn from and rows held back, in the units of the table.
+
+        Labels that are not the classes of the run are refused, whatever is asked: what travels of
+        a classifier names its classes, and they would leave as they are.
+        """
         columns, taken = self._taken(r)
         place = {str(name): i for i, name in enumerate(columns)}
         if any(name not in place for name in terms.columns):
@@ -80,7 +83,11 @@ class DeviceHome:
         X = np.ascontiguousarray(
             taken.data.X[:, [place[name] for name in terms.columns]]
         )
-        mine = replace(taken, data=Data(X, taken.data.y, taken.data.weight))
+        labels = taken.data.y
+        # a split by classes would be one by values of the asker's choice
+        if terms.classes and not np.isin(labels, np.arange(terms.classes)).all():
+            raise Refused("labels")
+        mine = replace(taken, data=Data(X, labels, taken.data.weight))
         deal = self.stock.deal(mine, terms.holdout, terms.classes)
         if deal.learn.rows < self.policy.rows:
             raise Refused("rows")
@@ -205,9 +212,6 @@ def check_fit(codec: RunCodec, table: Data) -> None:
     if (picky or terms.classes) and (terms.label_mean, terms.label_scale) != (0, 1):
         raise WireError("labels that are counts or classes have no other units.")
     check_labels([learner], alone(table))
-    # What travels of a classifier names its classes: labels that are none would leave as they are.
-    if terms.classes and not np.isin(table.y, np.arange(terms.classes)).all():
-        raise InputError(f"labels must be whole numbers from 0 to {terms.classes - 1}.")
 
 
 def steps_on(

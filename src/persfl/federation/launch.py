@@ -18,7 +18,7 @@ from persfl.federation.federation_folder import Federation
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.superlink import check_up, link_mark, same_link, start_run
 from persfl.folder_locks import LOCK, holder
-from persfl.runs import INDEX, Folder
+from persfl.runs import INDEX, Folder, is_begun, remove_begun
 
 PROGRESS = "progress.jsonl"
 FAILURE = "failure.txt"
@@ -73,20 +73,25 @@ def launch(
             child.stop()
 
 
+def _make_room(out: Path, resume: bool) -> None:
+    """Stop where a run that begins would not be alone in its folder."""
+    beside = (PROGRESS, LOCK, FAILURE)
+    if is_begun(out, besides=beside):
+        if not resume:
+            raise InputError(
+                f"{str(out)!r} holds a run that was ended before anything of it was kept. Begin it"
+                " again with --resume, or choose another --out."
+            )
+        if not held(out):
+            remove_begun(out)
+    elif out.is_dir() and any(path.name not in beside for path in out.iterdir()):
+        raise InputError(f"{str(out)!r} is not empty. Choose another --out.")
+
+
 def _run_name(out: Path, plan: RunPlan, resume: bool) -> str:
     """A new name, or that of the run to go on with: devices know their models by it."""
     if not (out / INDEX).is_file():
-        strange = (
-            [
-                path.name
-                for path in out.iterdir()
-                if path.name not in (PROGRESS, LOCK, FAILURE)
-            ]
-            if out.is_dir()
-            else []
-        )
-        if strange:
-            raise InputError(f"{str(out)!r} is not empty. Choose another --out.")
+        _make_room(out, resume)
         return secrets.token_hex(8)
     if not resume:
         raise InputError(

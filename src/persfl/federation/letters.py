@@ -33,7 +33,9 @@ LIMITS = {
     "work": "work for one message",
     "disk": "bytes of models that it keeps",
 }
-REFUSALS = ("models", "steps", "trees", "rows", "target", "sums", "split", *LIMITS)
+REFUSALS = (
+    "models", "steps", "trees", "rows", "target", "sums", "split", "labels", *LIMITS
+)  # fmt: skip
 
 
 class Limited(NotReady):
@@ -54,6 +56,11 @@ def why(name: str, code: str) -> str:
             " and order of the earlier run, or wait for more rows; only the owner can begin anew,"
             " without ledger.sqlite."
         )
+    if code == "labels":
+        return (
+            f"device {name!r} has labels that are none of the run's classes, 0 to one less than"
+            " there are. Correct `classes`, or have its owner correct the table."
+        )
     reached = f"device {name!r} is at its owner's limit {code!r} ({LIMITS[code]})."
     return f"{reached} Only the owner can raise it, in node.toml."
 
@@ -69,7 +76,7 @@ def capital(text: str) -> str:
 
 def ends(code: object) -> bool:
     """Whether a refusal changes what comes out: blend and shared units need everybody."""
-    return isinstance(code, str) and (code in LIMITS or code == "split")
+    return isinstance(code, str) and (code in LIMITS or code in ("split", "labels"))
 
 
 class Lost(Exception):

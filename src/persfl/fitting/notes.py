@@ -75,7 +75,7 @@ def warn_large(setup: Setup, rows: Devices) -> None:
         setup.learner,
         rows.counts,
         rows.features,
-        budget=method.budget,
+        budget=method.questions(),
         classes=setup.classes,
         ordered=setup.settings.ordered,
         runs=1 + setup.trials(rows),

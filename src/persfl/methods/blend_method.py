@@ -14,6 +14,8 @@ from persfl.methods.protocol import Needs, Task
 from persfl.training.state import Keep, State, rounds_for
 from persfl.types import Array
 
+MOST = 10**9  # questions that a budget may be
+
 
 @dataclass(frozen=True)
 class Blend(MethodSettings):
@@ -32,6 +34,10 @@ class Blend(MethodSettings):
             " labels of public points; and over a federation how well offers fit its rows."
         )
         return Needs(units=("shared",), questions=True, leaves=leaves)
+
+    def questions(self) -> int:
+        """The budget, if it is one."""
+        return whole("budget", self.budget, least=1, most=MOST)
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
@@ -56,7 +62,7 @@ class Blend(MethodSettings):
         return blend_stage(
             task.rows,
             loop_plan(task, rounds_for("auto", task.learner)),
-            budget=whole("budget", self.budget, least=1),
+            budget=self.questions(),
             ordered=ordered,
             classes=task.classes,
             public=task.public,

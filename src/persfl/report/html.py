@@ -13,14 +13,14 @@ import base64
 import hashlib
 import json
 import math
-import os
 import re
-import secrets
 from collections.abc import Mapping
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from persfl.files import write_whole
 
 _FEDERATION = (
     '<p class="asked">This was a federation: every device\'s rows stayed where they are. '
@@ -34,19 +34,7 @@ def write_report(info: Mapping[str, Any], path: Path) -> Path:
     replaced in one step.
     """
     path = Path(path)
-    text = page(info)
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    # As readable as any other file the person makes: the system takes off what their umask forbids.
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    try:
-        with os.fdopen(
-            handle, "w", encoding="utf-8", errors="replace", newline="\n"
-        ) as file:
-            file.write(text)
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    write_whole(path, page(info).encode(errors="replace"))
     return path
 
 

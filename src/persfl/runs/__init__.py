@@ -18,6 +18,7 @@ The code of a module is not kept, see `persfl.learners.storage.network_files`.
 """
 
 from persfl.folder_locks import refuse_held
+from persfl.runs.begun_runs import is_begun, remove_begun
 from persfl.runs.index import FORMAT, INDEX, READABLE, versions
 from persfl.runs.model import keep_model, refuse_unkept, save_model
 from persfl.runs.model_reader import load_model
@@ -30,10 +31,12 @@ __all__ = [
     "PAGES",
     "READABLE",
     "Folder",
+    "is_begun",
     "keep_model",
     "load_model",
     "refuse_held",
     "refuse_unkept",
+    "remove_begun",
     "rounds_table",
     "save_model",
     "versions",

@@ -43,6 +43,12 @@ _PASSING = re.compile(
     r"(?:state-[a-z0-9-]+\.(?:npz|skops)|(?:fleet|exchange)-[0-9]+\.wire)(?:\.part)?"
     rf"|(?:run|spec|versions|model|federation|worth|terms)\.(?:{_ENDINGS})\.part"
 )
+# What may be removed with the run that an index belongs to: names that some run does give.
+_GIVEN = re.compile(
+    r"(?:spec|versions|model|federation)\.json|model\.(?:npz|safetensors)|worth\.parquet"
+    r"|terms\.wire|state-[a-z0-9-]+\.npz|(?:fleet|exchange)-[0-9]+\.wire"
+    r"|rounds/[a-z][a-z0-9-]*\.parquet"
+)
 _PASSING_ROUNDS = re.compile(r"[a-z][a-z0-9-]*\.parquet(?:\.part)?")
 
 
@@ -134,6 +140,15 @@ def check_name(name: str) -> None:
     """
     if not _NAME.fullmatch(name) or name == INDEX:
         raise InputError(f"{name[:80]!r} is not a name for a file of a run folder.")
+
+
+def is_given(name: str) -> bool:
+    """Whether runs give this name to a file of theirs.
+
+    >>> is_given("model.json"), is_given("thesis.txt")
+    (True, False)
+    """
+    return _GIVEN.fullmatch(name) is not None
 
 
 def passing_files(folder: Path) -> list[Path]:

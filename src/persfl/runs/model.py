@@ -21,6 +21,7 @@ from persfl.learners.storage.network_files import networks_to
 from persfl.methods import METHODS, Method, method_of
 from persfl.runs.model_checks import (
     ADOPTERS,
+    check_classes,
     is_plain,
     units_to,
 )
@@ -136,6 +137,7 @@ def _words_of(fitted: Fitted) -> dict[str, Any]:
         "preparation": None,
     }
     if classes is not None:
+        check_classes(classes)
         words["classes"] = classes.tolist()
     if schema.preparation is not None:
         words["preparation"] = schema.preparation.to_words()

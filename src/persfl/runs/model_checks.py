@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from persfl.types import Array
 
 ADOPTERS = ("Best", "BestOrStay", "TopK", "Weighted")  # known by their names
+MOST_CLASSES = 10_000
 _MEASURED = ("held", "evidence", "spread", "error_own", "error_personal")
 # D devices, F columns of numbers
 _UNITS = {
@@ -166,8 +167,18 @@ def check_words(words: object) -> None:
     _refuse_unusable(words, _WANTED | more)
     if (words["kind"] == "PersonalizedClassifier") != ("classes" in words):
         raise InputError("a classifier must have classes, and a regressor none.")
+    check_classes(words.get("classes", ()))
     if words["names"] is not None and len(words["names"]) != words["features"]:
         raise InputError("there must be a name for every feature.")
+
+
+def check_classes(classes: Sized) -> None:
+    """Stop where there are more classes than anybody predicts: every row has a chance of each."""
+    if len(classes) > MOST_CLASSES:
+        raise InputError(
+            f"a run folder keeps models of at most {MOST_CLASSES:,} classes. Got"
+            f" {len(classes):,}."
+        )
 
 
 def check_spec(spec: Mapping[str, Any]) -> None:

@@ -21,6 +21,7 @@ from persfl.files import (
 )
 from persfl.folder_locks import LOCK, Lock, refuse_held
 from persfl.formats import json_from, json_to, numbers_from, reading, table_from
+from persfl.runs.begun_runs import is_begun, remove_begun
 from persfl.runs.index import (
     FORMAT,
     INDEX,
@@ -30,6 +31,7 @@ from persfl.runs.index import (
     digest,
     index_from,
     index_to,
+    is_given,
     new_index,
     passing_files,
     versions,
@@ -91,7 +93,7 @@ class Folder:
             try:
                 folder = Folder.begin(path, spec, every=every)
             except BaseException:
-                _remove_begun(path)
+                remove_begun(path)
                 raise
         except BaseException:
             lock.release()
@@ -229,13 +231,29 @@ class Folder:
         self.close()
 
     def strangers(self) -> list[Path]:
-        """Files in the folder that do not belong to the run."""
-        known = {*self.index["files"], INDEX, LOCK, *PAGES}
+        """Files in the folder that do not belong to the run: the index does not name them, or no
+        run does, or they are not what was written under that name.
+        """
+        known = {INDEX, LOCK, *PAGES, *self._own()}
         files = [path for path in sorted(self.path.rglob("*")) if not path.is_dir()]
         return [p for p in files if p.relative_to(self.path).as_posix() not in known]
 
+    def _own(self) -> list[str]:
+        """Files that are what the index says; somebody else may have written that, beside files
+        of a person's.
+        """
+        return [
+            name
+            for name, told in self.index["files"].items()
+            if is_given(name)
+            and (self.path / name).is_file()
+            and fingerprint(self.path / name) == told
+        ]
+
     def remove(self) -> None:
         """Remove a run that was replaced: its files and its pages, and nothing else."""
+        own = self._own()
+        self.index["files"] = {name: self.index["files"][name] for name in own}
         for page in PAGES:
             remove_regular(self.path / page)
         self.discard(replaced=True)
@@ -276,6 +294,11 @@ class Folder:
 def _refuse_full(path: Path) -> None:
     if not path.exists():
         return
+    if is_begun(path):
+        raise InputError(
+            f"{str(path)!r} holds a run that was ended before anything of it was kept. Begin it"
+            " again with --resume, or choose another --out."
+        )
     if not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir()):
         what = "Choose another --out, go on with --resume, or replace it with --force."
         raise InputError(f"{str(path)!r} is not empty. {what}")
@@ -288,11 +311,3 @@ def _refuse_odd_rounds(path: Path) -> None:
         refuse_links(path)
     if rounds.is_dir():
         refuse_links(rounds)
-
-
-def _remove_begun(path: Path) -> None:
-    """Leave an empty folder as it was found, where a run could not even begin in it."""
-    for name in ("spec.json", "versions.json", INDEX):
-        remove_regular(path / name)
-        remove_regular(path / f"{name}.part")
-    remove_empty(path / "rounds")

@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from persfl.errors import InputError
 from persfl.learners.storage.family_table import model_to, read_model
 from persfl.learners.storage.named_arrays import LARGE, AnyArray, Arrays, is_sensible
 from persfl.proposers.gradient import GradientStep
+from persfl.types import Learner, Model
 from persfl.wire.codec import WireError, finite
 
 if TYPE_CHECKING:
@@ -54,7 +56,9 @@ def model_from(
             raise WireError("a model must hold finite numbers of a sensible size.")
     try:
         return read_model(learner, arrays, features, classes)
-    except (KeyError, ValueError, TypeError, IndexError):  # InputError is a ValueError
+    except InputError as error:
+        raise WireError(str(error)) from None
+    except (KeyError, ValueError, TypeError, IndexError):
         raise WireError("a model does not have the form of its family.") from None
 
 

@@ -8,10 +8,11 @@ than its learner grows them: a long chain would take long to walk.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from persfl.errors import InputError
 from persfl.learners.estimator import Estimator
 from persfl.learners.storage.named_arrays import (
     AnyArray,
@@ -71,7 +72,8 @@ class Vectors:
         )
 
 
-DEEPEST = 1_000  # questions on the way down, where a learner says nothing
+DEEPEST = 100  # questions on the way down, where a learner says nothing
+MOST_TREES = 5_000  # of a model, where a learner says nothing
 FORMS = {
     "feature": "i8 N",
     "threshold": "f8 N",
@@ -104,7 +106,7 @@ class TreeModels:
     ) -> Grown:
         check_form(set(arrays) == set(FORMS) and has_form(arrays, FORMS))
         tree: Grown = learner.check(Grown(**arrays), features)
-        check_form(depth(tree) <= deepest(learner))
+        check_depth(tree, deepest(learner))
         return tree
 
     def many_to(self, models: Sequence[Grown]) -> dict[str, AnyArray]:
@@ -153,6 +155,19 @@ def apart(arrays: Arrays, features: int) -> list[Grown]:
     return trees
 
 
+def check_depth(tree: Grown, most: int) -> None:
+    """Stop where a tree is deeper than this."""
+    # one of so few nodes cannot be
+    if len(tree.feature) <= 2 * most + 1:
+        return
+    found = depth(tree)
+    if found > most:
+        raise InputError(
+            f"a tree of this family asks at most {most} questions on the way down. Got one of"
+            f" {found}."
+        )
+
+
 def depth(tree: Grown) -> int:
     """How many questions the longest way down has; parents come before children."""
     found = np.zeros(len(tree.feature), dtype=np.int64)
@@ -165,7 +180,23 @@ def deepest(learner: Learner) -> int:
     """How deep a learner's trees may be."""
     if isinstance(learner, Tree):
         return learner.max_depth
-    if not isinstance(learner, Estimator):
-        return DEEPEST
-    said = learner.estimator.get_params(deep=False).get("max_depth")
+    said = _setting(learner, "max_depth")
     return DEEPEST if said is None else int(said)
+
+
+def most_trees(learner: Learner, classes: int) -> int:
+    """How many trees a learner's models may have: boosting grows one for each of several classes
+    in every step.
+    """
+    steps = _setting(learner, "n_estimators")
+    boosts = _setting(learner, "learning_rate") is not None
+    if steps is None:
+        return MOST_TREES if boosts else 1
+    return min(int(steps) * (classes if boosts and classes > 2 else 1), MOST_TREES)
+
+
+def _setting(learner: Learner, name: str) -> Any:
+    """What a wrapped estimator says, if it has such a setting."""
+    if not isinstance(learner, Estimator):
+        return None
+    return learner.estimator.get_params(deep=False).get(name)

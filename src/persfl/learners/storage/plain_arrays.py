@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from persfl.types import Learner, Model
 
 OLD_KEY = "plain"  # of format 1
-TREES, NODES = 5_000, 2_000_000  # of a model on the wire, at most
+NODES = 2_000_000  # of a model on the wire, at most
 _ALWAYS = {"link", "rate", "stride", "base"}
 _DISK = {"fine", "mean", "scale", "across"}
 _FORMS = {
@@ -74,6 +74,8 @@ class PlainModels:
     def one_from(
         self, learner: Learner, arrays: Arrays, features: int, classes: int
     ) -> Plain:
+        most = own_arrays.most_trees(learner, classes)
+        check_form(_count(arrays) <= most)
         return plain_from(arrays, features, classes, own_arrays.deepest(learner))
 
     def many_to(self, models: Sequence[Model]) -> dict[str, AnyArray]:
@@ -224,13 +226,16 @@ def _chances(values: AnyArray) -> AnyArray:
 def _trees(
     arrays: Arrays, features: int, deep: int, *, bounded: bool
 ) -> tuple[Grown, ...]:
-    few = len(arrays["nodes"]) <= TREES and len(arrays["feature"]) <= NODES
-    check_form(few or not bounded)
+    check_form(len(arrays["feature"]) <= NODES or not bounded)
     trees = own_arrays.apart(arrays, features)
     for tree in trees:
-        # a tree of so few nodes cannot be deeper
-        check_form(len(tree.feature) <= 2 * deep + 1 or own_arrays.depth(tree) <= deep)
+        own_arrays.check_depth(tree, deep)
     return tuple(trees)
+
+
+def _count(arrays: Arrays) -> int:
+    """How many trees are told."""
+    return int(arrays["nodes"].size) if "nodes" in arrays else 0
 
 
 # A fleet

@@ -94,7 +94,7 @@ class DescentSettings:
     longest: float = 1.0
     """... from this one on, ..."""
     falls: float = 0.9
-    """... until the own loss of such a share of them falls."""
+    """... until the own loss of such a share of them falls, or of all but one of three or more."""
     worse: float = 4.0
     """An answer that multiplies the own loss by more is put aside: steps can run away."""
     room: int = 2**26

@@ -104,3 +104,21 @@ def usual(slopes: Array) -> Array:
     told = length[np.isfinite(length)]
     most = LONG * float(np.median(told)) if len(told) else 0.0
     return np.where(length > most, np.nan, slopes) if most > 0 else slopes
+
+
+def counted(weight: Array) -> Array:
+    """(devices,) what weights that devices tell count as: nobody's as more than ten usual ones,
+    nor, of three or more, as more than those of all others together.
+
+    >>> counted(np.array([6.0, 9.0, 12.0, 1e15])).tolist()
+    [6.0, 9.0, 12.0, 27.0]
+    >>> float(counted(np.append(np.full(30, 6.0), 1e15)).max())
+    60.0
+    """
+    told = weight[weight > 0]
+    if len(told) < 3:
+        return weight
+    found = np.minimum(weight, LONG * np.median(told))
+    heaviest = int(found.argmax())
+    found[heaviest] = min(found[heaviest], np.delete(found, heaviest).sum())
+    return np.asarray(found)

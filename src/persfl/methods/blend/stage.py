@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from persfl.devices import Devices
+from persfl.errors import InputError
 from persfl.methods.blend.algorithm import blend_over, local_site
 from persfl.training import Forget, Keep, Pace, Plan, State, resumable
 from persfl.trust import Trust
 from persfl.types import Array
+
+
+def _rounds_of(trust: Trust) -> int:
+    """How many rounds a blend that was kept has in all, by its notes; -1 where it says nothing."""
+    notes = trust.notes
+    if "mix_rounds" not in notes:
+        return -1
+    rounds, mix, names = (notes.get(f"mix{end}") for end in ("_rounds", "", "_names"))
+    if (
+        not isinstance(names, np.ndarray)
+        or not isinstance(mix, np.ndarray)
+        or not isinstance(rounds, np.ndarray)
+        or (names.ndim, names.dtype.kind, mix.dtype.kind) != (1, "U", "f")
+        or mix.shape != (trust.n, len(names))
+        or rounds.dtype.kind != "i"
+        or rounds.shape != ()
+    ):
+        raise InputError(
+            "the run that was kept is not of a blend: its notes are of another kind. Use another"
+            " folder."
+        )
+    return int(rounds)
 
 
 def blend_stage(
@@ -27,7 +52,7 @@ def blend_stage(
     """
     keep = keep or Forget()
     state = resumable(keep.last(stage), devices, plan.learner)
-    if state is not None and state.r == int(state.trust.notes.get("mix_rounds", -1)):
+    if state is not None and state.r == _rounds_of(state.trust):
         return state
     pace = Pace(plan.step_size)
     keep.after(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from persfl.devices import Devices
 from persfl.methods.blend.blend_settings import USUAL, BlendSettings, DescentSettings
@@ -280,14 +281,25 @@ def nearest_by_slopes(group: Group, at: Sequence[Array], who: IntArray) -> IntAr
 
 def pace(group: Group, model: Array, who: IntArray, chosen: DescentSettings) -> float:
     """The longest of 1, 1/4, 1/16 ... such that so many plain steps from this model lower the own
-    loss of nine devices in ten.
+    loss of nine devices in ten, or, of three or more, of all but one.
     """
     found = chosen.longest
     for _ in range(chosen.paces):
         question = Falls(look=group.look, model=model, step=found, steps=chosen.short)
         falls = group.ask(question, who)["falls"]
-        told = falls[np.isfinite(falls)]
-        if len(told) and told.mean() >= chosen.falls:
+        if is_agreed(falls[np.isfinite(falls)] > 0, chosen.falls):
             break
         found /= 4
     return found
+
+
+def is_agreed(votes: NDArray[np.bool_], share: float) -> bool:
+    """Whether so many say yes; one no of three or more is never enough against it: below ten,
+    one device could else slow all others for good.
+
+    >>> [is_agreed(np.arange(n) > 0, 0.9) for n in (1, 2, 3, 9)]
+    [False, False, True, True]
+    """
+    many = len(votes)
+    yes = int(votes.sum())
+    return many > 0 and (yes >= share * many or (many >= 3 and yes == many - 1))

@@ -1,0 +1,63 @@
+"""Runs that were killed between their first writes: there is a folder, and no index yet."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from pathlib import Path
+
+from persfl.files import read_whole, remove_regular
+from persfl.folder_locks import LOCK
+from persfl.formats import json_from
+from persfl.runs.index import INDEX
+
+ROUNDS = "rounds"
+_WHOLE = ("spec.json", "versions.json")
+_PARTS = tuple(f"{name}.part" for name in (*_WHOLE, INDEX))
+# what every run is asked about, and every list of versions has
+_SAYS = {"spec.json": "features", "versions.json": "persfl"}
+
+
+def is_begun(path: Path, *, besides: Collection[str] = ()) -> bool:
+    """Whether a folder holds the first files of a run, and nothing else but files of these names.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> is_begun(folder)
+    False
+    >>> (folder / "rounds").mkdir()
+    >>> is_begun(folder)
+    True
+    >>> _ = (folder / "spec.json").write_text("a person's own")
+    >>> is_begun(folder)
+    False
+    """
+    if not path.is_dir() or (path / INDEX).exists():
+        return False
+    names = {entry.name for entry in path.iterdir()} - {LOCK, *besides}
+    return bool(names) and all(_is_first(path / name) for name in names)
+
+
+def remove_begun(path: Path) -> None:
+    """Remove the first files of a run that has not begun."""
+    for name in (*_WHOLE, *_PARTS, INDEX):
+        remove_regular(path / name)
+    with contextlib.suppress(OSError):
+        (path / ROUNDS).rmdir()
+
+
+def _is_first(path: Path) -> bool:
+    """Whether this is one of the first things that a run writes."""
+    if path.is_symlink():
+        return False
+    if path.name == ROUNDS:
+        return path.is_dir() and not any(path.iterdir())
+    if path.name in _PARTS:
+        return path.is_file()
+    if path.name not in _WHOLE or not path.is_file():
+        return False
+    try:
+        said = json_from(read_whole(path))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(said, dict) and _SAYS[path.name] in said
