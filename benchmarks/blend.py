@@ -1,191 +1,666 @@
-"""Every method on equal terms, on real tables and made-up devices, and beside it what is asked of
-blend.
+"""The default rule beside everything that a statistician, or anybody with a table, would try first;
+every line says what is asked, what was measured, and whether it holds.
 
-    python benchmarks/blend.py [--data FOLDER] [--seeds 3] [--first 1000] [--only txhousing,pb52]
-    [--jobs 2] [--out table.json]
+    python benchmarks/blend.py [--section time,few] [--seeds 3] [--first 1000] [--jobs 2]
+        [--data FOLDER] [--published FOLDER] [--only drift,wander] [--out kept.json]
+        [--method blend | --rule FILE.py[:Class]]
 
-The sets, rows and methods are those of the spec `compare` (`persfl run compare` does the same and
-writes a page). Housing comes with the package; with --data a folder that has chickweight.csv,
-household.npz, wisdm.npz and pb52.csv is used too. Every cell (a set and a seed) is kept in --out as
-it comes, so the same command goes on where it was cut. Rivals named by what is asked: local,
-pooled, clustered, fine-tuned, paper, each in shared or centred units, whichever is better in
-hindsight.
+Sections (`benchmarks/tasks.py` makes their rows, `benchmarks/rivals.py` the rivals):
+
+    few         4, 6, 8 devices with 3, 5, 10 rows, against own ridge models and one for all
+    nonlinear   Friedman's function and others with personal parts, against boosting and the rule
+                without trees
+    loud        one loud device among calm ones
+    time        the past to learn from, the future to judge by, told so and not told
+    seconds     800 features x 3 devices; 1,000 devices x 30 rows x 10 features, with the trial run
+
+With --data a folder that has household.npz and the other tables of the spec `compare` is used too.
+Every fit is kept in --out as it comes, so the same command goes on where it was cut; what other
+code has measured is measured anew. --rule measures a class that is not part of persfl:
+`Class(ordered=False, boost=True, seed=0).fit(X, y, g, blocks=None).predict(X, g)`, with g from 0.
+
+A regret is log(error / error of the best rival in hindsight), errors being means over devices,
+then over seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import importlib.util
+import json
+import multiprocessing
 import os
+import queue
 import resource
+import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     # before numpy: cells are parallel, not what is inside them
     os.environ.setdefault(_name, "1")
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))  # for processes that import this file under its name
 
-from persfl import PersonalizedRegressor
-from persfl.lab.comparison_cells import run_cells
-from persfl.lab.comparison_specs import chosen_methods, load_comparison
-from persfl.lab.comparison_tables import (
-    regret_table,
-    removed_table,
-    seconds_line,
-    signed,
-    signed_interval,
-)
-from persfl.lab.standings import by_set, least, mean_regret, standings
+import numpy as np
+import pandas as pd
+from rivals import RIVALS, Predict
+from tasks import Section, Task, sections
+
+from persfl import PersonalizedClassifier, PersonalizedRegressor
+from persfl.files import write_whole
+from persfl.lab.comparison_cells import code
+from persfl.lab.jobs import finished_jobs
+from persfl.lab.standings import parts
+from persfl.methods import METHODS
 from persfl.sources import clustered_regression
+from persfl.types import Array
 
-NAMED = ("local", "pooled", "clustered", "fine-tuned", "paper", "blend")
-BETTER = ("txhousing", "chickweight", "household", "wisdm", "relabelled")
-NEAR = ("pb52", "label-shifted")
-
-Cells = Mapping[str, Sequence[Mapping[str, Any]]]
-
-
-def large() -> None:
-    """Time a whole fit: trial run and final run."""
-    rows = clustered_regression(
-        n=1000, clusters=5, rows=30, features=10, noise=0.5, seed=0
-    )
-    begin = time.perf_counter()
-    PersonalizedRegressor(method="blend").fit(rows.X, rows.y, devices=rows.owner)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"1,000 devices x 30 rows x 10 features: {time.perf_counter() - begin:.0f} s, at most"
-        f" {peak:.1f} GiB"
-    )
+Found = dict[str, Any]  # of one task and seed, as plain values
+FORM = 2  # of kept results
+OWN = "own ridge"
+WORSE_THAN_OWN = 0.05
+PATIENCE = 120  # seconds of a timed fit
+HINTS = ("ordered", "blocks", "time=")  # what a note on time would tell to set
 
 
-def against(cells: Cells, methods: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """The same cells with some of the methods."""
-    return {
-        name: [
-            {
-                **cell,
-                "errors": {m: e for m, e in cell["errors"].items() if m in methods},
+# Who is measured
+
+
+class Fit(NamedTuple):
+    """Predictions, and what the fit says to a person."""
+
+    predict: Predict
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The rule that is measured: a method of the public API, or a class in a file."""
+
+    method: str = "blend"
+    rule: str = ""
+
+    @property
+    def label(self) -> str:
+        """What it is called in tables and kept results."""
+        return Path(self.rule).name if self.rule else self.method
+
+    @property
+    def code(self) -> str:
+        """A fingerprint of its source."""
+        if not self.rule:
+            return code()
+        return fingerprint(
+            *Path(self.rule.partition(":")[0]).resolve().parent.glob("*.py")
+        )
+
+    def without_trees(self) -> dict[str, Any] | None:
+        """How it is told to leave trees out; None where it cannot be."""
+        if self.rule:
+            return {"boost": False}
+        return (
+            {"method__boost": False}
+            if "boost" in METHODS[self.method]().get_params()
+            else None
+        )
+
+    def fit(
+        self, task: Task, seed: int, *, told: bool = False, trees: bool = True
+    ) -> Fit:
+        """Learn from a task's rows."""
+        settings = {} if trees else self.without_trees() or {}
+        if self.rule:
+            return self._by_rule(task, seed, task.told if told else "", settings)
+        return self._by_api(task, seed, task.told if told else "", settings)
+
+    def _by_rule(
+        self, task: Task, seed: int, told: str, settings: Mapping[str, Any]
+    ) -> Fit:
+        made = loaded(self.rule)(ordered=told == "ordered", seed=seed, **settings)
+        blocks = task.dates if told == "blocks" else None
+        made.fit(task.learn.X, task.learn.y, task.learn.g, blocks=blocks)
+        return Fit(made.predict, [])
+
+    def _by_api(
+        self, task: Task, seed: int, told: str, settings: Mapping[str, Any]
+    ) -> Fit:
+        kind = PersonalizedClassifier if task.classes else PersonalizedRegressor
+        model = kind(method=self.method, holdout=0, random_state=seed).set_params(
+            **settings
+        )
+        columns = list(task.columns) or [f"x{k}" for k in range(task.learn.X.shape[1])]
+        frame = pd.DataFrame(task.learn.X, columns=columns)
+        if told == "ordered":
+            model.set_params(ordered=True)
+        elif told == "blocks" and "blocks" in model.get_params():
+            model.set_params(blocks="date")
+            frame["date"] = task.dates
+        labels = task.learn.y.astype(int) if task.classes else task.learn.y
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            model.fit(frame, labels, devices=task.learn.g)
+
+        def predict(X: Any, g: Any) -> Any:
+            return model.predict(pd.DataFrame(X, columns=columns), devices=g)
+
+        return Fit(predict, [*model.notes_, *(str(one.message) for one in said)])
+
+
+@cache
+def loaded(rule: str) -> Callable[..., Any]:
+    """The class in a file, by default the one called Blend2."""
+    path, _, name = rule.partition(":")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"--rule {path!r} is no Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    spec.loader.exec_module(module)
+    found: Callable[..., Any] = getattr(module, name or "Blend2")
+    return found
+
+
+def fingerprint(*paths: Path) -> str:
+    """Of some files' content."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+# Measuring, kept as it comes
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A task and a seed; the rivals, the rule, or both."""
+
+    section: str
+    name: str
+    seed: int
+    judged: Judged
+    folders: tuple[Path | None, Path | None]
+    parts: tuple[str, ...]  # "rivals", "judged": what is not kept yet
+
+    @property
+    def key(self) -> str:
+        """Where it is kept."""
+        return f"{self.section}/{self.name}/{self.seed}"
+
+    @property
+    def cost(self) -> float:
+        """All alike."""
+        return 1.0
+
+    def work(self) -> tuple[tuple[Cell, Found], float]:
+        """Errors of each device by method, with the seconds of one core."""
+        begin = time.process_time()
+        section = sections(*self.folders)[self.section]
+        task = section.tasks[self.name](self.seed)
+        found: Found = {}
+        if "rivals" in self.parts:
+            found["rivals"] = {
+                name: errors_of(task, lambda name=name: Fit(rival_fit(task, name), []))
+                for name in section.rivals
             }
-            for cell in some
-        ]
-        for name, some in cells.items()
-    }
+        if "judged" in self.parts:
+            found["judged"] = self._judged(task)
+        return (self, found), time.process_time() - begin
+
+    def _judged(self, task: Task) -> Found:
+        ways: dict[str, dict[str, bool]] = {"": {}}
+        if task.told:
+            ways["told"] = {"told": True}
+        if self.section == "nonlinear" and self.judged.without_trees() is not None:
+            ways["linear"] = {"trees": False}
+        return {
+            way: errors_of(
+                task, lambda how=how: self.judged.fit(task, self.seed, **how)
+            )
+            for way, how in ways.items()
+        }
 
 
-def asked(cells: Cells) -> Iterator[tuple[bool, str]]:
-    """What is asked of blend, whether it holds, and what was measured; the rivals are those it
-    is asked to beat.
-    """
-    named = against(cells, NAMED)
-    found = {name: standings(some) for name, some in named.items()}
-    for name in (*BETTER, *NEAR):
-        if name not in found:
-            continue
-        mine, rival = found[name]["blend"], found[name][least(found[name], "blend")]
-        most = 0.0 if name in BETTER else 0.05
-        text = (
-            "less error than every rival"
-            if name in BETTER
-            else "at most 5 % more error than the best rival"
+def rival_fit(task: Task, name: str) -> Predict:
+    """A rival by name, learned from a task's rows."""
+    return RIVALS[name](task.learn.X, task.learn.y, task.learn.g)
+
+
+def errors_of(task: Task, fit: Callable[[], Fit]) -> Found:
+    """Fit, and judge."""
+    begin = time.process_time()
+    made = fit()
+    seconds = time.process_time() - begin
+    said = np.asarray(made.predict(task.judge.X, task.judge.g))
+    hinted = any(word in note for note in made.notes for word in HINTS)
+    each = [float(f"{error:.6g}") for error in task.errors(said)]
+    return {"errors": each, "seconds": round(seconds, 2), "noted": hinted}
+
+
+class Kept:
+    """What was measured, by part and cell, in a file or for this call alone."""
+
+    def __init__(self, path: Path | None, judged: Judged) -> None:
+        made = fingerprint(HERE / "tasks.py")
+        self.path = path
+        self.codes = {
+            "rivals": made + fingerprint(HERE / "rivals.py"),
+            f"judged {judged.label}": made + judged.code,
+        }
+        self.judged = f"judged {judged.label}"
+        self.content: dict[str, Any] = {"form": FORM}
+        if path is not None and path.exists():
+            self.content = json.loads(path.read_text(encoding="utf-8"))
+            if self.content.get("form") != FORM:
+                raise SystemExit(
+                    f"{str(path)!r} holds other results. Choose another --out."
+                )
+
+    def part(self, part: str) -> dict[str, Found]:
+        """Cells of the rivals, or of the rule that is judged, by key."""
+        name = part if part == "rivals" else self.judged
+        kept: dict[str, Any] = self.content.setdefault(name, {"code": "", "cells": {}})
+        if kept["code"] != self.codes[name]:
+            kept.update(code=self.codes[name], cells={})
+        cells: dict[str, Found] = kept["cells"]
+        return cells
+
+    def add(self, cell: Cell, found: Found) -> None:
+        """Keep what a cell has measured."""
+        for part, values in found.items():
+            self.part(part)[cell.key] = values
+        if self.path is not None:
+            write_whole(self.path, (json.dumps(self.content) + "\n").encode())
+
+
+# From cells to numbers
+
+
+class Table:
+    """Errors of one section by set and method: of each, the mean over devices, then over seeds."""
+
+    def __init__(self, kept: Kept, cells: Sequence[Cell]) -> None:
+        self.cells = cells
+        self.kept = kept
+        self.sets = list(dict.fromkeys(cell.name for cell in cells))
+
+    def _found(self, part: str, name: str) -> list[Found]:
+        keys = [cell.key for cell in self.cells if cell.name == name]
+        return [self.kept.part(part)[key] for key in keys]
+
+    def _seeds(self, part: str, name: str, method: str, devices: slice) -> Array:
+        """(seeds,) the mean over devices."""
+        found = self._found(part, name)
+        return np.array([np.mean(one[method]["errors"][devices]) for one in found])
+
+    def rivals(self, name: str, devices: slice = slice(None)) -> dict[str, float]:
+        """Every rival's error on a set."""
+        methods = self._found("rivals", name)[0]
+        return {
+            method: float(self._seeds("rivals", name, method, devices).mean())
+            for method in methods
+        }
+
+    def judged(self, name: str, way: str = "", devices: slice = slice(None)) -> float:
+        """The rule's error on a set."""
+        return float(self._seeds("judged", name, way, devices).mean())
+
+    def unsure(self, name: str, way: str = "") -> float:
+        """The standard error of the regret over seeds; NaN with a single one."""
+        ours = self._seeds("judged", name, way, slice(None))
+        theirs = self._seeds("rivals", name, self.best(name), slice(None))
+        moved = parts(ours, theirs)
+        return (
+            float(moved.std(ddof=1) / len(moved) ** 0.5) if len(moved) > 1 else np.nan
         )
-        yield (
-            (
-                mine.error / rival.error - 1 < most
-                if name in BETTER
-                else mine.error / rival.error - 1 <= most
-            ),
-            (
-                f"{name:16} asked: {text}. measured: {mine.error / rival.error - 1:+.1%}"
-                f" ({rival.method}, {rival.variant} {rival.error:.4f}; blend {mine.error:.4f};"
-                f" regret {signed_interval(mine.regret, mine.regret_low, mine.regret_high)})"
-            ),
+
+    def ways(self, name: str) -> list[str]:
+        """How the rule was fitted."""
+        return list(self._found("judged", name)[0])
+
+    def seconds(self, name: str) -> float:
+        """Of one core, for a fit."""
+        return float(
+            np.mean([one[""]["seconds"] for one in self._found("judged", name)])
         )
-    middle = mean_regret(named)
-    yield (
-        middle[0] <= 0,
-        (
-            f"{'all sets':16} asked: mean regret at most 0. measured: {signed_interval(*middle)}"
-            f" over {len(found)} sets"
-        ),
+
+    def noted(self, name: str) -> bool:
+        """Whether every fit that was told nothing told what to set."""
+        return all(one[""]["noted"] for one in self._found("judged", name))
+
+    def regret(self, name: str, way: str = "", among: Sequence[str] = ()) -> float:
+        """Against the best of some rivals, or of all."""
+        rivals = self.rivals(name)
+        least = min(rivals[method] for method in among or rivals)
+        return float(np.log(self.judged(name, way) / least))
+
+    def best(self, name: str) -> str:
+        """The best rival on a set."""
+        rivals = self.rivals(name)
+        return min(rivals, key=rivals.__getitem__)
+
+    def against_own(self, name: str) -> Iterator[tuple[str, float]]:
+        """How much worse than own rows, as told as can be."""
+        way = "told" if "told" in self.ways(name) else ""
+        yield name, self.judged(name, way) / self.rivals(name)[OWN] - 1
+
+
+class Line(NamedTuple):
+    """What is asked, what was measured, whether it holds (None: for information)."""
+
+    asked: str
+    measured: str
+    met: bool | None
+
+
+def few_lines(table: Table) -> Iterator[Line]:
+    """Against the better of own ridge and pooled, set by set."""
+    worse = {name: float(np.expm1(table.regret(name))) for name in table.sets}
+    worst = max(worse, key=worse.__getitem__)
+    over = sum(value > 0.05 for value in worse.values())
+    yield Line(
+        "few devices, few rows: never more than 5 % worse than the better of own and pooled",
+        f"worst {worse[worst]:+.1%} ({worst}), {over} of {len(worse)} sets over 5 %,"
+        f" mean {np.mean(list(worse.values())):+.1%}",
+        worse[worst] <= 0.05,
     )
-    for name, table in found.items():
-        more = table["blend"].error / table["local"].error - 1
-        yield (
-            more <= 0.05,
-            f"{name:16} asked: at most 5 % more error than local. measured: {more:+.1%}",
-        )
 
 
-def main() -> None:
-    """Measure what is not kept yet, and print the tables."""
+def nonlinear_lines(table: Table) -> Iterator[Line]:
+    """Against the better of boosting and what is linear, set by set."""
+    worse = {}
+    for name in table.sets:
+        rivals = table.rivals(name)
+        least = min(rivals["boosting"], rivals["diagonal"])
+        if "linear" in table.ways(name):
+            least = min(least, table.judged(name, "linear"))
+        worse[name] = table.judged(name) / least - 1
+    worst = max(worse, key=worse.__getitem__)
+    yield Line(
+        "non-linear and linear generators: within 5 % of the better of boosting and the linear"
+        " rule (or a mixed model)",
+        f"worst {worse[worst]:+.1%} ({worst}), mean {np.mean(list(worse.values())):+.1%}",
+        worse[worst] <= 0.05,
+    )
+
+
+def loud_lines(table: Table) -> Iterator[Line]:
+    """Excess error of the loud device."""
+    (name,) = table.sets
+    first = slice(0, 1)
+    mine, rivals = table.judged(name, devices=first), table.rivals(name, first)
+    ratio = mine / rivals["pooled"]
+    yield Line(
+        "loud device: at most twice the error of one model for all",
+        f"{ratio:.2f} times (rule {mine:.3f}, one for all {rivals['pooled']:.3f}, own ridge"
+        f" {rivals[OWN]:.3f})",
+        ratio <= 2,
+    )
+    calm = slice(1, None)
+    mine, rivals = table.judged(name, devices=calm), table.rivals(name, calm)
+    yield Line(
+        "the calm ones beside it: at most 5 % worse than own rows",
+        f"{mine / rivals[OWN] - 1:+.1%}",
+        mine / rivals[OWN] <= 1.05,
+    )
+
+
+def time_lines(table: Table) -> Iterator[Line]:
+    """Regret told, and not told."""
+    told = {name: table.regret(name, "told") for name in table.sets}
+    untold = {name: table.regret(name) for name in table.sets}
+    worst, worst_untold = (max(some, key=some.__getitem__) for some in (told, untold))
+    mean = float(np.mean(list(told.values())))
+    yield Line(
+        "forward in time, told: mean regret at most 0, worst at most +.10",
+        f"mean {mean:+.3f}, worst {told[worst]:+.3f} ({worst})",
+        mean <= 0 and told[worst] <= 0.10,
+    )
+    noted = [name for name in table.sets if table.noted(name)]
+    yield Line(
+        "forward in time, not told: at most +.15 and a note",
+        f"mean {np.mean(list(untold.values())):+.3f}, worst {untold[worst_untold]:+.3f}"
+        f" ({worst_untold}), a note on {len(noted)} of {len(table.sets)}",
+        untold[worst_untold] <= 0.15 and len(noted) == len(table.sets),
+    )
+
+
+LINES: dict[str, Callable[[Table], Iterator[Line]]] = {
+    "few": few_lines,
+    "nonlinear": nonlinear_lines,
+    "loud": loud_lines,
+    "time": time_lines,
+}
+
+
+def set_table(table: Table, label: str) -> Iterator[str]:
+    """Every set: the rivals, the rule, its regret."""
+    methods = list(dict.fromkeys(m for name in table.sets for m in table.rivals(name)))
+    ways = list(dict.fromkeys(way for name in table.sets for way in table.ways(name)))
+    titles = [", ".join(word for word in (label, way) if word) for way in ways]
+    heads = ["set", *methods, *titles, *(f"regret {way} (s.e.)" for way in ways), "s"]
+    yield "| " + " | ".join(heads) + " |"
+    yield "|---" * len(heads) + "|"
+    for name in table.sets:
+        rivals = table.rivals(name)
+        known = table.ways(name)
+        row = [f"{rivals[m]:.4g}" if m in rivals else "" for m in methods]
+        row[methods.index(table.best(name))] += " *"
+        row += [
+            f"{table.judged(name, way):.4g}" if way in known else "" for way in ways
+        ]
+        row += [
+            f"{table.regret(name, way):+.3f} ({table.unsure(name, way):.3f})"
+            if way in known
+            else ""
+            for way in ways
+        ]
+        yield "| " + " | ".join([name, *row, f"{table.seconds(name):.1f}"]) + " |"
+
+
+# Seconds
+
+
+class Timing(NamedTuple):
+    """A fit that is timed, and the seconds of one core that it may take."""
+
+    name: str
+    devices: int
+    rows: int
+    features: int
+    most: float
+
+
+TIMINGS = (
+    Timing("800 features x 3 devices x 30 rows", 3, 30, 800, 5),
+    Timing("1,000 devices x 30 rows x 10 features", 1000, 30, 10, 15),
+)
+
+
+def timed(timing: Timing, judged: Judged, answer: Any) -> None:
+    """A whole fit through the public API, trial run and final run; its seconds and memory."""
+    rows = clustered_regression(
+        n=timing.devices,
+        clusters=min(5, timing.devices),
+        rows=timing.rows,
+        features=timing.features,
+        noise=0.5,
+        seed=0,
+    )
+    begin = time.process_time()
+    if judged.rule:
+        loaded(judged.rule)().fit(rows.X, rows.y, rows.owner)
+    else:
+        model = PersonalizedRegressor(method=judged.method)
+        model.fit(rows.X, rows.y, devices=rows.owner)
+    seconds = time.process_time() - begin
+    answer.put((seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20))
+
+
+def seconds_lines(judged: Judged, timings: Sequence[Timing]) -> Iterator[Line]:
+    """Each in a process of its own, given up after two minutes."""
+    how = "no trial run" if judged.rule else "with the trial run"
+    for timing in timings:
+        context = multiprocessing.get_context("spawn")
+        answer: Any = context.Queue()
+        child = context.Process(target=timed, args=(timing, judged, answer))
+        child.start()
+        asked = f"{timing.name}: at most {timing.most:g} s of one core, {how}"
+        try:
+            seconds, peak = answer.get(timeout=PATIENCE)
+            yield Line(
+                asked,
+                f"{seconds:.1f} s, at most {peak:.1f} GiB",
+                seconds <= timing.most,
+            )
+        except queue.Empty:
+            yield Line(asked, f"given up after {PATIENCE} s (or failed)", False)
+        child.kill()
+        child.join()
+
+
+# The command
+
+
+def arguments() -> argparse.Namespace:
+    """What was asked for."""
     made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("--data", type=Path, help="folder with further tables")
+    made.add_argument("--section", default="", help="some of the sections, with commas")
+    made.add_argument(
+        "--only", default="", help="some of the sets: parts of their names"
+    )
     made.add_argument("--seeds", type=int, default=3)
     made.add_argument("--first", type=int, default=1000, help="the first seed")
-    made.add_argument("--only", default="", help="some of the data sets")
+    made.add_argument("--data", type=Path, help="folder with further tables")
     made.add_argument(
-        "--methods",
-        default="",
-        help="some of the methods (default all; those that are asked about always)",
+        "--published", type=Path, help="folder with heart, school and fmi"
+    )
+    made.add_argument("--method", default="blend", help="a method of persfl")
+    made.add_argument(
+        "--rule", default="", help="FILE.py or FILE.py:Class instead of a method"
     )
     made.add_argument("--jobs", type=int, default=1, help="parallel processes")
     made.add_argument(
-        "--out", type=Path, help="a .json file in which every cell is kept as it comes"
+        "--out", type=Path, help="a .json file in which every fit is kept"
     )
+    made.add_argument("--brief", action="store_true", help="without the tables of sets")
     made.add_argument(
         "--large",
         action="store_true",
         help="only time a fit of 1,000 devices with 30 rows and 10 features",
     )
-    chosen = made.parse_args()
+    return made.parse_args()
+
+
+def todo(
+    chosen: argparse.Namespace, judged: Judged, kept: Kept
+) -> dict[str, list[Cell]]:
+    """Cells by section, each with what is not kept yet."""
+    folders = (chosen.data, chosen.published)
+    known = sections(*folders)
+    wanted = [word for word in chosen.section.split(",") if word] or [*known, "seconds"]
+    for name in wanted:
+        if name not in (*known, "seconds"):
+            raise SystemExit(
+                f"--section must be of {', '.join([*known, 'seconds'])}. Got {name}."
+            )
+    words = [word for word in chosen.only.split(",") if word]
+    found = {}
+    for name in wanted:
+        if name == "seconds":
+            continue
+        section: Section = known[name]
+        some = [
+            task for task in section.tasks if not words or any(w in task for w in words)
+        ]
+        seeds = range(chosen.first, chosen.first + chosen.seeds * section.repeat)
+        found[name] = [
+            Cell(name, task, seed, judged, folders, ())
+            for task in some
+            for seed in seeds
+        ]
+    return found
+
+
+def missing(cells: Sequence[Cell], kept: Kept) -> Iterator[Cell]:
+    """Cells that are not kept yet, or of which a part is not."""
+    for cell in cells:
+        parts = [
+            part for part in ("rivals", "judged") if cell.key not in kept.part(part)
+        ]
+        if parts:
+            how = (cell.section, cell.name, cell.seed, cell.judged, cell.folders)
+            yield Cell(*how, tuple(parts))
+
+
+def main() -> None:
+    """Measure what is not kept yet, and print what is asked beside what was measured."""
+    chosen = arguments()
+    judged = Judged(chosen.method, chosen.rule)
     if chosen.large:
-        large()
+        for line in seconds_lines(judged, TIMINGS[-1:]):
+            print(f"{line.asked}. measured: {line.measured}")
         return
-    spec = replace(load_comparison("compare"), seeds=chosen.seeds)
-    if chosen.methods:
-        spec = replace(
-            spec, methods=chosen_methods([*NAMED, *chosen.methods.split(",")])
-        )
-    spec, missing = spec.only([name for name in chosen.only.split(",") if name]).there(
-        chosen.data
-    )
     begin = time.perf_counter()
-    done = run_cells(
-        spec.cells(chosen.first),
-        jobs=chosen.jobs,
-        path=chosen.out,
-        done=lambda cell: print(
-            f"{cell['set']} seed {cell['seed']}: {cell['total']:.0f} s", flush=True
-        ),
-    )
-    cells = by_set(done)
-    print(
-        f"\n{regret_table(cells)}\n\nblend removes of the others'"
-        f" error:\n\n{removed_table(cells)}\n"
-    )
-    for holds, text in asked(cells):
-        print(f"{'PASS' if holds else 'FAIL'}  {text}")
-    every = mean_regret(cells)
-    print(
-        f"\nAgainst all {len(spec.methods) - 1} methods the mean regret is"
-        f" {signed_interval(*every)}; of each method:"
-    )
-    print(
-        ", ".join(
-            f"{name} {signed(mean_regret(cells, name)[0])}" for name in spec.methods
+    kept = Kept(chosen.out, judged)
+    cells = todo(chosen, judged, kept)
+    every = [cell for some in cells.values() for cell in missing(some, kept)]
+    for (cell, found), seconds in finished_jobs(every, jobs=chosen.jobs):
+        kept.add(cell, found)
+        print(f"{cell.key}: {seconds:.1f} s", file=sys.stderr, flush=True)
+    lines: list[Line] = []
+    own: dict[str, float] = {}
+    for name, some in cells.items():
+        if not some:
+            continue
+        table = Table(kept, some)
+        if not chosen.brief:
+            print(f"\n{name}\n\n" + "\n".join(set_table(table, judged.label)))
+        lines += LINES[name](table)
+        for task in table.sets:
+            own |= dict(table.against_own(task))
+    if not chosen.section or "seconds" in chosen.section:
+        lines += seconds_lines(judged, TIMINGS)
+    if own:
+        lines.append(own_line(own))
+    print("\n| asked | measured | |\n|---|---|---|")
+    for line in lines:
+        print(
+            f"| {line.asked} | {line.measured} | {'met' if line.met else 'NOT MET'} |"
         )
-    )
+    left_out = [
+        name
+        for s in sections(chosen.data, chosen.published).values()
+        for name in s.left_out
+    ]
+    if left_out:
+        print(f"\nNot there, so left out: {', '.join(left_out)} (--data, --published).")
+    took = time.perf_counter() - begin
     print(
-        f"\n{chosen.seeds} seeds from {chosen.first}. {seconds_line(cells)} This call:"
-        f" {time.perf_counter() - begin:.0f} s."
+        f"\n{judged.label}, {chosen.seeds} seeds from {chosen.first}. This call: {took:.0f} s."
     )
-    if missing:
-        print(f"Not there, so left out: {', '.join(missing)} (--data).")
+
+
+def own_line(own: Mapping[str, float]) -> Line:
+    """Never more than 5 % worse than own rows, over all sets."""
+    worst = sorted(own, key=own.__getitem__, reverse=True)[:3]
+    named = ", ".join(f"{name} {own[name]:+.1%}" for name in worst)
+    over = sum(value > WORSE_THAN_OWN for value in own.values())
+    return Line(
+        "never more than 5 % worse than own rows",
+        f"{over} of {len(own)} sets over 5 %; worst: {named}",
+        over == 0,
+    )
 
 
 if __name__ == "__main__":
