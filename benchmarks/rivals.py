@@ -10,6 +10,9 @@ and returns a function that predicts. What there is to choose is chosen on these
     GTVMin                  own models pulled together along a graph of the most similar ones
     boosting                trees of all rows, with the device as a category
 
+`centred` gives the same about each device's own means. For classes: logistic models of own rows,
+of all, of all with a column for each device; and boosting.
+
 >>> rng = np.random.default_rng(0)
 >>> g = np.repeat(np.arange(20), 5)
 >>> X = rng.normal(size=(100, 2))
@@ -325,19 +328,6 @@ def centred(rival: Rival) -> Rival:
     return fit
 
 
-RIVALS: dict[str, Rival] = {
-    "own mean": own_mean,
-    "own ridge": own_ridge,
-    "pooled": pooled,
-    "dummies": dummies,
-    "level": partial(mixed, free="level"),
-    "diagonal": partial(mixed, free="diagonal"),
-    "full": partial(mixed, free="full"),
-    "GTVMin": gtvmin,
-    "boosting": boosting,
-}
-
-
 # Classes: what predicts is a class
 
 
@@ -372,13 +362,12 @@ def own_logistic(X: Array, y: Array, g: IntArray) -> Predict:
 
 
 def _logistic(Z: Array, y: Array) -> Callable[[Array], Array]:
-    """With the strength of the least log loss in own folds; the most frequent class where another
-    has fewer than two rows.
-    """
+    """With the strength of the least log loss in own folds, or 1 where a class has a single row."""
     names, counts = np.unique(y, return_counts=True)
-    if len(names) < 2 or counts.min() < 2:
-        most = names[counts.argmax()]
-        return lambda rows: np.full(len(rows), most)
+    if len(names) < 2:
+        return lambda rows: np.full(len(rows), names[0])
+    if counts.min() < 2:
+        return LogisticRegression(max_iter=3000).fit(Z, y).predict
     grid = [LogisticRegression(C=c, max_iter=3000) for c in np.logspace(-4, 2, 7)]
     how = {"cv": min(5, int(counts.min())), "scoring": "neg_log_loss"}
     score = [cross_val_score(one, Z, y, **how).mean() for one in grid]
@@ -393,9 +382,21 @@ def boosted_classes(X: Array, y: Array, g: IntArray) -> Predict:
     return lambda rows, who: made.predict(columns(rows, who))
 
 
-CLASS_RIVALS: dict[str, Rival] = {
+RIVALS: dict[str, Rival] = {
+    "own mean": own_mean,
+    "own ridge": own_ridge,
+    "pooled": pooled,
+    "dummies": dummies,
+    "level": partial(mixed, free="level"),
+    "diagonal": partial(mixed, free="diagonal"),
+    "full": partial(mixed, free="full"),
+    "GTVMin": gtvmin,
+    "boosting": boosting,
+    "diagonal, centred": centred(partial(mixed, free="diagonal")),
+    "full, centred": centred(partial(mixed, free="full")),
+    "GTVMin, centred": centred(gtvmin),
     "own logistic": own_logistic,
     "pooled logistic": logistic,
     "logistic dummies": logistic_dummies,
-    "boosting": boosted_classes,
+    "boosted classes": boosted_classes,
 }

@@ -7,10 +7,12 @@ measured on.
     time        the past to learn from, the future to judge by: house prices, households, two
                 generators that drift, one whose devices share dates and shocks
     published   heart, school and weather by other people's protocols
+    sets        the ten sets of the spec `compare`
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -21,6 +23,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from persfl.datasets import load_housing
+from persfl.devices import Devices
+from persfl.lab.comparison_sets import DataSet
+from persfl.lab.comparison_specs import load_comparison
+from persfl.lab.row_splits import RowSplit
+from persfl.sources.shifted import SHIFTS
 
 Array = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -51,6 +58,10 @@ class Task:
     dates: Array | None = None  # of the rows to learn from
     unit: float = 0.0  # of errors; 0: the variance of the labels learned from
     by_rows: bool = False  # the mean over rows, not over devices
+    known: float | None = None  # the least error that others have published
+    split: RowSplit | None = (
+        None  # the same rows, where persfl's other methods are tried
+    )
 
     def errors(self, said: Array) -> list[float]:
         """Each device's mean squared error in units, or share of wrong labels; one number where it
@@ -324,6 +335,14 @@ def shock(seed: int, *, shared: bool) -> Task:
 # Other people's tables and protocols
 
 
+def _least_published(folder: str, name: str) -> float:
+    """The best of the numbers in published.json, as an error."""
+    content = json.loads((Path(folder) / "published.json").read_text(encoding="utf-8"))
+    entries = content["sets"][name]["published"]
+    same = [one["value"] for one in entries if one["metric"] == entries[0]["metric"]]
+    return 1 - max(same) if content["sets"][name]["better"] == "higher" else min(same)
+
+
 def heart(seed: int, *, folder: str) -> Task:
     """Four hospitals: ill or not (FLamby's split); the share of wrong labels, mean of the four."""
     frame = pd.read_csv(Path(folder) / "heart.csv")
@@ -334,7 +353,8 @@ def heart(seed: int, *, folder: str) -> Task:
         frame[list(columns)].to_numpy(float), frame["disease"].to_numpy(float), g
     )
     train = (frame["split"] == "train").to_numpy()
-    return Task(every.at(train), every.at(~train), columns, classes=2)
+    known = _least_published(folder, "heart")
+    return Task(every.at(train), every.at(~train), columns, classes=2, known=known)
 
 
 def school(seed: int, *, folder: str) -> Task:
@@ -346,7 +366,9 @@ def school(seed: int, *, folder: str) -> Task:
         frame[list(columns)].to_numpy(float), score, frame["school"].to_numpy(np.int64)
     )
     train = (frame[f"split{seed % 5}"] == "train").to_numpy()
-    return Task(every.at(train), every.at(~train), columns, unit=1.0, by_rows=True)
+    known = _least_published(folder, "school")
+    parts = every.at(train), every.at(~train)
+    return Task(*parts, columns, unit=1.0, by_rows=True, known=known)
 
 
 def weather(seed: int, *, folder: str, at_random: bool = False) -> Task:
@@ -364,10 +386,26 @@ def weather(seed: int, *, folder: str, at_random: bool = False) -> Task:
         mark = pd.Series(np.random.default_rng([seed, 31]).random(len(g)))
         train = (mark.groupby(g).rank() <= 8).to_numpy()
     dates = frame["date"].to_numpy(float)[train]
-    told = "" if at_random else "blocks"
+    parts = every.at(train), every.at(~train)
+    if at_random:
+        return Task(*parts, columns, unit=1.0)
+    known = _least_published(folder, "fmi")
+    return Task(*parts, columns, told="blocks", dates=dates, unit=1.0, known=known)
+
+
+# The sets of the spec `compare`
+
+
+def compared(seed: int, *, data: DataSet) -> Task:
+    """The rows of a comparison."""
+    split = data.dealt(seed)
     return Task(
-        every.at(train), every.at(~train), columns, told=told, dates=dates, unit=1.0
+        _rows(split.learn), _rows(split.judge), classes=split.classes, split=split
     )
+
+
+def _rows(devices: Devices) -> Rows:
+    return Rows(devices.X, devices.y, devices.owner)
 
 
 # All of it
@@ -383,6 +421,9 @@ LINEAR = (
     "GTVMin",
 )
 EVERYBODY = (*LINEAR, "boosting")
+IN_OTHER_UNITS = ("diagonal, centred", "full, centred", "GTVMin, centred")
+OF_CLASSES = ("heart", "wisdm", "pb52", *SHIFTS)  # sets whose labels are classes
+CLASSES = ("own logistic", "pooled logistic", "logistic dummies", "boosted classes")
 
 
 def sections(data: Path | None, published: Path | None) -> dict[str, Section]:
@@ -403,6 +444,8 @@ def sections(data: Path | None, published: Path | None) -> dict[str, Section]:
         "nonlinear": Section(curved, EVERYBODY),
         "loud": Section({"loud device": loud}, ("own ridge", "pooled"), repeat=4),
         "time": _time(data),
+        "published": _published(published),
+        "sets": _sets(data),
     }
 
 
@@ -422,3 +465,28 @@ def _time(data: Path | None) -> Section:
         "shared shocks": partial(shock, shared=True),
     }
     return Section(tasks, EVERYBODY, left_out=left_out)
+
+
+def _published(folder: Path | None) -> Section:
+    makers: dict[str, Make] = {
+        "heart": partial(heart, folder=str(folder)),
+        "school": partial(school, folder=str(folder)),
+        "fmi": partial(weather, folder=str(folder)),
+        "fmi, dates at random": partial(weather, folder=str(folder), at_random=True),
+    }
+    there = {
+        name: make
+        for name, make in makers.items()
+        if folder is not None and (folder / f"{name.split(',')[0]}.csv").is_file()
+    }
+    return Section(
+        there, EVERYBODY, left_out=[name for name in makers if name not in there]
+    )
+
+
+def _sets(data: Path | None) -> Section:
+    spec, left_out = load_comparison("compare").there(data)
+    tasks: dict[str, Make] = {
+        one.name: partial(compared, data=one) for one in spec.sets
+    }
+    return Section(tasks, (*EVERYBODY, *IN_OTHER_UNITS), left_out=left_out)
