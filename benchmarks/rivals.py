@@ -220,7 +220,7 @@ def linear(
 # GTVMin: total variation along a graph of devices
 
 
-def graph(G: Array, b: Array, rows: Array) -> csr_matrix:
+def graph(G: Array, b: Array) -> csr_matrix:
     """(n, n) 1 for the four nearest own ridge models and whoever has one among its nearest."""
     n, d = b.shape
     own = np.linalg.solve(G + 0.1 * np.eye(d), b[..., None])[..., 0]
@@ -275,7 +275,7 @@ def gtvmin(X: Array, y: Array, g: IntArray) -> Predict:
 
 def _by_pull(Z: Array, t: Array, g: IntArray, pulls: Array) -> Iterator[Array]:
     G, b, _, rows = sums(Z, t, g)
-    edges = graph(G, b, rows)
+    edges = graph(G, b)
     w = np.zeros_like(b)
     for pull in pulls:
         w = pulled(G, b, rows, edges, float(pull), w)
