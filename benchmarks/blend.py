@@ -17,10 +17,11 @@ Sections (`benchmarks/tasks.py` makes their rows, `benchmarks/rivals.py` the riv
     seconds     800 features x 3 devices; 1,000 devices x 30 rows x 10 features, with the trial run
 
 With --data a folder that has household.npz and the other tables of the spec `compare` is used too.
-Every fit is kept in --out as it comes, so the same command goes on where it was cut; what other
-code has measured is measured anew (but with --keep-others persfl's other methods are not). --rule
-measures a class that is not part of persfl, on the sets whose labels are numbers:
-`Class(ordered=False, boost=True, seed=0).fit(X, y, g, blocks=None).predict(X, g)`, with g from 0.
+Every fit is kept in --out as it comes (a file for one command at a time), so the same command goes
+on where it was cut. What other code has measured is measured anew, but for persfl's other methods
+with --keep-others. --rule measures a class that is not part of persfl, on the sets whose labels are
+numbers: `Class(ordered=False, boost=True, seed=0).fit(X, y, g, blocks=None).predict(X, g)`, with g
+from 0.
 
 A regret is log(error / error of the best rival in hindsight), errors being means over devices,
 then over seeds.

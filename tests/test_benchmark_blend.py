@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -214,34 +213,32 @@ def test_other_peoples_protocols(bench, tmp_path):
 def test_the_public_api_is_measured(bench):
     task = bench.tasks.few(0, kind="alike", n=4, rows=5)
     judged = bench.blend.Judged()
-    found = bench.blend.errors_of(task, lambda: judged.fit(task, 0))
+    found = bench.measuring.errors_of(task, lambda: judged.fit(task, 0))
     assert len(found["errors"]) == 4
     assert np.mean(found["errors"]) < 1
 
 
-def test_a_rule_in_a_file_is_measured_and_kept(tmp_path):
-    (tmp_path / "rule.py").write_text(RULE)
-    (tmp_path / "out").mkdir()
-    out = tmp_path / "out" / "kept.json"
+def test_a_rule_in_a_file_is_measured_and_kept(bench, tmp_path, monkeypatch, capsys):
+    rule, out = tmp_path / "rule.py", tmp_path / "kept.json"
 
-    def run(*more):
-        command = [sys.executable, ROOT / "benchmarks" / "blend.py", "--seeds", "1"]
-        command += ["--section", "time", "--only", "drift", "--out", out, *more]
-        command += ["--rule", f"{tmp_path / 'rule.py'}:Rule"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
-        return done
+    def run(text, *more):
+        rule.write_text(text)
+        bench.measuring.loaded.cache_clear()
+        argv = ["blend.py", "--section", "time", "--only", "drift", "--seeds", "1"]
+        argv += ["--out", str(out), "--rule", f"{rule}:Rule", *more]
+        monkeypatch.setattr(sys, "argv", argv)
+        bench.blend.main()
+        return capsys.readouterr()
 
-    first = run()
-    assert "time/drift/1000" in first.stderr
-    assert "forward in time, told" in first.stdout
-    cells = json.loads(out.read_text())["judged rule.py:Rule"]["cells"]
-    ways = cells["time/drift/1000"]
+    first = run(RULE)
+    assert "time/drift/1000" in first.err
+    assert "forward in time, told" in first.out
+    ways = json.loads(out.read_text())["judged rule.py:Rule"]["cells"][
+        "time/drift/1000"
+    ]
     assert ways[""]["errors"] != ways["told"]["errors"]  # it was told
-    again = run()
-    assert again.stderr == ""
-    assert (
-        again.stdout.rsplit("This call", 1)[0] == first.stdout.rsplit("This call", 1)[0]
-    )
-    (tmp_path / "rule.py").write_text(RULE.replace("y.mean()", "y.max()"))
-    assert "time/drift/1000" in run("--brief").stderr  # another rule, measured anew
+    again = run(RULE)
+    assert again.err == ""
+    assert again.out.rsplit("This call")[0] == first.out.rsplit("This call")[0]
+    other = run(RULE.replace("y.mean()", "y.max()"), "--brief")
+    assert "time/drift/1000" in other.err  # another rule, measured anew
