@@ -1,7 +1,6 @@
 """Puts the results of a comparison into docs/comparing.md, as tables, and draws docs/comparing.png.
 
-python docs/draw_comparing.py RESULTS.json     what benchmarks/blend.py --out or persfl run compare
-has left (results.json)
+python docs/draw_comparing.py results.json     what persfl run compare has left
 
 Only seeds that all data sets have are shown, so that every number is over the same ones.
 """
@@ -105,5 +104,5 @@ def main(path: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        raise SystemExit("usage: python docs/draw_comparing.py RESULTS.json")
+        raise SystemExit("usage: python docs/draw_comparing.py results.json")
     main(Path(sys.argv[1]))

@@ -353,28 +353,6 @@ def test_nobody_errs():
     assert (found["blend"].regret, found["local"].removed) == (0.0, 0.0)
 
 
-def test_what_is_asked_can_hold_and_fail(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    asked = importlib.import_module("blend").asked
-    rivals = {
-        name: {"shared": [1.0]}
-        for name in ("local", "pooled", "clustered", "fine-tuned", "paper")
-    }
-
-    def held(**blend):
-        cells = {
-            name: [
-                made(rivals | {"kin": {"shared": [0.1]}, "blend": {"both": [error]}})
-            ]
-            for name, error in blend.items()
-        }
-        return [holds for holds, _ in asked(cells)]
-
-    # kin is not among the rivals that are named
-    assert held(txhousing=0.9, pb52=1.04) == [True] * 5
-    assert held(txhousing=1.01, pb52=1.06) == [False, False, False, True, False]
-
-
 def test_results_go_into_the_page(tiny, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     script = importlib.import_module("draw_comparing")
