@@ -425,6 +425,25 @@ def test_bad_peers_cost_their_own_answers(how, here):
         assert found.models[0] is None
 
 
+@pytest.mark.parametrize(
+    ("loss", "lie", "budget"),
+    [("squared", 1e9, 640), ("squared", -9e14, 640), ("huber", 1e9, 200)],
+)
+def test_one_of_three_takes_nobodys_model_away(loss, lie, budget):
+    """What came of its answers was too large to travel: the two others were told no mix."""
+
+    def tamper(name, reply):
+        head, arrays = unpack(reply)
+        lies = {key: np.full_like(array, lie) for key, array in arrays.items()}
+        return pack(head, lies) if name == "d01" else reply
+
+    some = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
+    terms = replace(LINEAR, settings={"loss": loss})
+    found = blend_over(homes_of(some, terms, tamper=tamper), budget=budget)
+    for i in (0, 2):
+        assert np.abs(found.models[i][:2] - DEVICES.true_weights[i]).max() < 0.5
+
+
 def test_too_few_devices_stop_the_run_and_nothing_is_lost(here):
     journal = Journal()
     gone = [80]

@@ -82,10 +82,20 @@ def mean_of(answers: Array, model: Array, weight: Array) -> Array:
     return np.asarray(model + weight[good] @ moves / weight[good].sum())
 
 
+def middle_size(sizes: Array) -> float:
+    """What is usual: the middle one, and of two the smaller. Halfway between them, an absurd one
+    would be usual.
+
+    >>> middle_size(np.array([1.0, 3.0, 1e9])), middle_size(np.array([1e9, 1.0]))
+    (3.0, 1.0)
+    """
+    return float(np.median(sizes) if len(sizes) > 2 else np.min(sizes))
+
+
 def tamed(moves: Array) -> Array:
     """(devices, size) moves with the very long ones shortened."""
     length = np.linalg.norm(moves, axis=1, keepdims=True)
-    most = LONG * np.median(length)
+    most = LONG * middle_size(length.ravel())
     return (
         np.asarray(moves * np.minimum(1.0, most / np.maximum(length, 1e-300)))
         if most > 0
@@ -102,7 +112,7 @@ def usual(slopes: Array) -> Array:
     """
     length = np.linalg.norm(slopes, axis=1, keepdims=True)
     told = length[np.isfinite(length)]
-    most = LONG * float(np.median(told)) if len(told) else 0.0
+    most = LONG * middle_size(told) if len(told) else 0.0
     return np.where(length > most, np.nan, slopes) if most > 0 else slopes
 
 

@@ -15,12 +15,12 @@ import numpy as np
 
 from persfl.methods.blend.views import ViewSettings
 from persfl.proposers import Refit
-from persfl.types import IntArray, Learner
+from persfl.types import Array, IntArray, Learner
 from persfl.wire import (
     WireError,
     within,
 )
-from persfl.wire.models import finite
+from persfl.wire.models import LARGE, finite
 
 MOST = 10_000  # of anything in one question
 Shape = tuple[str | int, ...]
@@ -177,10 +177,21 @@ class Numbers(Form):
         return found
 
     def write(self, name: str, value: Any, wire: Wire) -> None:
-        wire.arrays[name] = np.asarray(value, dtype=np.float64)
+        wire.arrays[name] = readable(value)
 
     def along(self, word: str) -> bool:
         return word in self.shape[:1]
+
+
+def readable(value: Any) -> Array:
+    """Numbers as a device will read them: those that are too large to travel are as large as may
+    be. One peer's lies make such numbers, and a question that cannot be read costs whoever is
+    asked its answer, or its model.
+
+    >>> readable([2.0, -1e29, np.inf]).tolist()
+    [2.0, -1000000000000000.0, 1000000000000000.0]
+    """
+    return np.clip(np.asarray(value, dtype=np.float64), -LARGE, LARGE)
 
 
 def grouped(arrays: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from persfl.methods.blend.forms import Form, Look, ModelFamily, Shape, Wire, grouped
+from persfl.methods.blend.forms import (
+    Form,
+    Look,
+    ModelFamily,
+    Shape,
+    Wire,
+    grouped,
+    readable,
+)
 from persfl.traits import has_gradients
 from persfl.wire import WireError, model_from, model_to, nested, probe_from, probe_to
 from persfl.wire.models import finite
@@ -56,7 +64,8 @@ class Models(Form):
 
     def write(self, name: str, value: Any, wire: Wire) -> None:
         if has_gradients(wire.family.learner):
-            wire.arrays[name] = np.asarray(value, dtype=np.float64)
+            sent = np.asarray(value, dtype=np.float64)
+            wire.arrays[name] = sent if self.loose else readable(sent)
             return
         flat = value.ravel() if isinstance(value, np.ndarray) else [value]
         for i, model in enumerate(flat):

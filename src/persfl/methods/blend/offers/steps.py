@@ -21,7 +21,7 @@ from persfl.learners.linear import Linear
 from persfl.methods.blend.blend_settings import StepSettings
 from persfl.methods.blend.budget import SHORTER, some_of
 from persfl.methods.blend.chunks import spans
-from persfl.methods.blend.fixed_point import mean_of, settled
+from persfl.methods.blend.fixed_point import mean_of, settled, usual
 from persfl.methods.blend.forms import Form, Numbers
 from persfl.methods.blend.likeness import likeness_of, likest, seen_classes
 from persfl.methods.blend.neighbours import Neighbours
@@ -186,7 +186,9 @@ def nearest_by_steps(
     asked = np.repeat(models, len(who), axis=0)
     question = GradientSteps(look=look, models=asked, step=pace, steps=1)
     answers = group.ask(question, np.tile(who, 3))["answers"]
-    all_theirs = (answers - asked).reshape(3, len(who), size)
+    all_theirs = np.stack(
+        [usual(each) for each in (answers - asked).reshape(3, -1, size)]
+    )
     own = group.own(OwnRows(look=look, models=models, step=pace, steps=1))["answers"]
     all_mine = own - models[:, None]
     heard = np.isfinite(all_theirs).all(axis=(0, 2))
@@ -223,7 +225,9 @@ def near_average(
         )
         answers = group.ask(question, near.ravel(), whose)["answers"]
         said = answers.reshape(len(near), many, size)
-        good = np.isfinite(said).all(axis=2, keepdims=True)
+        # of each copy's nearest: what is usual differs from model to model
+        moves = np.stack([usual(each) for each in said - models[:, None]])
+        good = np.isfinite(moves).all(axis=2, keepdims=True)
         total = np.where(good, said, 0.0).sum(axis=1) / np.maximum(good.sum(axis=1), 1)
         models = np.where(good.sum(axis=1) > 0, total, models)
     return models
