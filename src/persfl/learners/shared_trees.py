@@ -6,7 +6,9 @@ folder must not hold objects; what they say is what scikit-learn says.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,3 +68,36 @@ class SharedTrees:
             by_device = np.where(category >= 0, told == 1, self.missing_left[at])
             left = np.where(side >= 0, by_device, left)
             at = np.where(inner, np.where(left, self.left[at], self.right[at]), at)
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedModels(Sequence[Array]):
+    """Linear models, one vector per device, and trees of the whole fleet that are added to them.
+
+    `trees` are (share, trees). Devices that are `alone` have their vector and nothing else. As a
+    sequence these are the vectors.
+    """
+
+    vectors: Array
+    trees: tuple[tuple[float, SharedTrees], ...]
+    alone: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @overload
+    def __getitem__(self, i: int) -> Array: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Array]: ...
+    def __getitem__(self, i: int | slice) -> Array | Sequence[Array]:
+        return np.asarray(self.vectors[i])
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(self.vectors)
+
+    def added(self, X: Array, owner: IntArray) -> Array:
+        """(rows,) what the trees add to what the vectors say."""
+        found = np.zeros(len(X))
+        for share, trees in self.trees:
+            found += share * trees.predict(X, owner)
+        return np.where(self.alone[owner], 0.0, found)

@@ -69,6 +69,13 @@ class DeviceSums(NamedTuple):
         left = self.label - 2.0 * (models * self.product).sum(axis=1) + fitted
         return np.asarray(np.maximum(left, 0.0))
 
+    def missed(self, models: Array) -> Array:
+        """(n, models) mean squared residuals of every model (models, d) on every device's rows."""
+        n, d = self.product.shape
+        outer = (models[:, :, None] * models[:, None, :]).reshape(len(models), d * d)
+        fitted = self.square.reshape(n, d * d) @ outer.T - 2.0 * self.product @ models.T
+        return np.maximum(self.label[:, None] + fitted, 0.0) / self.weight[:, None]
+
     def crossed(self, models: Array) -> Array:
         """(offers, offers) sums of products of residuals, of offers' models (offers, n, d)."""
         fitted = np.einsum("cni,nij->cnj", models, self.square)

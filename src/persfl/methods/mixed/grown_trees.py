@@ -25,7 +25,6 @@ def grow(rows: Devices, which: IntArray, y: Array) -> SharedTrees:
     wide = np.column_stack([owner if several else np.zeros(len(X)), X])
     grower = HistGradientBoostingRegressor(
         categorical_features=[0] if several else None,
-        early_stopping=False,
         random_state=0,
     )
     grower.fit(wide, y, sample_weight=rows.weight[which])

@@ -55,7 +55,10 @@ class LinearBlend(NamedTuple):
     posterior: Array
     centres: IntArray
     learned: tuple[Learned, ...]
-    error: Array  # (n,) mean squared error on hidden rows
+    centre_error: (
+        Array  # (n, centres) mean squared errors of centres' models on a device's rows
+    )
+    fleet_error: Array  # (n,) and of one model for all
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,12 @@ class _Evidence:
     row: IntArray
     left: Array  # (hidden rows, offers)
 
+    def at(self, which: NDArray[np.bool_]) -> _Evidence:
+        """These rows alone."""
+        return _Evidence(self.fold[which], self.row[which], self.left[which])
+
     def also(self, left: Array) -> _Evidence:
+        """With one more offer, or several."""
         return _Evidence(self.fold, self.row, np.column_stack([self.left, left]))
 
 
@@ -116,13 +124,8 @@ def linear_blend(
         if start >= 0:  # what these trees are added to
             linear[start] += share
     models = np.einsum("c,cnd->nd", linear, whole.models)
-    left = (told.left @ shares) ** 2 * rows.weight[told.row]
-    weight = np.bincount(
-        rows.owner[told.row], weights=rows.weight[told.row], minlength=n
-    )
-    wrong = np.bincount(rows.owner[told.row], weights=left, minlength=n)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.asarray(wrong / weight)
+    sums = total(parts)
+    fleet = whole.models[names.index("pooled")]
     return LinearBlend(
         axes.outside(models),
         tuple(
@@ -136,7 +139,8 @@ def linear_blend(
         whole.posterior,
         centres,
         whole.learned,
-        error,
+        sums.missed(whole.models[names.index("near")][centres]),
+        sums.residual(fleet) / sums.weight,
     )
 
 
@@ -203,18 +207,20 @@ def _boosted(
         which = told.row[mine]
         return np.asarray(rest - trees.predict(rows.X[which], rows.owner[which]))
 
-    found = np.empty((len(told.row), len(starts)))
-    for fold in range(len(folds)):
-        mine = told.fold == fold
-        for k, start in enumerate(starts):
-            found[mine, k] = left(fold, start)
-        if fold == 0:
-            first = _Evidence(told.fold[mine], told.row[mine], told.left[mine])
-            tried = _shares(rows, first.also(found[mine]), calm)
-            if tried[len(names) :].sum() < LEAST:
-                return told, [], []
-    titles = ["trees", *(f"{names[k]} + trees" for k in starts[1:])]
-    return told.also(found), [(k, grown(k, everything)) for k in starts], titles
+    # the first rows hidden show which of them earn their time
+    first = told.at(told.fold == 0)
+    tried = np.column_stack([left(0, start) for start in starts])
+    earned = _shares(rows, first.also(tried), calm)[len(names) :] >= LEAST
+    kept = [start for start, yes in zip(starts, earned, strict=True) if yes]
+    if not kept:
+        return told, [], []
+    found = np.empty((len(told.row), len(kept)))
+    found[told.fold == 0] = tried[:, earned]
+    for fold in range(1, len(folds)):
+        for k, start in enumerate(kept):
+            found[told.fold == fold, k] = left(fold, start)
+    titles = ["trees" if k < 0 else f"{names[k]} + trees" for k in kept]
+    return told.also(found), [(k, grown(k, everything)) for k in kept], titles
 
 
 def _made_of(
