@@ -48,11 +48,10 @@ class DeviceSums(NamedTuple):
             found.weight[i] = weight[rows].sum()
         return found
 
-    def less(self, other: DeviceSums) -> DeviceSums:
-        """Without these rows."""
-        return DeviceSums(
-            *(mine - theirs for mine, theirs in zip(self, other, strict=True))
-        )
+    def weighed(self, by: Array) -> DeviceSums:
+        """As if each device's rows weighed so many times as much."""
+        parts = (array * by.reshape(-1, *[1] * (array.ndim - 1)) for array in self)
+        return DeviceSums(*parts)
 
     def columns(self, which: Sequence[int] | IntArray) -> DeviceSums:
         """Of these columns alone."""

@@ -14,7 +14,7 @@ are kept beside it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_rows import PARTS, Hidden, HiddenRows, hidden_rows
 from persfl.methods.mixed.offers_from_sums import Learned, Offered, SumOffers
-from persfl.methods.mixed.principal_axes import axes_of
+from persfl.methods.mixed.principal_axes import Axes, axes_of
 from persfl.methods.mixed.stacking import shares_of
 from persfl.seeds import distinct, stream
 from persfl.types import Array, IntArray
@@ -55,27 +55,10 @@ class LinearBlend(NamedTuple):
     posterior: Array
     centres: IntArray
     learned: tuple[Learned, ...]
-    centre_error: (
-        Array  # (n, centres) mean squared errors of centres' models on a device's rows
-    )
-    fleet_error: Array  # (n,) and of one model for all
-
-
-@dataclass(frozen=True, eq=False)
-class _Evidence:
-    """Hidden rows, all folds behind each other: which they are, what each offer leaves of them."""
-
-    fold: IntArray
-    row: IntArray
-    left: Array  # (hidden rows, offers)
-
-    def at(self, which: NDArray[np.bool_]) -> _Evidence:
-        """These rows alone."""
-        return _Evidence(self.fold[which], self.row[which], self.left[which])
-
-    def also(self, left: Array) -> _Evidence:
-        """With one more offer, or several."""
-        return _Evidence(self.fold, self.row, np.column_stack([self.left, left]))
+    centre_error: Array
+    """(n, centres) mean squared errors of centres' models on a device's rows, ..."""
+    fleet_error: Array
+    """... and (n,) of one model for all."""
 
 
 def linear_blend(
@@ -95,7 +78,6 @@ def linear_blend(
     >>> found.models.shape, round(float(found.shares.sum()), 6)
     ((20, 4), 1.0)
     """
-    n = len(rows)
     axes = axes_of(rows, level)
     Z = axes.inside(rows.X)
     hidden = hidden_rows(rows, seed, ordered=ordered, blocks=blocks)
@@ -103,45 +85,85 @@ def linear_blend(
         DeviceSums.of(Z, rows.y, rows.weight * (hidden.part == k), rows.start)
         for k in range(PARTS)
     ]
-    centres = some_centres(n, seed)
-    offers = SumOffers(Z.shape[1], level, centres)
-    whole = offers.fit(total(parts))
-    folds = [
-        offers.fit(total([parts[k] for k in f.learn]), whole.learned)
-        for f in hidden.folds
-    ]
-    told = _told(rows, Z, hidden, [fold.models for fold in folds])
-    noise = whole.learned[offers.names.index("diagonal")].variances.noise
-    calm = np.minimum(noise.each / noise.usual, 1.0)[rows.owner]
-    names = offers.names
-    grown: list[tuple[int, SharedTrees]] = []
+    known = blend_of_sums(parts, hidden.folds, level=level, seed=seed)
     if trees and len(rows.y) >= BOOSTED:
-        told, grown, more = _boosted(rows, hidden.folds, hidden.part, told, names, calm)
-        names = (*names, *more)
-    shares = _shares(rows, told, calm)
-    linear = shares[: len(offers.names)].copy()
-    for (start, _), share in zip(grown, shares[len(linear) :], strict=True):
-        if start >= 0:  # what these trees are added to
-            linear[start] += share
-    models = np.einsum("c,cnd->nd", linear, whole.models)
+        known = _with_trees(known, rows, Z, hidden)
+    return known.blended(axes)
+
+
+@dataclass(frozen=True, eq=False)
+class SumsBlend:
+    """Offers from sums, and what they leave of hidden rows; trees, where there are any."""
+
+    offers: SumOffers
+    sums: DeviceSums
+    whole: Offered
+    folds: Sequence[Array]
+    """(offers, n, d) models of each fold, of the rows that it does not hide."""
+    calm: Array
+    """(n,) how much a row of each device counts as evidence: 1, or less for a loud one."""
+    names: tuple[str, ...]
+    shares: Array
+    trees: tuple[tuple[int, SharedTrees], ...] = ()
+    """Each with the offer that it is added to; -1 for none."""
+
+    def blended(self, axes: Axes) -> LinearBlend:
+        """Everything mixed by its share."""
+        many = len(self.offers.names)
+        linear = self.shares[:many].copy()
+        pairs = list(zip(self.shares[many:].tolist(), self.trees, strict=True))
+        for share, (start, _) in pairs:
+            if start >= 0:
+                linear[start] += share
+        models = np.einsum("c,cnd->nd", linear, self.whole.models)
+        centres = self.offers.centres
+        sums = self.sums
+        pooled = self.whole.models[self.names.index("pooled")]
+        near = self.whole.models[self.names.index("near")]
+        return LinearBlend(
+            axes.outside(models),
+            tuple((share, trees) for share, (_, trees) in pairs if share > 0),
+            self.names,
+            self.shares,
+            self._made_of(linear),
+            self.whole.posterior,
+            centres,
+            self.whole.learned,
+            sums.missed(near[centres]),
+            sums.residual(pooled) / sums.weight,
+        )
+
+    def _made_of(self, linear: Array) -> Array:
+        """(n, 3) own rows, fleet, neighbours: what decides each model, offers by their shares."""
+        k = self.names.index("near")
+        own = np.einsum("c,cn->n", linear, self.whole.own)
+        close = linear[k] * (1.0 - self.whole.own[k])
+        # trees of labels have no linear part, and see the whole fleet
+        return np.stack([own, 1.0 - own - close, close], axis=1)
+
+
+def blend_of_sums(
+    parts: Sequence[DeviceSums], folds: Sequence[Hidden], *, level: bool, seed: int
+) -> SumsBlend:
+    """The rule without trees, from sums over each part of the rows: no row is needed."""
     sums = total(parts)
-    fleet = whole.models[names.index("pooled")]
-    return LinearBlend(
-        axes.outside(models),
-        tuple(
-            (float(share), each)
-            for share, (_, each) in zip(shares[len(linear) :], grown, strict=True)
-            if share > 0
-        ),
-        names,
-        shares,
-        _made_of(names, shares, linear, whole),
-        whole.posterior,
-        centres,
-        whole.learned,
-        sums.missed(whole.models[names.index("near")][centres]),
-        sums.residual(fleet) / sums.weight,
-    )
+    n, d = sums.product.shape
+    offers = SumOffers(d, level, some_centres(n, seed))
+    whole = offers.fit(sums)
+    noise = whole.learned[offers.names.index("diagonal")].variances.noise
+    calm = np.minimum(noise.each / noise.usual, 1.0)
+    models = []
+    crossed = np.zeros((len(offers.names), len(offers.names)))
+    rows = 0.0
+    for fold in folds:
+        left = total([parts[k] for k in fold.learn])
+        found = offers.fit(left, whole.learned).models
+        models.append(found)
+        hidden = total([parts[k] for k in fold.judge]).weighed(calm)
+        crossed += hidden.crossed(found)
+        rows += float(hidden.weight.sum())
+    shares = shares_of(crossed, rows, offers.names.index("pooled"))
+    return SumsBlend(offers, sums, whole, models, calm, offers.names, shares)
 
 
 def some_centres(n: int, seed: int) -> IntArray:
@@ -153,83 +175,89 @@ def some_centres(n: int, seed: int) -> IntArray:
     return np.sort(drawn[0])
 
 
-def _told(
-    rows: Devices, Z: Array, hidden: HiddenRows, models: Sequence[Array]
-) -> _Evidence:
-    """What linear offers leave of the rows that each fold hides."""
-    fold = []
-    row = []
-    left = []
-    for k, (each, offered) in enumerate(zip(hidden.folds, models, strict=True)):
-        which = np.flatnonzero(np.isin(hidden.part, each.judge))
-        said = np.einsum("rj,crj->rc", Z[which], offered[:, rows.owner[which]])
-        fold.append(np.full(len(which), k))
-        row.append(which)
-        left.append(rows.y[which, None] - said)
-    return _Evidence(np.concatenate(fold), np.concatenate(row), np.concatenate(left))
+@dataclass(frozen=True, eq=False)
+class _HiddenEvidence:
+    """Hidden rows, all folds behind each other: which they are, what each offer leaves of them."""
+
+    fold: IntArray
+    row: IntArray
+    weight: Array
+    left: Array  # (hidden rows, offers)
+
+    @staticmethod
+    def of(
+        known: SumsBlend, rows: Devices, Z: Array, hidden: HiddenRows
+    ) -> _HiddenEvidence:
+        """What linear offers leave."""
+        found = []
+        for k, (fold, models) in enumerate(zip(hidden.folds, known.folds, strict=True)):
+            row = np.flatnonzero(np.isin(hidden.part, fold.judge))
+            owner = rows.owner[row]
+            said = np.einsum("rj,crj->rc", Z[row], models[:, owner])
+            weight = rows.weight[row] * known.calm[owner]
+            found.append((np.full(len(row), k), row, weight, rows.y[row, None] - said))
+        return _HiddenEvidence(
+            *(np.concatenate(each) for each in zip(*found, strict=True))
+        )
+
+    def at(self, fold: int) -> _HiddenEvidence:
+        """Of this fold alone."""
+        which = self.fold == fold
+        parts = (self.fold, self.row, self.weight, self.left)
+        return _HiddenEvidence(*(part[which] for part in parts))
+
+    def also(self, left: Array) -> _HiddenEvidence:
+        """With more offers."""
+        return replace(self, left=np.column_stack([self.left, left]))
+
+    def shares(self, simplest: int) -> Array:
+        """Of each offer."""
+        crossed = (self.left * self.weight[:, None]).T @ self.left
+        return shares_of(crossed, float(self.weight.sum()), simplest)
 
 
-def _shares(rows: Devices, told: _Evidence, calm: Array) -> Array:
-    weight = (rows.weight * calm)[told.row]
-    crossed = (told.left * weight[:, None]).T @ told.left
-    return shares_of(crossed, float(weight.sum()))
-
-
-def _boosted(
-    rows: Devices,
-    folds: Sequence[Hidden],
-    part: IntArray,
-    told: _Evidence,
-    names: Sequence[str],
-    calm: Array,
-) -> tuple[_Evidence, list[tuple[int, SharedTrees]], list[str]]:
-    """Trees as offers: the evidence with them, and each with the offer that it is added to (-1:
-    none). Where the first rows hidden show no use for them there are none.
+def _with_trees(
+    known: SumsBlend, rows: Devices, Z: Array, hidden: HiddenRows
+) -> SumsBlend:
+    """Trees as further offers: of labels, and of what some offers leave of hidden rows. Those that
+    the first rows hidden show no use for are left out.
     """
-    starts = [-1, *(names.index(name) for name in LEFT_OVER if name in names)]
-    learned = [np.isin(part, fold.learn) for fold in folds]
-    everything = np.ones(len(part), dtype=bool)
+    names = known.names
+    told = _HiddenEvidence.of(known, rows, Z, hidden)
+    learned = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
 
     def grown(start: int, learn: NDArray[np.bool_]) -> SharedTrees:
-        """By these rows: of their labels, or of what an offer leaves of those that were hidden."""
         if start < 0:
             return grow(rows, np.flatnonzero(learn), rows.y[learn])
-        known = learn[told.row]
-        return grow(rows, told.row[known], told.left[known, start])
+        seen = learn[told.row]
+        return grow(rows, told.row[seen], told.left[seen, start])
 
     def left(fold: int, start: int) -> Array:
         """What is left of the rows that this fold hides."""
-        mine = told.fold == fold
-        rest = rows.y[told.row[mine]] if start < 0 else told.left[mine, start]
+        mine = told.at(fold)
+        rest = rows.y[mine.row] if start < 0 else mine.left[:, start]
         if start >= 0 and learned[fold][told.row].sum() < BOOSTED / 2:
             return np.asarray(rest)
         trees = grown(start, learned[fold])
-        which = told.row[mine]
-        return np.asarray(rest - trees.predict(rows.X[which], rows.owner[which]))
+        return np.asarray(rest - trees.predict(rows.X[mine.row], rows.owner[mine.row]))
 
-    # the first rows hidden show which of them earn their time
-    first = told.at(told.fold == 0)
+    starts = [-1, *(names.index(name) for name in LEFT_OVER if name in names)]
     tried = np.column_stack([left(0, start) for start in starts])
-    earned = _shares(rows, first.also(tried), calm)[len(names) :] >= LEAST
+    simplest = names.index("pooled")
+    earned = told.at(0).also(tried).shares(simplest)[len(names) :] >= LEAST
     kept = [start for start, yes in zip(starts, earned, strict=True) if yes]
     if not kept:
-        return told, [], []
+        return known
     found = np.empty((len(told.row), len(kept)))
     found[told.fold == 0] = tried[:, earned]
-    for fold in range(1, len(folds)):
+    for fold in range(1, len(hidden.folds)):
         for k, start in enumerate(kept):
             found[told.fold == fold, k] = left(fold, start)
-    titles = ["trees" if k < 0 else f"{names[k]} + trees" for k in kept]
-    return told.also(found), [(k, grown(k, everything)) for k in kept], titles
-
-
-def _made_of(
-    names: Sequence[str], shares: Array, linear: Array, whole: Offered
-) -> Array:
-    """(n, 3) own rows, fleet, neighbours: what decides each model, offers by their shares."""
-    k = names.index("near")
-    own = np.einsum("c,cn->n", linear, whole.own)
-    close = linear[k] * (1.0 - whole.own[k])
-    # trees of labels have no linear part, and see the whole fleet
-    fleet = 1.0 - own - close
-    return np.stack([own, fleet, close], axis=1)
+    titles = ("trees" if k < 0 else f"{names[k]} + trees" for k in kept)
+    everything = np.ones(len(rows.y), dtype=bool)
+    return replace(
+        known,
+        names=(*names, *titles),
+        shares=told.also(found).shares(simplest),
+        trees=tuple((k, grown(k, everything)) for k in kept),
+    )
