@@ -20,7 +20,7 @@ def shares_of(crossed: Array, rows: float, simplest: int) -> Array:
     >>> shares_of(np.diag([1e6, 3e6]), 1e6, 0).round(2).tolist()
     [0.75, 0.25]
     >>> shares_of(np.diag([100.0, 300.0]), 1.0, 1).round(2).tolist()
-    [0.5, 0.5]
+    [0.54, 0.46]
     """
     many = len(crossed)
     if many == 1:
