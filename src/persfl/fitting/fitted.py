@@ -17,6 +17,7 @@ from persfl.evaluation.who_helps import helper_table
 from persfl.fitting.cells import id_array, places
 from persfl.learners.linear import Linear
 from persfl.learners.responses import respond, respond_each, unknown
+from persfl.learners.shared_trees import BoostedModels
 from persfl.methods.blend.mixture import SORTS, sorts
 from persfl.rules.kin_rule import members
 from persfl.sources.table import device_codes
@@ -129,6 +130,11 @@ class Fitted:
         ):
             raise InputError(
                 "coefficients exist for linear models with one score, in shared or raw units."
+            )
+        if isinstance(self.models, BoostedModels):
+            raise InputError(
+                "trees are part of these models, so coefficients do not tell what they say. Fit"
+                " with method=Blend(trees=False) (command line: --set trees=false) for linear ones."
             )
         models = np.asarray(self.models)
         d = len(units.mean)

@@ -4,7 +4,7 @@ stages (`Setup`): the model family, the settings, the table, the method.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
 from persfl.learners.linear import Linear
+from persfl.learners.shared_trees import BoostedModels
 from persfl.methods import (
     Blend,
     Clustered,
@@ -40,7 +41,8 @@ _ON_THIS_PROCESSOR = (Blend, Own, Pooled, FineTuned, Clustered)
 CHEAP = 3e7
 # made-up public points, where a base estimator needs some and none are handed in
 POINTS = 100
-Models = Array | list[Model]  # one per device: vectors, or whatever the learner makes
+# one per device: vectors, or whatever the learner makes
+Models = Array | list[Model] | BoostedModels
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +186,9 @@ def chosen(which: NDArray[np.bool_], models: Models, others: Models) -> Models:
     >>> chosen(np.array([True, False]), ["a", "b"], ["c", "d"])
     ['a', 'd']
     """
+    if isinstance(others, BoostedModels):
+        vectors = np.where(which[:, None], models, others.vectors)
+        return replace(others, vectors=vectors, alone=others.alone | which)
     if isinstance(models, np.ndarray):
         return np.where(which[:, None], models, others)
     pairs = zip(which, models, others, strict=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from persfl.batches import batches
+from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.tree import Grown
 from persfl.traits import has_chances, tells_chances
 
@@ -53,6 +54,9 @@ def respond_each(
     ... ).tolist()
     [1.0, 2.0, 1.0]
     """
+    if isinstance(models, BoostedModels):
+        linear = respond_each(learner, models.vectors, X, owner, classes)
+        return np.asarray(linear + models.added(X, owner))
     out = np.empty((len(X), classes) if classes else len(X))
     if isinstance(models, np.ndarray):
         for part in batches(len(X), 8 * models.shape[1]):
@@ -76,6 +80,8 @@ def unknown(models: Models) -> Mask:
     ... )
     ([False, True], [True])
     """
+    if isinstance(models, BoostedModels):
+        return unknown(models.vectors)
     if isinstance(models, np.ndarray):
         return np.asarray(np.isnan(models).all(axis=1))
     return np.array([model is None or _is_blank(model) for model in models])

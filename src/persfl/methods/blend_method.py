@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from persfl.checks import whole
+from persfl.learners.linear import Linear
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
@@ -27,6 +28,7 @@ class Blend(MethodSettings):
     )
 
     budget: int = setting(640, "questions that a device may ask in all")
+    trees: bool = setting(True, "offer trees of the whole fleet beside linear models")
 
     def needs(self) -> Needs:
         leaves = (
@@ -58,10 +60,23 @@ class Blend(MethodSettings):
     ) -> State:
         # blend's many files, where it runs
         from persfl.methods.blend.stage import blend_stage
+        from persfl.methods.mixed.linear_stage import linear_stage
 
+        plan = loop_plan(task, rounds_for("auto", task.learner))
+        learner = task.learner
+        if isinstance(learner, Linear) and learner.kind == "squared":
+            return linear_stage(
+                task.rows,
+                plan,
+                level=learner.intercept,
+                ordered=ordered,
+                trees=self.trees,
+                stage=stage,
+                keep=keep,
+            )
         return blend_stage(
             task.rows,
-            loop_plan(task, rounds_for("auto", task.learner)),
+            plan,
             budget=self.questions(),
             ordered=ordered,
             classes=task.classes,

@@ -21,6 +21,8 @@ from persfl.errors import InputError
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
 from persfl.learners.network import Network
+from persfl.learners.shared_trees import BoostedModels
+from persfl.learners.storage.boosted_arrays import BOOSTED, boosted_from, boosted_to
 from persfl.learners.storage.estimator_words import estimator_from, estimator_to
 from persfl.learners.storage.named_arrays import AnyArray, Arrays, has_form
 from persfl.learners.storage.network_files import network_from, network_words
@@ -30,7 +32,7 @@ from persfl.learners.tree import Tree
 from persfl.traits import has_gradients
 
 if TYPE_CHECKING:
-    from persfl.types import Learner, Model
+    from persfl.types import Learner, Model, Models
 
 Mixture = list[tuple[float, "Model"]]  # shares and models
 SIZES = "mix_sizes"
@@ -173,7 +175,7 @@ def read_model(
 # The models of a fleet
 
 
-def models_to(models: Sequence[Model]) -> dict[str, AnyArray]:
+def models_to(models: Models) -> dict[str, AnyArray]:
     """The models of a fleet as named arrays.
 
     >>> import numpy as np
@@ -181,14 +183,17 @@ def models_to(models: Sequence[Model]) -> dict[str, AnyArray]:
     >>> sorted(arrays), models_from(arrays)[0][1][1].tolist()
     (['mix_shares', 'mix_sizes', 'models'], [1.0, 1.0])
     """
-    if any(isinstance(model, list) for model in models):
-        parts, shares = mixtures_to(models)
+    if isinstance(models, BoostedModels):
+        return models_to(models.vectors) | boosted_to(models)
+    each = list(models)
+    if any(isinstance(model, list) for model in each):
+        parts, shares = mixtures_to(each)
         return models_to(parts) | shares
     known: tuple[ModelCodec, ...] = (VECTORS, TREES)
     for codec in known:
-        if all(map(codec.holds, models)):
-            return codec.many_to(models)
-    return PLAIN.many_to(models)
+        if all(map(codec.holds, each)):
+            return codec.many_to(each)
+    return PLAIN.many_to(each)
 
 
 def models_from(
@@ -202,6 +207,10 @@ def models_from(
         rest = {name: array for name, array in arrays.items() if name != SIZES}
         parts = models_from(rest, features=features, classes=classes)
         return mixtures_from(parts, arrays)
+    if BOOSTED in arrays:
+        return boosted_from(
+            VECTORS.many_from(arrays, features, classes), arrays, features
+        )
     codec: ModelCodec = TREES
     if VECTORS.KEY in arrays:
         codec = VECTORS

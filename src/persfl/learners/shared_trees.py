@@ -1,0 +1,103 @@
+"""Boosted trees of the whole fleet, with the device as a category, as plain arrays.
+
+scikit-learn grows them (`persfl.methods.mixed.grown_trees`). They are kept as arrays, because a run
+folder must not hold objects; what they say is what scikit-learn says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from persfl.types import Array, IntArray
+
+WORDS = 8  # of 32 bits, one bit a category
+AT_A_TIME = 2**22  # rows times trees that are walked together
+
+
+@dataclass(frozen=True, eq=False)
+class SharedTrees:
+    """Trees whose leaves are added up; the first column of a row is its device.
+
+    `place` (devices,) is the category of a device, -1 for one that the trees do not know.
+    Nodes stand one after the other, tree by tree; `root` (trees,) is where each begins. A node with
+    `feature` -1 is a leaf. `left` and `right` are places among all nodes. `sides` (nodes,) is which
+    row of `goes_left` (kinds of splits, WORDS) says which categories go left, -1 for a threshold.
+    """
+
+    base: float
+    place: IntArray
+    root: IntArray
+    feature: IntArray
+    threshold: Array
+    left: IntArray
+    right: IntArray
+    missing_left: NDArray[np.bool_]
+    value: Array
+    sides: IntArray
+    goes_left: NDArray[np.uint32]
+
+    def predict(self, X: Array, owner: IntArray) -> Array:
+        """(rows,) of rows and their devices; -1 for a device that was not there."""
+        found = np.empty(len(X))
+        step = max(1, AT_A_TIME // max(len(self.root), 1))
+        for i in range(0, len(X), step):
+            part = slice(i, i + step)
+            found[part] = self._walk(X[part], owner[part])
+        return found
+
+    def _walk(self, X: Array, owner: IntArray) -> Array:
+        known = np.append(self.place, -1)[owner]
+        rows = np.arange(len(X))[:, None]
+        at = np.broadcast_to(self.root, (len(X), len(self.root))).copy()
+        while True:
+            feature = self.feature[at]
+            inner = feature >= 0
+            if not inner.any():
+                return np.asarray(self.base + self.value[at].sum(axis=1))
+            left = X[rows, np.maximum(feature - 1, 0)] <= self.threshold[at]
+            side = self.sides[at]
+            category = np.broadcast_to(known[:, None], at.shape)
+            bit = np.maximum(category, 0)
+            word = self.goes_left[np.maximum(side, 0), bit // 32]
+            told = (word >> (bit % 32).astype(np.uint32)) & np.uint32(1)
+            by_device = np.where(category >= 0, told == 1, self.missing_left[at])
+            left = np.where(side >= 0, by_device, left)
+            at = np.where(inner, np.where(left, self.left[at], self.right[at]), at)
+
+
+@dataclass(frozen=True, eq=False)
+class BoostedModels(Sequence[Array]):
+    """Linear models, one vector per device, and trees of the whole fleet that are added to them.
+
+    `trees` are (share, trees). Devices that are `alone` have their vector and nothing else. As a
+    sequence these are the vectors.
+    """
+
+    vectors: Array
+    trees: tuple[tuple[float, SharedTrees], ...]
+    alone: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @overload
+    def __getitem__(self, i: int) -> Array: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Array]: ...
+    def __getitem__(self, i: int | slice) -> Array | Sequence[Array]:
+        return np.asarray(self.vectors[i])
+
+    def __iter__(self) -> Iterator[Array]:
+        return iter(self.vectors)
+
+    def added(self, X: Array, owner: IntArray) -> Array:
+        """(rows,) what the trees add to what the vectors say."""
+        found = np.zeros(len(X))
+        for share, trees in self.trees:
+            found += share * trees.predict(X, owner)
+        return np.where(self.alone[owner], 0.0, found)

@@ -1,0 +1,263 @@
+"""Blend for squared loss: offers, judged on rows that they have not seen, and mixed by shares.
+
+1. Offers are mixed models of per-device sums (`offers_from_sums`).
+2. With enough rows, trees are grown for the whole fleet, with the device as a category
+   (`shared_trees`): on the labels, and on what two of the offers leave of hidden rows.
+3. All of it is done again without some rows, hidden at all devices at once (`hidden_rows`).
+4. One set of shares for the fleet, by least squares over those hidden rows (`stacking`). Rows of a
+   loud device count for as much less as they are noisier.
+
+Offers of squared loss are linear in the model, so they are mixed into one vector per device; trees
+are kept beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from persfl.devices import Devices
+from persfl.learners.shared_trees import SharedTrees
+from persfl.methods.mixed.device_sums import DeviceSums, total
+from persfl.methods.mixed.grown_trees import grow
+from persfl.methods.mixed.hidden_rows import PARTS, Hidden, HiddenRows, hidden_rows
+from persfl.methods.mixed.offers_from_sums import Learned, Offered, SumOffers
+from persfl.methods.mixed.principal_axes import Axes, axes_of
+from persfl.methods.mixed.stacking import shares_of
+from persfl.seeds import distinct, stream
+from persfl.types import Array, IntArray
+
+CENTRES = 1000  # devices at most that may be the centre of another; time and memory are linear
+BOOSTED = 200  # rows; fewer are not boosted
+LEAST = (
+    0.01  # share below which trees are not worth their time, on the first rows hidden
+)
+LEFT_OVER = ("level", "diagonal")  # offers whose leftovers are boosted
+
+
+class LinearBlend(NamedTuple):
+    """What comes out: `models` (n, columns) in the columns' order, the level first where there is
+    one; `trees` are added, each by its share; `names` and `shares` of all offers.
+
+    `made_of` (n, 3): how much own rows, the fleet and neighbours are of each model. `posterior`
+    (n, centres): how likely each of `centres` is the centre of a device's model.
+    """
+
+    models: Array
+    trees: tuple[tuple[float, SharedTrees], ...]
+    names: tuple[str, ...]
+    shares: Array
+    made_of: Array
+    posterior: Array
+    centres: IntArray
+    learned: tuple[Learned, ...]
+    centre_error: Array
+    """(n, centres) mean squared errors of centres' models on a device's rows, ..."""
+    fleet_error: Array
+    """... and (n,) of one model for all."""
+
+
+def linear_blend(
+    rows: Devices,
+    *,
+    level: bool,
+    seed: int,
+    ordered: bool = False,
+    blocks: Array | None = None,
+    trees: bool = True,
+) -> LinearBlend:
+    """Blend the models of these devices.
+
+    >>> from persfl.sources import clustered_regression
+    >>> rows = clustered_regression(n=20, clusters=2, rows=8, features=3, seed=0)
+    >>> found = linear_blend(rows, level=True, seed=0)
+    >>> found.models.shape, round(float(found.shares.sum()), 6)
+    ((20, 4), 1.0)
+    """
+    axes = axes_of(rows, level)
+    Z = axes.inside(rows.X)
+    hidden = hidden_rows(rows, seed, ordered=ordered, blocks=blocks)
+    parts = [
+        DeviceSums.of(Z, rows.y, rows.weight * (hidden.part == k), rows.start)
+        for k in range(PARTS)
+    ]
+    known = blend_of_sums(parts, hidden.folds, level=level, seed=seed)
+    if trees and len(rows.y) >= BOOSTED:
+        known = _with_trees(known, rows, Z, hidden)
+    return known.blended(axes)
+
+
+@dataclass(frozen=True, eq=False)
+class SumsBlend:
+    """Offers from sums, and what they leave of hidden rows; trees, where there are any."""
+
+    offers: SumOffers
+    sums: DeviceSums
+    whole: Offered
+    folds: Sequence[Array]
+    """(offers, n, d) models of each fold, of the rows that it does not hide."""
+    calm: Array
+    """(n,) how much a row of each device counts as evidence: 1, or less for a loud one."""
+    names: tuple[str, ...]
+    shares: Array
+    trees: tuple[tuple[int, SharedTrees], ...] = ()
+    """Each with the offer that it is added to; -1 for none."""
+
+    def blended(self, axes: Axes) -> LinearBlend:
+        """Everything mixed by its share."""
+        many = len(self.offers.names)
+        linear = self.shares[:many].copy()
+        pairs = list(zip(self.shares[many:].tolist(), self.trees, strict=True))
+        for share, (start, _) in pairs:
+            if start >= 0:
+                linear[start] += share
+        models = np.einsum("c,cnd->nd", linear, self.whole.models)
+        centres = self.offers.centres
+        sums = self.sums
+        pooled = self.whole.models[self.names.index("pooled")]
+        near = self.whole.models[self.names.index("near")]
+        return LinearBlend(
+            axes.outside(models),
+            tuple((share, trees) for share, (_, trees) in pairs if share > 0),
+            self.names,
+            self.shares,
+            self._made_of(linear),
+            self.whole.posterior,
+            centres,
+            self.whole.learned,
+            sums.missed(near[centres]),
+            sums.residual(pooled) / sums.weight,
+        )
+
+    def _made_of(self, linear: Array) -> Array:
+        """(n, 3) own rows, fleet, neighbours: what decides each model, offers by their shares."""
+        k = self.names.index("near")
+        own = np.einsum("c,cn->n", linear, self.whole.own)
+        close = linear[k] * (1.0 - self.whole.own[k])
+        # trees of labels have no linear part, and see the whole fleet
+        return np.stack([own, 1.0 - own - close, close], axis=1)
+
+
+def blend_of_sums(
+    parts: Sequence[DeviceSums], folds: Sequence[Hidden], *, level: bool, seed: int
+) -> SumsBlend:
+    """The rule without trees, from sums over each part of the rows: no row is needed."""
+    sums = total(parts)
+    n, d = sums.product.shape
+    offers = SumOffers(d, level, some_centres(n, seed))
+    whole = offers.fit(sums)
+    noise = whole.learned[offers.names.index("diagonal")].variances.noise
+    calm = np.minimum(noise.each / noise.usual, 1.0)
+    models = []
+    crossed = np.zeros((len(offers.names), len(offers.names)))
+    rows = 0.0
+    for fold in folds:
+        left = total([parts[k] for k in fold.learn])
+        found = offers.fit(left, whole.learned).models
+        models.append(found)
+        hidden = total([parts[k] for k in fold.judge]).weighed(calm)
+        crossed += hidden.crossed(found)
+        rows += float(hidden.weight.sum())
+    shares = shares_of(crossed, rows, offers.names.index("pooled"))
+    return SumsBlend(offers, sums, whole, models, calm, offers.names, shares)
+
+
+def some_centres(n: int, seed: int) -> IntArray:
+    """The devices that may be centres: all, or so many drawn by the seed."""
+    if n <= CENTRES:
+        return np.arange(n)
+    place = stream(seed, "centres")
+    drawn = distinct(place, np.zeros(1, dtype=np.int64), np.array([n]), CENTRES)
+    return np.sort(drawn[0])
+
+
+@dataclass(frozen=True, eq=False)
+class _HiddenEvidence:
+    """Hidden rows, all folds behind each other: which they are, what each offer leaves of them."""
+
+    fold: IntArray
+    row: IntArray
+    weight: Array
+    left: Array  # (hidden rows, offers)
+
+    @staticmethod
+    def of(
+        known: SumsBlend, rows: Devices, Z: Array, hidden: HiddenRows
+    ) -> _HiddenEvidence:
+        """What linear offers leave."""
+        found = []
+        for k, (fold, models) in enumerate(zip(hidden.folds, known.folds, strict=True)):
+            row = np.flatnonzero(np.isin(hidden.part, fold.judge))
+            owner = rows.owner[row]
+            said = np.einsum("rj,crj->rc", Z[row], models[:, owner])
+            weight = rows.weight[row] * known.calm[owner]
+            found.append((np.full(len(row), k), row, weight, rows.y[row, None] - said))
+        return _HiddenEvidence(
+            *(np.concatenate(each) for each in zip(*found, strict=True))
+        )
+
+    def at(self, fold: int) -> _HiddenEvidence:
+        """Of this fold alone."""
+        which = self.fold == fold
+        parts = (self.fold, self.row, self.weight, self.left)
+        return _HiddenEvidence(*(part[which] for part in parts))
+
+    def also(self, left: Array) -> _HiddenEvidence:
+        """With more offers."""
+        return replace(self, left=np.column_stack([self.left, left]))
+
+    def shares(self, simplest: int) -> Array:
+        """Of each offer."""
+        crossed = (self.left * self.weight[:, None]).T @ self.left
+        return shares_of(crossed, float(self.weight.sum()), simplest)
+
+
+def _with_trees(
+    known: SumsBlend, rows: Devices, Z: Array, hidden: HiddenRows
+) -> SumsBlend:
+    """Trees as further offers: of labels, and of what some offers leave of hidden rows. Those that
+    the first rows hidden show no use for are left out.
+    """
+    names = known.names
+    told = _HiddenEvidence.of(known, rows, Z, hidden)
+    learned = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
+
+    def grown(start: int, learn: NDArray[np.bool_]) -> SharedTrees:
+        if start < 0:
+            return grow(rows, np.flatnonzero(learn), rows.y[learn])
+        seen = learn[told.row]
+        return grow(rows, told.row[seen], told.left[seen, start])
+
+    def left(fold: int, start: int) -> Array:
+        """What is left of the rows that this fold hides."""
+        mine = told.at(fold)
+        rest = rows.y[mine.row] if start < 0 else mine.left[:, start]
+        if start >= 0 and learned[fold][told.row].sum() < BOOSTED / 2:
+            return np.asarray(rest)
+        trees = grown(start, learned[fold])
+        return np.asarray(rest - trees.predict(rows.X[mine.row], rows.owner[mine.row]))
+
+    starts = [-1, *(names.index(name) for name in LEFT_OVER if name in names)]
+    tried = np.column_stack([left(0, start) for start in starts])
+    simplest = names.index("pooled")
+    earned = told.at(0).also(tried).shares(simplest)[len(names) :] >= LEAST
+    kept = [start for start, yes in zip(starts, earned, strict=True) if yes]
+    if not kept:
+        return known
+    found = np.empty((len(told.row), len(kept)))
+    found[told.fold == 0] = tried[:, earned]
+    for fold in range(1, len(hidden.folds)):
+        for k, start in enumerate(kept):
+            found[told.fold == fold, k] = left(fold, start)
+    titles = ("trees" if k < 0 else f"{names[k]} + trees" for k in kept)
+    everything = np.ones(len(rows.y), dtype=bool)
+    return replace(
+        known,
+        names=(*names, *titles),
+        shares=told.also(found).shares(simplest),
+        trees=tuple((k, grown(k, everything)) for k in kept),
+    )

@@ -1,0 +1,170 @@
+"""A mixed model, fitted from sums by restricted maximum likelihood (REML).
+
+    y_i = Z_i w_i + noise_i          w_i = centre + u_i,   u_i ~ N(0, Sigma)  in the random columns
+
+With t the precision of device i's noise, P = 1 / Sigma, and F its random columns:
+
+    V = (t G_FF + P)^-1                          what is unknown of u_i once its rows are seen
+    H = t G - t^2 G_.F V G_F.                    = Z' Omega^-1 Z, what its rows tell of the centre
+    h = t b - t^2 G_.F V b_F                     = Z' Omega^-1 y
+    centre = C sum h,   C = (sum H + K)^-1       generalised least squares
+    e = (h - H centre)_F,   u = Sigma e          the device's own part: empirical Bayes
+
+Sigma goes up its likelihood by steps that never lose any (minorize-maximize, Zhou et al. 2019):
+with B = sum e e' and R = sum (H - H C H)_FF a diagonal Sigma is multiplied by sqrt(B_jj / R_jj),
+and a full one becomes the S with S R S = Sigma B Sigma. The centre's slopes have a prior too,
+N(0, 1 / K), whose one variance is learned likewise: few rows of many columns tell little of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from persfl.methods.mixed.device_sums import DeviceSums
+from persfl.methods.mixed.own_noise import Noise, common_noise, own_noise
+from persfl.types import Array, IntArray
+
+STEPS = 40  # at most, of Sigma
+FOLD_STEPS = 10  # from where all rows ended, once some are hidden
+SETTLED = 1e-3  # steps that move no variance by a larger share are the last
+# what no row tells about stays as it is: Sigma's own weight in a step, and its least variance
+STAY = 1e-3
+LEAST = 1e-6
+
+
+class Variances(NamedTuple):
+    """What a fit learns of the fleet: Sigma of the random columns, noise, and the variance of the
+    centre's slopes.
+    """
+
+    Sigma: Array
+    noise: Noise
+    slopes: float
+
+
+@dataclass(frozen=True)
+class MixedModel:
+    """Which columns are personal, and how.
+
+    `full`: Sigma has covariances, shrunk toward its diagonal as if d more devices had none.
+    `loud`: every device has its own noise.
+    """
+
+    random: IntArray
+    full: bool = False
+    loud: bool = False
+    level: bool = True
+    """Whether the first column is the level, which has no prior."""
+
+    def fit(
+        self, sums: DeviceSums, var: Variances | None = None, steps: int = STEPS
+    ) -> tuple[Array, Variances]:
+        """(n, d) a model per device, and the variances."""
+        var = var or self._begin(sums)
+        for _ in range(steps):
+            new = self._step(sums, var)
+            moved = np.abs(np.diag(new.Sigma) - np.diag(var.Sigma))
+            still = bool((moved <= SETTLED * np.diag(new.Sigma)).all())
+            var = new
+            if still:
+                break
+        return self.models(sums, var), var
+
+    def models(self, sums: DeviceSums, var: Variances) -> Array:
+        """(n, d) of these rows, by variances that are known."""
+        return self._expected(sums, var).models
+
+    def _begin(self, sums: DeviceSums) -> Variances:
+        """One model for all, and half of what it leaves is personal."""
+        d = sums.product.shape[1]
+        weak = 1e-3 * sums.weight.mean() * np.eye(d)
+        centre = np.linalg.solve(
+            sums.square.sum(axis=0) + weak, sums.product.sum(axis=0)
+        )
+        left = sums.residual(np.broadcast_to(centre, sums.product.shape))
+        noise = common_noise(left / 2, sums.weight)
+        slopes = centre[self.level :]
+        size = float((slopes**2).mean()) if len(slopes) else 1.0
+        return Variances(
+            np.eye(len(self.random)) * 0.5 / noise.usual, noise, size + LEAST
+        )
+
+    def _expected(self, sums: DeviceSums, var: Variances) -> _Expected:
+        F = self.random
+        d = sums.product.shape[1]
+        t = var.noise.each
+        G = t[:, None, None] * sums.square
+        b = t[:, None] * sums.product
+        P = np.asarray(np.linalg.inv(var.Sigma) if len(F) else var.Sigma)
+        V = np.asarray(np.linalg.inv(G[:, F[:, None], F] + P))
+        side = G[:, :, F] @ V
+        H = G - side @ G[:, F, :]
+        h = b - np.einsum("nij,nj->ni", side, b[:, F])
+        K = np.full(d, 1.0 / var.slopes)
+        K[: self.level] = 1e-6
+        C = np.linalg.inv(H.sum(axis=0) + np.diag(K))
+        centre = C @ h.sum(axis=0)
+        e = (h - H @ centre)[:, F]
+        models = np.repeat(centre[None], len(b), axis=0)
+        models[:, F] += e @ var.Sigma
+        return _Expected(models, centre, V, H, C, e, P)
+
+    def _step(self, sums: DeviceSums, var: Variances) -> Variances:
+        F = self.random
+        n, d = sums.product.shape
+        now = self._expected(sums, var)
+        Sigma = var.Sigma
+        if len(F):
+            B = now.e.T @ now.e + STAY * n * now.P
+            HF = now.H[:, F, :]
+            R = now.H[:, F[:, None], F].sum(axis=0)
+            R = R - np.einsum("nik,kl,njl->ij", HF, now.C, HF, optimize=True)
+            R = (R + R.T) / 2 + STAY * n * now.P
+            if self.full:
+                new = between(R, Sigma @ B @ Sigma)
+                Sigma = (n * new + d * np.diag(np.diag(new))) / (n + d)
+                Sigma = Sigma + LEAST * np.eye(len(F))
+            else:
+                scale = np.sqrt(np.diag(B) / np.diag(R))
+                Sigma = np.diag(np.maximum(np.diag(Sigma) * scale, LEAST))
+        left = sums.residual(now.models)
+        left = left + np.einsum("nij,nji->n", sums.square[:, F[:, None], F], now.V)
+        noise = (
+            own_noise(left, sums.weight, var.noise.usual)
+            if self.loud
+            else common_noise(left, sums.weight)
+        )
+        tail = slice(int(self.level), None)
+        slopes = now.centre[tail] ** 2 + np.diag(now.C)[tail]
+        size = float(slopes.mean()) if len(slopes) else 1.0
+        return Variances(Sigma, noise, max(size, LEAST))
+
+
+class _Expected(NamedTuple):
+    """Names as in the formulas above."""
+
+    models: Array
+    centre: Array
+    V: Array
+    H: Array
+    C: Array
+    e: Array
+    P: Array
+
+
+def between(A: Array, B: Array) -> Array:
+    """The symmetric S with S A S = B, for positive A and B.
+
+    >>> A, B = np.diag([4.0, 1.0]), np.diag([1.0, 9.0])
+    >>> between(A, B).round(6).tolist()
+    [[0.5, 0.0], [0.0, 3.0]]
+    """
+    size, U = np.linalg.eigh(A)
+    size = np.maximum(size, 1e-12 * size.max())
+    root = (U * np.sqrt(size)) @ U.T
+    inverse = (U / np.sqrt(size)) @ U.T
+    inner, Q = np.linalg.eigh(root @ B @ root)
+    return np.asarray(inverse @ ((Q * np.sqrt(np.maximum(inner, 0.0))) @ Q.T) @ inverse)

@@ -1,0 +1,110 @@
+"""What blend offers a device for squared loss: mixed models, each with another idea of what is
+personal.
+
+    mean             the device's own level and nothing else, drawn to the fleet's
+    pooled           one model for all
+    level            one model for all, and an own level
+    centred level    the same, with columns about the device's own means: effects within devices
+    diagonal         every coefficient is personal, as far as devices differ in it
+    near             every other device may be the centre of a device's model (`near_centres`)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from persfl.methods.mixed.device_sums import DeviceSums, about_own_means
+from persfl.methods.mixed.mixed_model import FOLD_STEPS, STEPS, MixedModel, Variances
+from persfl.methods.mixed.near_centres import near
+from persfl.types import Array, IntArray
+
+
+class Learned(NamedTuple):
+    """What an offer learned of the fleet; `Sigma` is that of near, about a centre."""
+
+    variances: Variances
+    Sigma: Array
+
+
+class Offered(NamedTuple):
+    """`models` (offers, n, d); `learned` of each; the posterior (n, centres) of near, and how much
+    of each offer's model comes from own rows, (offers, n).
+    """
+
+    models: Array
+    learned: tuple[Learned, ...]
+    posterior: Array
+    own: Array
+
+
+@dataclass(frozen=True, eq=False)
+class SumOffers:
+    """The offers for models of `columns` columns, the first of which may be the level.
+
+    `centres` are the devices that may be somebody's centre.
+    """
+
+    columns: int
+    level: bool
+    centres: IntArray
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What offers are called, in order."""
+        shared = (
+            ("mean", "pooled", "level", "centred level") if self.level else ("pooled",)
+        )
+        return (*shared, "diagonal", "near")
+
+    def _kind(self, name: str) -> MixedModel:
+        every = np.arange(self.columns)
+        if name == "pooled":
+            return MixedModel(every[:0], level=self.level)
+        if name in ("mean", "level", "centred level"):
+            return MixedModel(every[:1])
+        full = name == "near"
+        return MixedModel(every, full=full, loud=True, level=self.level)
+
+    def fit(
+        self, sums: DeviceSums, before: tuple[Learned, ...] | None = None
+    ) -> Offered:
+        """Offers from these sums, going on from what was learned before."""
+        models = []
+        learned = []
+        own = []
+        posterior = np.zeros((len(sums.weight), len(self.centres)))
+        for k, name in enumerate(self.names):
+            kind = self._kind(name)
+            used, back = sums, None
+            if name == "mean":
+                used = sums.columns([0])
+            elif name == "centred level":
+                used, back = about_own_means(sums)
+            known = before[k].variances if before else None
+            found, var = kind.fit(used, known, FOLD_STEPS if before else STEPS)
+            Sigma = var.Sigma
+            if name == "near" and len(self.centres) > 1:
+                Sigma = before[k].Sigma if before else var.Sigma / 2
+                close = near(sums, var.noise.each, found, Sigma, self.centres)
+                found, posterior, Sigma = close
+            own.append(_own_share(used, kind.random, Sigma, var.noise.each))
+            if name == "mean":
+                found = np.pad(found, ((0, 0), (0, self.columns - 1)))
+            elif back is not None:
+                found = np.einsum("nji,nj->ni", back, found)
+            models.append(found)
+            learned.append(Learned(var, Sigma))
+        return Offered(np.stack(models), tuple(learned), posterior, np.stack(own))
+
+
+def _own_share(sums: DeviceSums, F: IntArray, Sigma: Array, precision: Array) -> Array:
+    """(n,) how much of a personal model its own rows decide: the mean diagonal of V t G."""
+    d = sums.product.shape[1]
+    if not len(F):
+        return np.zeros(len(precision))
+    G = precision[:, None, None] * sums.square[:, F[:, None], F]
+    known = np.linalg.solve(G + np.linalg.inv(Sigma), G)
+    return np.asarray(np.trace(known, axis1=1, axis2=2) / d)
