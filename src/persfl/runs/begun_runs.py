@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection
 from pathlib import Path
 
-from persfl.files import read_whole, remove_regular
+from persfl.files import read_whole, remove_empty, remove_regular
 from persfl.folder_locks import LOCK
 from persfl.formats import json_from
 from persfl.runs.index import INDEX
@@ -42,8 +41,7 @@ def remove_begun(path: Path) -> None:
     """Remove the first files of a run that has not begun."""
     for name in (*_WHOLE, *_PARTS, INDEX):
         remove_regular(path / name)
-    with contextlib.suppress(OSError):
-        (path / ROUNDS).rmdir()
+    remove_empty(path / ROUNDS)
 
 
 def _is_first(path: Path) -> bool:

@@ -19,15 +19,14 @@ def _rounds_of(trust: Trust) -> int:
     notes = trust.notes
     if "mix_rounds" not in notes:
         return -1
-    rounds, mix, names = (notes.get(f"mix{end}") for end in ("_rounds", "", "_names"))
+    rounds = notes["mix_rounds"]
+    nothing = np.zeros(0)
+    mix = notes.get("mix", nothing)
+    names = notes.get("mix_names", nothing)
     if (
-        not isinstance(names, np.ndarray)
-        or not isinstance(mix, np.ndarray)
-        or not isinstance(rounds, np.ndarray)
-        or (names.ndim, names.dtype.kind, mix.dtype.kind) != (1, "U", "f")
+        (names.ndim, names.dtype.kind, mix.dtype.kind) != (1, "U", "f")
         or mix.shape != (trust.n, len(names))
-        or rounds.dtype.kind != "i"
-        or rounds.shape != ()
+        or (rounds.ndim, rounds.dtype.kind) != (0, "i")
     ):
         raise InputError(
             "the run that was kept is not of a blend: its notes are of another kind. Use another"
