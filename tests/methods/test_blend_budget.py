@@ -180,7 +180,7 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "estimator", [None, Linear("huber", intercept=True), Tree(2), MLP((2,))]
+    "estimator", [Linear("huber", intercept=True), Tree(2), MLP((2,))]
 )
 def test_a_budget_of_one_leaves_own_rows(estimator, monkeypatch):
     if isinstance(estimator, MLP):

@@ -1036,7 +1036,7 @@ def test_force_leaves_a_neighbour_alone(table, tmp_path):
     ] == ["precious"] * 2
 
 
-@pytest.mark.parametrize("words", [["clusters=2020-01-01"], ["clusters=[2]"]])
+@pytest.mark.parametrize("words", [["clusters=[2]"]])
 def test_settings_that_no_folder_keeps_leave_the_place_as_it_was(
     words, table, tmp_path, capsys
 ):
