@@ -72,8 +72,8 @@ class Judged:
         if self.rule:
             return {"boost": False}
         return (
-            {"method__boost": False}
-            if "boost" in METHODS[self.method]().get_params()
+            {"method__trees": False}
+            if "trees" in METHODS[self.method]().get_params()
             else None
         )
 
