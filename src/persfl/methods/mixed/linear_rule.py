@@ -25,7 +25,8 @@ from persfl.learners.shared_trees import SharedTrees
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_rows import PARTS, Hidden, HiddenRows, hidden_rows
-from persfl.methods.mixed.offers_from_sums import Learned, Offered, SumOffers
+from persfl.methods.mixed.offers_from_sums import Offered, SumOffers
+from persfl.methods.mixed.population import Population
 from persfl.methods.mixed.principal_axes import Axes, axes_of
 from persfl.methods.mixed.stacking import shares_of
 from persfl.seeds import distinct, stream
@@ -54,7 +55,8 @@ class LinearBlend(NamedTuple):
     made_of: Array
     posterior: Array
     centres: IntArray
-    learned: tuple[Learned, ...]
+    population: Population
+    """What is known of a device that was not there."""
     centre_error: Array
     """(n, centres) mean squared errors of centres' models on a device's rows, ..."""
     fleet_error: Array
@@ -128,9 +130,33 @@ class SumsBlend:
             self._made_of(linear),
             self.whole.posterior,
             centres,
-            self.whole.learned,
+            self._population(linear, axes),
             sums.missed(near[centres]),
             sums.residual(pooled) / sums.weight,
+        )
+
+    def _population(self, linear: Array, axes: Axes) -> Population:
+        """The priors of all offers, by the shares of what is linear."""
+        d = self.offers.columns
+        names = self.offers.names
+        centre = np.zeros((len(names), d))
+        Sigma = np.zeros((len(names), d, d))
+        for k, learned in enumerate(self.whole.learned):
+            here = learned.variances.centre
+            centre[k, : len(here)] = here
+            F = self.offers.kind(names[k]).random
+            Sigma[k][F[:, None], F] = learned.Sigma
+        noise = [learned.variances.noise for learned in self.whole.learned]
+        near = self.whole.models[names.index("near")]
+        return Population(
+            names=np.array(names),
+            shares=linear,
+            centre=centre,
+            Sigma=Sigma,
+            usual=np.array([each.usual for each in noise]),
+            alike=np.array([each.alike for each in noise]),
+            centres=near[self.offers.centres],
+            axes=np.zeros((0, 0)) if axes.axes is None else axes.axes,
         )
 
     def _made_of(self, linear: Array) -> Array:
