@@ -296,9 +296,7 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         True
         """
         found = self._result()
-        if self.device is not None and self.device in getattr(X, "columns", ()):
-            X = X.drop(columns=self.device)
-        matrix = found.schema.numbers(self, X)
+        matrix = found.schema.numbers(self, _without(X, self.device))
         labels = found.schema.labels
         codes = labels.codes(one_each(labels.usable(y), matrix))
         weight = row_weights(sample_weight, len(matrix))
@@ -321,10 +319,8 @@ class Adapted:
 
     def _responses(self, X: Table) -> Array:
         fitted = self.fleet.fitted_
-        device = self.fleet.device
-        if device is not None and device in getattr(X, "columns", ()):
-            X = X.drop(columns=device)
-        return fitted.newcomer(fitted.schema.numbers(self.fleet, X), self.model)
+        table = _without(X, self.fleet.device)
+        return fitted.newcomer(fitted.schema.numbers(self.fleet, table), self.model)
 
     def predict(self, X: Table) -> NDArray[Any]:
         """(rows,) labels."""
@@ -337,6 +333,13 @@ class Adapted:
         if self.fleet.numeric:
             raise InputError("a regressor has no chances. Use predict.")
         return self._responses(X)
+
+
+def _without(X: Table, device: str | None) -> Table:
+    """A table without the column that says whose rows these are, if it has one."""
+    if isinstance(X, pd.DataFrame) and device in X.columns:
+        return X.drop(columns=device)
+    return X
 
 
 def _seed(random_state: int | RandomState | None) -> int:

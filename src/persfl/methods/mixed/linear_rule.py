@@ -32,11 +32,14 @@ from persfl.methods.mixed.stacking import shares_of
 from persfl.seeds import distinct, stream
 from persfl.types import Array, IntArray
 
-CENTRES = 1000  # devices at most that may be the centre of another; time and memory are linear
-BOOSTED = 200  # rows; fewer are not boosted
-LEAST = (
-    0.01  # share below which trees are not worth their time, on the first rows hidden
-)
+# devices at most that may be the centre of another; time and memory grow with them
+CENTRES = 1000
+# fewer rows are not boosted
+BOOSTED = 200
+# hidden rows by which trees are judged; growing them takes most of the time
+ENOUGH = 500
+# trees with less of a share on the first rows hidden are not worth their time
+LEAST = 0.01
 LEFT_OVER = ("level", "diagonal")  # offers whose leftovers are boosted
 
 
@@ -228,7 +231,13 @@ class _HiddenEvidence:
 
     def at(self, fold: int) -> _HiddenEvidence:
         """Of this fold alone."""
-        which = self.fold == fold
+        return self._of(self.fold == fold)
+
+    def first(self, folds: int) -> _HiddenEvidence:
+        """Of so many folds."""
+        return self._of(self.fold < folds)
+
+    def _of(self, which: NDArray[np.bool_]) -> _HiddenEvidence:
         parts = (self.fold, self.row, self.weight, self.left)
         return _HiddenEvidence(*(part[which] for part in parts))
 
@@ -274,16 +283,16 @@ def _with_trees(
     kept = [start for start, yes in zip(starts, earned, strict=True) if yes]
     if not kept:
         return known
-    found = np.empty((len(told.row), len(kept)))
-    found[told.fold == 0] = tried[:, earned]
+    found = [tried[:, earned]]
     for fold in range(1, len(hidden.folds)):
-        for k, start in enumerate(kept):
-            found[told.fold == fold, k] = left(fold, start)
+        if sum(map(len, found)) < ENOUGH:
+            found.append(np.column_stack([left(fold, start) for start in kept]))
+    judged = told.first(len(found)).also(np.concatenate(found))
     titles = ("trees" if k < 0 else f"{names[k]} + trees" for k in kept)
     everything = np.ones(len(rows.y), dtype=bool)
     return replace(
         known,
         names=(*names, *titles),
-        shares=told.also(found).shares(simplest),
+        shares=judged.shares(simplest),
         trees=tuple((k, grown(k, everything)) for k in kept),
     )

@@ -100,7 +100,7 @@ class Population:
 
     @staticmethod
     def from_notes(notes: Mapping[str, Any], features: int) -> Population | None:
-        """The inverse, for arrays that somebody else may have written; None where there are none."""
+        """The inverse, for arrays of somebody else's, maybe; None where there are none."""
         names = {_NOTE + name: name for name in _FORMS}
         if not set(names) & set(notes):
             return None
