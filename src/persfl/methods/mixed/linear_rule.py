@@ -238,8 +238,9 @@ class _HiddenEvidence:
         return self._of(self.fold < folds)
 
     def _of(self, which: NDArray[np.bool_]) -> _HiddenEvidence:
-        parts = (self.fold, self.row, self.weight, self.left)
-        return _HiddenEvidence(*(part[which] for part in parts))
+        weight = self.weight[which]
+        left = self.left[which]
+        return _HiddenEvidence(self.fold[which], self.row[which], weight, left)
 
     def also(self, left: Array) -> _HiddenEvidence:
         """With more offers."""
