@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from persfl import Devices, PersonalizedRegressor
-from persfl.errors import InputError
+from persfl import Devices, PersonalizedClassifier, PersonalizedRegressor
+from persfl.errors import InputError, UnseenWarning
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.storage.family_table import models_from, models_to
+from persfl.methods import Blend
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means, total
 from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_rows import hidden_rows
@@ -18,8 +21,11 @@ from persfl.methods.mixed.linear_rule import blend_of_sums, linear_blend
 from persfl.methods.mixed.mixed_model import MixedModel
 from persfl.methods.mixed.near_centres import near
 from persfl.methods.mixed.stacking import EXPECTED, shares_of
+from persfl.runs import load_model, save_model
 from persfl.sources import clustered_regression
 from persfl.types import Array
+
+LINEAR = Blend(trees=False)
 
 
 def _rows(n: int = 12, each: int = 15, d: int = 3, seed: int = 0) -> Devices:
@@ -274,3 +280,64 @@ def test_trees_come_back_from_arrays(bent: PersonalizedRegressor) -> None:
 def test_coefficients_are_refused_beside_trees(bent: PersonalizedRegressor) -> None:
     with pytest.raises(InputError, match="trees=False"):
         bent.fitted_.coefficients()
+
+
+def _slopes(n: int = 30, each: int = 12) -> tuple[Devices, Array]:
+    """Devices whose slopes differ; the last one has many rows."""
+    draw = np.random.default_rng(7)
+    W = np.array([2.0, -1.0]) + 0.5 * draw.normal(size=(n, 2))
+    items = []
+    for i, w in enumerate(W):
+        X = draw.normal(size=(300 if i == n - 1 else each, 2))
+        items.append((X, 3.0 + X @ w + 0.3 * draw.normal(size=len(X))))
+    return Devices.of(items, quiet=True), W
+
+
+def test_a_device_that_was_not_there_adapts_without_a_new_fit(tmp_path: Path) -> None:
+    rows, _ = _slopes()
+    last = rows.owner == len(rows) - 1
+    model = PersonalizedRegressor(method=LINEAR, holdout=0, random_state=0)
+    model.fit(rows.X[~last], rows.y[~last], devices=rows.owner[~last])
+    before = model.predict(rows.X[~last], devices=rows.owner[~last])
+    X, y = rows.X[last], rows.y[last]
+
+    def missed(said: Array) -> float:
+        return float(np.mean((said - y[50:]) ** 2))
+
+    with pytest.warns(UnseenWarning):
+        nobody = missed(model.predict(X[50:], devices=["new"] * 250))
+    some = missed(model.adapt(X[:4], y[:4]).predict(X[50:]))
+    more = missed(model.adapt(X[:50], y[:50]).predict(X[50:]))
+    assert more < some < nobody
+    assert more < 0.12  # the noise is 0.09
+    np.testing.assert_array_equal(
+        model.predict(rows.X[~last], devices=rows.owner[~last]), before
+    )
+    save_model(model, tmp_path / "kept")
+    again = load_model(tmp_path / "kept").adapt(X[:4], y[:4])
+    assert missed(again.predict(X[50:])) == pytest.approx(some)
+
+
+def test_an_adapted_model_is_near_what_a_fit_with_these_rows_gives() -> None:
+    rows, _ = _slopes(each=12)
+    last = rows.owner == len(rows) - 1
+    few = ~last | (np.cumsum(last) <= 6) & last
+    whole = PersonalizedRegressor(method=LINEAR, holdout=0, random_state=0)
+    whole.fit(rows.X[few], rows.y[few], devices=rows.owner[few])
+    part = PersonalizedRegressor(method=LINEAR, holdout=0, random_state=0)
+    part.fit(rows.X[~last], rows.y[~last], devices=rows.owner[~last])
+    X = rows.X[last][6:]
+    fitted = whole.predict(X, devices=rows.owner[last][6:])
+    adapted = part.adapt(rows.X[last][:6], rows.y[last][:6]).predict(X)
+    assert np.mean((fitted - adapted) ** 2) < 0.02 * rows.y.var()
+
+
+def test_other_linear_models_adapt_from_the_one_for_all() -> None:
+    draw = np.random.default_rng(0)
+    X = draw.normal(size=(200, 2))
+    y = np.where(X[:, 0] + 0.3 * draw.normal(size=200) > 0, "up", "down")
+    made = PersonalizedClassifier(method="own", holdout=0, random_state=0)
+    made.fit(X, y, devices=np.arange(200) % 10)
+    new = made.adapt(X[:5], y[:5])
+    assert np.mean(new.predict(X) == y) > 0.8
+    np.testing.assert_allclose(new.predict_proba(X).sum(axis=1), 1.0)

@@ -14,11 +14,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from persfl.devices import Devices
 from persfl.errors import InputError, NoDevicesWarning, warn
 from persfl.estimators.parameters import FromFit, names_methods, refuse_moved
 from persfl.evaluation.verdicts import Worth
 from persfl.fitting.arrivals import Arrivals, first_arrivals, more_arrivals, online
-from persfl.fitting.cells import Labels
+from persfl.fitting.cells import Labels, one_each, row_weights
 from persfl.fitting.families import learner_for
 from persfl.fitting.fit import fit_fleet
 from persfl.fitting.schema import Ids, Table, TableSchema, Weights, learn_table
@@ -30,7 +31,6 @@ from persfl.types import Array, IntArray, Learner, Model
 from persfl.units import Units
 
 if TYPE_CHECKING:
-    from persfl.devices import Devices
     from persfl.fitting.fitted import Fitted
     from persfl.training.state import Keep
 
@@ -279,11 +279,67 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "fitted_")
         return self.fitted_
 
+    def adapt(self, X: Table, y: ArrayLike, sample_weight: Weights = None) -> Adapted:
+        """A model for one device that was not there when fitting, from a handful of its rows and
+        without a new fit.
+
+        >>> from persfl import PersonalizedRegressor
+        >>> from persfl.datasets import load_housing
+        >>> housing = load_housing()
+        >>> few = housing.frame.groupby("city").head(12)
+        >>> there = few["city"] != "Waco"
+        >>> model = PersonalizedRegressor(holdout=0, random_state=0)
+        >>> X, y = few[housing.feature_names], few["log_price"]
+        >>> model = model.fit(X[there], y[there], devices=few["city"][there])
+        >>> waco = model.adapt(X[~there][:4], y[~there][:4])
+        >>> bool(abs(waco.predict(X[~there][4:]) - y[~there][4:]).mean() < 0.1)
+        True
+        """
+        found = self._result()
+        matrix = found.schema.numbers(self, _without(X, self.device))
+        labels = found.schema.labels
+        codes = labels.codes(one_each(labels.usable(y), matrix))
+        weight = row_weights(sample_weight, len(matrix))
+        rows = Devices(matrix, codes, weight, np.array([0, len(codes)]), [0])
+        return Adapted(self, found.adapt(rows))
+
     def _responses(self, X: Table, devices: Ids) -> Array:
         """(rows,) values or (rows, classes) chances."""
         found = self._result()
         matrix, devices = found.schema.matrix(self, X, devices)
         return found.respond(matrix, devices, unseen=self.unseen)
+
+
+class Adapted:
+    """The model of a device that was not there when fitting (`adapt`)."""
+
+    def __init__(self, fleet: Personalized, model: Model) -> None:
+        self.fleet = fleet
+        self.model = model
+
+    def _responses(self, X: Table) -> Array:
+        fitted = self.fleet.fitted_
+        table = _without(X, self.fleet.device)
+        return fitted.newcomer(fitted.schema.numbers(self.fleet, table), self.model)
+
+    def predict(self, X: Table) -> NDArray[Any]:
+        """(rows,) labels."""
+        found = self._responses(X)
+        classes = self.fleet.fitted_.schema.labels.classes
+        return found if classes is None else classes[found.argmax(axis=1)]
+
+    def predict_proba(self, X: Table) -> Array:
+        """(rows, classes) chances, of a classifier."""
+        if self.fleet.numeric:
+            raise InputError("a regressor has no chances. Use predict.")
+        return self._responses(X)
+
+
+def _without(X: Table, device: str | None) -> Table:
+    """A table without the column that says whose rows these are, if it has one."""
+    if isinstance(X, pd.DataFrame) and device in X.columns:
+        return X.drop(columns=device)
+    return X
 
 
 def _seed(random_state: int | RandomState | None) -> int:

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from persfl.checks import many, some, those
+from persfl.devices import Devices
 from persfl.errors import InputError, UnseenWarning, warn
 from persfl.evaluation.rivals import pooled_fit
 from persfl.evaluation.who_helps import helper_table
@@ -18,12 +19,13 @@ from persfl.fitting.cells import id_array, places
 from persfl.learners.linear import Linear
 from persfl.learners.responses import respond, respond_each, unknown
 from persfl.learners.shared_trees import BoostedModels
+from persfl.learners.shrunk import shrunk
 from persfl.methods.blend.mixture import SORTS, sorts
+from persfl.methods.mixed.population import Population
 from persfl.rules.kin_rule import members
 from persfl.sources.table import device_codes
 
 if TYPE_CHECKING:
-    from persfl.devices import Devices
     from persfl.evaluation.verdicts import Worth
     from persfl.fitting.schema import Ids, TableSchema
     from persfl.fitting.setup import FitSettings, Models, Setup
@@ -147,6 +149,52 @@ class Fitted:
             columns=[*self.schema.columns, "intercept"],
         )
 
+    def adapt(self, rows: Devices) -> Model:
+        """The model of a device that was not there, from its rows, without a new fit.
+
+        Nobody else's model changes. With blend and linear models of squared loss it is what the
+        fleet says of such rows; other linear models begin at the one for all.
+        """
+        learner = self.learner
+        units = self.pooled_units
+        population = self._population()
+        if population is not None:
+            own = self.units.inside(rows)
+            level = bool(isinstance(learner, Linear) and learner.intercept)
+            return population.newcomer(own.X, own.y, own.weight, level)
+        if (
+            isinstance(learner, Linear)
+            and units is not None
+            and self.pooled is not None
+        ):
+            return shrunk(learner, units.inside(rows), self.pooled)[0]
+        raise InputError(
+            "a new device adapts to linear models (with unseen='pooled'). Fit again with its rows."
+        )
+
+    def newcomer(self, X: Array, model: Model = None) -> Array:
+        """As `respond`, by the model of a device that was not there: one that `adapt` gave, or,
+        without any, what the population says.
+        """
+        nobody = np.full(len(X), -1)
+        population = self._population()
+        units = self.units if population is not None else self.pooled_units
+        if units is None:
+            raise InputError("this run has no model for newcomers.")
+        if model is None and population is not None:
+            none = self.units.inside(_no_rows(X.shape[1]))
+            level = bool(isinstance(self.learner, Linear) and self.learner.intercept)
+            model = population.newcomer(none.X, none.y, none.weight, level)
+        model = self.pooled if model is None else model
+        inside = units.features(X, nobody)
+        found = respond(self.learner, model, inside, self.classes)
+        if population is not None and isinstance(self.models, BoostedModels):
+            found = found + self.models.added(inside, nobody)
+        return found if self.classes else units.outside(found, nobody)
+
+    def _population(self) -> Population | None:
+        return Population.from_notes(self.trust.notes, len(self.schema.columns))
+
     def respond(self, X: Array, devices: Ids, *, unseen: str | None = None) -> Array:
         """(rows,) values or (rows, classes) chances, each row by its own device's model.
 
@@ -171,10 +219,7 @@ class Fitted:
         out = np.empty((len(X), self.classes) if self.classes else len(X))
         if seen.any():
             out[seen] = self.answers(X[seen], owner[seen])
-        nobody = np.zeros(int((~seen).sum()), dtype=np.int64)
-        inside = units.features(X[~seen], nobody)
-        found = respond(self.learner, self.pooled, inside, self.classes)
-        out[~seen] = found if self.classes else units.outside(found, nobody)
+        out[~seen] = self.newcomer(X[~seen])
         return out
 
     def answers(self, X: Array, owner: IntArray) -> Array:
@@ -218,6 +263,12 @@ class Fitted:
             f"{those(strangers, 'was', 'were')} not there when fitting. Known: {known}. Fit again"
             f" with their rows, or {how}."
         )
+
+
+def _no_rows(features: int) -> Devices:
+    """A device that has not shown a row."""
+    nothing = np.zeros(0)
+    return Devices(np.zeros((0, features)), nothing, nothing, np.array([0, 0]), [0])
 
 
 class HasFitted(Protocol):

@@ -100,4 +100,5 @@ class BoostedModels(Sequence[Array]):
         found = np.zeros(len(X))
         for share, trees in self.trees:
             found += share * trees.predict(X, owner)
-        return np.where(self.alone[owner], 0.0, found)
+        alone = np.append(self.alone, False)[owner]  # -1: was not there
+        return np.where(alone, 0.0, found)

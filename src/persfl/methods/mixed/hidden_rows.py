@@ -53,7 +53,7 @@ def hidden_rows(
         part[order] = (within + turn.astype(np.int64)[rows.owner]) % PARTS
     every = tuple(range(PARTS))
     if ordered:
-        folds = [Hidden(every[:k], every[k:]) for k in range(2, PARTS)]
+        folds = [Hidden(every[:k], (k,)) for k in range(2, PARTS)]
     else:
         there = np.unique(part)
         folds = [

@@ -25,17 +25,21 @@ from persfl.learners.shared_trees import SharedTrees
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_rows import PARTS, Hidden, HiddenRows, hidden_rows
-from persfl.methods.mixed.offers_from_sums import Learned, Offered, SumOffers
+from persfl.methods.mixed.offers_from_sums import Offered, SumOffers
+from persfl.methods.mixed.population import Population
 from persfl.methods.mixed.principal_axes import Axes, axes_of
 from persfl.methods.mixed.stacking import shares_of
 from persfl.seeds import distinct, stream
 from persfl.types import Array, IntArray
 
-CENTRES = 1000  # devices at most that may be the centre of another; time and memory are linear
-BOOSTED = 200  # rows; fewer are not boosted
-LEAST = (
-    0.01  # share below which trees are not worth their time, on the first rows hidden
-)
+# devices at most that may be the centre of another; time and memory grow with them
+CENTRES = 1000
+# fewer rows are not boosted
+BOOSTED = 200
+# hidden rows by which trees are judged; growing them takes most of the time
+ENOUGH = 500
+# trees with less of a share on the first rows hidden are not worth their time
+LEAST = 0.01
 LEFT_OVER = ("level", "diagonal")  # offers whose leftovers are boosted
 
 
@@ -54,7 +58,8 @@ class LinearBlend(NamedTuple):
     made_of: Array
     posterior: Array
     centres: IntArray
-    learned: tuple[Learned, ...]
+    population: Population
+    """What is known of a device that was not there."""
     centre_error: Array
     """(n, centres) mean squared errors of centres' models on a device's rows, ..."""
     fleet_error: Array
@@ -128,9 +133,33 @@ class SumsBlend:
             self._made_of(linear),
             self.whole.posterior,
             centres,
-            self.whole.learned,
+            self._population(linear, axes),
             sums.missed(near[centres]),
             sums.residual(pooled) / sums.weight,
+        )
+
+    def _population(self, linear: Array, axes: Axes) -> Population:
+        """The priors of all offers, by the shares of what is linear."""
+        d = self.offers.columns
+        names = self.offers.names
+        centre = np.zeros((len(names), d))
+        Sigma = np.zeros((len(names), d, d))
+        for k, learned in enumerate(self.whole.learned):
+            here = learned.variances.centre
+            centre[k, : len(here)] = here
+            F = self.offers.kind(names[k]).random
+            Sigma[k][F[:, None], F] = learned.Sigma
+        noise = [learned.variances.noise for learned in self.whole.learned]
+        near = self.whole.models[names.index("near")]
+        return Population(
+            names=np.array(names),
+            shares=linear,
+            centre=centre,
+            Sigma=Sigma,
+            usual=np.array([each.usual for each in noise]),
+            alike=np.array([each.alike for each in noise]),
+            centres=near[self.offers.centres],
+            axes=np.zeros((0, 0)) if axes.axes is None else axes.axes,
         )
 
     def _made_of(self, linear: Array) -> Array:
@@ -202,9 +231,16 @@ class _HiddenEvidence:
 
     def at(self, fold: int) -> _HiddenEvidence:
         """Of this fold alone."""
-        which = self.fold == fold
-        parts = (self.fold, self.row, self.weight, self.left)
-        return _HiddenEvidence(*(part[which] for part in parts))
+        return self._of(self.fold == fold)
+
+    def first(self, folds: int) -> _HiddenEvidence:
+        """Of so many folds."""
+        return self._of(self.fold < folds)
+
+    def _of(self, which: NDArray[np.bool_]) -> _HiddenEvidence:
+        weight = self.weight[which]
+        left = self.left[which]
+        return _HiddenEvidence(self.fold[which], self.row[which], weight, left)
 
     def also(self, left: Array) -> _HiddenEvidence:
         """With more offers."""
@@ -248,16 +284,16 @@ def _with_trees(
     kept = [start for start, yes in zip(starts, earned, strict=True) if yes]
     if not kept:
         return known
-    found = np.empty((len(told.row), len(kept)))
-    found[told.fold == 0] = tried[:, earned]
+    found = [tried[:, earned]]
     for fold in range(1, len(hidden.folds)):
-        for k, start in enumerate(kept):
-            found[told.fold == fold, k] = left(fold, start)
+        if sum(map(len, found)) < ENOUGH:
+            found.append(np.column_stack([left(fold, start) for start in kept]))
+    judged = told.first(len(found)).also(np.concatenate(found))
     titles = ("trees" if k < 0 else f"{names[k]} + trees" for k in kept)
     everything = np.ones(len(rows.y), dtype=bool)
     return replace(
         known,
         names=(*names, *titles),
-        shares=told.also(found).shares(simplest),
+        shares=judged.shares(simplest),
         trees=tuple((k, grown(k, everything)) for k in kept),
     )

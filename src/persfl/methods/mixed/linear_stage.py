@@ -78,6 +78,7 @@ def record(found: LinearBlend, trust: Trust) -> Round:
             "mix_rounds": np.array(1),
             "offer_names": np.array(found.names),
             "offer_shares": found.shares,
+            **found.population.to_notes(),
         }
     )
     order = likeliest(found.posterior, found.centres)

@@ -36,13 +36,14 @@ LEAST = 1e-6
 
 
 class Variances(NamedTuple):
-    """What a fit learns of the fleet: Sigma of the random columns, noise, and the variance of the
-    centre's slopes.
+    """What a fit learns of the fleet: Sigma of the random columns, noise, the variance of the
+    centre's slopes, and the centre.
     """
 
     Sigma: Array
     noise: Noise
     slopes: float
+    centre: Array
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,8 @@ class MixedModel:
             var = new
             if still:
                 break
-        return self.models(sums, var), var
-
-    def models(self, sums: DeviceSums, var: Variances) -> Array:
-        """(n, d) of these rows, by variances that are known."""
-        return self._expected(sums, var).models
+        now = self._expected(sums, var)
+        return now.models, var._replace(centre=now.centre)
 
     def _begin(self, sums: DeviceSums) -> Variances:
         """One model for all, and half of what it leaves is personal."""
@@ -88,9 +86,8 @@ class MixedModel:
         noise = common_noise(left / 2, sums.weight)
         slopes = centre[self.level :]
         size = float((slopes**2).mean()) if len(slopes) else 1.0
-        return Variances(
-            np.eye(len(self.random)) * 0.5 / noise.usual, noise, size + LEAST
-        )
+        Sigma = np.eye(len(self.random)) * 0.5 / noise.usual
+        return Variances(Sigma, noise, size + LEAST, centre)
 
     def _expected(self, sums: DeviceSums, var: Variances) -> _Expected:
         F = self.random
@@ -140,7 +137,7 @@ class MixedModel:
         tail = slice(int(self.level), None)
         slopes = now.centre[tail] ** 2 + np.diag(now.C)[tail]
         size = float(slopes.mean()) if len(slopes) else 1.0
-        return Variances(Sigma, noise, max(size, LEAST))
+        return Variances(Sigma, noise, max(size, LEAST), now.centre)
 
 
 class _Expected(NamedTuple):

@@ -59,7 +59,8 @@ class SumOffers:
         )
         return (*shared, "diagonal", "near")
 
-    def _kind(self, name: str) -> MixedModel:
+    def kind(self, name: str) -> MixedModel:
+        """What is personal in this offer."""
         every = np.arange(self.columns)
         if name == "pooled":
             return MixedModel(every[:0], level=self.level)
@@ -77,7 +78,7 @@ class SumOffers:
         own = []
         posterior = np.zeros((len(sums.weight), len(self.centres)))
         for k, name in enumerate(self.names):
-            kind = self._kind(name)
+            kind = self.kind(name)
             used, back = sums, None
             if name == "mean":
                 used = sums.columns([0])

@@ -18,15 +18,19 @@ from persfl.types import Array
 
 # degrees of freedom that are tried: from devices that have little in common to nearly one noise
 ALIKE = 2.0 ** np.arange(1, 12)
+SAME = 1e9  # as many: all have one noise
 # a device whose rows are fitted without error is as precise as this at most
 PRECISE = 1e7
 
 
 class Noise(NamedTuple):
-    """Precisions (one over the variance): the usual one, and every device's."""
+    """Precisions (one over the variance): the usual one, every device's, and how many rows' worth
+    of evidence there is for the usual one.
+    """
 
     usual: float
     each: Array
+    alike: float
 
 
 def common_noise(residual: Array, weight: Array) -> Noise:
@@ -37,7 +41,7 @@ def common_noise(residual: Array, weight: Array) -> Noise:
     """
     usual = float(weight.sum() / max(residual.sum(), 1e-300))
     usual = min(usual, PRECISE)
-    return Noise(usual, np.full(len(residual), usual))
+    return Noise(usual, np.full(len(residual), usual), SAME)
 
 
 def own_noise(residual: Array, weight: Array, usual: float) -> Noise:
@@ -62,4 +66,4 @@ def own_noise(residual: Array, weight: Array, usual: float) -> Noise:
     ).sum(axis=1)
     best = int(likely.argmax())
     each = (nu[best] + weight) / (nu[best] / base[best] + residual)
-    return Noise(float(base[best, 0]), np.minimum(each, PRECISE))
+    return Noise(float(base[best, 0]), np.minimum(each, PRECISE), float(nu[best, 0]))
