@@ -60,6 +60,7 @@ def test_the_list_has_every_method_once_under_its_name():
         "fedavg+fine-tuning",
         "ditto",
         "ifca",
+        "dummies",
     ]
     for name, kind in METHODS.items():
         assert isinstance(kind(), Method)

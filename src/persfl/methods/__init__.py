@@ -19,6 +19,7 @@ from persfl.errors import InputError
 from persfl.methods.blend_method import Blend
 from persfl.methods.clustered import Clustered
 from persfl.methods.ditto import Ditto
+from persfl.methods.dummies import Dummies
 from persfl.methods.fedavg import FedAvg
 from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
 from persfl.methods.fine_tuned import FineTuned
@@ -48,6 +49,7 @@ METHODS: dict[str, type[Method]] = {
         FedAvgFineTuned,
         Ditto,
         IFCA,
+        Dummies,
     )
 }
 
@@ -57,6 +59,7 @@ __all__ = [
     "Blend",
     "Clustered",
     "Ditto",
+    "Dummies",
     "FedAvg",
     "FedAvgFineTuned",
     "FineTuned",

@@ -96,6 +96,7 @@ class Ditto(SharedMethod):
 
     name: ClassVar[str] = "ditto"
     about: ClassVar[str] = "Own models, pulled toward the one of federated averaging"
+    source: ClassVar[str] = "Li, Hu, Beirami, Smith 2021"
     leaves: ClassVar[str] = (
         "Where a step on its rows takes the common model, and how many rows it has. Over a"
         " federation also its losses, and where a step takes its own model."
