@@ -23,6 +23,7 @@ from persfl.methods.dummies import Dummies
 from persfl.methods.fedavg import FedAvg
 from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
 from persfl.methods.fine_tuned import FineTuned
+from persfl.methods.gtvmin import GTVMin
 from persfl.methods.ifca import IFCA
 from persfl.methods.kin import Kin
 from persfl.methods.local_task import LocalTask
@@ -50,6 +51,7 @@ METHODS: dict[str, type[Method]] = {
         Ditto,
         IFCA,
         Dummies,
+        GTVMin,
     )
 }
 
@@ -63,6 +65,7 @@ __all__ = [
     "FedAvg",
     "FedAvgFineTuned",
     "FineTuned",
+    "GTVMin",
     "Kin",
     "LocalTask",
     "Method",
