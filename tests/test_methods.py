@@ -60,6 +60,8 @@ def test_the_list_has_every_method_once_under_its_name():
         "fedavg+fine-tuning",
         "ditto",
         "ifca",
+        "dummies",
+        "gtvmin",
     ]
     for name, kind in METHODS.items():
         assert isinstance(kind(), Method)
@@ -118,7 +120,7 @@ def test_a_method_that_cannot_take_trees_says_so_and_the_others_do(name, rows):
 
 def test_what_needs_no_rows_in_one_place_runs_over_a_federation():
     over = [name for name in METHODS if not cannot_run(method_of(name), federated=True)]
-    assert over == ["blend", "paper", "kin", "own", "fedavg", "ditto", "ifca"]
+    assert over == ["blend", "paper", "kin", "own", "fedavg", "ditto", "ifca", "gtvmin"]
     assert cannot_run(method_of("pooled"), federated=True) == (
         "pooled needs all rows in one place, which no federation has."
     )

@@ -41,6 +41,8 @@ def _lines(one: Mapping[str, Any]) -> list[str]:
         f"leaves a device: {one['leaves']}",
         f"over a federation: {over}",
     ]
+    if one["source"]:
+        facts.insert(1, f"source: {one['source']}")
     lines = [one["name"]]
     for fact in facts:
         lines += textwrap.wrap(

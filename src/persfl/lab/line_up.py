@@ -62,6 +62,12 @@ def line_up() -> dict[str, Variants]:
     return _USUAL | {name: {"": kind()} for name, kind in others.items()}
 
 
+def _added(name: str) -> bool:
+    """Whether a method is somebody's own: those of this package are too many for every fit."""
+    kind = METHODS.get(name)
+    return kind is not None and not kind.__module__.startswith("persfl.methods.")
+
+
 def on_terms(
     method: Method, *, rounds: int, budget: int = 640, step_size: Any = "auto"
 ) -> Method:
@@ -84,10 +90,10 @@ def rivals(
 ) -> dict[str, Any]:
     """Models, one per device, of those that take steps on a shared model.
 
-    None for learners without gradients. Whatever was added to the list of methods comes too.
+    None for learners without gradients. Whatever somebody added to the list of methods comes too.
     """
     everybody = line_up()
-    names = [*_RIVALS, *(name for name in everybody if name not in _USUAL)]
+    names = [*_RIVALS, *(name for name in everybody if _added(name))]
     models = {}
     for name in names:
         method = everybody[name][""]

@@ -19,9 +19,11 @@ from persfl.errors import InputError
 from persfl.methods.blend_method import Blend
 from persfl.methods.clustered import Clustered
 from persfl.methods.ditto import Ditto
+from persfl.methods.dummies import Dummies
 from persfl.methods.fedavg import FedAvg
 from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
 from persfl.methods.fine_tuned import FineTuned
+from persfl.methods.gtvmin import GTVMin
 from persfl.methods.ifca import IFCA
 from persfl.methods.kin import Kin
 from persfl.methods.local_task import LocalTask
@@ -48,6 +50,8 @@ METHODS: dict[str, type[Method]] = {
         FedAvgFineTuned,
         Ditto,
         IFCA,
+        Dummies,
+        GTVMin,
     )
 }
 
@@ -57,9 +61,11 @@ __all__ = [
     "Blend",
     "Clustered",
     "Ditto",
+    "Dummies",
     "FedAvg",
     "FedAvgFineTuned",
     "FineTuned",
+    "GTVMin",
     "Kin",
     "LocalTask",
     "Method",

@@ -107,7 +107,8 @@ def _check_runs(method: Method, task: LocalTask) -> None:
     needs = method.needs()
     if not (needs.together or needs.not_federated or needs.questions):
         sealed = method.run(cast("Task", _Sealed(task)))
-        same = len(sealed.models) == n and sealed.r == state.r
+        # a closed form, where rows are together, takes no rounds
+        same = len(sealed.models) == n and state.r in (0, sealed.r)
         _expect(same, "a method must run where rows are not together")
 
 

@@ -26,8 +26,8 @@ from persfl.methods.shared_models import (
     mean_of_steps,
     participants,
     quiet_round,
+    step_length,
 )
-from persfl.proposers.gradient import GradientStep
 from persfl.seeds import stream
 from persfl.trust import Trust
 from persfl.types import Round
@@ -47,7 +47,7 @@ def ditto(
     """Each round every target takes the fleet's step on its own rows, pulled toward the average as
     it stood before the round.
 
-    >>> from persfl import ArrayFleet, Linear
+    >>> from persfl import ArrayFleet, GradientStep, Linear
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(
     ...     n=40, clusters=1, rows=3, features=5, deviation=0.1, seed=0
@@ -67,22 +67,16 @@ def ditto(
     devices = all_devices(fleet)
     learner = fleet.learner
     trust = Trust.blank(fleet)
-    step = fleet.proposer
-    if not isinstance(step, GradientStep) or step.steps != 1:
+    step = step_length(fleet, "Ditto")
+    if step * real("pull", pull, least=0) >= 1:
         raise InputError(
-            "Ditto takes one gradient step a round: proposer=GradientStep(step_size). Got"
-            f" {step!r}. Give it more rounds."
-        )
-    if step.step_size * real("pull", pull, least=0) >= 1:
-        raise InputError(
-            f"step_size * pull must be below 1, or the pull overshoots. Got {step.step_size:g} *"
-            f" {pull:g}."
+            f"step_size * pull must be below 1, or the pull overshoots. Got {step:g} * {pull:g}."
         )
     model = learner.init(devices[0], stream(seed, "shared"))
     own = np.repeat(model[None], len(fleet.targets), axis=0)
     for r in range(whole("rounds", rounds, least=0)):
         moved = fleet.stepped(own, None, stream(seed, "own", r).at(fleet.targets))
-        own = moved - step.step_size * pull * (own - model)
+        own = moved - step * pull * (own - model)
         model = mean_of_steps(
             fleet, model, participants(fleet, share, r, seed), stream(seed, "answer", r)
         )
@@ -96,6 +90,7 @@ class Ditto(SharedMethod):
 
     name: ClassVar[str] = "ditto"
     about: ClassVar[str] = "Own models, pulled toward the one of federated averaging"
+    source: ClassVar[str] = "Li, Hu, Beirami, Smith 2021"
     leaves: ClassVar[str] = (
         "Where a step on its rows takes the common model, and how many rows it has. Over a"
         " federation also its losses, and where a step takes its own model."

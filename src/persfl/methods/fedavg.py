@@ -59,6 +59,7 @@ class FedAvg(SharedMethod):
 
     name: ClassVar[str] = "fedavg"
     about: ClassVar[str] = "One model for everybody, the average of devices' steps"
+    source: ClassVar[str] = "McMahan, Moore, Ramage, Hampson, Agueera y Arcas 2017"
 
     def rounds_over(
         self, fleet: InProcessFleet, rounds: int, seed: int

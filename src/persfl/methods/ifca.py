@@ -77,6 +77,7 @@ class IFCA(SharedMethod):
 
     name: ClassVar[str] = "ifca"
     about: ClassVar[str] = "One model per cluster, where devices choose their cluster"
+    source: ClassVar[str] = "Ghosh, Chung, Yin, Ramchandran 2020"
     told: ClassVar[str] = "the number of clusters"
     leaves: ClassVar[str] = (
         "Which common model fits it best, and where a step on its rows takes that. Over a"

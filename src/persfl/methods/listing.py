@@ -22,6 +22,7 @@ def description(method: Method) -> dict[str, Any]:
     return {
         "name": method.name,
         "about": method.about,
+        "source": getattr(method, "source", ""),
         "told": needs.told,
         "models": "with gradients" if needs.gradients else "any",
         "leaves": needs.leaves,

@@ -17,7 +17,7 @@ persfl.errors.InputError: Ask has no setting 'peer'. It has: peers.
 from __future__ import annotations
 
 from dataclasses import Field, field, fields, replace
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 from persfl.errors import InputError
 
@@ -45,6 +45,9 @@ class MethodSettings:
     A method is a value, so `set_params` returns another one instead of changing this; an estimator
     that holds a method takes what it returns.
     """
+
+    source: ClassVar[str] = ""
+    """Who described it first, and when; "" where that is not said."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Its settings by name."""

@@ -10,6 +10,7 @@ from persfl.checks import real, whole
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.fleets.refusals import cannot_share, diverged
+from persfl.proposers.gradient import GradientStep
 from persfl.seeds import Stream, distinct, stream
 from persfl.traits import has_gradients, has_statistics
 from persfl.trust import Trust
@@ -31,6 +32,30 @@ def all_rows(fleet: InProcessFleet) -> Devices:
     if fleet.home.source is not None:
         raise InputError("methods with shared models need static data. Got a stream.")
     return fleet.home.static
+
+
+def step_length(fleet: InProcessFleet, name: str) -> float:
+    """How long the fleet's one gradient step a round is."""
+    step = fleet.proposer
+    if not isinstance(step, GradientStep) or step.steps != 1:
+        raise InputError(
+            f"{name} takes one gradient step a round: proposer=GradientStep(step_size). Got"
+            f" {step!r}. Give it more rounds."
+        )
+    return step.step_size
+
+
+def slopes(
+    fleet: InProcessFleet, models: Array, who: IntArray | None, place: Stream
+) -> Array:
+    """(D, size) gradients of devices' losses at these models, as a step of each tells them."""
+    stepped = fleet.stepped(models, who, place)
+    return (models - stepped) / step_length(fleet, "a gradient")
+
+
+def start_of(fleet: InProcessFleet, seed: int) -> Model:
+    """The model that everybody begins with."""
+    return fleet.learner.init(all_devices(fleet)[0], stream(seed, "shared"))
 
 
 def participants(fleet: InProcessFleet, share: float, r: int, seed: int) -> IntArray:
