@@ -11,11 +11,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from persfl import Linear
 from persfl.datasets import load_housing
 from persfl.devices import Devices, offsets
-from persfl.methods.blend import SORTS, blend, local_site, sorts
-from persfl.methods.blend.local_site import LocalBundle
+from persfl.methods.blend.mixture import SORTS
+from persfl.methods.mixed.device_sums import DeviceSums
+from persfl.methods.mixed.linear_rule import linear_blend
+from persfl.methods.mixed.mixed_model import MixedModel
+from persfl.methods.mixed.near_centres import near
 from persfl.sources import clustered_regression
 from persfl.units import Units
 
@@ -38,26 +40,24 @@ def kinds(n: int = 40, rows: int = 4) -> Devices:
 
 def lines(ax: plt.Axes) -> None:
     """One device's rows and lines."""
-    devices, learner = kinds(), Linear(intercept=True)
-    site = local_site(devices, learner)
-    group = site.alone(np.arange(1, len(devices)))
-    ((starts, _),) = site.family.starts(LocalBundle(site, [group]))
-    found = site.family.offers(
-        Devices.of([devices[0]], quiet=True),
-        {**starts, "neighbours": starts["neighbours"][:1]},
-    )
-    mixed = blend(devices, learner).models[0]
+    devices = kinds()
+    Z = np.column_stack([np.ones(len(devices.y)), devices.X])
+    sums = DeviceSums.of(Z, devices.y, devices.weight, devices.start)
+    pooled, _ = MixedModel(np.arange(0)).fit(sums)
+    full, known = MixedModel(np.arange(2), full=True, loud=True).fit(sums)
+    each = known.noise.each
+    close = near(sums, each, full, known.Sigma / 2, np.arange(len(devices)))
     x = np.array([-2.0, 2.0])
     shown = {
-        "own": found["own 0.1"][0],
-        "fleet": found["mean inf"][0],
-        "neighbours": found["neighbours inf"][0],
-        "blend": mixed,
+        "own": np.linalg.solve(sums.square[0], sums.product[0]),
+        "fleet": pooled[0],
+        "neighbours": close.posterior[0] @ close.models,
+        "blend": linear_blend(devices, level=True, seed=0).models[0],
     }
     for name, model in shown.items():
         ax.plot(
             x,
-            model[0] * x + model[1],
+            model[0] + model[1] * x,
             color=COLOURS[name],
             lw=3 if name == "blend" else 1.8,
             ls="-" if name == "blend" else "--",
@@ -72,7 +72,7 @@ def lines(ax: plt.Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def fleets() -> dict[str, tuple[Devices, Linear]]:
+def fleets() -> dict[str, Devices]:
     """Four fleets that ask for different things."""
     housing = load_housing()
     few = housing.frame.groupby("city").sample(10, random_state=0).sort_values("city")
@@ -84,41 +84,28 @@ def fleets() -> dict[str, tuple[Devices, Linear]]:
         offsets(counts),
         range(len(counts)),
     )
-    line = Linear(intercept=True)
-    return {
-        "46 cities, 10 rows": (
-            Units.of(cities, "shared", labels=True).inside(cities),
-            line,
-        ),
-        "all alike, 10 rows": (
-            clustered_regression(
-                n=60, clusters=1, rows=10, features=8, noise=1.0, seed=0
-            ),
-            line,
-        ),
-        "4 kinds, 20 rows": (
-            clustered_regression(
-                n=60, clusters=4, rows=20, features=8, noise=0.5, seed=0
-            ),
-            line,
-        ),
-        "60 kinds, 100 rows": (
-            clustered_regression(
-                n=60, clusters=60, rows=100, features=8, noise=0.5, seed=0
-            ),
-            line,
-        ),
+    made = {
+        "all alike, 10 rows": (1, 10, 1.0),
+        "4 kinds, 20 rows": (4, 20, 0.5),
+        "60 kinds, 100 rows": (60, 100, 0.5),
     }
+    found = {
+        "46 cities, 10 rows": Units.of(cities, "shared", labels=True).inside(cities)
+    }
+    for name, (clusters, rows, noise) in made.items():
+        found[name] = clustered_regression(
+            n=60, clusters=clusters, rows=rows, features=8, noise=noise, seed=0
+        )
+    return found
 
 
 def shares(ax: plt.Axes) -> None:
     """What models are made of."""
-    for row, (name, (devices, learner)) in enumerate(fleets().items()):
-        found = blend(devices, learner)
+    for row, (name, devices) in enumerate(fleets().items()):
+        found = linear_blend(devices, level=True, seed=0)
         left = 0.0
-        for sort, share in zip(
-            SORTS, sorts(found.names, found.shares).mean(axis=0).tolist(), strict=True
-        ):
+        parts = found.made_of.mean(axis=0).tolist()
+        for sort, share in zip(SORTS, parts, strict=True):
             ax.barh(row, share, left=left, color=COLOURS[sort], height=0.62)
             if share > 0.3:
                 ax.text(
