@@ -62,6 +62,10 @@ def test_the_list_has_every_method_once_under_its_name():
         "ifca",
         "dummies",
         "gtvmin",
+        "fedprox",
+        "per-fedavg",
+        "apfl",
+        "pfedme",
     ]
     for name, kind in METHODS.items():
         assert isinstance(kind(), Method)
@@ -120,7 +124,20 @@ def test_a_method_that_cannot_take_trees_says_so_and_the_others_do(name, rows):
 
 def test_what_needs_no_rows_in_one_place_runs_over_a_federation():
     over = [name for name in METHODS if not cannot_run(method_of(name), federated=True)]
-    assert over == ["blend", "paper", "kin", "own", "fedavg", "ditto", "ifca", "gtvmin"]
+    assert over == [
+        "blend",
+        "paper",
+        "kin",
+        "own",
+        "fedavg",
+        "ditto",
+        "ifca",
+        "gtvmin",
+        "fedprox",
+        "per-fedavg",
+        "apfl",
+        "pfedme",
+    ]
     assert cannot_run(method_of("pooled"), federated=True) == (
         "pooled needs all rows in one place, which no federation has."
     )
@@ -167,7 +184,7 @@ def test_online_methods_go_on_from_a_state(rows):
     assert not isinstance(Kin(), Online)
 
 
-QUICK = {"rounds": 6, "budget": 8, "peers": 3}
+QUICK = {"rounds": 6, "budget": 8, "peers": 3, "local": 2}
 
 
 @pytest.mark.parametrize("name", METHODS)

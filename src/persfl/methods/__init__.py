@@ -16,12 +16,14 @@ from __future__ import annotations
 from typing import Any
 
 from persfl.errors import InputError
+from persfl.methods.apfl import APFL
 from persfl.methods.blend_method import Blend
 from persfl.methods.clustered import Clustered
 from persfl.methods.ditto import Ditto
 from persfl.methods.dummies import Dummies
 from persfl.methods.fedavg import FedAvg
 from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
+from persfl.methods.fedprox import FedProx
 from persfl.methods.fine_tuned import FineTuned
 from persfl.methods.gtvmin import GTVMin
 from persfl.methods.ifca import IFCA
@@ -30,6 +32,8 @@ from persfl.methods.local_task import LocalTask
 from persfl.methods.method_fields import MethodSettings, Setting, setting, settings_of
 from persfl.methods.own import Own
 from persfl.methods.paper import Paper
+from persfl.methods.per_fedavg import PerFedAvg
+from persfl.methods.pfedme import PFedMe
 from persfl.methods.pooled import Pooled
 from persfl.methods.protocol import Method, Needs, Online, Task
 from persfl.methods.single_fit import at_once
@@ -52,10 +56,15 @@ METHODS: dict[str, type[Method]] = {
         IFCA,
         Dummies,
         GTVMin,
+        FedProx,
+        PerFedAvg,
+        APFL,
+        PFedMe,
     )
 }
 
 __all__ = [
+    "APFL",
     "IFCA",
     "METHODS",
     "Blend",
@@ -64,6 +73,7 @@ __all__ = [
     "Dummies",
     "FedAvg",
     "FedAvgFineTuned",
+    "FedProx",
     "FineTuned",
     "GTVMin",
     "Kin",
@@ -73,7 +83,9 @@ __all__ = [
     "Needs",
     "Online",
     "Own",
+    "PFedMe",
     "Paper",
+    "PerFedAvg",
     "Pooled",
     "Setting",
     "Task",

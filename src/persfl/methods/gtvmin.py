@@ -28,7 +28,7 @@ from persfl.learners.linear import Linear
 from persfl.methods.graphs import NEAREST, Graph, Told, graph_of, nearest
 from persfl.methods.method_fields import setting
 from persfl.methods.protocol import Task
-from persfl.methods.shared_method import SharedMethod
+from persfl.methods.shared_method import SteppedMethod
 from persfl.methods.shared_models import hold, quiet_round, start_of, step_length
 from persfl.methods.single_fit import at_once
 from persfl.seeds import stream
@@ -196,7 +196,7 @@ def gtvmin(
 
 
 @dataclass(frozen=True)
-class GTVMin(SharedMethod):
+class GTVMin(SteppedMethod):
     """Models of devices that a graph joins are pulled together."""
 
     name: ClassVar[str] = "gtvmin"

@@ -47,7 +47,7 @@ class Stepping(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SharedMethod(MethodSettings):
+class SteppedMethod(MethodSettings):
     """What such methods have in common; each says which rounds it takes over a fleet."""
 
     name: ClassVar[str]
@@ -57,8 +57,7 @@ class SharedMethod(MethodSettings):
         " federation also its losses."
     )
 
-    rounds: int | str = setting("auto", "rounds of averaging; auto: 100")
-    share: float = setting(0.2, "the share of the devices that take part in a round")
+    rounds: int | str = setting("auto", "rounds of steps; auto: 100")
     step_size: float | str = setting("auto", "the first step; halved if losses grow")
 
     def rounds_over(
@@ -127,6 +126,13 @@ class SharedMethod(MethodSettings):
             state = State(round_.r + 1, fleet.models, round_.trust, pace, losses)
             keep.after(stage, plan, state, round_)
         return replace(state, models=np.asarray(state.models).copy())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedMethod(SteppedMethod):
+    """Those in which a share of the devices take part in a round."""
+
+    share: float = setting(0.2, "the share of the devices that take part in a round")
 
 
 def _grew(state: State, grew: Callable[[Array, Array], bool]) -> bool:

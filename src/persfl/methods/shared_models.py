@@ -80,8 +80,13 @@ def mean_of_steps(
     answers = fleet.stepped(
         np.repeat(model[None], len(who), axis=0), who, place.at(who)
     )
+    return mean_by_rows(fleet, answers, who)
+
+
+def mean_by_rows(fleet: InProcessFleet, models: Array, who: IntArray) -> Model:
+    """The mean of one model of each of these devices, weighted by their rows."""
     weight = fleet.home.static.total[who]
-    return fleet.learner.mix(answers, weight / weight.sum())
+    return fleet.learner.mix(models, weight / weight.sum())
 
 
 def hold(fleet: InProcessFleet, models: Array, r: int) -> None:
