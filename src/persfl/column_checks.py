@@ -167,7 +167,9 @@ def _marks(bad: pd.Series, plain: pd.Series) -> str:
     if mostly(r"(\d{1,3}(\.\d{3})+|\d+)(,\d+)?"):
         both = f"{dot} and {comma}" if bad.str.contains(",", regex=False).any() else dot
         return f"with dots between thousands. Read the table with {both}."
-    spaces = "\u00a0\u202f"  # as they are: not every engine of patterns knows such names
+    spaces = (
+        "\u00a0\u202f"  # as they are: not every engine of patterns knows such names
+    )
     if mostly(rf"\d{{1,3}}([' {spaces}]\d{{3}})+([.,]\d+)?"):
         return "with marks between thousands. Write them without."
     return ""

@@ -107,6 +107,8 @@ def _schema(about: Mapping[str, Any]) -> TableSchema:
     """What a run knew of its table."""
     classes = np.array(about["classes"]) if "classes" in about else None
     names = about["names"]
+    if names is not None and not names:
+        raise InputError("a run must have at least one feature.")
     device = about["settings"].get("device")
     if device is not None and device in (names or ()):
         raise InputError("the column of devices must be none of the features.")

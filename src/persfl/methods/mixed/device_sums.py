@@ -53,12 +53,6 @@ class DeviceSums(NamedTuple):
         parts = (array * by.reshape(-1, *[1] * (array.ndim - 1)) for array in self)
         return DeviceSums(*parts)
 
-    def columns(self, which: Sequence[int] | IntArray) -> DeviceSums:
-        """Of these columns alone."""
-        at = np.asarray(which, dtype=np.int64)
-        square = self.square[:, at[:, None], at]
-        return DeviceSums(square, self.product[:, at], self.label, self.weight)
-
     def residual(self, models: Array) -> Array:
         """(n,) sums of squared residuals of a model per device.
 

@@ -1,7 +1,6 @@
 """What blend offers a device for squared loss: mixed models, each with another idea of what is
 personal.
 
-    mean             the device's own level and nothing else, drawn to the fleet's
     pooled           one model for all
     level            one model for all, and an own level
     centred level    the same, with columns about the device's own means: effects within devices
@@ -54,17 +53,15 @@ class SumOffers:
     @property
     def names(self) -> tuple[str, ...]:
         """What offers are called, in order."""
-        shared = (
-            ("mean", "pooled", "level", "centred level") if self.level else ("pooled",)
-        )
-        return (*shared, "diagonal", "near")
+        levels = ("level", "centred level") if self.level else ()
+        return ("pooled", *levels, "diagonal", "near")
 
     def kind(self, name: str) -> MixedModel:
         """What is personal in this offer."""
         every = np.arange(self.columns)
         if name == "pooled":
             return MixedModel(every[:0], level=self.level)
-        if name in ("mean", "level", "centred level"):
+        if name in ("level", "centred level"):
             return MixedModel(every[:1])
         full = name == "near"
         return MixedModel(every, full=full, loud=True, level=self.level)
@@ -80,9 +77,7 @@ class SumOffers:
         for k, name in enumerate(self.names):
             kind = self.kind(name)
             used, back = sums, None
-            if name == "mean":
-                used = sums.columns([0])
-            elif name == "centred level":
+            if name == "centred level":
                 used, back = about_own_means(sums)
             known = before[k].variances if before else None
             found, var = kind.fit(used, known, FOLD_STEPS if before else STEPS)
@@ -92,9 +87,7 @@ class SumOffers:
                 close = near(sums, var.noise.each, found, Sigma, self.centres)
                 found, posterior, Sigma = close
             own.append(_own_share(used, kind.random, Sigma, var.noise.each))
-            if name == "mean":
-                found = np.pad(found, ((0, 0), (0, self.columns - 1)))
-            elif back is not None:
+            if back is not None:
                 found = np.einsum("nji,nj->ni", back, found)
             models.append(found)
             learned.append(Learned(var, Sigma))

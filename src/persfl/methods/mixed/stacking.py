@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 from persfl.types import Array
 
 # Rows' worth of evidence for the shares that are expected before any row is seen: half for one
-# model for all, the rest even. Twelve rows cannot choose among six offers.
+# model for all, the rest even. Twelve rows cannot choose among five offers.
 EXPECTED = 10.0
 _ONE = 1e4  # weight of the equation "all shares are 1 together"
 
