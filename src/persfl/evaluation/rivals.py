@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from persfl.learners.fleet_mix import FleetMix
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.shrunk import shrunk
@@ -19,7 +20,7 @@ from persfl.types import Array, Data, Differentiable, IntArray, Learner, Model
 if TYPE_CHECKING:
     from persfl.devices import Devices
 
-Models = Array | list[Model] | BoostedModels  # one a device
+Models = Array | list[Model] | BoostedModels | FleetMix  # one a device
 _NUMBERS = 2**22  # of rows and models that are fitted at a time
 # times a fine-tuning step is quartered before the device keeps the pooled model
 _SHORTER = 6
