@@ -181,7 +181,9 @@ class Setup:
         )
 
 
-def chosen(which: NDArray[np.bool_], models: Models, others: Models) -> Models:
+def chosen(
+    which: NDArray[np.bool_], models: Array | list[Model], others: Models
+) -> Models:
     """(devices,) these models where `which` says so, and the others elsewhere.
 
     >>> chosen(np.array([True, False]), ["a", "b"], ["c", "d"])
@@ -199,7 +201,7 @@ def chosen(which: NDArray[np.bool_], models: Models, others: Models) -> Models:
 
 
 def _by_themselves(
-    which: NDArray[np.bool_], models: Models, nobody: ModelBank
+    which: NDArray[np.bool_], models: Array | list[Model], nobody: ModelBank
 ) -> ModelBank:
     """The bank of the devices that go by these models."""
     at = np.flatnonzero(which)

@@ -98,9 +98,7 @@ def _by_banks(
         found += share * respond_bank(learner, bank, X, owner, classes)
     away = models.alone.which[owner] >= 0
     if away.any():
-        found[away] = respond_bank(
-            learner, models.alone, X[away], owner[away], classes
-        )
+        found[away] = respond_bank(learner, models.alone, X[away], owner[away], classes)
     return found
 
 

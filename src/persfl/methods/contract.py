@@ -189,7 +189,9 @@ def _answers(state: State, task: Task) -> Array:
     """(devices, rows) what every model says of everybody's first rows."""
     X = np.asarray(task.rows.X[:50])
     learner = task.learner
-    return np.array([respond(learner, model, X, task.classes) for model in state.models])
+    return np.array(
+        [respond(learner, model, X, task.classes) for model in state.models]
+    )
 
 
 def _expect(held: object, promise: str) -> None:

@@ -30,7 +30,9 @@ Back = Callable[[Arrays, int, int | None], list[Model]]
 
 def banks_to(models: FleetMix, to: To) -> dict[str, AnyArray]:
     """Shares, vectors and every bank; `to` writes a bank's models."""
-    arrays: dict[str, AnyArray] = {BANKS: np.array([share for share, _ in models.banks])}
+    arrays: dict[str, AnyArray] = {
+        BANKS: np.array([share for share, _ in models.banks])
+    }
     if models.vectors is not None:
         arrays[_VECTORS] = models.vectors
     named = {f"bank_{k}_": bank for k, (_, bank) in enumerate(models.banks)}

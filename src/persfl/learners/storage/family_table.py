@@ -19,9 +19,9 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.learners.estimator import Estimator
+from persfl.learners.fleet_mix import FleetMix
 from persfl.learners.linear import Linear
 from persfl.learners.network import Network
-from persfl.learners.fleet_mix import FleetMix
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.storage.bank_arrays import BANKS, banks_from, banks_to
 from persfl.learners.storage.boosted_arrays import BOOSTED, boosted_from, boosted_to

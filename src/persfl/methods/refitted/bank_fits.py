@@ -1,4 +1,4 @@
-"""Banks by recipe: fitted to the rows that a fold does not hide, and what they leave of the rest."""
+"""Banks by recipe: fitted to the rows that a fold does not hide, and what they leave of those."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ class BankFits:
                 place[which == k] = len(models)
                 data = Data(X[mine], y[mine], rows.weight[mine])
                 models.append(self.learner.fit(data, self._place(recipe, k)))
-        if models and (place < 0).any():  # no row of their own to learn from: by all rows
+        if (
+            models and (place < 0).any()
+        ):  # no row of their own to learn from: by all rows
             data = Data(X[learn], y[learn], rows.weight[learn])
             place[place < 0] = len(models)
             models.append(self.learner.fit(data, self._place(recipe, -1)))

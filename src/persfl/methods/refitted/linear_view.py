@@ -88,7 +88,9 @@ def linear_view(
     for y in labels:
         mean, scale = _units(y, rows.weight)
         parts = [
-            DeviceSums.of(Z, (y - mean) / scale, rows.weight * (hidden.part == k), rows.start)
+            DeviceSums.of(
+                Z, (y - mean) / scale, rows.weight * (hidden.part == k), rows.start
+            )
             for k in range(PARTS)
         ]
         found = blend_of_sums(parts, hidden.folds, level=True, seed=seed)
