@@ -1,41 +1,56 @@
-"""Devices that share centres, as a few groups: each is large enough for a model of its own."""
+"""Devices whose models have centres near each other, as a few groups: each has rows enough for a
+model of its own.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from sklearn.cluster import KMeans
+from sklearn.metrics import silhouette_score
 
+from persfl.methods.mixed.linear_rule import SumsBlend
 from persfl.types import Array, IntArray
 
-GROUPS = 5  # at most
+GROUPS = 5  # at most; more would be too small for most tables, and cost more fits
 ROWS = 100  # of a group at least: with 300, kinds of trees were found half as well
+SAMPLE = 1000  # devices by which numbers of groups are compared: each with every other
 
 
-def near_groups(posterior: Array, rows: IntArray, seed: int) -> IntArray:
+def answers_of(known: SumsBlend) -> Array:
+    """(n, columns) the models of the offer `near`, as far apart as what they say of the fleet's
+    rows is on average.
+    """
+    models = known.whole.models[known.names.index("near")]
+    square = known.sums.square.sum(axis=0) / known.sums.weight.sum()
+    value, U = np.linalg.eigh(square)
+    return np.asarray(models @ (U * np.sqrt(np.maximum(value, 0.0))))
+
+
+def near_groups(answers: Array, rows: IntArray, seed: int) -> IntArray:
     """(n,) the group of every device, of devices that have so many `rows`.
 
-    Devices and centres are the two sides of a graph whose edges are the posterior; its first
-    singular vectors tell sides apart that have few edges between them (spectral co-clustering).
+    Centres of groups are found by k-means, and there are as many as stand apart most clearly
+    (silhouettes).
 
-    >>> alike = np.kron(np.eye(2), np.ones((4, 4))) / 4
-    >>> groups = near_groups(alike, np.full(8, 100), 0)
-    >>> [len(set(groups[:4])), len(set(groups[4:])), len(set(groups))]
+    >>> answers = np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]])
+    >>> groups = near_groups(answers, np.full(6, 100), 0)
+    >>> [len(set(groups[:3])), len(set(groups[3:])), len(set(groups))]
     [1, 1, 2]
     """
-    n = len(posterior)
-    many = int(min(GROUPS, n, posterior.shape[1], rows.sum() // ROWS))
-    if many < 2:
-        return np.zeros(n, dtype=np.int64)
-    centre = np.maximum(posterior.sum(axis=0), 1e-12)
-    edges = posterior / np.sqrt(centre)
-    U, size, _ = np.linalg.svd(edges, full_matrices=False)
-    axes = U[:, :many] * size[:many]
-    length = np.maximum(np.linalg.norm(axes, axis=1, keepdims=True), 1e-12)
-    # as many groups as there are parts of the graph that hang together, not more
-    many = max(2, int((size[:many] > 0.5 * size[0]).sum()))
-    maker = KMeans(many, n_init=4, random_state=seed % 2**31)
-    found = maker.fit_predict((axes / length)[:, :many], sample_weight=rows)
-    return _large(np.asarray(found, dtype=np.int64), rows)
+    n = len(answers)
+    most = int(min(GROUPS, n // 2, rows.sum() // ROWS))
+    best = np.zeros(n, dtype=np.int64)
+    clearest = -1.0
+    luck = seed % 2**31
+    for many in range(2, most + 1):
+        found = KMeans(many, n_init=4, random_state=luck).fit_predict(answers)
+        apart = silhouette_score(
+            answers, found, sample_size=min(n, SAMPLE), random_state=luck
+        )
+        if apart > clearest:
+            clearest = float(apart)
+            best = np.asarray(found, dtype=np.int64)
+    return _large(best, rows)
 
 
 def _large(groups: IntArray, counts: IntArray) -> IntArray:

@@ -28,7 +28,7 @@ from persfl.methods.mixed.hidden_rows import PARTS
 from persfl.methods.mixed.stacking import shares_of
 from persfl.methods.refitted.bank_fits import BankFits
 from persfl.methods.refitted.linear_view import LinearView, fold_says, linear_view
-from persfl.methods.refitted.near_groups import near_groups
+from persfl.methods.refitted.near_groups import answers_of, near_groups
 from persfl.methods.refitted.recipes import (
     DEAR,
     RECIPES,
@@ -77,7 +77,8 @@ def refit_blend(
     (10, 1.0)
     """
     view = linear_view(rows, classes=classes, seed=seed, ordered=ordered, blocks=blocks)
-    groups = near_groups(view.posterior, rows.counts, seed)
+    answers = np.column_stack([answers_of(known) for known in view.known])
+    groups = near_groups(answers, rows.counts, seed)
     fits = BankFits(rows, learner, classes, seed, view, groups)
     folds = _folds(fits, ordered)
     if not folds:  # too few rows to hide any
