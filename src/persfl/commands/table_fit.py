@@ -27,7 +27,7 @@ from persfl.errors import InputError, need
 from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
 from persfl.files import fingerprint
 from persfl.learners.named import base
-from persfl.methods import Blend, Kin, Method, Paper, method_of
+from persfl.methods import Kin, Method, Paper, method_of
 from persfl.report.run_pages import REPORT, write_page
 from persfl.runs.model import keep_model, refuse_unkept
 from persfl.sources.table import read_frame
@@ -192,30 +192,18 @@ def _fit_and_keep(
 
 def _announce(chosen: argparse.Namespace, rows: TableRows, model: Personalized) -> None:
     """Refits take their time: say how many there will be before they start."""
-    from persfl.methods.blend.offers.refits import fits_to_come
-
     n = rows.devices.nunique()
     method = method_of(model.method)
-    if chosen.model not in ("tree", "forest", "boosting") or n == 1 or chosen.json:
+    refitted = chosen.model in ("tree", "forest", "boosting")
+    if not refitted or n == 1 or chosen.json or not isinstance(method, Paper | Kin):
         return
     runs = 2 if chosen.holdout > 0 else 1
-    if isinstance(method, Blend):
-        classes = rows.task == "classification"
-        budget = method.budget
-        fits = fits_to_come(n, budget, classes=classes, ordered=chosen.ordered)
-        text = (
-            f"Up to {fits * runs:,} fits to come, {budget:,} a device and run that it asks"
-            " others for at most; fewer with --set budget=N or --holdout 0."
-        )
-    elif isinstance(method, Paper | Kin):
-        peers = peers_asked(method.peers, n)
-        rounds = REFIT_ROUNDS if method.rounds == "auto" else int(method.rounds)
-        text = (
-            f"{n * peers * rounds * runs:,.0f} fits to come; fewer with --set rounds=N,"
-            " --set peers=N or --holdout 0."
-        )
-    else:
-        return
+    peers = peers_asked(method.peers, n)
+    rounds = REFIT_ROUNDS if method.rounds == "auto" else int(method.rounds)
+    text = (
+        f"{n * peers * rounds * runs:,.0f} fits to come; fewer with --set rounds=N,"
+        " --set peers=N or --holdout 0."
+    )
     print(text, file=sys.stderr)
 
 

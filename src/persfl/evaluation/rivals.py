@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from persfl.learners.fleet_mix import FleetMix
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.shrunk import shrunk
@@ -19,7 +20,8 @@ from persfl.types import Array, Data, Differentiable, IntArray, Learner, Model
 if TYPE_CHECKING:
     from persfl.devices import Devices
 
-Models = Array | list[Model] | BoostedModels  # one a device
+Fits = Array | list[Model]  # one a device
+Models = Fits | BoostedModels | FleetMix
 _NUMBERS = 2**22  # of rows and models that are fitted at a time
 # times a fine-tuning step is quartered before the device keeps the pooled model
 _SHORTER = 6
@@ -48,7 +50,7 @@ def pooled_fit(learner: Learner, rows: Devices, seed: int = 0) -> Model:
     return np.linalg.solve(gram + np.diag(ridge), pull)
 
 
-def own_fits(learner: Learner, rows: Devices, seed: int = 0) -> Models:
+def own_fits(learner: Learner, rows: Devices, seed: int = 0) -> Fits:
     """Every device's model from its own rows alone."""
     if isinstance(learner, Linear):
         return shrunk(learner, rows)
@@ -67,7 +69,7 @@ def tuned_fits(
     public: Array | None,
     steps: GradientStep | None,
     seed: int = 0,
-) -> Models:
+) -> Fits:
     """The pooled model, fine-tuned on every device's own rows: shrunk toward it, stepped from
     it, or refitted with its labels.
     """

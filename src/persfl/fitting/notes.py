@@ -164,7 +164,8 @@ def kindred(fitted: Fitted) -> list[str]:
             f" in the middle {np.median(many):g}. Such a device's model is made of its own rows and"
             " theirs, every device counting as much."
         )
-    size = np.shape(fitted.models)[1]
+    assert isinstance(fitted.models, np.ndarray)  # kin are members by steps
+    size = fitted.models.shape[1]
     for doubt in doubts(fitted.trust, fitted.rows, size, names):
         text = doubt[0].upper() + doubt[1:]
         for guess, instead in _GUESSES.items():

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
+from persfl.learners.fleet_mix import FleetMix, ModelBank
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import BoostedModels
 from persfl.methods import (
@@ -42,7 +43,7 @@ CHEAP = 3e7
 # made-up public points, where a base estimator needs some and none are handed in
 POINTS = 100
 # one per device: vectors, or whatever the learner makes
-Models = Array | list[Model] | BoostedModels
+Models = Array | list[Model] | BoostedModels | FleetMix
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +181,9 @@ class Setup:
         )
 
 
-def chosen(which: NDArray[np.bool_], models: Models, others: Models) -> Models:
+def chosen(
+    which: NDArray[np.bool_], models: Array | list[Model], others: Models
+) -> Models:
     """(devices,) these models where `which` says so, and the others elsewhere.
 
     >>> chosen(np.array([True, False]), ["a", "b"], ["c", "d"])
@@ -189,7 +192,19 @@ def chosen(which: NDArray[np.bool_], models: Models, others: Models) -> Models:
     if isinstance(others, BoostedModels):
         vectors = np.where(which[:, None], models, others.vectors)
         return replace(others, vectors=vectors, alone=others.alone | which)
+    if isinstance(others, FleetMix):
+        return replace(others, alone=_by_themselves(which, models, others.alone))
     if isinstance(models, np.ndarray):
         return np.where(which[:, None], models, others)
     pairs = zip(which, models, others, strict=True)
     return [mine if yes else other for yes, mine, other in pairs]
+
+
+def _by_themselves(
+    which: NDArray[np.bool_], models: Array | list[Model], nobody: ModelBank
+) -> ModelBank:
+    """The bank of the devices that go by these models."""
+    at = np.flatnonzero(which)
+    place = np.full(len(which), -1)
+    place[at] = np.arange(len(at))
+    return replace(nobody, models=tuple(models[i] for i in at.tolist()), which=place)

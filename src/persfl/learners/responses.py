@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from persfl.batches import batches
+from persfl.learners.fleet_mix import DeviceMix, FleetMix, ModelBank, said_by
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.tree import Grown
 from persfl.traits import has_chances, tells_chances
@@ -30,6 +31,8 @@ def respond(learner: Learner, model: Model, X: Array, classes: int = 0) -> Array
         return np.asarray(
             sum(share * respond(learner, part, X, classes) for share, part in model)
         )
+    if isinstance(model, DeviceMix):
+        return _mixed(learner, model, X, classes)
     if not classes:
         return np.asarray(learner.predict(model, X), dtype=np.float64)
     if not has_chances(learner) or not tells_chances(model):
@@ -57,6 +60,8 @@ def respond_each(
     if isinstance(models, BoostedModels):
         linear = respond_each(learner, models.vectors, X, owner, classes)
         return np.asarray(linear + models.added(X, owner))
+    if isinstance(models, FleetMix):
+        return _by_banks(learner, models, X, owner, classes)
     out = np.empty((len(X), classes) if classes else len(X))
     if isinstance(models, np.ndarray):
         for part in batches(len(X), 8 * models.shape[1]):
@@ -71,6 +76,45 @@ def respond_each(
     return out
 
 
+def _mixed(learner: Learner, mix: DeviceMix, X: Array, classes: int) -> Array:
+    """As `respond`, of one device of a `FleetMix`."""
+    found = np.zeros((len(X), classes) if classes else len(X))
+    if mix.linear is not None:
+        found += X @ mix.linear[:-1] + mix.linear[-1]
+    for share, model, told in mix.parts:
+        more = np.column_stack([X, X @ told[:, :-1].T + told[:, -1]])
+        found += share * respond(learner, model, more, classes)
+    return found
+
+
+def _by_banks(
+    learner: Learner, models: FleetMix, X: Array, owner: IntArray, classes: int
+) -> Array:
+    """As `respond_each`: a model that many devices share answers for all their rows at once."""
+    found = np.zeros((len(X), classes) if classes else len(X))
+    if models.vectors is not None:
+        found += said_by(models.vectors[owner, None], X)[:, 0]
+    for share, bank in models.banks:
+        found += share * respond_bank(learner, bank, X, owner, classes)
+    away = models.alone.which[owner] >= 0
+    if away.any():
+        found[away] = respond_bank(learner, models.alone, X[away], owner[away], classes)
+    return found
+
+
+def respond_bank(
+    learner: Learner, bank: ModelBank, X: Array, owner: IntArray, classes: int = 0
+) -> Array:
+    """As `respond_each`, of one bank; 0 for devices that it has no model for."""
+    out = np.zeros((len(X), classes) if classes else len(X))
+    which = bank.which[owner]
+    wide = bank.wide(X, owner)
+    for k in np.unique(which[which >= 0]).tolist():
+        rows = which == k
+        out[rows] = respond(learner, bank.models[k], wide[rows], classes)
+    return out
+
+
 def unknown(models: Models) -> Mask:
     """(devices,) whose model is not here: those of a federation may have stayed at home.
 
@@ -82,6 +126,8 @@ def unknown(models: Models) -> Mask:
     """
     if isinstance(models, BoostedModels):
         return unknown(models.vectors)
+    if isinstance(models, FleetMix):
+        return np.zeros(len(models), dtype=bool)
     if isinstance(models, np.ndarray):
         return np.asarray(np.isnan(models).all(axis=1))
     return np.array([model is None or _is_blank(model) for model in models])

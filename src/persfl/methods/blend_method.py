@@ -8,7 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from persfl.checks import whole
+from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
+from persfl.learners.tree import Tree
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
@@ -61,6 +63,7 @@ class Blend(MethodSettings):
         # blend's many files, where it runs
         from persfl.methods.blend.stage import blend_stage
         from persfl.methods.mixed.linear_stage import linear_stage
+        from persfl.methods.refitted.stage import refit_stage
 
         plan = loop_plan(task, rounds_for("auto", task.learner))
         learner = task.learner
@@ -71,6 +74,15 @@ class Blend(MethodSettings):
                 level=learner.intercept,
                 ordered=ordered,
                 trees=self.trees,
+                stage=stage,
+                keep=keep,
+            )
+        if isinstance(learner, Estimator | Tree):
+            return refit_stage(
+                task.rows,
+                plan,
+                classes=task.classes,
+                ordered=ordered,
                 stage=stage,
                 keep=keep,
             )

@@ -12,6 +12,8 @@ from sklearn.base import clone
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners import Linear, Tree
+from persfl.learners.fleet_mix import DeviceMix
+from persfl.learners.responses import respond
 from persfl.methods.local_task import LocalTask
 from persfl.methods.protocol import Method, Task
 from persfl.sources import clustered_regression
@@ -90,6 +92,9 @@ def _check_runs(method: Method, task: LocalTask) -> None:
     n = task.n
     _expect(len(state.models) == n, "there must be a model for every device")
     for model in state.models:
+        if isinstance(model, DeviceMix):
+            model.check(task.learner, task.features)
+            continue
         for _, part in model if isinstance(model, list) else [(1.0, model)]:
             task.learner.check(part, task.features)
     _expect(state.trust.n == n, "trust must be of all devices")
@@ -183,11 +188,10 @@ def _expect_same(ours: State, theirs: State, task: Task, promise: str) -> None:
 def _answers(state: State, task: Task) -> Array:
     """(devices, rows) what every model says of everybody's first rows."""
     X = np.asarray(task.rows.X[:50])
-    found = []
-    for model in state.models:
-        mix: Any = model if isinstance(model, list) else [(1.0, model)]
-        found.append(sum(share * task.learner.predict(one, X) for share, one in mix))
-    return np.array(found)
+    learner = task.learner
+    return np.array(
+        [respond(learner, model, X, task.classes) for model in state.models]
+    )
 
 
 def _expect(held: object, promise: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from persfl.checks import real, whole
 from persfl.errors import InputError
+from persfl.learners.fleet_mix import DeviceMix
 from persfl.learners.linear import Linear
 from persfl.samplers.nobody import Nobody
 from persfl.samplers.uniform import Uniform
@@ -107,6 +108,9 @@ def checked_state(
             f"the run that was kept is not of these {n} devices: use another folder."
         )
     for model in state.models:
+        if isinstance(model, DeviceMix):
+            model.check(learner, features)
+            continue
         mix = model if isinstance(model, list) else [(1.0, model)]
         for _, part in mix:
             learner.check(part, features)

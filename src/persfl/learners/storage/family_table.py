@@ -19,9 +19,11 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.learners.estimator import Estimator
+from persfl.learners.fleet_mix import FleetMix
 from persfl.learners.linear import Linear
 from persfl.learners.network import Network
 from persfl.learners.shared_trees import BoostedModels
+from persfl.learners.storage.bank_arrays import BANKS, banks_from, banks_to
 from persfl.learners.storage.boosted_arrays import BOOSTED, boosted_from, boosted_to
 from persfl.learners.storage.estimator_words import estimator_from, estimator_to
 from persfl.learners.storage.named_arrays import AnyArray, Arrays, has_form
@@ -185,6 +187,8 @@ def models_to(models: Models) -> dict[str, AnyArray]:
     """
     if isinstance(models, BoostedModels):
         return models_to(models.vectors) | boosted_to(models)
+    if isinstance(models, FleetMix):
+        return banks_to(models, models_to)
     each = list(models)
     if any(isinstance(model, list) for model in each):
         parts, shares = mixtures_to(each)
@@ -203,6 +207,8 @@ def models_from(
 
     Where the numbers of features and classes are not told, whoever uses the models must check.
     """
+    if BANKS in arrays:
+        return banks_from(arrays, features, classes, _some_from)
     if SIZES in arrays:
         rest = {name: array for name, array in arrays.items() if name != SIZES}
         parts = models_from(rest, features=features, classes=classes)
@@ -217,6 +223,12 @@ def models_from(
     elif PLAIN.KEY in arrays or OLD_KEY in arrays:
         codec = PLAIN
     return codec.many_from(arrays, features, classes)
+
+
+def _some_from(arrays: Arrays, features: int, classes: int | None) -> list[Model]:
+    """Models of trees or of scikit-learn that stand inside others' arrays."""
+    codec: ModelCodec = PLAIN if PLAIN.KEY in arrays else TREES
+    return list(codec.many_from(arrays, features, classes))
 
 
 def refuse_unfit(learner: Learner, models: Sequence[Model], features: int) -> None:
@@ -264,4 +276,6 @@ def mixtures_from(parts: Sequence[Model], arrays: Arrays) -> list[Mixture]:
 
 def each_model(models: Sequence[Model]) -> list[Model]:
     """All models, those inside mixes too."""
+    if isinstance(models, FleetMix):
+        return models.every
     return mixtures_to(models)[0]

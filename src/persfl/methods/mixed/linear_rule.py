@@ -130,7 +130,7 @@ class SumsBlend:
             tuple((share, trees) for share, (_, trees) in pairs if share > 0),
             self.names,
             self.shares,
-            self._made_of(linear),
+            self.made_of(linear),
             self.whole.posterior,
             centres,
             self._population(linear, axes),
@@ -162,7 +162,7 @@ class SumsBlend:
             axes=np.zeros((0, 0)) if axes.axes is None else axes.axes,
         )
 
-    def _made_of(self, linear: Array) -> Array:
+    def made_of(self, linear: Array) -> Array:
         """(n, 3) own rows, fleet, neighbours: what decides each model, offers by their shares."""
         k = self.names.index("near")
         own = np.einsum("c,cn->n", linear, self.whole.own)

@@ -64,12 +64,12 @@ def models_of(found: LinearBlend, level: bool) -> Models:
     return BoostedModels(vectors, found.trees, np.zeros(len(vectors), dtype=bool))
 
 
-def record(found: LinearBlend, trust: Trust) -> Round:
+def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
     """Who is near whom, as a round of asking: every device has looked at the models of its
     likeliest centres, and adopted each as far as it is part of the device's own model.
 
     Losses are mean squared errors on all rows of a device: of one model for all, and of each of
-    those centres' models.
+    those centres' models. Without `adapts` it is not kept what a device that was not there needs.
     """
     trust = trust.noted(
         {
@@ -78,7 +78,7 @@ def record(found: LinearBlend, trust: Trust) -> Round:
             "mix_rounds": np.array(1),
             "offer_names": np.array(found.names),
             "offer_shares": found.shares,
-            **found.population.to_notes(),
+            **(found.population.to_notes() if adapts else {}),
         }
     )
     order = likeliest(found.posterior, found.centres)

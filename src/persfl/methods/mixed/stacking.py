@@ -25,12 +25,14 @@ def shares_of(crossed: Array, rows: float, simplest: int) -> Array:
     many = len(crossed)
     if many == 1:
         return np.ones(1)
+    expected = np.full(many, 0.5 / (many - 1))
+    expected[simplest] = 0.5
+    if not rows > 0:  # nothing was hidden
+        return expected
     Q = crossed / rows
     size = max(float(np.trace(Q)) / many, 1e-300)
     value, U = np.linalg.eigh((Q + Q.T) / (2 * size))
     root = np.sqrt(np.maximum(value, 0.0))[:, None] * U.T
-    expected = np.full(many, 0.5 / (many - 1))
-    expected[simplest] = 0.5
     least = max(float(np.diag(Q).min()) / size, 1e-12)
     pull = np.sqrt(EXPECTED / rows * least / (many * expected))
     equations = np.vstack([root, np.diag(pull), np.full(many, _ONE)])

@@ -83,24 +83,6 @@ class RefitSpending(NamedTuple):
         return RefitSpending(fleet, peers, together)
 
 
-def fits_to_come(
-    n: int, budget: int, *, classes: bool = False, ordered: bool = False
-) -> int:
-    """How many models a blend of `n` devices fits at most, own ones too.
-
-    >>> fits_to_come(46, 640), fits_to_come(46, 1)
-    (12980, 836)
-    """
-    settings = USUAL
-    groups = min(settings.groups, n)
-    copies = 1 + settings.count(classes, ordered)
-    targets = n // groups
-    spend = RefitSpending.by(targets, n - targets, copies, budget, settings.refits)
-    asked = spend.peers * (settings.refits.rounds + 1) + spend.together
-    refits = len(settings.refits.own_weights) * (bool(spend.fleet) + spend.together)
-    return n * copies * (asked + 1 + refits) + groups * bool(spend.fleet)
-
-
 @dataclass(frozen=True, eq=False)
 class RefitOffers:
     """See `persfl.methods.blend.offers.Offers`."""
