@@ -31,8 +31,11 @@ COMMON = (
     "per-fedavg",
     "apfl",
     "pfedme",
+    "cfl",
+    "mr-mtl",
+    "mocha",
 )
-LIED_TO = ("fedavg", "ditto", "ifca", "gtvmin", "pfedme")
+LIED_TO = ("fedavg", "ditto", "ifca", "gtvmin", "pfedme", "mr-mtl")
 FEW = {"local": 2, "steps": 2}  # own steps in a round, where a method has several
 
 

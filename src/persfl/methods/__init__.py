@@ -18,11 +18,13 @@ from typing import Any
 from persfl.errors import InputError
 from persfl.methods.apfl import APFL
 from persfl.methods.blend_method import Blend
+from persfl.methods.cfl import CFL
 from persfl.methods.clustered import Clustered
 from persfl.methods.ditto import Ditto
 from persfl.methods.dummies import Dummies
 from persfl.methods.fedavg import FedAvg
 from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
+from persfl.methods.fedem import FedEM
 from persfl.methods.fedprox import FedProx
 from persfl.methods.fine_tuned import FineTuned
 from persfl.methods.gtvmin import GTVMin
@@ -30,6 +32,8 @@ from persfl.methods.ifca import IFCA
 from persfl.methods.kin import Kin
 from persfl.methods.local_task import LocalTask
 from persfl.methods.method_fields import MethodSettings, Setting, setting, settings_of
+from persfl.methods.mocha import Mocha
+from persfl.methods.mr_mtl import MRMTL
 from persfl.methods.own import Own
 from persfl.methods.paper import Paper
 from persfl.methods.per_fedavg import PerFedAvg
@@ -37,6 +41,7 @@ from persfl.methods.pfedme import PFedMe
 from persfl.methods.pooled import Pooled
 from persfl.methods.protocol import Method, Needs, Online, Task
 from persfl.methods.single_fit import at_once
+from persfl.methods.werner import Werner
 from persfl.traits import traits_of
 from persfl.types import Learner
 
@@ -60,19 +65,27 @@ METHODS: dict[str, type[Method]] = {
         PerFedAvg,
         APFL,
         PFedMe,
+        CFL,
+        Werner,
+        FedEM,
+        MRMTL,
+        Mocha,
     )
 }
 
 __all__ = [
     "APFL",
+    "CFL",
     "IFCA",
     "METHODS",
+    "MRMTL",
     "Blend",
     "Clustered",
     "Ditto",
     "Dummies",
     "FedAvg",
     "FedAvgFineTuned",
+    "FedEM",
     "FedProx",
     "FineTuned",
     "GTVMin",
@@ -80,6 +93,7 @@ __all__ = [
     "LocalTask",
     "Method",
     "MethodSettings",
+    "Mocha",
     "Needs",
     "Online",
     "Own",
@@ -89,6 +103,7 @@ __all__ = [
     "Pooled",
     "Setting",
     "Task",
+    "Werner",
     "at_once",
     "cannot_run",
     "method_of",
