@@ -17,14 +17,17 @@ from typing import Any
 
 from persfl.errors import InputError
 from persfl.methods.apfl import APFL
+from persfl.methods.bandits import AskByThompson, AskByUCB
 from persfl.methods.blend_method import Blend
 from persfl.methods.cfl import CFL
 from persfl.methods.clustered import Clustered
+from persfl.methods.dac import DAC
 from persfl.methods.ditto import Ditto
 from persfl.methods.dummies import Dummies
 from persfl.methods.fedavg import FedAvg
 from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
 from persfl.methods.fedem import FedEM
+from persfl.methods.fedfomo import FedFomo
 from persfl.methods.fedprox import FedProx
 from persfl.methods.fine_tuned import FineTuned
 from persfl.methods.gtvmin import GTVMin
@@ -36,6 +39,7 @@ from persfl.methods.mocha import Mocha
 from persfl.methods.mr_mtl import MRMTL
 from persfl.methods.own import Own
 from persfl.methods.paper import Paper
+from persfl.methods.pens import PENS
 from persfl.methods.per_fedavg import PerFedAvg
 from persfl.methods.pfedme import PFedMe
 from persfl.methods.pooled import Pooled
@@ -70,15 +74,24 @@ METHODS: dict[str, type[Method]] = {
         FedEM,
         MRMTL,
         Mocha,
+        PENS,
+        DAC,
+        FedFomo,
+        AskByUCB,
+        AskByThompson,
     )
 }
 
 __all__ = [
     "APFL",
     "CFL",
+    "DAC",
     "IFCA",
     "METHODS",
     "MRMTL",
+    "PENS",
+    "AskByThompson",
+    "AskByUCB",
     "Blend",
     "Clustered",
     "Ditto",
@@ -86,6 +99,7 @@ __all__ = [
     "FedAvg",
     "FedAvgFineTuned",
     "FedEM",
+    "FedFomo",
     "FedProx",
     "FineTuned",
     "GTVMin",
