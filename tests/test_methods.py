@@ -76,6 +76,7 @@ def test_the_list_has_every_method_once_under_its_name():
         "fedfomo",
         "ucb",
         "thompson",
+        "mixed",
     ]
     for name, kind in METHODS.items():
         assert isinstance(kind(), Method)

@@ -35,6 +35,7 @@ from persfl.methods.ifca import IFCA
 from persfl.methods.kin import Kin
 from persfl.methods.local_task import LocalTask
 from persfl.methods.method_fields import MethodSettings, Setting, setting, settings_of
+from persfl.methods.mixed_effects import Mixed
 from persfl.methods.mocha import Mocha
 from persfl.methods.mr_mtl import MRMTL
 from persfl.methods.own import Own
@@ -79,6 +80,7 @@ METHODS: dict[str, type[Method]] = {
         FedFomo,
         AskByUCB,
         AskByThompson,
+        Mixed,
     )
 }
 
@@ -107,6 +109,7 @@ __all__ = [
     "LocalTask",
     "Method",
     "MethodSettings",
+    "Mixed",
     "Mocha",
     "Needs",
     "Online",
