@@ -77,6 +77,7 @@ def test_the_list_has_every_method_once_under_its_name():
         "ucb",
         "thompson",
         "mixed",
+        "boosting",
     ]
     for name, kind in METHODS.items():
         assert isinstance(kind(), Method)

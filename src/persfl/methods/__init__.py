@@ -19,6 +19,7 @@ from persfl.errors import InputError
 from persfl.methods.apfl import APFL
 from persfl.methods.bandits import AskByThompson, AskByUCB
 from persfl.methods.blend_method import Blend
+from persfl.methods.boosting import Boosting
 from persfl.methods.cfl import CFL
 from persfl.methods.clustered import Clustered
 from persfl.methods.dac import DAC
@@ -81,6 +82,7 @@ METHODS: dict[str, type[Method]] = {
         AskByUCB,
         AskByThompson,
         Mixed,
+        Boosting,
     )
 }
 
@@ -95,6 +97,7 @@ __all__ = [
     "AskByThompson",
     "AskByUCB",
     "Blend",
+    "Boosting",
     "Clustered",
     "Ditto",
     "Dummies",
@@ -163,4 +166,6 @@ def cannot_run(
             return f"{method.name} needs a model with gradients. Got {learner!r}."
         if needs.mixes and not traits.mixes:
             return f"{method.name} needs models that can be averaged. Got {learner!r}."
+        if needs.numbers and traits.task != "numbers":
+            return f"{method.name} is for labels that are numbers. Got {learner!r}."
     return ""
