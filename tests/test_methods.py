@@ -66,6 +66,18 @@ def test_the_list_has_every_method_once_under_its_name():
         "per-fedavg",
         "apfl",
         "pfedme",
+        "cfl",
+        "werner",
+        "fedem",
+        "mr-mtl",
+        "mocha",
+        "pens",
+        "dac",
+        "fedfomo",
+        "ucb",
+        "thompson",
+        "mixed",
+        "boosting",
     ]
     for name, kind in METHODS.items():
         assert isinstance(kind(), Method)
@@ -137,6 +149,13 @@ def test_what_needs_no_rows_in_one_place_runs_over_a_federation():
         "per-fedavg",
         "apfl",
         "pfedme",
+        "cfl",
+        "mr-mtl",
+        "mocha",
+        "pens",
+        "dac",
+        "ucb",
+        "thompson",
     ]
     assert cannot_run(method_of("pooled"), federated=True) == (
         "pooled needs all rows in one place, which no federation has."

@@ -15,7 +15,7 @@ from persfl.loop import personalize
 from persfl.methods import Kin, Method, Own, Paper
 from persfl.rules import finished, kin
 from persfl.samplers import Nobody
-from persfl.training import Plan, State, peers_asked, peers_of, rounds_for
+from persfl.training import Plan, State, peers_asked, rounds_for
 from persfl.traits import has_gradients
 from persfl.types import Adopter, Round, Sampler
 
@@ -83,7 +83,7 @@ def loop_plan_over(fleet: FlowerFleet, method: Method, scene: RunScene) -> Plan:
         adopter = rule.adopter
     elif isinstance(method, Paper):
         rounds = rounds_for(method.rounds, learner)
-        sampler = peers_of(min(peers_asked(method.peers, n), n - 1), n)
+        sampler = method.asks(min(peers_asked(method.peers, n), n - 1), n)
         adopter = method.adopter or adopter
     else:
         raise InputError(f"{method.name} does not run over a federation yet.")

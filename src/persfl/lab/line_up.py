@@ -58,8 +58,10 @@ _RIVALS = ("FedAvg", "FedAvg + fine-tuning", "IFCA (2)", "IFCA (4)")
 def line_up() -> dict[str, Variants]:
     """Everybody by name: the usual ones, and whatever else is on the list of methods."""
     known = {type(one) for variants in _USUAL.values() for one in variants.values()}
-    others = {name: kind for name, kind in METHODS.items() if kind not in known}
-    return _USUAL | {name: {"": kind()} for name, kind in others.items()}
+    others = {name: kind() for name, kind in METHODS.items() if kind not in known}
+    # sets with classes are compared too
+    all_kinds = {name: one for name, one in others.items() if not one.needs().numbers}
+    return _USUAL | {name: {"": one} for name, one in all_kinds.items()}
 
 
 def _added(name: str) -> bool:

@@ -17,12 +17,18 @@ from typing import Any
 
 from persfl.errors import InputError
 from persfl.methods.apfl import APFL
+from persfl.methods.bandits import AskByThompson, AskByUCB
 from persfl.methods.blend_method import Blend
+from persfl.methods.boosting import Boosting
+from persfl.methods.cfl import CFL
 from persfl.methods.clustered import Clustered
+from persfl.methods.dac import DAC
 from persfl.methods.ditto import Ditto
 from persfl.methods.dummies import Dummies
 from persfl.methods.fedavg import FedAvg
 from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
+from persfl.methods.fedem import FedEM
+from persfl.methods.fedfomo import FedFomo
 from persfl.methods.fedprox import FedProx
 from persfl.methods.fine_tuned import FineTuned
 from persfl.methods.gtvmin import GTVMin
@@ -30,13 +36,18 @@ from persfl.methods.ifca import IFCA
 from persfl.methods.kin import Kin
 from persfl.methods.local_task import LocalTask
 from persfl.methods.method_fields import MethodSettings, Setting, setting, settings_of
+from persfl.methods.mixed_effects import Mixed
+from persfl.methods.mocha import Mocha
+from persfl.methods.mr_mtl import MRMTL
 from persfl.methods.own import Own
 from persfl.methods.paper import Paper
+from persfl.methods.pens import PENS
 from persfl.methods.per_fedavg import PerFedAvg
 from persfl.methods.pfedme import PFedMe
 from persfl.methods.pooled import Pooled
 from persfl.methods.protocol import Method, Needs, Online, Task
 from persfl.methods.single_fit import at_once
+from persfl.methods.werner import Werner
 from persfl.traits import traits_of
 from persfl.types import Learner
 
@@ -60,19 +71,40 @@ METHODS: dict[str, type[Method]] = {
         PerFedAvg,
         APFL,
         PFedMe,
+        CFL,
+        Werner,
+        FedEM,
+        MRMTL,
+        Mocha,
+        PENS,
+        DAC,
+        FedFomo,
+        AskByUCB,
+        AskByThompson,
+        Mixed,
+        Boosting,
     )
 }
 
 __all__ = [
     "APFL",
+    "CFL",
+    "DAC",
     "IFCA",
     "METHODS",
+    "MRMTL",
+    "PENS",
+    "AskByThompson",
+    "AskByUCB",
     "Blend",
+    "Boosting",
     "Clustered",
     "Ditto",
     "Dummies",
     "FedAvg",
     "FedAvgFineTuned",
+    "FedEM",
+    "FedFomo",
     "FedProx",
     "FineTuned",
     "GTVMin",
@@ -80,6 +112,8 @@ __all__ = [
     "LocalTask",
     "Method",
     "MethodSettings",
+    "Mixed",
+    "Mocha",
     "Needs",
     "Online",
     "Own",
@@ -89,6 +123,7 @@ __all__ = [
     "Pooled",
     "Setting",
     "Task",
+    "Werner",
     "at_once",
     "cannot_run",
     "method_of",
@@ -131,4 +166,6 @@ def cannot_run(
             return f"{method.name} needs a model with gradients. Got {learner!r}."
         if needs.mixes and not traits.mixes:
             return f"{method.name} needs models that can be averaged. Got {learner!r}."
+        if needs.numbers and traits.task != "numbers":
+            return f"{method.name} is for labels that are numbers. Got {learner!r}."
     return ""

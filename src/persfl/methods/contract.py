@@ -44,6 +44,8 @@ def check_method(method: Method, *, rows: Devices | None = None) -> None:
         needs = method.needs()
         if needs.gradients > traits.gradients or needs.mixes > traits.mixes:
             continue
+        if needs.numbers and traits.task != "numbers":
+            continue
         _check_runs(method, task)
         tried += 1
     _expect(tried > 0, "a method must run with linear models at least")

@@ -10,9 +10,16 @@ from persfl.errors import InputError
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.training.state import Keep, Plan, State, peers_of, rounds_for
+from persfl.training.state import (
+    Keep,
+    Plan,
+    State,
+    peers_asked,
+    peers_of,
+    rounds_for,
+)
 from persfl.training.train import train
-from persfl.types import Adopter
+from persfl.types import Adopter, Sampler
 
 LEAVES = (
     "When it asks: its model, or what that says of public points. When it is asked: a model after a"
@@ -62,6 +69,15 @@ class Paper(MethodSettings):
         more = whole("online_rounds", self.online_rounds, least=0)
         return train(task, self._plan(task, state.r + more), start=state)
 
+    def sampler(self, n: int) -> Sampler:
+        """Whom a device asks; refuses more peers than there are."""
+        peers_of(self.peers, n)
+        return self.asks(peers_asked(self.peers, n), n)
+
+    def asks(self, peers: int, n: int) -> Sampler:
+        """So many of `n` devices, each set equally likely."""
+        return peers_of(peers, n)
+
     def _plan(self, task: Task, rounds: int) -> Plan:
         adopter = self.adopter
         if isinstance(adopter, type) or not (adopter is None or callable(adopter)):
@@ -71,6 +87,6 @@ class Paper(MethodSettings):
             task,
             rounds,
             step_size=self.step_size,
-            sampler=peers_of(self.peers, task.n),
+            sampler=self.sampler(task.n),
             adopter=adopter,
         )

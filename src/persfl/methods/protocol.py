@@ -25,6 +25,8 @@ class Needs:
     """A learner with gradients, whose models are vectors."""
     mixes: bool = False
     """A learner whose models can be averaged."""
+    numbers: bool = False
+    """Labels that are numbers: no classes."""
     together: bool = False
     """All rows in one place: no federation can run it."""
     questions: bool = False
