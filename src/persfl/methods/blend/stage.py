@@ -8,6 +8,7 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.errors import InputError
+from persfl.evaluation.row_order import RowOrder
 from persfl.methods.blend.algorithm import blend_over, local_site
 from persfl.training import Forget, Keep, Pace, Plan, State, resumable
 from persfl.trust import Trust
@@ -40,7 +41,7 @@ def blend_stage(
     plan: Plan,
     *,
     budget: int,
-    ordered: bool,
+    order: RowOrder,
     classes: int,
     public: Array | None = None,
     stage: str = "final",
@@ -62,7 +63,7 @@ def blend_stage(
         plan.learner,
         public,
         seed=plan.seed,
-        ordered=ordered,
+        ordered=order.ordered,
         classes=classes,
         n_jobs=plan.n_jobs,
     )
