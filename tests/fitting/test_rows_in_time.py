@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from persfl import PersonalizedRegressor
+from persfl import Linear, PersonalizedRegressor, Tree
 from persfl.errors import InputError
 from persfl.estimators import PersonalizedClassifier
 from persfl.methods import Blend, Paper
@@ -189,3 +189,20 @@ def test_classes_and_other_methods_are_judged_by_it_too():
     model = PersonalizedClassifier(method=Paper(rounds=3), device="who", time="day")
     fit(model, past)
     assert model.worth_.table["held"].gt(0).all()
+
+
+@pytest.mark.parametrize("told", [{"blocks": "day"}, {"time": "day"}])
+@pytest.mark.parametrize("learner", [Tree(2), Linear("huber", intercept=True)])
+def test_blends_of_other_models_hide_rows_from_everybody(told, learner):
+    past, future = weather(0)
+    method = Blend(budget=4)
+    model = PersonalizedRegressor(
+        learner, method=method, device="who", holdout=0, public=20, **told
+    )
+    fit(model, past)
+    assert np.isfinite(model.predict(future.drop(columns="y"))).all()
+    plain = PersonalizedRegressor(
+        learner, method=method, device="who", holdout=0, public=20
+    ).fit(past.drop(columns=["y", "day"]), past["y"])
+    mixes = [one.trust_.notes["mix"] for one in (model, plain)]
+    assert not np.array_equal(*mixes)

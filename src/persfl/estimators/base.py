@@ -79,7 +79,7 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         ordered: bool = False,
         blocks: Key = None,
         time: Key = None,
-        gap: Span = 0,
+        gap: Span = None,
         horizon: Span = None,
         compute: str | None = None,
         n_jobs: int | None = 1,

@@ -181,7 +181,14 @@ def hidden_folds(
         hidden = [part == k for k in np.unique(part).tolist()]
         found = [Fold(~each, each) for each in hidden]
     known = [_known(rows, fold) for fold in found]
-    return [fold for fold in known if fold.judge.any()]
+    return [fold for fold in known if fold.judge.any() and _several(rows, fold)]
+
+
+def _several(rows: Devices, fold: Fold) -> bool:
+    """Whether more than one device has something to learn from, or there is one only."""
+    weight = rows.weight * fold.learn
+    there = np.bincount(rows.owner, weights=weight, minlength=len(rows)) > 0
+    return bool(there.sum() >= min(2, len(rows)))
 
 
 def _keys(order: RowOrder) -> IntArray:

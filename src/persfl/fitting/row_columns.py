@@ -33,7 +33,7 @@ class OrderWords:
     ordered: bool = False
     blocks: Key = None
     time: Key = None
-    gap: Span = 0
+    gap: Span = None
     horizon: Span = None
 
     @property

@@ -63,7 +63,7 @@ class FitSettings:
     """The column whose keys are hidden together, where it has a name."""
     time: str | None = None
     """The column that says when a row was, likewise."""
-    gap: float | str | None = 0
+    gap: float | str | None = None
     horizon: float | str | None = None
     compute: str | None = None
     n_jobs: int | None = 1
