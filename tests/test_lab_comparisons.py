@@ -145,14 +145,14 @@ def test_archives_are_checked(tmp_path):
 
 def test_rows_to_learn_from_and_to_judge_by_are_apart():
     devices = numbered([10, 7, 300, 30])
-    learn, judge = few_rows(devices, 5, seed=0)
+    learn, judge, *_ = few_rows(devices, 5, seed=0)
     assert learn.ids == judge.ids == [0, 2, 3]
     assert learn.counts.tolist() == [5, 5, 5]
     assert judge.counts.tolist() == [5, 200, 25]
     assert not set(learn.X.ravel()) & set(judge.X.ravel())
     for part in (learn, judge):
         assert (part.y == part.X.ravel()).all()
-    other, _ = few_rows(devices, 5, seed=1)
+    other, *_ = few_rows(devices, 5, seed=1)
     assert (other.X != learn.X).any()
     with pytest.raises(InputError, match="at least two devices"):
         few_rows(devices, 40, seed=0)
@@ -161,10 +161,12 @@ def test_rows_to_learn_from_and_to_judge_by_are_apart():
 
 
 def test_one_row_of_every_class():
-    learn, judge = few_rows(numbered([12, 8, 2], classes=4), 0, seed=0, classes=4)
+    learn, judge, *_ = few_rows(numbered([12, 8, 2], classes=4), 0, seed=0, classes=4)
     assert [sorted(learn[i].y) for i in range(2)] == [[0, 1, 2, 3]] * 2
     assert judge.counts.tolist() == [8, 4]
-    learn, judge = held_back(numbered([12, 8, 2], classes=4), 0.25, seed=0, classes=4)
+    learn, judge, *_ = held_back(
+        numbered([12, 8, 2], classes=4), 0.25, seed=0, classes=4
+    )
     assert (learn.ids, judge.counts.tolist()) == ([0, 1], [3, 2])
 
 
@@ -207,7 +209,7 @@ def test_every_method_learns_from_the_same_rows(classes):
 
 
 def test_errors_are_those_of_the_rows_to_judge_by(tiny):
-    learn, judge, _ = dealt = tiny.dealt(3)
+    learn, judge, *_ = dealt = tiny.dealt(3)
     errors = measurements(dealt, ["local"], seed=3)["errors"]["local"]["centred"]
     units = Units.of(learn, "centred", labels=True)
     models = own_fits(Linear(intercept=True), units.inside(learn), 3)
@@ -588,7 +590,7 @@ def test_the_specs_sets_are_what_they_say():
     assert missing == ["chickweight", "household", "wisdm", "pb52"]
     assert set(spec.methods) == set(line_up())
     for data in there.sets:
-        learn, judge, classes = data.dealt(0)
+        learn, judge, classes, _ = data.dealt(0)
         assert len(learn) >= 40
         assert classes == (0 if data.name in ("txhousing", "linear") else 10)
         assert (learn.counts == data.few).all()

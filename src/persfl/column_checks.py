@@ -99,8 +99,8 @@ def column_kind(values: pd.Series, name: object) -> Kind:
 
 def _times(name: object) -> str:
     return (
-        f"column {name!r} holds dates or times. Turn it into numbers (days since a start), or leave"
-        " it out."
+        f"column {name!r} holds dates or times. Turn it into numbers (days since a start), leave it"
+        f" out, or say what it is: time={name!r} or blocks={name!r}."
     )
 
 
@@ -112,7 +112,8 @@ def refuse_numbers(values: pd.Series, name: object) -> None:
     if present.str.fullmatch(_DATE).mean() >= 0.9:
         raise InputError(
             f"column {name!r} holds dates, such as {present.iloc[0]!r}. Turn it into numbers (days"
-            " since a start), or leave it out."
+            f" since a start), leave it out, or say what it is: time={name!r} or blocks={name!r}"
+            f" (command line: --time {name}, --blocks {name})."
         )
     bad = present[pd.to_numeric(present, errors="coerce").isna()]
     advice = _marks(bad, present.drop(bad.index)) if len(bad) else ""

@@ -1,10 +1,12 @@
 """Fitting on the command line: places, words, and what is written for spreadsheets."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from fitted_runs import fit, predicted, rows
 
 from persfl.cli import main
+from persfl.runs import load_model
 from persfl.spreadsheets import harmless, quoted
 
 
@@ -95,3 +97,45 @@ def test_a_method_that_asks_nobody_has_no_helpers_and_says_so(tmp_path, capsys):
     for more in ([], ["--device", "d0"]):
         assert main(["helpers", out, *more]) == 0
         assert capsys.readouterr().out.startswith("Nobody was asked: method 'own'")
+
+
+def test_rows_in_time(tmp_path, capsys):
+    draw = np.random.default_rng(0)
+    day = np.tile(np.arange(8), 10)
+    frame = pd.DataFrame(
+        {"who": np.repeat(np.arange(10), 8), "x": draw.normal(size=80)}
+    )
+    frame["date"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(day, unit="D")
+    frame["y"] = frame["x"] + 2 * draw.normal(size=8)[day] + 0.1 * draw.normal(size=80)
+    path = tmp_path / "rows.csv"
+    frame.to_csv(path, index=False)
+    words = ["fit", str(path), "--device", "who", "--label", "y", "--method", "own"]
+    out = tmp_path / "run"
+    assert main([*words, "--out", str(out)]) == 2
+    assert "or say what it is: time='date'" in capsys.readouterr().err
+    assert main([*words, "--drop", "date", "--out", str(out)]) == 0
+    assert "Set blocks='date'" in capsys.readouterr().out
+    told = ["--time", "date", "--gap", "1D", "--horizon", "1D", "--force"]
+    assert main([*words, *told, "--out", str(out)]) == 0
+    assert "'date'" not in capsys.readouterr().out
+    model = load_model(out)
+    kept = model.get_params()
+    assert [kept[key] for key in ("time", "gap", "horizon", "ordered")] == [
+        *("date", "1D", "1D"),
+        True,
+    ]
+    assert model.worth_.table["held"].tolist() == [1] * 10
+    np.testing.assert_array_equal(
+        model.predict(frame[["x", "date"]], devices=frame["who"].map(str)),
+        model.predict(frame[["x"]], devices=frame["who"].map(str)),
+    )
+    compare = ["compare", *words[1:-2], "--method", "own"]
+    assert main([*compare, "--drop", "date"]) == 0
+    assert "Set blocks='date'" in capsys.readouterr().err
+    assert main([*compare, "--blocks", "date"]) == 0
+    assert "Set blocks" not in capsys.readouterr().err
+    seeds = ["--seeds", "1", "--methods", "local,pooled", "--reference", "pooled"]
+    assert main([*compare[:-2], *seeds, "--time", "date"]) == 0
+    assert "later ones to judge by" in capsys.readouterr().out
+    assert main([*compare, "--time", "dat"]) == 2
+    assert "Did you mean 'date'?" in capsys.readouterr().err

@@ -126,7 +126,7 @@ def test_a_table_is_learned_once_and_read_by_that():
         {"who": list("aabb"), "x": [1.0, 2, 3, 4], "kind": list("uvuv")}
     )
     reader, labels = BaseEstimator(), Labels(numeric=False)
-    schema, rows = learn_table(
+    schema, rows, *_ = learn_table(
         reader, frame, ["n", "y", "n", "y"], None, None, labels=labels, device="who"
     )
     assert rows.ids == ["a", "b"]

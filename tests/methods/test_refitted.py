@@ -20,6 +20,7 @@ from persfl import (
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits, pooled_fit
+from persfl.evaluation.row_order import RowOrder
 from persfl.fitting.setup import chosen
 from persfl.learners.fleet_mix import FleetMix
 from persfl.learners.responses import respond, respond_each
@@ -101,7 +102,7 @@ def test_fits_are_few(ordered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
 
     learner = Estimator(RandomForestRegressor(2, max_depth=2))
     monkeypatch.setattr(Estimator, "fit", fit)
-    refit_blend(rows, learner, ordered=ordered)
+    refit_blend(rows, learner, order=RowOrder(ordered=ordered))
     # the try whether leftovers can be fitted, and what a fold's fits cost beyond 4/5 of FIXED
     assert 3 < sum(spent) < 1.15 * PURSE
     assert len(spent) < 40  # no fit of a single device
@@ -138,7 +139,7 @@ def test_very_few_rows(each: int, ordered: bool, classes: int) -> None:
     learner: Any = Tree(2)
     if classes:
         learner = Estimator(DecisionTreeClassifier(max_depth=2))
-    found = refit_blend(rows, learner, classes=classes, ordered=ordered)
+    found = refit_blend(rows, learner, classes=classes, order=RowOrder(ordered=ordered))
     said = respond_each(learner, found.models, rows.X, rows.owner, classes)
     assert np.isfinite(said).all()
     if classes:

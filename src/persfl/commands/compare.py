@@ -15,6 +15,7 @@ from persfl.commands.run_output import check_out
 from persfl.commands.table_fit import estimator_for, print_remarks
 from persfl.commands.table_rows import read_rows
 from persfl.estimators.personalized import rows_by_device
+from persfl.fitting.date_columns import date_notes
 from persfl.lab.trial import compare, summary
 from persfl.methods import Blend
 from persfl.spreadsheets import write_csv
@@ -34,15 +35,21 @@ def compare_table(chosen: argparse.Namespace) -> int:
     # over seeds every method has its turn; there are no newcomers to predict for
     method = Blend() if over_seeds else None
     model = estimator_for(chosen, rows, method, unseen="error")
+    table = (rows.X, rows.y, rows.devices, rows.weight)
+    asked = rows_by_device(model, *table, aside=rows.aside)
+    classes = asked.schema.labels.count
+    print_remarks(chosen, date_notes(asked.dates, asked.rows, classes))
     if over_seeds:
-        table = (rows.X, rows.y, rows.devices, rows.weight)
-        devices, classes = rows_by_device(model, *table)
-        return method_comparison.compare_methods(
-            chosen, rows.path.name, devices, classes
-        )
+        return method_comparison.compare_methods(chosen, rows.path.name, asked)
     progress = Progress(Forget(), lines=chosen.json)
     worth = compare(
-        model, rows.X, rows.y, rows.devices, sample_weight=rows.weight, keep=progress
+        model,
+        rows.X,
+        rows.y,
+        rows.devices,
+        sample_weight=rows.weight,
+        aside=rows.aside,
+        keep=progress,
     )
     progress.close()
     if chosen.out:

@@ -14,8 +14,8 @@ import pandas as pd
 
 from persfl.checks import many, whole
 from persfl.commands.progress import bar, json_number, table
-from persfl.devices import Devices
 from persfl.errors import InputError, need
+from persfl.estimators.base import Asked
 from persfl.files import write_whole
 from persfl.lab import comparison_tables as tables
 from persfl.lab.comparison_cells import Cell, run_cells
@@ -43,16 +43,16 @@ def is_over_seeds(chosen: argparse.Namespace) -> bool:
     return any(word is not None for word in words)
 
 
-def compare_methods(
-    chosen: argparse.Namespace, name: str, devices: Devices, classes: int
-) -> int:
+def compare_methods(chosen: argparse.Namespace, name: str, asked: Asked) -> int:
     """All methods on one table."""
     if chosen.model != "linear":
         need = "--few, --seeds and --methods compare linear models"
         raise InputError(f"{need}. Leave them out with --model {chosen.model}.")
     reference = chosen.reference or REFERENCE
     methods = chosen_methods(chosen.methods or list(line_up()), reference)
-    dealing = {"few": chosen.few, "share": chosen.holdout, "ordered": chosen.ordered}
+    devices = asked.rows
+    classes = asked.schema.labels.count
+    dealing = {"few": chosen.few, "share": chosen.holdout, "order": asked.order}
     rows = Table(name, devices, classes, **dealing)
     rounds = (
         STEP_ROUNDS
@@ -83,7 +83,7 @@ def compare_methods(
     learn = found[0]["rows"]["learn"]
     judge = found[0]["rows"]["judge"]
     small = f" ({many(left, 'device')} with too few rows left out)" if left else ""
-    others = f"{judge:,} {'later ones' if chosen.ordered else 'others'}"
+    others = f"{judge:,} {'later ones' if asked.order.ordered else 'others'}"
     waited = f"{time.perf_counter() - chosen.began:.0f} s"
     used = f"{many(learn, 'row')} to learn from and {others} to judge by{small}"
     print(

@@ -26,6 +26,13 @@ table             text     needed  a table: .csv, .tsv, .csv.gz or .parquet
 --rounds N        number   -       short for --set rounds=N
 --step-size X     number   -       short for --set step_size=X
 --ordered         switch   -       rows come in the order of time
+--time COLUMN     text     -       when each row was: numbers, or dates such as 2024-05-31. Rows are
+    put in that order, and later ones judge; not a feature unless --features lists it
+--blocks COLUMN   text     -       rows with the same entry are hidden together at all devices at
+    once; likewise
+--gap SPAN        text     -       how much before the rows held back is not learned from: in units
+    of --time (7D where it holds dates), or in rows
+--horizon SPAN    text     -       how far ahead is judged, likewise
 --units           auto|shared|centred|raw  auto  scale of features and label
 --public FILE     text     -       public points for trees, forests, boosting (default: made up)
 --holdout SHARE   float    0.25    rows held back to judge by (default %(default)s)

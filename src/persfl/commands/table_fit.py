@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from persfl.commands.run_output import Personalized
 
 # options that an estimator takes by the same name
-SETTINGS = ("ordered", "units", "holdout", "trials", "impute", "compute")
+SETTINGS = (
+    *("ordered", "blocks", "time", "gap", "horizon"),
+    *("units", "holdout", "trials", "impute", "compute"),
+)
 # options that are short for --set
 SHORT = ("budget", "peers", "rounds", "step_size")
 # options that may differ when a run is resumed: the result does not hang on them, or the spec says
@@ -161,7 +164,8 @@ def _fit_and_keep(
     assert folder is not None
     before = bool(folder.index["stages"]) or chosen.resume  # there is something to lose
     try:
-        model.fit(rows.X, rows.y, rows.devices, rows.weight, keep=progress)
+        table = (rows.X, rows.y, rows.devices, rows.weight)
+        model.fit(*table, keep=progress, aside=rows.aside)
         keep_model(folder, model)
     # a module of the user's may raise anything, and what --force set aside must come back all the
     # same

@@ -35,6 +35,7 @@ class TableRows:
     weight: Array | None
     groups: dict[Hashable, str] | None  # of devices
     task: str
+    aside: pd.DataFrame  # columns that are no features, nor anything else
     remarks: list[str]  # what the person should know of how the table was taken
 
     @property
@@ -70,7 +71,8 @@ def read_rows(chosen: argparse.Namespace) -> TableRows:
         # names of classes, which scikit-learn would take for measurements
         y = y.map(str)
     remarks = [text for text in (remark, _counting(X)) if text]
-    return TableRows(path, X, y, devices, weight, groups, task, remarks)
+    aside = frame[_aside(frame, chosen, X)]
+    return TableRows(path, X, y, devices, weight, groups, task, aside, remarks)
 
 
 def _feature_columns(frame: pd.DataFrame, chosen: argparse.Namespace) -> list[str]:
@@ -78,7 +80,8 @@ def _feature_columns(frame: pd.DataFrame, chosen: argparse.Namespace) -> list[st
     table = Path(chosen.table).name
     roles = (chosen.device, chosen.label, chosen.weight, chosen.group)
     special = [name for name in roles if name]
-    asked = [*special, *chosen.features, *chosen.drop]
+    repeats = [name for name in (chosen.blocks, chosen.time) if name]
+    asked = [*special, *repeats, *chosen.features, *chosen.drop]
     unknown = [name for name in asked if name not in frame.columns]
     if unknown:
         known = [str(name) for name in frame.columns]
@@ -95,7 +98,8 @@ def _feature_columns(frame: pd.DataFrame, chosen: argparse.Namespace) -> list[st
         )
     if not len(frame):
         raise InputError(f"{table!r} has no rows.")
-    others = [name for name in frame.columns if name not in (*special, *chosen.drop)]
+    apart = (*special, *repeats, *chosen.drop)
+    others = [name for name in frame.columns if name not in apart]
     features: list[str] = chosen.features or others
     wrong = [name for name in features if name in (chosen.device, chosen.label)]
     if wrong:
@@ -107,6 +111,15 @@ def _feature_columns(frame: pd.DataFrame, chosen: argparse.Namespace) -> list[st
             f"{table!r} has no feature columns beside {', '.join(special)}. Add at least one."
         )
     return features
+
+
+def _aside(
+    frame: pd.DataFrame, chosen: argparse.Namespace, X: pd.DataFrame
+) -> list[str]:
+    """Columns that have no other part to play, and those that say what repeats."""
+    others = (chosen.device, chosen.label, chosen.weight, chosen.group, *X.columns)
+    said = (chosen.blocks, chosen.time)
+    return [name for name in frame.columns if name not in others or name in said]
 
 
 def _weights(values: pd.Series) -> Array:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -17,11 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 from persfl.devices import Devices
 from persfl.errors import InputError, NoDevicesWarning, warn
 from persfl.estimators.parameters import FromFit, names_methods, refuse_moved
+from persfl.evaluation.row_order import RowOrder
 from persfl.evaluation.verdicts import Worth
 from persfl.fitting.arrivals import Arrivals, first_arrivals, more_arrivals, online
 from persfl.fitting.cells import Labels, one_each, row_weights
+from persfl.fitting.date_columns import DateColumn
 from persfl.fitting.families import learner_for
 from persfl.fitting.fit import fit_fleet
+from persfl.fitting.row_columns import Key, OrderWords, Span
 from persfl.fitting.schema import Ids, Table, TableSchema, Weights, learn_table
 from persfl.fitting.setup import FitSettings, Models
 from persfl.methods import Method, method_of
@@ -33,6 +37,20 @@ from persfl.units import Units
 if TYPE_CHECKING:
     from persfl.fitting.fitted import Fitted
     from persfl.training.state import Keep
+
+
+class Asked(NamedTuple):
+    """What `fit_fleet` takes: rows, method, model family, settings, table, what repeats in the
+    rows, and columns that look like it.
+    """
+
+    rows: Devices
+    method: Method
+    learner: Learner
+    settings: FitSettings
+    schema: TableSchema
+    order: RowOrder
+    dates: Sequence[DateColumn]
 
 
 class Personalized(BaseEstimator):  # type: ignore[misc]
@@ -59,6 +77,10 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         impute: bool = False,
         window: int | None = None,
         ordered: bool = False,
+        blocks: Key = None,
+        time: Key = None,
+        gap: Span = None,
+        horizon: Span = None,
         compute: str | None = None,
         n_jobs: int | None = 1,
         random_state: int | RandomState | None = 0,
@@ -75,6 +97,10 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         self.impute = impute
         self.window = window
         self.ordered = ordered
+        self.blocks = blocks
+        self.time = time
+        self.gap = gap
+        self.horizon = horizon
         self.compute = compute
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -155,17 +181,21 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         devices: Ids = None,
         sample_weight: Weights = None,
         keep: Keep | None = None,
+        aside: pd.DataFrame | None = None,
     ) -> Self:
         """Learn a model for every device.
 
         `devices` says for each row whose it is (or `device` names the column of X that does);
         without either, all rows are one device's, this is a plain fit, and a warning says so.
         `keep` writes down every round, so that a fit that was cut can go on (`persfl.runs.Folder`).
+        `aside` are columns of the same rows that are no features: `blocks` and `time` may name
+        them, and dates are looked for in them.
         """
         self._warn_nobody_named(devices)
         for old in ("_arrivals", "fitted_"):
             self.__dict__.pop(old, None)
-        self.fitted_ = fit_fleet(*self._asked(X, y, devices, sample_weight), keep=keep)
+        asked = self._asked(X, y, devices, sample_weight, aside=aside)
+        self.fitted_ = fit_fleet(*asked, keep=keep)
         return self
 
     def partial_fit(
@@ -175,6 +205,7 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         devices: Ids = None,
         sample_weight: Weights = None,
         classes: ArrayLike | None = None,
+        aside: pd.DataFrame | None = None,
     ) -> Self:
         """New rows have arrived: every device keeps its last `window` rows (all, if None), and
         the method goes on with them.
@@ -197,23 +228,30 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
             self._warn_nobody_named(devices)
             trial = copy.copy(self)  # a call that fails leaves everything as it was
             labels = self._first_labels(classes)
-            asked = trial._asked(X, y, devices, sample_weight, labels)
+            asked = trial._asked(X, y, devices, sample_weight, labels, aside)
             arrivals = first_arrivals(*asked)
             self.__dict__.update(vars(trial))
         else:
-            arrivals = self._more(X, y, devices, sample_weight)
+            arrivals = self._more(X, y, devices, sample_weight, aside)
         self._arrivals = arrivals
         self.fitted_ = arrivals.fitted
         return self
 
     def _more(
-        self, X: Table, y: ArrayLike, devices: Ids, sample_weight: Weights
+        self,
+        X: Table,
+        y: ArrayLike,
+        devices: Ids,
+        sample_weight: Weights,
+        aside: pd.DataFrame | None,
     ) -> Arrivals:
         schema = self.fitted_.schema
         known = self.fitted_.settings
-        rows = schema.rows(self, X, y, devices, sample_weight)
+        words = self._words()
+        rows, order = schema.rows(self, X, y, devices, sample_weight, words, aside)
         settings = replace(self._settings(known.seed), public=known.public)
-        return more_arrivals(self._arrivals, rows, method_of(self.method), settings)
+        method = method_of(self.method)
+        return more_arrivals(self._arrivals, rows, method, settings, order)
 
     def _asked(
         self,
@@ -222,10 +260,11 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         devices: Ids,
         sample_weight: Weights,
         labels: Labels | None = None,
-    ) -> tuple[Devices, Method, Learner, FitSettings, TableSchema]:
-        """What `fit_fleet` takes: rows, method, model family, settings, table."""
+        aside: pd.DataFrame | None = None,
+    ) -> Asked:
+        """What `fit_fleet` takes."""
         method = method_of(self.method)
-        schema, rows = learn_table(
+        schema, rows, order, dates = learn_table(
             self,
             X,
             y,
@@ -234,6 +273,8 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
             labels=labels or Labels(self.numeric),
             device=self.device,
             impute=self.impute,
+            words=self._words(),
+            aside=aside,
         )
         seed = _seed(self.random_state)
         classes = schema.labels.count
@@ -241,7 +282,11 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         settings = self._settings(seed)
         if not has_gradients(learner):
             settings = replace(settings, public=self._public(schema))
-        return rows, method, learner, settings, schema
+        return Asked(rows, method, learner, settings, schema, order, dates)
+
+    def _words(self) -> OrderWords:
+        """What is said of the order of rows."""
+        return OrderWords(self.ordered, self.blocks, self.time, self.gap, self.horizon)
 
     def _public(self, schema: TableSchema) -> Array | int | None:
         """Public points as numbers in the table's own units, or how many to make up."""
@@ -255,6 +300,10 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         given = self.get_params(deep=False)
         known = {field.name for field in fields(FitSettings)} - {"public"}
         named = {name: value for name, value in given.items() if name in known}
+        # what rows are handed in with is no setting; it is in what was learned of their order
+        for key in ("blocks", "time"):
+            named[key] = named[key] if isinstance(named[key], str) else None
+        named["ordered"] = bool(self.ordered) or self.time is not None
         return FitSettings(**named, seed=seed)
 
     def _first_labels(self, classes: ArrayLike | None) -> Labels:

@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
-from persfl.estimators.base import Personalized
+from persfl.estimators.base import Asked, Personalized
 from persfl.fitting.fit import Rivals, judge_fleet
 from persfl.methods import Method, method_of
 
 if TYPE_CHECKING:
-    from persfl.devices import Devices
-    from persfl.estimators.base import Personalized
+    import pandas as pd
+
     from persfl.evaluation.verdicts import Worth
     from persfl.fitting.fitted import Fitted
     from persfl.fitting.schema import Ids, Table, Weights
@@ -62,7 +62,17 @@ class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
     impute : fill missing values with each column's mean (texts: most frequent) instead of refusing
         them.
     window : for `partial_fit`: how many rows each device keeps; None is all of them.
-    ordered : whether a device's rows come in the order of time. Then the latest are held back.
+    ordered : whether a device's rows come in the order of time. Then the latest are held back, and
+        offers are judged by what came later.
+    time : the column of the table (of `aside`, or of X, where it is then no feature) that says when
+        each row was, or an array as long as the rows: numbers, or dates such as 2024-05-31. Rows
+        are put in that order, `ordered` follows from it, and what is held back is held back at all
+        devices from the same moment on.
+    blocks : the column, or an array, whose equal entries are hidden together at all devices at
+        once: dates whose rows hang together, batches, weeks.
+    gap : how much before the rows held back is not learned from: in the units of `time` ("7D" where
+        it holds dates), or in rows.
+    horizon : how far ahead is judged, likewise; None is as far as there are rows.
     compute : where gradient steps are computed, as torch names it: "cuda" for a GPU, "cpu"; None is
         this processor, without torch where the models are linear. For methods that ask a fleet
         round by round; blend computes on this processor.
@@ -211,6 +221,7 @@ def judge_table(
     devices: Ids = None,
     sample_weight: Weights = None,
     *,
+    aside: pd.DataFrame | None = None,
     keep: Keep | None = None,
     rivals: Rivals | None = None,
 ) -> Worth | None:
@@ -218,8 +229,8 @@ def judge_table(
 
     None where there is nobody to compare with.
     """
-    asked = model._asked(X, y, devices, sample_weight)
-    return judge_fleet(*asked, keep=keep, rivals=rivals)
+    asked = model._asked(X, y, devices, sample_weight, aside=aside)
+    return judge_fleet(*asked[:-1], keep=keep, rivals=rivals)
 
 
 def rows_by_device(
@@ -228,8 +239,10 @@ def rows_by_device(
     y: ArrayLike,
     devices: Ids = None,
     sample_weight: Weights = None,
-) -> tuple[Devices, int]:
-    """A table as this estimator would read it, checked, and how many classes its labels have."""
-    rows, *_, schema = model._asked(X, y, devices, sample_weight)
-    rows.check(quiet=True)
-    return rows, schema.labels.count
+    *,
+    aside: pd.DataFrame | None = None,
+) -> Asked:
+    """A table as this estimator would read it, checked."""
+    asked = model._asked(X, y, devices, sample_weight, aside=aside)
+    asked.rows.check(quiet=True)
+    return asked

@@ -14,6 +14,7 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.errors import InputError
+from persfl.evaluation.row_order import RowOrder
 from persfl.federation.fleet import QUIET, FlowerFleet
 from persfl.federation.patience import Away
 from persfl.federation.peer_side import PeerSide, Proposals
@@ -52,6 +53,7 @@ class FederatedTask:
     n_jobs: int | None = 1
     compute: str | None = None
     ordered: bool = False
+    order: RowOrder = field(default_factory=RowOrder)
     together: bool = False
 
     @property

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from persfl.devices import Devices
+from persfl.devices import Devices, offsets
 from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
+from persfl.evaluation.row_order import RowOrder
 from persfl.fitting import notes
+from persfl.fitting.date_columns import DateColumn, date_notes
 from persfl.fitting.fitted import assembled, newcomers
 from persfl.fitting.setup import FitSettings, Models, Setup
 from persfl.methods import METHODS, LocalTask, Method, Online
@@ -22,7 +25,7 @@ from persfl.trust import Trust
 if TYPE_CHECKING:
     from persfl.fitting.fitted import Fitted
     from persfl.fitting.schema import TableSchema
-    from persfl.types import Array, Data, Learner
+    from persfl.types import Array, Learner
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,8 @@ class Arrivals:
 
     fitted: Fitted
     rows: Devices
+    order: RowOrder
+    """What repeats in the rows that are kept."""
     progress: pd.DataFrame
     """Errors on rows that had not been learned from yet, a row per call."""
 
@@ -41,27 +46,34 @@ def first_arrivals(
     learner: Learner,
     settings: FitSettings,
     schema: TableSchema,
+    order: RowOrder | None = None,
+    dates: Sequence[DateColumn] = (),
 ) -> Arrivals:
     """The first rows; units, categories and classes are theirs from now on."""
     rows.check(quiet=True)
     settings.check(method, learner)
     setup = Setup(learner, settings, schema, method)
-    if settings.window is not None:
-        rows = joined(rows, None, settings.window)
+    order = order or RowOrder(ordered=settings.ordered)
+    rows, order = joined(rows, order, None, None, settings.window)
     kind = "shared" if setup.kind == "centred" else setup.kind
     told = method.get_params().get("step_size", "auto")
     pace = Pace(step_of(told, learner, rows.features))
     blank = State(0, [], Trust(len(rows), np.arange(len(rows))), pace)
     found = replace(
         assembled(setup, rows, setup.units(rows, kind), blank),
-        notes=(notes.about(method),),
+        notes=(notes.about(method), *date_notes(dates, rows, setup.classes)),
         public=setup.public(rows, kind),
     )
-    return Arrivals(_goes_on(setup, found, rows, old=0), rows, pd.DataFrame())
+    fitted = _goes_on(setup, found, rows, order, old=0)
+    return Arrivals(fitted, rows, order, pd.DataFrame())
 
 
 def more_arrivals(
-    before: Arrivals, new: Devices, method: Method, settings: FitSettings
+    before: Arrivals,
+    new: Devices,
+    method: Method,
+    settings: FitSettings,
+    arrived: RowOrder | None = None,
 ) -> Arrivals:
     """New rows have arrived: they are predicted, then learned from.
 
@@ -71,13 +83,16 @@ def more_arrivals(
     fitted = replace(before.fitted, settings=settings, method=method)
     setup = Setup(fitted.learner, settings, fitted.schema, method)
     progress = pd.DataFrame([_progress(fitted, new)])
-    rows = joined(before.rows, new, settings.window)
-    found = _goes_on(setup, fitted, rows, old=len(fitted.devices))
+    arrived = arrived or RowOrder(ordered=settings.ordered)
+    rows, order = joined(before.rows, before.order, new, arrived, settings.window)
+    found = _goes_on(setup, fitted, rows, order, old=len(fitted.devices))
     known = pd.concat([before.progress, progress], ignore_index=True)
-    return Arrivals(found, rows, known)
+    return Arrivals(found, rows, order, known)
 
 
-def _goes_on(setup: Setup, before: Fitted, rows: Devices, old: int) -> Fitted:
+def _goes_on(
+    setup: Setup, before: Fitted, rows: Devices, order: RowOrder, old: int
+) -> Fitted:
     """The fit after the rows that are kept now; `old` devices have models."""
     inside = before.units.inside(rows)
     said_of = before.notes
@@ -86,7 +101,7 @@ def _goes_on(setup: Setup, before: Fitted, rows: Devices, old: int) -> Fitted:
         pace = Pace(before.step_size)
         state = State(before.rounds, models, before.trust, pace, tuple(before.losses))
     else:
-        task = setup.task(inside, before.public)
+        task = setup.task(inside, before.public, order)
         method = online(setup.method)
         state = method.go_on(task, _start(before, task, method, old))
         if state.pace.halved:
@@ -158,21 +173,61 @@ def _progress(fitted: Fitted, rows: Devices) -> dict[str, float]:
     }
 
 
-def joined(old: Devices, new: Devices | None, window: int | None) -> Devices:
-    """Old rows and new ones, each device's last `window`; devices that join stand behind those
-    that were there.
+def joined(
+    old: Devices,
+    known: RowOrder,
+    new: Devices | None,
+    arrived: RowOrder | None,
+    window: int | None,
+) -> tuple[Devices, RowOrder]:
+    """Old rows and new ones, each device's last `window`, in the order of time where that is known;
+    devices that join stand behind those that were there.
     """
-    parts: dict[object, list[Data]] = {}
-    for devices in [old] if new is None else [old, new]:
-        for i, name in enumerate(devices.ids):
-            parts.setdefault(name, []).append(devices[i])
-    last = slice(None) if window is None else slice(-window, None)
-    kept = [
-        (
-            np.concatenate([piece.X for piece in pieces])[last],
-            np.concatenate([piece.y for piece in pieces])[last],
-            np.concatenate([piece.weight for piece in pieces])[last],
+    ids = list(old.ids)
+    parts = [old]
+    owner = old.owner
+    order = known
+    if new is not None and arrived is not None:
+        place = {name: i for i, name in enumerate(ids)}
+        ids += [name for name in new.ids if name not in place]
+        place = {name: i for i, name in enumerate(ids)}
+        theirs = np.array([place[name] for name in new.ids], dtype=np.int64)
+        owner = np.concatenate([owner, theirs[new.owner]])
+        parts.append(new)
+        order = _both(known, arrived)
+    at = np.lexsort((owner,) if order.time is None else (order.time, owner))
+    counts = np.bincount(owner, minlength=len(ids))
+    if window is not None:
+        last = np.cumsum(counts)[owner[at]] - np.arange(len(at))
+        at = at[last <= window]
+        counts = np.minimum(counts, window)
+    X, y, weight = (
+        np.concatenate([getattr(part, name) for part in parts])[at]
+        for name in ("X", "y", "weight")
+    )
+    rows = Devices(X, y, weight, offsets(counts), ids)
+    rows.check(quiet=True)
+    return rows, order.at(at)
+
+
+def _both(known: RowOrder, arrived: RowOrder) -> RowOrder:
+    """What repeats in old rows and new ones."""
+    blocks = _one_array("blocks", known.blocks, arrived.blocks)
+    time = _one_array("time", known.time, arrived.time)
+    if known.clock != arrived.clock:
+        raise InputError(
+            f"time must hold the same in every call of partial_fit. Got {arrived.clock} after"
+            f" {known.clock}."
         )
-        for pieces in parts.values()
-    ]
-    return Devices.of(kept, ids=list(parts), quiet=True)
+    return replace(arrived, blocks=blocks, time=time)
+
+
+def _one_array(word: str, before: Any, now: Any) -> Any:
+    if before is None and now is None:
+        return None
+    if before is None or now is None:
+        raise InputError(
+            f"{word} must be said in every call of partial_fit, or in none. Start anew with a new"
+            " estimator."
+        )
+    return np.concatenate([before, now])

@@ -8,7 +8,7 @@ except, with `fallback=True`, where to keep a device's own model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from persfl.devices import Devices
 from persfl.errors import InputError, warn
 from persfl.evaluation.rivals import own_fits
-from persfl.evaluation.split import split
+from persfl.evaluation.row_order import RowOrder
+from persfl.evaluation.split import some_rows, split_masks, taken
 from persfl.evaluation.trials import Trial, run_trial, worth_of_trials
 from persfl.fitting import notes
 from persfl.fitting.cells import id_array
+from persfl.fitting.date_columns import DateColumn, date_notes
 from persfl.fitting.fitted import Fitted, assembled, newcomers
 from persfl.fitting.setup import FitSettings, Models, Setup, chosen
 from persfl.proposers.gradient import GradientStep
@@ -42,10 +44,14 @@ def fit_fleet(
     learner: Learner,
     settings: FitSettings,
     schema: TableSchema,
+    order: RowOrder | None = None,
+    dates: Sequence[DateColumn] = (),
     *,
     keep: Keep | None = None,
 ) -> Fitted:
     """A model for every device, and what is known of its worth.
+
+    `order` says what repeats in the rows; `dates` are columns that look like it, where it does not.
 
     >>> from persfl import Linear
     >>> from persfl.fitting import Labels, TableSchema
@@ -57,15 +63,16 @@ def fit_fleet(
     >>> found.ran, found.models.shape, found.worth.fleet().devices
     ('blend', (12, 3), 12)
     """
-    setup = _begin(rows, method, learner, settings, schema)
+    setup = _begin(rows, method, learner, settings, schema, order)
     if len(rows) == 1:
         return _alone(setup, rows)
-    judged = judge(setup, rows, keep)
+    order = order or RowOrder(ordered=settings.ordered)
+    judged = judge(setup, rows, keep, order=order)
     fallback = _fallback(setup, rows, judged)
     units = setup.units(rows)
     public = setup.public(rows)
     inside = units.inside(rows)
-    state = method.run(setup.task(inside, public), keep=keep)
+    state = method.run(setup.task(inside, public, order), keep=keep)
     found = replace(
         assembled(setup, rows, units, state),
         worth=judged.worth,
@@ -75,6 +82,7 @@ def fit_fleet(
     said_of = (
         notes.about(method) + notes.mixed(found),
         *judged.notes,
+        *date_notes(dates, rows, setup.classes),
         *notes.halving(state, "the final run"),
         *notes.grown(found),
         *notes.kindred(found),
@@ -91,13 +99,16 @@ def judge_fleet(
     learner: Learner,
     settings: FitSettings,
     schema: TableSchema,
+    order: RowOrder | None = None,
     *,
     keep: Keep | None = None,
     rivals: Rivals | None = None,
 ) -> Worth | None:
     """Only the trial of a fit; None where there is nobody to compare with."""
-    setup = _begin(rows, method, learner, settings, schema)
-    return None if len(rows) == 1 else judge(setup, rows, keep, rivals).worth
+    setup = _begin(rows, method, learner, settings, schema, order)
+    if len(rows) == 1:
+        return None
+    return judge(setup, rows, keep, rivals, order=order).worth
 
 
 def _begin(
@@ -106,10 +117,17 @@ def _begin(
     learner: Learner,
     settings: FitSettings,
     schema: TableSchema,
+    order: RowOrder | None,
 ) -> Setup:
     """Checks and warnings, before anything is computed."""
     rows.check(quiet=True)
     settings.check(method, learner)
+    keys = None if order is None else order.blocks
+    if keys is not None and (keys == keys[0]).all():
+        raise InputError(
+            "blocks must have at least two different entries, to hide one and learn from the"
+            " others. Leave it out."
+        )
     setup = Setup(learner, settings, schema, method)
     if len(rows) > 1:
         notes.warn_thin(setup, rows)
@@ -157,13 +175,20 @@ class Judged(NamedTuple):
 
 
 def judge(
-    setup: Setup, rows: Devices, keep: Keep | None = None, rivals: Rivals | None = None
+    setup: Setup,
+    rows: Devices,
+    keep: Keep | None = None,
+    rivals: Rivals | None = None,
+    *,
+    order: RowOrder | None = None,
 ) -> Judged:
     """Hold rows back, run the method on the others, and measure; as often as the settings say.
 
-    `rivals` makes models beside those that are always compared (see `persfl.lab`).
+    `rivals` makes models beside those that are always compared (see `persfl.lab`). A device that
+    would have no rows left to learn from is not there in that trial.
     """
     settings = setup.settings
+    order = order or RowOrder(ordered=settings.ordered)
     if not settings.holdout > 0:
         if settings.fallback:
             raise InputError(
@@ -173,18 +198,23 @@ def judge(
     done = []
     said = []
     for part in range(setup.trials(rows)):
-        learn, held = split(
+        fold = split_masks(
             rows,
             settings.holdout,
             seed=setup.seed,
             part=part,
             classes=setup.classes,
-            ordered=settings.ordered,
+            order=order,
         )
-        if not len(held.X):
+        there = _with_rows(rows, fold.learn)
+        if not fold.judge.any() or there.sum() < 2:
             break
-        trial, state = _trial(setup, learn, held, f"trial-{part}", keep, rivals)
-        done.append(trial)
+        learn = taken(rows, there, fold.learn)
+        held = taken(rows, there, fold.judge)
+        known = order.at(fold.learn & there[rows.owner])
+        stage = f"trial-{part}"
+        trial, state = _trial(setup, learn, held, known, stage, keep, rivals)
+        done.append(trial._replace(held=some_rows(rows, fold.judge)))
         if part == 0:
             said += notes.halving(state, "the trial run")
     if done:
@@ -194,13 +224,21 @@ def judge(
             "fallback=True needs devices with at least four rows, and no device has as many."
             " Leave it out."
         )
-    return Judged(None, [*said, notes.NOTHING_HELD])
+    nothing = notes.NOTHING_HELD if order.plain else notes.NOTHING_APART
+    return Judged(None, [*said, nothing])
+
+
+def _with_rows(rows: Devices, learn: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(devices,) who has rows that count among these."""
+    weight = rows.weight * learn
+    return np.asarray(np.bincount(rows.owner, weights=weight, minlength=len(rows)) > 0)
 
 
 def _trial(
     setup: Setup,
     learn: Devices,
     held: Devices,
+    order: RowOrder,
     stage: str,
     keep: Keep | None,
     rivals: Rivals | None,
@@ -210,7 +248,7 @@ def _trial(
     public = setup.public(learn)
     inside = units.inside(learn)
     learner = setup.learner
-    state = setup.method.run(setup.task(inside, public), stage=stage, keep=keep)
+    state = setup.method.run(setup.task(inside, public, order), stage=stage, keep=keep)
     # a run without rounds says nothing about steps
     usual = step_of("auto", learner, learn.features)
     step = state.pace.step_size if state.losses else usual

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 NOTHING_HELD = (
     "No device has the four rows it takes to hold any back, so nothing could be judged."
 )
+NOTHING_APART = (
+    "No two devices have rows to learn from beside rows to hold back, by what was said of keys and"
+    " time, so nothing could be judged."
+)
 OWN_IS_BETTER = (
     "On the rows held back, models from own rows alone do better than personalized ones. Use"
     " fallback=True (command line: --fallback) to keep those."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from persfl.encoding import (
     is_table,
 )
 from persfl.errors import InputError
+from persfl.evaluation.row_order import RowOrder
 from persfl.fitting.cells import (
     Labels,
     compact,
@@ -27,8 +29,10 @@ from persfl.fitting.cells import (
     refuse_giants,
     row_weights,
 )
+from persfl.fitting.date_columns import DateColumn, date_columns
+from persfl.fitting.row_columns import OrderWords
 from persfl.sources.table import device_codes
-from persfl.types import Array
+from persfl.types import Array, IntArray
 
 Table = ArrayLike | pd.DataFrame
 Weights = ArrayLike | None
@@ -53,6 +57,8 @@ class TableSchema:
     device: str | None = None
     """The column that says whose row it is; None where ids are handed in."""
     impute: bool = False
+    beside: tuple[str, ...] = ()
+    """Columns that say what repeats, and are no features: a table may have them or not."""
 
     @property
     def inputs(self) -> list[str]:
@@ -78,6 +84,7 @@ class TableSchema:
 
     def numbers(self, reader: BaseEstimator, X: Table) -> Array:
         """Checked numbers of a table without a device column."""
+        X = _without(X, self.beside)
         if self.impute and not is_table(X):
             X = named_table(X)
         if self.preparation is not None:
@@ -99,11 +106,27 @@ class TableSchema:
         y: ArrayLike,
         devices: Ids,
         weight: Weights,
-    ) -> Devices:
-        """More rows, grouped by device."""
+        words: OrderWords | None = None,
+        aside: pd.DataFrame | None = None,
+    ) -> tuple[Devices, RowOrder]:
+        """More rows, grouped by device, and what is said of their order."""
         matrix, devices = self.matrix(reader, X, devices)
+        order = (words or OrderWords()).read(X, aside, len(matrix))
         y = self.labels.codes(one_each(self.labels.usable(y), matrix))
-        return _grouped(matrix, y, row_weights(weight, len(matrix)), devices, None)
+        weights = row_weights(weight, len(matrix))
+        rows, at = _grouped(matrix, y, weights, devices, None, order.time)
+        return rows, order.at(at)
+
+
+class LearnedTable(NamedTuple):
+    """A table once it was read: what has to be remembered, the rows, and what is known of their
+    order; `dates` are columns that look like time.
+    """
+
+    schema: TableSchema
+    rows: Devices
+    order: RowOrder
+    dates: tuple[DateColumn, ...]
 
 
 def learn_table(
@@ -116,18 +139,26 @@ def learn_table(
     labels: Labels,
     device: str | None = None,
     impute: bool = False,
-) -> tuple[TableSchema, Devices]:
+    words: OrderWords | None = None,
+    aside: pd.DataFrame | None = None,
+) -> LearnedTable:
     """Checked rows by device, and what has to be remembered to read more of them.
 
+    `words` say what repeats in the rows; the columns that they name are found in `aside`, columns
+    of the same rows that are no features, or else taken out of X.
+
     >>> from sklearn.base import BaseEstimator
-    >>> schema, rows = learn_table(
+    >>> schema, rows, _, _ = learn_table(
     ...     BaseEstimator(), [[0.0], [1.0]], [1, 2], ["a", "b"], None, labels=Labels()
     ... )
     >>> schema.inputs, rows.ids
     (['x0'], ['a', 'b'])
     """
     y = labels.usable(y)
+    words = words or OrderWords()
     X, devices = _own_column(reader, device, X, devices)
+    whole = X
+    X = _without(X, words.taken_from(X, aside))
     if impute and not is_table(X):
         X = named_table(X)
     frame = as_frame(X) if is_table(X) else None
@@ -159,30 +190,47 @@ def learn_table(
         preparation,
         device,
         impute,
+        tuple(words.taken_from(whole, aside)),
     )
     known = None if preparation is None and named is None else schema.columns
     weights = row_weights(weight, len(matrix))
     refuse_giants(matrix, known)
-    return schema, _grouped(matrix, labels.codes(y), weights, devices, known)
+    order = words.read(whole, aside, len(matrix))
+    rows, at = _grouped(matrix, labels.codes(y), weights, devices, known, order.time)
+    dates: tuple[DateColumn, ...] = ()
+    if order.random:  # nobody said anything of it
+        dates = date_columns(frame, aside, rows, at)
+    return LearnedTable(schema, rows, order.at(at), dates)
+
+
+def _without(X: Table, names: Sequence[str]) -> Table:
+    """A table without these columns, as far as it has them."""
+    if not names or not is_table(X):
+        return X
+    return as_frame(X).drop(columns=list(names), errors="ignore")
 
 
 def _grouped(
-    matrix: Array, y: Array, weight: Array, devices: Ids, columns: list[str] | None
-) -> Devices:
-    """Rows in the order of their devices."""
+    matrix: Array,
+    y: Array,
+    weight: Array,
+    devices: Ids,
+    columns: list[str] | None,
+    time: Array | None,
+) -> tuple[Devices, IntArray]:
+    """Rows in the order of their devices, and of a device in that of time; where each was."""
     if devices is None:
-        start = np.array([0, len(y)])
         ids = [0]
-        order = np.arange(len(y))
+        codes = np.zeros(len(y), dtype=np.int64)
     else:
         codes, ids = device_codes(devices, len(y))
-        order = np.argsort(codes, kind="stable")
-        start = offsets(np.bincount(codes, minlength=len(ids)))
+    # ties stay as they stand in the table
+    order = np.lexsort((codes,) if time is None else (time, codes))
+    start = offsets(np.bincount(codes, minlength=len(ids)))
     if (np.diff(order) != 1).any():
         matrix, y, weight = (values[order] for values in (matrix, y, weight))
-    return Devices(
-        compact(matrix), compact(y), compact(weight), start, ids, columns=columns
-    )
+    data = (compact(matrix), compact(y), compact(weight))
+    return Devices(*data, start, ids, columns=columns), order
 
 
 def _own_column(

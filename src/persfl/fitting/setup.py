@@ -34,6 +34,7 @@ from persfl.units import KINDS, Units
 
 if TYPE_CHECKING:
     from persfl.devices import Devices
+    from persfl.evaluation.row_order import RowOrder
     from persfl.fitting.schema import TableSchema
 
 # methods whose models are made on this processor, without a fleet that takes steps
@@ -59,6 +60,12 @@ class FitSettings:
     unseen: str = "pooled"
     window: int | None = None
     ordered: bool = False
+    blocks: str | None = None
+    """The column whose keys are hidden together, where it has a name."""
+    time: str | None = None
+    """The column that says when a row was, likewise."""
+    gap: float | str | None = None
+    horizon: float | str | None = None
     compute: str | None = None
     n_jobs: int | None = 1
     seed: int = 0
@@ -71,6 +78,11 @@ class FitSettings:
             raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
         if self.window is not None:
             whole("window", self.window, least=1)
+        if not self.ordered and (self.gap or self.horizon is not None):
+            raise InputError(
+                "gap and horizon are for rows in the order of time. Say time=... (command line:"
+                " --time) or ordered=True."
+            )
         trouble = cannot_run(method, learner)
         if trouble:
             raise InputError(trouble)
@@ -167,7 +179,9 @@ class Setup:
         told = self.method.get_params().get("rounds", "auto")
         return rounds_for(told, self.learner, usual)
 
-    def task(self, inside: Devices, public: Array | None) -> LocalTask:
+    def task(
+        self, inside: Devices, public: Array | None, order: RowOrder | None = None
+    ) -> LocalTask:
         """What the method is given: rows in the units of the run."""
         return LocalTask(
             inside,
@@ -178,6 +192,7 @@ class Setup:
             classes=self.classes,
             public=public,
             ordered=self.settings.ordered,
+            known=order,
         )
 
 

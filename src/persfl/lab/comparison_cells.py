@@ -62,7 +62,6 @@ class Cell:
                 rounds=self.rounds,
                 budget=self.budget,
                 seed=self.seed,
-                ordered=self.data.ordered,
             )
         seconds = time.process_time() - begin
         about = {
@@ -81,7 +80,6 @@ def measurements(
     rounds: int = 100,
     budget: int = 640,
     seed: int = 0,
-    ordered: bool = False,
 ) -> Measurements:
     """Per method and variant (units, setting): every device's error, and the seconds of one core.
 
@@ -95,7 +93,7 @@ def measurements(
     >>> bool(np.mean(errors["pooled"]["centred"]) < np.mean(errors["local"]["shared"]))
     True
     """
-    learn, judge, classes = dealt
+    learn, judge, classes, order = dealt
     learner: Learner = learner_named("linear", classes=classes)
     errors: dict[str, dict[str, list[float]]] = {name: {} for name in methods}
     seconds: dict[str, dict[str, float]] = {name: {} for name in methods}
@@ -103,7 +101,7 @@ def measurements(
     for kind in ("shared", "centred"):
         units = Units.of(learn, kind, labels=not classes)
         task = LocalTask(
-            units.inside(learn), learner, seed, classes=classes, ordered=ordered
+            units.inside(learn), learner, seed, classes=classes, known=order
         )
         for name in methods:
             for setting, method in everybody[name].items():
@@ -129,7 +127,7 @@ def measurements(
 
 def _errors(learner: Learner, models: Array, units: Units, dealt: RowSplit) -> Array:
     """(devices,) errors on the rows to judge by."""
-    learn, judge, classes = dealt
+    learn, judge, classes, _ = dealt
     owner = judge.owner
     answers = respond_each(
         learner, models, units.features(judge.X, owner), owner, classes

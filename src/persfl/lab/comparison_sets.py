@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,10 @@ import pandas as pd
 from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
 from persfl.errors import InputError
+from persfl.evaluation.row_order import RowOrder
+from persfl.evaluation.split import taken
 from persfl.files import fingerprint
-from persfl.lab.row_splits import RowSplit, few_rows, held_back, taken
+from persfl.lab.row_splits import RowSplit, few_rows, held_back
 from persfl.seeds import stream
 from persfl.sources import from_table, read_archive, shifted_digits, varied_regression
 from persfl.sources.shifted import SHIFTS
@@ -36,8 +38,6 @@ class DataSet:
     >>> dealt.judge
     Devices(75 devices, 2250 rows, 5 features)
     """
-
-    ordered: ClassVar[bool] = False  # rows are drawn at random
 
     name: str
     few: int  # rows of each device to learn from; 0: one of every class
@@ -83,9 +83,7 @@ class DataSet:
             which = np.zeros(len(devices), dtype=bool)
             which[draw.choice(len(devices), self.devices, replace=False)] = True
             devices = taken(devices, which)
-        return RowSplit(
-            *few_rows(devices, self.few, seed=seed, classes=classes), classes
-        )
+        return few_rows(devices, self.few, seed=seed, classes=classes)
 
     def rows(self, seed: int) -> tuple[Devices, int]:
         """All rows, and how many classes there are."""
@@ -142,23 +140,33 @@ class Table:
     classes: int
     few: int | None = None
     share: float = 0.25
-    ordered: bool = False  # by time: early rows to learn from, late ones to judge by
+    order: RowOrder = field(default_factory=RowOrder)  # what repeats in the rows
     cost: float = 1.0
     content: str = ""  # it is read anew by every command
 
     @property
     def settings(self) -> dict[str, Any]:
         """How rows are dealt."""
-        share = {"few": self.few, "share": self.share, "ordered": self.ordered}
-        return {"name": self.name} | share
+        order = self.order
+        far = None if np.isinf(order.horizon) else order.horizon
+        return {
+            "name": self.name,
+            "few": self.few,
+            "share": self.share,
+            "ordered": order.ordered,
+            "blocks": order.blocks is not None,
+            "time": order.time is not None,
+            "gap": order.gap,
+            "horizon": far,
+        }
 
     def dealt(self, seed: int) -> RowSplit:
         """The rows of this seed."""
         how: dict[str, Any] = {
             "seed": seed,
             "classes": self.classes,
-            "ordered": self.ordered,
+            "order": self.order,
         }
         if self.few is None:
-            return RowSplit(*held_back(self.devices, self.share, **how), self.classes)
-        return RowSplit(*few_rows(self.devices, self.few, **how), self.classes)
+            return held_back(self.devices, self.share, **how)
+        return few_rows(self.devices, self.few, share=self.share, **how)

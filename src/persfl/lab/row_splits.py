@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persfl.checks import whole
-from persfl.devices import Devices, offsets
+from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.evaluation.split import split
+from persfl.evaluation.row_order import Fold, RowOrder
+from persfl.evaluation.split import split_masks, taken
 from persfl.seeds import stream
 from persfl.types import IntArray
 
@@ -24,15 +25,8 @@ class RowSplit(NamedTuple):
     learn: Devices
     judge: Devices
     classes: int
-
-
-def taken(devices: Devices, which: Mask, rows: Mask | bool = True) -> Devices:
-    """The devices of a mask alone, and of their rows those of a mask."""
-    at = which[devices.owner] & rows
-    start = offsets(np.bincount(devices.owner[at], minlength=len(devices))[which])
-    ids = [devices.ids[i] for i in np.flatnonzero(which).tolist()]
-    data = (devices.X[at], devices.y[at], devices.weight[at])
-    return Devices(*data, start, ids, columns=devices.columns)
+    order: RowOrder | None = None
+    """What repeats in the rows to learn from."""
 
 
 def few_rows(
@@ -41,17 +35,20 @@ def few_rows(
     *,
     seed: int,
     classes: int = 0,
-    ordered: bool = False,
-) -> tuple[Devices, Devices]:
+    order: RowOrder | None = None,
+    share: float = 0.25,
+) -> RowSplit:
     """`few` random rows of each device to learn from, and at most 200 of its others to judge by.
 
     With `few` 0, one row of every class that a device has. Devices that cannot spare three rows to
-    judge by are left out. Where rows are `ordered` by time, the earliest are learned from and those
-    that follow are judged by.
+    judge by are left out. Where rows are in the `order` of time, the earliest are learned from and
+    those that follow are judged by. Where they have a common clock or keys, a `share` is hidden at
+    all devices at once to judge by, and `few` of the others are learned from: the latest, or
+    random ones.
 
     >>> from persfl.sources import clustered_regression
     >>> rows = clustered_regression(n=4, rows=(6, 12), features=2, seed=1)
-    >>> learn, judge = few_rows(rows, 5, seed=0)
+    >>> learn, judge, *_ = few_rows(rows, 5, seed=0)
     >>> learn.counts.tolist(), judge.counts.tolist(), learn.ids == judge.ids
     ([5, 5, 5], [6, 6, 7], True)
     """
@@ -59,19 +56,28 @@ def few_rows(
         what = "0 means one row of every class"
         raise InputError(f"few must be at least 1 for a regression: {what}.")
     owner = devices.owner
+    order = order or RowOrder()
     mark = np.arange(len(owner))
-    if not ordered:
+    if not order.ordered:
         mark = stream(seed, "dealt").generator().permutation(len(owner))
     each = owner if few else owner * classes + devices.y.astype(np.int64)
-    learn = _place(each, mark) < max(few, 1)
-    # What is learned from gets the highest mark, so that it comes after all that may judge.
-    judge = ~learn & (_place(owner, np.where(learn, len(owner), mark)) < MOST)
+    if order.plain:
+        learn = _place(each, mark) < max(few, 1)
+        judge = ~learn
+    else:
+        early = -mark if order.ordered else mark
+        fold = split_masks(devices, share, seed=seed, classes=classes, order=order)
+        known = _place(each, np.where(fold.learn, early, len(owner))) < max(few, 1)
+        learn = fold.learn & known
+        judge = fold.judge
+    # What does not judge gets the highest mark, so that it comes after all that may.
+    judge = judge & (_place(owner, np.where(judge, mark, len(owner))) < MOST)
     to_judge = np.bincount(owner[judge], minlength=len(devices))
     to_learn = np.bincount(owner[learn], minlength=len(devices))
     enough = (to_judge >= LEAST) & (to_learn >= (few or 2))
     if enough.sum() < 2:
         raise _too_small(f"have rows enough to learn from and {LEAST} more to judge by")
-    return taken(devices, enough, learn), taken(devices, enough, judge)
+    return _split(devices, Fold(learn, judge), enough, classes, order)
 
 
 def held_back(
@@ -80,23 +86,35 @@ def held_back(
     *,
     seed: int,
     classes: int = 0,
-    ordered: bool = False,
-) -> tuple[Devices, Devices]:
+    order: RowOrder | None = None,
+) -> RowSplit:
     """All but a share of every device's rows to learn from, that share to judge by.
 
-    Devices too small for it are left out. Where rows are `ordered` by time, the latest judge.
+    Devices too small for it are left out. Where rows are in the `order` of time, the latest judge;
+    where they have keys, whole keys.
 
     >>> from persfl.sources import clustered_regression
     >>> rows = clustered_regression(n=3, rows=(2, 8), features=2, seed=4)
-    >>> learn, judge = held_back(rows, 0.25, seed=0)
+    >>> learn, judge, *_ = held_back(rows, 0.25, seed=0)
     >>> learn.counts.tolist(), judge.counts.tolist()
     ([4, 6, 5], [1, 2, 2])
     """
-    learn, judge = split(devices, share, seed=seed, classes=classes, ordered=ordered)
-    enough = judge.counts > 0
+    order = order or RowOrder()
+    fold = split_masks(devices, share, seed=seed, classes=classes, order=order)
+    enough = np.bincount(devices.owner[fold.judge], minlength=len(devices)) > 0
     if enough.sum() < 2:
         raise _too_small(f"keep back {share:g} of at least four rows")
-    return taken(learn, enough), taken(judge, enough)
+    return _split(devices, fold, enough, classes, order)
+
+
+def _split(
+    devices: Devices, fold: Fold, enough: Mask, classes: int, order: RowOrder
+) -> RowSplit:
+    """The rows of a fold, of devices that have enough."""
+    learn = taken(devices, enough, fold.learn)
+    judge = taken(devices, enough, fold.judge)
+    known = order.at(fold.learn & enough[devices.owner])
+    return RowSplit(learn, judge, classes, known)
 
 
 def _place(group: IntArray, mark: IntArray) -> IntArray:

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from persfl.checks import whole
+from persfl.evaluation.row_order import RowOrder
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
 from persfl.learners.tree import Tree
@@ -46,19 +47,20 @@ class Blend(MethodSettings):
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
-        return self._run(task, stage=stage, keep=keep, ordered=task.ordered)
+        return self._run(task, stage=stage, keep=keep, order=task.order)
 
     def go_on(self, task: Task, state: State) -> State:
         """Blended anew from the rows as they are now, with folds that are blocks of time.
 
         Rounds and losses are those of all calls so far, trust that of this one.
         """
-        new = self._run(task, stage="final", keep=None, ordered=True)
+        order = replace(task.order, ordered=True)
+        new = self._run(task, stage="final", keep=None, order=order)
         losses = (*(_wider(loss, task.n) for loss in state.losses), *new.losses)
         return replace(new, r=state.r + new.r, losses=losses)
 
     def _run(
-        self, task: Task, *, stage: str, keep: Keep | None, ordered: bool
+        self, task: Task, *, stage: str, keep: Keep | None, order: RowOrder
     ) -> State:
         # blend's many files, where it runs
         from persfl.methods.blend.stage import blend_stage
@@ -72,7 +74,7 @@ class Blend(MethodSettings):
                 task.rows,
                 plan,
                 level=learner.intercept,
-                ordered=ordered,
+                order=order,
                 trees=self.trees,
                 stage=stage,
                 keep=keep,
@@ -82,7 +84,7 @@ class Blend(MethodSettings):
                 task.rows,
                 plan,
                 classes=task.classes,
-                ordered=ordered,
+                order=order,
                 stage=stage,
                 keep=keep,
             )
@@ -90,7 +92,7 @@ class Blend(MethodSettings):
             task.rows,
             plan,
             budget=self.questions(),
-            ordered=ordered,
+            order=order,
             classes=task.classes,
             public=task.public,
             stage=stage,

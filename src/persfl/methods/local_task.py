@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from persfl.evaluation.row_order import RowOrder
 from persfl.training.train import InProcess
 from persfl.types import Array
 
@@ -15,6 +16,13 @@ class LocalTask(InProcess):
     classes: int = 0
     public: Array | None = None
     ordered: bool = False
+    """Whether rows come in the order of time, where there is no more to say of their `order`."""
+    known: RowOrder | None = None
+
+    @property
+    def order(self) -> RowOrder:
+        """What repeats in the rows."""
+        return self.known or RowOrder(ordered=self.ordered)
 
     @property
     def together(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from persfl.devices import Devices
+    from persfl.evaluation.row_order import RowOrder
     from persfl.training.state import Keep, State
     from persfl.types import Array, Fleet, Learner, Model, Proposer
 
@@ -73,6 +74,10 @@ class Task(Protocol):
     @property
     def ordered(self) -> bool:
         """Whether rows come in the order of time."""
+
+    @property
+    def order(self) -> RowOrder:
+        """What repeats in the rows: their order in time, and keys that they share."""
 
     @property
     def together(self) -> bool:

@@ -45,6 +45,10 @@ MEANINGS = {
         "how many refits, or four times as many short steps, a device asks its neighbours for"
     ),
     "ordered": "whether a device's rows come in the order of time",
+    "time": "the column that says when each row was; later rows judge",
+    "blocks": "the column whose equal entries are hidden together at all devices",
+    "gap": "how much before the rows held back is not learned from",
+    "horizon": "how far ahead is judged",
     "peers": "how many peers a device asks each round",
     "rounds": "how many rounds",
     "step_size": "length of a step, or weight of a peer's own rows against public points",

@@ -98,7 +98,8 @@ def _known_settings() -> set[str]:
 def _are_settings(value: object) -> bool:
     if not isinstance(value, dict) or not set(value) <= _known_settings():
         return False
-    return all(map(is_plain, value.values())) and _maybe(_is_text)(value.get("device"))
+    columns = [value.get(key) for key in ("device", "blocks", "time")]
+    return all(map(is_plain, value.values())) and all(map(_maybe(_is_text), columns))
 
 
 def _is_described(value: object) -> bool:

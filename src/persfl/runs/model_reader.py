@@ -16,6 +16,7 @@ from persfl.errors import InputError
 from persfl.fitting.cells import Labels, id_array
 from persfl.fitting.families import sized
 from persfl.fitting.fitted import Fitted
+from persfl.fitting.row_columns import beside_of
 from persfl.fitting.schema import TableSchema
 from persfl.fitting.setup import FitSettings
 from persfl.formats import reading
@@ -124,6 +125,7 @@ def _schema(about: Mapping[str, Any]) -> TableSchema:
         preparation,
         device,
         bool(about["settings"].get("impute", False)),
+        beside_of([about["settings"].get(key) for key in ("blocks", "time")], names),
     )
 
 

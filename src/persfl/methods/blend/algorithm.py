@@ -8,12 +8,17 @@ deal, fold, ask, offer, judge, share, record. What a family of models asks and o
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.evaluation.row_order import Fold
+from persfl.evaluation.split import taken
 from persfl.methods.blend import blend_settings as chosen
 from persfl.methods.blend.blend_settings import BlendSettings
-from persfl.methods.blend.folds import Folding
+from persfl.methods.blend.folds import Folding, HiddenFolding
 from persfl.methods.blend.local_site import LocalSite
 from persfl.methods.blend.mixture import BlendResult, groups_of, start_of
 from persfl.methods.blend.offers import offers_for
@@ -22,7 +27,7 @@ from persfl.methods.blend.search import Search
 from persfl.methods.blend.site import BlendSite, Bundle, Evidence, GroupPlan, Spreads
 from persfl.methods.blend.views import ViewSettings
 from persfl.seeds import stream
-from persfl.types import Array, Learner
+from persfl.types import Array, IntArray, Learner
 
 
 def blend(
@@ -82,27 +87,78 @@ def local_site(
     classes: int = 0,
     n_jobs: int | None = 1,
     together: bool = True,
+    judges: bool = True,
     settings: BlendSettings | None = None,
 ) -> LocalSite:
     """Devices whose rows are in this process; `together=False` never puts rows of two devices in
-    one place, as a federation cannot.
+    one place, as a federation cannot. With `judges=False` there are no folds.
     """
     settings = settings or chosen.USUAL
     family = offers_for(
         learner, rows.features, classes=classes, public=public, settings=settings
     )
     folding = Folding(classes, ordered, seed, settings)
+    if not judges:
+        folding = HiddenFolding(classes, ordered, seed, settings)
     return LocalSite(rows, family, folding, n_jobs=n_jobs, together=together)
 
 
-def blend_over(site: BlendSite, *, budget: int = 640) -> BlendResult:
-    """The same, wherever the devices are; everything that needs rows is asked of the site."""
+def hidden_sites(
+    rows: Devices,
+    learner: Learner,
+    public: Array | None,
+    folds: Sequence[Fold],
+    *,
+    seed: int = 0,
+    classes: int = 0,
+    n_jobs: int | None = 1,
+    settings: BlendSettings | None = None,
+) -> Iterator[tuple[IntArray, LocalSite]]:
+    """Who is there, and where they are asked, once without what each fold hides at all of them."""
+    settings = settings or chosen.USUAL
+    for learn, judge in folds:
+        weight = rows.weight * learn
+        known = np.bincount(rows.owner, weights=weight, minlength=len(rows)) > 0
+        at = known[rows.owner]
+        there = taken(rows, known)
+        both = _weighed(there, there.weight * (learn | judge)[at])
+        past = _weighed(there, there.weight * learn[at])
+        family = offers_for(
+            learner, rows.features, classes=classes, public=public, settings=settings
+        )
+        folding = HiddenFolding(
+            classes, False, seed, settings, start=there.start, judge=judge[at]
+        )
+        site = LocalSite(both, family, folding, n_jobs=n_jobs, answered=past)
+        yield np.flatnonzero(known), site
+
+
+def _weighed(rows: Devices, weight: Array) -> Devices:
+    return Devices(rows.X, rows.y, weight, rows.start, rows.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """What was asked of a site, and what came of it."""
+
+    plans: list[GroupPlan]
+    found: list[tuple[Evidence, Search]]
+    losses: Array
+    """(n, offers) mean losses on rows that were hidden, ..."""
+    behind: Array
+    """... and (n,) the weight of those rows."""
+    missing: set[str]
+    record: Record
+    told: Spreads
+
+
+def _judged(site: BlendSite, names: Sequence[str], budget: int) -> _Judged:
+    """Ask for all groups, and have the offers judged."""
     family = site.family
     n = site.n
     told = site.spreads()
     plans = _deal(site, told, budget)
     found = site.work(plans, _work)
-    names = [f"{view} {name}" for view in family.views for name in family.names()]
     wide = len(names) // len(family.views)
     losses = np.full((n, len(names) + family.extra), np.inf)
     weight = np.zeros((len(family.views), n))
@@ -115,8 +171,35 @@ def blend_over(site: BlendSite, *, budget: int = 640) -> BlendResult:
         weight[view, plan.mine] = evidence.weight
         missing |= search.missing
         record.add(plan, search.rounds, site.copies)
-
     behind = weight.min(axis=0)
+    return _Judged(plans, found, losses, behind, missing, record, told)
+
+
+def blend_over(
+    site: BlendSite,
+    *,
+    budget: int = 640,
+    hidden: Iterable[tuple[IntArray, BlendSite]] | None = None,
+) -> BlendResult:
+    """The same, wherever the devices are; everything that needs rows is asked of the site.
+
+    Offers are judged by the site's own folds, or by those of the `hidden` sites, where some rows
+    are hidden from everybody; each comes with the places of its devices.
+    """
+    family = site.family
+    n = site.n
+    names = [f"{view} {name}" for view in family.views for name in family.names()]
+    asked = _judged(site, names, budget)
+    plans = asked.plans
+    found = asked.found
+    missing = set(asked.missing)
+    losses = asked.losses
+    behind = asked.behind
+    told = asked.told
+    record = asked.record
+    if hidden is not None:
+        losses, behind, more = _by_hidden(asked, hidden, names, budget)
+        missing |= more
     sure = 1.0
     if family.hides and site.classes:
         sure = float(behind.sum() / max(told.weight[behind > 0].sum(), 1e-12))
@@ -127,6 +210,25 @@ def blend_over(site: BlendSite, *, budget: int = 640) -> BlendResult:
     listed = tuple(names[k] for k in paid)
     shares = np.ascontiguousarray(mix[:, paid])
     return BlendResult(models, listed, shares, record.rounds(shares, listed))
+
+
+def _by_hidden(
+    asked: _Judged,
+    hidden: Iterable[tuple[IntArray, BlendSite]],
+    names: Sequence[str],
+    budget: int,
+) -> tuple[Array, Array, set[str]]:
+    """Mean losses over all that was hidden, the weight behind them, and what nobody could offer."""
+    losses = np.zeros_like(asked.losses)
+    behind = np.zeros_like(asked.behind)
+    missing: set[str] = set()
+    for there, site in hidden:
+        one = _judged(site, names, budget)
+        heard = one.behind > 0
+        losses[there[heard]] += one.losses[heard] * one.behind[heard, None]
+        behind[there] += one.behind
+        missing |= one.missing
+    return losses / np.where(behind > 0, behind, 1.0)[:, None], behind, missing
 
 
 def _deal(site: BlendSite, told: Spreads, budget: int) -> list[GroupPlan]:

@@ -8,12 +8,13 @@ blocks of time instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.evaluation.row_order import Mask
 from persfl.learners.responses import respond_each
 from persfl.methods.blend.blend_settings import USUAL, BlendSettings
 from persfl.methods.blend.evidence import missed
@@ -45,6 +46,32 @@ class Folding:
             seed=self.seed,
             numbers=numbers,
         )
+
+
+@dataclass(frozen=True)
+class HiddenFolding(Folding):
+    """One fold, hidden at all devices at once; what it does not judge is in no fold.
+
+    `start` is where each device's rows begin, `judge` (rows,) what is hidden; None is nothing.
+    """
+
+    start: IntArray = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    judge: Mask | None = None
+
+    @property
+    def count(self) -> int:
+        """One, or none."""
+        return 0 if self.judge is None else 1
+
+    def of(self, rows: Devices, numbers: IntArray) -> IntArray:
+        """(rows,) 0 in the fold, -1 outside."""
+        if self.judge is None:
+            return np.full(len(rows.y), -1)
+        begins = self.start[numbers]
+        ends = self.start[numbers + 1]
+        parts = zip(begins.tolist(), ends.tolist(), strict=True)
+        hidden = np.concatenate([self.judge[lo:hi] for lo, hi in parts])
+        return np.where(hidden, 0, -1)
 
 
 class TargetRows:
@@ -145,7 +172,8 @@ def copies(rows: Devices, fold: IntArray, which: IntArray, count: int) -> Device
     without = np.concatenate(
         [np.repeat(np.arange(-1, count), n) for n in counts.tolist()]
     )
-    weight = np.where(fold[at] == without, 0.0, rows.weight[at])
+    hidden = (fold[at] == without) & (without >= 0)
+    weight = np.where(hidden, 0.0, rows.weight[at])
     start = np.concatenate([[0], np.cumsum(np.repeat(counts, count + 1))]).astype(
         np.int64
     )
@@ -157,10 +185,10 @@ def copies(rows: Devices, fold: IntArray, which: IntArray, count: int) -> Device
 
 def judged_weight(rows: Devices, fold: IntArray, count: int) -> Array:
     """(rows,) the weight with which each row's fold counts as evidence: 0 where the device has
-    no other rows.
+    no other rows, and where a row is in no fold (-1).
     """
-    key = rows.owner * count + fold
-    inside = np.bincount(key, weights=rows.weight, minlength=len(rows) * count)[key]
-    return np.asarray(
-        np.where(rows.total[rows.owner] - inside > 1e-12, rows.weight, 0.0)
-    )
+    there = fold >= 0
+    key = np.where(there, rows.owner * count + fold, 0)
+    weight = rows.weight * there
+    inside = np.bincount(key, weights=weight, minlength=len(rows) * count)[key]
+    return np.asarray(np.where(rows.total[rows.owner] - inside > 1e-12, weight, 0.0))

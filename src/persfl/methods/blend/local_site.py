@@ -46,7 +46,11 @@ from persfl.types import (
 
 
 class LocalSite:
-    """Devices whose rows are here; `together` says that rows of several may be put in one place."""
+    """Devices whose rows are here; `together` says that rows of several may be put in one place.
+
+    `answered` are the same rows as those who are asked know them: some may be hidden, with weight
+    0.
+    """
 
     def __init__(
         self,
@@ -56,8 +60,10 @@ class LocalSite:
         *,
         n_jobs: int | None = 1,
         together: bool = True,
+        answered: Devices | None = None,
     ) -> None:
         self.rows = rows
+        self.answered = rows if answered is None else answered
         self.family = family
         self.folding = folding
         self.n_jobs = n_jobs
@@ -77,7 +83,7 @@ class LocalSite:
 
     def spreads(self) -> Spreads:
         """Of all devices; only linear models have views that need them."""
-        rows = self.rows
+        rows = self.answered
         family = self.family
         if isinstance(family, LinearFamily):
             return spreads(rows, family.linear.kind == "squared")
@@ -187,7 +193,7 @@ class LocalGroup:
         self.peers, self.targets = len(plan.rest), len(plan.mine)
         unit = self.family.unit
         self.budget = Budget(plan.budget, self.targets, self.copies, unit)
-        self.others = of_devices(site.rows, plan.rest)
+        self.others = of_devices(site.answered, plan.rest)
         self.weight = self.others.total
         mine = of_devices(site.rows, plan.mine)
         self.rows = TargetRows(mine, site.folding, plan.mine)

@@ -8,7 +8,9 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.methods.blend.algorithm import blend_over, local_site
+from persfl.evaluation.row_order import RowOrder, hidden_folds
+from persfl.methods.blend.algorithm import blend_over, hidden_sites, local_site
+from persfl.methods.blend.blend_settings import USUAL
 from persfl.training import Forget, Keep, Pace, Plan, State, resumable
 from persfl.trust import Trust
 from persfl.types import Array
@@ -40,7 +42,7 @@ def blend_stage(
     plan: Plan,
     *,
     budget: int,
-    ordered: bool,
+    order: RowOrder,
     classes: int,
     public: Array | None = None,
     stage: str = "final",
@@ -57,16 +59,30 @@ def blend_stage(
     keep.after(
         stage, plan, State(0, None, Trust(len(devices), devices.start[:0]), pace), None
     )
+    parts = USUAL.class_folds if classes and not order.ordered else USUAL.folds
+    folds = [] if order.plain else hidden_folds(devices, order, parts, seed=plan.seed)
     site = local_site(
         devices,
         plan.learner,
         public,
         seed=plan.seed,
-        ordered=ordered,
+        ordered=order.ordered,
         classes=classes,
         n_jobs=plan.n_jobs,
+        judges=not folds,
     )
-    found = blend_over(site, budget=budget)
+    hidden = None
+    if folds:
+        hidden = hidden_sites(
+            devices,
+            plan.learner,
+            public,
+            folds,
+            seed=plan.seed,
+            classes=classes,
+            n_jobs=plan.n_jobs,
+        )
+    found = blend_over(site, budget=budget, hidden=hidden)
     losses = tuple(round_.loss for round_ in found.rounds)
     ends = replace(plan, rounds=len(found.rounds))
     for round_ in found.rounds:

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persfl.devices import Devices
+from persfl.evaluation.row_order import RowOrder
 from persfl.learners.shared_trees import SharedTrees
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.grown_trees import grow
-from persfl.methods.mixed.hidden_rows import PARTS, Hidden, HiddenRows, hidden_rows
+from persfl.methods.mixed.hidden_rows import Hidden, HiddenRows, hidden_rows
 from persfl.methods.mixed.offers_from_sums import Offered, SumOffers
 from persfl.methods.mixed.population import Population
 from persfl.methods.mixed.principal_axes import Axes, axes_of
@@ -71,8 +72,7 @@ def linear_blend(
     *,
     level: bool,
     seed: int,
-    ordered: bool = False,
-    blocks: Array | None = None,
+    order: RowOrder | None = None,
     trees: bool = True,
 ) -> LinearBlend:
     """Blend the models of these devices.
@@ -85,10 +85,10 @@ def linear_blend(
     """
     axes = axes_of(rows, level)
     Z = axes.inside(rows.X)
-    hidden = hidden_rows(rows, seed, ordered=ordered, blocks=blocks)
+    hidden = hidden_rows(rows, seed, order)
     parts = [
         DeviceSums.of(Z, rows.y, rows.weight * (hidden.part == k), rows.start)
-        for k in range(PARTS)
+        for k in range(hidden.parts)
     ]
     known = blend_of_sums(parts, hidden.folds, level=level, seed=seed)
     if trees and len(rows.y) >= BOOSTED:

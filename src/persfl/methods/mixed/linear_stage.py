@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.evaluation.row_order import RowOrder
 from persfl.learners.shared_trees import BoostedModels
 from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
 from persfl.training.state import Forget, Keep, Pace, Plan, State, resumable
@@ -23,8 +24,7 @@ def linear_stage(
     plan: Plan,
     *,
     level: bool,
-    ordered: bool,
-    blocks: Array | None = None,
+    order: RowOrder | None = None,
     trees: bool = True,
     stage: str = "final",
     keep: Keep | None = None,
@@ -45,8 +45,7 @@ def linear_stage(
         devices,
         level=level,
         seed=plan.seed,
-        ordered=ordered,
-        blocks=blocks,
+        order=order,
         trees=trees,
     )
     round_ = record(found, blank)

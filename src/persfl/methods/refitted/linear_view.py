@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persfl.devices import Devices
+from persfl.evaluation.row_order import RowOrder
 from persfl.methods.mixed.device_sums import DeviceSums
-from persfl.methods.mixed.hidden_rows import PARTS, HiddenRows, hidden_rows
+from persfl.methods.mixed.hidden_rows import HiddenRows, hidden_rows
 from persfl.methods.mixed.linear_rule import LinearBlend, SumsBlend, blend_of_sums
 from persfl.methods.mixed.principal_axes import axes_of
 from persfl.types import Array, IntArray
@@ -67,11 +68,10 @@ def linear_view(
     *,
     classes: int,
     seed: int,
-    ordered: bool = False,
-    blocks: Array | None = None,
+    order: RowOrder,
 ) -> LinearView:
     """The linear rule of these rows, in units of its own."""
-    hidden = hidden_rows(rows, seed, ordered=ordered, blocks=blocks)
+    hidden = hidden_rows(rows, seed, order)
     labels = [rows.y]
     if classes:
         often = np.bincount(rows.y.astype(np.int64), rows.weight, minlength=classes)
@@ -91,7 +91,7 @@ def linear_view(
             DeviceSums.of(
                 Z, (y - mean) / scale, rows.weight * (hidden.part == k), rows.start
             )
-            for k in range(PARTS)
+            for k in range(hidden.parts)
         ]
         found = blend_of_sums(parts, hidden.folds, level=True, seed=seed)
         known.append(found)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.evaluation.row_order import RowOrder
 from persfl.learners.fleet_mix import FleetMix, nobody
 from persfl.methods.mixed.hidden_rows import PARTS
 from persfl.methods.mixed.stacking import shares_of
@@ -64,8 +65,7 @@ def refit_blend(
     *,
     classes: int = 0,
     seed: int = 0,
-    ordered: bool = False,
-    blocks: Array | None = None,
+    order: RowOrder | None = None,
 ) -> RefitBlend:
     """Blend the models of these devices.
 
@@ -76,11 +76,12 @@ def refit_blend(
     >>> len(found.models), round(float(found.shares.sum()), 6)
     (10, 1.0)
     """
-    view = linear_view(rows, classes=classes, seed=seed, ordered=ordered, blocks=blocks)
+    order = order or RowOrder()
+    view = linear_view(rows, classes=classes, seed=seed, order=order)
     answers = np.column_stack([answers_of(known) for known in view.known])
     groups = near_groups(answers, rows.counts, seed)
     fits = BankFits(rows, learner, classes, seed, view, groups)
-    folds = _folds(fits, ordered)
+    folds = _folds(fits, order.ordered)
     if not folds:  # too few rows to hide any
         return _mixed(fits, RECIPES[:1], _certain(fits))
     tried = _tried(fits)

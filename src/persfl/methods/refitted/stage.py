@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.evaluation.row_order import RowOrder
 from persfl.methods.mixed.linear_stage import record
 from persfl.methods.refitted.rule import RefitBlend, refit_blend
 from persfl.training.state import Forget, Keep, Pace, Plan, State, resumable
 from persfl.trust import Trust
-from persfl.types import Array, Round
+from persfl.types import Round
 
 
 def refit_stage(
@@ -19,8 +20,7 @@ def refit_stage(
     plan: Plan,
     *,
     classes: int,
-    ordered: bool,
-    blocks: Array | None = None,
+    order: RowOrder,
     stage: str = "final",
     keep: Keep | None = None,
 ) -> State:
@@ -39,8 +39,7 @@ def refit_stage(
         plan.learner,
         classes=classes,
         seed=plan.seed,
-        ordered=ordered,
-        blocks=blocks,
+        order=order,
     )
     round_ = _record(found, Trust(n, np.arange(n)))
     state = State(1, found.models, round_.trust, pace, (round_.loss,))
