@@ -198,7 +198,7 @@ def _worth(
         for k in np.unique(cluster).tolist()
     ]
     sentence = (
-        f"Asking peers removes about {fleet['gain']:.0%} of a typical device's error (95 % interval"
+        f"Personalizing removes {fleet['gain']:.0%} of the fleet's error (95 % interval"
         f" {fleet['low']:.0%} to {fleet['high']:.0%}), measured on {held.sum():,} rows that no"
         " model saw.".replace("%", " %").replace("95  %", "95 %")
     )

@@ -280,7 +280,7 @@ def test_two_thousand_devices_stay_small_and_quick(opened):
 
 def test_nothing_held_back(opened):
     page = opened(example_info(devices=40, worth=False))
-    assert "cannot say whether asking peers is worth it" in page.text("#verdict")
+    assert "cannot say whether learning together is worth it" in page.text("#verdict")
     assert "no gain was measured" in page.text("#gain-lead")
     assert [row["column"] for row in page.data("#devices th[data-column]")] == [
         "id",

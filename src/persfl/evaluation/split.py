@@ -40,6 +40,32 @@ def split(
     >>> train.counts.tolist(), test.counts.tolist()
     ([7, 7, 7], [3, 3, 3])
     """
+    held = held_rows(
+        devices,
+        share,
+        seed=seed,
+        part=part,
+        classes=classes,
+        first=first,
+        ordered=ordered,
+    )
+    owner = devices.owner
+    return _rows(devices, ~held, owner), _rows(devices, held, owner)
+
+
+def held_rows(
+    devices: Devices,
+    share: float,
+    *,
+    seed: int,
+    part: int = 0,
+    classes: int = 0,
+    first: int = 0,
+    ordered: bool = False,
+) -> NDArray[np.bool_]:
+    """(rows,) which rows `split` keeps back. Those of a smaller share are among those of a larger
+    one, in part 0.
+    """
     share = real("holdout", share, least=0.0)
     if share >= 1:
         raise InputError(f"holdout must be a share below 1. Got {share}.")
@@ -73,7 +99,7 @@ def split(
     left = np.bincount(owner[~held], weights=devices.weight[~held], minlength=n)
     # a device keeps back nothing if that would leave it only rows of weight 0
     held &= left[owner] > 0
-    return _rows(devices, ~held, owner), _rows(devices, held, owner)
+    return np.asarray(held)
 
 
 def _rows(devices: Devices, which: NDArray[np.bool_], owner: IntArray) -> Devices:

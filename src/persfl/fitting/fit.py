@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from persfl.devices import Devices
 from persfl.errors import InputError, warn
 from persfl.evaluation.rivals import own_fits
-from persfl.evaluation.split import split
-from persfl.evaluation.trials import Trial, run_trial, worth_of_trials
+from persfl.evaluation.split import held_rows, split
+from persfl.evaluation.trials import Trial, run_trial, with_falls, worth_of_trials
 from persfl.fitting import notes
 from persfl.fitting.cells import id_array
 from persfl.fitting.fitted import Fitted, assembled, newcomers
@@ -188,13 +188,47 @@ def judge(
         if part == 0:
             said += notes.halving(state, "the trial run")
     if done:
-        return Judged(worth_of_trials(done, setup.classes), said)
+        worth = worth_of_trials(done, setup.classes)
+        if len(done) > 1:
+            worth = _with_all_rows(setup, rows, worth, done[0], rivals)
+        return Judged(worth, said)
     if settings.fallback:
         raise InputError(
             "fallback=True needs devices with at least four rows, and no device has as many."
             " Leave it out."
         )
     return Judged(None, [*said, notes.NOTHING_HELD])
+
+
+def _with_all_rows(
+    setup: Setup, rows: Devices, worth: Worth, first: Trial, rivals: Rivals | None
+) -> Worth:
+    """What errors will be with all rows to learn from, by a trial that holds fewer back.
+
+    It is one run more; where there is but one trial, since runs are dear, it is left out.
+    """
+    settings = setup.settings
+    both = [
+        held_rows(
+            rows,
+            share,
+            seed=setup.seed,
+            classes=setup.classes,
+            ordered=settings.ordered,
+        )
+        for share in (settings.holdout, settings.holdout / 2)
+    ]
+    learn, held = split(
+        rows,
+        settings.holdout / 2,
+        seed=setup.seed,
+        classes=setup.classes,
+        ordered=settings.ordered,
+    )
+    if not (held.counts < first.held.counts).any():
+        return worth
+    smaller, _ = _trial(setup, learn, held, "trial-more-rows", None, rivals)
+    return with_falls(worth, rows, first, smaller, both[1][both[0]])
 
 
 def _trial(

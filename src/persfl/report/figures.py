@@ -12,7 +12,7 @@ blue says "helps here", and grey that its rows are too few to tell.
 >>> rows = clustered_regression(n=16, rows=12, features=2, noise=0.1, seed=0)
 >>> found = info(PersonalizedRegressor().fit(rows.X, rows.y, devices=rows.owner))
 >>> [draw(found).axes[0].get_xlabel() for draw in (gains, heat_map, losses)]
-['share of the error removed by asking peers', 'peer that answers', 'round']
+['share of the error removed by personalizing', 'peer that answers', 'round']
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def gains(info: Info) -> Figure:
         ax.set_yticks(place, names, fontsize=8)
         ax.set_xlim(*ends)
         ax.xaxis.set_major_formatter(percent_tick)
-        ax.set_xlabel("share of the error removed by asking peers")
+        ax.set_xlabel("share of the error removed by personalizing")
     else:
         figure, (ax,) = new_figure(9, 4.2)
         width = max(0.3, min(1.5, 300 / len(order)))

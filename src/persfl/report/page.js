@@ -51,8 +51,7 @@
       text = Math.abs(value) < 9.95 && value !== 0 ? value.toFixed(1) : value.toFixed(0);
     return signed(grouped(text.replace(/^-(0(\.0)?)$/, "$1"))) + SPACE + "%";
   }
-  const far = x => (x < -10 ? `below ${percent(-10)}` : percent(x)); // of so wide an interval the end says nothing more
-  const span = (low, high) => (missing(low) || missing(high) ? NONE : `${far(low)} to ${percent(high)}`);
+  const span = (low, high) => (missing(low) || missing(high) ? NONE : `${percent(low)} to ${percent(high)}`);
   const shown = id => (String(id).trim() === "" ? "(blank name)" : String(id));
   // A letter may be several units of text: with an accent, or from beyond the first 65,536.
   const letters = text => (Intl.Segmenter ? Array.from(new Intl.Segmenter("en").segment(text), part => part.segment) : [...text]);
@@ -73,6 +72,10 @@
     "helps here": "lower",
     hurts: "higher",
     "no clear difference": "same",
+    "no clear difference on average, better for most": "same",
+    "no clear difference on average, worse for most": "same",
+    "better on average, worse for most": "same",
+    "worse on average, better for most": "same",
     "chosen, but no gain": "same",
     "helps less than others": "same",
   };
@@ -265,7 +268,7 @@
     if (!worth) {
       put(
         "verdict",
-        "No rows were kept back, so this run cannot say whether asking peers is worth it. It can say who was adopted by whom.",
+        "No rows were kept back, so this run cannot say whether learning together is worth it. It can say who was adopted by whom.",
       );
       return;
     }
@@ -377,10 +380,13 @@
 
   // ---- gain per device
   const gainKind = i => (missing(measured.gain[i]) ? "unknown" : KINDS[measured.says[i]] || "same");
+  const tiny = i => Boolean(measured.small && measured.small[i]);
   const gainText = i =>
     missing(measured.gain[i])
       ? `${shown(ids[i])}\nnot measured`
-      : `${shown(ids[i])}\ngain ${percent(measured.gain[i])} (${span(measured.low[i], measured.high[i])})`;
+      : tiny(i)
+        ? `${shown(ids[i])}\nboth errors are small: own ${num(measured.own[i])}, personalized ${num(measured.personal[i])}`
+        : `${shown(ids[i])}\ngain ${percent(measured.gain[i])} (${span(measured.low[i], measured.high[i])})`;
   function gains() {
     if (!measured) {
       put("gain-lead", "Nothing was kept back to judge by, so no gain was measured.");
@@ -715,10 +721,13 @@
             name: "gain (95 %\u00a0interval)",
             cls: "n gain",
             of: i => measured.gain[i],
-            cell: i => [
-              percent(measured.gain[i]),
-              missing(measured.low[i]) ? null : h("small", null, span(measured.low[i], measured.high[i])),
-            ],
+            cell: i =>
+              tiny(i)
+                ? h("small", null, "small errors")
+                : [
+                    percent(measured.gain[i]),
+                    missing(measured.low[i]) ? null : h("small", null, span(measured.low[i], measured.high[i])),
+                  ],
           },
           { key: "says", name: "verdict", cls: "told", of: i => measured.says[i], cell: i => told(measured.says[i]) },
         ]
@@ -1346,7 +1355,9 @@
         fact("held-out rows", count(devices.held[i])),
         fact("own error", num(measured.own[i])),
         fact("personalized error", num(measured.personal[i])),
-        fact("gain", percent(measured.gain[i]), missing(measured.low[i]) ? null : span(measured.low[i], measured.high[i])),
+        tiny(i)
+          ? fact("gain", "small errors", "both are below a tenth of the fleet's")
+          : fact("gain", percent(measured.gain[i]), missing(measured.low[i]) ? null : span(measured.low[i], measured.high[i])),
       );
     const says = measured
       ? h("p", { class: "told" }, measured.says[i] ? told(measured.says[i]) : "Nothing was measured on this device alone.")
