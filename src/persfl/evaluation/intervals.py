@@ -106,13 +106,13 @@ def over_devices(
     factor = np.divide(kept, mean, out=np.ones(2), where=mean > 0)
     difference = errors[0] * factor[0] - errors[1] * factor[1]
     chance, by_rank = _ranks(difference)
-    most = _heads(difference)
+    heads = _heads(difference)
     average = 1 if low > 0 else -1 if high < 0 else 0
-    if average == 0 and by_rank != most:
-        most = 0  # ranks and heads must agree where the mean says nothing
+    if average == 0 and by_rank != heads:
+        heads = 0  # ranks and heads must agree where the mean says nothing
     better = float((difference > 0).mean())
     worse = float((difference < 0).mean())
-    says = SAYS[1 + average][1 + most]
+    says = SAYS[1 + average][1 + heads]
     return Verdict(gain, low, high, says, n, better, worse, chance)
 
 
@@ -132,8 +132,9 @@ def _interval(errors: Array, falls: Array, most: Array) -> tuple[float, float]:
     step = max(1, _AT_ONCE // n)
     for first in range(0, DRAWS, step):
         drawn = random.integers(n, size=(min(step, DRAWS - first), n))
-        means = [each[:, drawn].mean(axis=2) for each in (errors, falls)]
-        found.append(gains_of(*_levels(*means, most)))
+        mean = errors[:, drawn].mean(axis=2)
+        fell = falls[:, drawn].mean(axis=2)
+        found.append(gains_of(*_levels(mean, fell, most)))
     # where a few loud devices make most of the error, it is their number that counts
     loudest = errors.max(axis=0)
     squares = float((loudest**2).sum())

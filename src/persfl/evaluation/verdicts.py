@@ -126,16 +126,17 @@ class Worth:
         personal = self.error("personal")
         known = np.isfinite(rival) & np.isfinite(personal)
         some = known if which is None else known & np.asarray(which)
-        falls = self.fall(against), self.fall("personal")
-        if falls[0] is None or falls[1] is None or some.sum() < 2:
+        theirs = self.fall(against)
+        ours = self.fall("personal")
+        if theirs is None or ours is None or some.sum() < 2:
             return over_devices(rival[some], personal[some])
         # a group of a few devices is told by what the whole fleet's errors fall by
-        both = (
-            _filled(each, mine, known)[some]
-            for each, mine in zip(falls, (rival, personal), strict=True)
+        falls = (
+            _filled(theirs, rival, known)[some],
+            _filled(ours, personal, known)[some],
         )
         most = _most_fall(against), _most_fall("personal")
-        return over_devices(rival[some], personal[some], (next(both), next(both)), most)
+        return over_devices(rival[some], personal[some], falls, most)
 
     def summary(self) -> list[dict[str, Any]]:
         """Per arm: its key and name, mean and median error over devices, and the verdict of the

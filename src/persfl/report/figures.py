@@ -105,6 +105,9 @@ def heat_map(info: Info) -> Figure:
     colours = LinearSegmentedColormap.from_list("who helps whom", _HEAT)
     most = max(float(np.nanmax(values, initial=0.0)), 1e-12)
     scale = PowerNorm(0.5, 0.0, most)
+    for row, columns in zip(values, matrix.get("never", ()), strict=False):
+        row[columns] = np.nan  # what nobody asked is hatched, and not white
+    ax.patch.set(hatch="////", edgecolor=BAND)
     image = ax.imshow(values, cmap=colours, norm=scale, interpolation="nearest")
     for start in matrix["blocks"][1:-1]:
         ax.axhline(start - 0.5, color=INK, linewidth=0.8)
@@ -146,7 +149,9 @@ def helpers(info: Info, device: str) -> Figure:
         right.set_axis_off()
         left.set_axis_off()
         return figure
-    table = float_array(rows)  # peer, asked, adopted, share, reward, low, high, verdict
+    table = float_array(
+        rows
+    )  # peer, asked, adopted, share, reward, low, high, verdict, alike
     verdicts = [info["help"]["verdicts"][row[7]] for row in rows]
     names = [short_name(info["devices"]["ids"][row[0]]) for row in rows]
     place = np.arange(len(rows))

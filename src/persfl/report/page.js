@@ -76,8 +76,7 @@
     "no clear difference on average, worse for most": "same",
     "better on average, worse for most": "same",
     "worse on average, better for most": "same",
-    "chosen, but no gain": "same",
-    "helps less than others": "same",
+    "cannot tell": "same",
   };
   const tag = says => (says ? h("span", { class: "tag " + (KINDS[says] || "unknown") }, says) : NONE);
   // What is said to one device: a few words, and what similar devices gained.
@@ -869,7 +868,10 @@
     const { names, devices: stands, values, blocks } = help.matrix,
       k = names.length,
       several = stands.some(each => each.length > 1);
-    const figure = $("heat");
+    const figure = $("heat"),
+      never = (help.matrix.never || []).map(columns => new Set(columns)),
+      unmet = (i, j) => Boolean(never[i] && never[i].has(j) && !(i === j && stands[i].length === 1)),
+      untouched = never.some((columns, i) => [...columns].some(j => unmet(i, j)));
     if (!k) {
       put("whom-lead", "Nobody was asked.");
       figure.remove();
@@ -881,7 +883,11 @@
       blended ? "what the row took from neighbours" : "the row's adopted steps",
       " came from the column. ",
       several ? "There are many devices, so each cell stands for several devices. " : null,
-      "Devices with the same helpers stand together; lines separate such blocks.",
+      blocks.length > 2
+        ? "Devices with the same helpers stand together; lines separate such blocks. "
+        : "Devices with the same helpers stand together. ",
+      untouched ? "Hatched pairs never met: nothing is known of them. " : null,
+      h("strong", { id: "kinds" }, help.said),
     );
     const most = Math.max(1e-12, ...values.map(row => Math.max(...row.map(x => x || 0))));
     const label = i => (stands[i].length > 1 ? `${names[i]} (${stands[i].length} devices)` : shown(names[i]));
@@ -889,7 +895,9 @@
     const text = (i, j) =>
       i === j && alone(i)
         ? `${label(i)}\na device does not ask itself`
-        : `${label(i)} asked ${label(j)}\n${percent(values[i][j])} of ${steps}`;
+        : unmet(i, j)
+          ? `${label(i)} never met ${label(j)}`
+          : `${label(i)} asked ${label(j)}\n${percent(values[i][j])} of ${steps}`;
     const inside = [];
     for (let b = 0; b + 1 < blocks.length; b++) {
       let weight = 0,
@@ -985,10 +993,20 @@
       };
       c.scale(scale, scale);
       c.clearRect(0, 0, all, all);
-      const gap = size >= 10 ? 1 : 0;
+      const gap = size >= 10 ? 1 : 0,
+        stripe = document.createElement("canvas");
+      stripe.width = stripe.height = 6;
+      const ink = stripe.getContext("2d");
+      ink.strokeStyle = colour("--edge");
+      for (const shift of [-6, 0, 6]) {
+        ink.moveTo(shift, 6);
+        ink.lineTo(shift + 6, 0);
+      }
+      ink.stroke();
+      const hatched = c.createPattern(stripe, "repeat");
       for (let i = 0; i < k; i++)
         for (let j = 0; j < k; j++) {
-          c.fillStyle = shade(values[i][j]);
+          c.fillStyle = unmet(i, j) ? hatched : shade(values[i][j]);
           c.fillRect(edge(j), edge(i), edge(j + 1) - edge(j) - gap, edge(i + 1) - edge(i) - gap);
         }
       c.fillStyle = colour("--ink");
@@ -1392,7 +1410,7 @@
   function helpers(i, top) {
     if (!top.length)
       return h("p", null, help.met[i] ? "None of the peers it asked is listed." : "It asked nobody, so nobody could help it.");
-    const rows = top.map(([peer, asked, adopted, share, reward, low, high, code]) => ({
+    const rows = top.map(([peer, asked, adopted, share, reward, low, high, code, alike]) => ({
       peer,
       asked,
       adopted,
@@ -1401,6 +1419,7 @@
       low,
       high,
       code,
+      alike,
     }));
     const full = rows.find(row => row.share > 0 && row.adopted > 0),
       total = full ? full.adopted / full.share : null;
@@ -1430,7 +1449,9 @@
         { class: "read" },
         `It asked ${many(help.met[i], "different peer")}` +
           (rows.length < help.met[i] ? `; these ${count(rows.length)} were adopted most.` : ".") +
-          ` The bar is the share of ${blended ? "what it took from neighbours" : "its adopted steps"} that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down.`,
+          ` The bar is the share of ${blended ? "what it took from neighbours" : "its adopted steps"} that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down. `,
+        h("strong", null, "Like me?"),
+        " is the chance that the two devices are of one kind, and the verdict follows from it: of those that help, at most one in ten is expected not to be.",
       ),
       fitting(
         h(
@@ -1439,6 +1460,7 @@
           h("caption", { class: "unseen" }, "Peers ranked by share of adopted steps"),
           head([
             ["peer", ""],
+            ["like me?", "n"],
             [blended ? "share of neighbours" : "share of steps", ""],
             ["reward per question", ""],
             ["mean (interval)", "n gain"],
@@ -1461,8 +1483,10 @@
                   "data-low": row.low,
                   "data-high": row.high,
                   "data-verdict": row.code,
+                  "data-alike": row.alike,
                 },
                 h("th", { scope: "row", class: "who" }, link(row.peer)),
+                h("td", { class: "n", title: "chance that this device is like the one that asks" }, percent(row.alike)),
                 h(
                   "td",
                   { class: "drawn", title: missing(chance(row)) ? null : "by chance: " + percent(chance(row)) },

@@ -25,6 +25,7 @@ from persfl.learners.shared_trees import SharedTrees
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_rows import PARTS, Hidden, HiddenRows, hidden_rows
+from persfl.methods.mixed.likeness import Likeness
 from persfl.methods.mixed.offers_from_sums import Learned, Offered, SumOffers
 from persfl.methods.mixed.principal_axes import Axes, axes_of
 from persfl.methods.mixed.stacking import shares_of
@@ -59,6 +60,7 @@ class LinearBlend(NamedTuple):
     """(n, centres) mean squared errors of centres' models on a device's rows, ..."""
     fleet_error: Array
     """... and (n,) of one model for all."""
+    likeness: Likeness
 
 
 def linear_blend(
@@ -131,6 +133,7 @@ class SumsBlend:
             self.whole.learned,
             sums.missed(near[centres]),
             sums.residual(pooled) / sums.weight,
+            self.offers.likeness(sums, self.whole),
         )
 
     def _made_of(self, linear: Array) -> Array:
