@@ -82,6 +82,8 @@ def test_it_learns_who_helps(table, fitted):
         "reward_mean",
         "reward_low",
         "reward_high",
+        "alike",
+        "needed",
         "verdict",
     ]
     assert (helpers["device"] != helpers["peer"]).all()
@@ -91,7 +93,7 @@ def test_it_learns_who_helps(table, fitted):
         helpers["reward_low"], helpers["reward_high"]
     )
     assert inside[helpers["reward_low"].notna()].all()
-    better = helpers[helpers["verdict"].isin(["helps", "chosen, but no gain"])]
+    better = helpers[helpers["verdict"] == "helps"]
     number = {name: i for i, name in enumerate(fitted.devices_)}
     clusters = clustered_regression(
         n=30, clusters=2, rows=12, features=4, noise=0.1, seed=1

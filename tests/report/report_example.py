@@ -198,7 +198,7 @@ def _worth(
         for k in np.unique(cluster).tolist()
     ]
     sentence = (
-        f"Asking peers removes about {fleet['gain']:.0%} of a typical device's error (95 % interval"
+        f"Personalizing removes {fleet['gain']:.0%} of the fleet's error (95 % interval"
         f" {fleet['low']:.0%} to {fleet['high']:.0%}), measured on {held.sum():,} rows that no"
         " model saw.".replace("%", " %").replace("95  %", "95 %")
     )
@@ -275,12 +275,13 @@ def _help(rng: np.random.Generator, ids: list[str], cluster: Any) -> dict[str, A
                     + 0.002 * rng.standard_normal()
                 )
                 wide = 0.02 / np.sqrt(asked[i, j])
-                code = 0 if reward > wide else 2 if reward < -wide else 3
+                code = 0 if reward > wide else 1 if reward < -wide else 2
                 numbers = [
                     float(x)
                     for x in (share[i, j], reward, reward - wide, reward + wide)
                 ]
-                rows.append([j, int(asked[i, j]), float(adopted[i, j]), *numbers, code])
+                counts = [int(asked[i, j]), float(adopted[i, j])]
+                rows.append([j, *counts, *numbers, code, (0.97, 0.02, 0.5)[code]])
         top.append(rows)
     chunk = -(-n // (_MOST - 10)) if n > _MOST else 1
     kin = [np.flatnonzero(cluster == k).tolist() for k in np.unique(cluster)]
@@ -304,14 +305,12 @@ def _help(rng: np.random.Generator, ids: list[str], cluster: Any) -> dict[str, A
             "devices": groups,
             "values": values,
             "blocks": starts,
+            "never": [[] for _ in groups],
         },
+        "kinds": True,
+        "said": "There are kinds of devices.",
         "top": top,
-        "verdicts": [
-            "helps",
-            "chosen, but no gain",
-            "helps less than others",
-            "too few questions to tell",
-        ],
+        "verdicts": ["helps", "hurts", "cannot tell"],
         "met": (asked > 0).sum(1).tolist(),
         "answered": asked.sum(0).tolist(),
     }

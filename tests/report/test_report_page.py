@@ -239,7 +239,15 @@ def test_numbers_on_the_page_are_those_of_info(opened, devices, task):
         assert row["peer"] == ids[peer[0]]
         assert (
             numbers(
-                row, "asked", "adopted", "share", "reward", "low", "high", "verdict"
+                row,
+                "asked",
+                "adopted",
+                "share",
+                "reward",
+                "low",
+                "high",
+                "verdict",
+                "alike",
             )
             == peer[1:]
         )
@@ -280,7 +288,7 @@ def test_two_thousand_devices_stay_small_and_quick(opened):
 
 def test_nothing_held_back(opened):
     page = opened(example_info(devices=40, worth=False))
-    assert "cannot say whether asking peers is worth it" in page.text("#verdict")
+    assert "cannot say whether learning together is worth it" in page.text("#verdict")
     assert "no gain was measured" in page.text("#gain-lead")
     assert [row["column"] for row in page.data("#devices th[data-column]")] == [
         "id",
@@ -301,7 +309,7 @@ def test_missing_values_and_nobody_asked(opened):
     for key in info["worth"]["device"]:
         info["worth"]["device"][key] = [None] * 3
     info["help"] |= {
-        "top": [[], [[0, 4, 0.0, 0.0, None, None, None, 2]], []],
+        "top": [[], [[0, 4, 0.0, 0.0, None, None, None, 2, 0.5]], []],
         "met": [0, 1, 0],
         "answered": [4, 0, 0],
     }
@@ -373,7 +381,7 @@ def test_what_models_are_made_of(opened):
     )
     page.js("document.querySelector('#near .link').click()")
     assert page.text("#device-name") == named[0]["peer"]
-    assert "hurts" not in page.text("#gain") + page.text("#one")
+    assert "hurts" not in page.text("#gain")  # of a device as a whole it is never said
 
 
 def long_names():
@@ -670,6 +678,16 @@ def test_the_heat_map_by_keyboard(opened):
     assert f"{share:.{1 if 0 < share < 9.95 else 0}f}\u00a0%" in said
     page.keys("#heat canvas", keys.ENTER)
     assert page.text("#device-name") == ids[matrix["devices"][2][0]]
+
+
+def test_pairs_that_never_met_are_hatched(opened):
+    info = example_info(devices=8)
+    page = opened(info)
+    assert "Hatched" not in page.text("#whom-lead")
+    info["help"]["matrix"]["never"][2] = [3]
+    page = opened(info)
+    assert "Hatched pairs never met" in page.text("#whom-lead")
+    assert info["help"]["said"] in page.text("#kinds")
 
 
 def test_dark_print_and_narrow(opened):

@@ -1,1 +1,1 @@
-"""Is asking peers worth it, and who helps whom: rows kept back, rivals, trials, verdicts."""
+"""Is learning together worth it, and who helps whom: rows kept back, rivals, trials, verdicts."""

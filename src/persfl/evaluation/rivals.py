@@ -1,4 +1,4 @@
-"""The simple rivals of asking peers: own rows alone, one model for all, and that one fine-tuned."""
+"""The simple rivals of personalizing: own rows, one model for all, and that one fine-tuned."""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ def split_masks(
     since without it the device would not know the class.
     `first` is the position of the first of these devices in the fleet: between machines each holds
     back its own rows. Where `order` says that rows are in the order of time, the latest are kept
-    back; where they have keys, whole keys.
+    back; where they have keys, whole keys. Rows of a smaller share are among those of a larger one,
+    in part 0, unless there are keys.
     """
     share = real("holdout", share, least=0.0)
     if share >= 1:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from persfl.evaluation.rivals import Models, own_fits, pooled_fit, tuned_fits
 from persfl.evaluation.verdicts import Worth
@@ -122,6 +124,34 @@ def worth_of_trials(trials: Sequence[Trial], classes: int) -> Worth:
     freedom = np.maximum(evidence - 1, 1e-9)
     found["spread"] = np.sqrt(variance * evidence / freedom)
     return Worth(pd.DataFrame(found), 1.0 if classes else _scale(y, weight), classes)
+
+
+def with_falls(
+    worth: Worth, whole: Devices, trial: Trial, smaller: Trial, also: NDArray[np.bool_]
+) -> Worth:
+    """With what every error is expected to fall by once models learn from the `whole` fleet's rows.
+
+    `smaller` is a trial like `trial` that kept back fewer rows: those of `also`, a mask of the rows
+    that `trial` kept back. Both judge by them. An error falls about as one over the number of rows
+    that are learned from; so what it falls by from one trial to the other tells the rest.
+    """
+    n = len(whole)
+    owner = smaller.held.owner
+    weight = smaller.held.weight
+    held = trial.held.counts
+    less = smaller.held.counts
+    learned = np.maximum(whole.counts - held, 1)
+    measured = (less > 0) & (less < held)
+    there = 1.0 / learned - 1.0 / whole.counts
+    here = 1.0 / learned - 1.0 / np.maximum(whole.counts - less, 1)
+    factor = np.divide(there, here, out=np.full(n, np.nan), where=measured)
+    total = np.bincount(owner, weights=weight, minlength=n)
+    found = {}
+    for arm, now in smaller.losses.items():
+        fell = (trial.losses[arm][also] - now) * weight
+        mean = np.bincount(owner, weights=fell, minlength=n) / np.maximum(total, 1e-300)
+        found[f"fall_{arm}"] = np.where(measured & (total > 0), factor * mean, np.nan)
+    return replace(worth, table=worth.table.assign(**found))
 
 
 def _joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:

@@ -1,18 +1,23 @@
-"""Is it worth it? Errors on rows that were used neither to fit nor to choose, of asking peers and
-of its simple rivals.
+"""Is it worth it? Errors on rows that were used neither to fit nor to choose, of personalized
+models and of their simple rivals.
 
 Every device keeps back some rows. All rivals see the same remaining rows, and nothing (no round, no
 setting) is chosen by the rows kept back. (The names of categories and, with imputing, column means
 are those of the whole table.) A device has too few of them to carry a verdict about itself; many
 devices together can. So:
 
-    d_i = 2 (rival error - personalized error) / (rival error + personalized error)
-
-- fleet: the mean of d_i over devices, with Student's 95 % interval; shown as the typical share of
-  the error removed, 2d / (2 + d)
-- device: the same of its own rows' paired differences. Only "helps here" or "not enough ... to
-  tell" is ever said, with what devices of about as many rows gained: their mean carries an
+- fleet: the gain of the mean errors over devices (see `intervals`), with a bootstrap over devices,
+  the share of devices better and worse off, and a rank test. Where the mean and the ranks
+  disagree, the verdict says both.
+- device: its difference of errors over the larger one (or over a tenth of the fleet's error, where
+  both are smaller than that: such errors are shown as errors). Only "helps here" or "not enough
+  ... to tell" is ever said, with what devices of about as many rows gained: their mean carries an
   interval, a single device's few rows do not.
+
+Models that are judged learn from fewer rows than those that predict, and help is larger there. One
+more trial learns from fewer rows still; what both errors fall by from there to here tells what they
+fall by from here to all rows. Where it was run, gains are those expected with all rows; errors
+are always those measured.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from scipy.special import stdtrit
 
 from persfl.checks import one_of
 from persfl.errors import InputError
-from persfl.evaluation.intervals import Verdict, gain_of, percent, relative, verdict
+from persfl.evaluation.intervals import Verdict, gains_of, over_devices, percent
 
 if TYPE_CHECKING:
     from persfl.types import Array
@@ -41,10 +46,17 @@ ARMS = {
     "personal": "personalized",
 }
 HELPS = "helps here"
+SMALL_ERRORS = "both errors are small"
 TOO_FEW = "not enough of your own rows to tell"
 # devices that a statement about similar ones takes, at least; and a quarter of the fleet
 SIMILAR = 8
+SMALL = 0.1  # of the fleet's mean error: what is smaller is shown as an error, not in percent
+# of an error, that more rows can take off: models of own rows gain most by them. One trial tells
+# of the fall only roughly
+MOST_FALL = 0.2
+MOST_FALL_ALONE = 0.35
 _ONE = 1.0 + 1e-9  # evidence of a single row, but for rounding
+_TOLD = ("gain", "low", "high", "says", "better", "worse")
 Mask = NDArray[np.bool_]
 
 
@@ -84,15 +96,47 @@ class Worth:
     def _column(self, kind: str, arm: str) -> Array:
         return np.asarray(self.table[f"{kind}_{one_of('arm', arm, self.arms)}"])
 
-    def _difference(self, against: str = "own") -> Array:
-        """(devices,) d against a rival; NaN where it is not known."""
-        return relative(self.error(against), self.error("personal"))
+    @property
+    def small(self) -> float:
+        """The error below which a device's errors are told as errors."""
+        own = self.error("own")
+        return SMALL * float(np.nanmean(own)) if np.isfinite(own).any() else 0.0
+
+    def fall(self, arm: str) -> Array | None:
+        """(devices,) what an error is expected to fall by with all rows to learn from; NaN where it
+        was not measured, None where it was nowhere.
+        """
+        if f"fall_{arm}" not in self.table:
+            return None
+        return np.asarray(self.table[f"fall_{arm}"]) / self.scale
+
+    def _expected(self, arm: str) -> Array:
+        """(devices,) errors as they are expected with all rows, by what the fleet's fall by."""
+        error = self.error(arm)
+        fall = self.fall(arm)
+        if fall is None or not np.isfinite(fall).any():
+            return error
+        level = float(np.nanmean(error[np.isfinite(fall)]))
+        left = 1.0 - float(np.nanmean(fall)) / level if level > 0 else 1.0
+        return error * float(np.clip(left, 1.0 - _most_fall(arm), 1.0))
 
     def fleet(self, against: str = "own", which: Mask | None = None) -> Verdict:
         """Personalized against a rival, over all devices or those of a mask."""
-        d = self._difference(against)
-        known = np.isfinite(d)
-        return verdict(d[known if which is None else known & np.asarray(which)])
+        rival = self.error(against)
+        personal = self.error("personal")
+        known = np.isfinite(rival) & np.isfinite(personal)
+        some = known if which is None else known & np.asarray(which)
+        theirs = self.fall(against)
+        ours = self.fall("personal")
+        if theirs is None or ours is None or some.sum() < 2:
+            return over_devices(rival[some], personal[some])
+        # a group of a few devices is told by what the whole fleet's errors fall by
+        falls = (
+            _filled(theirs, rival, known)[some],
+            _filled(ours, personal, known)[some],
+        )
+        most = _most_fall(against), _most_fall("personal")
+        return over_devices(rival[some], personal[some], falls, most)
 
     def summary(self) -> list[dict[str, Any]]:
         """Per arm: its key and name, mean and median error over devices, and the verdict of the
@@ -105,7 +149,7 @@ class Worth:
             entry["error"] = float(np.nanmean(errors))
             entry["median"] = float(np.nanmedian(errors))
             verdict = self.fleet(arm)._asdict() if arm != "personal" else {}
-            entry |= {k: verdict.get(k) for k in ("gain", "low", "high", "says")}
+            entry |= {k: verdict.get(k) for k in _TOLD}
             if self.classes:
                 entry["mistakes"] = float(np.nanmean(self.mistakes(arm)))
             found.append(entry)
@@ -138,29 +182,31 @@ class Worth:
         """
         rows = self.table["evidence"].to_numpy()
         spread = self.table["spread"].to_numpy() / self.scale
-        d = self._difference()
-        level = self._level()
+        own = self._expected("own")
+        personal = self._expected("personal")
+        gain = gains_of(own, personal, self.small)
+        level = np.maximum(np.maximum(own, personal), self.small)
         with np.errstate(invalid="ignore", divide="ignore"):
             half = stdtrit(rows - 1, 0.975) * spread / np.sqrt(rows) / level
         half = np.where((level > 0) & (rows > _ONE), half, np.nan)
-        low = gain_of(d - half)
+        low = np.clip(gain - half, -1.0, 1.0)
         alike = self.similar()
+        small = np.maximum(self.error("own"), self.error("personal")) < self.small
         says = [
-            _may_say(mine, theirs)
-            for mine, theirs in zip(low, alike.itertuples(index=False), strict=True)
+            _may_say(mine, theirs, tiny)
+            for mine, theirs, tiny in zip(
+                low, alike.itertuples(index=False), small.tolist(), strict=True
+            )
         ]
         found = self.table[["device", "held"]].assign(
             **{arm: self.error(arm) for arm in self.arms},
-            gain=gain_of(d),
+            gain=gain,
             low=low,
-            high=gain_of(d + half),
+            high=np.clip(gain + half, -1.0, 1.0),
+            small=small,
             verdict=pd.Series(says, dtype=object),
         )
         return found.join(alike.add_prefix("similar_"))
-
-    def _level(self) -> Array:
-        """(devices,) the error halfway between own and personalized."""
-        return (self.error("own") + self.error("personal")) / 2
 
     def similar(self) -> pd.DataFrame:
         """Per device, what others that kept back about as many rows gained: how many `devices`,
@@ -170,22 +216,30 @@ class Worth:
         eight, and all that are as near as the last of them. Where devices have equally many rows
         that is everybody else.
         """
-        d = self._difference()
+        own = self._expected("own")
+        personal = self._expected("personal")
         place = np.log1p(self.table["held"].to_numpy(dtype=np.float64))
-        known = np.isfinite(d)
-        mine = np.where(known, [np.ones(len(d)), d, d**2], 0.0)
-        others = _sums_nearby(d[known], place[known], place) - mine
+        known = np.isfinite(own) & np.isfinite(personal)
+        parts = np.stack([own, personal, own**2, personal**2, own * personal])
+        mine = np.where(known, [np.ones(len(own)), *parts], 0.0)
+        others = _sums_nearby(parts[:, known], place[known], place) - mine
         count = others[0]
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean, square = others[1:] / count
-            variance = np.maximum(square - mean**2, 0.0)
-            half = stdtrit(count - 1, 0.975) * np.sqrt(variance / (count - 1))
+            a, b, aa, bb, ab = others[1:] / count
+            gain = np.where(np.isfinite(a), gains_of(a, b), np.nan)
+            # of own - personal - gain * larger, whose mean is 0
+            left = np.where(gain >= 0, 1.0 - gain, 1.0)
+            right = np.where(gain >= 0, 1.0, 1.0 + gain)
+            square = left**2 * aa + right**2 * bb - 2 * left * right * ab
+            level = np.maximum(np.maximum(a, b), np.finfo(float).tiny)
+            error = np.sqrt(np.maximum(square, 0.0) / (count - 1)) / level
+            half = stdtrit(count - 1, 0.975) * error
         return pd.DataFrame(
             {
                 "devices": np.nan_to_num(count).astype(np.int64),
-                "gain": gain_of(mean),
-                "low": gain_of(mean - half),
-                "high": gain_of(mean + half),
+                "gain": gain,
+                "low": np.clip(gain - half, -1.0, 1.0),
+                "high": np.clip(gain + half, -1.0, 1.0),
             }
         )
 
@@ -196,14 +250,18 @@ class Worth:
         back and the less devices really differ (the variance between devices beyond what rows
         explain). What is left decides.
         """
-        d = self._difference()
-        level = self._level()
-        known = np.isfinite(d)
+        own = self._expected("own")
+        personal = self._expected("personal")
+        level = np.maximum((own + personal) / 2, self.small)
+        known = np.isfinite(level)
         if not known.any():
-            return np.zeros(len(d), dtype=bool)
+            return np.zeros(len(level), dtype=bool)
         held = self.table["evidence"].to_numpy()
         spread = self.table["spread"].to_numpy() / self.scale
         with np.errstate(invalid="ignore", divide="ignore"):
+            d = np.where(
+                level > 0, (own - personal) / level, np.where(known, 0.0, np.nan)
+            )
             variance = np.where(level > 0, (spread / level) ** 2, 0.0)
         several = known & (held > _ONE)
         freedom = float((held[several] - 1).sum())
@@ -216,19 +274,32 @@ class Worth:
         return np.asarray(np.where(known, fleet + pull * (d - fleet), fleet) < 0)
 
 
-def _sums_nearby(d: Array, place: Array, at: Array) -> Array:
-    """(3, len(at)) how many devices are near each of `at`, the sum of their d and of its square;
+def _most_fall(arm: str) -> float:
+    """The share of an arm's error that more rows can take off."""
+    return MOST_FALL_ALONE if arm == "own" else MOST_FALL
+
+
+def _filled(fall: Array, error: Array, known: Mask) -> Array:
+    """(devices,) falls, and the fleet's share of the error where a device's was not measured."""
+    told = known & np.isfinite(fall)
+    level = float(error[told].mean()) if told.any() else 0.0
+    share = float(fall[told].mean()) / level if level > 0 else 0.0
+    return np.where(told, fall, share * error)
+
+
+def _sums_nearby(parts: Array, place: Array, at: Array) -> Array:
+    """(1 + parts, len(at)) how many devices are near each of `at`, and the sums of their parts;
     NaN where there are too few.
     """
-    found = np.full((3, len(at)), np.nan)
-    if len(d) <= SIMILAR:
+    many = parts.shape[1]
+    found = np.full((1 + len(parts), len(at)), np.nan)
+    if many <= SIMILAR:
         return found
     order = np.argsort(place, kind="stable")
     ranked = place[order]
-    d = d[order]
-    sums = np.zeros((3, len(d) + 1))
-    np.cumsum([np.ones(len(d)), d, d**2], axis=1, out=sums[:, 1:])
-    least = min(max(SIMILAR, len(d) // 4), len(d) - 1)
+    sums = np.zeros((1 + len(parts), many + 1))
+    np.cumsum([np.ones(many), *parts[:, order]], axis=1, out=sums[:, 1:])
+    least = min(max(SIMILAR, many // 4), many - 1)
     for value in np.unique(at):
         reach = np.partition(np.abs(ranked - value), least)[least] + 1e-12
         first, end = np.searchsorted(ranked, [value - reach, value + reach])
@@ -236,10 +307,12 @@ def _sums_nearby(d: Array, place: Array, at: Array) -> Array:
     return found
 
 
-def _may_say(low: float, alike: Any) -> str | None:
+def _may_say(low: float, alike: Any, small: bool) -> str | None:
     """What may be said to a device whose own gain is above `low`, given what similar devices
     gained; None without any of both.
     """
+    if small:
+        return SMALL_ERRORS
     if low > 0 and not alike.low <= 0:
         return HELPS
     if not alike.devices:

@@ -1,50 +1,44 @@
-"""Who helps whom: what Trust knows, as a table for people, with intervals and a verdict per pair.
+"""Who helps whom: what Trust knows, as a table for people, with a verdict per pair.
+
+Two questions, two columns. `alike`: is this device like me? The chance that a model for it is right
+for me too (`persfl.evaluation.alike` says how it is found; the verdict follows from it). `needed`:
+does my model depend on it? How much my error rises without it, where that was measured (`removal`);
+NaN elsewhere. `share` is what the model is made of.
 
 A peer's *reward* is by how much its answer would have lowered the target's own loss; it shrinks as
-the target learns, so its mean over rounds says more about early rounds. Whether a peer helps is
-therefore judged by choice: were all peers equally good, each answer would be adopted once in S
-questions. A pair's verdict compares its own rate of adoption, with a 95 % interval (Wilson's), to
-that chance: "helps" if it is above and the mean reward positive, "chosen, but no gain" if it is
-above all the same (the best of answers that all raised the loss, as happens once a target has
-settled), "helps less than others" if it is below.
+the target learns, so its mean over rounds says more about early rounds. After blend, adopted
+answers are counted as if neighbours were the whole model; how much of it they are is what
+`made_of()` says.
 
-After `persfl.kin` with steps there is no such comparison: kin "helps", and the others help less.
-After blend, adopted answers are counted as if neighbours were the whole model; how much of it they
-are is what `made_of()` says.
-
-It is a statement about the rows these devices have in this run. Rounds ask about the same rows
-again and again, so the interval covers the luck of the draw of peers, not that of the draw of rows:
-with other rows of the same devices others may come out on top.
+It is a statement about the rows these devices have in this run: with other rows of the same devices
+others may come out on top.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import stdtrit
 
-from persfl.rules.peer_index import peer_places
+from persfl.evaluation.alike import VERDICTS, alike, verdict_codes
 
 if TYPE_CHECKING:
     import networkx
     import pandas as pd
 
     from persfl.trust import Trust
-    from persfl.types import Array, IntArray
-
-VERDICTS = (
-    "helps",
-    "chosen, but no gain",
-    "helps less than others",
-    "too few questions to tell",
-)
-_Z = 1.959963984540054  # 95 % of a normal distribution lie within
+    from persfl.types import Array
 
 
-def helper_table(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
-    """One row per pair that was asked, each device's most adopted peers first.
+def helper_table(
+    trust: Trust,
+    ids: Sequence[Hashable],
+    needed: Mapping[tuple[int, int], float] | None = None,
+) -> pd.DataFrame:
+    """One row per pair that was asked, each device's most adopted peers first. `needed` are rises
+    of a target's error without a peer, by positions of both.
 
     >>> from persfl import ArrayFleet, Best, GradientStep, Linear, Uniform, personalize
     >>> from persfl.sources import clustered_regression
@@ -66,6 +60,7 @@ def helper_table(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
     known = pairs_known(trust)
     order = np.lexsort((known["peer"], -known["share"], known["target"]))
     known = known.iloc[order].reset_index(drop=True)
+    found = alike(known, trust)
     names = np.empty(len(ids), dtype=object)
     names[:] = list(ids)
     low, high = reward_interval(known)
@@ -75,7 +70,9 @@ def helper_table(trust: Trust, ids: Sequence[Hashable]) -> pd.DataFrame:
         **{name: known[name] for name in ("asked", "adopted", "share", "reward_mean")},
         "reward_low": low,
         "reward_high": high,
-        "verdict": np.array(VERDICTS, dtype=object)[verdict_codes(known, trust)],
+        "alike": found.chance,
+        "needed": _needed(known, needed),
+        "verdict": np.array(VERDICTS, dtype=object)[verdict_codes(known, found)],
     }
     return pd.DataFrame(columns)
 
@@ -124,43 +121,13 @@ def reward_interval(known: pd.DataFrame) -> tuple[Array, Array]:
     return mean - half, mean + half
 
 
-def verdict_codes(known: pd.DataFrame, trust: Trust) -> IntArray:
-    """Positions in VERDICTS."""
-    if "member" in trust.notes:
-        return _by_kin(known, trust)
-    return _by_choice(known, chance(trust))
-
-
-def _by_kin(known: pd.DataFrame, trust: Trust) -> IntArray:
-    """Where kin was looked for: those it was found in help, others less, and nothing can be
-    said where there is no group.
-    """
-    place = np.full(trust.n, -1)
-    place[trust.targets] = np.arange(len(trust.targets))
-    row = place[known["target"].to_numpy()]
-    at, met = peer_places(trust.notes["panel"][row], known["peer"].to_numpy()[:, None])
-    member = trust.notes["member"][row, at[:, 0]] & met[:, 0]
-    return np.where(~trust.notes["right"][row], 3, np.where(member, 0, 2))
-
-
-def _by_choice(known: pd.DataFrame, rate: Array) -> IntArray:
-    """By whether a peer's answers are adopted more or less often than all are."""
-    asked = known["asked"].to_numpy(dtype=np.float64)
-    adopted = known["adopted"].to_numpy()
-    expected = rate[known["target"].to_numpy()]
-    share = adopted / asked
-    # Wilson's interval of a share
-    wide = 1 + _Z**2 / asked
-    middle = (share + _Z**2 / (2 * asked)) / wide
-    variance = np.maximum(share * (1 - share), 0.0) / asked + _Z**2 / (4 * asked**2)
-    half = _Z / wide * np.sqrt(variance)
-    # A single lucky question must not count: with one in twenty by chance, one of one is no
-    # evidence of help.
-    often = (middle - half > expected) & (adopted >= 2)
-    gain = known["reward_mean"].to_numpy() > 0
-    return np.where(
-        often & gain, 0, np.where(often, 1, np.where(middle + half < expected, 2, 3))
-    )
+def _needed(
+    known: pd.DataFrame, needed: Mapping[tuple[int, int], float] | None
+) -> Array:
+    """(pairs,) how much a target's error rises without the peer; NaN where nobody measured it."""
+    pairs = zip(known["target"].tolist(), known["peer"].tolist(), strict=True)
+    told = needed or {}
+    return np.array([told.get(pair, np.nan) for pair in pairs], dtype=np.float64)
 
 
 def graph(table: pd.DataFrame) -> networkx.DiGraph[Any]:

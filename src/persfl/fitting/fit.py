@@ -20,7 +20,7 @@ from persfl.errors import InputError, warn
 from persfl.evaluation.rivals import own_fits
 from persfl.evaluation.row_order import RowOrder
 from persfl.evaluation.split import some_rows, split_masks, taken
-from persfl.evaluation.trials import Trial, run_trial, worth_of_trials
+from persfl.evaluation.trials import Trial, run_trial, with_falls, worth_of_trials
 from persfl.fitting import notes
 from persfl.fitting.cells import id_array
 from persfl.fitting.date_columns import DateColumn, date_notes
@@ -218,7 +218,10 @@ def judge(
         if part == 0:
             said += notes.halving(state, "the trial run")
     if done:
-        return Judged(worth_of_trials(done, setup.classes), said)
+        worth = worth_of_trials(done, setup.classes)
+        if len(done) > 1:
+            worth = _with_all_rows(setup, rows, worth, done[0], rivals, order)
+        return Judged(worth, said)
     if settings.fallback:
         raise InputError(
             "fallback=True needs devices with at least four rows, and no device has as many."
@@ -232,6 +235,36 @@ def _with_rows(rows: Devices, learn: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(devices,) who has rows that count among these."""
     weight = rows.weight * learn
     return np.asarray(np.bincount(rows.owner, weights=weight, minlength=len(rows)) > 0)
+
+
+def _with_all_rows(
+    setup: Setup,
+    rows: Devices,
+    worth: Worth,
+    first: Trial,
+    rivals: Rivals | None,
+    order: RowOrder,
+) -> Worth:
+    """What errors will be with all rows to learn from, by a trial that holds fewer back.
+
+    It is one run more; where there is but one trial, since runs are dear, it is left out, and where
+    rows have keys or a clock, since fewer of them are no part of the others.
+    """
+    if not order.plain:
+        return worth
+    more, fewer = (
+        split_masks(
+            rows, share, seed=setup.seed, classes=setup.classes, order=order
+        ).judge
+        for share in (setup.settings.holdout, setup.settings.holdout / 2)
+    )
+    held = some_rows(rows, fewer)
+    if not (held.counts < first.held.counts).any():
+        return worth
+    learn = some_rows(rows, ~fewer)
+    known = order.at(~fewer)
+    smaller, _ = _trial(setup, learn, held, known, "trial-more-rows", None, rivals)
+    return with_falls(worth, rows, first, smaller, fewer[more])
 
 
 def _trial(

@@ -117,8 +117,8 @@ def own_models(devices: int, alone: Sequence[object]) -> list[str]:
         return []
     return [
         f"{len(alone)} of {devices} devices keep the model of their own rows, by the evidence"
-        f" of the whole fleet: {some(alone, 20)}. What is shown of their helpers is what asking"
-        " would have brought."
+        f" of the whole fleet: {some(alone, 20)}. What is shown of their helpers is what"
+        " learning together would have brought."
     ]
 
 

@@ -36,6 +36,20 @@ class Blocks(NamedTuple):
     values: Array
     starts: list[int]
     block: IntArray  # per device
+    member: IntArray  # the row of the heat map that a device is in
+
+    def undivided(self) -> Blocks:
+        """In the same order, without lines: where there are no kinds, none are drawn."""
+        starts = [0, len(self.cells)]
+        return self._replace(starts=starts, block=np.zeros_like(self.block))
+
+    def never(self, met: csr_array) -> list[list[int]]:
+        """Of each row of the heat map, the columns none of whose devices it ever asked."""
+        n = len(self.member)
+        shape = (n, len(self.cells))
+        gather = csr_array((np.ones(n), (np.arange(n), self.member)), shape=shape)
+        asked = np.asarray((gather.T @ met @ gather).todense())
+        return [np.flatnonzero(row == 0).tolist() for row in asked]
 
 
 def adoption_shares(trust: Trust) -> csr_array:
@@ -50,6 +64,13 @@ def adoption_shares(trust: Trust) -> csr_array:
     return csr_array(
         (value, (trust.targets[position[used]], peer[used])), shape=(trust.n, trust.n)
     )
+
+
+def pairs_met(trust: Trust) -> csr_array:
+    """(n, n) 1 where a target ever asked a peer."""
+    position, peer = np.divmod(trust.pairs.key, trust.n)
+    ones = np.ones(len(peer))
+    return csr_array((ones, (trust.targets[position], peer)), shape=(trust.n, trust.n))
 
 
 def blocks(matrix: csr_array, *, cells: int = CELLS, seed: int = 0) -> Blocks:
@@ -77,7 +98,10 @@ def blocks(matrix: csr_array, *, cells: int = CELLS, seed: int = 0) -> Blocks:
     for k, (lo, hi) in enumerate(pairwise(starts)):
         block[order[lo:hi]] = k
     inside = [np.flatnonzero(member == c) for c in order]
-    return Blocks(inside, values[np.ix_(order, order)], starts, block[member])
+    row = np.empty(count, dtype=np.int64)
+    row[order] = np.arange(count)
+    drawn = values[np.ix_(order, order)]
+    return Blocks(inside, drawn, starts, block[member], row[member])
 
 
 def _gathered(matrix: csr_array, cells: int, seed: int) -> IntArray:

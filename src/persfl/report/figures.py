@@ -12,7 +12,7 @@ blue says "helps here", and grey that its rows are too few to tell.
 >>> rows = clustered_regression(n=16, rows=12, features=2, noise=0.1, seed=0)
 >>> found = info(PersonalizedRegressor().fit(rows.X, rows.y, devices=rows.owner))
 >>> [draw(found).axes[0].get_xlabel() for draw in (gains, heat_map, losses)]
-['share of the error removed by asking peers', 'peer that answers', 'round']
+['share of the error removed by personalizing', 'peer that answers', 'round']
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def gains(info: Info) -> Figure:
         ax.set_yticks(place, names, fontsize=8)
         ax.set_xlim(*ends)
         ax.xaxis.set_major_formatter(percent_tick)
-        ax.set_xlabel("share of the error removed by asking peers")
+        ax.set_xlabel("share of the error removed by personalizing")
     else:
         figure, (ax,) = new_figure(9, 4.2)
         width = max(0.3, min(1.5, 300 / len(order)))
@@ -105,6 +105,9 @@ def heat_map(info: Info) -> Figure:
     colours = LinearSegmentedColormap.from_list("who helps whom", _HEAT)
     most = max(float(np.nanmax(values, initial=0.0)), 1e-12)
     scale = PowerNorm(0.5, 0.0, most)
+    for row, columns in zip(values, matrix.get("never", ()), strict=False):
+        row[columns] = np.nan  # what nobody asked is hatched, and not white
+    ax.patch.set(hatch="////", edgecolor=BAND)
     image = ax.imshow(values, cmap=colours, norm=scale, interpolation="nearest")
     for start in matrix["blocks"][1:-1]:
         ax.axhline(start - 0.5, color=INK, linewidth=0.8)
@@ -146,7 +149,9 @@ def helpers(info: Info, device: str) -> Figure:
         right.set_axis_off()
         left.set_axis_off()
         return figure
-    table = float_array(rows)  # peer, asked, adopted, share, reward, low, high, verdict
+    table = float_array(
+        rows
+    )  # peer, asked, adopted, share, reward, low, high, verdict, alike
     verdicts = [info["help"]["verdicts"][row[7]] for row in rows]
     names = [short_name(info["devices"]["ids"][row[0]]) for row in rows]
     place = np.arange(len(rows))

@@ -9,15 +9,17 @@ import numpy as np
 
 from persfl import __version__
 from persfl.checks import many
-from persfl.evaluation.who_helps import (
+from persfl.evaluation.alike import (
     VERDICTS,
-    pairs_known,
-    reward_interval,
+    Alike,
+    alike,
     verdict_codes,
+    what_was_found,
 )
+from persfl.evaluation.who_helps import pairs_known, reward_interval
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.methods import settings_of
-from persfl.report.blocks import Blocks, adoption_shares, blocks
+from persfl.report.blocks import Blocks, adoption_shares, blocks, pairs_met
 from persfl.report.makeup import makeup
 from persfl.report.worth_info import (
     PRIVACY,
@@ -30,6 +32,8 @@ from persfl.report.worth_info import (
 from persfl.training.state import peers_asked
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from persfl.trust import Trust
     from persfl.types import Array
 
@@ -96,7 +100,11 @@ def info(
     fitted = fitted_of(model)
     ids = [str(name) for name in fitted.devices.tolist()]
     n = len(ids)
+    known = pairs_known(fitted.trust)
+    found = alike(known, fitted.trust)
     layout = blocks(adoption_shares(fitted.trust))
+    if not found.kinds:
+        layout = layout.undivided()
     classes = fitted.classes
     worth = fitted.worth
     return {
@@ -126,7 +134,7 @@ def info(
         "worth": None
         if worth is None
         else worth_info(worth, fitted.rows, layout, groups),
-        "help": _help(fitted.trust, ids, layout),
+        "help": _help(fitted.trust, ids, layout, known, found),
         "loss": _loss(fitted.losses),
         "settings": _settings(fitted),
         "notes": [*fitted.notes[1:], *better_rivals(worth)],
@@ -134,21 +142,29 @@ def info(
     }
 
 
-def _help(trust: Trust, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
+def _help(
+    trust: Trust,
+    ids: Sequence[str],
+    layout: Blocks,
+    known: pd.DataFrame,
+    found: Alike,
+) -> dict[str, Any]:
     n = len(ids)
-    known = pairs_known(trust)
     target = known["target"].to_numpy()  # sorted, as trust keeps its pairs
     order = np.lexsort((known["peer"], -known["share"], target))
     first = np.searchsorted(target, np.arange(n))
     rank = np.arange(len(known)) - first[target]
-    shown = known.iloc[order[rank < min(TOP, max(2, MOST_HELPERS // n))]]
+    at = order[rank < min(TOP, max(2, MOST_HELPERS // n))]
+    shown = known.iloc[at]
     columns = [
         shown[name].tolist() for name in ("target", "peer", "asked", "adopted", "share")
     ]
     rewards = map(plain_numbers, (shown["reward_mean"], *reward_interval(shown)))
-    codes = verdict_codes(shown, trust).tolist() if len(shown) else []
+    codes = verdict_codes(known, found)
     top: list[list[list[Any]]] = [[] for _ in range(n)]
-    for owner, *facts in zip(*columns, *rewards, codes, strict=True):
+    for owner, *facts in zip(
+        *columns, *rewards, codes[at].tolist(), found.chance[at].tolist(), strict=True
+    ):
         top[owner].append(facts)
     several = [cell.tolist() for cell in layout.cells]
     names = [
@@ -164,9 +180,13 @@ def _help(trust: Trust, ids: Sequence[str], layout: Blocks) -> dict[str, Any]:
             "devices": several,
             "values": layout.values.tolist(),
             "blocks": layout.starts,
+            # a method with a chance for every pair has looked at all of them
+            "never": [] if found.known else layout.never(pairs_met(trust)),
         },
         "top": top,
         "verdicts": list(VERDICTS),
+        "kinds": found.kinds,
+        "said": what_was_found(found, codes),
         "met": np.bincount(target, minlength=n).tolist(),
         "answered": answered.astype(np.int64).tolist(),
     }

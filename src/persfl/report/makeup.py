@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from persfl.evaluation.who_helps import pairs_known, verdict_codes
+from persfl.evaluation.alike import kin_members
+from persfl.evaluation.who_helps import pairs_known
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 
 # neighbours named per device, and on the whole page: it must stay small
@@ -66,7 +67,7 @@ def makeup(model: Fitted | HasFitted) -> dict[str, Any] | None:
         )  # those who were asked; steps of many have no names
         share = known["share"].to_numpy() * part[target]
     else:
-        kin = verdict_codes(known, trust) == 0
+        kin = kin_members(known, trust)
         group = np.bincount(target[kin], minlength=len(shares))
         share = np.where(kin, shares[target, -1] / np.maximum(group[target], 1), 0.0)
     near: list[list[list[Any]]] = [[] for _ in range(len(shares))]

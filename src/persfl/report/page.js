@@ -51,8 +51,7 @@
       text = Math.abs(value) < 9.95 && value !== 0 ? value.toFixed(1) : value.toFixed(0);
     return signed(grouped(text.replace(/^-(0(\.0)?)$/, "$1"))) + SPACE + "%";
   }
-  const far = x => (x < -10 ? `below ${percent(-10)}` : percent(x)); // of so wide an interval the end says nothing more
-  const span = (low, high) => (missing(low) || missing(high) ? NONE : `${far(low)} to ${percent(high)}`);
+  const span = (low, high) => (missing(low) || missing(high) ? NONE : `${percent(low)} to ${percent(high)}`);
   const shown = id => (String(id).trim() === "" ? "(blank name)" : String(id));
   // A letter may be several units of text: with an accent, or from beyond the first 65,536.
   const letters = text => (Intl.Segmenter ? Array.from(new Intl.Segmenter("en").segment(text), part => part.segment) : [...text]);
@@ -73,8 +72,11 @@
     "helps here": "lower",
     hurts: "higher",
     "no clear difference": "same",
-    "chosen, but no gain": "same",
-    "helps less than others": "same",
+    "no clear difference on average, better for most": "same",
+    "no clear difference on average, worse for most": "same",
+    "better on average, worse for most": "same",
+    "worse on average, better for most": "same",
+    "cannot tell": "same",
   };
   const tag = says => (says ? h("span", { class: "tag " + (KINDS[says] || "unknown") }, says) : NONE);
   // What is said to one device: a few words, and what similar devices gained.
@@ -265,7 +267,7 @@
     if (!worth) {
       put(
         "verdict",
-        "No rows were kept back, so this run cannot say whether asking peers is worth it. It can say who was adopted by whom.",
+        "No rows were kept back, so this run cannot say whether learning together is worth it. It can say who was adopted by whom.",
       );
       return;
     }
@@ -377,10 +379,13 @@
 
   // ---- gain per device
   const gainKind = i => (missing(measured.gain[i]) ? "unknown" : KINDS[measured.says[i]] || "same");
+  const tiny = i => Boolean(measured.small && measured.small[i]);
   const gainText = i =>
     missing(measured.gain[i])
       ? `${shown(ids[i])}\nnot measured`
-      : `${shown(ids[i])}\ngain ${percent(measured.gain[i])} (${span(measured.low[i], measured.high[i])})`;
+      : tiny(i)
+        ? `${shown(ids[i])}\nboth errors are small: own ${num(measured.own[i])}, personalized ${num(measured.personal[i])}`
+        : `${shown(ids[i])}\ngain ${percent(measured.gain[i])} (${span(measured.low[i], measured.high[i])})`;
   function gains() {
     if (!measured) {
       put("gain-lead", "Nothing was kept back to judge by, so no gain was measured.");
@@ -715,10 +720,13 @@
             name: "gain (95 %\u00a0interval)",
             cls: "n gain",
             of: i => measured.gain[i],
-            cell: i => [
-              percent(measured.gain[i]),
-              missing(measured.low[i]) ? null : h("small", null, span(measured.low[i], measured.high[i])),
-            ],
+            cell: i =>
+              tiny(i)
+                ? h("small", null, "small errors")
+                : [
+                    percent(measured.gain[i]),
+                    missing(measured.low[i]) ? null : h("small", null, span(measured.low[i], measured.high[i])),
+                  ],
           },
           { key: "says", name: "verdict", cls: "told", of: i => measured.says[i], cell: i => told(measured.says[i]) },
         ]
@@ -860,7 +868,10 @@
     const { names, devices: stands, values, blocks } = help.matrix,
       k = names.length,
       several = stands.some(each => each.length > 1);
-    const figure = $("heat");
+    const figure = $("heat"),
+      never = (help.matrix.never || []).map(columns => new Set(columns)),
+      unmet = (i, j) => Boolean(never[i] && never[i].has(j) && !(i === j && stands[i].length === 1)),
+      untouched = never.some((columns, i) => [...columns].some(j => unmet(i, j)));
     if (!k) {
       put("whom-lead", "Nobody was asked.");
       figure.remove();
@@ -872,7 +883,11 @@
       blended ? "what the row took from neighbours" : "the row's adopted steps",
       " came from the column. ",
       several ? "There are many devices, so each cell stands for several devices. " : null,
-      "Devices with the same helpers stand together; lines separate such blocks.",
+      blocks.length > 2
+        ? "Devices with the same helpers stand together; lines separate such blocks. "
+        : "Devices with the same helpers stand together. ",
+      untouched ? "Hatched pairs never met: nothing is known of them. " : null,
+      h("strong", { id: "kinds" }, help.said),
     );
     const most = Math.max(1e-12, ...values.map(row => Math.max(...row.map(x => x || 0))));
     const label = i => (stands[i].length > 1 ? `${names[i]} (${stands[i].length} devices)` : shown(names[i]));
@@ -880,7 +895,9 @@
     const text = (i, j) =>
       i === j && alone(i)
         ? `${label(i)}\na device does not ask itself`
-        : `${label(i)} asked ${label(j)}\n${percent(values[i][j])} of ${steps}`;
+        : unmet(i, j)
+          ? `${label(i)} never met ${label(j)}`
+          : `${label(i)} asked ${label(j)}\n${percent(values[i][j])} of ${steps}`;
     const inside = [];
     for (let b = 0; b + 1 < blocks.length; b++) {
       let weight = 0,
@@ -976,10 +993,20 @@
       };
       c.scale(scale, scale);
       c.clearRect(0, 0, all, all);
-      const gap = size >= 10 ? 1 : 0;
+      const gap = size >= 10 ? 1 : 0,
+        stripe = document.createElement("canvas");
+      stripe.width = stripe.height = 6;
+      const ink = stripe.getContext("2d");
+      ink.strokeStyle = colour("--edge");
+      for (const shift of [-6, 0, 6]) {
+        ink.moveTo(shift, 6);
+        ink.lineTo(shift + 6, 0);
+      }
+      ink.stroke();
+      const hatched = c.createPattern(stripe, "repeat");
       for (let i = 0; i < k; i++)
         for (let j = 0; j < k; j++) {
-          c.fillStyle = shade(values[i][j]);
+          c.fillStyle = unmet(i, j) ? hatched : shade(values[i][j]);
           c.fillRect(edge(j), edge(i), edge(j + 1) - edge(j) - gap, edge(i + 1) - edge(i) - gap);
         }
       c.fillStyle = colour("--ink");
@@ -1346,7 +1373,9 @@
         fact("held-out rows", count(devices.held[i])),
         fact("own error", num(measured.own[i])),
         fact("personalized error", num(measured.personal[i])),
-        fact("gain", percent(measured.gain[i]), missing(measured.low[i]) ? null : span(measured.low[i], measured.high[i])),
+        tiny(i)
+          ? fact("gain", "small errors", "both are below a tenth of the fleet's")
+          : fact("gain", percent(measured.gain[i]), missing(measured.low[i]) ? null : span(measured.low[i], measured.high[i])),
       );
     const says = measured
       ? h("p", { class: "told" }, measured.says[i] ? told(measured.says[i]) : "Nothing was measured on this device alone.")
@@ -1381,7 +1410,7 @@
   function helpers(i, top) {
     if (!top.length)
       return h("p", null, help.met[i] ? "None of the peers it asked is listed." : "It asked nobody, so nobody could help it.");
-    const rows = top.map(([peer, asked, adopted, share, reward, low, high, code]) => ({
+    const rows = top.map(([peer, asked, adopted, share, reward, low, high, code, alike]) => ({
       peer,
       asked,
       adopted,
@@ -1390,6 +1419,7 @@
       low,
       high,
       code,
+      alike,
     }));
     const full = rows.find(row => row.share > 0 && row.adopted > 0),
       total = full ? full.adopted / full.share : null;
@@ -1419,7 +1449,9 @@
         { class: "read" },
         `It asked ${many(help.met[i], "different peer")}` +
           (rows.length < help.met[i] ? `; these ${count(rows.length)} were adopted most.` : ".") +
-          ` The bar is the share of ${blended ? "what it took from neighbours" : "its adopted steps"} that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down.`,
+          ` The bar is the share of ${blended ? "what it took from neighbours" : "its adopted steps"} that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down. `,
+        h("strong", null, "Like me?"),
+        " is the chance that the two devices are of one kind, and the verdict follows from it: of those that help, at most one in ten is expected not to be.",
       ),
       fitting(
         h(
@@ -1428,6 +1460,7 @@
           h("caption", { class: "unseen" }, "Peers ranked by share of adopted steps"),
           head([
             ["peer", ""],
+            ["like me?", "n"],
             [blended ? "share of neighbours" : "share of steps", ""],
             ["reward per question", ""],
             ["mean (interval)", "n gain"],
@@ -1450,8 +1483,10 @@
                   "data-low": row.low,
                   "data-high": row.high,
                   "data-verdict": row.code,
+                  "data-alike": row.alike,
                 },
                 h("th", { scope: "row", class: "who" }, link(row.peer)),
+                h("td", { class: "n", title: "chance that this device is like the one that asks" }, percent(row.alike)),
                 h(
                   "td",
                   { class: "drawn", title: missing(chance(row)) ? null : "by chance: " + percent(chance(row)) },

@@ -1,4 +1,4 @@
-"""What a report says of a run: what asking peers is worth, in sentences and in numbers."""
+"""What a report says of a run: what learning together is worth, in sentences and in numbers."""
 
 from __future__ import annotations
 
@@ -40,38 +40,66 @@ def question(devices: int, device: str, what: str) -> str:
 
 
 def sentence(verdict: Verdict, rows: int) -> str:
-    """What may be said of the whole fleet."""
+    """What may be said of the whole fleet.
+
+    >>> sentence(Verdict(0.2, 0.1, 0.3, "helps", 50, 0.7, 0.3, 0.001), 400)[:67]
+    "Personalizing removes 20 % of the fleet's error (95 % interval 10 % "
+    """
     if verdict.says == "not measured":
         return "No rows were held back, so nothing was measured."
-    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
+    ends = (
+        f"95 % interval of the gain {percent(verdict.low)} to {percent(verdict.high)}"
+    )
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
     measured = f"measured on {where} that the models had not seen"
     if verdict.says == "helps":
-        return (
-            f"Asking peers removes about {percent(verdict.gain)} of a typical device's error"
-            f" (95 % interval {ends}), {measured}."
-        )
-    of_the_gain = f"(95 % interval of the gain {ends}), {measured}."
-    if verdict.says == "hurts":
-        return (
-            "Models from own rows alone do better: asking peers adds about"
-            f" {percent(-verdict.gain)} to a typical device's error {of_the_gain}"
-        )
-    does = f"removes {percent(verdict.gain)} of"
-    if verdict.gain < 0:
-        does = f"adds {percent(-verdict.gain)} to"
-    return (
-        f"No clear difference between asking peers and own rows alone: asking {does} a typical"
-        f" device's error, and that may be chance {of_the_gain}"
+        ends = ends.replace(" of the gain", "")
+        said = f"Personalizing removes {percent(verdict.gain)} of the fleet's error"
+        return f"{said} ({ends}), {measured}.{_better_and_worse(verdict)}"
+    means = {
+        "hurts": "Models from own rows alone do better",
+        "better on average, worse for most": (
+            "Personalizing is better on average and worse for most"
+        ),
+        "worse on average, better for most": (
+            "Personalizing is worse on average and better for most"
+        ),
+    }
+    start = means.get(
+        verdict.says, "No clear difference between personalizing and own rows alone"
     )
+    ways = (
+        f"removes {percent(verdict.gain)} of",
+        f"adds {percent(_added(verdict.gain))} to",
+    )
+    how = ways[verdict.gain < 0]
+    did = f"{start}: it {how} the fleet's error"
+    if verdict.says == "hurts":
+        did = f"{start}: their error is {percent(-verdict.gain)} lower over the fleet"
+    elif verdict.says.startswith("no clear"):
+        did += ", and that may be chance"
+    return f"{did} ({ends}), {measured}.{_better_and_worse(verdict)}"
+
+
+def _added(gain: float) -> float:
+    """How much of the rival's error comes on top, at most all of it once more."""
+    return min(-gain / (1.0 + gain), 1.0) if gain > -1 else 1.0
+
+
+def _better_and_worse(verdict: Verdict) -> str:
+    """How many devices have less error, and how many more."""
+    if not verdict.better >= 0:
+        return ""
+    shares = f"{percent(verdict.better)} of devices have less error than alone"
+    return f" {shares}, {percent(verdict.worse)} more."
 
 
 def better_rivals(worth: Worth | None) -> list[str]:
-    """Whoever does better than asking peers is named."""
+    """Whoever does better than the personalized models is named."""
     rivals = ("pooled", "centred", "tuned")
     arms = [] if worth is None else [arm for arm in rivals if arm in worth.arms]
     better = [ARMS[arm] for arm in arms if worth and worth.fleet(arm).says == "hurts"]
-    what = "On these rows a simpler way does better than asking peers"
+    what = "On these rows a simpler way does better than personalizing"
     return [f"{what}: {'; '.join(better)}."] if better else []
 
 
@@ -79,6 +107,7 @@ Groups = Mapping[Hashable, object]  # of device ids
 # thirds by number of rows make sense from so many devices on
 _THIRDS = 9
 _INTERVAL = ("gain", "low", "high")
+_SHOWN = ("devices", *_INTERVAL, "says")
 
 
 def worth_info(
@@ -95,6 +124,7 @@ def worth_info(
         for name in ("devices", *_INTERVAL)
     }
     columns = ("own", "personal", *_INTERVAL)
+    small = device["small"].tolist()
     each = {name: plain_numbers(device[name]) for name in columns}
     says = device["verdict"].tolist()
     return {
@@ -102,7 +132,7 @@ def worth_info(
         "verdict": verdict,
         "arms": worth.summary(),
         "groups": _groups(worth, rows, layout, groups),
-        "device": {**each, "says": says, "similar": similar},
+        "device": {**each, "says": says, "small": small, "similar": similar},
     }
 
 
@@ -130,7 +160,7 @@ def _groups(
         if kind in orders:
             table = table.sort_values("group", key=orders[kind])
         for row in table[table["devices"] > 0].to_dict(orient="records"):
-            shown = {name: row[name] for name in ("devices", *_INTERVAL, "says")}
+            shown = {name: row[name] for name in _SHOWN}
             found.append({"kind": kind, "name": str(row["group"]), **shown})
     return found
 

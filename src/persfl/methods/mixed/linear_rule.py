@@ -26,6 +26,7 @@ from persfl.learners.shared_trees import SharedTrees
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_rows import Hidden, HiddenRows, hidden_rows
+from persfl.methods.mixed.likeness import Likeness
 from persfl.methods.mixed.offers_from_sums import Offered, SumOffers
 from persfl.methods.mixed.population import Population
 from persfl.methods.mixed.principal_axes import Axes, axes_of
@@ -65,6 +66,7 @@ class LinearBlend(NamedTuple):
     """(n, centres) mean squared errors of centres' models on a device's rows, ..."""
     fleet_error: Array
     """... and (n,) of one model for all."""
+    likeness: Likeness
 
 
 def linear_blend(
@@ -136,6 +138,7 @@ class SumsBlend:
             self._population(linear, axes),
             sums.missed(near[centres]),
             sums.residual(pooled) / sums.weight,
+            self.offers.likeness(sums, self.whole),
         )
 
     def _population(self, linear: Array, axes: Axes) -> Population:

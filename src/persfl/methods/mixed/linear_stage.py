@@ -70,8 +70,14 @@ def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
     Losses are mean squared errors on all rows of a device: of one model for all, and of each of
     those centres' models. Without `adapts` it is not kept what a device that was not there needs.
     """
+    order = likeliest(found.posterior, found.likeness.chance)
+    chance = np.take_along_axis(found.likeness.chance, order, axis=1)
     trust = trust.noted(
         {
+            "alike_peers": found.centres[order],
+            "alike": np.nan_to_num(chance),
+            "alike_whole": np.array(found.likeness.whole),
+            "alike_kinds": np.array(found.likeness.kinds),
             "mix": found.made_of,
             "mix_names": np.array(_SORTS),
             "mix_rounds": np.array(1),
@@ -80,7 +86,6 @@ def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
             **(found.population.to_notes() if adapts else {}),
         }
     )
-    order = likeliest(found.posterior, found.centres)
     q = np.take_along_axis(found.posterior, order, axis=1)
     weights = found.made_of[:, 2:] * q
     there = found.centres[order]
@@ -97,6 +102,7 @@ def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
     return Round(0, peers, losses, lengths, choice, trust)
 
 
-def likeliest(posterior: Array, centres: IntArray) -> IntArray:
-    """(n, NAMED) the places of the likeliest centres, first those that come first."""
-    return np.argsort(-posterior, axis=1, kind="stable")[:, : min(NAMED, len(centres))]
+def likeliest(posterior: Array, chance: Array) -> IntArray:
+    """(n, NAMED) the places of the centres most alike, of equals the likeliest first."""
+    alike = np.nan_to_num(chance.round(6), nan=-1.0)
+    return np.lexsort((-posterior, -alike), axis=1)[:, : min(NAMED, posterior.shape[1])]

@@ -75,6 +75,25 @@ class MixedModel:
         now = self._expected(sums, var)
         return now.models, var._replace(centre=now.centre)
 
+    def centre(self, sums: DeviceSums, var: Variances) -> Array:
+        """(d,) that of the whole fleet."""
+        return self._expected(sums, var).centre
+
+    def log_likelihood(self, sums: DeviceSums, var: Variances) -> float:
+        """Of all rows, but for a number that is the same for every model."""
+        F = self.random
+        now = self._expected(sums, var)
+        t = var.noise.each
+        fleet = np.broadcast_to(now.centre, sums.product.shape)
+        left = t * sums.residual(fleet)
+        if len(F):
+            missed = sums.product - sums.square @ now.centre
+            e = t[:, None] * missed[:, F]
+            left = left - np.einsum("ni,nij,nj->n", e, now.V, e)
+            size = np.linalg.slogdet(var.Sigma)[1] - np.linalg.slogdet(now.V)[1]
+            left = left + size
+        return float((sums.weight * np.log(t) - left).sum() / 2)
+
     def _begin(self, sums: DeviceSums) -> Variances:
         """One model for all, and half of what it leaves is personal."""
         d = sums.product.shape[1]

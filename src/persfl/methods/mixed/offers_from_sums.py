@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means
+from persfl.methods.mixed.likeness import Likeness, chance_of_one, likeness
 from persfl.methods.mixed.mixed_model import FOLD_STEPS, STEPS, MixedModel, Variances
 from persfl.methods.mixed.near_centres import near
 from persfl.types import Array, IntArray
@@ -92,6 +93,29 @@ class SumOffers:
             models.append(found)
             learned.append(Learned(var, Sigma))
         return Offered(np.stack(models), tuple(learned), posterior, np.stack(own))
+
+    def likeness(self, sums: DeviceSums, found: Offered) -> Likeness:
+        """Who is like whom, by what these offers learned."""
+        k = self.names.index("near")
+        one, spread = (
+            self.kind(name).log_likelihood(
+                sums, found.learned[self.names.index(name)].variances
+            )
+            for name in ("pooled", "diagonal")
+        )
+        whole = chance_of_one(one, spread, self.columns)
+        if len(self.centres) < 2:
+            nobody = np.full((len(sums.weight), len(self.centres)), np.nan)
+            return Likeness(nobody, whole, False)
+        return likeness(
+            sums,
+            found.models[k],
+            self.centres,
+            found.learned[k].variances,
+            found.learned[k].Sigma,
+            whole,
+            self.level,
+        )
 
 
 def _own_share(sums: DeviceSums, F: IntArray, Sigma: Array, precision: Array) -> Array:

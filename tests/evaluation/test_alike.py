@@ -1,0 +1,115 @@
+"""Is this device like me: chances that are right where kinds are known, and modest elsewhere."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from persfl import Devices, PersonalizedRegressor
+from persfl.errors import InputError
+from persfl.evaluation.alike import Alike, alike, verdict_codes, what_was_found
+from persfl.report import info
+from persfl.report.blocks import blocks, pairs_met
+from persfl.sources import clustered_regression
+from persfl.trust import Trust
+
+
+def _fleet(kind, seed, n=40, rows=10, noise=1.0):
+    """Devices of known kinds, all of one, or each of its own."""
+    if kind == "kinds":
+        made = clustered_regression(
+            n=n, clusters=4, rows=rows, features=6, noise=noise, seed=seed
+        )
+        return made, np.asarray(made.clusters)
+    random = np.random.default_rng(seed)
+    W = random.normal(size=(n, 6))
+    if kind == "alike":
+        W[:] = W[0]
+    parts = []
+    for w in W:
+        X = random.normal(size=(rows, 6))
+        parts.append((X, X @ w + noise * random.normal(size=rows)))
+    which = np.zeros(n) if kind == "alike" else np.arange(n)
+    return Devices.of(parts, quiet=True), which
+
+
+def _helpers(rows, method="blend"):
+    model = PersonalizedRegressor(method=method, holdout=0, random_state=0)
+    model.fit(rows.X, rows.y, devices=rows.owner)
+    return model, model.helpers_
+
+
+def test_known_kinds_are_found():
+    rows, kind = _fleet("kinds", 0)
+    model, table = _helpers(rows)
+    same = kind[table["device"]] == kind[table["peer"]]
+    helps = table["verdict"] == "helps"
+    assert same[helps].mean() >= 0.95
+    assert helps[same].mean() >= 0.8
+    assert (table["verdict"][~same] == "hurts").mean() >= 0.8
+    assert table["alike"][same].min() > table["alike"][~same].max()
+    assert table["needed"].isna().all()
+    assert info(model)["help"]["said"].startswith("There are kinds")
+
+
+@pytest.mark.parametrize("noise", [0.3, 1.0])
+def test_where_all_are_alike_the_whole_fleet_helps(noise):
+    model, table = _helpers(_fleet("alike", 1, noise=noise)[0])
+    assert (table["verdict"] == "helps").mean() >= 0.8
+    told = info(model)["help"]
+    assert "the fleet as a whole" in told["said"]
+    assert len(told["matrix"]["blocks"]) == 2
+
+
+@pytest.mark.parametrize("noise", [0.3, 1.0])
+def test_where_all_differ_nobody_is_named(noise):
+    model, table = _helpers(_fleet("different", 2, noise=noise)[0])
+    assert (table["verdict"] == "helps").mean() <= 0.1
+    assert "No kinds found" in info(model)["help"]["said"]
+
+
+def test_questions_tell_kinds_carefully():
+    rows, kind = _fleet("kinds", 0, noise=0.5)
+    _, table = _helpers(rows, "paper")
+    same = kind[table["device"]] == kind[table["peer"]]
+    helps = table["verdict"] == "helps"
+    assert helps.sum() > 50
+    assert same[helps].mean() >= 0.95
+    assert same[table["verdict"] == "hurts"].mean() <= 0.05
+
+
+def test_few_false_ones_among_those_of_a_target():
+    """One in ten of the peers that help a target may be false, by their chances."""
+    known = pd.DataFrame({"target": np.repeat([0, 1], 4)})
+    chance = np.array([0.99, 0.9, 0.8, 0.5, 0.85, 0.82, 0.81, 0.01])
+    codes = verdict_codes(known, Alike(chance, True, False, True))
+    # of the second target even the likeliest would be false in 15 of 100
+    assert codes.tolist() == [0, 0, 2, 2, 2, 2, 2, 1]
+    nobody = verdict_codes(known, Alike(chance, False, False, True))
+    assert nobody.tolist() == [2] * 8
+
+
+def test_pairs_that_never_met_are_known():
+    once = {name: np.ones(2) for name in ("asked", "answered", "adopted")}
+    zero = {name: np.zeros(2) for name in ("reward", "reward_squared")}
+    blank = Trust(3, np.arange(3)).to_arrays()
+    trust = Trust.from_arrays(blank | {"key": np.array([1, 5])} | once | zero)
+    layout = blocks(pairs_met(trust))
+    place = {int(cell[0]): k for k, cell in enumerate(layout.cells)}
+    never = layout.never(pairs_met(trust))
+    assert place[1] not in never[place[0]]
+    assert place[2] in never[place[0]]
+    assert sum(map(len, never)) == 7
+
+
+def test_forged_chances_are_refused():
+    known = pd.DataFrame({"target": [0], "peer": [1]})
+    notes = {"alike": np.array([[1.5]]), "alike_peers": np.array([[1]])}
+    trust = Trust(2, np.array([0])).noted(notes)
+    with pytest.raises(InputError, match="chances"):
+        alike(known, trust)
+
+
+def test_a_sentence_for_every_fleet():
+    codes = np.array([0, 0, 1, 2])
+    kinds = what_was_found(Alike(np.zeros(4), True, False, True), codes)
+    assert "2 are of one kind, 1 are not, of 1 it cannot" in kinds
