@@ -1,11 +1,14 @@
 """Blend of models that are not linear, on equal terms: trees, forests, boosting, networks.
 
-    python benchmarks/others.py [--only tree,mlp] [--seeds 4] [--cities 8,12,20,46]
+    python benchmarks/others.py [--only tree,mlp] [--seeds 4] [--cities 8,12,20,46] [--made]
 
 House prices with ten rows of each of some cities, and flights with ten rows of each of 75
-destinations; the rest to judge by. Errors are means over devices (squared error over the label's
-variance, or the share of wrong labels) of own models, of one for all, of that one fine-tuned or
-refitted on own rows, and of the blend; `worst` is the largest ratio of blend to own over the seeds.
+destinations; the rest to judge by. `--made` adds thirty devices of 22 rows each: curves with slopes
+and levels of their own (Friedman's), three kinds of trees, and straight lines. Errors are means
+over devices (squared error over the label's variance, or the share of wrong labels) of own models,
+of one for all, of that one fine-tuned or refitted on own rows, and of the blend; `worst` is the
+largest ratio of blend to own over the seeds; seconds of one core are those of one fit to all rows,
+and of the blend.
 """
 
 from __future__ import annotations
@@ -31,11 +34,13 @@ from persfl.evaluation.rivals import own_fits, pooled_fit, tuned_fits
 from persfl.learners import MLP, Network
 from persfl.learners.responses import respond_each
 from persfl.methods.blend import blend
+from persfl.methods.refitted.rule import refit_blend
 from persfl.public_points import public_points
 from persfl.training import NETWORK_STEPS
 from persfl.units import Units
 
 KINDS = ("tree", "forest", "boosting", "mlp")
+MADE = ("curves", "kinds", "lines")
 
 
 def learner_of(kind: str, features: int, classes: int, seed: int) -> Any:
@@ -83,6 +88,33 @@ def dealt(table: Any, devices: int, few: int, seed: int) -> tuple[Devices, Devic
     return parts[0], parts[1]
 
 
+def made_up(name: str, n: int, few: int, seed: int) -> tuple[Devices, Devices]:
+    """Devices of a generator: `few` rows of each to learn from, and 100 others."""
+    luck = np.random.default_rng([seed, MADE.index(name)])
+    owner = np.repeat(np.arange(n), few + 100)
+    X = luck.uniform(-1, 1, size=(len(owner), 5))
+    slopes = 1 + 0.5 * luck.normal(size=(n, 5))[owner]
+    level = luck.normal(size=n)[owner]
+    if name == "curves":
+        bent = [np.sin(np.pi * X[:, 0] * X[:, 1]), X[:, 2] ** 2, X[:, 3], X[:, 4] / 2]
+        y = level + 2 * (slopes[:, :4] * np.array(bent).T).sum(axis=1)
+    elif name == "kinds":
+        y = np.zeros(len(owner))
+        for kind in range(3):
+            which = luck.permutation(5)[:3]
+            leaf = (X[:, which] > luck.uniform(-0.4, 0.4, size=3)) @ np.array([4, 2, 1])
+            y = np.where(owner % 3 == kind, luck.normal(size=8)[leaf] * 2, y)
+    else:
+        y = level + (slopes * X).sum(axis=1)
+    y = y + 0.5 * luck.normal(size=len(owner))
+    late = np.arange(len(y)) % (few + 100) >= few
+    parts = [
+        Devices.grouped(X[part], y[part], owner[part], range(n))
+        for part in (~late, late)
+    ]
+    return parts[0], parts[1]
+
+
 def errors(
     kind: str, learn: Devices, test: Devices, classes: int, seed: int
 ) -> dict[str, float] | None:
@@ -93,7 +125,9 @@ def errors(
     units = Units.of(learn, "shared" if kind == "mlp" else "raw", labels=not classes)
     inside = units.inside(learn)
     public = None if kind == "mlp" else public_points(inside, 100, seed=seed)
+    begin = time.process_time()
     pooled = pooled_fit(learner, inside, seed)
+    once = time.process_time() - begin
     steps = (
         GradientStep(NETWORK_STEPS[learner.kind], steps=100) if kind == "mlp" else None
     )
@@ -115,17 +149,15 @@ def errors(
         else [pooled] * len(learn)
     )
     begin = time.process_time()
-    found = (
-        blend(inside, learner, seed=seed, classes=classes)
-        if public is None
-        else blend(inside, learner, public, seed=seed, classes=classes)
-    )
+    by = blend if kind == "mlp" else refit_blend
+    models = by(inside, learner, seed=seed, classes=classes).models
     took = time.process_time() - begin
     return {
         "own": missed(own_fits(learner, inside, seed)),
         "pooled": missed(everybody),
         "tuned": missed(tuned_fits(learner, inside, pooled, public, steps, seed)),
-        "blend": missed(found.models),
+        "blend": missed(models),
+        "once": once,
         "seconds": took,
     }
 
@@ -139,20 +171,23 @@ def main() -> None:
     made.add_argument("--seeds", type=int, default=4)
     made.add_argument("--cities", default="8,12,20,46")
     made.add_argument("--no-flights", action="store_true")
+    made.add_argument("--made", action="store_true")
     chosen = made.parse_args()
     worlds = [
         ("housing", load_housing(), int(n), 0, 10) for n in chosen.cities.split(",")
     ]
     worlds += [] if chosen.no_flights else [("flights", load_flights(), 75, 3, 10)]
-    print(
-        f"{'':24}"
-        + "".join(
-            f"{name:>9}" for name in ("own", "pooled", "tuned", "blend", "worst", "s")
-        )
-    )
+    worlds += [(name, None, 30, 0, 22) for name in MADE] if chosen.made else []
+    heads = ("own", "pooled", "tuned", "blend", "worst", "once s", "blend s")
+    print(f"{'':24}" + "".join(f"{name:>9}" for name in heads))
     for kind in chosen.only.split(","):
         for name, table, devices, classes, few in worlds:
-            dealing = [dealt(table, devices, few, seed) for seed in range(chosen.seeds)]
+            dealing = [
+                dealt(table, devices, few, seed)
+                if table is not None
+                else made_up(name, devices, few, seed)
+                for seed in range(chosen.seeds)
+            ]
             runs = [
                 errors(kind, *both, classes, seed) for seed, both in enumerate(dealing)
             ]
@@ -165,7 +200,8 @@ def main() -> None:
             )
             print(
                 f"{kind:9}{name:9}{devices:>4} "
-                f" {cells}{(f.blend / f.own).max():9.2f}{mean.seconds:9.1f}",
+                f" {cells}{(f.blend / f.own).max():9.2f}"
+                f"{mean.once:9.2f}{mean.seconds:9.2f}",
                 flush=True,
             )
 

@@ -70,13 +70,13 @@ class BankFits:
     def _fitted(
         self, recipe: Recipe, learn: NDArray[np.bool_], told: Array
     ) -> ModelBank:
-        """`told` (labels, offers, n, features + 1) are the linear models that will tell rows to
+        """`told` (labels, offers + 1, n, features + 1) are the linear models that will tell rows to
         come; rows to learn from are told by models that have not seen them. Where there is none of
         those, the bank says 0.
         """
         rows = self.rows
         view = self.view
-        offers = [view.names.index(name) for name in recipe.told]
+        offers = view.places(recipe.told)
         X = rows.X
         y = rows.y
         if offers:

@@ -23,6 +23,8 @@ from persfl.methods.mixed.principal_axes import axes_of
 from persfl.types import Array, IntArray
 from persfl.units import Units
 
+# What models may be told beside the offers: the device's own level, one number for all its rows
+DEVICE = "device"
 # Classes that are seen as numbers, the commonest first. Each costs a linear rule, and adds columns
 # to the rows that models are told.
 SEEN = 3
@@ -39,13 +41,17 @@ class LinearView:
     """One a label: a regression has one."""
     known: Sequence[SumsBlend]
     models: Array
-    """(labels, offers, n, features + 1) of all rows, ..."""
+    """(labels, offers + 1, n, features + 1) of all rows, `DEVICE` behind the offers, ..."""
     folds: Array
-    """... and (folds, labels, offers, n, features + 1) of those that a fold does not hide."""
+    """... and (folds, ...) of those that a fold does not hide."""
     said: Array
-    """(rows, labels, offers) of models that have not seen the row; NaN where all have."""
+    """(rows, labels, offers + 1) of models that have not seen the row; NaN where all have."""
     calm: Array
     """(n,) how much a row of each device counts as evidence: 1, or less for a loud one."""
+
+    def places(self, told: Sequence[str]) -> list[int]:
+        """Where these stand among the models."""
+        return [(*self.names, DEVICE).index(name) for name in told]
 
     @property
     def judged(self) -> NDArray[np.bool_]:
@@ -97,13 +103,20 @@ def linear_view(
         known.append(found)
         blends.append(found.blended(axes))
 
-        def outside(each: Array, mean: float = mean, scale: float = scale) -> Array:
-            """(offers, n, features + 1) in the units of rows and labels, the constant last."""
+        level = found.offers.names.index("level")
+
+        def outside(
+            each: Array, mean: float = mean, scale: float = scale, level: int = level
+        ) -> Array:
+            """(offers + 1, n, features + 1) in the units of rows and labels, constants last."""
             flat = axes.outside(each.reshape(-1, each.shape[-1]))
             slopes = flat[:, 1:] * scale / units.scale
             constant = flat[:, 0] * scale + mean - slopes @ units.mean
             both = np.column_stack([slopes, constant])
-            return both.reshape(*each.shape[:-1], -1)
+            models = both.reshape(*each.shape[:-1], -1)
+            device = np.zeros((1, *models.shape[1:]))
+            device[0, :, -1] = each[level, :, 0] * scale + mean
+            return np.concatenate([models, device])
 
         models.append(outside(found.whole.models))
         folds.append([outside(each) for each in found.folds])

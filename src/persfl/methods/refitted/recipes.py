@@ -1,9 +1,9 @@
 """The ways in which an estimator is fitted for a fleet, and what each of them costs.
 
     all rows      one fit to everybody's rows
-    told          the same, told what the linear rule's offers `mean` and `near` say of a row: the
-                  device as a category, in numbers that also hold where there are many devices
-    near + rest   to what the offer `near` leaves of hidden rows, told the device's `mean`
+    told          the same, told the device's own level and what the linear rule's offer `near` says
+                  of a row: the device as a category, in numbers that also serve many devices
+    near + rest   to what the offer `near` leaves of hidden rows, told the device's level
     groups        a fit to the rows of each group of devices that share centres (`near_groups`)
     own rows      a fit to every device's rows
 
@@ -24,6 +24,7 @@ from sklearn.tree import BaseDecisionTree
 from persfl.errors import InputError
 from persfl.learners.estimator import Estimator
 from persfl.learners.tree import Tree
+from persfl.methods.refitted.linear_view import DEVICE
 from persfl.seeds import stream
 from persfl.types import Data, Learner
 
@@ -57,8 +58,8 @@ class Recipe(NamedTuple):
 
 RECIPES = (
     Recipe("all rows"),
-    Recipe("told", told=("mean", "near")),
-    Recipe("near + rest", told=("mean",), rest="near"),
+    Recipe("told", told=(DEVICE, "near")),
+    Recipe("near + rest", told=(DEVICE,), rest="near"),
     Recipe("groups", whom="groups"),
     Recipe("own rows", whom="own"),
 )

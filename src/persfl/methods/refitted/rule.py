@@ -166,7 +166,8 @@ def _shares(
         weight = fits.rows.weight[at] * fits.view.calm[owner]
         every = list(mine)
         if linear:
-            said = fold_says(fits.view.folds[fold], fits.rows.X[at], owner)[:, 0]
+            models = fits.view.folds[fold][:, : len(linear)]
+            said = fold_says(models, fits.rows.X[at], owner)[:, 0]
             every = [*(fits.rows.y[at, None] - said).T[:, :, None], *mine]
         stacked = np.stack(every)
         crossed += np.einsum("arl,brl,r->ab", stacked, stacked, weight, optimize=True)
@@ -193,7 +194,7 @@ def _mixed(fits: BankFits, recipes: Sequence[Recipe], shares: Array) -> RefitBle
     vectors = None
     made_of = np.tile(sort, (n, 1))
     if linear:
-        vectors = np.einsum("c,cnf->nf", by_offer, view.models[0])
+        vectors = np.einsum("c,cnf->nf", by_offer, view.models[0, : len(linear)])
         made_of += view.known[0].made_of(by_offer)
         made_of[:, 1] = 1.0 - made_of[:, 0] - made_of[:, 2]
     models = FleetMix(vectors, tuple(banks), nobody(n, fits.rows.features))
