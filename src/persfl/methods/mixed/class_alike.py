@@ -1,0 +1,115 @@
+"""Who is alike before any personal model is known: by rows, not by models.
+
+Own models of few rows and many coefficients are too rough to tell whose rows they go with. What
+rows themselves are like is known better. Three moments of a device's rows are compared by their
+angles, each number in units of its spread over the fleet:
+
+    mean of z                          what features are like here
+    mean of (y - 1 / classes) z'       what they are like where a class is: P(x | y)
+    mean of (y - p) z'                 what the fleet's model gets wrong here: P(y | x)
+
+They are the steps that a device would take from three models of the fleet. Likenesses add up, each
+sharpened, so that one clear likeness is enough. The rows of the likest devices are then fitted
+together with the device's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from persfl.devices import Devices
+from persfl.methods.mixed.class_fits import Axes, chances, pulled
+from persfl.methods.mixed.class_rows import ROOM, ClassRows
+from persfl.types import Array, IntArray
+
+SHARP = 4.0  # one clear likeness out of three is enough
+LIKEST = 8  # devices whose rows are fitted together; at most a quarter of the fleet
+
+
+def alike_models(
+    rows: Devices,
+    whole: ClassRows,
+    parts: Sequence[ClassRows],
+    centre: Array,
+    variance: Array,
+    factor: float,
+    among: IntArray,
+) -> Array:
+    """(copies, n, d, classes) by own rows and those of the likest devices `among` all, pulled
+    toward `centre` (copies, d, classes).
+    """
+    n = len(rows)
+    copies, d, classes = centre.shape
+    found = np.empty((copies, n, d, classes))
+    for copy in range(copies):
+        who = _likest(_moments(parts, copy, centre[copy], n), among)
+        for some, taken in _together(rows, who, classes):
+            Z = whole.Z[0, taken]
+            weight = np.where(taken >= 0, whole.weight[copy, 0, taken], 0.0)
+            here = ClassRows(some, Z, whole.Y[0, taken], weight[None])
+            start = np.broadcast_to(centre[copy], (1, len(some), d, classes))
+            axes = Axes.of(here, variance)
+            found[copy, some] = pulled(here, axes, start, factor)[0]
+    return found
+
+
+def _moments(
+    parts: Sequence[ClassRows], copy: int, centre: Array, n: int
+) -> list[Array]:
+    """Three times (n, numbers)."""
+    d, classes = centre.shape
+    features = np.zeros((n, d))
+    plain = np.zeros((n, classes * d))
+    missed = np.zeros((n, classes * d))
+    for rows in parts:
+        weight = rows.weight[copy]
+        share = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-12)
+        heavy = np.swapaxes(rows.Z * share[..., None], 1, 2)
+        features[rows.who] = heavy.sum(axis=2)
+        even = heavy @ (rows.Y - 1.0 / classes)
+        plain[rows.who] = even.reshape(len(even), -1)
+        wrong = heavy @ (rows.Y - chances(rows.Z @ centre))
+        missed[rows.who] = wrong.reshape(len(wrong), -1)
+    return [features, plain, missed]
+
+
+def _likest(moments: Sequence[Array], among: IntArray) -> IntArray:
+    """(n, 1 + likest) each device itself, and those that are most like it."""
+    n = len(moments[0])
+    many = min(len(among) - 1, LIKEST, max(len(among) // 4, 1))
+    alike = np.zeros((n, len(among)))
+    for each in moments:
+        away = (each - each.mean(axis=0)) / (each.std(axis=0) + 1e-9)
+        size = np.linalg.norm(away, axis=1, keepdims=True)
+        away = away / np.maximum(size, 1e-12)
+        alike += np.exp(SHARP * away @ away[among].T)
+    alike[among == np.arange(n)[:, None]] = -np.inf
+    best = np.argsort(-alike, axis=1, kind="stable")[:, :many]
+    return np.column_stack([np.arange(n), among[best]])
+
+
+def _together(
+    rows: Devices, who: IntArray, classes: int
+) -> Sequence[tuple[IntArray, IntArray]]:
+    """Devices some at a time, and the rows (some, m) of all those in their line; -1 is no row."""
+    counts = rows.counts[who].sum(axis=1)
+    order = np.argsort(counts, kind="stable")
+    found = []
+    begin = 0
+    for i in range(1, len(order) + 1):
+        if i < len(order):
+            many = int(counts[order[i]])
+            together = many <= 2 * max(int(counts[order[begin]]), 4)
+            if together and (i + 1 - begin) * many * classes <= ROOM:
+                continue
+        some = order[begin:i]
+        taken = np.full((len(some), max(1, int(counts[some].max()))), -1)
+        for k, line in enumerate(who[some]):
+            at = [np.arange(rows.start[j], rows.start[j + 1]) for j in line]
+            mine = np.concatenate(at)
+            taken[k, : len(mine)] = mine
+        found.append((some, taken))
+        begin = i
+    return found

@@ -1,0 +1,234 @@
+"""Blend for classes: offers, judged on rows that they have not seen, and mixed by a log pool.
+
+1. Offers are linear models, pulled toward the fleet's or toward neighbours' (`class_offers`).
+2. With enough rows, trees are grown for the whole fleet, with the device as a category
+   (`class_trees`).
+3. All of it is done again without some rows, hidden at all devices at once (`hidden_rows`).
+4. One set of shares for the fleet, by the log loss of those hidden rows (`log_pool`).
+
+The pool of linear offers is one vector per device; trees are kept beside it, with their share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from persfl.devices import Devices
+from persfl.learners.linear import Linear
+from persfl.methods.mixed.class_fits import chances, log_chances
+from persfl.methods.mixed.class_offers import ClassOffers
+from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, with_level
+from persfl.methods.mixed.class_trees import (
+    STAGES,
+    ClassTrees,
+    GrownClasses,
+    best_stage,
+)
+from persfl.methods.mixed.hidden_rows import HiddenRows, hidden_rows
+from persfl.methods.mixed.log_pool import pool_shares
+from persfl.seeds import distinct, stream
+from persfl.types import Array, IntArray, Mask
+
+BOOSTED = 200  # rows; fewer are not boosted
+WORTH = 0.02  # share below which trees are not worth their time, on the first rows hidden
+CENTRES = 300  # devices at most that may be the centre of another
+
+
+@dataclass(frozen=True, eq=False)
+class ClassRule:
+    """What comes out: `models` (n, size) in the learner's layout; `trees`, whose log chances are
+    added by their share; `names` and `shares` of all offers.
+
+    `posterior` (n, centres): how likely each of `centres` is the centre of a device's model.
+    `centre` (size,) is the fleet's model, `slopes` the variance of its slopes.
+    """
+
+    learner: Linear
+    models: Array
+    trees: ClassTrees | None
+    names: tuple[str, ...]
+    shares: Array
+    posterior: Array
+    centres: IntArray
+    centre: Array
+    slopes: float
+
+    def chances(self, X: Array, owner: IntArray) -> Array:
+        """(rows, classes) of rows and their devices."""
+        two = self.learner.kind == "logistic"
+        W = self.models.reshape(len(self.models), self.learner.classes, -1)
+        Z = with_level(X, self.learner.intercept)
+        score = np.einsum("rd,rkd->rk", Z, W[owner])
+        if two:
+            score = np.column_stack([np.zeros(len(X)), score])
+        if self.trees is not None:
+            score += self.shares[-1] * self.trees.log_chances(X, owner)
+        return chances(score)
+
+
+class _Judged(NamedTuple):
+    """Hidden rows, all folds behind each other, their labels, and what they count for."""
+
+    fold: IntArray
+    row: IntArray
+    label: IntArray
+    weight: Array
+
+
+def class_rule(
+    rows: Devices,
+    learner: Linear,
+    *,
+    classes: int,
+    seed: int = 0,
+    ordered: bool = False,
+    blocks: Array | None = None,
+    trees: bool = True,
+) -> ClassRule:
+    """Blend the models of these devices, `Linear("logistic")` or `Linear("multinomial")`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 2))
+    >>> y = (X[:, 0] > 0).astype(float)
+    >>> rows = Devices.grouped(X, y, np.arange(60) % 6, range(6))
+    >>> found = class_rule(rows, Linear("logistic", intercept=True), classes=2)
+    >>> found.models.shape, round(float(found.shares.sum()), 6)
+    ((6, 3), 1.0)
+    """
+    n = len(rows)
+    level = learner.intercept
+    hidden = hidden_rows(rows, seed, ordered=ordered, blocks=blocks)
+    learned = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
+    shown = np.stack([np.ones(len(rows.y)), *learned]).astype(np.float64)
+    whole = all_rows(rows, shown, classes=classes, level=level)
+    judged = _judged(rows, hidden, learned, classes)
+    offers = ClassOffers(
+        rows, whole, device_rows(rows, whole), level, some_centres(n, seed), n
+    )
+    names = []
+    models = []
+    log = []
+    for name, found in offers.each():
+        names.append(name)
+        models.append(found[0])
+        log.append(_log(whole, rows.owner, judged, found))
+    told = np.stack(log, axis=1)
+    grown = None
+    if trees and len(rows.y) >= BOOSTED:
+        grown, said = _boosted(rows, learned, judged, told, classes)
+        if grown is not None:
+            names.append("trees")
+            told = np.concatenate([told, said[:, None]], axis=1)
+    shares = pool_shares(told, judged.label, judged.weight)
+    mixed = np.einsum("o,ondk->nkd", shares[: len(models)], np.stack(models))
+    fleet = models[0][0].T
+    return ClassRule(
+        learner,
+        _vectors(learner, mixed),
+        grown,
+        tuple(names),
+        shares,
+        offers.posterior,
+        offers.centres,
+        _vectors(learner, fleet[None])[0],
+        offers.slopes,
+    )
+
+
+def some_centres(n: int, seed: int) -> IntArray:
+    """The devices that may be centres: all, or so many drawn by the seed."""
+    if n <= CENTRES:
+        return np.arange(n)
+    place = stream(seed, "centres")
+    drawn = distinct(place, np.zeros(1, dtype=np.int64), np.array([n]), CENTRES)
+    return np.sort(drawn[0])
+
+
+def _vectors(learner: Linear, models: Array) -> Array:
+    """Models (n, classes, d) in the learner's layout; two classes are told by their difference."""
+    if learner.kind == "logistic":
+        return np.asarray(models[:, 1] - models[:, 0])
+    return np.asarray(models.reshape(len(models), -1))
+
+
+def _judged(
+    rows: Devices, hidden: HiddenRows, learned: Sequence[Mask], classes: int
+) -> _Judged:
+    fold = []
+    row = []
+    alone = []
+    label = rows.y.astype(np.int64)
+    key = rows.owner * classes + label
+    for k, (each, known) in enumerate(zip(hidden.folds, learned, strict=True)):
+        which = np.flatnonzero(np.isin(hidden.part, each.judge) & (rows.weight > 0))
+        there = np.bincount(key[known & (rows.weight > 0)], minlength=len(rows) * classes)
+        fold.append(np.full(len(which), k))
+        row.append(which)
+        alone.append(there[key[which]] == 0)
+    at = np.concatenate([np.zeros(0, dtype=np.int64), *row])
+    single = np.concatenate([np.zeros(0, dtype=bool), *alone])
+    weight = rows.weight[at]
+    weight = np.where(single, weight * _rare(rows, key, classes, weight, single), weight)
+    return _Judged(np.concatenate([at[:0], *fold]), at, label[at], weight)
+
+
+def _rare(
+    rows: Devices, key: IntArray, classes: int, weight: Array, single: Mask
+) -> float:
+    """What a hidden row counts for whose class its device has no other row of.
+
+    Such rows are as frequent among hidden rows as among new ones where rows are drawn from a
+    population. Where every device has a row or two of each class by design, new rows are never like
+    that, and hidden ones often. So they count as often as classes are missing at devices.
+    """
+    among = weight @ single / max(float(weight.sum()), 1e-12)
+    count = np.bincount(key, weights=rows.weight, minlength=len(rows) * classes)
+    count = count.reshape(len(rows), classes)
+    usual = count.sum(axis=0) / max(float(count.sum()), 1e-12)
+    missing = float(rows.total @ ((count == 0) @ usual)) / max(float(rows.total.sum()), 1e-12)
+    return min(1.0, missing / among) if among > 0 else 1.0
+
+
+def _log(whole: ClassRows, owner: IntArray, judged: _Judged, models: Array) -> Array:
+    """(hidden rows, classes) log chances by models that have not seen them."""
+    found = np.empty((len(judged.row), whole.Y.shape[-1]))
+    for k in range(len(models) - 1):
+        mine = judged.fold == k
+        at = judged.row[mine]
+        score = np.einsum("rd,rdk->rk", whole.Z[0, at], models[k + 1, owner[at]])
+        found[mine] = log_chances(score)
+    return found
+
+
+def _boosted(
+    rows: Devices, learned: Sequence[Mask], judged: _Judged, told: Array, classes: int
+) -> tuple[ClassTrees | None, Array]:
+    """Trees, and the log chances of hidden rows by them; none where the first rows hidden show no
+    use for them.
+    """
+    said = np.empty((len(judged.row), classes))
+    if not all(len(np.unique(rows.y[known])) > 1 for known in learned):
+        return None, said
+    staged = []
+    labels = []
+    weights = []
+    for k, known in enumerate(learned):
+        mine = judged.fold == k
+        grown = GrownClasses(rows, np.flatnonzero(known), classes, STAGES[-1])
+        staged.append(grown.staged(judged.row[mine]))
+        labels.append(judged.label[mine])
+        weights.append(judged.weight[mine])
+        if k == 0:
+            stage = best_stage(staged, labels, weights)
+            tried = np.concatenate([told[mine], staged[0][stage][:, None]], axis=1)
+            if pool_shares(tried, labels[0], weights[0])[-1] < WORTH:
+                return None, said
+    stage = best_stage(staged, labels, weights)
+    for k, each in enumerate(staged):
+        said[judged.fold == k] = each[stage]
+    everything = np.arange(len(rows.y))
+    return GrownClasses(rows, everything, classes, STAGES[stage]).trees(), said
