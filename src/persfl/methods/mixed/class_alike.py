@@ -21,10 +21,11 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.methods.mixed.class_fits import Axes, chances, pulled
-from persfl.methods.mixed.class_rows import ROOM, ClassRows
+from persfl.methods.mixed.class_rows import ClassRows, batches
 from persfl.types import Array, IntArray
 
 SHARP = 4.0  # one clear likeness out of three is enough
+STEPS = 30  # rows of several devices: fewer steps are enough
 LIKEST = 8  # devices whose rows are fitted together; at most a quarter of the fleet
 
 
@@ -34,7 +35,6 @@ def alike_models(
     parts: Sequence[ClassRows],
     centre: Array,
     variance: Array,
-    factor: float,
     among: IntArray,
 ) -> Array:
     """(copies, n, d, classes) by own rows and those of the likest devices `among` all, pulled
@@ -45,20 +45,21 @@ def alike_models(
     found = np.empty((copies, n, d, classes))
     for copy in range(copies):
         who = _likest(_moments(parts, copy, centre[copy], n), among)
-        for some, taken in _together(rows, who, classes):
-            Z = whole.Z[0, taken]
-            weight = np.where(taken >= 0, whole.weight[copy, 0, taken], 0.0)
-            here = ClassRows(some, Z, whole.Y[0, taken], weight[None])
+        counts = rows.counts[who].sum(axis=1)
+        for some in batches(counts, max(d, classes)):
+            taken = _rows_of(rows, who[some])
+            weight = np.where(taken >= 0, whole.weight[copy, 0, taken], 0.0)[None]
+            here = ClassRows(some, whole.Z[0, taken], whole.Y[0, taken], weight)
             start = np.broadcast_to(centre[copy], (1, len(some), d, classes))
             axes = Axes.of(here, variance)
-            found[copy, some] = pulled(here, axes, start, factor)[0]
+            found[copy, some] = pulled(here, axes, start, steps=STEPS)[0]
     return found
 
 
 def _moments(
     parts: Sequence[ClassRows], copy: int, centre: Array, n: int
 ) -> list[Array]:
-    """Three times (n, numbers)."""
+    """Three times (n, numbers): of features, of features with classes, of what is missed."""
     d, classes = centre.shape
     features = np.zeros((n, d))
     plain = np.zeros((n, classes * d))
@@ -90,26 +91,11 @@ def _likest(moments: Sequence[Array], among: IntArray) -> IntArray:
     return np.column_stack([np.arange(n), among[best]])
 
 
-def _together(
-    rows: Devices, who: IntArray, classes: int
-) -> Sequence[tuple[IntArray, IntArray]]:
-    """Devices some at a time, and the rows (some, m) of all those in their line; -1 is no row."""
+def _rows_of(rows: Devices, who: IntArray) -> IntArray:
+    """(lines, most) the rows of all devices in a line; -1 is no row."""
     counts = rows.counts[who].sum(axis=1)
-    order = np.argsort(counts, kind="stable")
-    found = []
-    begin = 0
-    for i in range(1, len(order) + 1):
-        if i < len(order):
-            many = int(counts[order[i]])
-            together = many <= 2 * max(int(counts[order[begin]]), 4)
-            if together and (i + 1 - begin) * many * classes <= ROOM:
-                continue
-        some = order[begin:i]
-        taken = np.full((len(some), max(1, int(counts[some].max()))), -1)
-        for k, line in enumerate(who[some]):
-            at = [np.arange(rows.start[j], rows.start[j + 1]) for j in line]
-            mine = np.concatenate(at)
-            taken[k, : len(mine)] = mine
-        found.append((some, taken))
-        begin = i
+    found = np.full((len(who), max(1, int(counts.max()))), -1)
+    for k, line in enumerate(who):
+        at = [np.arange(rows.start[j], rows.start[j + 1]) for j in line]
+        found[k, : counts[k]] = np.concatenate(at)
     return found

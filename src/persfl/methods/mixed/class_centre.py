@@ -5,8 +5,8 @@ columns tell little of them. With V what is unknown of a slope once the rows are
 
     t = mean over slopes and classes of  slope^2 + V        (EM)
 
-and V by the curvature of a class's log chance, p (1 - p), at its mean over the rows. `t` is also the
-measure of how far personal slopes may be from those of the fleet.
+and V by the curvature of a class's log chance, p (1 - p), at its mean over the rows. `t` is also
+the measure of how far personal slopes may be from those of the fleet.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from persfl.types import Array
 
 ROUNDS = 4  # of EM
 WIDE = 10.0  # the variance of a level: in log odds, next to no prior
-LEAST = 1e-3  # variance of slopes
-MOST = 10.0
+USUAL = (
+    1.0  # slopes of variance 1 that are known beforehand: a few rows tell little of t
+)
 
 
 def fleet_centre(whole: ClassRows, *, level: bool) -> tuple[Array, float]:
@@ -55,4 +56,4 @@ def _slopes(whole: ClassRows, size: float, *, level: bool) -> float:
     unknown = axes.B[0] ** 2 @ (1.0 / (axes.size[0][:, None] * curved + 1.0))
     square = models**2 + unknown
     slopes = square[:-1] if level else square
-    return float(np.clip(slopes.mean(), LEAST, MOST)) if slopes.size else 1.0
+    return float((slopes.sum() + USUAL) / (slopes.size + USUAL))

@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 from persfl.methods.mixed.class_rows import ClassRows
-from persfl.types import Array, Mask
+from persfl.types import Array
 
 BOUND = 0.5  # the largest curvature of a class's log chance
 STEPS = 60  # 100 or 200 change no figure of the tables in the third digit
-FAR = -1e3  # the score of a class that is left out
+SHORT = 8
 
 
 class Axes(NamedTuple):
@@ -55,17 +55,11 @@ def pulled(
     centre: Array,
     factor: float = 1.0,
     *,
-    seen: Mask | None = None,
     steps: int = STEPS,
 ) -> Array:
-    """(copies, n, d, classes) models near `centre` of that shape, by `factor` times the variance.
-
-    With `seen` (copies, n, classes) classes that a device has no row of are left out: their
-    coefficients stay at the centre, and they take nothing from the others.
-    """
+    """(copies, n, d, classes) near `centre` of that shape; `factor` multiplies the variance."""
     Y = rows.Y
     weight = rows.weight[..., None]
-    known = None if seen is None else seen[:, :, None, :]
     fixed = rows.Z @ centre
     back = np.swapaxes(axes.F, -1, -2)
     pace = 1.0 / (BOUND * axes.size[..., None] + 1.0 / factor)
@@ -74,14 +68,10 @@ def pulled(
     age = np.ones((*centre.shape[:2], 1, 1))
     for _ in range(steps):
         score = fixed + axes.F @ ahead
-        if known is not None:
-            score = np.where(known, score, FAR)
         slope = back @ (weight * (Y - chances(score))) - ahead / factor
-        if known is not None:
-            slope = np.where(known, slope, 0.0)
         new = ahead + pace * slope
-        down = ((new - old) * slope).sum(axis=(-1, -2), keepdims=True) < 0
-        age = np.where(down, 1.0, age)
+        uphill = np.einsum("...rk,...rk->...", new - old, slope)[..., None, None]
+        age = np.where(uphill < 0, 1.0, age)
         older = (1.0 + np.sqrt(1.0 + 4.0 * age**2)) / 2.0
         ahead = new + (age - 1.0) / older * (new - old)
         old = new
@@ -95,11 +85,21 @@ def chances(score: Array) -> Array:
     >>> chances(np.array([0.0, np.log(3.0)])).round(2).tolist()
     [0.25, 0.75]
     """
-    high = np.exp(score - score.max(axis=-1, keepdims=True))
-    return np.asarray(high / high.sum(axis=-1, keepdims=True))
+    high = np.exp(score - _over(np.maximum, score)[..., None])
+    return np.asarray(high / _over(np.add, high)[..., None])
 
 
 def log_chances(score: Array) -> Array:
     """The logarithm of `chances`, exact for small ones."""
-    low = score - score.max(axis=-1, keepdims=True)
-    return np.asarray(low - np.log(np.exp(low).sum(axis=-1, keepdims=True)))
+    low = score - _over(np.maximum, score)[..., None]
+    return np.asarray(low - np.log(_over(np.add, np.exp(low)))[..., None])
+
+
+def _over(what: np.ufunc, numbers: Array) -> Array:
+    """Over the last axis. A short one is walked: numpy is slow where there is little to reduce."""
+    if numbers.shape[-1] > SHORT:
+        return np.asarray(what.reduce(numbers, axis=-1))
+    found = numbers[..., 0]
+    for k in range(1, numbers.shape[-1]):
+        found = what(found, numbers[..., k])
+    return np.asarray(found)

@@ -21,12 +21,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from persfl.methods.mixed.class_fits import Axes, log_chances, pulled
+from persfl.methods.mixed.class_fits import Axes, chances, pulled
 from persfl.methods.mixed.class_rows import ROOM, ClassRows
 from persfl.types import Array, IntArray
 
-ROUNDS = 6
-LIKELIEST = 10  # centres that a device keeps after the first round
+ROUNDS = 6  # of centres and models by turns; they settle after three or four
+LIKELIEST = (
+    10  # centres of a device after the first round: others have no share to speak of
+)
+TINY = 1e-300  # chances below are as bad as any
 STEPS = 15  # of a model between two rounds
 
 
@@ -39,6 +42,13 @@ class NearCentres(NamedTuple):
     posterior: Array
 
 
+class _Likely(NamedTuple):
+    """The likeliest centres of each device (copies, n, some), and their shares."""
+
+    who: IntArray
+    share: Array
+
+
 def near_centres(
     parts: Sequence[ClassRows],
     axes: Sequence[Axes],
@@ -48,32 +58,64 @@ def near_centres(
 ) -> NearCentres:
     """From models `start` (copies, n, d, classes); `factor` times the prior's variance is s."""
     models = start
-    mean = np.empty_like(start)
-    copies, n = start.shape[:2]
-    asked = np.zeros((copies, n, 0), dtype=np.int64)
-    for turn in range(ROUNDS):
-        if turn == 1:
-            asked = likely
-        many = min(LIKELIEST, len(centres)) if turn == 0 else asked.shape[-1]
-        likely = np.empty((copies, n, many), dtype=np.int64)
-        share = np.empty((copies, n, many))
-        new = np.empty_like(models)
+    mean = start
+    likely = None
+    for _ in range(ROUNDS):
+        likely = _likeliest(parts, axes, models, factor, centres, likely)
+        mean = _means(parts, models, likely, centres)
+        models = np.empty_like(mean)
         for rows, axis in zip(parts, axes, strict=True):
+            centre = mean[:, rows.who]
+            models[:, rows.who] = pulled(rows, axis, centre, factor, steps=STEPS)
+    found = np.zeros((start.shape[1], len(centres)))
+    if likely is not None:
+        at = np.searchsorted(centres, likely.who[0])
+        np.put_along_axis(found, at, likely.share[0], axis=1)
+    return NearCentres(mean, found)
+
+
+def _likeliest(
+    parts: Sequence[ClassRows],
+    axes: Sequence[Axes],
+    models: Array,
+    factor: float,
+    centres: IntArray,
+    before: _Likely | None,
+) -> _Likely:
+    """Among all centres, or among those that were likeliest before."""
+    copies, n = models.shape[:2]
+    many = min(LIKELIEST, len(centres))
+    found = _Likely(
+        np.empty((copies, n, many), dtype=np.int64), np.empty((copies, n, many))
+    )
+    for rows, axis in zip(parts, axes, strict=True):
+        who = rows.who
+        for copy in range(copies):
+            asked = centres[None] if before is None else before.who[copy, who]
+            log = _log_chances(rows, axis, copy, models[copy], asked, factor)
+            known = np.broadcast_to(asked, log.shape)
+            log[known == who[:, None]] = -np.inf  # nobody is the own centre
+            best = np.argsort(-log, axis=1, kind="stable")[:, :many]
+            found.who[copy, who] = np.take_along_axis(known, best, axis=1)
+            found.share[copy, who] = _shares(np.take_along_axis(log, best, axis=1))
+    return found
+
+
+def _means(
+    parts: Sequence[ClassRows], models: Array, likely: _Likely, centres: IntArray
+) -> Array:
+    """(copies, n, d, classes) of centres, by their shares; of all for devices without a row."""
+    found = np.empty_like(models)
+    for copy, mine in enumerate(models):
+        for rows in parts:
             who = rows.who
-            for copy in range(copies):
-                known = centres[None] if turn == 0 else asked[copy, who]
-                log = _log_chances(rows, axis, copy, models[copy], known, factor)
-                log[np.broadcast_to(known, log.shape) == who[:, None]] = -np.inf
-                best = np.argsort(-log, axis=1, kind="stable")[:, :many]
-                at = np.take_along_axis(np.broadcast_to(known, log.shape), best, axis=1)
-                likely[copy, who] = at
-                share[copy, who] = _shares(np.take_along_axis(log, best, axis=1))
-                mean[copy, who] = np.einsum(
-                    "ij,ijdk->idk", share[copy, who], models[copy, at]
-                )
-            new[:, who] = pulled(rows, axis, mean[:, who], factor, steps=STEPS)
-        models = new
-    return NearCentres(mean, _posterior(likely[0], share[0], centres))
+            share = likely.share[copy, who]
+            found[copy, who] = np.einsum(
+                "ij,ijdk->idk", share, mine[likely.who[copy, who]]
+            )
+            nothing = rows.weight[copy].sum(axis=1) == 0
+            found[copy, who[nothing]] = mine[centres].mean(axis=0)
+    return found
 
 
 def _shares(log: Array) -> Array:
@@ -81,14 +123,13 @@ def _shares(log: Array) -> Array:
     return np.asarray(high / high.sum(axis=1, keepdims=True))
 
 
-def _posterior(likely: IntArray, share: Array, centres: IntArray) -> Array:
-    found = np.zeros((len(likely), len(centres)))
-    np.put_along_axis(found, np.searchsorted(centres, likely), share, axis=1)
-    return found
-
-
 def _log_chances(
-    rows: ClassRows, axes: Axes, copy: int, models: Array, known: IntArray, factor: float
+    rows: ClassRows,
+    axes: Axes,
+    copy: int,
+    models: Array,
+    known: IntArray,
+    factor: float,
 ) -> Array:
     """(n, centres) of these devices' labels; `known` (n or 1, centres) are the centres."""
     n, m, K = rows.Y.shape
@@ -107,17 +148,15 @@ def _log_chances(
 
 def _evidence(rows: ClassRows, axes: Axes, copy: int, W: Array, factor: float) -> Array:
     n, m, K = rows.Y.shape
-    if len(W) == 1:  # the same centres for all: one product
-        score = rows.Z.reshape(n * m, -1) @ W[0]
-    else:
-        score = rows.Z @ W
+    # where all have the same centres it is one product
+    same = len(W) == 1
+    score = rows.Z.reshape(n * m, -1) @ W[0] if same else rows.Z @ W
     score = score.reshape(n, m, -1, K)
     weight = rows.weight[copy]
-    log = log_chances(score)
-    p = np.exp(log)
-    Y = rows.Y[:, :, None]
-    there = np.einsum("nmjk,nmk->nj", log, rows.Y * weight[..., None])
-    away = (weight[..., None, None] * (Y - p)).reshape(n, m, -1)
+    p = chances(score)
+    right = np.einsum("nmjk,nmk->nmj", p, rows.Y)
+    there = np.einsum("nmj,nm->nj", np.log(np.maximum(right, TINY)), weight)
+    away = (weight[..., None, None] * (rows.Y[:, :, None] - p)).reshape(n, m, -1)
     slope = (np.swapaxes(axes.F, 1, 2) @ away).reshape(n, -1, *score.shape[2:])
     curved = np.einsum("nm,nmjk->njk", weight, p * (1.0 - p))
     curved /= np.maximum(weight.sum(axis=1), 1e-12)[:, None, None]

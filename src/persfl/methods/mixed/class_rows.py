@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from persfl.devices import Devices
-from persfl.types import Array, IntArray, Mask
+from persfl.types import Array, IntArray
 
 ROOM = 2**22  # numbers that are worked on at a time
 ALIKE = 2  # devices together have at most so many times the rows of the smallest
@@ -26,11 +26,6 @@ class ClassRows(NamedTuple):
     Z: Array
     Y: Array
     weight: Array
-
-    @property
-    def seen(self) -> Mask:
-        """(copies, n, classes) which classes a device has rows of."""
-        return np.asarray(np.einsum("cnm,nmk->cnk", self.weight, self.Y) > 0)
 
     def take(self, which: slice) -> ClassRows:
         """Some of these devices."""
@@ -56,18 +51,26 @@ def all_rows(rows: Devices, shown: Array, *, classes: int, level: bool) -> Class
 
 def device_rows(rows: Devices, whole: ClassRows) -> list[ClassRows]:
     """The same rows device by device, in parts of devices that have about as many."""
-    order = np.argsort(rows.counts, kind="stable")
-    counts = rows.counts[order]
-    wide = len(whole.weight) * whole.Y.shape[-1]
+    wide = max(len(whole.weight) * whole.Y.shape[-1], whole.Z.shape[-1])
+    return [_padded(rows, who, whole) for who in batches(rows.counts, wide)]
+
+
+def batches(counts: IntArray, wide: int) -> list[IntArray]:
+    """Which to work on together: those of like counts, while counts times `wide` have room.
+
+    >>> [who.tolist() for who in batches(np.array([100, 5, 6]), 1)]
+    [[1, 2], [0]]
+    """
+    order = np.argsort(counts, kind="stable")
     found = []
     begin = 0
     for i in range(1, len(order) + 1):
         if i < len(order):
-            many = int(counts[i])
-            together = many <= ALIKE * max(int(counts[begin]), 4)
-            if together and (i + 1 - begin) * many * wide <= ROOM:
+            many = int(counts[order[i]])
+            like = many <= ALIKE * max(int(counts[order[begin]]), 4)
+            if like and (i + 1 - begin) * many * wide <= ROOM:
                 continue
-        found.append(_padded(rows, order[begin:i], whole))
+        found.append(order[begin:i])
         begin = i
     return found
 

@@ -34,7 +34,11 @@ from persfl.seeds import distinct, stream
 from persfl.types import Array, IntArray, Mask
 
 BOOSTED = 200  # rows; fewer are not boosted
-WORTH = 0.02  # share below which trees are not worth their time, on the first rows hidden
+WORTH = (
+    0.05  # share below which trees are not worth their time, on the first rows hidden
+)
+FLEET = 0.6  # of the belief in offers is for one model for all, the rest for each alike
+DRAWN = 2.0  # missing classes' worth of belief that rows were drawn, not chosen
 CENTRES = 300  # devices at most that may be the centre of another
 
 
@@ -105,9 +109,10 @@ def class_rule(
     learned = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
     shown = np.stack([np.ones(len(rows.y)), *learned]).astype(np.float64)
     whole = all_rows(rows, shown, classes=classes, level=level)
-    judged = _judged(rows, hidden, learned, classes)
+    design = _by_design(rows, classes)
+    judged = _judged(rows, hidden, learned, classes, design)
     offers = ClassOffers(
-        rows, whole, device_rows(rows, whole), level, some_centres(n, seed), n
+        rows, whole, device_rows(rows, whole), level, some_centres(n, seed)
     )
     names = []
     models = []
@@ -119,11 +124,13 @@ def class_rule(
     told = np.stack(log, axis=1)
     grown = None
     if trees and len(rows.y) >= BOOSTED:
-        grown, said = _boosted(rows, learned, judged, told, classes)
+        belief = _belief(len(names) + 1, design)
+        grown, said = _boosted(rows, learned, judged, told, belief)
         if grown is not None:
             names.append("trees")
             told = np.concatenate([told, said[:, None]], axis=1)
-    shares = pool_shares(told, judged.label, judged.weight)
+    belief = _belief(len(names), design)
+    shares = pool_shares(told, judged.label, judged.weight, belief)
     mixed = np.einsum("o,ondk->nkd", shares[: len(models)], np.stack(models))
     fleet = models[0][0].T
     return ClassRule(
@@ -132,7 +139,7 @@ def class_rule(
         grown,
         tuple(names),
         shares,
-        offers.posterior,
+        _posterior(offers, names, shares),
         offers.centres,
         _vectors(learner, fleet[None])[0],
         offers.slopes,
@@ -148,6 +155,26 @@ def some_centres(n: int, seed: int) -> IntArray:
     return np.sort(drawn[0])
 
 
+def _belief(offers: int, design: float) -> Array:
+    """(offers,) shares that are believed before any row tells; the first is one model for all.
+
+    Where each device was given rows of all classes (see `_by_design`), personal models are as good.
+    """
+    fleet = FLEET * design
+    found = np.full(offers, (1.0 - fleet) / offers)
+    found[0] += fleet
+    return found
+
+
+def _posterior(offers: ClassOffers, names: Sequence[str], shares: Array) -> Array:
+    """(n, centres) of both searches, each by the shares of what was made of it."""
+    found = np.zeros((len(offers.rows), len(offers.centres)))
+    of = dict(zip(names, shares.tolist(), strict=True))
+    for name, each in offers.posteriors.items():
+        found += (of[name] + of[f"{name}, free"]) * each
+    return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), 1e-300))
+
+
 def _vectors(learner: Linear, models: Array) -> Array:
     """Models (n, classes, d) in the learner's layout; two classes are told by their difference."""
     if learner.kind == "logistic":
@@ -156,7 +183,11 @@ def _vectors(learner: Linear, models: Array) -> Array:
 
 
 def _judged(
-    rows: Devices, hidden: HiddenRows, learned: Sequence[Mask], classes: int
+    rows: Devices,
+    hidden: HiddenRows,
+    learned: Sequence[Mask],
+    classes: int,
+    design: float,
 ) -> _Judged:
     fold = []
     row = []
@@ -165,32 +196,34 @@ def _judged(
     key = rows.owner * classes + label
     for k, (each, known) in enumerate(zip(hidden.folds, learned, strict=True)):
         which = np.flatnonzero(np.isin(hidden.part, each.judge) & (rows.weight > 0))
-        there = np.bincount(key[known & (rows.weight > 0)], minlength=len(rows) * classes)
+        there = np.bincount(
+            key[known & (rows.weight > 0)], minlength=len(rows) * classes
+        )
         fold.append(np.full(len(which), k))
         row.append(which)
         alone.append(there[key[which]] == 0)
     at = np.concatenate([np.zeros(0, dtype=np.int64), *row])
     single = np.concatenate([np.zeros(0, dtype=bool), *alone])
-    weight = rows.weight[at]
-    weight = np.where(single, weight * _rare(rows, key, classes, weight, single), weight)
+    weight = np.where(single, design, 1.0) * rows.weight[at]
     return _Judged(np.concatenate([at[:0], *fold]), at, label[at], weight)
 
 
-def _rare(
-    rows: Devices, key: IntArray, classes: int, weight: Array, single: Mask
-) -> float:
+def _by_design(rows: Devices, classes: int) -> float:
     """What a hidden row counts for whose class its device has no other row of.
 
-    Such rows are as frequent among hidden rows as among new ones where rows are drawn from a
-    population. Where every device has a row or two of each class by design, new rows are never like
-    that, and hidden ones often. So they count as often as classes are missing at devices.
+    Where rows are drawn from a population, new rows are sometimes of a class that a device has not
+    seen, and so are hidden ones. Where each device has a row or two of each class by design, hidden
+    rows are often like that, and new ones never are. Which it is can be told from how many classes
+    are missing at devices, against how many would be if each device drew its rows from the fleet.
     """
-    among = weight @ single / max(float(weight.sum()), 1e-12)
-    count = np.bincount(key, weights=rows.weight, minlength=len(rows) * classes)
+    there = rows.weight > 0
+    key = rows.owner * classes + rows.y.astype(np.int64)
+    count = np.bincount(key[there], minlength=len(rows) * classes)
     count = count.reshape(len(rows), classes)
-    usual = count.sum(axis=0) / max(float(count.sum()), 1e-12)
-    missing = float(rows.total @ ((count == 0) @ usual)) / max(float(rows.total.sum()), 1e-12)
-    return min(1.0, missing / among) if among > 0 else 1.0
+    usual = count.sum(axis=0) / max(int(count.sum()), 1)
+    expected = ((1.0 - usual) ** count.sum(axis=1)[:, None])[:, usual > 0].sum()
+    missing = (count == 0)[:, usual > 0].sum()
+    return min(1.0, float((missing + DRAWN) / (expected + DRAWN)))
 
 
 def _log(whole: ClassRows, owner: IntArray, judged: _Judged, models: Array) -> Array:
@@ -205,28 +238,31 @@ def _log(whole: ClassRows, owner: IntArray, judged: _Judged, models: Array) -> A
 
 
 def _boosted(
-    rows: Devices, learned: Sequence[Mask], judged: _Judged, told: Array, classes: int
+    rows: Devices, learned: Sequence[Mask], judged: _Judged, told: Array, belief: Array
 ) -> tuple[ClassTrees | None, Array]:
     """Trees, and the log chances of hidden rows by them; none where the first rows hidden show no
     use for them.
     """
+    classes = told.shape[-1]
     said = np.empty((len(judged.row), classes))
     if not all(len(np.unique(rows.y[known])) > 1 for known in learned):
         return None, said
-    staged = []
-    labels = []
-    weights = []
+    staged: list[Array] = []
+    labels: list[IntArray] = []
+    weights: list[Array] = []
+    steps = STAGES[-1]
     for k, known in enumerate(learned):
         mine = judged.fold == k
-        grown = GrownClasses(rows, np.flatnonzero(known), classes, STAGES[-1])
+        grown = GrownClasses(rows, np.flatnonzero(known), classes, steps)
         staged.append(grown.staged(judged.row[mine]))
         labels.append(judged.label[mine])
         weights.append(judged.weight[mine])
         if k == 0:
             stage = best_stage(staged, labels, weights)
             tried = np.concatenate([told[mine], staged[0][stage][:, None]], axis=1)
-            if pool_shares(tried, labels[0], weights[0])[-1] < WORTH:
+            if pool_shares(tried, labels[0], weights[0], belief)[-1] < WORTH:
                 return None, said
+            steps = STAGES[min(stage + 1, len(STAGES) - 1)]  # further is too far
     stage = best_stage(staged, labels, weights)
     for k, each in enumerate(staged):
         said[judged.fold == k] = each[stage]

@@ -48,7 +48,9 @@ class _OneClass:
 class GrownClasses:
     """Boosting of some rows, that can be asked at each of the `STAGES`."""
 
-    def __init__(self, rows: Devices, which: IntArray, classes: int, steps: int) -> None:
+    def __init__(
+        self, rows: Devices, which: IntArray, classes: int, steps: int
+    ) -> None:
         self.classes = classes
         self._rows = rows
         self._several = len(rows) <= CATEGORIES
@@ -107,9 +109,14 @@ def _spread(raw: Array, there: IntArray, classes: int) -> Array:
     return log_chances(found)
 
 
-def best_stage(log: Sequence[Array], label: Sequence[IntArray], weight: Sequence[Array]) -> int:
-    """The place of the best of `STAGES` by the log loss of hidden rows, fold by fold."""
-    loss = np.zeros(len(STAGES))
+def best_stage(
+    log: Sequence[Array], label: Sequence[IntArray], weight: Sequence[Array]
+) -> int:
+    """The place of the best of `STAGES` by the log loss of hidden rows, fold by fold; of those
+    that all folds have reached.
+    """
+    reached = min(len(each) for each in log)
+    loss = np.zeros(reached)
     for each, y, w in zip(log, label, weight, strict=True):
-        loss -= each[:, np.arange(len(y)), y] @ w
+        loss -= each[:reached, np.arange(len(y)), y] @ w
     return int(loss.argmin())
