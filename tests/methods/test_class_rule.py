@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import check_grad, minimize
@@ -171,11 +173,12 @@ def test_the_slope_of_the_pools_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     log = log_chances(rng.normal(size=(50, 3, 4)))
     asked = []
-    monkeypatch.setattr(
-        log_pool,
-        "minimize",
-        lambda loss, x, **how: asked.append(loss) or minimize(loss, x, **how),
-    )
+
+    def noted(loss: Any, begin: Array, **how: Any) -> Any:
+        asked.append(loss)
+        return minimize(loss, begin, **how)
+
+    monkeypatch.setattr(log_pool, "minimize", noted)
     pool_shares(log, rng.integers(0, 4, 50), np.ones(50), np.full(3, 1.0 / 3.0))
     loss = asked[0]
     at = rng.normal(size=3)

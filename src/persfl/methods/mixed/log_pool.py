@@ -43,12 +43,12 @@ def pool_shares(log: Array, label: IntArray, weight: Array, belief: Array) -> Ar
         share = chances(free)
         both = np.einsum("roc,o->rc", log, share)
         pooled = log_chances(both)
-        value = -weight @ pooled[np.arange(rows), label]
-        value -= even @ np.log(share)
+        value = float(weight @ pooled[np.arange(rows), label])
+        value += float(even @ np.log(share))
         # of the pool by shares, then of shares by what is free
         missed = right - np.einsum("rc,roc->ro", np.exp(pooled), log)
         slope = -(weight @ missed) - even / share
-        return value / told, share * (slope - share @ slope) / told
+        return -value / told, share * (slope - share @ slope) / told
 
     found = minimize(loss, np.log(belief), jac=True, method="L-BFGS-B")
     return chances(found.x)
