@@ -321,3 +321,21 @@ def test_rows_that_weigh_nothing_are_not_there() -> None:
     whole = class_rule(twice, TWO, classes=2, trees=False)
     expected = class_rule(rows, TWO, classes=2, trees=False)
     np.testing.assert_allclose(whole.centre, expected.centre, atol=1e-9)
+
+
+def test_what_models_are_made_of() -> None:
+    """Devices of one kind lean on the fleet, those of two kinds on neighbours."""
+    rng = np.random.default_rng(0)
+    one = np.repeat(1.5 * rng.normal(size=(1, 4, 2)), 12, axis=0)
+    kinds = np.where((np.arange(12) % 2 == 0)[:, None, None], one, -one)
+    parts = []
+    for W in (one, kinds):
+        rows, *_ = fleet(W, 12)
+        found = class_rule(rows, TWO, classes=2, trees=False)
+        np.testing.assert_allclose(found.made_of.sum(axis=1), 1.0)
+        assert found.made_of.min() >= 0.0
+        parts.append(found.made_of.mean(axis=0))
+    same, two = parts
+    assert same[1] > 0.4
+    assert same[1] > two[1] + 0.1
+    assert two[2] > same[2] + 0.1

@@ -36,16 +36,19 @@ def alike_models(
     centre: Array,
     variance: Array,
     among: IntArray,
-) -> Array:
+) -> tuple[Array, Array]:
     """(copies, n, d, classes) by own rows and those of the likest devices `among` all, pulled
-    toward `centre` (copies, d, classes).
+    toward `centre` (copies, d, classes); and the share of own rows (n,).
     """
     n = len(rows)
     copies, d, classes = centre.shape
     found = np.empty((copies, n, d, classes))
+    own = np.zeros(n)
     for copy in range(copies):
         who = _likest(_moments(parts, copy, centre[copy], n), among)
         counts = rows.counts[who].sum(axis=1)
+        if copy == 0:
+            own = rows.counts / np.maximum(counts, 1)
         for some in batches(counts, max(d, classes)):
             taken = _rows_of(rows, who[some])
             weight = np.where(taken >= 0, whole.weight[copy, 0, taken], 0.0)[None]
@@ -53,7 +56,7 @@ def alike_models(
             start = np.broadcast_to(centre[copy], (1, len(some), d, classes))
             axes = Axes.of(here, variance)
             found[copy, some] = pulled(here, axes, start, steps=STEPS)[0]
-    return found
+    return found, own
 
 
 def _moments(

@@ -79,6 +79,19 @@ def pulled(
     return np.asarray(centre + axes.B @ old)
 
 
+def decided(rows: ClassRows, axes: Axes, models: Array, factor: float = 1.0) -> Array:
+    """(n,) how much of models (n, d, classes) own rows decide, 0 to 1: in each axis the share of
+    the rows' curvature in the whole of it, the mean over the axes that can move.
+    """
+    weight = rows.weight[0]
+    p = chances(rows.Z @ models)
+    curved = np.einsum("nm,nmk->n", weight, p * (1.0 - p)) / p.shape[-1]
+    curved /= np.maximum(weight.sum(axis=1), 1e-12)
+    h = axes.size * curved[:, None]
+    free = max(int((axes.B**2).sum(axis=-1).max(axis=0).astype(bool).sum()), 1)
+    return np.asarray((h / (h + 1.0 / factor)).sum(axis=1) / free)
+
+
 def chances(score: Array) -> Array:
     """Softmax over the last axis.
 

@@ -21,7 +21,7 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.methods.mixed.class_alike import alike_models
 from persfl.methods.mixed.class_centre import fleet_centre
-from persfl.methods.mixed.class_fits import Axes, pulled
+from persfl.methods.mixed.class_fits import Axes, decided, pulled
 from persfl.methods.mixed.class_near import near_centres
 from persfl.methods.mixed.class_rows import ClassRows
 from persfl.types import Array, IntArray
@@ -49,23 +49,23 @@ class ClassOffers:
     slopes: float = 1.0
     posteriors: dict[str, Array] = field(default_factory=dict)
 
-    def each(self) -> Iterator[tuple[str, Array]]:
-        """Names, and models (copies, n, d, classes)."""
+    def each(self) -> Iterator[tuple[str, Array, Array]]:
+        """Names, models (copies, n, d, classes), and how much own rows decide (n,)."""
         n = len(self.rows)
         centre, self.slopes = fleet_centre(self.whole, level=self.level)
         pooled = np.repeat(centre[:, None], n, axis=1)
-        yield "pooled", pooled
+        yield "pooled", pooled, np.zeros(n)
         d = pooled.shape[2]
         if self.level:
             alone = np.zeros(d)
             alone[-1] = LEVEL
-            yield "level", self._pulled(self._axes(alone), pooled, 1.0)
+            yield "level", *self._pulled(self._axes(alone), pooled, 1.0)
         variance = np.full(d, self.slopes)
         axes = self._axes(variance)
         free = pooled
         for factor in PULLS:
-            free = self._pulled(axes, pooled, factor)
-            yield f"pull {factor:g}", free
+            free, own = self._pulled(axes, pooled, factor)
+            yield f"pull {factor:g}", free, own
         if n > 2:
             alike = alike_models(
                 self.rows,
@@ -75,19 +75,23 @@ class ClassOffers:
                 MIDDLE * variance,
                 self.centres,
             )
-            yield "alike", alike
-            for name, start in (("near", free), ("near alike", alike)):
+            yield "alike", *alike
+            for name, start in (("near", free), ("near alike", alike[0])):
                 found = near_centres(self.parts, axes, start, NEAR, self.centres)
                 self.posteriors[name] = found.posterior
-                yield name, self._pulled(axes, found.mean, NEAR)
-                yield f"{name}, free", self._pulled(axes, found.mean, MIDDLE)
+                yield name, *self._pulled(axes, found.mean, NEAR)
+                yield f"{name}, free", *self._pulled(axes, found.mean, MIDDLE)
 
     def _axes(self, variance: Array) -> list[Axes]:
         return [Axes.of(rows, variance) for rows in self.parts]
 
-    def _pulled(self, axes: Sequence[Axes], centre: Array, factor: float) -> Array:
+    def _pulled(
+        self, axes: Sequence[Axes], centre: Array, factor: float
+    ) -> tuple[Array, Array]:
         found = np.empty_like(centre)
+        own = np.zeros(centre.shape[1])
         for rows, axis in zip(self.parts, axes, strict=True):
             who = rows.who
             found[:, who] = pulled(rows, axis, centre[:, who], factor)
-        return found
+            own[who] = decided(rows, axis, found[0, who], factor)
+        return found, own

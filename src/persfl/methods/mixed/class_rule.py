@@ -29,11 +29,11 @@ from persfl.methods.mixed.class_trees import (
     best_stage,
 )
 from persfl.methods.mixed.hidden_rows import HiddenRows, hidden_rows
+from persfl.methods.mixed.linear_rule import BOOSTED, ENOUGH
 from persfl.methods.mixed.log_pool import pool_shares
 from persfl.seeds import distinct, stream
 from persfl.types import Array, IntArray, Mask
 
-BOOSTED = 200  # rows; fewer are not boosted
 WORTH = (
     0.05  # share below which trees are not worth their time, on the first rows hidden
 )
@@ -47,7 +47,8 @@ class ClassRule:
     """What comes out: `models` (n, size) in the learner's layout; `trees`, whose log chances are
     added by their share; `names` and `shares` of all offers.
 
-    `posterior` (n, centres): how likely each of `centres` is the centre of a device's model.
+    `made_of` (n, 3): how much own rows, the fleet and neighbours are of each model. `posterior`
+    (n, centres): how likely each of `centres` is the centre of a device's model.
     `centre` (size,) is the fleet's model, `slopes` the variance of its slopes.
     """
 
@@ -56,6 +57,7 @@ class ClassRule:
     trees: ClassTrees | None
     names: tuple[str, ...]
     shares: Array
+    made_of: Array
     posterior: Array
     centres: IntArray
     centre: Array
@@ -81,6 +83,10 @@ class _Judged(NamedTuple):
     row: IntArray
     label: IntArray
     weight: Array
+
+    def first(self, many: int) -> _Judged:
+        """So many of them."""
+        return _Judged(*(part[:many] for part in self))
 
 
 def class_rule(
@@ -117,9 +123,11 @@ def class_rule(
     names = []
     models = []
     log = []
-    for name, found in offers.each():
+    own = []
+    for name, found, decided in offers.each():
         names.append(name)
         models.append(found[0])
+        own.append(decided)
         log.append(_log(whole, rows.owner, judged, found))
     told = np.stack(log, axis=1)
     grown = None
@@ -128,7 +136,8 @@ def class_rule(
         grown, said = _boosted(rows, learned, judged, told, belief)
         if grown is not None:
             names.append("trees")
-            told = np.concatenate([told, said[:, None]], axis=1)
+            judged = judged.first(len(said))
+            told = np.concatenate([told[: len(said)], said[:, None]], axis=1)
     belief = _belief(len(names), design)
     shares = pool_shares(told, judged.label, judged.weight, belief)
     mixed = np.einsum("o,ondk->nkd", shares[: len(models)], np.stack(models))
@@ -139,6 +148,7 @@ def class_rule(
         grown,
         tuple(names),
         shares,
+        _made_of(names, shares, np.stack(own)),
         _posterior(offers, names, shares),
         offers.centres,
         _vectors(learner, fleet[None])[0],
@@ -164,6 +174,18 @@ def _belief(offers: int, design: float) -> Array:
     found = np.full(offers, (1.0 - fleet) / offers)
     found[0] += fleet
     return found
+
+
+def _made_of(names: Sequence[str], shares: Array, own: Array) -> Array:
+    """(n, 3) own rows, fleet, neighbours: what decides each model, offers by their shares; `own`
+    (linear offers, n) is the part of own rows. Trees see the whole fleet.
+    """
+    mine = shares[: len(own)] @ own
+    close = np.zeros(own.shape[1])
+    for name, share, part in zip(names, shares, own, strict=False):
+        if name.startswith(("alike", "near")):
+            close += share * (1.0 - part)
+    return np.stack([mine, 1.0 - mine - close, close], axis=1)
 
 
 def _posterior(offers: ClassOffers, names: Sequence[str], shares: Array) -> Array:
@@ -240,11 +262,11 @@ def _log(whole: ClassRows, owner: IntArray, judged: _Judged, models: Array) -> A
 def _boosted(
     rows: Devices, learned: Sequence[Mask], judged: _Judged, told: Array, belief: Array
 ) -> tuple[ClassTrees | None, Array]:
-    """Trees, and the log chances of hidden rows by them; none where the first rows hidden show no
-    use for them.
+    """Trees, and the log chances of hidden rows by them, of as many folds as are enough; none where
+    the first rows hidden show no use for them.
     """
     classes = told.shape[-1]
-    said = np.empty((len(judged.row), classes))
+    said = np.empty((0, classes))
     if not all(len(np.unique(rows.y[known])) > 1 for known in learned):
         return None, said
     staged: list[Array] = []
@@ -263,8 +285,9 @@ def _boosted(
             if pool_shares(tried, labels[0], weights[0], belief)[-1] < WORTH:
                 return None, said
             steps = STAGES[min(stage + 1, len(STAGES) - 1)]  # further is too far
+        if sum(map(len, labels)) >= ENOUGH:
+            break
     stage = best_stage(staged, labels, weights)
-    for k, each in enumerate(staged):
-        said[judged.fold == k] = each[stage]
+    said = np.concatenate([each[stage] for each in staged])
     everything = np.arange(len(rows.y))
     return GrownClasses(rows, everything, classes, STAGES[stage]).trees(), said
