@@ -34,12 +34,15 @@ from persfl.methods.mixed.log_pool import pool_shares
 from persfl.seeds import distinct, stream
 from persfl.types import Array, IntArray, Mask
 
-WORTH = (
-    0.05  # share below which trees are not worth their time, on the first rows hidden
-)
-FLEET = 0.6  # of the belief in offers is for one model for all, the rest for each alike
-DRAWN = 2.0  # missing classes' worth of belief that rows were drawn, not chosen
-CENTRES = 300  # devices at most that may be the centre of another
+# trees with less of a share on the first rows hidden are not worth their time
+WORTH = 0.02
+# of the belief in offers this is for one model for all, the rest for each alike: fleets of few rows
+# cannot tell which personal models are good
+FLEET = 0.6
+# missing classes' worth of belief that rows were drawn, not chosen by class
+DRAWN = 2.0
+# devices at most that may be the centre of another; time grows with them
+CENTRES = 300
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +89,8 @@ class _Judged(NamedTuple):
 
     def first(self, many: int) -> _Judged:
         """So many of them."""
-        return _Judged(*(part[:many] for part in self))
+        known = self.label[:many]
+        return _Judged(self.fold[:many], self.row[:many], known, self.weight[:many])
 
 
 def class_rule(
