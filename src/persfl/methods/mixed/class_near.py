@@ -59,7 +59,7 @@ def near_centres(
     """From models `start` (copies, n, d, classes); `factor` times the prior's variance is s."""
     models = start
     mean = start
-    likely = None
+    likely: _Likely | None = None
     for _ in range(ROUNDS):
         likely = _likeliest(parts, axes, models, factor, centres, likely)
         mean = _means(parts, models, likely, centres)
@@ -67,10 +67,12 @@ def near_centres(
         for rows, axis in zip(parts, axes, strict=True):
             centre = mean[:, rows.who]
             models[:, rows.who] = pulled(rows, axis, centre, factor, steps=STEPS)
-    found = np.zeros((start.shape[1], len(centres)))
-    if likely is not None:
-        at = np.searchsorted(centres, likely.who[0])
-        np.put_along_axis(found, at, likely.share[0], axis=1)
+    # who is likely in the end, all centres asked again
+    found = np.empty((start.shape[1], len(centres)))
+    for rows, axis in zip(parts, axes, strict=True):
+        log = _log_chances(rows, axis, 0, models[0], centres[None], factor)
+        log[centres == rows.who[:, None]] = -np.inf
+        found[rows.who] = _shares(log)
     return NearCentres(mean, found)
 
 
