@@ -1,0 +1,297 @@
+"""Blend for classes: offers, judged on rows that they have not seen, and mixed by a log pool.
+
+1. Offers are linear models, pulled toward the fleet's or toward neighbours' (`class_offers`).
+2. With enough rows, trees are grown for the whole fleet, with the device as a category
+   (`class_trees`).
+3. All of it is done again without some rows, hidden at all devices at once (`hidden_rows`).
+4. One set of shares for the fleet, by the log loss of those hidden rows (`log_pool`).
+
+The pool of linear offers is one vector per device; trees are kept beside it, with their share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from persfl.devices import Devices
+from persfl.learners.linear import Linear
+from persfl.methods.mixed.class_fits import chances, log_chances
+from persfl.methods.mixed.class_offers import ClassOffers
+from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, with_level
+from persfl.methods.mixed.class_trees import (
+    STAGES,
+    ClassTrees,
+    GrownClasses,
+    best_stage,
+)
+from persfl.methods.mixed.hidden_rows import HiddenRows, hidden_rows
+from persfl.methods.mixed.linear_rule import BOOSTED, ENOUGH
+from persfl.methods.mixed.log_pool import pool_shares
+from persfl.seeds import distinct, stream
+from persfl.types import Array, IntArray, Mask
+
+# trees with less of a share on the first rows hidden are not worth their time
+WORTH = 0.02
+# of the belief in offers this is for one model for all, the rest for each alike: fleets of few rows
+# cannot tell which personal models are good
+FLEET = 0.6
+# missing classes' worth of belief that rows were drawn, not chosen by class
+DRAWN = 2.0
+# devices at most that may be the centre of another; time grows with them
+CENTRES = 300
+
+
+@dataclass(frozen=True, eq=False)
+class ClassRule:
+    """What comes out: `models` (n, size) in the learner's layout; `trees`, whose log chances are
+    added by their share; `names` and `shares` of all offers.
+
+    `made_of` (n, 3): how much own rows, the fleet and neighbours are of each model. `posterior`
+    (n, centres): how likely each of `centres` is the centre of a device's model.
+    `centre` (size,) is the fleet's model, `slopes` the variance of its slopes.
+    """
+
+    learner: Linear
+    models: Array
+    trees: ClassTrees | None
+    names: tuple[str, ...]
+    shares: Array
+    made_of: Array
+    posterior: Array
+    centres: IntArray
+    centre: Array
+    slopes: float
+
+    def chances(self, X: Array, owner: IntArray) -> Array:
+        """(rows, classes) of rows and their devices."""
+        two = self.learner.kind == "logistic"
+        W = self.models.reshape(len(self.models), self.learner.classes, -1)
+        Z = with_level(X, self.learner.intercept)
+        score = np.einsum("rd,rkd->rk", Z, W[owner])
+        if two:
+            score = np.column_stack([np.zeros(len(X)), score])
+        if self.trees is not None:
+            score += self.shares[-1] * self.trees.log_chances(X, owner)
+        return chances(score)
+
+
+class _Judged(NamedTuple):
+    """Hidden rows, all folds behind each other, their labels, and what they count for."""
+
+    fold: IntArray
+    row: IntArray
+    label: IntArray
+    weight: Array
+
+    def first(self, many: int) -> _Judged:
+        """So many of them."""
+        known = self.label[:many]
+        return _Judged(self.fold[:many], self.row[:many], known, self.weight[:many])
+
+
+def class_rule(
+    rows: Devices,
+    learner: Linear,
+    *,
+    classes: int,
+    seed: int = 0,
+    ordered: bool = False,
+    blocks: Array | None = None,
+    trees: bool = True,
+) -> ClassRule:
+    """Blend the models of these devices, `Linear("logistic")` or `Linear("multinomial")`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 2))
+    >>> y = (X[:, 0] > 0).astype(float)
+    >>> rows = Devices.grouped(X, y, np.arange(60) % 6, range(6))
+    >>> found = class_rule(rows, Linear("logistic", intercept=True), classes=2)
+    >>> found.models.shape, round(float(found.shares.sum()), 6)
+    ((6, 3), 1.0)
+    """
+    n = len(rows)
+    level = learner.intercept
+    hidden = hidden_rows(rows, seed, ordered=ordered, blocks=blocks)
+    learned = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
+    shown = np.stack([np.ones(len(rows.y)), *learned]).astype(np.float64)
+    whole = all_rows(rows, shown, classes=classes, level=level)
+    design = _by_design(rows, classes)
+    judged = _judged(rows, hidden, learned, classes, design)
+    offers = ClassOffers(
+        rows, whole, device_rows(rows, whole), level, some_centres(n, seed)
+    )
+    names = []
+    models = []
+    log = []
+    own = []
+    for name, found, decided in offers.each():
+        names.append(name)
+        models.append(found[0])
+        own.append(decided)
+        log.append(_log(whole, rows.owner, judged, found))
+    told = np.stack(log, axis=1)
+    grown = None
+    if trees and len(rows.y) >= BOOSTED:
+        belief = _belief(len(names) + 1, design)
+        grown, said = _boosted(rows, learned, judged, told, belief)
+        if grown is not None:
+            names.append("trees")
+            judged = judged.first(len(said))
+            told = np.concatenate([told[: len(said)], said[:, None]], axis=1)
+    belief = _belief(len(names), design)
+    shares = pool_shares(told, judged.label, judged.weight, belief)
+    mixed = np.einsum("o,ondk->nkd", shares[: len(models)], np.stack(models))
+    fleet = models[0][0].T
+    return ClassRule(
+        learner,
+        _vectors(learner, mixed),
+        grown,
+        tuple(names),
+        shares,
+        _made_of(names, shares, np.stack(own)),
+        _posterior(offers, names, shares),
+        offers.centres,
+        _vectors(learner, fleet[None])[0],
+        offers.slopes,
+    )
+
+
+def some_centres(n: int, seed: int) -> IntArray:
+    """The devices that may be centres: all, or so many drawn by the seed."""
+    if n <= CENTRES:
+        return np.arange(n)
+    place = stream(seed, "centres")
+    drawn = distinct(place, np.zeros(1, dtype=np.int64), np.array([n]), CENTRES)
+    return np.sort(drawn[0])
+
+
+def _belief(offers: int, design: float) -> Array:
+    """(offers,) shares that are believed before any row tells; the first is one model for all.
+
+    Where each device was given rows of all classes (see `_by_design`), personal models are as good.
+    """
+    fleet = FLEET * design
+    found = np.full(offers, (1.0 - fleet) / offers)
+    found[0] += fleet
+    return found
+
+
+def _made_of(names: Sequence[str], shares: Array, own: Array) -> Array:
+    """(n, 3) own rows, fleet, neighbours: what decides each model, offers by their shares; `own`
+    (linear offers, n) is the part of own rows. Trees see the whole fleet.
+    """
+    mine = shares[: len(own)] @ own
+    close = np.zeros(own.shape[1])
+    for name, share, part in zip(names, shares, own, strict=False):
+        if name.startswith(("alike", "near")):
+            close += share * (1.0 - part)
+    return np.stack([mine, 1.0 - mine - close, close], axis=1)
+
+
+def _posterior(offers: ClassOffers, names: Sequence[str], shares: Array) -> Array:
+    """(n, centres) of both searches, each by the shares of what was made of it."""
+    found = np.zeros((len(offers.rows), len(offers.centres)))
+    of = dict(zip(names, shares.tolist(), strict=True))
+    for name, each in offers.posteriors.items():
+        found += (of[name] + of[f"{name}, free"]) * each
+    return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), 1e-300))
+
+
+def _vectors(learner: Linear, models: Array) -> Array:
+    """Models (n, classes, d) in the learner's layout; two classes are told by their difference."""
+    if learner.kind == "logistic":
+        return np.asarray(models[:, 1] - models[:, 0])
+    return np.asarray(models.reshape(len(models), -1))
+
+
+def _judged(
+    rows: Devices,
+    hidden: HiddenRows,
+    learned: Sequence[Mask],
+    classes: int,
+    design: float,
+) -> _Judged:
+    fold = []
+    row = []
+    alone = []
+    label = rows.y.astype(np.int64)
+    key = rows.owner * classes + label
+    for k, (each, known) in enumerate(zip(hidden.folds, learned, strict=True)):
+        which = np.flatnonzero(np.isin(hidden.part, each.judge) & (rows.weight > 0))
+        there = np.bincount(
+            key[known & (rows.weight > 0)], minlength=len(rows) * classes
+        )
+        fold.append(np.full(len(which), k))
+        row.append(which)
+        alone.append(there[key[which]] == 0)
+    at = np.concatenate([np.zeros(0, dtype=np.int64), *row])
+    single = np.concatenate([np.zeros(0, dtype=bool), *alone])
+    weight = np.where(single, design, 1.0) * rows.weight[at]
+    return _Judged(np.concatenate([at[:0], *fold]), at, label[at], weight)
+
+
+def _by_design(rows: Devices, classes: int) -> float:
+    """What a hidden row counts for whose class its device has no other row of.
+
+    Where rows are drawn from a population, new rows are sometimes of a class that a device has not
+    seen, and so are hidden ones. Where each device has a row or two of each class by design, hidden
+    rows are often like that, and new ones never are. Which it is can be told from how many classes
+    are missing at devices, against how many would be if each device drew its rows from the fleet.
+    """
+    there = rows.weight > 0
+    key = rows.owner * classes + rows.y.astype(np.int64)
+    count = np.bincount(key[there], minlength=len(rows) * classes)
+    count = count.reshape(len(rows), classes)
+    usual = count.sum(axis=0) / max(int(count.sum()), 1)
+    expected = ((1.0 - usual) ** count.sum(axis=1)[:, None])[:, usual > 0].sum()
+    missing = (count == 0)[:, usual > 0].sum()
+    return min(1.0, float((missing + DRAWN) / (expected + DRAWN)))
+
+
+def _log(whole: ClassRows, owner: IntArray, judged: _Judged, models: Array) -> Array:
+    """(hidden rows, classes) log chances by models that have not seen them."""
+    found = np.empty((len(judged.row), whole.Y.shape[-1]))
+    for k in range(len(models) - 1):
+        mine = judged.fold == k
+        at = judged.row[mine]
+        score = np.einsum("rd,rdk->rk", whole.Z[0, at], models[k + 1, owner[at]])
+        found[mine] = log_chances(score)
+    return found
+
+
+def _boosted(
+    rows: Devices, learned: Sequence[Mask], judged: _Judged, told: Array, belief: Array
+) -> tuple[ClassTrees | None, Array]:
+    """Trees, and the log chances of hidden rows by them, of as many folds as are enough; none where
+    the first rows hidden show no use for them.
+    """
+    classes = told.shape[-1]
+    said = np.empty((0, classes))
+    if not all(len(np.unique(rows.y[known])) > 1 for known in learned):
+        return None, said
+    staged: list[Array] = []
+    labels: list[IntArray] = []
+    weights: list[Array] = []
+    steps = STAGES[-1]
+    for k, known in enumerate(learned):
+        mine = judged.fold == k
+        grown = GrownClasses(rows, np.flatnonzero(known), classes, steps)
+        staged.append(grown.staged(judged.row[mine]))
+        labels.append(judged.label[mine])
+        weights.append(judged.weight[mine])
+        if k == 0:
+            stage = best_stage(staged, labels, weights)
+            tried = np.concatenate([told[mine], staged[0][stage][:, None]], axis=1)
+            if pool_shares(tried, labels[0], weights[0], belief)[-1] < WORTH:
+                return None, said
+            steps = STAGES[min(stage + 1, len(STAGES) - 1)]  # further is too far
+        if sum(map(len, labels)) >= ENOUGH:
+            break
+    stage = best_stage(staged, labels, weights)
+    said = np.concatenate([each[stage] for each in staged])
+    everything = np.arange(len(rows.y))
+    return GrownClasses(rows, everything, classes, STAGES[stage]).trees(), said

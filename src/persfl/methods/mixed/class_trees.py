@@ -1,0 +1,122 @@
+"""Trees for the whole fleet and its classes: boosting with the device as a category.
+
+scikit-learn grows a tree for each class and step (for two classes one). Boosting that goes on for
+long is sure of itself where it should not be; how many steps are good is told by hidden rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from persfl.devices import Devices
+from persfl.learners.shared_trees import SharedTrees
+from persfl.methods.mixed.class_fits import log_chances
+from persfl.methods.mixed.grown_trees import CATEGORIES, _read
+from persfl.types import Array, IntArray
+
+STAGES = (5, 10, 20, 30, 50, 70, 100)  # steps of boosting that are tried
+ABSENT = 1e-4  # the chance of a class that trees have seen no row of
+
+
+@dataclass(frozen=True, eq=False)
+class ClassTrees:
+    """Trees of each class that had rows; of two classes those of the second alone."""
+
+    trees: tuple[SharedTrees, ...]
+    there: IntArray
+    classes: int
+
+    def log_chances(self, X: Array, owner: IntArray) -> Array:
+        """(rows, classes) of rows and their devices; -1 for a device that was not there."""
+        raw = np.stack([each.predict(X, owner) for each in self.trees], axis=1)
+        return _spread(raw, self.there, self.classes)
+
+
+class _OneClass:
+    """Trees of one class, as `_read` wants them."""
+
+    def __init__(self, trees: Any, level: float) -> None:
+        self._predictors = trees
+        self._baseline_prediction = level
+
+
+class GrownClasses:
+    """Boosting of some rows, that can be asked at each of the `STAGES`."""
+
+    def __init__(
+        self, rows: Devices, which: IntArray, classes: int, steps: int
+    ) -> None:
+        self.classes = classes
+        self._rows = rows
+        self._several = len(rows) <= CATEGORIES
+        self._known = np.unique(rows.owner[which])
+        self._grower = HistGradientBoostingClassifier(
+            categorical_features=[0] if self._several else None,
+            max_iter=steps,
+            early_stopping=False,
+            random_state=0,
+        )
+        self._grower.fit(
+            self._wide(which), rows.y[which], sample_weight=rows.weight[which]
+        )
+
+    def _wide(self, which: IntArray) -> Array:
+        owner = self._rows.owner[which].astype(np.float64)
+        if self._several:
+            owner = np.where(np.isin(owner, self._known), owner, np.nan)
+        else:
+            owner = np.zeros(len(which))
+        return np.column_stack([owner, self._rows.X[which]])
+
+    @property
+    def _there(self) -> IntArray:
+        return np.asarray(self._grower.classes_, dtype=np.int64)
+
+    def staged(self, which: IntArray) -> Array:
+        """(stages, rows, classes) log chances of these rows."""
+        found = []
+        wide = self._wide(which)
+        for step, raw in enumerate(self._grower.staged_decision_function(wide), 1):
+            if step in STAGES:
+                each = raw[:, None] if raw.ndim == 1 else raw
+                found.append(_spread(each, self._there, self.classes))
+        return np.stack(found)
+
+    def trees(self) -> ClassTrees:
+        """As plain arrays."""
+        place = np.full(len(self._rows), -1)
+        if self._several:
+            place[self._known] = np.arange(len(self._known))
+        base = np.ravel(self._grower._baseline_prediction)
+        found = []
+        for k, level in enumerate(base):
+            one = [[step[k]] for step in self._grower._predictors]
+            found.append(_read(_OneClass(one, level), place))
+        return ClassTrees(tuple(found), self._there, self.classes)
+
+
+def _spread(raw: Array, there: IntArray, classes: int) -> Array:
+    """(rows, classes) log chances from scores of the classes that are there."""
+    if raw.shape[1] == 1:
+        raw = np.column_stack([np.zeros(len(raw)), raw])
+    found = np.full((len(raw), classes), np.log(ABSENT))
+    found[:, there] = log_chances(raw)
+    return log_chances(found)
+
+
+def best_stage(
+    log: Sequence[Array], label: Sequence[IntArray], weight: Sequence[Array]
+) -> int:
+    """The place of the best of `STAGES` by the log loss of hidden rows, fold by fold; of those
+    that all folds have reached.
+    """
+    reached = min(len(each) for each in log)
+    loss = np.zeros(reached)
+    for each, y, w in zip(log, label, weight, strict=True):
+        loss -= each[:reached, np.arange(len(y)), y] @ w
+    return int(loss.argmin())
