@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,13 @@ import pytest
 from scipy.optimize import check_grad, minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from persfl import PersonalizedClassifier
 from persfl.devices import Devices
+from persfl.errors import InputError, UnseenWarning
+from persfl.evaluation.row_order import RowOrder
 from persfl.learners.linear import Linear
+from persfl.learners.shared_trees import BoostedModels
+from persfl.learners.storage.family_table import models_from, models_to
 from persfl.methods.mixed.class_centre import fleet_centre
 from persfl.methods.mixed.class_fits import Axes, chances, log_chances, pulled
 from persfl.methods.mixed.class_near import near_centres
@@ -18,6 +24,7 @@ from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, wi
 from persfl.methods.mixed.class_rule import ClassRule, class_rule
 from persfl.methods.mixed.class_trees import GrownClasses
 from persfl.methods.mixed.log_pool import EVEN, pool_shares
+from persfl.runs import load_model, save_model
 from persfl.types import Array, IntArray
 
 TWO = Linear("logistic", intercept=True)
@@ -300,10 +307,12 @@ def test_devices_of_one_and_two_rows_no_features_no_level() -> None:
     assert class_rule(rows, plain, classes=2).models.shape == (4, 2)
 
 
-@pytest.mark.parametrize("how", [{"ordered": True}, {"blocks": np.arange(80) % 10}])
-def test_other_ways_to_hide_rows(how: dict[str, bool | Array]) -> None:
+@pytest.mark.parametrize(
+    "how", [RowOrder(ordered=True), RowOrder(blocks=np.arange(80) % 10)]
+)
+def test_other_ways_to_hide_rows(how: RowOrder) -> None:
     rows, *_ = fleet(np.random.default_rng(0).normal(size=(8, 3, 2)), 10)
-    found = class_rule(rows, TWO, classes=2, **how)  # type: ignore[arg-type]
+    found = class_rule(rows, TWO, classes=2, order=how)
     assert np.isfinite(found.models).all()
     assert round(float(found.shares.sum()), 9) == 1.0
 
@@ -339,3 +348,35 @@ def test_what_models_are_made_of() -> None:
     assert same[1] > 0.4
     assert same[1] > two[1] + 0.1
     assert two[2] > same[2] + 0.1
+
+
+@pytest.mark.parametrize("names", [["no", "yes"], ["a", "b", "c"]])
+def test_a_classifier_with_trees_is_kept_and_read(
+    names: list[str], tmp_path: Path
+) -> None:
+    draw = np.random.default_rng(0)
+    owner = np.repeat(np.arange(12), 25)
+    X = draw.normal(size=(300, 2))
+    bent = np.abs(X[:, 0]) + 0.2 * draw.normal(size=300)
+    cuts = np.quantile(bent, np.linspace(0, 1, len(names) + 1)[1:-1])
+    y = np.array(names)[np.digitize(bent, cuts)]
+    model = PersonalizedClassifier(holdout=0, random_state=0).fit(X, y, devices=owner)
+    models = model.fitted_.models
+    assert isinstance(models, BoostedModels)
+    chances = model.predict_proba(X, devices=owner)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    assert np.mean(model.predict(X, devices=owner) == y) > 0.8
+    save_model(model, tmp_path / "kept")
+    again = load_model(tmp_path / "kept")
+    np.testing.assert_array_equal(again.predict_proba(X, devices=owner), chances)
+    with pytest.warns(UnseenWarning):
+        strange = model.predict_proba(X[:3], devices=["new"] * 3)
+    np.testing.assert_allclose(strange.sum(axis=1), 1.0)
+    # nothing is said of pairs, since it is not calibrated
+    assert set(model.helpers_["verdict"]) == {"cannot tell"}
+    arrays = models_to(models)
+    for there in (np.array([5, 1]), np.array([0, 1, 2, 9]), np.array([-1, 0])):
+        with pytest.raises(InputError):
+            models_from(
+                arrays | {"boosted_there": there}, features=2, classes=len(names)
+            )

@@ -17,7 +17,7 @@ from persfl.evaluation.rivals import pooled_fit
 from persfl.evaluation.who_helps import helper_table
 from persfl.fitting.cells import id_array, places
 from persfl.learners.linear import Linear
-from persfl.learners.responses import respond, respond_each, unknown
+from persfl.learners.responses import respond, respond_each, unknown, with_trees
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.shrunk import shrunk
 from persfl.methods.blend.mixture import SORTS, sorts
@@ -189,7 +189,7 @@ class Fitted:
         inside = units.features(X, nobody)
         found = respond(self.learner, model, inside, self.classes)
         if population is not None and isinstance(self.models, BoostedModels):
-            found = found + self.models.added(inside, nobody)
+            found = with_trees(self.models, found, inside, nobody, self.classes)
         return found if self.classes else units.outside(found, nobody)
 
     def _population(self) -> Population | None:

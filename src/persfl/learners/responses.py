@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import softmax
 
 from persfl.batches import batches
 from persfl.learners.fleet_mix import DeviceMix, FleetMix, ModelBank, said_by
@@ -59,7 +60,7 @@ def respond_each(
     """
     if isinstance(models, BoostedModels):
         linear = respond_each(learner, models.vectors, X, owner, classes)
-        return np.asarray(linear + models.added(X, owner))
+        return with_trees(models, linear, X, owner, classes)
     if isinstance(models, FleetMix):
         return _by_banks(learner, models, X, owner, classes)
     out = np.empty((len(X), classes) if classes else len(X))
@@ -74,6 +75,17 @@ def respond_each(
         rows = order[lo:hi]
         out[rows] = respond(learner, models[int(owner[rows[0]])], X[rows], classes)
     return out
+
+
+def with_trees(
+    models: BoostedModels, linear: Array, X: Array, owner: IntArray, classes: int
+) -> Array:
+    """Responses of vectors, with what trees of the fleet add: to values, or to log chances."""
+    if not classes:
+        return np.asarray(linear + models.added(X, owner))
+    with np.errstate(divide="ignore"):
+        known = np.log(linear)
+    return np.asarray(softmax(known + models.log_added(X, owner, classes), axis=1))
 
 
 def _mixed(learner: Learner, mix: DeviceMix, X: Array, classes: int) -> Array:

@@ -7,15 +7,17 @@ folder must not hold objects; what they say is what scikit-learn says.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 
 from persfl.types import Array, IntArray
 
 WORDS = 8  # of 32 bits, one bit a category
+ABSENT = 1e-4  # the chance of a class that trees have seen no row of
 AT_A_TIME = 2**22  # rows times trees that are walked together
 
 
@@ -71,6 +73,33 @@ class SharedTrees:
 
 
 @dataclass(frozen=True, eq=False)
+class ClassTrees:
+    """Trees of each class that had rows; of two classes those of the second alone."""
+
+    trees: tuple[SharedTrees, ...]
+    there: IntArray
+    classes: int
+
+    def log_chances(self, X: Array, owner: IntArray) -> Array:
+        """(rows, classes) of rows and their devices; -1 for a device that was not there."""
+        raw = np.stack([each.predict(X, owner) for each in self.trees], axis=1)
+        return spread_classes(raw, self.there, self.classes)
+
+
+def spread_classes(raw: Array, there: IntArray, classes: int) -> Array:
+    """(rows, classes) log chances from scores of the classes that are there.
+
+    >>> spread_classes(np.zeros((1, 1)), np.array([0, 2]), 3).round(2).tolist()
+    [[-0.69, -9.21, -0.69]]
+    """
+    if raw.shape[1] == 1:
+        raw = np.column_stack([np.zeros(len(raw)), raw])
+    found = np.full((len(raw), classes), np.log(ABSENT))
+    found[:, there] = log_softmax(raw, axis=1)
+    return np.asarray(log_softmax(found, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
 class BoostedModels(Sequence[Array]):
     """Linear models, one vector per device, and trees of the whole fleet that are added to them.
 
@@ -81,6 +110,8 @@ class BoostedModels(Sequence[Array]):
     vectors: Array
     trees: tuple[tuple[float, SharedTrees], ...]
     alone: NDArray[np.bool_]
+    there: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The classes that the trees tell of, each by trees of its own; none for numbers."""
 
     def __len__(self) -> int:
         return len(self.vectors)
@@ -100,5 +131,13 @@ class BoostedModels(Sequence[Array]):
         found = np.zeros(len(X))
         for share, trees in self.trees:
             found += share * trees.predict(X, owner)
-        alone = np.append(self.alone, False)[owner]  # -1: was not there
-        return np.where(alone, 0.0, found)
+        return np.where(self._alone(owner), 0.0, found)
+
+    def log_added(self, X: Array, owner: IntArray, classes: int) -> Array:
+        """(rows, classes) what the trees add to the log chances of classes."""
+        each = ClassTrees(tuple(trees for _, trees in self.trees), self.there, classes)
+        found = self.trees[0][0] * each.log_chances(X, owner)
+        return np.where(self._alone(owner)[:, None], 0.0, found)
+
+    def _alone(self, owner: IntArray) -> NDArray[np.bool_]:
+        return np.append(self.alone, False)[owner]  # -1: was not there

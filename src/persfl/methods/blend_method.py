@@ -64,6 +64,7 @@ class Blend(MethodSettings):
     ) -> State:
         # blend's many files, where it runs
         from persfl.methods.blend.stage import blend_stage
+        from persfl.methods.mixed.class_stage import class_stage
         from persfl.methods.mixed.linear_stage import linear_stage
         from persfl.methods.refitted.stage import refit_stage
 
@@ -74,6 +75,17 @@ class Blend(MethodSettings):
                 task.rows,
                 plan,
                 level=learner.intercept,
+                order=order,
+                trees=self.trees,
+                stage=stage,
+                keep=keep,
+            )
+        if isinstance(learner, Linear) and learner.kind in ("logistic", "multinomial"):
+            return class_stage(
+                task.rows,
+                plan,
+                learner,
+                classes=max(task.classes, 2),
                 order=order,
                 trees=self.trees,
                 stage=stage,

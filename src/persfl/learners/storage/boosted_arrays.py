@@ -20,6 +20,7 @@ from persfl.learners.storage.named_arrays import (
 from persfl.types import Array
 
 BOOSTED = "boosted_shares"
+MOST = 10_000  # trees of classes
 DEEPEST = 1_000  # questions on the way down
 _FORMS = {
     "base": "f8",
@@ -41,6 +42,7 @@ def boosted_to(models: BoostedModels) -> dict[str, AnyArray]:
     arrays: dict[str, AnyArray] = {
         BOOSTED: np.array([share for share, _ in models.trees]),
         "boosted_alone": models.alone,
+        "boosted_there": models.there,
     }
     for k, (_, trees) in enumerate(models.trees):
         parts = {
@@ -50,12 +52,21 @@ def boosted_to(models: BoostedModels) -> dict[str, AnyArray]:
     return arrays
 
 
-def boosted_from(vectors: Array, arrays: Arrays, features: int | None) -> BoostedModels:
+def boosted_from(
+    vectors: Array, arrays: Arrays, features: int | None, classes: int | None
+) -> BoostedModels:
     """The inverse of `boosted_to`, for arrays that somebody else may have written."""
     shares = arrays[BOOSTED]
     n = len(vectors)
-    sound = has_form(arrays, {BOOSTED: "f8 K", "boosted_alone": "b D"}, D=n)
-    check_arrays(sound and is_sensible(shares) and 0 < len(shares) <= 10)
+    forms = {BOOSTED: "f8 K", "boosted_alone": "b D", "boosted_there": "i8 C"}
+    sound = has_form(arrays, forms, D=n)
+    check_arrays(sound and is_sensible(shares) and 0 < len(shares) <= MOST)
+    there = arrays["boosted_there"]
+    if len(there):  # in order, and trees for each of them; of two for the second alone
+        check_arrays(there[0] >= 0 and (np.diff(there) > 0).all())
+        check_arrays(len(shares) == (1 if len(there) == 2 else len(there)))
+    if classes is not None:
+        check_arrays(bool(len(there)) == bool(classes) and (there < classes).all())
     trees = []
     for k in range(len(shares)):
         parts = under(f"boosted_{k}_", arrays)
@@ -64,7 +75,7 @@ def boosted_from(vectors: Array, arrays: Arrays, features: int | None) -> Booste
         rest: dict[str, Any] = parts
         trees.append(_checked(SharedTrees(base=base, **rest), features))
     pairs = zip(shares.tolist(), trees, strict=True)
-    return BoostedModels(vectors, tuple(pairs), arrays["boosted_alone"])
+    return BoostedModels(vectors, tuple(pairs), arrays["boosted_alone"], there)
 
 
 def _checked(trees: SharedTrees, features: int | None) -> SharedTrees:

@@ -215,7 +215,7 @@ def models_from(
         return mixtures_from(parts, arrays)
     if BOOSTED in arrays:
         return boosted_from(
-            VECTORS.many_from(arrays, features, classes), arrays, features
+            VECTORS.many_from(arrays, features, classes), arrays, features, classes
         )
     codec: ModelCodec = TREES
     if VECTORS.KEY in arrays:

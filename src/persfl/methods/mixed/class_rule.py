@@ -18,13 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from persfl.devices import Devices
+from persfl.evaluation.row_order import RowOrder
 from persfl.learners.linear import Linear
+from persfl.learners.shared_trees import ClassTrees
 from persfl.methods.mixed.class_fits import chances, log_chances
 from persfl.methods.mixed.class_offers import ClassOffers
 from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, with_level
 from persfl.methods.mixed.class_trees import (
     STAGES,
-    ClassTrees,
     GrownClasses,
     best_stage,
 )
@@ -99,8 +100,7 @@ def class_rule(
     *,
     classes: int,
     seed: int = 0,
-    ordered: bool = False,
-    blocks: Array | None = None,
+    order: RowOrder | None = None,
     trees: bool = True,
 ) -> ClassRule:
     """Blend the models of these devices, `Linear("logistic")` or `Linear("multinomial")`.
@@ -115,7 +115,7 @@ def class_rule(
     """
     n = len(rows)
     level = learner.intercept
-    hidden = hidden_rows(rows, seed, ordered=ordered, blocks=blocks)
+    hidden = hidden_rows(rows, seed, order)
     learned = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
     shown = np.stack([np.ones(len(rows.y)), *learned]).astype(np.float64)
     whole = all_rows(rows, shown, classes=classes, level=level)

@@ -7,38 +7,21 @@ long is sure of itself where it should not be; how many steps are good is told b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from persfl.devices import Devices
-from persfl.learners.shared_trees import SharedTrees
-from persfl.methods.mixed.class_fits import log_chances
-from persfl.methods.mixed.grown_trees import CATEGORIES, _read
+from persfl.learners.shared_trees import ClassTrees, spread_classes
+from persfl.methods.mixed.grown_trees import CATEGORIES, read_trees
 from persfl.types import Array, IntArray
 
 STAGES = (5, 10, 20, 30, 50, 70, 100)  # steps of boosting that are tried
-ABSENT = 1e-4  # the chance of a class that trees have seen no row of
-
-
-@dataclass(frozen=True, eq=False)
-class ClassTrees:
-    """Trees of each class that had rows; of two classes those of the second alone."""
-
-    trees: tuple[SharedTrees, ...]
-    there: IntArray
-    classes: int
-
-    def log_chances(self, X: Array, owner: IntArray) -> Array:
-        """(rows, classes) of rows and their devices; -1 for a device that was not there."""
-        raw = np.stack([each.predict(X, owner) for each in self.trees], axis=1)
-        return _spread(raw, self.there, self.classes)
 
 
 class _OneClass:
-    """Trees of one class, as `_read` wants them."""
+    """Trees of one class, as `read_trees` wants them."""
 
     def __init__(self, trees: Any, level: float) -> None:
         self._predictors = trees
@@ -61,8 +44,11 @@ class GrownClasses:
             early_stopping=False,
             random_state=0,
         )
+        weight = rows.weight[which]
+        # bins of rows that weigh alike need no weighted quantiles, which are slow
+        alike = bool((weight == weight[0]).all())
         self._grower.fit(
-            self._wide(which), rows.y[which], sample_weight=rows.weight[which]
+            self._wide(which), rows.y[which], sample_weight=None if alike else weight
         )
 
     def _wide(self, which: IntArray) -> Array:
@@ -84,7 +70,7 @@ class GrownClasses:
         for step, raw in enumerate(self._grower.staged_decision_function(wide), 1):
             if step in STAGES:
                 each = raw[:, None] if raw.ndim == 1 else raw
-                found.append(_spread(each, self._there, self.classes))
+                found.append(spread_classes(each, self._there, self.classes))
         return np.stack(found)
 
     def trees(self) -> ClassTrees:
@@ -96,17 +82,8 @@ class GrownClasses:
         found = []
         for k, level in enumerate(base):
             one = [[step[k]] for step in self._grower._predictors]
-            found.append(_read(_OneClass(one, level), place))
+            found.append(read_trees(_OneClass(one, level), place))
         return ClassTrees(tuple(found), self._there, self.classes)
-
-
-def _spread(raw: Array, there: IntArray, classes: int) -> Array:
-    """(rows, classes) log chances from scores of the classes that are there."""
-    if raw.shape[1] == 1:
-        raw = np.column_stack([np.zeros(len(raw)), raw])
-    found = np.full((len(raw), classes), np.log(ABSENT))
-    found[:, there] = log_chances(raw)
-    return log_chances(found)
 
 
 def best_stage(

@@ -36,10 +36,10 @@ def grow(rows: Devices, which: IntArray, y: Array) -> SharedTrees:
     if several:
         there = np.unique(owner)
         place[there] = np.arange(len(there))
-    return _read(grower, place)
+    return read_trees(grower, place)
 
 
-def _read(grower: Any, place: IntArray) -> SharedTrees:
+def read_trees(grower: Any, place: IntArray) -> SharedTrees:
     """The arrays of trees that were grown."""
     trees = [step[0] for step in grower._predictors]
     nodes = np.concatenate([tree.nodes for tree in trees])
