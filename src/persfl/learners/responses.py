@@ -121,9 +121,11 @@ def respond_bank(
     out = np.zeros((len(X), classes) if classes else len(X))
     which = bank.which[owner]
     wide = bank.wide(X, owner)
-    for k in np.unique(which[which >= 0]).tolist():
-        rows = which == k
-        out[rows] = respond(learner, bank.models[k], wide[rows], classes)
+    order = np.argsort(which, kind="stable")
+    known, first = np.unique(which[order], return_index=True)
+    for k, rows in zip(known.tolist(), np.split(order, first)[1:], strict=True):
+        if k >= 0:
+            out[rows] = respond(learner, bank.models[k], wide[rows], classes)
     return out
 
 

@@ -88,17 +88,18 @@ class BankFits:
         which = self.whose(recipe)
         columns = told[:, offers].transpose(2, 0, 1, 3)
         columns = columns.reshape(len(rows), -1, rows.features + 1)
-        place = np.full(len(rows), -1)
         models: list[Model] = []
-        for k in range(int(which.max()) + 1):
-            mine = learn & (which[rows.owner] == k)
-            if mine.any():
-                place[which == k] = len(models)
-                data = Data(X[mine], y[mine], rows.weight[mine])
-                models.append(self.learner.fit(data, self._place(recipe, k)))
-        if (
-            models and (place < 0).any()
-        ):  # no row of their own to learn from: by all rows
+        fit_of = np.full(int(which.max()) + 1, -1)
+        used = np.flatnonzero(learn)
+        used = used[np.argsort(which[rows.owner[used]], kind="stable")]
+        whose, first = np.unique(which[rows.owner[used]], return_index=True)
+        for k, mine in zip(whose.tolist(), np.split(used, first)[1:], strict=True):
+            fit_of[k] = len(models)
+            data = Data(X[mine], y[mine], rows.weight[mine])
+            models.append(self.learner.fit(data, self._place(recipe, k)))
+        place = fit_of[which]
+        # devices without a row to learn from go by all rows
+        if models and (place < 0).any():
             data = Data(X[learn], y[learn], rows.weight[learn])
             place[place < 0] = len(models)
             models.append(self.learner.fit(data, self._place(recipe, -1)))

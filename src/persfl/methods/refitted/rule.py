@@ -11,8 +11,8 @@ mixed by shares with the linear rule.
 
     4/5 * sum of those tried  +  (4/5 + 1) * sum of those kept  <=  PURSE
 
-plus the linear rule once (of classes at most three times). Nothing is measured by a clock: the same
-rows and seed give the same models.
+plus the linear rule once (of classes at most three times). Prices are estimates, and by the clock
+it may be some tenths more; but no clock is read, so the same rows and seed give the same models.
 """
 
 from __future__ import annotations
