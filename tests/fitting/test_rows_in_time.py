@@ -50,13 +50,14 @@ def test_a_trial_that_is_told_of_dates_says_what_new_dates_bring():
             else:
                 model.fit(past[["who", *"abcde"]], past["y"], aside=past[["day"]])
                 assert any("Set blocks='day'" in note for note in model.notes_)
-            missed = model.predict(future.drop(columns="y")) - future["y"]
+            missed = model.predict(future[["who", *"abcde"]]) - future["y"]
             own = np.nanmean(model.worth_.error("personal")) * model.worth_.scale
             said[name].append(np.log(own / np.mean(missed**2)))
     close = {name: float(np.mean(each)) for name, each in said.items()}
-    assert abs(close["blocks"]) < 0.25
-    assert abs(close["time"]) < 0.35
-    assert close["not told"] < min(close["blocks"], close["time"]) - 0.2
+    # three days of six regions are eighteen shocks a seed, and a trial knows fewer days
+    assert abs(close["blocks"]) < 0.4
+    assert abs(close["time"]) < 0.5
+    assert close["not told"] < min(close["blocks"], close["time"]) - 0.3
 
 
 def test_a_column_of_x_is_no_feature_and_need_not_be_there_to_predict():
