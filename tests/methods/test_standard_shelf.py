@@ -123,8 +123,10 @@ def test_settings_that_overshoot_are_refused_in_a_sentence(rows):
 
 @pytest.mark.parametrize(
     "name",
-    ["gtvmin", "fedprox", "per-fedavg", "apfl", "pfedme", "cfl", "werner", "fedem"]
-    + ["mr-mtl", "mocha", "pens", "dac", "fedfomo"],
+    [
+        *("gtvmin", "fedprox", "per-fedavg", "apfl", "pfedme", "cfl", "werner"),
+        *("fedem", "mr-mtl", "mocha", "pens", "dac", "fedfomo"),
+    ],
 )
 def test_networks_take_the_same_steps(name, rows):
     pytest.importorskip("torch")
