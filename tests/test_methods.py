@@ -170,6 +170,21 @@ def test_what_needs_no_rows_in_one_place_runs_over_a_federation():
     )
 
 
+def test_every_method_names_its_source():
+    for kind in METHODS.values():
+        assert kind.source
+        assert "\n" not in kind.source
+    assert len(METHODS) >= 25
+
+
+@pytest.mark.parametrize("name", ["clustered", "ifca"])
+def test_more_clusters_than_devices_are_refused_in_a_sentence(name, rows):
+    with pytest.raises(
+        InputError, match=r"clusters must be at most 12 \(12 devices\). Go"
+    ):
+        method_of(name, clusters=13).run(LocalTask(rows, Linear()))
+
+
 def test_settings_have_defaults_and_meanings():
     for kind in METHODS.values():
         for one in settings_of(kind()):

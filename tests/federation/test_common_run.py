@@ -64,6 +64,16 @@ def test_common_models_are_those_of_one_process(name, tmp_path):
     assert found.n_rounds_ == here.r
 
 
+@pytest.mark.parametrize("name", ["ucb", "thompson"])
+def test_a_bandit_chooses_whom_devices_ask(name, tmp_path):
+    """Everybody once, before anybody twice; Uniform would not."""
+    found = conducted(tmp_path, name, rounds=3, step_size=0.05, peers=2)
+    asked = found.trust_.table().asked
+    assert found.n_rounds_ == 3
+    assert len(asked) == 6 * 5
+    assert set(asked) == {1, 2}
+
+
 def test_settings_of_a_method_reach_it(tmp_path):
     settings = {"share": 1.0, "pull": 0.5}
     found = conducted(

@@ -1,12 +1,25 @@
 """The standard shelf for gradient learners: each ends where its equation has its root."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from persfl import Linear
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.methods import APFL, Ditto, FedAvg, FedProx, LocalTask, PerFedAvg, PFedMe
+from persfl.learners.mlp import MLP
+from persfl.learners.network import Network
+from persfl.methods import (
+    APFL,
+    Ditto,
+    FedAvg,
+    FedProx,
+    LocalTask,
+    PerFedAvg,
+    PFedMe,
+    method_of,
+)
 from persfl.methods.gtvmin import mean_products
 from persfl.sources import clustered_regression
 
@@ -106,3 +119,23 @@ def test_settings_that_overshoot_are_refused_in_a_sentence(rows):
         models(FedProx(local=0), rows)
     with pytest.raises(InputError, match="pull must be at least 0. Got -1"):
         models(FedProx(-1.0), rows)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("gtvmin", "fedprox", "per-fedavg", "apfl", "pfedme", "cfl", "werner"),
+        *("fedem", "mr-mtl", "mocha", "pens", "dac", "fedfomo"),
+    ],
+)
+def test_networks_take_the_same_steps(name, rows):
+    pytest.importorskip("torch")
+    net = Network(partial(MLP((3,), "tanh"), 3, 1), loss="squared", epochs=2)
+    method = method_of(name, rounds=2)
+    few = {"local": 2, "peers": 2}
+    has = method.get_params()
+    method = method.set_params(**{k: v for k, v in few.items() if k in has})
+    models = method.run(LocalTask(rows, net, seed=0)).models
+    for model in models:
+        for _, part in model if isinstance(model, list) else [(1.0, model)]:
+            net.check(part, 3)

@@ -24,12 +24,14 @@ MOST = 1e30  # a loss beyond it is as good as this one
 class Share:
     """Around a fleet whose devices can step from, and score, models of others.
 
-    >>> from persfl import ArrayFleet, GradientStep, Linear, TopK, Uniform, personalize
+    >>> from persfl import ArrayFleet, BestOrStay, GradientStep, Linear, Uniform
+    >>> from persfl.loop import personalize
     >>> from persfl.sources import clustered_regression
     >>> devices = clustered_regression(n=20, clusters=2, rows=6, features=3, seed=0)
     >>> fleet = ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.1))
+    >>> sharing = Share(fleet, local=3)
     >>> for round_ in personalize(
-    ...     Share(fleet, local=3), sampler=Uniform(5), adopter=TopK(2), rounds=60
+    ...     sharing, sampler=Uniform(5), adopter=BestOrStay(), rounds=60
     ... ):
     ...     pass
     >>> bool(round_.loss.mean() < 0.01)

@@ -26,6 +26,7 @@ class Blend(MethodSettings):
     """Mix what own rows, the fleet and neighbours offer, by the evidence of own rows."""
 
     name: ClassVar[str] = "blend"
+    source: ClassVar[str] = "persfl, docs/blend.md"
     about: ClassVar[str] = (
         "Models are mixed from what own rows, the fleet and neighbours offer"
     )

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from persfl.checks import whole
+from persfl.checks import many, whole
 from persfl.devices import Devices
 from persfl.evaluation.rivals import pooled_fit
 from persfl.methods.method_fields import MethodSettings, setting
@@ -79,6 +79,7 @@ class Clustered(MethodSettings):
 
     name: ClassVar[str] = "clustered"
     about: ClassVar[str] = "One model per cluster of devices, by k-means on their rows"
+    source: ClassVar[str] = "k-means, Lloyd 1982"
 
     clusters: int = setting(4, "how many clusters there are")
 
@@ -93,10 +94,13 @@ class Clustered(MethodSettings):
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
+        n = task.n
+        why = many(n, "device")
+        told = whole("clusters", self.clusters, least=1, most=n, why=why)
         models = clustered_fits(
             task.learner,
             task.rows,
-            told=whole("clusters", self.clusters, least=1),
+            told=told,
             classes=task.classes,
             seed=task.seed,
         )

@@ -84,6 +84,7 @@ class FedAvgFineTuned(SharedMethod):
 
     name: ClassVar[str] = "fedavg+fine-tuning"
     about: ClassVar[str] = "Federated averaging, then refitted to own rows"
+    source: ClassVar[str] = "McMahan et al. 2017; fine-tuning, Wang et al. 2019"
 
     def needs(self) -> Needs:
         own = "A federation does not ask devices to refit a common model to their rows."

@@ -22,6 +22,7 @@ class FineTuned(MethodSettings):
 
     name: ClassVar[str] = "fine-tuned"
     about: ClassVar[str] = "One model of all rows in one place, refitted to own rows"
+    source: ClassVar[str] = "fine-tuning, Wang et al. 2019"
 
     rounds: int | str = setting("auto", "own steps of models that take steps")
     step_size: float | str = setting("auto", "how long those steps are")

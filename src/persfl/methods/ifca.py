@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from persfl.checks import whole
+from persfl.checks import many, whole
 from persfl.methods.method_fields import setting
 from persfl.methods.shared_method import SharedMethod
 from persfl.methods.shared_models import (
@@ -89,5 +89,7 @@ class IFCA(SharedMethod):
     def rounds_over(
         self, fleet: InProcessFleet, rounds: int, seed: int
     ) -> Iterator[Round]:
-        told = min(whole("clusters", self.clusters, least=1), fleet.n)
+        n = fleet.n
+        why = many(n, "device")
+        told = whole("clusters", self.clusters, least=1, most=n, why=why)
         return ifca(fleet, told=told, rounds=rounds, share=self.share, seed=seed)

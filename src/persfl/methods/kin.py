@@ -30,6 +30,7 @@ class Kin(MethodSettings):
     """The rule `persfl.kin`; a device that finds no kin keeps the model of its own rows."""
 
     name: ClassVar[str] = "kin"
+    source: ClassVar[str] = "persfl, docs/kin.md"
     about: ClassVar[str] = (
         "Models were made by finding devices that answer from the same truth and learning from all"
         " of them"

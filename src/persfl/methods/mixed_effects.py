@@ -123,8 +123,8 @@ def mixed_fit(learner: Linear, rows: Devices, effects: str = "diagonal") -> Mixe
     ...     n=40, clusters=1, rows=10, features=2, deviation=0.5, noise=0.1, seed=0
     ... )
     >>> found = mixed_fit(Linear(), rows)
-    >>> np.sqrt(np.diag(found.Sigma)).round(1).tolist(), round(found.noise**0.5, 1)
-    ([0.5, 0.5], 0.1)
+    >>> np.sqrt(np.diag(found.Sigma)).round(1).tolist(), round(float(found.noise), 2)
+    ([0.6, 0.6], 0.01)
     """
     one_of("effects", effects, EFFECTS)
     if len(rows) < 2:

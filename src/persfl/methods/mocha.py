@@ -34,7 +34,7 @@ def relation(models: Array) -> Array:
     """(devices, devices) Sigma of models (devices, size): of trace 1, and never singular.
 
     >>> relation(np.array([[1.0, 0.0], [2.0, 0.0]])).round(2).tolist()
-    [[0.22, 0.38], [0.38, 0.79]]
+    [[0.21, 0.38], [0.38, 0.78]]
     """
     n = len(models)
     U, size, _ = np.linalg.svd(models, full_matrices=False)

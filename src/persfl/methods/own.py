@@ -56,6 +56,9 @@ class Own(MethodSettings):
 
     name: ClassVar[str] = "own"
     about: ClassVar[str] = "Every device alone, by a fit to its own rows"
+    source: ClassVar[str] = (
+        "ridge regression, Hoerl, Kennard 1970; leaving rows out, Allen 1974"
+    )
 
     shrink: float | str = setting(
         "auto", "how far linear models are shrunk; auto: as leaving own rows out says"

@@ -42,6 +42,7 @@ class Paper(MethodSettings):
 
     name: ClassVar[str] = "paper"
     about: ClassVar[str] = "Models were made by asking peers as the paper has it"
+    source: ClassVar[str] = "the paper that persfl follows, Algorithms 1 and 2"
 
     peers: int | str = setting(
         "auto", "peers that a device asks each round; auto: 20, or all there are"

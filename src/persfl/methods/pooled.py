@@ -54,6 +54,7 @@ class Pooled(MethodSettings):
     """One model fitted to everybody's rows."""
 
     name: ClassVar[str] = "pooled"
+    source: ClassVar[str] = "least squares of all rows, Legendre 1805; a yardstick"
     about: ClassVar[str] = "One model for everybody, fitted to all rows in one place"
 
     def needs(self) -> Needs:
