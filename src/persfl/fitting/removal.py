@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from persfl.types import Array, IntArray
     from persfl.units import Units
 
+SMALL = 0.05  # of the mean error: so much is added to all, that none near zero decides
 HELD = 0.25  # where the fit itself held nothing back
 
 
 class Rise(NamedTuple):
-    """What errors rise by, as a share of the mean error with everybody, and its 95 % interval."""
+    """What a typical target's error rises by, as a share of it, and its 95 % interval."""
 
     rise: float
     low: float
@@ -124,14 +125,12 @@ def removal(
             errors.append(_error(setup, again, scale, held, i, place))
         found.append((rows.ids[i], *errors))
     table = pd.DataFrame(found, columns=["device", "all", "named", "random"])
-    level = float(table["all"].mean())
-    rises = {
-        name: _rise(table[name].to_numpy() - table[other].to_numpy(), level)
-        for name, other in (("named", "all"), ("random", "all"))
-    }
-    apart = _rise(table["named"].to_numpy() - table["random"].to_numpy(), level)
+    small = SMALL * float(table["all"].mean())
+    logs = np.log(table[["all", "named", "random"]].to_numpy() + max(small, 1e-300))
+    everybody, without, others = logs.T
+    rises = (without - everybody, others - everybody, without - others)
     refits = 1 + 2 * len(drawn)
-    return Removal(rises["named"], rises["random"], apart, many, refits, table)
+    return Removal(*map(_rise, rises), many, refits, table)
 
 
 def _run(setup: Setup, learn: Devices) -> tuple[State, Units]:
@@ -170,12 +169,11 @@ def _some(rows: Devices, which: IntArray) -> Devices:
     )
 
 
-def _rise(differences: Array, level: float) -> Rise:
-    """A mean over targets, with Student's interval."""
-    count = len(differences)
-    each = differences / level if level > 0 else differences
-    mean = float(each.mean())
+def _rise(logs: Array) -> Rise:
+    """Of a typical target: the mean of its logarithms over targets, with Student's interval."""
+    count = len(logs)
+    mean = float(logs.mean())
     half = float("inf")
     if count > 1:
-        half = float(stdtrit(count - 1, 0.975) * each.std(ddof=1) / np.sqrt(count))
-    return Rise(mean, mean - half, mean + half)
+        half = float(stdtrit(count - 1, 0.975) * logs.std(ddof=1) / np.sqrt(count))
+    return Rise(*np.expm1([mean, mean - half, mean + half]).tolist())
