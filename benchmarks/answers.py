@@ -71,6 +71,11 @@ def lines(alike: bool, noise: float, rows: int, seed: int) -> Devices:
     return Devices.of(parts, quiet=True)
 
 
+def _devices(X: Any, y: Any, whose: Any) -> Devices:
+    """Rows in any order, by device."""
+    return Devices.grouped(X, y, whose, range(int(whose.max()) + 1))
+
+
 def helpers(rows: Devices, method: Any, *, classes: bool = False) -> pd.DataFrame:
     """Who helps whom, by position."""
     kind = PersonalizedClassifier if classes else PersonalizedRegressor
@@ -164,7 +169,7 @@ def stability(chosen: argparse.Namespace) -> Iterator[Row]:
             both = []
             for part in (0, 1):
                 mine = within % 2 == part
-                half = Devices.grouped(made.X[mine], made.y[mine], made.owner[mine])
+                half = _devices(made.X[mine], made.y[mine], made.owner[mine])
                 table = helpers(half, "blend").set_index(["device", "peer"])
                 both.append(table["alike"].sort_index())
             ranks.append(both[0].corr(both[1], method="spearman"))
@@ -211,7 +216,7 @@ def _verdict(name: str, seed: int) -> tuple[float, Any, Any]:
         warnings.simplefilter("ignore")
         model = kind(method=method, random_state=seed)
         model.fit(learn[0], learn[1], devices=learn[2])
-    rows, rest = (Devices.grouped(*part) for part in (learn, fresh))
+    rows, rest = (_devices(*part) for part in (learn, fresh))
     trial = run_trial(
         rows,
         rest,
@@ -294,7 +299,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
 def main() -> None:
     """Print every row as it comes."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("sections", nargs="*", choices=[[], *SECTIONS], default=[])
+    asked.add_argument("sections", nargs="*", default=[], metavar="SECTION")
     asked.add_argument("--seeds", type=int, default=2)
     asked.add_argument("--draws", type=int, default=30)
     asked.add_argument("--targets", type=int, default=12)
@@ -304,6 +309,9 @@ def main() -> None:
     asked.add_argument("--digits", action="store_true")
     chosen = asked.parse_args()
     warnings.simplefilter("ignore")
+    strange = set(chosen.sections) - set(SECTIONS)
+    if strange:
+        asked.error(f"no section is called {strange.pop()!r}: {', '.join(SECTIONS)}")
     for name in chosen.sections or SECTIONS:
         print(f"\n{name}")
         for row in SECTIONS[name](chosen):
