@@ -672,7 +672,7 @@ def test_estimators_take_it(tmp_path):
     )
     helps = model.helpers_[model.helpers_["verdict"] == "helps"]
     assert (devices.clusters[helps["device"]] == devices.clusters[helps["peer"]]).all()
-    assert len(helps) > 100
+    assert len(helps) > 400
     made = model.made_of()
     assert np.allclose(made["own"] + made["others"], 1)
     assert (made["kin"][made["found"]] == 14).all()

@@ -72,6 +72,10 @@ HELPERS = f"""{_RUN_FOLDER}
 --export FILE  text   -   write all pairs as .csv, or adopted pairs as .graphml
 {_VERBATIM}
 --json         switch  -  all pairs as JSON
+--prove        switch  -  refit without the helpers named for some devices, and without random ones
+--table FILE   text    -  the rows of the fit, for --prove: a run folder holds none
+--targets N    whole   12  with --prove: for how many devices (default %(default)s)
+--without N    whole   10  with --prove: how many helpers go at a time (default %(default)s)
 """
 PREDICT = f"""{_RUN_FOLDER}
 table       text   needed  rows with the same columns (CSV or Parquet)

@@ -17,12 +17,18 @@ from pandas.api.types import is_float_dtype
 
 from persfl.checks import many, named, some
 from persfl.column_checks import refuse_missing
-from persfl.commands.run_output import Personalized, check_out, model_of
+from persfl.commands.run_output import (
+    Personalized,
+    check_out,
+    ids_of,
+    model_of,
+    read_like_fit,
+)
 from persfl.errors import InputError, UnseenWarning, need
 from persfl.estimators.personalized import PersonalizedClassifier
 from persfl.report.run_pages import checked_spec
 from persfl.runs.run_folder import Folder
-from persfl.sources.table import read_frame, refuse_endless
+from persfl.sources.table import refuse_endless
 from persfl.spreadsheets import write_csv
 from persfl.terminal import visible
 
@@ -48,7 +54,7 @@ def predict(chosen: argparse.Namespace) -> int:
         )
     frame = _read(Path(chosen.table), spec)
     X = frame[features]
-    whose = _ids(frame[spec["device"]], model)
+    whose = ids_of(frame[spec["device"]], model)
     usable = _usable(X, whose, model, chosen)
     known = _known(whose, usable, model, chosen)
     out = _beside(frame, spec["device"], chosen.keep)
@@ -76,28 +82,10 @@ def _refuse_own(folder: Folder, out: str | None) -> None:
 
 def _read(path: Path, spec: Mapping[str, Any]) -> pd.DataFrame:
     """The table, read as the one of the fit was."""
-    frame = read_frame(
-        path,
-        separator=spec["separator"],
-        decimal=spec["decimal"],
-        thousands=spec.get("thousands"),
-        text=spec["device"],
-    )
-    needed = [spec["device"], *spec["features"]]
-    absent = [name for name in needed if name not in frame.columns]
-    if absent:
-        raise InputError(
-            f"{path.name!r} has no {named(absent, 'column')}, which the run was fitted with."
-        )
+    frame = read_like_fit(path, spec)
     if not len(frame):
         raise InputError(f"{path.name!r} has no rows to predict.")
     return frame
-
-
-def _ids(whose: pd.Series, model: Personalized) -> pd.Series:
-    """Whose row it is, by the ids that the model has: one saved from Python may have numbers."""
-    known = {str(name): name for name in model.devices_.tolist()}
-    return whose.map(lambda name: known.get(name, name), na_action="ignore")
 
 
 def _usable(

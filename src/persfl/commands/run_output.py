@@ -4,23 +4,41 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from persfl.checks import some
+from persfl.checks import named, some
 from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
 from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
+from persfl.evaluation.alike import alike, verdict_codes, what_was_found
+from persfl.evaluation.intervals import percent
+from persfl.evaluation.who_helps import pairs_known
+from persfl.fitting.fitted import Fitted, fitted_of
+from persfl.fitting.removal import Removal, Rise
 from persfl.formats import reading
 from persfl.report.export import export
-from persfl.report.run_pages import FEDERATION, write_pages
+from persfl.report.run_pages import FEDERATION, checked_spec, write_pages
 from persfl.runs.model_reader import load_model
+from persfl.runs.run_folder import Folder
+from persfl.sources.table import read_frame
 
 Personalized = PersonalizedClassifier | PersonalizedRegressor
-_HEAD = ("device", "peer", "asked", "adopted", "share", "reward", "95 % interval")
+_HEAD = (
+    "device",
+    "peer",
+    "alike",
+    "asked",
+    "adopted",
+    "share",
+    "reward",
+    "95 % interval",
+)
 
 
 def write_report_again(chosen: argparse.Namespace) -> int:
@@ -38,6 +56,8 @@ def write_report_again(chosen: argparse.Namespace) -> int:
 def list_helpers(chosen: argparse.Namespace) -> int:
     """Who helps a device, ranked; or everything, exported."""
     model = model_of(chosen)
+    if chosen.prove:
+        return _prove(model, chosen)
     with reading(Path(chosen.run)):
         found = model.helpers_
     if not len(found) and not chosen.export and not chosen.json:
@@ -61,13 +81,80 @@ def list_helpers(chosen: argparse.Namespace) -> int:
     table((*_HEAD, "verdict"), [_cells(line) for line in lines])
     more = len(found) - chosen.top
     print(f"\n{what}" + (f"; {more} more: --top {len(found)}" if more > 0 else ""))
+    print(kinds_of(fitted_of(model)))
     return 0
+
+
+def _prove(model: Personalized, chosen: argparse.Namespace) -> int:
+    """What errors rise by without the named helpers, and without random devices."""
+    if chosen.table is None:
+        raise InputError(
+            "--prove fits again, and a run folder holds no rows. Say where they are: --table FILE."
+        )
+    spec = checked_spec(Folder.open(Path(chosen.run)))
+    frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
+    whose = ids_of(frame[spec["device"]], model)
+    X = frame[spec["features"]]
+    if model.device is not None:
+        X = X.assign(**{model.device: whose})
+    devices = None if model.device is not None else whose
+    label = frame[spec["label"]]
+    found = model.removal(
+        X, label, devices, many=chosen.without, targets=chosen.targets
+    )
+    if chosen.json:
+        facts = {name: value._asdict() for name, value in _rises(found).items()}
+        more = {"without": found.many, "refits": found.refits}
+        print(json.dumps(facts | more | {"targets": len(found.table)}))
+        return 0
+    rows = [
+        (name, percent(rise.rise), f"{percent(rise.low)} to {percent(rise.high)}")
+        for name, rise in _rises(found).items()
+    ]
+    table((f"without {found.many}", "errors rise by", "95 % interval"), rows)
+    print(f"\n{found.sentence} {found.refits} fits.")
+    return 0
+
+
+def _rises(found: Removal) -> dict[str, Rise]:
+    """By who was taken out."""
+    return {
+        "named": found.named,
+        "random": found.random,
+        "difference": found.difference,
+    }
 
 
 def model_of(chosen: argparse.Namespace) -> Personalized:
     """A run's model."""
     model: Personalized = load_model(chosen.run, module=_module(chosen))
     return model
+
+
+def read_like_fit(
+    path: Path, spec: Mapping[str, Any], also: Sequence[str] = ()
+) -> pd.DataFrame:
+    """A table, read as the one of the fit was."""
+    frame = read_frame(
+        path,
+        separator=spec["separator"],
+        decimal=spec["decimal"],
+        thousands=spec.get("thousands"),
+        text=spec["device"],
+    )
+    needed = [spec["device"], *spec["features"], *also]
+    absent = [name for name in needed if name not in frame.columns]
+    if absent:
+        raise InputError(
+            f"{path.name!r} has no {named(absent, 'column')}, which the run was fitted with."
+        )
+    return frame
+
+
+def ids_of(whose: pd.Series, model: Personalized) -> pd.Series:
+    """Whose row it is, by the ids that the model has: one saved from Python may have numbers."""
+    known = {str(name): name for name in model.devices_.tolist()}
+    return whose.map(lambda name: known.get(name, name), na_action="ignore")
 
 
 def check_out(out: str | None, *endings: str, table: str) -> None:
@@ -102,6 +189,13 @@ def _of_device(found: pd.DataFrame, device: str) -> pd.Series:
     return names == device
 
 
+def kinds_of(fitted: Fitted) -> str:
+    """Whether there are kinds of devices, in a sentence."""
+    known = pairs_known(fitted.trust)
+    found = alike(known, fitted.trust)
+    return what_was_found(found, verdict_codes(known, found))
+
+
 def _cells(line: Any) -> tuple[str, ...]:
     """A row of who helps whom, as text."""
     # a peer that was asked and never answered has no reward
@@ -110,6 +204,7 @@ def _cells(line: Any) -> tuple[str, ...]:
     return (
         str(line.device),
         str(line.peer),
+        f"{line.alike:.0%}",
         str(line.asked),
         adopted_text(line.adopted),
         f"{line.share:.1%}",

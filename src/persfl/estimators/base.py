@@ -36,6 +36,7 @@ from persfl.units import Units
 
 if TYPE_CHECKING:
     from persfl.fitting.fitted import Fitted
+    from persfl.fitting.removal import Removal
     from persfl.training.state import Keep
 
 
@@ -152,10 +153,29 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
 
     @property
     def helpers_(self) -> pd.DataFrame:
-        """Who helps whom: device, peer, asked, adopted, share, reward mean and interval,
-        verdict; most adopted first.
+        """Who helps whom, most adopted first: device, peer, asked, adopted, share, reward mean and
+        interval; `alike`, the chance that the peer is like the device; `needed`, what the device's
+        error rises by without it (NaN where it was not measured); the verdict.
         """
         return self._result().helpers()
+
+    def removal(
+        self,
+        X: Table,
+        y: ArrayLike,
+        devices: Ids = None,
+        sample_weight: Weights = None,
+        *,
+        many: int = 10,
+        targets: int = 12,
+    ) -> Removal:
+        """Does a device's model depend on its helpers? The fleet of these rows, those of the fit,
+        is fitted again without the `many` devices named for a target and without as many random
+        ones, for a sample of `targets`: what errors on unseen rows rise by.
+        """
+        found = self._result()
+        rows, _ = found.schema.rows(self, X, y, devices, sample_weight)
+        return found.removal(rows, many=many, targets=targets)
 
     def made_of(self) -> pd.DataFrame:
         """What each device's model is made of, in shares.

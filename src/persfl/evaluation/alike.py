@@ -14,7 +14,7 @@ most one in ten is expected not to be like it, of those that "hurt" at most one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ WHOLE = (
     0.8  # chance that all are alike, from which on it is said of the fleet as a whole
 )
 USUAL = 5.0  # answers of the usual spread that are added to a pair's own
+KIN = 0.5  # standard errors that finding each other as kin counts
 SOME = 0.02  # of all pairs that must be alike before kinds are spoken of
 
 
@@ -59,8 +60,7 @@ def alike(known: pd.DataFrame, trust: Trust) -> Alike:
         return Alike(np.zeros(0), False, False, False)
     chance = _of_both(known, _of_rewards(known))
     if "member" in trust.notes:
-        # kin was looked for with more than rewards: whoever is none is not like me
-        chance = np.minimum(chance, np.where(kin_members(known, trust), 1.0, 0.5))
+        chance = _of_kin(known, trust, chance)
     some = _discovered(known["target"].to_numpy(), 1.0 - chance).mean()
     return Alike(chance, bool(some >= SOME), False, False)
 
@@ -118,6 +118,17 @@ def kin_members(known: pd.DataFrame, trust: Trust) -> NDArray[np.bool_]:
     return np.asarray(member & trust.notes["right"][row])
 
 
+def _of_kin(known: pd.DataFrame, trust: Trust, chance: Array) -> Array:
+    """Where kin was looked for: two that found each other need less evidence, others never
+    help.
+    """
+    mine = kin_members(known, trust)
+    theirs, asked = _other_way(known, mine)
+    each_other = mine & theirs & asked
+    surer = ndtr(ndtri(_within(chance)) + KIN)
+    return np.where(each_other, surer, np.minimum(chance, 0.5))
+
+
 def _rows_of(known: pd.DataFrame, trust: Trust) -> IntArray:
     """The position of each pair's target among the targets."""
     place = np.full(trust.n, -1)
@@ -151,6 +162,17 @@ def _of_rewards(known: pd.DataFrame) -> Array:
 
 def _of_both(known: pd.DataFrame, chance: Array) -> Array:
     """(pairs,) what both devices of a pair say; what one says, where the other never asked."""
+    other, asked = _other_way(known, chance)
+    other = np.where(asked, other, chance)
+    agree = (chance - 0.5) * (other - 0.5) > 0
+    both = (ndtri(_within(chance)) + ndtri(_within(other))) / 2
+    return np.where(agree, ndtr(both), 0.5)
+
+
+def _other_way(
+    known: pd.DataFrame, values: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """(pairs,) the value of the pair the other way round, and whether there is such a pair."""
     target = known["target"].to_numpy(dtype=np.int64)
     peer = known["peer"].to_numpy(dtype=np.int64)
     n = int(max(target.max(), peer.max())) + 1
@@ -158,11 +180,7 @@ def _of_both(known: pd.DataFrame, chance: Array) -> Array:
     order = np.argsort(there)
     back = peer * n + target
     at = np.minimum(np.searchsorted(there[order], back), len(there) - 1)
-    asked = there[order][at] == back
-    other = np.where(asked, chance[order][at], chance)
-    agree = (chance - 0.5) * (other - 0.5) > 0
-    both = (ndtri(_within(chance)) + ndtri(_within(other))) / 2
-    return np.where(agree, ndtr(both), 0.5)
+    return values[order][at], there[order][at] == back
 
 
 def _within(chance: Array) -> Array:

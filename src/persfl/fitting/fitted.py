@@ -27,6 +27,7 @@ from persfl.sources.table import device_codes
 
 if TYPE_CHECKING:
     from persfl.evaluation.verdicts import Worth
+    from persfl.fitting.removal import Removal
     from persfl.fitting.schema import Ids, TableSchema
     from persfl.fitting.setup import FitSettings, Models, Setup
     from persfl.methods import Method
@@ -88,10 +89,18 @@ class Fitted:
         return "own" if self.alone else self.method.name
 
     def helpers(self) -> pd.DataFrame:
-        """Who helps whom: device, peer, asked, adopted, share, reward mean and interval, verdict;
-        most adopted first.
+        """Who helps whom: device, peer, asked, adopted, share, reward mean and interval, whether
+        it is alike and needed, verdict; most adopted first.
         """
         return helper_table(self.trust, self.devices.tolist())
+
+    def removal(self, rows: Devices, *, many: int = 10, targets: int = 12) -> Removal:
+        """Does a model depend on its helpers? Errors without those named for a target, and without
+        as many random ones; `rows` are those of the fit. It refits the fleet twice a target.
+        """
+        from persfl.fitting.removal import removal
+
+        return removal(self, rows, many=many, targets=targets)
 
     def made_of(self) -> pd.DataFrame:
         """What each device's model is made of, in shares.
