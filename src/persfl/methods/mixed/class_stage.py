@@ -11,7 +11,7 @@ from persfl.evaluation.row_order import RowOrder
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import BoostedModels
 from persfl.methods.mixed.class_rule import ClassRule, class_rule
-from persfl.methods.mixed.linear_stage import NAMED, SORTS
+from persfl.methods.mixed.linear_stage import NAMED, SHARED
 from persfl.training.state import Forget, Keep, Pace, Plan, State, resumable
 from persfl.trust import Trust
 from persfl.types import Array, Choice, Models, Round
@@ -77,7 +77,7 @@ def _record(found: ClassRule, devices: Devices) -> Round:
         "alike_whole": np.array(0.0),
         "alike_kinds": np.array(False),
         "mix": found.made_of,
-        "mix_names": np.array(SORTS),
+        "mix_names": np.array(SHARED),
         "mix_rounds": np.array(1),
         "offer_names": np.array(found.names),
         "offer_shares": found.shares,

@@ -16,7 +16,7 @@ from persfl.types import Array, Choice, IntArray, Models, Round
 
 NAMED = 100  # of the likeliest centres, that are remembered for each device
 # what models are made of, as `Fitted.made_of` reads it: own rows, the fleet, neighbours
-SORTS = ("shared own", "shared pooled", "shared neighbours")
+SHARED = ("shared own", "shared pooled", "shared neighbours")
 
 
 def linear_stage(
@@ -79,7 +79,7 @@ def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
             "alike_whole": np.array(found.likeness.whole),
             "alike_kinds": np.array(found.likeness.kinds),
             "mix": found.made_of,
-            "mix_names": np.array(SORTS),
+            "mix_names": np.array(SHARED),
             "mix_rounds": np.array(1),
             "offer_names": np.array(found.names),
             "offer_shares": found.shares,
