@@ -356,7 +356,7 @@ def test_too_few_answers_stop_the_run():
 
 def test_a_target_that_is_not_told_its_model_has_none():
     def tamper(name, reply):
-        head, arrays = unpack(reply)
+        _, arrays = unpack(reply)
         return None if name == "d03" and "k0.square" not in arrays else reply
 
     found = site_of(DEVICES, tamper=tamper).blended()
@@ -414,15 +414,15 @@ REFUSED = {
     "missing": lambda told: {},
     "kind": changed(weight=lambda w: w.astype(np.float32)),
     "not finite": changed(product=lambda p: p * np.nan),
-    "absurd": changed(label=lambda l: l * 1e300),
+    "absurd": changed(label=lambda y: y * 1e300),
     "negative definite": changed(square=lambda s: -s),
     "negative weight": changed(weight=lambda w: -w),
     "zeros": lambda told: {key: array * 0.0 for key, array in told.items()},
     "weight alone": changed(weight=lambda w: w * 1e6),
-    "label too small for the product": changed(label=lambda l: l / 100),
+    "label too small for the product": changed(label=lambda y: y / 100),
     "product too large": changed(product=lambda p: p * 100),
     "rows of no weight": changed(square=lambda s: s + 1.0),
-    "less than no noise": changed(label=lambda l: l * 0.0),
+    "less than no noise": changed(label=lambda y: y * 0.0),
 }
 
 
@@ -463,7 +463,7 @@ def wide(by):
     return changed(
         square=lambda s: s * both,
         product=lambda p: p * each * by,
-        label=lambda l: l * by**2,
+        label=lambda y: y * by**2,
     )
 
 
