@@ -280,7 +280,7 @@ def test_few_rows_are_judged_by_what_they_were_learned_from():
     assert away < 1.5 * usual
 
 
-def test_who_tells_no_sums_has_one_model_for_all():
+def test_who_tells_no_sums_has_the_model_of_no_rows():
     homes = at_home(DEVICES)
     homes["d02"].policy = replace(OPEN, sums=False)
     site = site_of(DEVICES, through=Direct(homes))
@@ -288,7 +288,8 @@ def test_who_tells_no_sums_has_one_model_for_all():
     others = [i for i in range(7) if i != 2]
     rest = Devices.of([DEVICES[i] for i in others], quiet=True)
     assert site.notes == [
-        "Device 'd02' has told no sums, and is left out; as a target it has one model for all."
+        "Device 'd02' has told no sums, and is left out; as a target it has the model of a device"
+        " without rows."
     ]
     # parts are dealt by each one's own number, so others' models are near, not the same
     want = linear_blend(rest, level=True, seed=5, trees=False)
@@ -433,8 +434,8 @@ def test_what_no_rows_have_costs_its_device_its_say(how):
     found = site.blended()
     assert all(np.isfinite(model).all() for model in found.models)
     assert site.notes == [
-        "Device 'd01' tells sums that no rows have, and is left out; as a target it has one model"
-        " for all."
+        "Device 'd01' tells sums that no rows have, and is left out; as a target it has the model"
+        " of a device without rows."
     ]
     counts = {row["device"]: row for row in site.roster.table()}
     assert (counts["d01"]["format"], counts["d00"]["format"]) == (1, 0)

@@ -117,18 +117,17 @@ class SumsSite(BlendExchange):
         return [each.weighed(less) for each in parts] if heavy else parts
 
     def _fleet(self, told: Told) -> LinearBlend:
-        """Of everybody; whose sums are not known has one model for all."""
+        """Of everybody; whose sums are not known has the model of a device without rows."""
         level = self.family.level
         axes = axes_of_sums(total(told.parts), level)
         parts = [axes.inside_sums(each) for each in told.parts]
         there = np.flatnonzero([each.weight.any() for each in parts])
         folds = folds_of(there, ordered=self.ordered)
+        folds = folds_of(there, ordered=self.ordered)
         never = NEVER if NEVER in there else None
-        how = {"level": level, "seed": self.seed}
-        known = blend_of_sums(parts[: NEVER + bool(never)], folds, **how, never=never)
-        found = known.blended(axes)
-        pooled = known.whole.models[known.names.index("pooled")][:1]
-        return _among_all(found, told.who, self.n, axes.outside(pooled)[0])
+        used = parts if never else parts[:NEVER]
+        known = blend_of_sums(used, folds, level=level, seed=self.seed, never=never)
+        return _among_all(known.blended(axes), told.who, self.n, level)
 
     def _handed(self, models: Array) -> list[Model]:
         """Each target takes its model; None where that did not come about."""
@@ -144,13 +143,16 @@ class SumsSite(BlendExchange):
 def _left_out(names: Sequence[str]) -> str:
     """What becomes of devices whose sums are not known."""
     each = "each is" if names[1:] else "is"
-    return f"{each} left out; as a target it has one model for all"
+    return f"{each} left out; as a target it has the model of a device without rows"
 
 
-def _among_all(found: LinearBlend, who: IntArray, n: int, pooled: Array) -> LinearBlend:
-    """The same with those whose sums are not known, who have one model for all."""
+def _among_all(found: LinearBlend, who: IntArray, n: int, level: bool) -> LinearBlend:
+    """The same with those whose sums are not known, who have the model of no rows."""
     if len(who) == n:
         return found
+    none = np.zeros(0)
+    width = found.models.shape[1] - level
+    nobody = found.population.newcomer(np.zeros((0, width)), none, none, level)
 
     def wide(array: Array, other: Any) -> Array:
         every = np.full((n, *array.shape[1:]), np.nan)
@@ -159,7 +161,7 @@ def _among_all(found: LinearBlend, who: IntArray, n: int, pooled: Array) -> Line
         return every
 
     return found._replace(
-        models=wide(found.models, pooled),
+        models=wide(found.models, np.roll(nobody, int(level))),
         made_of=wide(found.made_of, [0.0, 1.0, 0.0]),
         posterior=wide(found.posterior, 0.0),
         centres=who[found.centres],
