@@ -123,7 +123,6 @@ class SumsSite(BlendExchange):
         parts = [axes.inside_sums(each) for each in told.parts]
         there = np.flatnonzero([each.weight.any() for each in parts])
         folds = folds_of(there, ordered=self.ordered)
-        folds = folds_of(there, ordered=self.ordered)
         never = NEVER if NEVER in there else None
         used = parts if never else parts[:NEVER]
         known = blend_of_sums(used, folds, level=level, seed=self.seed, never=never)
