@@ -548,7 +548,7 @@ def test_a_round_goes_on_without_a_device_at_its_limit_and_the_report_says_so(
 def test_a_blend_at_a_limit_stops_in_words_and_goes_on_when_it_is_raised(tmp_path):
     few = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
     homes = at_home(few, seed=0)
-    homes["d01"].policy = replace(OPEN, numbers=20)
+    homes["d01"].policy = replace(OPEN, numbers=60)
     more = {"method": "blend", "ordered": False}
     with pytest.raises(Limited, match="device 'd01' is at its owner's limit 'numbers'"):
         conducted(tmp_path, "run", homes, **more)
