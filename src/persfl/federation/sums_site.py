@@ -166,4 +166,5 @@ def _among_all(found: LinearBlend, who: IntArray, n: int, level: bool) -> Linear
         centres=who[found.centres],
         centre_error=wide(found.centre_error, np.inf),
         fleet_error=wide(found.fleet_error, np.nan),
+        likeness=found.likeness._replace(chance=wide(found.likeness.chance, np.nan)),
     )

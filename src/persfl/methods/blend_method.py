@@ -31,7 +31,9 @@ class Blend(MethodSettings):
         "Models are mixed from what own rows, the fleet and neighbours offer"
     )
 
-    budget: int = setting(640, "questions that a device may ask; linear regressions ask none")
+    budget: int = setting(
+        640, "questions that a device may ask; linear regressions ask none"
+    )
     trees: bool = setting(True, "offer trees of the whole fleet beside linear models")
 
     def needs(self) -> Needs:

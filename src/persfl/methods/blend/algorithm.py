@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from persfl.devices import Devices
-from persfl.evaluation.row_order import Fold
+from persfl.evaluation.row_order import Fold, RowOrder
 from persfl.evaluation.split import taken
 from persfl.learners.linear import Linear
 from persfl.methods.blend import blend_settings as chosen
@@ -66,7 +66,8 @@ def blend(
     """
     if isinstance(learner, Linear) and learner.kind == "squared":
         level = learner.intercept
-        found = linear_blend(rows, level=level, seed=seed, ordered=ordered, trees=False)
+        order = RowOrder(ordered=ordered)
+        found = linear_blend(rows, level=level, seed=seed, order=order, trees=False)
         return sums_result(found, level)
     site = local_site(
         rows,
