@@ -100,6 +100,31 @@ def test_the_same_models_as_in_one_process(intercept, ordered):
     assert not site.foldless
 
 
+def test_a_run_takes_few_messages_and_bytes():
+    """By refits it was 170 messages and 1.5 MB."""
+    devices = clustered_regression(
+        n=5, clusters=2, rows=20, features=20, noise=0.1, seed=0
+    )
+    sizes = []
+
+    def tamper(name, reply):
+        sizes.append(len(reply))
+        return reply
+
+    terms = Terms(columns=columns(devices), seed=5)
+    site = site_of(devices, terms, policy=Policy(), tamper=tamper)
+    real = site.letters.exchange
+
+    def exchange(letters):
+        sizes.extend(len(body) for _, body in letters.values())
+        return real(letters)
+
+    site.letters.exchange = exchange
+    site.blended()
+    assert site.letters.post.messages == 10
+    assert sum(sizes) < 72_000
+
+
 def test_units_and_weights_too():
     weights = np.linspace(0.5, 2.0, len(DEVICES.y))
     weighted = Devices(DEVICES.X, DEVICES.y, weights, DEVICES.start, DEVICES.ids)
