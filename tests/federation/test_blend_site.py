@@ -12,6 +12,7 @@ pytest.importorskip("flwr")
 from federated import OPEN, at_home, columns, names, post
 
 from persfl import Devices, Tree
+from persfl.federation.blend_exchange import BlendScene
 from persfl.federation.blend_group import FlowerBundle, FlowerGroup
 from persfl.federation.blend_journal import Journal
 from persfl.federation.blend_site import FlowerSite
@@ -33,7 +34,7 @@ CLASSES = Devices.of(
     [(d.X, np.digitize(d.X @ [1.0, -1.0], [-0.7, 0.7]) + 0.0) for d in DEVICES],
     quiet=True,
 )
-LINEAR = Terms(columns=columns(DEVICES), seed=5)
+LINEAR = Terms(columns=columns(DEVICES), seed=5, settings={"loss": "huber"})
 BUDGET = 60
 
 
@@ -76,10 +77,9 @@ def homes_of(
     )
     letters = Letters(through, terms, run=run, home={}, deadline=5.0)
     targets = np.arange(len(devices)) if targets is None else np.array(targets)
-    options = {"patience": 0.0} | more
-    return FlowerSite(
-        letters, ids=names(len(devices)), targets=targets, journal=journal, **options
-    )
+    options = {"patience": 0.0, "journal": journal or Journal(), "seed": terms.seed}
+    scene = BlendScene(ids=names(len(devices)), targets=targets, **options | more)
+    return FlowerSite(letters, scene)
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +318,7 @@ def heavy(weight):
 @pytest.mark.parametrize("model", ["linear", "mlp"])
 def test_nobody_decides_by_the_weight_it_tells(model, weight):
     """With 1e15 the model for all was its own, and usual variances were 0."""
-    settings = {"hidden": [3]} if model == "mlp" else {}
+    settings = {"hidden": [3]} if model == "mlp" else {"loss": "huber"}
     terms = Terms(model=model, columns=columns(DEVICES), seed=5, settings=settings)
     honest = homes_of(DEVICES, terms).spreads()
     site = homes_of(DEVICES, terms, tamper=heavy(weight))
@@ -335,7 +335,7 @@ def test_weights_that_differ_within_reason_count_as_they_are():
     counts = (5, 6, 7, 8, 20)
     rows = [(np.arange(k)[:, None] + 0.0, np.ones(k)) for k in counts]
     devices = Devices.of(rows, quiet=True)
-    terms = Terms(columns=columns(devices), seed=5)
+    terms = Terms(columns=columns(devices), seed=5, settings={"loss": "huber"})
     found = homes_of(devices, terms).spreads()
     assert found.weight.tolist() == list(counts)
 
@@ -425,21 +425,16 @@ def test_bad_peers_cost_their_own_answers(how, here):
         assert found.models[0] is None
 
 
-@pytest.mark.parametrize(
-    ("loss", "lie", "budget"),
-    [("squared", 1e9, 640), ("squared", -9e14, 640), ("huber", 1e9, 200)],
-)
-def test_one_of_three_takes_nobodys_model_away(loss, lie, budget):
+def test_one_of_three_takes_nobodys_model_away():
     """What came of its answers was too large to travel: the two others were told no mix."""
 
     def tamper(name, reply):
         head, arrays = unpack(reply)
-        lies = {key: np.full_like(array, lie) for key, array in arrays.items()}
+        lies = {key: np.full_like(array, 1e9) for key, array in arrays.items()}
         return pack(head, lies) if name == "d01" else reply
 
     some = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
-    terms = replace(LINEAR, settings={"loss": loss})
-    found = blend_over(homes_of(some, terms, tamper=tamper), budget=budget)
+    found = blend_over(homes_of(some, LINEAR, tamper=tamper), budget=200)
     for i in (0, 2):
         assert np.abs(found.models[i][:2] - DEVICES.true_weights[i]).max() < 0.5
 
@@ -526,11 +521,8 @@ def test_ordinary_runs_have_room_under_the_default_limits():
     devices = clustered_regression(
         n=4, clusters=2, rows=30, features=2, noise=0.3, seed=1
     )
-    homes = homes_of(
-        devices,
-        Terms(columns=columns(devices), seed=5),
-        through=Direct(at_home(devices, Policy())),
-    )
+    terms = Terms(columns=columns(devices), seed=5, settings={"loss": "huber"})
+    homes = homes_of(devices, terms, through=Direct(at_home(devices, Policy())))
     blend_over(homes, budget=640)
     book, policy = homes.letters.post.homes["d00"].ledger, Policy()
     counts = [book.counts("run", name) for name in ("", *names(4))]

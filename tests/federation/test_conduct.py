@@ -548,11 +548,9 @@ def test_a_round_goes_on_without_a_device_at_its_limit_and_the_report_says_so(
 def test_a_blend_at_a_limit_stops_in_words_and_goes_on_when_it_is_raised(tmp_path):
     few = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
     homes = at_home(few, seed=0)
-    homes["d01"].policy = replace(OPEN, questions_per_target=5)
-    more = {"method": "blend", "budget": 4, "ordered": False}
-    with pytest.raises(
-        Limited, match="device 'd01' is at its owner's limit 'questions_per_target'"
-    ):
+    homes["d01"].policy = replace(OPEN, numbers=60)
+    more = {"method": "blend", "ordered": False}
+    with pytest.raises(Limited, match="device 'd01' is at its owner's limit 'numbers'"):
         conducted(tmp_path, "run", homes, **more)
     assert (
         "Only the owner can raise it, in node.toml"

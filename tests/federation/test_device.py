@@ -167,6 +167,11 @@ def test_batches_are_always_the_same():
     assert step(one, terms(batch=4)) is None
 
 
+def huber(**more):
+    """Terms whose blend asks for steps."""
+    return terms(settings={"loss": "huber", "intercept": False}, **more)
+
+
 def blend(one, asked, questions, arrays, **more):
     head, out = ask(one, "blend", asked, {"asks": questions}, arrays, **more)
     return head.get("codes", [head["code"]] * len(questions)), out
@@ -180,10 +185,9 @@ def test_copies_without_a_fold_leave_out_enough_rows():
                 own = {
                     "what": "own",
                     "view": "shared",
-                    "label": 1.0,
                     "ordered": ordered,
                 }
-                asked = terms(seed=me, holdout=holdout, classes=classes)
+                asked = huber(seed=me, holdout=holdout, classes=classes)
                 codes, out = blend(
                     one, asked, [own], {"k0.variance": np.ones(3)}, me=me
                 )
@@ -197,8 +201,8 @@ def test_copies_without_a_fold_leave_out_enough_rows():
     assert smallest_piece(one) >= LEAST
     codes, _ = blend(
         Device("bob", ROWS),
-        terms(),
-        [{"what": "own", "view": "shared", "label": 1.0}],
+        huber(),
+        [{"what": "own", "view": "shared"}],
         {"k0.variance": np.ones(3)},
     )
     assert codes == ["ok"]
@@ -206,8 +210,8 @@ def test_copies_without_a_fold_leave_out_enough_rows():
 
 def test_few_rows_are_one_fold():
     one = Device("ann", Rows(NAMES, Data(X[:9], Y[:9])))
-    own = {"what": "own", "view": "shared", "label": 1.0}
-    codes, out = blend(one, terms(), [own], {"k0.variance": np.ones(3)})
+    own = {"what": "own", "view": "shared"}
+    codes, out = blend(one, huber(), [own], {"k0.variance": np.ones(3)})
     assert codes == ["ok"]
     # every copy has all rows
     assert out["k0.weight"].tolist() == [9.0] * (Folding().count + 1)
@@ -437,7 +441,7 @@ def test_the_seed_does_not_draw_a_forests_rows():
 HUGE = 2.0**49
 
 
-def rounded(one, shift, kind, *, r=0):
+def rounded(one, shift):
     """Slopes of b and c; those of rows whose a - shift is rounded to another eighth have
     changed.
     """
@@ -448,20 +452,15 @@ def rounded(one, shift, kind, *, r=0):
     }
     asked = terms(settings={"intercept": True}, step_size=1.0, **units)
     model = np.array([1.0, 0.0, 0.0, HUGE])
-    if kind == "answer":
-        question = {"targets": np.array([0]), "q0.vector": model}
-        return ask(one, "answer", asked, {"names": ["t"]}, question)[1]["p0.vector"][
-            1:3
-        ]
-    steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 1.0, "steps": 1}
-    models = {"k0.variance": np.ones(3), "k0.models": model[None]}
-    return blend(one, asked, [steps], models)[1]["k0.answers"][0, 1:3]
+    question = {"targets": np.array([0]), "q0.vector": model}
+    told = ask(one, "answer", asked, {"names": ["t"]}, question)[1]
+    return told["p0.vector"][1:3]
 
 
-def told_by_rounding(policy, kind):
+def told_by_rounding(policy):
     """Rows whose b and c are found in what answers differ by."""
     one = Device("ann", ROWS, policy=policy, lot=Lot(0))
-    answers = [rounded(one, shift, kind) for shift in np.arange(0, 0.125, 0.001)]
+    answers = [rounded(one, shift) for shift in np.arange(0, 0.125, 0.001)]
     jumps = np.diff(answers, axis=0)
     jumps = jumps[(jumps != 0).all(axis=1)]
     ratio = X[:, 1] / X[:, 2]
@@ -472,12 +471,11 @@ def told_by_rounding(policy, kind):
 
 
 def test_rounding_tells_rows_where_the_owner_allows_single_ones():
-    assert len(told_by_rounding(Policy(rows=1), "answer")) > COUNT / 2
+    assert len(told_by_rounding(Policy(rows=1))) > COUNT / 2
 
 
-@pytest.mark.parametrize("kind", ["answer", "blend"])
-def test_rounding_tells_no_row(kind):
-    assert not told_by_rounding(Policy(), kind)
+def test_rounding_tells_no_row():
+    assert not told_by_rounding(Policy())
 
 
 # Classes: those of a model that travels are the labels that it was fitted to
@@ -544,7 +542,7 @@ def test_losses_of_numbers_are_not_asked_of_classes(kind, loss):
     told, more = terms(settings={"intercept": True}).to_wire()
     told["terms"] |= {"classes": 2, "settings": {"loss": loss}}
     question = {"targets": np.array([0]), "q0.vector": np.zeros(4)}
-    steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 1.0, "steps": 1}
+    steps = {"what": "steps", "view": "shared", "step": 1.0, "steps": 1}
     models = {"k0.variance": np.ones(3), "k0.models": np.zeros((1, 4))}
     about = {
         "run": "r",
@@ -737,9 +735,9 @@ def test_losses_count_one_by_one():
         == "numbers"
     )
     assert one.ledger.counts("r", "").numbers == 81
-    weigh = {"what": "weigh", "view": "shared", "label": 1.0, "many": 10}
+    weigh = {"what": "weigh", "view": "shared", "many": 10}
     arrays = {"k0.variance": np.ones(3), "k0.models": np.zeros((6, 10, 3))}
-    assert blend(one, terms(), [weigh], arrays)[0] == ["numbers"]
+    assert blend(one, huber(), [weigh], arrays)[0] == ["numbers"]
 
 
 def test_the_same_words_about_another_model_are_another_question():
@@ -754,11 +752,11 @@ def test_the_same_words_about_another_model_are_another_question():
 
 def test_the_same_words_in_other_units_are_another_question():
     one = Device("ann", ROWS)
-    steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1}
+    steps = {"what": "steps", "view": "shared", "step": 0.1, "steps": 1}
     arrays = {"k0.variance": np.ones(3), "k0.models": np.zeros((1, 3))}
     for k in range(4):
         units = {"mean": np.full(3, float(k)), "scale": np.ones(3)}
-        assert blend(one, terms(**units), [steps], arrays)[0] == ["ok"]
+        assert blend(one, huber(**units), [steps], arrays)[0] == ["ok"]
     assert one.ledger.counts("r", "").target == 4
 
 
@@ -1009,32 +1007,42 @@ def test_what_questions_share_is_read_once(monkeypatch):
         read.extend(array.size for part in parts for array in part.values())
         return digest_of(about, *parts)
 
-    monkeypatch.setattr("persfl.federation.blend_device.digest_of", counted)
+    monkeypatch.setattr("persfl.federation.asked_device.digest_of", counted)
     one, models = Device("ann", ROWS), RNG.normal(size=(50, 3))
-    steps = {"what": "steps", "view": "shared", "label": 1.0, "step": 0.1, "steps": 1}
+    steps = {"what": "steps", "view": "shared", "step": 0.1, "steps": 1}
     steps["names"] = [f"n{i}" for i in range(50)]
     arrays = {"k0.variance": np.ones(3), "k0.models": models}
-    assert blend(one, terms(), [steps], arrays)[0] == ["ok"]
+    assert blend(one, huber(), [steps], arrays)[0] == ["ok"]
     assert sum(read) == models.size + 3
     assert one.ledger.counts("r", "").run == 50
     alone = steps | {"names": ["n7"]}
     again = {"k0.variance": np.ones(3), "k0.models": models[7:8]}
-    assert blend(one, terms(), [alone], again)[0] == ["ok"]
+    assert blend(one, huber(), [alone], again)[0] == ["ok"]
     assert one.ledger.counts("r", "").run == 50  # the same one, in other company
 
 
-@pytest.mark.parametrize("loss", ["huber", "squared"])
-def test_spreads_depend_on_moments_alone(loss):
-    """Whatever the loss: in units of 1e14 the rows themselves would be rounded one by one."""
-    asked = terms(
-        settings={"loss": loss, "intercept": False},
-        mean=np.full(3, 2.0**49),
-        scale=np.ones(3),
-    )
+def test_spreads_depend_on_moments_alone():
+    """In units of 1e14 the rows themselves would be rounded one by one."""
+    asked = huber(mean=np.full(3, 2.0**49), scale=np.ones(3))
     found = []
     for rows in (Data(X, Y), other_rows(Data(X, Y), np.random.default_rng(7))):
         one = Device("ann", Rows(NAMES, rows))
         codes, out = blend(one, asked, [{"what": "spread"}], {})
         assert codes == ["ok"]
-        found.append(np.append(out["k0.squares"], out["k0.label"]))
+        found.append(out["k0.squares"])
     np.testing.assert_allclose(*found, rtol=1e-9)
+
+
+def test_sums_of_parts_are_those_of_rows_alike():
+    """But for the last bits they are the same, and these would tell rows."""
+    few = Data(X[:9], Y[:9])  # one part
+    said = {}
+    for least in (1, 5):
+        one = Device("ann", Rows(NAMES, few), policy=Policy(rows=least))
+        codes, out = blend(one, terms(), [{"what": "parts"}], {})
+        assert codes == ["ok"]
+        said[least] = out["k0.product"]
+    made = alike(few)
+    np.testing.assert_array_equal(said[5][-1], made.X.T @ made.y)
+    assert not np.array_equal(said[5][-1], few.X.T @ few.y)
+    np.testing.assert_allclose(said[1].sum(axis=0), said[5][-1], rtol=1e-9)

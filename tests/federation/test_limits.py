@@ -209,7 +209,7 @@ def test_every_tree_that_is_shown_is_work(depth, allowed):
         model="forest", columns=("a",), settings=settings, public=np.zeros((2, 1))
     )
     family = family_of(asked)
-    look = ViewSettings("shared", np.ones(1), 1.0)
+    look = ViewSettings("shared", np.ones(1))
     shown = Weigh(look=look, many=20, models=None)
     work = work_of_question(family, asked, shown, 10_000, 1)
     none = Weigh(look=look, many=0, models=None)

@@ -180,6 +180,8 @@ def world(tmp_path):
 
 
 LEARN = [
+    "--method",
+    "paper",
     "--rounds",
     str(ROUNDS),
     "--peers",
@@ -374,6 +376,8 @@ def failing_nodes_cost_their_answers_only(world):
         "y",
         "--name",
         "me",
+        "--method",
+        "paper",
         "--rounds",
         "4",
         "--peers",

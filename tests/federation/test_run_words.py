@@ -262,32 +262,24 @@ def asked(*words):
 
 
 @pytest.mark.parametrize(
-    ("words", "name", "why"),
+    ("words", "name"),
     [
-        ([], "blend", ""),
-        (["--budget", "60", "--ordered"], "blend", ""),
-        (["--classes", "3"], "blend", ""),
-        (
-            ["--rounds", "5", "--peers", "3"],
-            "paper",
-            "--rounds and --peers belong to it",
-        ),
-        (["--units", "raw"], "paper", "--units raw belongs to it"),
-        (["--model", "tree"], "blend", ""),
-        (["--model", "mlp", "--points", "50"], "paper", "--points belongs to it"),
-        (["--method", "kin", "--rounds", "5"], "kin", ""),
+        ([], "blend"),
+        (["--budget", "60", "--ordered"], "blend"),
+        (["--model", "tree"], "blend"),
+        (["--method", "paper", "--rounds", "5", "--units", "raw"], "paper"),
+        (["--method", "kin", "--rounds", "5"], "kin"),
     ],
 )
-def test_federate_chooses_as_fit_does(words, name, why):
-    assert run_method(asked(*words)) == (name, why)
+def test_federate_goes_by_blend_unless_another_method_is_named(words, name):
+    assert run_method(asked(*words)) == name
 
 
-def test_options_of_two_methods_are_refused():
-    with pytest.raises(
-        InputError,
-        match="--budget is for blend, and this is a run of paper, since --rounds belongs",
-    ):
-        run_method(asked("--rounds", "5", "--budget", "60"))
+@pytest.mark.parametrize("option", ["--rounds", "--peers", "--points", "--reach"])
+def test_blend_takes_no_options_of_methods_that_go_by_rounds(option):
+    says = f"{option} is for methods that go by rounds, .* 'blend'. Add --method paper"
+    with pytest.raises(InputError, match=says):
+        run_method(asked(option, "5"))
 
 
 def test_what_is_not_up_is_said_at_once(tmp_path):

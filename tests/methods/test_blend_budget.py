@@ -46,7 +46,7 @@ def whose(data):
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-@pytest.mark.parametrize(("loss", "classes"), [("squared", 0), ("logistic", 2)])
+@pytest.mark.parametrize(("loss", "classes"), [("huber", 0), ("logistic", 2)])
 @pytest.mark.parametrize("n", [5, 18])
 def test_linear_models_keep_the_budget(n, loss, classes, budget):
     learner = Linear(loss, intercept=True)

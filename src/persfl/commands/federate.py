@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from persfl.commands.progress import json_number
 from persfl.errors import InputError, need
@@ -60,6 +60,7 @@ def answer(out: Path, shown: Lines) -> None:
 
 # Options that are settings of some methods, and what they are where nothing is said.
 _OPTIONS = {"rounds": None, "peers": None, "step_size": "auto", "budget": 640}
+# Options of methods that go by rounds.
 _LOOP = {
     "rounds": None,
     "peers": None,
@@ -73,41 +74,20 @@ _LOOP = {
 }
 
 
-class ChosenMethod(NamedTuple):
-    """A method's name, and why it is this one where the person named none."""
-
-    name: str
-    why: str = ""
-
-
-def run_method(chosen: argparse.Namespace) -> ChosenMethod:
-    """Which method a run goes by: as `persfl fit` chooses, as far as a federation can."""
-    if chosen.method != "auto":
-        return ChosenMethod(chosen.method)
+def run_method(chosen: argparse.Namespace) -> str:
+    """The method that a run goes by; blend takes no options of methods that go by rounds."""
+    name: str = chosen.method
     loop = [
-        f"--{name.replace('_', '-')}"
-        for name, usual in _LOOP.items()
-        if getattr(chosen, name) != usual
+        f"--{option.replace('_', '-')}"
+        for option, usual in _LOOP.items()
+        if name == "blend" and getattr(chosen, option) != usual
     ]
-    if chosen.units == "raw":
-        loop.append("--units raw")
-    if "loss" in dict(chosen.set):
-        loop.append("--set loss")
     if loop:
-        why = f"{' and '.join(loop)} {'belong' if loop[1:] else 'belongs'} to it"
-    else:
-        return ChosenMethod("blend")
-    blend = [
-        name
-        for name, usual in (("budget", 640), ("ordered", False))
-        if getattr(chosen, name) != usual
-    ]
-    if blend:
         raise InputError(
-            f"--{blend[0]} is for blend, and this is a run of paper, since {why}. Leave one of them"
-            " out."
+            f"{loop[0]} is for methods that go by rounds, and this is a run of 'blend'. Add"
+            " --method paper, or leave it out."
         )
-    return ChosenMethod("paper", why)
+    return name
 
 
 # Settings of a plan that are options of the command, by the same names.
@@ -134,7 +114,7 @@ def plan_of(chosen: argparse.Namespace, federation: Federation) -> RunPlan:
     method = run_method(chosen)
     given = vars(chosen)
     # A setting is the method's if it has one of that name, or else the model's.
-    known = method_of(method.name).get_params()
+    known = method_of(method).get_params()
     settings = {name: value for name, value in chosen.set if name not in known}
     mine = {name: value for name, value in chosen.set if name in known}
     for name, usual in _OPTIONS.items():
@@ -147,8 +127,7 @@ def plan_of(chosen: argparse.Namespace, federation: Federation) -> RunPlan:
         home=home,
         label=chosen.label or "y",
         settings=settings,
-        method=method.name,
-        why=method.why,
+        method=method,
         method_settings=mine,
         **{name: given[name] for name in _SAME.split()},
     )

@@ -99,13 +99,16 @@ def node(chosen: argparse.Namespace) -> int:
 def _leaving(node: NodeConfig, policy: Policy, rows: Rows, folder: Path) -> str:
     """What will leave this machine, before anything does."""
     sums = (
-        "; and sums over its rows, per column (weights, values, squares), for shared units"
+        "; and sums over its rows,\n  per column (weights, values, squares) for shared units, and"
+        " in a blend of linear models of products of\n  columns and the label, part by part of its"
+        " rows: their second moments"
         if policy.sums
         else ""
     )
     target = (
         "As a target: its model or what it says at public points, losses of the models it is shown,"
-        " with kin its own step, with blend fold losses and what it would answer without each fold,"
+        " with kin its own step, with blend of other models than linear regressions fold losses and"
+        " what it would answer without each fold,"
         " and at the end of a run its errors on rows held back and the sums of their labels."
         if policy.target
         else "It has no model of its own: it answers as a peer only."

@@ -138,9 +138,7 @@ folder            text    needed  a federation's folder
 --rounds N        whole   -     of methods that go by rounds: how many (default 60)
 --peers N         whole   -     of the paper's loop and kin: peers asked per round (default 10)
 --classes N       int     0     labels 0 to N - 1 (default 0: a regression)
---method NAME     text    auto  how to learn, as `persfl methods` lists: auto is blend, unless an
-    option of the paper's loop or a model that blend does not mix over a federation is given
-    (default %(default)s)
+--method NAME     text    blend  how to learn, as `persfl methods` lists (default %(default)s)
 --budget N        whole   640   questions per device, with blend (default %(default)s)
 --ordered         switch  -     rows come in the order of time (for blend)
 --set KEY=VALUE   setting*  -   a setting of the method, or of the model

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from persfl.federation.blend_exchange import Letter
 from persfl.federation.messages import parts_of
 from persfl.learners.responses import respond
 from persfl.learners.storage.named_arrays import is_sensible
@@ -37,19 +38,7 @@ from persfl.wire import WireError, within
 if TYPE_CHECKING:
     from persfl.federation.blend_site import FlowerSite
 
-_MISSING = {
-    "weight": 0.0,
-    "noise": 1.0,
-    "losses": np.inf,
-}  # where a target does not tell
-
-
-class Letter(NamedTuple):
-    """A question to the device at this position, on behalf of these; none for the run itself."""
-
-    to: int
-    question: Question
-    names: Sequence[str] = ()
+_MISSING = {"weight": 0.0, "losses": np.inf}  # where a target does not tell
 
 
 Ask = Callable[[list[Letter]], list[Mapping[str, Any]]]
@@ -193,8 +182,6 @@ class FlowerGroup:
             if name in found:
                 good = np.isfinite(found[name]) & (found[name] >= 0)
                 found[name] = np.where(good, found[name], nothing)
-        if "noise" in found:
-            found["noise"] = np.maximum(found["noise"], 1e-5)
         if found.get("answers") is not None and found["answers"].size:
             said = found["answers"]
             nothing = 0.0 if shown is None or not question.steps else shown[:, None]

@@ -13,6 +13,7 @@ import numpy as np
 
 from persfl.adopters import Best
 from persfl.errors import InputError
+from persfl.federation.blend_exchange import BlendExchange, BlendScene
 from persfl.federation.blend_journal import Exchanges
 from persfl.federation.blend_site import FlowerSite
 from persfl.federation.device import Device
@@ -20,8 +21,11 @@ from persfl.federation.holdout import sound
 from persfl.federation.letters import Letters
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
+from persfl.federation.sums_device import tells_sums
+from persfl.federation.sums_site import NO_TREES, SumsSite
 from persfl.federation.wait_notices import Waiting
 from persfl.methods.blend.algorithm import blend_over
+from persfl.methods.blend.mixture import BlendResult
 from persfl.runs import Folder
 from persfl.samplers import Nobody
 from persfl.training import Pace, Plan, State
@@ -35,7 +39,7 @@ STAGE = "final"
 class Outcome:
     """What the result of a run is written from: as much of a `FlowerFleet` as that needs."""
 
-    def __init__(self, site: FlowerSite, models: Sequence[Any]) -> None:
+    def __init__(self, site: BlendExchange, models: Sequence[Any]) -> None:
         self.ids = site.ids
         self.n = site.n
         self.targets = site.targets
@@ -49,6 +53,7 @@ class Outcome:
         self.models = [models[t] for t in site.targets.tolist()]
         self._told = site.judged
         self.foldless = sorted(site.foldless)
+        self.notes = list(site.notes)
 
     def judged(self) -> dict[int, dict[str, Any]]:
         """What targets tell of the rows that they held back."""
@@ -96,6 +101,17 @@ class ExchangeLines:
         self.letters.own_seconds = 0.0
 
 
+def _run(
+    letters: Letters, scene: BlendScene, plan: RunPlan
+) -> tuple[BlendExchange, BlendResult]:
+    """From sums, or by asking for steps and refits."""
+    if tells_sums(letters.terms):
+        sums = SumsSite(letters, scene)
+        return sums, sums.blended()
+    site = FlowerSite(letters, scene)
+    return site, blend_over(site, budget=plan.setting("budget"))
+
+
 def blended(
     post: Post,
     terms: Terms,
@@ -120,18 +136,19 @@ def blended(
     letters = Letters(post, terms, run=plan.run, home=home, deadline=plan.deadline)
     targets = np.array([ids.index(name) for name in wanted], dtype=np.int64)
     journal = Exchanges(folder)
-    site = FlowerSite(
-        letters,
+    scene = BlendScene(
         ids=ids,
         targets=targets,
+        seed=plan.seed,
         ordered=plan.ordered,
         quorum=plan.quorum,
         patience=plan.patience,
         journal=journal,
         say=ExchangeLines(letters, waiting, say),
-        seed=plan.seed,
     )
-    found = blend_over(site, budget=plan.setting("budget"))
+    site, found = _run(letters, scene, plan)
+    if tells_sums(terms) and plan.setting("trees"):
+        site.notes.append(NO_TREES)
     if all(model is None for model in found.models):
         raise InputError(
             "no target could be told its mix. Go on with --resume when they are back."

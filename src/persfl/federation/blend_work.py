@@ -17,7 +17,6 @@ from persfl.methods.blend.questions import (
     Spread,
     Weigh,
 )
-from persfl.traits import traits_of
 from persfl.wire import Terms
 
 
@@ -41,8 +40,7 @@ def work_of_question(
         return (steps + 2) * once
     if isinstance(question, OwnRows):
         shown = 0 if question.models is None else len(question.models)
-        solved = fit if question.mean is not None else once
-        return copies * (solved + shown * steps * once)
+        return copies * (1 + shown * steps) * once
     if isinstance(question, Weigh):
         alone_ = copies * fit if isinstance(family, RefitOffers) else 0
         return copies * question.many * once + alone_
@@ -62,5 +60,4 @@ def _offers(family: Offers, once: int, fit: int) -> int:
         steps = family.settings.descent
         return once * (max(steps.own_steps) + 6 * max(steps.tuning_steps))
     longest = max(family.settings.steps.own_steps)
-    squared = traits_of(family.learner).loss == "squared"
-    return len(family.names()) * (fit if squared else longest * once)
+    return len(family.names()) * longest * once

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from persfl import __version__
 from persfl.federation import device_peer, device_target
-from persfl.federation.blend_device import AS_TARGET, BlendDevice, names_of
+from persfl.federation.asked_device import AS_TARGET, AskedDevice, RowsAsked, names_of
+from persfl.federation.blend_device import BlendDevice
 from persfl.federation.column_sums import sums_of, zeros_and_ones
 from persfl.federation.device_home import DeviceHome, must
 from persfl.federation.inquiry import Inquiry
@@ -36,10 +37,11 @@ from persfl.federation.messages import (
     parts_of,
     size_of,
 )
-from persfl.federation.model_store import Shelf, StoredModel, mixture_to
+from persfl.federation.model_store import Shelf, StoredModel
 from persfl.federation.policy import Policy
 from persfl.federation.row_stock import Lot
 from persfl.federation.row_table import Rows
+from persfl.federation.sums_device import SumsDevice, tells_sums
 from persfl.methods.blend.questions import KINDS as QUESTIONS
 from persfl.wire import WireError, nested, pack
 
@@ -158,7 +160,10 @@ class Device(DeviceHome):
         if not isinstance(asks, list) or len(asks) > MOST:
             raise WireError("questions must be a list.")
         deal = self.dealt_for(question)
-        home = BlendDevice(terms, deal, self.stock, self.policy, self.likenesses)
+        asked_rows = RowsAsked(terms, deal, self.stock, self.policy, self.likenesses)
+        home: AskedDevice = (
+            SumsDevice(asked_rows) if tells_sums(terms) else BlendDevice(asked_rows)
+        )
         rows = self.count(question.round)
         parts = parts_of(question.arrays)
         said = question.digest(me, deal.mark)
@@ -183,10 +188,7 @@ class Device(DeviceHome):
                 for name, digest in zip(names, digests, strict=True):
                     must(allowance.question(name, digest))
                 must(allowance.work(home.work(one, len(names))))
-                found = home.reply(one, len(names))
-                model = found.pop("model", None)
-                if model is not None:
-                    found |= nested("model", mixture_to(terms, model))
+                found, model = home.reply(one, len(names))
                 if what in TELLING:
                     must(allowance.numbers(digests[0], numbers_of(found)))
                 if model is not None:

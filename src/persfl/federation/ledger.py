@@ -42,6 +42,7 @@ TELLING = (
     "sums",
     "spread",
     "weight",
+    "parts",
     "falls",
     "score",
     "adopt",
@@ -49,6 +50,7 @@ TELLING = (
     "weigh",
     "offers",
     "mix",
+    "take",
 )
 
 _KNOWN = "SELECT 1 FROM others WHERE target = ? AND kind = ? AND code = ?"

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from persfl.wire import WireError
 
 MOST = 10_000  # questions in one message
-# Which questions a device knows. Devices of persfl 0.2 and before know 1, and do not say so.
-PROTOCOL = 2
+# Which questions a device knows. Devices of persfl 0.2 and before know 1, and do not say so; 2 are
+# the questions of a blend that asked for refits of linear models.
+PROTOCOL = 3
 
 Head: TypeAlias = Mapping[str, Any]  # what JSON holds
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]

@@ -35,8 +35,9 @@ class Policy:
     `rows`: the fewest rows that anything is computed from (after holding some back, in one batch,
     without a fold), and by how many rows two sets of rows that are answered from differ at least.
     `rows_per_leaf`: the fewest private rows that a leaf of a tree rests on.
-    `sums`: whether column sums may leave, which shared units need. `target`: whether this device
-    has a model of its own.
+    `sums`: whether sums over rows may leave: per column, which shared units need, and of products
+    of columns over parts of the rows, which a blend of linear models under squared loss is made of.
+    `target`: whether this device has a model of its own.
 
     >>> Policy(rows=20).refuses(Terms(columns=("a",)), rows=10)
     'rows'

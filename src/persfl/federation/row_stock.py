@@ -26,6 +26,7 @@ from persfl.evaluation.split import split
 from persfl.federation.ledger import Ledger
 from persfl.federation.messages import Refused
 from persfl.methods.blend.folds import fold_numbers
+from persfl.methods.mixed.hidden_rows import dealt
 from persfl.seeds import Stream, stream
 from persfl.types import Data, IntArray
 
@@ -135,6 +136,22 @@ class Stock:
             numbers = np.array([lot.number])
             found[mine] = fold_numbers(rows, many, numbers=numbers, **how)
         self.check(*(deal.place[found != f] for f in np.unique(found).tolist()))
+        return found
+
+    def parts(self, deal: Deal, *, ordered: bool) -> IntArray:
+        """(rows,) the part of each row to learn from, of those that are hidden together; a part
+        that has rows has enough of them.
+        """
+        found = np.zeros(len(deal.place), dtype=np.int64)
+        for g in np.unique(deal.group).tolist():
+            mine = np.flatnonzero(deal.group == g)
+            lot = self.lot.of(g)
+            count = np.array([len(mine)])
+            number = np.array([lot.number])
+            found[mine] = dealt(
+                count, number, lot.seed, ordered=ordered, least=self.least
+            )
+        self.check(*(deal.place[found == k] for k in np.unique(found).tolist()))
         return found
 
     def batches(self, deal: Deal, size: int) -> list[IntArray]:

@@ -8,6 +8,7 @@ from persfl.federation.blend_run import Outcome
 from persfl.federation.fleet import FlowerFleet
 from persfl.federation.letters import capital, why
 from persfl.federation.run_plan import RunPlan
+from persfl.federation.sums_device import tells_sums
 from persfl.federation.wait_notices import unwilling_text
 from persfl.methods import Blend
 from persfl.traits import has_gradients
@@ -26,10 +27,9 @@ def notes_of(
     unwilling: Sequence[str],
 ) -> list[str]:
     """The notes of a run; the first says by which method."""
-    since = f", since {plan.why}" if plan.why else ""
     method = plan.personalization
     targets = len(fleet.targets)
-    notes = [f"{method.about} (method {plan.method!r}{since})."]
+    notes = [f"{method.about} (method {plan.method!r})."]
     counts = fleet.roster.counts.values()
     guarded = sum(count["guarded"] for count in counts)
     if guarded:
@@ -41,11 +41,14 @@ def notes_of(
         )
     foldless = fleet.foldless if isinstance(fleet, Outcome) else ()
     if foldless:
+        by = "the evidence of others alone"
+        if tells_sums(fleet.terms):
+            by = "the rows that it was learned from, less what that flatters it by"
         notes.append(
             f"{len(foldless)} of {targets} targets have fewer than twice their owner's 'rows' to"
-            " learn from, and so no folds: what is offered to them is judged by the evidence of"
-            " others alone."
+            f" learn from, and so no folds: what is offered to them is judged by {by}."
         )
+    notes += fleet.notes if isinstance(fleet, Outcome) else []
     for name, code in sorted(fleet.roster.limits.items()):
         notes.append(
             f"{capital(why(name, code))} What it did not answer is missing here."

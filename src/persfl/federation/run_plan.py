@@ -57,7 +57,6 @@ class RunPlan:
     seed: int = 0
     # How
     method: str = "paper"
-    why: str = ""
     method_settings: Mapping[str, object] = field(default_factory=dict)
     budget: int = 640
     ordered: bool = False

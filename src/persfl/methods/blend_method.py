@@ -31,12 +31,15 @@ class Blend(MethodSettings):
         "Models are mixed from what own rows, the fleet and neighbours offer"
     )
 
-    budget: int = setting(640, "questions that a device may ask in all")
+    budget: int = setting(
+        640, "questions that a device may ask; linear regressions ask none"
+    )
     trees: bool = setting(True, "offer trees of the whole fleet beside linear models")
 
     def needs(self) -> Needs:
         leaves = (
-            "Its answers to questions of others: steps on its rows from models that it is sent, or"
+            "Linear regressions: sums of products of columns and the label over parts of its rows."
+            " Others: its answers to questions, steps on its rows from models that it is sent, or"
             " labels of public points; and over a federation how well offers fit its rows."
         )
         return Needs(units=("shared",), questions=True, leaves=leaves)

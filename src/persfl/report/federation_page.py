@@ -29,6 +29,12 @@ _NOBODY = (
 )
 
 
+_NO_ROW = (
+    "was sent a row of another device. But where a part has hardly more rows than there are"
+    " columns, its second moments nearly are the rows."
+)
+
+
 def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Who saw what in a run, in plain sentences.
 
@@ -50,6 +56,17 @@ def sight(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     held = ""
     if info["holdout"]:
         held = " and, at the end, its errors on the rows it held back and sums of their labels"
+    if info.get("from_sums"):
+        return [
+            ("A device", "saw the model that it got, and nothing of what others told."),
+            (
+                "The coordinator",
+                "made all models, and so saw them, and for each part of every device's rows the"
+                " sums of products of its columns and its label: their second moments, of at least"
+                f" the owner's 'rows' rows each{held}.{sums}",
+            ),
+            ("Nobody", _NO_ROW),
+        ]
     if info.get("common"):
         return [
             (

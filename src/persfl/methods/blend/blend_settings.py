@@ -7,34 +7,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-Pulls = Mapping[str, tuple[float, ...]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RidgeSettings:
-    """Linear models under squared loss: refits in closed form."""
-
-    pulls: Pulls = field(
-        default_factory=lambda: {
-            "own": (10.0, 1.0, 0.1),
-            "pooled": (math.inf, 10.0, 1.0, 0.1),
-            "mean": (math.inf, 3.0, 1.0, 0.3),
-            "neighbours": (math.inf, 3.0, 1.0, 0.3),
-        }
-    )
-    """How strongly own rows are drawn toward each start; `inf` is the start itself."""
-    pool_rounds: int = 10
-    """Accelerated steps to one model for all: enough for squared loss."""
-    prior_rounds: int = 6
-    """Rounds of learning mean, spread and noise; they settle after four or five."""
-    rounds: int = 4
-    """Of the search for neighbours."""
-    free: float = 0.01
-    """How strongly an intercept is drawn, where slopes are drawn with 1."""
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +104,6 @@ class BlendSettings:
     """What a row weighs in the evidence whose class no other row has."""
     fleet: int = 400
     """Devices at most that tell what the fleet is like: their mean is known well enough."""
-    ridge: RidgeSettings = RidgeSettings()
     steps: StepSettings = StepSettings()
     descent: DescentSettings = DescentSettings()
     refits: RefitSettings = RefitSettings()

@@ -14,18 +14,16 @@ from persfl.learners import Linear
 from persfl.methods.blend.blend_settings import USUAL
 from persfl.methods.blend.budget import SHORTER
 from persfl.methods.blend.offers.steps import StepOffers
+from persfl.methods.mixed.principal_axes import WIDE
 from persfl.traits import has_gradients
 from persfl.types import IntArray, Learner
 
 # seconds and bytes from which on a person would want to know
 LONG = 300.0
 LARGE = 4 * 2**30
-# seconds per device, and per question whatever it is about
-_DEVICE = 1e-3
-_QUESTION = 2e-6
-_PRODUCT = 5e-9  # seconds per question, row and coefficient
-# seconds per question and cube of the coefficients, where rows are as many
-_SOLVED = 1e-10
+_DEVICE = 1e-3  # seconds per device
+_MIXED = 1.2e-5  # seconds per device for mixed models, and square of the coefficients
+_AXES = 1e-9  # seconds per row, column, and the fewer of both, for principal axes
 _STEPPED = 8e-6  # seconds per question about steps
 # seconds per row and coefficient for a device's own steps, all of them together
 _STEPS = 3e-6
@@ -89,9 +87,12 @@ def cost_of(
             float(each.sum()) * runs,
             held + 2 * len(StepOffers(learner, features).names()) * kept,
         )
-    solved = np.where(rows < size, 0.0, _SOLVED * size**3.0)
-    each = _DEVICE + budget * (_QUESTION + _PRODUCT * rows * size + solved)
-    return Cost(float(each.sum()) * runs, held + 60 * kept)
+    wide = min(size, WIDE + 1)
+    total = float(rows.sum())
+    axes = _AXES * total * size * min(total, size) if size > wide else 0.0
+    each_mixed = _MIXED * (170.0 + wide**2 + 0.011 * wide**3)
+    sums = 15 * 8.0 * wide**2 * len(counts)
+    return Cost((each_mixed * len(counts) + axes) * runs, held + sums)
 
 
 def _time(seconds: float) -> str:

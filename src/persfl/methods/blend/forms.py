@@ -145,18 +145,15 @@ class Look(Form):
 
     def read(self, name: str, wire: Wire) -> ViewSettings:
         view = wire.head.get("view")
-        label = wire.head.get("label")
         if view not in wire.family.views:
             raise WireError("a question must say in which view it is asked.")
-        if not isinstance(label, float) or not 0 < label < 1e100:
-            raise WireError("a view must say how labels vary.")
         variance = finite(wire.arrays.get("variance"), (wire.family.features,))
         if not (variance >= 0).all():
             raise WireError("variances must be at least 0.")
-        return ViewSettings(str(view), variance, label)
+        return ViewSettings(str(view), variance)
 
     def write(self, name: str, value: Any, wire: Wire) -> None:
-        wire.head |= {"view": value.name, "label": float(value.label)}
+        wire.head["view"] = value.name
         wire.arrays["variance"] = value.variance
 
 

@@ -4,8 +4,7 @@ process, one alone at home.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,49 +12,26 @@ from numpy.typing import NDArray
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
 from persfl.methods.blend.chunks import spans
-from persfl.methods.blend.few_rows import Thin, thin
 from persfl.methods.blend.folds import TargetRows
-from persfl.methods.blend.questions import (
-    GradientSteps,
-    Noise,
-    OwnRows,
-    Pull,
-    Question,
-    Weigh,
-)
-from persfl.methods.blend.ridge_refit import drawn, moments, noise_of
+from persfl.methods.blend.questions import GradientSteps, OwnRows, Question, Weigh
 from persfl.methods.blend.site import Spreads
-from persfl.methods.blend.views import View, ViewSettings, means
+from persfl.methods.blend.views import View, ViewSettings, means, squares_about
 from persfl.proposers import GradientStep
 from persfl.types import Array, Data, IntArray
 
-_LARGEST = 2**20  # numbers of rows that are taken together for their products
 BoolArray = NDArray[np.bool_]
 Starts = Mapping[str, Array]
 Offer = Callable[[Devices, Starts], dict[str, Array]]
 
 
-def spreads(rows: Devices, labels: bool) -> Spreads:
+def spreads(rows: Devices) -> Spreads:
     """Sums of squares about the devices' own means.
 
-    >>> found = spreads(Devices.of([([[1.0], [3.0]], [10.0, 30.0])], quiet=True), True)
-    >>> found.weight.tolist(), found.squares.tolist(), found.label.tolist()
-    ([2.0], [[2.0]], [200.0])
+    >>> found = spreads(Devices.of([([[1.0], [3.0]], [0.0, 1.0])], quiet=True))
+    >>> found.weight.tolist(), found.squares.tolist()
+    ([2.0], [[2.0]])
     """
-    centre, level = means(rows, labels)
-    n = len(rows)
-    owner = rows.owner
-    away = [
-        rows.weight * (rows.X[:, j] - centre[owner, j]) ** 2
-        for j in range(rows.features)
-    ]
-    sums = [np.bincount(owner, weights=one, minlength=n) for one in away]
-    squares = np.asarray(np.stack(sums, axis=1), dtype=np.float64)
-    if not labels:
-        return Spreads(rows.total, squares, rows.total)
-    off = rows.weight * (rows.y - level[owner]) ** 2
-    label = np.bincount(owner, weights=off, minlength=n)
-    return Spreads(rows.total, squares, np.asarray(label))
+    return Spreads(rows.total, squares_about(rows, means(rows)))
 
 
 class LinearPeers:
@@ -64,62 +40,17 @@ class LinearPeers:
     def __init__(self, learner: Linear, rows: Devices) -> None:
         self.learner = learner
         self.rows = rows
-        self._strength = np.empty(0)  # that the inverses belong to
 
     @staticmethod
     def seen(learner: Linear, rows: Devices, look: ViewSettings) -> LinearPeers:
         """From rows as they are."""
-        view = View.of(look, rows, learner.kind == "squared")
-        return LinearPeers(learner, view.inside(rows))
+        return LinearPeers(learner, View.of(look, rows).inside(rows))
 
     def answer(self, question: Question, who: IntArray) -> dict[str, Array]:
         """What each of these says; the question has an entry for every one."""
-        if isinstance(question, GradientSteps):
-            step = GradientStep(question.step, steps=question.steps)
-            return {"answers": self.stepped(step, who, question.models)}
-        if isinstance(question, Pull):
-            return {"answers": self.pulled(who, question.models, question.strength)}
-        assert isinstance(question, Noise)
-        return {"noise": self.noise(who, question.mean, question.strength)}
-
-    @cached_property
-    def _thin(self) -> BoolArray:
-        """(devices,) which have fewer rows than coefficients."""
-        return thin(self.learner, self.rows.counts, self.rows.features)
-
-    @cached_property
-    def _place(self) -> IntArray:
-        """(devices,) where each stands among those of its kind."""
-        return np.where(self._thin, np.cumsum(self._thin), np.cumsum(~self._thin)) - 1
-
-    @cached_property
-    def _moments(self) -> tuple[Array, Array]:
-        """Of the devices that have as many rows as coefficients."""
-        who = np.flatnonzero(~self._thin)
-        found = [
-            moments(self.learner, self.rows.gather(who[lo:hi]))
-            for lo, hi in spans(self.learner, self.rows, who)
-        ]
-        grams, pulls = zip(*found, strict=True)
-        return np.concatenate(grams), np.concatenate(pulls)
-
-    @cached_property
-    def _few(self) -> Thin:
-        """Of the others."""
-        return Thin.of(self.learner, self.rows.gather(np.flatnonzero(self._thin)))
-
-    def _inverse(self, strength: Array) -> Array:
-        """Of the others, for one strength after the other: many questions have the same."""
-        if not np.array_equal(strength, self._strength):
-            few = self._few
-            step = max(1, _LARGEST // few.rows[0].size)
-            parts = [
-                few.at(np.arange(lo, min(lo + step, len(few.rows))))
-                for lo in range(0, len(few.rows), step)
-            ]
-            self._inverses = np.concatenate([part.inverse(strength) for part in parts])
-            self._strength = np.array(strength)
-        return self._inverses
+        assert isinstance(question, GradientSteps)
+        step = GradientStep(question.step, steps=question.steps)
+        return {"answers": self.stepped(step, who, question.models)}
 
     def stepped(self, step: GradientStep, who: IntArray, models: Array) -> Array:
         """(K, size) steps of each from its model; NaN where `who` is -1."""
@@ -131,51 +62,6 @@ class LinearPeers:
             with np.errstate(all="ignore"):  # what overflows is not used
                 out[some] = step.answer(self.learner, models[some], rows, None)
         return out
-
-    def pulled(self, who: IntArray, models: Array, strength: Array) -> Array:
-        """(K, size) refits of each, drawn toward its model; as `Toward`, but rows are added up
-        once for all questions.
-        """
-        out = np.full(models.shape, np.nan)
-        for few, many in self._kinds(who):
-            if len(few):
-                rows, inverse = self._inverted(who[few], strength)
-                out[few] = rows.drawn(inverse, models[few], strength)
-            if len(many):
-                gram, pull = self._added(who[many])
-                out[many] = drawn(gram, pull, models[many], strength)
-        return out
-
-    def noise(self, who: IntArray, mean: Array, strength: Array) -> Array:
-        """(K,) each device's own, about its refit."""
-        found = np.full(len(who), np.nan)
-        for few, many in self._kinds(who):
-            if len(few):
-                rows, inverse = self._inverted(who[few], strength)
-                found[few] = rows.rough(inverse, mean)
-            if len(many):
-                model = drawn(*self._added(who[many]), mean, strength)
-                data = self.rows.gather(who[many])
-                found[many] = noise_of(self.learner, data, model, strength)
-        return found
-
-    def _kinds(self, who: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
-        """Places in `who`, in parts that fit into memory: of devices with few rows, and others."""
-        at = np.flatnonzero(who >= 0)
-        for lo, hi in spans(self.learner, self.rows, who[at]):
-            few = self._thin[who[at[lo:hi]]]
-            yield at[lo:hi][few], at[lo:hi][~few]
-
-    def _inverted(self, who: IntArray, strength: Array) -> tuple[Thin, Array]:
-        """The rows of these devices, which have few, and the inverses of their products."""
-        place = self._place[who]
-        return self._few.at(place), self._inverse(strength)[place]
-
-    def _added(self, who: IntArray) -> tuple[Array, Array]:
-        """The moments of these devices, which have many rows."""
-        gram, pull = self._moments
-        place = self._place[who]
-        return gram[place], pull[place]
 
 
 class LinearTargets:
@@ -191,7 +77,7 @@ class LinearTargets:
         self.learner = learner
         self.own = own
         self.offer = offer
-        self.view = View.of(look, own.copies, learner.kind == "squared")
+        self.view = View.of(look, own.copies)
         self.copies = LinearPeers(learner, self.view.inside(own.copies))
 
     def answer(self, question: Question) -> dict[str, Array]:
@@ -207,10 +93,6 @@ class LinearTargets:
             shown = [np.tile(model, (len(rows), 1)) for model in question.models]
             said = [self.copies.stepped(step, everyone, models) for models in shown]
             found["answers"] = np.stack(said)
-        if question.mean is not None and question.strength is not None:
-            mean = question.mean
-            strength = question.strength
-            found["noise"] = self.copies.noise(everyone, mean, strength)
         return found
 
     def losses(self, models: Array) -> Array:

@@ -86,8 +86,8 @@ class LocalSite:
         rows = self.answered
         family = self.family
         if isinstance(family, LinearFamily):
-            return spreads(rows, family.linear.kind == "squared")
-        return Spreads(rows.total, np.zeros((self.n, rows.features)), rows.total)
+            return spreads(rows)
+        return Spreads(rows.total, np.zeros((self.n, rows.features)))
 
     def work(
         self, plans: Sequence[GroupPlan], piece: Callable[[Bundle], Sequence[Result]]

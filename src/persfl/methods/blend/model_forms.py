@@ -156,26 +156,22 @@ class Views(Form):
 
     def read(self, name: str, wire: Wire) -> Any:
         views = wire.head.get("views")
-        labels = wire.head.get("labels")
-        if views != list(wire.family.views) or not isinstance(labels, list):
+        if views != list(wire.family.views):
             raise WireError("a mix must be of all views.")
-        if len(labels) != len(views):
-            raise WireError("a mix must say how labels vary in each view.")
         found = []
-        for k, (view, label) in enumerate(zip(views, labels, strict=True)):
+        for k, view in enumerate(views):
             one = wire.inside(f"v{k}")
-            one.head = {"view": view, "label": label}
+            one.head = {"view": view}
             found.append((Look().read("look", one), Starts().read("starts", one)))
         return tuple(found)
 
     def write(self, name: str, value: Any, wire: Wire) -> None:
-        wire.head |= {"views": [], "labels": []}
+        wire.head["views"] = []
         for k, (look, starts) in enumerate(value):
             one = Wire(wire.family)
             Look().write("look", look, one)
             Starts().write("starts", starts, one)
             wire.head["views"].append(one.head["view"])
-            wire.head["labels"].append(one.head["label"])
             wire.arrays |= nested(f"v{k}", one.arrays)
 
 

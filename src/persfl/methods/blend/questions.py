@@ -110,7 +110,6 @@ class Spread(Question):
     replies: ClassVar[Mapping[str, Shape]] = {
         "weight": (1,),
         "squares": ("features",),
-        "label": (1,),
     }
 
 
@@ -120,6 +119,23 @@ class Weight(Question):
 
     kind = "weight"
     replies: ClassVar[Mapping[str, Shape]] = {"weight": (1,)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PartSums(Question):
+    """Sums over each part of its rows, with a column of ones in front where models have a level:
+    all that squared loss needs to know of them (see `persfl.methods.mixed.device_sums`). Of
+    squares, which are symmetric, the upper triangle.
+    """
+
+    kind = "parts"
+    replies: ClassVar[Mapping[str, Shape]] = {
+        "square": ("parts", "triangle"),
+        "product": ("parts", "size"),
+        "label": ("parts",),
+        "weight": ("parts",),
+    }
+    ordered: Annotated[bool, Flag()] = False
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -144,29 +160,6 @@ class Slopes(Question):
     replies: ClassVar[Mapping[str, Shape]] = {"answers": ("names", "size")}
     look: Annotated[ViewSettings, Look()]
     models: Annotated[Array, Models(("names",))]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Pull(Question):
-    """Refits, each drawn toward its model with a strength per coefficient."""
-
-    kind = "pull"
-    cost = 1.0
-    replies: ClassVar[Mapping[str, Shape]] = {"answers": ("names", "size")}
-    look: Annotated[ViewSettings, Look()]
-    models: Annotated[Array, Models(("names",))]
-    strength: Annotated[Array, Numbers(("size",), above=0.0)]
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Noise(Question):
-    """How noisy its rows are about its own refit, which pays for it."""
-
-    kind = "rough"
-    replies: ClassVar[Mapping[str, Shape]] = {"noise": (1,)}
-    look: Annotated[ViewSettings, Look()]
-    mean: Annotated[Array, Numbers(("size",))]
-    strength: Annotated[Array, Numbers(("size",), above=0.0)]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -206,24 +199,19 @@ class Refits(Question):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OwnRows(Question):
-    """What each copy's rows weigh; what it would answer itself; how noisy it is."""
+    """What each copy's rows weigh; what it would answer itself."""
 
     kind = "own"
     target = True
     replies: ClassVar[Mapping[str, Shape]] = {
         "weight": ("copies",),
         "answers": ("shown", "copies", "size"),
-        "noise": ("copies",),
     }
     look: Annotated[ViewSettings, Look()]
     ordered: Annotated[bool, Flag()] = False
     models: Annotated[Array | None, Models(shown=16, optional=True)] = None
     step: Annotated[float | None, Real(0.0, 1e6, optional=True)] = None
     steps: Annotated[int | None, Whole(1, 10_000, optional=True)] = None
-    mean: Annotated[Array | None, Numbers(("size",), optional=True)] = None
-    strength: Annotated[Array | None, Numbers(("size",), above=0.0, optional=True)] = (
-        None
-    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -262,10 +250,19 @@ class Mix(Question):
     shares: Annotated[Array, Numbers(("offers",))]
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Take(Question):
+    """Its model, which others' sums and its own led to."""
+
+    kind = "take"
+    target = True
+    model: Annotated[Array, Numbers(("size",))]
+
+
 KINDS: Mapping[str, type[Question]] = {
     kind.kind: kind
     for kind in (
-        Spread, Weight, GradientSteps, Slopes, Pull, Noise, Falls, Fit, Refits,
-        OwnRows, Weigh, JudgeOffers, Mix,
+        Spread, Weight, PartSums, GradientSteps, Slopes, Falls, Fit, Refits, OwnRows,
+        Weigh, JudgeOffers, Mix, Take,
     )
 }  # fmt: skip

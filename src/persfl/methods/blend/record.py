@@ -33,14 +33,13 @@ class Record:
         """Rounds of one group: of every `each` copies of a device the first, which has all its
         rows, counts.
         """
-        unit = plan.look.label_scale**2  # what losses are measured in
         for round_ in rounds:
             peers = round_.peers[::each]
             took = round_.choice.peers[::each]
             entry = GroupRound(
                 plan.mine,
                 np.where(peers >= 0, plan.rest[peers], -1),
-                round_.losses[::each] * unit,
+                round_.losses[::each],
                 np.where(took >= 0, plan.rest[took], -1),
                 round_.choice.weights[::each],
             )

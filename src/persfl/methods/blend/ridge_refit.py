@@ -121,18 +121,3 @@ def drawn(gram: Array, pull: Array, toward: Array, strength: Array) -> Array:
     left = gram + strength[..., None] * np.eye(gram.shape[-1])
     right = np.broadcast_to(pull + strength * toward, left.shape[:-1])
     return np.asarray(np.linalg.solve(left, right[..., None])[..., 0])
-
-
-def noise_of(learner: Linear, data: Data, model: Array, strength: Array) -> Array:
-    """(...) each device's own mean squared error, corrected for what its refit has taken from
-    its own rows.
-    """
-    X = design(learner, data.X)
-    gram, _ = moments(learner, data)
-    turned = np.linalg.solve(
-        gram + strength[..., None] * np.eye(gram.shape[-1]), np.swapaxes(X, -1, -2)
-    )
-    leverage = (np.swapaxes(turned, -1, -2) * X).sum(axis=-1)
-    left = data.y - (X * model[..., None, :]).sum(axis=-1)
-    each = data.weight * left**2 / np.maximum(1.0 - leverage, 1e-6)
-    return np.asarray(np.maximum(each.sum(axis=-1) / data.weight.sum(axis=-1), 1e-5))

@@ -12,8 +12,7 @@ import numpy as np
 
 from persfl.loop import personalize
 from persfl.methods.blend.neighbours import Neighbours
-from persfl.methods.blend.questions import GradientSteps, Pull, Question, Weigh
-from persfl.methods.blend.ridge_refit import Toward
+from persfl.methods.blend.questions import GradientSteps, Question, Weigh
 from persfl.methods.blend.site import Group
 from persfl.methods.blend.views import ViewSettings
 from persfl.proposers import GradientStep
@@ -101,14 +100,8 @@ def neighbours(group: Group, fleet: Fleet, rule: Neighbours, rounds: int) -> Sea
 
 def question_of(proposer: Proposer, look: ViewSettings) -> Callable[[Any], Question]:
     """What a proposer asks about models, as a question."""
-    if isinstance(proposer, Toward):
-        return partial(_pull, look, proposer.strength)
     assert isinstance(proposer, GradientStep)
     return partial(_steps, look, proposer)
-
-
-def _pull(look: ViewSettings, strength: Array, models: Array) -> Pull:
-    return Pull(look=look, models=models, strength=strength)
 
 
 def _steps(look: ViewSettings, step: GradientStep, models: Array) -> GradientSteps:

@@ -26,13 +26,12 @@ Result = TypeVar("Result")
 
 
 class Spreads(NamedTuple):
-    """Per device: the weight of its rows, and sums of squares about its own means, of every
-    feature and of the label.
+    """Per device: the weight of its rows, and sums of squares of every feature about its own
+    means.
     """
 
     weight: Array
     squares: Array
-    label: Array
 
     def of(self, which: IntArray) -> Spreads:
         """Of these devices."""

@@ -53,6 +53,11 @@ class DeviceSums(NamedTuple):
         parts = (array * by.reshape(-1, *[1] * (array.ndim - 1)) for array in self)
         return DeviceSums(*parts)
 
+    def turned(self, axes: Array) -> DeviceSums:
+        """Of columns Z @ axes instead of Z."""
+        square = axes.T @ self.square @ axes
+        return DeviceSums(square, self.product @ axes, self.label, self.weight)
+
     def residual(self, models: Array) -> Array:
         """(n,) sums of squared residuals of a model per device.
 

@@ -19,6 +19,7 @@ from persfl.seeds import stream
 from persfl.types import IntArray
 
 PARTS = 5
+NEVER = PARTS  # the part that is hidden from nobody
 
 
 class Hidden(NamedTuple):
@@ -59,25 +60,8 @@ def hidden_rows(
             return _of_folds(folds)
     # nobody has a past where nobody has two rows
     ordered = order.ordered and int(rows.counts.max(initial=0)) > 1
-    within = np.arange(len(rows.y)) - rows.start[rows.owner]
-    if ordered:
-        part = within * PARTS // np.maximum(rows.counts[rows.owner], 1)
-    else:
-        luck = stream(seed, "hidden", rows.owner, within).uniform()
-        turned = np.lexsort((luck, rows.owner))
-        part = np.empty(len(rows.y), dtype=np.int64)
-        # dealt in turn within a device, beginning anywhere: three rows are not always the first
-        turn = stream(seed, "turn", np.arange(len(rows))).uniform() * PARTS
-        part[turned] = (within + turn.astype(np.int64)[rows.owner]) % PARTS
-    every = tuple(range(PARTS))
-    if ordered:
-        hidden = [Hidden(every[:k], (k,)) for k in range(2, PARTS)]
-    else:
-        there = np.unique(part)
-        hidden = [
-            Hidden(tuple(p for p in every if p != k), (k,)) for k in there.tolist()
-        ]
-    return HiddenRows(part, hidden)
+    part = dealt(rows.counts, np.arange(len(rows)), seed, ordered=ordered)
+    return HiddenRows(part, folds_of(np.unique(part), ordered=ordered))
 
 
 def _of_folds(folds: Sequence[Fold]) -> HiddenRows:
@@ -87,3 +71,50 @@ def _of_folds(folds: Sequence[Fold]) -> HiddenRows:
         Hidden(tuple(learn.tolist()), tuple(judge.tolist())) for learn, judge in roles
     ]
     return HiddenRows(part, hidden)
+
+
+def dealt(
+    counts: IntArray, numbers: IntArray, seed: int, *, ordered: bool, least: int = 1
+) -> IntArray:
+    """(rows,) the part of each row, of devices that have so many rows; `numbers` are their own in
+    the fleet: alone, a device deals its rows as it would among all.
+
+    A part has at least `least` rows of a device, so those with few have fewer parts. Where there
+    would be one alone, and that is of several rows, it is `NEVER` hidden: no row would be left to
+    learn from.
+
+    >>> dealt(np.array([6]), np.array([0]), 0, ordered=True, least=2).tolist()
+    [0, 0, 1, 1, 3, 3]
+    >>> dealt(np.array([3]), np.array([0]), 0, ordered=False, least=2).tolist()
+    [5, 5, 5]
+    """
+    owner = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    many = np.clip(counts // least, 1, PARTS)[owner]
+    if ordered:
+        part = (within * many // counts[owner]) * PARTS // many
+    else:
+        luck = stream(seed, "folds").at(numbers[owner], within).uniform()
+        order = np.lexsort((luck, owner))
+        part = np.empty(len(owner), dtype=np.int64)
+        # dealt in turn within a device, beginning anywhere: three rows are not always the first
+        turn = stream(seed, "turn", numbers).uniform() * PARTS
+        part[order] = (within % many + turn.astype(np.int64)[owner]) % PARTS
+    return np.where((many == 1) & (least > 1), NEVER, part)
+
+
+def folds_of(there: IntArray, *, ordered: bool) -> list[Hidden]:
+    """What is hidden together, of parts that have rows.
+
+    >>> folds_of(np.array([1, 3, 5]), ordered=False)[0]
+    Hidden(learn=(0, 2, 3, 4, 5), judge=(1,))
+    """
+    always = (NEVER,) if NEVER in there else ()
+    every = tuple(range(PARTS))
+    if ordered:
+        return [Hidden((*every[:k], *always), (k,)) for k in range(2, PARTS)]
+    return [
+        Hidden((*every[:k], *every[k + 1 :], *always), (k,))
+        for k in there.tolist()
+        if k != NEVER
+    ]

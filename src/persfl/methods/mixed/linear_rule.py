@@ -175,9 +175,17 @@ class SumsBlend:
 
 
 def blend_of_sums(
-    parts: Sequence[DeviceSums], folds: Sequence[Hidden], *, level: bool, seed: int
+    parts: Sequence[DeviceSums],
+    folds: Sequence[Hidden],
+    *,
+    level: bool,
+    seed: int,
+    never: int | None = None,
 ) -> SumsBlend:
-    """The rule without trees, from sums over each part of the rows: no row is needed."""
+    """The rule without trees, from sums over each part of the rows: no row is needed.
+
+    `never` is the part of rows that no fold hides, of devices with few.
+    """
     sums = total(parts)
     n, d = sums.product.shape
     offers = SumOffers(d, level, some_centres(n, seed))
@@ -194,6 +202,12 @@ def blend_of_sums(
         hidden = total([parts[k] for k in fold.judge]).weighed(calm)
         crossed += hidden.crossed(found)
         rows += float(hidden.weight.sum())
+    if never is not None:  # devices with too few rows to hide any
+        others = total([part for k, part in enumerate(parts) if k != never])
+        alone = calm * (others.weight == 0)
+        seen = parts[never].weighed(alone)
+        crossed += seen.crossed(whole.models) + whole.optimism(alone / noise.each)
+        rows += float(seen.weight.sum())
     shares = shares_of(crossed, rows, offers.names.index("pooled"))
     return SumsBlend(offers, sums, whole, models, calm, offers.names, shares)
 

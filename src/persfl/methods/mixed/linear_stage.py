@@ -89,9 +89,10 @@ def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
     q = np.take_along_axis(found.posterior, order, axis=1)
     weights = found.made_of[:, 2:] * q
     there = found.centres[order]
-    peers = np.where(there == np.arange(len(order))[:, None], -1, there)
-    weights = np.where(peers >= 0, weights, 0.0)
     missed = np.take_along_axis(found.centre_error, order, axis=1)
+    nobody = (there == np.arange(len(order))[:, None]) | ~np.isfinite(missed)
+    peers = np.where(nobody, -1, there)
+    weights = np.where(peers >= 0, weights, 0.0)
     missed = np.where(peers >= 0, missed, np.inf)
     losses = np.column_stack([found.fleet_error, missed])
     choice = Choice(

@@ -30,14 +30,22 @@ class Learned(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """`models` (offers, n, d); `learned` of each; the posterior (n, centres) of near, and how much
-    of each offer's model comes from own rows, (offers, n).
+    """`models` (offers, n, d); `learned` of each; the posterior (n, centres) of near; how many
+    coefficients of each offer's model own rows decide, (offers, n), and which share that is.
     """
 
     models: Array
     learned: tuple[Learned, ...]
     posterior: Array
+    decided: Array
     own: Array
+
+    def optimism(self, noise: Array) -> Array:
+        """(offers, offers) by how much products of residuals are too small on rows that offers have
+        seen (Mallows): each device's noise, times the coefficients that its own rows decide.
+        """
+        known = self.decided @ noise
+        return np.asarray(known[:, None] + known[None, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +81,7 @@ class SumOffers:
         """Offers from these sums, going on from what was learned before."""
         models = []
         learned = []
+        decided = []
         own = []
         posterior = np.zeros((len(sums.weight), len(self.centres)))
         for k, name in enumerate(self.names):
@@ -87,12 +96,14 @@ class SumOffers:
                 Sigma = before[k].Sigma if before else var.Sigma / 2
                 close = near(sums, var.noise.each, found, Sigma, self.centres)
                 found, posterior, Sigma = close
-            own.append(_own_share(used, kind.random, Sigma, var.noise.each))
+            decided.append(_decided(used, kind.random, Sigma, var.noise.each))
+            own.append(decided[-1] / self.columns)
             if back is not None:
                 found = np.einsum("nji,nj->ni", back, found)
             models.append(found)
             learned.append(Learned(var, Sigma))
-        return Offered(np.stack(models), tuple(learned), posterior, np.stack(own))
+        told = np.stack(models), tuple(learned), posterior
+        return Offered(*told, np.stack(decided), np.stack(own))
 
     def likeness(self, sums: DeviceSums, found: Offered) -> Likeness:
         """Who is like whom, by what these offers learned."""
@@ -118,11 +129,10 @@ class SumOffers:
         )
 
 
-def _own_share(sums: DeviceSums, F: IntArray, Sigma: Array, precision: Array) -> Array:
-    """(n,) how much of a personal model its own rows decide: the mean diagonal of V t G."""
-    d = sums.product.shape[1]
+def _decided(sums: DeviceSums, F: IntArray, Sigma: Array, precision: Array) -> Array:
+    """(n,) how many coefficients of a personal model its own rows decide: the trace of V t G."""
     if not len(F):
         return np.zeros(len(precision))
     G = precision[:, None, None] * sums.square[:, F[:, None], F]
     known = np.linalg.solve(G + np.linalg.inv(Sigma), G)
-    return np.asarray(np.trace(known, axis1=1, axis2=2) / d)
+    return np.asarray(np.trace(known, axis1=1, axis2=2))

@@ -21,6 +21,8 @@ def shares_of(crossed: Array, rows: float, simplest: int) -> Array:
     [0.75, 0.25]
     >>> shares_of(np.diag([100.0, 300.0]), 1.0, 1).round(2).tolist()
     [0.54, 0.46]
+    >>> shares_of(np.zeros((3, 3)), 0.0, 1).tolist()
+    [0.25, 0.5, 0.25]
     """
     many = len(crossed)
     if many == 1:

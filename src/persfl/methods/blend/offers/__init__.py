@@ -14,7 +14,6 @@ from persfl.methods.blend.folds import TargetRows
 from persfl.methods.blend.forms import ModelFamily
 from persfl.methods.blend.offers.descent import Descent
 from persfl.methods.blend.offers.refits import RefitOffers
-from persfl.methods.blend.offers.ridge import Ridge
 from persfl.methods.blend.offers.steps import StepOffers
 from persfl.methods.blend.questions import Question
 from persfl.methods.blend.search import Search
@@ -23,7 +22,7 @@ from persfl.methods.blend.views import ViewSettings
 from persfl.traits import has_gradients
 from persfl.types import Array, IntArray, Learner
 
-__all__ = ["Descent", "Offers", "RefitOffers", "Ridge", "StepOffers", "offers_for"]
+__all__ = ["Descent", "Offers", "RefitOffers", "StepOffers", "offers_for"]
 
 
 class Peers(Protocol):
@@ -111,15 +110,19 @@ def offers_for(
     public: Array | None = None,
     settings: BlendSettings | None = None,
 ) -> Offers:
-    """The family that suits a learner.
+    """The family that suits a learner; squared loss has a rule of its own, from sums.
 
-    >>> type(offers_for(Linear(), 3)).__name__
-    'Ridge'
+    >>> type(offers_for(Linear("huber"), 3)).__name__
+    'StepOffers'
     """
     chosen = settings or tuned.USUAL
     if isinstance(learner, Linear):
-        family = Ridge if learner.kind == "squared" else StepOffers
-        return family(learner, features, classes, chosen)
+        if learner.kind == "squared":
+            raise InputError(
+                "linear models under squared loss are blended from sums over rows. Use"
+                " persfl.methods.blend.blend, or the method."
+            )
+        return StepOffers(learner, features, classes, chosen)
     if has_gradients(learner):
         return Descent(learner, features, classes, chosen)
     if public is None:

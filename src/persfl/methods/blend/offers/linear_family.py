@@ -1,4 +1,4 @@
-"""What the two families of linear models share: both views, rows in them, one vector in the end."""
+"""Linear models in two views of their rows: what is asked of them, and one vector in the end."""
 
 from __future__ import annotations
 

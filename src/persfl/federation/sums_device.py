@@ -1,0 +1,76 @@
+"""A device's side of blend for linear models under squared loss: it tells sums over parts of its
+rows, once, and is handed its model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from persfl.federation.asked_device import AskedDevice, Reply, RowsAsked
+from persfl.federation.holdout import judged
+from persfl.federation.messages import Refused
+from persfl.federation.policy import work_of_fit
+from persfl.federation.told_sums import MANY, SumsFamily
+from persfl.methods.blend.questions import PartSums, Question, Take
+from persfl.methods.mixed.device_sums import DeviceSums
+from persfl.methods.mixed.principal_axes import Axes
+from persfl.wire import Terms
+
+
+def tells_sums(terms: Terms) -> bool:
+    """Whether models of these terms are blended from sums.
+
+    >>> tells_sums(Terms(columns=("a",)))
+    True
+    >>> tells_sums(Terms(columns=("a",), settings={"loss": "huber"}))
+    False
+    """
+    if terms.model != "linear" or terms.classes:
+        return False
+    return bool(terms.learner().kind == "squared")
+
+
+class SumsDevice(AskedDevice):
+    """One device's rows under the terms of a run."""
+
+    def __init__(self, home: RowsAsked) -> None:
+        self.family = SumsFamily(home.terms.learner(), home.terms.features)
+        super().__init__(home, self.family)
+
+    def sizes(self, told: dict[str, Any]) -> dict[str, int]:
+        """Of a model."""
+        return {"size": self.family.size}
+
+    def work(self, question: Question, names: int) -> int:
+        """About how many nanoseconds it takes; never from what the rows say."""
+        if isinstance(question, Take):
+            return work_of_fit(self.terms, self.rows) if self.terms.holdout else 0
+        return MANY * self.rows * (self.terms.features + 2) ** 2
+
+    def reply(self, question: Question, names: int) -> Reply:
+        """Sums, or how good the model is that it was handed."""
+        if isinstance(question, Take):
+            return self._taken(question)
+        assert isinstance(question, PartSums)
+        if not self.policy.sums:
+            raise Refused("sums")
+        part = self.home.stock.parts(self.home.deal, ordered=question.ordered)
+        data = self.home.seen([np.flatnonzero(part == k) for k in np.unique(part)])
+        Z = Axes(self.family.level).inside(data.X)
+        start = np.array([0, data.rows])
+        told = [
+            DeviceSums.of(Z, data.y, data.weight * (part == k), start)
+            for k in range(MANY)
+        ]
+        return Reply(self.family.written(told))
+
+    def _taken(self, question: Take) -> Reply:
+        if not self.terms.holdout:
+            return Reply({}, question.model)
+        rows = self.home.deal.learn, self.home.deal.held
+        seed = self.home.stock.lot.seed
+        single = self.policy.rows <= 1
+        told = judged(self.terms, question.model, *rows, seed, single=single)
+        return Reply(dict(told), question.model)

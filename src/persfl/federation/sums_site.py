@@ -1,0 +1,170 @@
+"""Blend of linear models under squared loss over a federation: every device tells sums over parts
+of its rows once, the coordinator does the rest, and hands each target its model.
+
+The same rule as in one process (`persfl.methods.mixed`), from the same sums; trees, which need rows
+of several devices in one place, are not offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from persfl.checks import those
+from persfl.errors import InputError
+from persfl.federation.blend_exchange import (
+    NOTHING,
+    BlendExchange,
+    BlendScene,
+    Letter,
+)
+from persfl.federation.letters import Letters, capital
+from persfl.federation.told_sums import MANY, SumsFamily, counting
+from persfl.methods.blend.algorithm import sums_result
+from persfl.methods.blend.mixture import BlendResult
+from persfl.methods.blend.questions import PartSums, Take
+from persfl.methods.mixed.device_sums import DeviceSums, total
+from persfl.methods.mixed.hidden_rows import NEVER, folds_of
+from persfl.methods.mixed.linear_rule import LinearBlend, blend_of_sums
+from persfl.methods.mixed.principal_axes import axes_of_sums
+from persfl.types import Array, IntArray, Model
+
+NO_TREES = (
+    "Trees of the whole fleet, which blend offers beside linear models where all rows are in one"
+    " place, are not offered over a federation."
+)
+
+
+class Told(NamedTuple):
+    """The devices whose sums can be used, and the sums of each part of their rows."""
+
+    who: IntArray
+    parts: list[DeviceSums]
+
+
+class SumsSite(BlendExchange):
+    """The devices of a run."""
+
+    def __init__(self, letters: Letters, scene: BlendScene) -> None:
+        terms = letters.terms
+        self.family = SumsFamily(terms.learner(), terms.features)
+        super().__init__(letters, self.family, scene)
+
+    def blended(self) -> BlendResult:
+        """Every target's model, as it was handed out; None for the others."""
+        found = sums_result(self._fleet(self._told()), self.family.level)
+        wanted = np.isin(np.arange(self.n), self.targets)
+        mix = found.shares * wanted[:, None]
+        models = np.asarray(found.models)
+        return replace(found, models=self._handed(models), shares=mix)
+
+    def _told(self) -> Told:
+        """One exchange. What are no sums over rows costs its device its say."""
+        number = self.exchanges
+        question = PartSums(ordered=self.ordered)
+        letters = [Letter(i, question) for i in range(self.n)]
+        known: dict[int, DeviceSums] = {}
+        wrong = list[str]()
+        for i, told in enumerate(self.ask(letters)):
+            sums = self.family.read(told)
+            if sums is not None:
+                known[i] = sums
+            elif told is not NOTHING:
+                wrong.append(self.ids[i])
+                self.roster.count(self.ids[i], "answered", -1)
+                self.roster.failed(self.ids[i], number, "format")
+        if not known:
+            raise InputError(
+                "no device tells sums over its rows, which a blend of linear models is made of."
+                " Allow sums in the nodes' policies, or use --method paper."
+            )
+        who = np.array(sorted(known))
+        every = zip(*(known[i] for i in who.tolist()), strict=True)
+        stacked = [np.stack(arrays, axis=1) for arrays in every]
+        parts = [DeviceSums(*(array[k] for array in stacked)) for k in range(MANY)]
+        return Told(who, self._weighed(who, parts, wrong))
+
+    def _weighed(
+        self, who: IntArray, parts: list[DeviceSums], wrong: list[str]
+    ) -> list[DeviceSums]:
+        """Nobody counts as more than ten usual devices; what is unusual is noted."""
+        less = counting(parts)
+        heavy = [self.ids[i] for i in who[less < 1].tolist()]
+        away = np.setdiff1d(np.arange(self.n), who).tolist()
+        silent = [self.ids[i] for i in away if self.ids[i] not in wrong]
+        whole = who[total(parts[:NEVER]).weight == 0]
+        both = np.intersect1d(whole, self.targets).tolist()
+        self.foldless |= {self.ids[i] for i in both}
+        for names, one, several in (
+            (wrong, "tells sums that no rows have", "tell sums that no rows have"),
+            (silent, "has told no sums", "have told no sums"),
+        ):
+            if names:
+                said = capital(those(names, one, several))
+                self.notes.append(f"{said}, and {_left_out(names)}.")
+        if heavy:
+            one, several = (
+                f"{each} of more than ten usual devices have"
+                for each in ("tells", "tell")
+            )
+            said = capital(those(heavy, one, several))
+            self.notes.append(
+                f"{said}, and {'count' if heavy[1:] else 'counts'} as ten."
+            )
+        return [each.weighed(less) for each in parts] if heavy else parts
+
+    def _fleet(self, told: Told) -> LinearBlend:
+        """Of everybody; whose sums are not known has the model of a device without rows."""
+        level = self.family.level
+        axes = axes_of_sums(total(told.parts), level)
+        parts = [axes.inside_sums(each) for each in told.parts]
+        there = np.flatnonzero([each.weight.any() for each in parts])
+        folds = folds_of(there, ordered=self.ordered)
+        never = NEVER if NEVER in there else None
+        used = parts if never else parts[:NEVER]
+        known = blend_of_sums(used, folds, level=level, seed=self.seed, never=never)
+        return _among_all(known.blended(axes), told.who, self.n, level)
+
+    def _handed(self, models: Array) -> list[Model]:
+        """Each target takes its model; None where that did not come about."""
+        letters = [Letter(i, Take(model=models[i])) for i in self.targets.tolist()]
+        found: list[Model] = [None] * self.n
+        for letter, told in zip(letters, self.ask(letters), strict=True):
+            if told is not NOTHING:
+                found[letter.to] = models[letter.to]
+                self.tells(letter.to, told)
+        return found
+
+
+def _left_out(names: Sequence[str]) -> str:
+    """What becomes of devices whose sums are not known."""
+    each = "each is" if names[1:] else "is"
+    return f"{each} left out; as a target it has the model of a device without rows"
+
+
+def _among_all(found: LinearBlend, who: IntArray, n: int, level: bool) -> LinearBlend:
+    """The same with those whose sums are not known, who have the model of no rows."""
+    if len(who) == n:
+        return found
+    none = np.zeros(0)
+    width = found.models.shape[1] - level
+    nobody = found.population.newcomer(np.zeros((0, width)), none, none, level)
+
+    def wide(array: Array, other: Any) -> Array:
+        every = np.full((n, *array.shape[1:]), np.nan)
+        every[:] = other
+        every[who] = array
+        return every
+
+    return found._replace(
+        models=wide(found.models, np.roll(nobody, int(level))),
+        made_of=wide(found.made_of, [0.0, 1.0, 0.0]),
+        posterior=wide(found.posterior, 0.0),
+        centres=who[found.centres],
+        centre_error=wide(found.centre_error, np.inf),
+        fleet_error=wide(found.fleet_error, np.nan),
+        likeness=found.likeness._replace(chance=wide(found.likeness.chance, np.nan)),
+    )
