@@ -8,8 +8,14 @@ from persfl import Devices, Linear
 from persfl.errors import InputError
 from persfl.evaluation.intervals import over_devices, verdict
 from persfl.evaluation.rivals import own_fits
-from persfl.evaluation.split import split, split_masks
-from persfl.evaluation.trials import Trial, run_trial, with_falls, worth_of_trials
+from persfl.evaluation.split import some_rows, split, split_masks
+from persfl.evaluation.trials import (
+    Smaller,
+    Trial,
+    run_trial,
+    with_falls,
+    worth_of_trials,
+)
 from persfl.evaluation.verdicts import HELPS, TOO_FEW
 from persfl.sources import clustered_regression
 from persfl.units import Units
@@ -119,15 +125,16 @@ def test_a_smaller_trial_tells_the_fall():
     rows = Devices.of(
         [(np.zeros((16, 1)), np.arange(16) + 0.0) for _ in range(5)], quiet=True
     )
-    first, less = (split_masks(rows, share, seed=0).judge for share in (0.25, 0.125))
-    assert (first | ~less).all()
+    both = [split_masks(rows, 0.25, seed=0, half=half).judge for half in (False, True)]
+    assert (both[0] | ~both[1]).all()
     trials = []
-    for share, learned in ((0.25, 12), (0.125, 14)):
-        held = split(rows, share, seed=0)[1]
+    for mask, learned in zip(both, (12, 14), strict=True):
+        held = some_rows(rows, mask)
+        assert held.counts.tolist() == [16 - learned] * 5
         losses = {arm: np.full(len(held.y), 1 / learned) for arm in ("own", "personal")}
         trials.append(Trial(held, losses, {}))
     worth = worth_of_trials(trials[:1], 0)
-    worth = with_falls(worth, rows, *trials, less[first])
+    worth = with_falls(worth, rows, [Smaller(*trials, both[1][both[0]])])
     np.testing.assert_allclose(
         (worth.error("own") - worth.fall("own")) * worth.scale, 1 / 16
     )

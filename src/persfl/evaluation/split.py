@@ -50,6 +50,7 @@ def split_masks(
     classes: int = 0,
     first: int = 0,
     order: RowOrder | None = None,
+    half: bool = False,
 ) -> Fold:
     """Which rows to learn from and which to keep back: about `share` of each device with at least
     four rows, drawn at random.
@@ -59,8 +60,8 @@ def split_masks(
     since without it the device would not know the class.
     `first` is the position of the first of these devices in the fleet: between machines each holds
     back its own rows. Where `order` says that rows are in the order of time, the latest are kept
-    back; where they have keys, whole keys. Rows of a smaller share are among those of a larger one,
-    in part 0, unless there are keys.
+    back; where they have keys, whole keys. Unless there are keys or a clock, `half` keeps back
+    about half of those rows, at least one a device.
     """
     share = real("holdout", share, least=0.0)
     if share >= 1:
@@ -95,7 +96,8 @@ def split_masks(
         counts >= 4, np.clip(np.round(share * counts), 1, np.maximum(counts - 2, 1)), 0
     ) * (share > 0)
     begin = (part * many)[owner]
-    held = (rank >= begin) & (rank < begin + many[owner]) & (devices.weight > 0)
+    some = np.maximum(many // 2, many > 0) if half else many
+    held = (rank >= begin) & (rank < begin + some[owner]) & (devices.weight > 0)
     left = np.bincount(owner[~held], weights=devices.weight[~held], minlength=n)
     # a device keeps back nothing if that would leave it only rows of weight 0
     held &= left[owner] > 0

@@ -126,31 +126,65 @@ def worth_of_trials(trials: Sequence[Trial], classes: int) -> Worth:
     return Worth(pd.DataFrame(found), 1.0 if classes else _scale(y, weight), classes)
 
 
-def with_falls(
-    worth: Worth, whole: Devices, trial: Trial, smaller: Trial, also: NDArray[np.bool_]
-) -> Worth:
+def own_trial(
+    train: Devices,
+    test: Devices,
+    learner: Learner,
+    units: Units,
+    classes: int,
+    seed: int,
+) -> Trial:
+    """As `run_trial`, of models from own rows alone."""
+    own = own_fits(learner, units.inside(train), seed)
+    X = units.features(test.X, test.owner)
+    said = respond_each(learner, own, X, test.owner, classes)
+    if classes:
+        return _of_chances(test, {"own": said}, classes)
+    return Trial(test, {"own": (units.outside(said, test.owner) - test.y) ** 2}, {})
+
+
+class Smaller(NamedTuple):
+    """A trial, one like it that kept back fewer rows, and which of the first one's rows those are;
+    the arms of the second may be fewer.
+    """
+
+    trial: Trial
+    smaller: Trial
+    also: NDArray[np.bool_]
+
+
+def with_falls(worth: Worth, whole: Devices, pairs: Sequence[Smaller]) -> Worth:
     """With what every error is expected to fall by once models learn from the `whole` fleet's rows.
 
-    `smaller` is a trial like `trial` that kept back fewer rows: those of `also`, a mask of the rows
-    that `trial` kept back. Both judge by them. An error falls about as one over the number of rows
-    that are learned from; so what it falls by from one trial to the other tells the rest.
+    Both trials of a pair judge by the rows that both kept back. An error falls about as one over
+    the number of rows that are learned from; so what it falls by from one trial to the other tells
+    the rest.
     """
     n = len(whole)
-    owner = smaller.held.owner
-    weight = smaller.held.weight
-    held = trial.held.counts
-    less = smaller.held.counts
-    learned = np.maximum(whole.counts - held, 1)
-    measured = (less > 0) & (less < held)
-    there = 1.0 / learned - 1.0 / whole.counts
-    here = 1.0 / learned - 1.0 / np.maximum(whole.counts - less, 1)
-    factor = np.divide(there, here, out=np.full(n, np.nan), where=measured)
-    total = np.bincount(owner, weights=weight, minlength=n)
-    found = {}
-    for arm, now in smaller.losses.items():
-        fell = (trial.losses[arm][also] - now) * weight
-        mean = np.bincount(owner, weights=fell, minlength=n) / np.maximum(total, 1e-300)
-        found[f"fall_{arm}"] = np.where(measured & (total > 0), factor * mean, np.nan)
+    sums: dict[str, Array] = {}
+    totals: dict[str, Array] = {}
+    for trial, smaller, also in pairs:
+        owner = smaller.held.owner
+        weight = smaller.held.weight
+        held = trial.held.counts
+        less = smaller.held.counts
+        learned = np.maximum(whole.counts - held, 1)
+        there = 1.0 / learned - 1.0 / whole.counts
+        here = 1.0 / learned - 1.0 / np.maximum(whole.counts - less, 1)
+        usable = (less > 0) & (less < held)
+        factor = np.divide(there, here, out=np.zeros(n), where=usable)
+        total = np.bincount(owner, weights=weight, minlength=n) * usable
+        for arm, now in smaller.losses.items():
+            fell = (trial.losses[arm][also] - now) * weight
+            fell = np.bincount(owner, weights=fell, minlength=n) * factor
+            sums[arm] = np.asarray(sums.get(arm, np.zeros(n)) + fell)
+            totals[arm] = np.asarray(totals.get(arm, np.zeros(n)) + total)
+    found = {
+        f"fall_{arm}": np.divide(
+            sums[arm], totals[arm], out=np.full(n, np.nan), where=totals[arm] > 0
+        )
+        for arm in sums
+    }
     return replace(worth, table=worth.table.assign(**found))
 
 

@@ -54,7 +54,7 @@ SMALL = 0.1  # of the fleet's mean error: what is smaller is shown as an error, 
 # of an error, that more rows can take off: models of own rows gain most by them. One trial tells
 # of the fall only roughly
 MOST_FALL = 0.2
-MOST_FALL_ALONE = 0.35
+MOST_FALL_ALONE = 0.5
 _ONE = 1.0 + 1e-9  # evidence of a single row, but for rounding
 _TOLD = ("gain", "low", "high", "says", "better", "worse")
 Mask = NDArray[np.bool_]

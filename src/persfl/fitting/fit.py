@@ -20,7 +20,14 @@ from persfl.errors import InputError, warn
 from persfl.evaluation.rivals import own_fits
 from persfl.evaluation.row_order import RowOrder
 from persfl.evaluation.split import some_rows, split_masks, taken
-from persfl.evaluation.trials import Trial, run_trial, with_falls, worth_of_trials
+from persfl.evaluation.trials import (
+    Smaller,
+    Trial,
+    own_trial,
+    run_trial,
+    with_falls,
+    worth_of_trials,
+)
 from persfl.fitting import notes
 from persfl.fitting.cells import id_array
 from persfl.fitting.date_columns import DateColumn, date_notes
@@ -220,7 +227,7 @@ def judge(
     if done:
         worth = worth_of_trials(done, setup.classes)
         if len(done) > 1:
-            worth = _with_all_rows(setup, rows, worth, done[0], rivals, order)
+            worth = _with_all_rows(setup, rows, worth, done, rivals, order)
         return Judged(worth, said)
     if settings.fallback:
         raise InputError(
@@ -241,30 +248,45 @@ def _with_all_rows(
     setup: Setup,
     rows: Devices,
     worth: Worth,
-    first: Trial,
+    trials: Sequence[Trial],
     rivals: Rivals | None,
     order: RowOrder,
 ) -> Worth:
-    """What errors will be with all rows to learn from, by a trial that holds fewer back.
+    """What errors will be with all rows to learn from, by trials that hold half as many back.
 
-    It is one run more; where there is but one trial, since runs are dear, it is left out, and where
+    The method runs once more; own models, which gain most by more rows and are cheap, are fitted
+    for every trial. Where there is but one trial, since runs are dear, it is left out, and where
     rows have keys or a clock, since fewer of them are no part of the others.
     """
     if not order.plain:
         return worth
-    more, fewer = (
-        split_masks(
-            rows, share, seed=setup.seed, classes=setup.classes, order=order
-        ).judge
-        for share in (setup.settings.holdout, setup.settings.holdout / 2)
-    )
-    held = some_rows(rows, fewer)
-    if not (held.counts < first.held.counts).any():
-        return worth
-    learn = some_rows(rows, ~fewer)
-    known = order.at(~fewer)
-    smaller, _ = _trial(setup, learn, held, known, "trial-more-rows", None, rivals)
-    return with_falls(worth, rows, first, smaller, fewer[more])
+    pairs = []
+    for part, trial in enumerate(trials):
+        more, fewer = (
+            split_masks(
+                rows,
+                setup.settings.holdout,
+                seed=setup.seed,
+                part=part,
+                classes=setup.classes,
+                order=order,
+                half=half,
+            ).judge
+            for half in (False, True)
+        )
+        held = some_rows(rows, fewer)
+        if not (held.counts < trial.held.counts).any():
+            continue
+        learn = some_rows(rows, ~fewer)
+        if part == 0:
+            known = order.at(~fewer)
+            stage = "trial-more-rows"
+            smaller, _ = _trial(setup, learn, held, known, stage, None, rivals)
+        else:
+            kind = setup.learner, setup.units(learn), setup.classes, setup.seed
+            smaller = own_trial(learn, held, *kind)
+        pairs.append(Smaller(trial, smaller, fewer[more]))
+    return with_falls(worth, rows, pairs) if pairs else worth
 
 
 def _trial(

@@ -6,8 +6,10 @@ Three ideas of the fleet are compared by how likely they make its rows:
     spread   every device's model lies about one centre, w_i ~ N(centre, Sigma)
     near     every device's model lies about that of another (`near_centres`)
 
-- Where `one` is as likely as its spread (by Akaike's measure: a nat for every variance that spread
-  has learned), all devices are alike: what helps is the fleet as a whole.
+- Where `one` is about as likely as its spread (two nats less for every variance that spread has
+  learned, since the noise of both is that of spread), all devices are alike: what helps is the
+  fleet as a whole. Of 60 devices with 10 features, one model was 10 nats less likely at most where
+  all were alike, and 44 at least where all differed.
 - Where `near` explains the rows better than `spread` by `KINDS` nats a device, there are kinds.
   A device is then like j as far as its centre, by the posterior of near, is where j is: the
   distance of two centres is likelier among neighbours (2 Sigma of near) than in the fleet.
@@ -74,15 +76,15 @@ def likeness(
 
 
 def chance_of_one(one: float, spread: float, variances: int) -> float:
-    """How likely one model for all is against its spread, by Akaike's weights of both.
+    """How likely one model for all is against its spread, two nats a variance given to it.
 
     >>> (
-    ...     round(chance_of_one(-100.0, -97.0, 11), 3),
+    ...     round(chance_of_one(-100.0, -90.0, 11), 3),
     ...     round(chance_of_one(-100.0, -50.0, 11), 3),
     ... )
     (1.0, 0.0)
     """
-    return float(expit(one - spread + variances))
+    return float(expit(one - spread + 2 * variances))
 
 
 def _log_chances(

@@ -109,12 +109,16 @@ class SumOffers:
         """Who is like whom, by what these offers learned."""
         k = self.names.index("near")
         one, spread = (
-            self.kind(name).log_likelihood(
-                sums, found.learned[self.names.index(name)].variances
-            )
+            found.learned[self.names.index(name)].variances
             for name in ("pooled", "diagonal")
         )
-        whole = chance_of_one(one, spread, self.columns)
+        # by the noise of spread: how noise differs tells nothing of models
+        alike = one._replace(noise=spread.noise)
+        whole = chance_of_one(
+            self.kind("pooled").log_likelihood(sums, alike),
+            self.kind("diagonal").log_likelihood(sums, spread),
+            self.columns,
+        )
         if len(self.centres) < 2:
             nobody = np.full((len(sums.weight), len(self.centres)), np.nan)
             return Likeness(nobody, whole, False)
