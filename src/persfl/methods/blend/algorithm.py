@@ -28,7 +28,7 @@ from persfl.methods.blend.search import Search
 from persfl.methods.blend.site import BlendSite, Bundle, Evidence, GroupPlan, Spreads
 from persfl.methods.blend.views import ViewSettings
 from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
-from persfl.methods.mixed.linear_stage import SORTS, models_of, record
+from persfl.methods.mixed.linear_stage import SHARED, models_of, record
 from persfl.seeds import stream
 from persfl.trust import Trust
 from persfl.types import Array, IntArray, Learner
@@ -85,7 +85,7 @@ def sums_result(found: LinearBlend, level: bool) -> BlendResult:
     """The same as a result of a blend."""
     n = len(found.models)
     round_ = record(found, Trust(n, np.arange(n)))
-    return BlendResult(models_of(found, level), SORTS, found.made_of, (round_,))
+    return BlendResult(models_of(found, level), SHARED, found.made_of, (round_,))
 
 
 def local_site(
