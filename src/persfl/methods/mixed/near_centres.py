@@ -22,6 +22,7 @@ from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.types import Array, IntArray
 
 STEPS = 10  # of EM
+FOLD_STEPS = 4  # from where all rows ended, once some are hidden
 LEAST = 1e-6  # variance
 
 
@@ -39,6 +40,7 @@ def near(
     start: Array,
     Sigma: Array,
     centres: IntArray,
+    steps: int = STEPS,
 ) -> Near:
     """From models `start` and this Sigma; `centres` are the devices that may be one."""
     n, d = start.shape
@@ -50,7 +52,7 @@ def near(
     mine = np.flatnonzero(here >= 0)
     q = np.empty((n, len(centres)))
     V = _unknown(G, Sigma)
-    for step in range(STEPS + 1):
+    for step in range(steps + 1):
         W = models[centres]
         outer = (W[:, :, None] * W[:, None, :]).reshape(len(W), d * d)
         side = G @ V
@@ -65,7 +67,7 @@ def near(
         own = np.einsum("nij,nj->ni", V, b)
         pull = V @ G
         models = own + mean - np.einsum("nij,nj->ni", pull, mean)
-        if step < STEPS:
+        if step < steps:
             second = (q @ outer).reshape(n, d, d)
             cross = np.einsum("nij,nj,nk->ik", pull, mean, own, optimize=True)
             spread = np.einsum("nij,njk,nlk->il", pull, second, pull, optimize=True)

@@ -18,6 +18,8 @@ import numpy as np
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means
 from persfl.methods.mixed.likeness import Likeness, chance_of_one, likeness
 from persfl.methods.mixed.mixed_model import FOLD_STEPS, STEPS, MixedModel, Variances
+from persfl.methods.mixed.near_centres import FOLD_STEPS as NEAR_FOLD_STEPS
+from persfl.methods.mixed.near_centres import STEPS as NEAR_STEPS
 from persfl.methods.mixed.near_centres import near
 from persfl.types import Array, IntArray
 
@@ -94,7 +96,8 @@ class SumOffers:
             Sigma = var.Sigma
             if name == "near" and len(self.centres) > 1:
                 Sigma = before[k].Sigma if before else var.Sigma / 2
-                close = near(sums, var.noise.each, found, Sigma, self.centres)
+                many = NEAR_FOLD_STEPS if before else NEAR_STEPS
+                close = near(sums, var.noise.each, found, Sigma, self.centres, many)
                 found, posterior, Sigma = close
             decided.append(_decided(used, kind.random, Sigma, var.noise.each))
             own.append(decided[-1] / self.columns)
