@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from persfl.commands.progress import table
+from persfl.commands.run_output import kinds_of
 from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
@@ -32,6 +33,8 @@ def print_answer(model: Fitted | HasFitted, out: Path) -> None:
         print(sentence(worth.fleet(), int(worth.table["held"].sum())))
         for note in better_rivals(worth):
             print(note)
+        if len(fitted.trust.pairs.key):
+            print(kinds_of(fitted))
         print()
         print_errors(worth)
     print(f"\nModels and rounds are in {out}/.")

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from persfl.types import Array
 
 DRAWS = 1000  # of the bootstrap over devices
-# times Student's width: what one more trial tells of the fall is itself uncertain, and with 1 the
-# interval held the gain on fresh rows in 88 % of fits (python benchmarks/answers.py verdicts)
-WIDER = 1.15
 _CHANCE = 0.05  # of what is called no chance
 _AT_ONCE = 2**21  # numbers that are drawn together
 
@@ -140,7 +137,7 @@ def _interval(errors: Array, falls: Array, most: Array) -> tuple[float, float]:
     squares = float((loudest**2).sum())
     count = float(loudest.sum()) ** 2 / squares if squares > 0 else float(n)
     freedom = max(count - 1, 1.0)
-    wide = WIDER * stdtrit(freedom, 0.975) * np.sqrt(n / (n - 1))
+    wide = stdtrit(freedom, 0.975) * np.sqrt(n / (n - 1))
     tail = float(ndtr(-wide))
     low, high = np.quantile(np.concatenate(found), [tail, 1 - tail])
     return float(low), float(high)

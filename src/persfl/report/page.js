@@ -1451,7 +1451,7 @@
           (rows.length < help.met[i] ? `; these ${count(rows.length)} were adopted most.` : ".") +
           ` The bar is the share of ${blended ? "what it took from neighbours" : "its adopted steps"} that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down. `,
         h("strong", null, "Like me?"),
-        " is the chance that the two devices are of one kind, and the verdict follows from it: of those that help, at most one in ten is expected not to be.",
+        " is the chance that the two devices are of one kind, and the verdict follows from it: of those that help, at most one in ten is expected not to be. Whether its model depends on them is another question: persfl helpers RUN --prove measures it.",
       ),
       fitting(
         h(

@@ -43,7 +43,7 @@ def sentence(verdict: Verdict, rows: int) -> str:
     """What may be said of the whole fleet.
 
     >>> sentence(Verdict(0.2, 0.1, 0.3, "helps", 50, 0.7, 0.3, 0.001), 400)[:67]
-    "Personalizing removes 20 % of the fleet's error (95 % interval 10 % "
+    "Personalizing removes 20 % of the fleet's error (95 % interval 10 %"
     """
     if verdict.says == "not measured":
         return "No rows were held back, so nothing was measured."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import expit
 
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
@@ -71,9 +72,10 @@ def _record(found: ClassRule, devices: Devices) -> Round:
         models = np.concatenate([found.centre[None], found.models[asked]])
         losses[i, np.append(True, peers[i] >= 0)] = _losses(found, models, devices, i)
     notes = {
-        # how alike two devices are is not calibrated for classes: nothing is said of any pair
+        # how alike two devices are is not calibrated for classes: a chance is never better than
+        # even, and nothing is said of any pair
         "alike_peers": there,
-        "alike": np.full(there.shape, 0.5),
+        "alike": 0.5 * _better(losses, devices),
         "alike_whole": np.array(0.0),
         "alike_kinds": np.array(False),
         "mix": found.made_of,
@@ -89,6 +91,12 @@ def _record(found: ClassRule, devices: Devices) -> Round:
     trust = Trust(n, np.arange(n)).noted(notes)
     trust = trust.updated(peers, losses, lengths, choice)
     return Round(0, peers, losses, lengths, choice, trust)
+
+
+def _better(losses: Array, devices: Devices) -> Array:
+    """(n, peers) how likely a device's labels are by a peer's model, against the fleet's."""
+    nats = (losses[:, :1] - losses[:, 1:]) * devices.counts[:, None]
+    return np.asarray(expit(np.maximum(nats, -700.0)))
 
 
 def _losses(found: ClassRule, models: Array, devices: Devices, i: int) -> Array:
