@@ -32,10 +32,10 @@ print(
     .to_string(index=False)
 )
 print(
-    "\nAustin's model: "
+    "\nAustin's model is made of: "
     + ", ".join(
-        f"{name} {value:.3g}"
-        for name, value in model.coefficients().loc["Austin"].items()
+        f"{name} {share:.0%}"
+        for name, share in model.made_of().set_index("device").loc["Austin"].items()
     )
 )
 print(f"\nOpen {write_report(numbers, Path('report.html'))} for the rest.")

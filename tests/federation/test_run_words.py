@@ -196,7 +196,7 @@ def test_federate_says_what_came_out(finished, capsys):
     answer(finished, Lines(False))
     said = capsys.readouterr().out
     assert "(method 'paper')" in said
-    assert "the fleet's error" in said
+    assert "own models" in said.lower() or "own rows" in said
     assert "own rows only" in said
     assert "personalized" in said
     answer(finished, Lines(True))

@@ -21,6 +21,7 @@ from persfl import (
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
+from persfl.evaluation.row_order import RowOrder
 from persfl.learners import MLP, Network
 from persfl.learners.responses import respond_each
 from persfl.learners.storage.family_table import models_from, models_to
@@ -202,8 +203,8 @@ def test_a_stage_is_kept_and_resumed(tmp_path, monkeypatch, short):
     plan = Plan(network(2, 1), GradientStep, 0.1, Uniform(1), Best(), rounds=1, seed=0)
     settings = {
         "budget": 20,
-        "ordered": False,
         "classes": 0,
+        "order": RowOrder(),
         "keep": Folder.create(tmp_path / "run", {}, every=0),
     }
     whole = run(devices, plan, **settings)

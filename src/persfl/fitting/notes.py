@@ -148,9 +148,14 @@ def mixed(fitted: Fitted) -> str:
         f"{share:.0%}".replace("%", " %")
         for share in fitted.made_of()[list(SORTS)].mean()
     )
+    by = (
+        ", by how much each decides of it."
+        if "offer_names" in fitted.trust.notes
+        else ", by what its parts started from, before own rows refined them."
+    )
     return (
         f" In the mean over devices a model is {own} own rows, {fleet} fleet and {near}"
-        " neighbours, by what its parts started from, before own rows refined them."
+        f" neighbours{by}"
     )
 
 

@@ -32,7 +32,7 @@ class Blend(MethodSettings):
     )
 
     budget: int = setting(
-        640, "questions that a device may ask; linear regressions ask none"
+        640, "questions that a device may ask, where models are blended by questions"
     )
     trees: bool = setting(True, "offer trees of the whole fleet beside linear models")
 
