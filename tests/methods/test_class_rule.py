@@ -13,7 +13,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from persfl import PersonalizedClassifier
 from persfl.devices import Devices
 from persfl.errors import InputError, UnseenWarning
+from persfl.evaluation.alike import alike, verdict_codes, what_was_found
 from persfl.evaluation.row_order import RowOrder
+from persfl.evaluation.who_helps import pairs_known
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.storage.family_table import models_from, models_to
@@ -374,6 +376,9 @@ def test_a_classifier_with_trees_is_kept_and_read(
     np.testing.assert_allclose(strange.sum(axis=1), 1.0)
     # nothing is said of pairs, since it is not calibrated
     assert set(model.helpers_["verdict"]) == {"cannot tell"}
+    known = pairs_known(model.fitted_.trust)
+    found = alike(known, model.fitted_.trust)
+    assert "cannot be told" in what_was_found(found, verdict_codes(known, found))
     arrays = models_to(models)
     for there in (np.array([5, 1]), np.array([0, 1, 2, 9]), np.array([-1, 0])):
         with pytest.raises(InputError):

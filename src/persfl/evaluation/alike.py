@@ -43,13 +43,15 @@ SOME = 0.02  # of all pairs that must be alike before kinds are spoken of
 
 class Alike(NamedTuple):
     """`chance` per row of a table of pairs; `kinds`: whether there are any; `whole`: whether all
-    are alike; `known`: whether the method itself said so.
+    are alike; `known`: whether the method itself said so; `tells`: whether its chances are
+    calibrated, so that anything may be said of kinds.
     """
 
     chance: Array
     kinds: bool
     whole: bool
     known: bool
+    tells: bool = True
 
 
 def alike(known: pd.DataFrame, trust: Trust) -> Alike:
@@ -84,6 +86,8 @@ def what_was_found(found: Alike, codes: IntArray) -> str:
     >>> what_was_found(nothing, np.zeros(0, dtype=int))
     'No kinds found: nobody can be told to be more like a device than the others are.'
     """
+    if not found.tells:
+        return "Who is like whom cannot be told for these models: they are ranked, not judged."
     if found.whole and not found.kinds:
         return "No kinds found: all devices are alike, and what helps is the fleet as a whole."
     if not found.kinds:
@@ -106,8 +110,9 @@ def _noted(known: pd.DataFrame, trust: Trust) -> Alike:
     row = _rows_of(known, trust)
     at, met = peer_places(peers[row], known["peer"].to_numpy()[:, None])
     found = np.where(met[:, 0], chance[row, at[:, 0]], 0.0)
-    whole = float(trust.notes["alike_whole"]) >= WHOLE
-    return Alike(found, bool(trust.notes["alike_kinds"]), whole, True)
+    whole = float(trust.notes["alike_whole"])  # NaN: not calibrated
+    kinds = bool(trust.notes["alike_kinds"])
+    return Alike(found, kinds, whole >= WHOLE, True, not np.isnan(whole))
 
 
 def kin_members(known: pd.DataFrame, trust: Trust) -> NDArray[np.bool_]:

@@ -76,7 +76,7 @@ def _record(found: ClassRule, devices: Devices) -> Round:
         # even, and nothing is said of any pair
         "alike_peers": there,
         "alike": 0.5 * _better(losses, devices),
-        "alike_whole": np.array(0.0),
+        "alike_whole": np.array(np.nan),
         "alike_kinds": np.array(False),
         "mix": found.made_of,
         "mix_names": np.array(SHARED),
