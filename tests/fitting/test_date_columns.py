@@ -100,6 +100,7 @@ def test_columns_that_look_like_time_are_noted(name, values):
     ("name", "values"),
     [
         ("size", lambda day: day),  # rises, and is called something else
+        ("hours", lambda day: 100 * day),  # several of them are how long, not when
         ("week_day", lambda day: day % 7),  # repeats within a device
         ("travel_time", lambda day: np.random.default_rng(0).integers(0, 5, len(day))),
         ("code", lambda day: [f"{10 + d}" for d in day]),

@@ -28,7 +28,7 @@ CLEARLY = 5.0
 FEWEST = 5  # keys that several devices share
 ENOUGH = 1000  # devices that are looked at
 _CLOCK = re.compile(
-    "(date|day|time|hour|minute|second|week|month|quarter|year|yr|period)s?"
+    "(date|day|time|hour|minute|second|week|month|quarter|year|yr|period)"
     "|timestamp|datetime|epoch"
 )
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
