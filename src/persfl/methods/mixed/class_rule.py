@@ -30,9 +30,8 @@ from persfl.methods.mixed.class_trees import (
     best_stage,
 )
 from persfl.methods.mixed.hidden_rows import HiddenRows, hidden_rows
-from persfl.methods.mixed.linear_rule import BOOSTED, ENOUGH
+from persfl.methods.mixed.linear_rule import BOOSTED, ENOUGH, some_centres
 from persfl.methods.mixed.log_pool import pool_shares
-from persfl.seeds import distinct, stream
 from persfl.types import Array, IntArray, Mask
 
 # trees with less of a share on the first rows hidden are not worth their time
@@ -122,7 +121,7 @@ def class_rule(
     design = _by_design(rows, classes)
     judged = _judged(rows, hidden, learned, classes, design)
     offers = ClassOffers(
-        rows, whole, device_rows(rows, whole), level, some_centres(n, seed)
+        rows, whole, device_rows(rows, whole), level, some_centres(n, seed, CENTRES)
     )
     names = []
     models = []
@@ -158,15 +157,6 @@ def class_rule(
         _vectors(learner, fleet[None])[0],
         offers.slopes,
     )
-
-
-def some_centres(n: int, seed: int) -> IntArray:
-    """The devices that may be centres: all, or so many drawn by the seed."""
-    if n <= CENTRES:
-        return np.arange(n)
-    place = stream(seed, "centres")
-    drawn = distinct(place, np.zeros(1, dtype=np.int64), np.array([n]), CENTRES)
-    return np.sort(drawn[0])
 
 
 def _belief(offers: int, design: float) -> Array:

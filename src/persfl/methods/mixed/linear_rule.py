@@ -212,12 +212,12 @@ def blend_of_sums(
     return SumsBlend(offers, sums, whole, models, calm, offers.names, shares)
 
 
-def some_centres(n: int, seed: int) -> IntArray:
+def some_centres(n: int, seed: int, most: int = CENTRES) -> IntArray:
     """The devices that may be centres: all, or so many drawn by the seed."""
-    if n <= CENTRES:
+    if n <= most:
         return np.arange(n)
     place = stream(seed, "centres")
-    drawn = distinct(place, np.zeros(1, dtype=np.int64), np.array([n]), CENTRES)
+    drawn = distinct(place, np.zeros(1, dtype=np.int64), np.array([n]), most)
     return np.sort(drawn[0])
 
 
