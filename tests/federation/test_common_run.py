@@ -38,6 +38,7 @@ COMMON = (
     "dac",
 )
 LIED_TO = ("fedavg", "ditto", "ifca", "gtvmin", "pfedme", "mr-mtl", "dac")
+WEIGHED = ("fedavg", "ditto", "fedprox", "per-fedavg", "apfl", "ifca", "pens", "dac")
 FEW = {"local": 2, "steps": 2}  # own steps in a round, where a method has several
 
 
@@ -164,6 +165,11 @@ def losing(kind, head, arrays):
     return pack(head, arrays)
 
 
+def rowless(kind, head, arrays):
+    """Alone in a round, its weight would be that of nobody."""
+    return pack(head | {"rows": 0}, arrays)
+
+
 def absent(kind, head, arrays):
     return pack(head, arrays) if kind == "describe" else None
 
@@ -202,3 +208,11 @@ def test_one_bad_device_costs_common_models_its_own_step(name, change, share, tm
         return np.mean([learner.loss(model, DEVICES[i]) for i, model in each])
 
     assert loss(models) < 2.0 * loss(want.models[honest])
+
+
+@pytest.mark.parametrize("name", WEIGHED)
+def test_who_says_that_it_has_no_rows_ends_no_run(name, tmp_path):
+    """A mean over it alone was none, every step length diverged, and the run ended."""
+    found = told(0.2, rowless, tmp_path, name)
+    assert found.n_rounds_ == 6
+    assert np.isfinite(np.stack(found.models_)).all()

@@ -130,7 +130,8 @@ class StandIns:
     source = None
 
     def __init__(self, fleet: FlowerFleet, silent: Collection[int] = ()) -> None:
-        rows = [float(fleet.rows.get(name, 1)) for name in fleet.ids]
+        # who takes a step has a row, whatever it says: a mean over it alone is not one of nobody
+        rows = [float(max(fleet.rows.get(name, 1), 1)) for name in fleet.ids]
         rows = [0.0 if i in silent else many for i, many in enumerate(rows)]
         width = fleet.terms.features
         n = fleet.n

@@ -109,10 +109,11 @@ def is_of_rows(sums: DeviceSums, level: bool) -> bool:
 
 def counting(parts: Sequence[DeviceSums]) -> Array:
     """(devices,) what the sums of each are multiplied by: 1, or less for those that tell of more
-    than ten usual devices have. Of three devices or more, what is usual is the middle one.
+    than ten usual devices have, or of a part that weighs more than ten usual ones of their own. Of
+    three devices or more, what is usual is the middle one.
 
     >>> many = DeviceSums(np.ones((3, 1, 1)), np.ones((3, 1)), np.ones(3), np.ones(3))
-    >>> counting([many.weighed(np.array([1.0, 1.0, 100.0]))]).tolist()
+    >>> counting([many.weighed(np.array([1.0, 1.0, 100.0]))] * 2).tolist()
     [1.0, 1.0, 0.02]
     """
     sums = total(parts)
@@ -125,4 +126,23 @@ def counting(parts: Sequence[DeviceSums]) -> Array:
         most = LONG * float(np.median(size))
         if most > 0:
             found = np.minimum(found, most / np.maximum(size, most))
-    return found
+    return np.minimum(found, _evenness(parts))
+
+
+def _evenness(parts: Sequence[DeviceSums]) -> Array:
+    """(devices,) 1, or less where one part weighs more than ten usual ones of the same device.
+
+    Rows are dealt evenly. Who puts all weight into one part is never learned from when that is
+    hidden, and would alone decide what everybody's offers are worth. A part without others counts
+    as one usual part of the fleet.
+    """
+    weight = np.sort(np.stack([each.weight for each in parts[:NEVER]]), axis=0)
+    count = (weight > 0).sum(axis=0)
+    if not count.any():
+        return np.ones(len(count))
+    last = len(weight) - 1
+    middle = np.minimum(len(weight) - count + (count - 1) // 2, last).clip(0)
+    most = LONG * np.take_along_axis(weight, middle[None], axis=0)[0]
+    lone = (count == 1) & (total(parts).weight == weight[-1])
+    most[lone] = np.minimum(most[lone], np.median(most[count > 0]) / LONG)
+    return np.where(count > 0, most / np.maximum(weight[-1], most).clip(1e-300), 1.0)
