@@ -18,6 +18,7 @@ from persfl import __version__
 from persfl.cli import main, parser
 from persfl.commands.federate import Lines, answer, run_method
 from persfl.errors import InputError
+from persfl.evaluation.intervals import percent
 from persfl.federation.conduct import conduct
 from persfl.federation.federation_folder import init
 from persfl.federation.local_grid import LocalGrid
@@ -196,7 +197,11 @@ def test_federate_says_what_came_out(finished, capsys):
     answer(finished, Lines(False))
     said = capsys.readouterr().out
     assert "(method 'paper')" in said
-    assert "own models" in said.lower() or "own rows" in said
+    worth = load_model(finished).worth_
+    assert worth is not None
+    verdict = worth.fleet()
+    assert f"measured on {worth.table['held'].sum():,} rows" in said
+    assert f"{percent(verdict.low)} to {percent(verdict.high)}" in said
     assert "own rows only" in said
     assert "personalized" in said
     answer(finished, Lines(True))

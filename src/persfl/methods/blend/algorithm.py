@@ -28,7 +28,8 @@ from persfl.methods.blend.search import Search
 from persfl.methods.blend.site import BlendSite, Bundle, Evidence, GroupPlan, Spreads
 from persfl.methods.blend.views import ViewSettings
 from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
-from persfl.methods.mixed.linear_stage import SHARED, models_of, record
+from persfl.methods.mixed.linear_stage import models_of, record
+from persfl.methods.mixed.near_round import SHARED
 from persfl.seeds import stream
 from persfl.trust import Trust
 from persfl.types import Array, IntArray, Learner

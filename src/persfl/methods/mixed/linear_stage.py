@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.shared_trees import BoostedModels
 from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
-from persfl.training.state import Forget, Keep, Pace, Plan, State, resumable
+from persfl.methods.mixed.near_round import NAMED, near_round, one_round_stage, others
+from persfl.training.state import Keep, Plan, State
 from persfl.trust import Trust
-from persfl.types import Array, Choice, IntArray, Models, Round
-
-NAMED = 100  # of the likeliest centres, that are remembered for each device
-# what models are made of, as `Fitted.made_of` reads it: own rows, the fleet, neighbours
-SHARED = ("shared own", "shared pooled", "shared neighbours")
+from persfl.types import Array, IntArray, Models, Round
 
 
 def linear_stage(
@@ -29,29 +24,15 @@ def linear_stage(
     stage: str = "final",
     keep: Keep | None = None,
 ) -> State:
-    """As `persfl.training.train`. A stage that was cut begins anew and ends the same, since
-    nothing is drawn but by the seed.
-    """
-    keep = keep or Forget()
-    state = resumable(keep.last(stage), devices, plan.learner)
-    if state is not None and state.r == 1:
-        return state
-    pace = Pace(plan.step_size)
-    blank = Trust(len(devices), np.arange(len(devices)))
-    keep.after(
-        stage, plan, State(0, None, Trust(len(devices), devices.start[:0]), pace), None
-    )
-    found = linear_blend(
-        devices,
-        level=level,
-        seed=plan.seed,
-        order=order,
-        trees=trees,
-    )
-    round_ = record(found, blank)
-    state = State(1, models_of(found, level), round_.trust, pace, (round_.loss,))
-    keep.after(stage, replace(plan, rounds=1), state, round_)
-    return state
+    """The rule on these devices, kept as a stage."""
+
+    def rule(blank: Trust) -> tuple[Models, Round]:
+        found = linear_blend(
+            devices, level=level, seed=plan.seed, order=order, trees=trees
+        )
+        return models_of(found, level), record(found, blank)
+
+    return one_round_stage(devices, plan, rule, stage=stage, keep=keep)
 
 
 def models_of(found: LinearBlend, level: bool) -> Models:
@@ -72,35 +53,26 @@ def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
     """
     order = likeliest(found.posterior, found.likeness.chance)
     chance = np.take_along_axis(found.likeness.chance, order, axis=1)
-    trust = trust.noted(
-        {
+    missed = np.take_along_axis(found.centre_error, order, axis=1)
+    # whoever told no sums has no errors
+    peers = np.where(np.isfinite(missed), others(found.centres[order]), -1)
+    missed = np.where(peers >= 0, missed, np.inf)
+    return near_round(
+        trust,
+        peers,
+        np.take_along_axis(found.posterior, order, axis=1),
+        np.column_stack([found.fleet_error, missed]),
+        made_of=found.made_of,
+        names=found.names,
+        shares=found.shares,
+        notes={
             "alike_peers": found.centres[order],
             "alike": np.nan_to_num(chance),
             "alike_whole": np.array(found.likeness.whole),
             "alike_kinds": np.array(found.likeness.kinds),
-            "mix": found.made_of,
-            "mix_names": np.array(SHARED),
-            "mix_rounds": np.array(1),
-            "offer_names": np.array(found.names),
-            "offer_shares": found.shares,
             **(found.population.to_notes() if adapts else {}),
-        }
+        },
     )
-    q = np.take_along_axis(found.posterior, order, axis=1)
-    weights = found.made_of[:, 2:] * q
-    there = found.centres[order]
-    missed = np.take_along_axis(found.centre_error, order, axis=1)
-    nobody = (there == np.arange(len(order))[:, None]) | ~np.isfinite(missed)
-    peers = np.where(nobody, -1, there)
-    weights = np.where(peers >= 0, weights, 0.0)
-    missed = np.where(peers >= 0, missed, np.inf)
-    losses = np.column_stack([found.fleet_error, missed])
-    choice = Choice(
-        np.where(weights > 0, peers, -1), weights, 1.0 - weights.sum(axis=1)
-    )
-    lengths = np.full(peers.shape, np.nan)
-    trust = trust.updated(peers, losses, lengths, choice)
-    return Round(0, peers, losses, lengths, choice, trust)
 
 
 def likeliest(posterior: Array, chance: Array) -> IntArray:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.methods.mixed.linear_stage import record
+from persfl.methods.mixed.near_round import one_round_stage
 from persfl.methods.refitted.rule import RefitBlend, refit_blend
-from persfl.training.state import Forget, Keep, Pace, Plan, State, resumable
+from persfl.training.state import Keep, Plan, State
 from persfl.trust import Trust
-from persfl.types import Round
+from persfl.types import Models, Round
 
 
 def refit_stage(
@@ -24,27 +23,15 @@ def refit_stage(
     stage: str = "final",
     keep: Keep | None = None,
 ) -> State:
-    """As `persfl.training.train`. A stage that was cut begins anew and ends the same, since
-    nothing is drawn but by the seed.
-    """
-    keep = keep or Forget()
-    state = resumable(keep.last(stage), devices, plan.learner)
-    if state is not None and state.r == 1:
-        return state
-    pace = Pace(plan.step_size)
-    n = len(devices)
-    keep.after(stage, plan, State(0, None, Trust(n, devices.start[:0]), pace), None)
-    found = refit_blend(
-        devices,
-        plan.learner,
-        classes=classes,
-        seed=plan.seed,
-        order=order,
-    )
-    round_ = _record(found, Trust(n, np.arange(n)))
-    state = State(1, found.models, round_.trust, pace, (round_.loss,))
-    keep.after(stage, replace(plan, rounds=1), state, round_)
-    return state
+    """The rule on these devices, kept as a stage."""
+
+    def rule(blank: Trust) -> tuple[Models, Round]:
+        found = refit_blend(
+            devices, plan.learner, classes=classes, seed=plan.seed, order=order
+        )
+        return found.models, _record(found, blank)
+
+    return one_round_stage(devices, plan, rule, stage=stage, keep=keep)
 
 
 def _record(found: RefitBlend, trust: Trust) -> Round:
