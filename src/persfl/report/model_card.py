@@ -43,11 +43,14 @@ def _code(name: str) -> str:
 
 def _data(fitted: Fitted, spec: Mapping[str, Any]) -> str:
     rows = fitted.rows
+    low = int(rows.min())
+    high = int(rows.max())
+    each = f"{low:,} a device" if low == high else f"{low:,} to {high:,} a device"
     columns = ", ".join(_code(name) for name in fitted.schema.inputs)
     classes = fitted.schema.labels.classes
     lines = [
         f"- Devices: column {_code(str(spec['device']))}, {many(len(rows), 'device')}.",
-        f"- Rows: {int(rows.sum()):,} in all, {int(rows.min()):,} to {int(rows.max()):,} a device.",
+        f"- Rows: {int(rows.sum()):,} in all, {each}.",
         f"- Label: {_code(str(spec['label']))}.",
         f"- Features: {columns}.",
     ]
