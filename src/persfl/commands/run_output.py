@@ -93,7 +93,7 @@ def _prove(model: Personalized, chosen: argparse.Namespace) -> int:
         )
     spec = checked_spec(Folder.open(Path(chosen.run)))
     frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
-    whose = ids_of(frame[spec["device"]], model)
+    whose = model_ids(frame[spec["device"]], model)
     X = frame[spec["features"]]
     if model.device is not None:
         X = X.assign(**{model.device: whose})
@@ -151,7 +151,7 @@ def read_like_fit(
     return frame
 
 
-def ids_of(whose: pd.Series, model: Personalized) -> pd.Series:
+def model_ids(whose: pd.Series, model: Personalized) -> pd.Series:
     """Whose row it is, by the ids that the model has: one saved from Python may have numbers."""
     known = {str(name): name for name in model.devices_.tolist()}
     return whose.map(lambda name: known.get(name, name), na_action="ignore")

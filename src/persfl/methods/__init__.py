@@ -18,7 +18,7 @@ from typing import Any
 from persfl.errors import InputError
 from persfl.methods.all_for_one import AllForOne
 from persfl.methods.apfl import APFL
-from persfl.methods.bandits import AskByThompson, AskByUCB
+from persfl.methods.ask_by_rewards import AskByThompson, AskByUCB
 from persfl.methods.blend_method import Blend
 from persfl.methods.boosting import Boosting
 from persfl.methods.cfl import CFL
