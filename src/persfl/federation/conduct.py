@@ -26,7 +26,7 @@ from persfl.federation.wait_notices import Waiting
 from persfl.files import write_whole
 from persfl.folder_locks import holding
 from persfl.formats import reading
-from persfl.methods import Blend, Kin, Own, Paper
+from persfl.methods import Blend, Kin, Mixed, Own, Paper
 from persfl.runs import INDEX, Folder
 from persfl.wire import Terms, pack, unpack
 
@@ -80,7 +80,7 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
         diary.say("done", already=True)
         return
     method = plan.personalization
-    if isinstance(method, Blend):
+    if isinstance(method, Blend | Mixed):
         facts = {"ids": list(scene.ids), "targets": list(scene.targets)}
         unwilling = list(scene.waiting.unwilling)
         diary.say("devices", **facts, unwilling=unwilling, first=0, rounds=0)

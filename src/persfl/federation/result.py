@@ -20,7 +20,7 @@ from persfl.federation.sums_device import tells_sums
 from persfl.fitting import FitSettings, Fitted, Labels, TableSchema
 from persfl.fitting.cells import id_array
 from persfl.learners.tree import Grown
-from persfl.methods import Blend, Method
+from persfl.methods import Blend, Method, Mixed
 from persfl.methods.shared_method import SharedMethod
 from persfl.rules import doubts
 from persfl.runs import Folder, keep_model
@@ -158,7 +158,8 @@ def federation_info(
         "algorithm": 1 if terms.public is None else 2,
         "method": plan.method,
         "common": isinstance(plan.personalization, SharedMethod),
-        "from_sums": isinstance(plan.personalization, Blend) and tells_sums(terms),
+        "from_sums": isinstance(plan.personalization, Blend | Mixed)
+        and tells_sums(terms),
         "sums": terms.mean is not None or terms.public is not None,
         "holdout": terms.holdout,
         "deadline": plan.deadline,
