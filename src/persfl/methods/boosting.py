@@ -21,8 +21,8 @@ from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import BoostedModels
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.mixed.grown_trees import grow
-from persfl.methods.mixed_effects import mixed_fit
 from persfl.methods.protocol import Needs, Task
+from persfl.methods.restricted_likelihood import mixed_fit
 from persfl.methods.single_fit import at_once
 from persfl.training.state import Keep, State
 
