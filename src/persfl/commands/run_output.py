@@ -156,16 +156,18 @@ def model_ids(whose: pd.Series, model: Personalized) -> pd.Series:
     return whose.map(lambda name: known.get(name, name), na_action="ignore")
 
 
-def check_out(out: str | None, *endings: str, table: str) -> None:
+def check_out(
+    out: str | None, *endings: str, table: str, option: str = "--out"
+) -> None:
     """Stop before the work, not after it, where its result could not be written."""
     if out is None:
         return
     path = Path(out)
     if path.resolve() == Path(table).resolve():
-        raise InputError(f"--out {out!r} is the table itself. Choose another file.")
+        raise InputError(f"{option} {out!r} is the table itself. Choose another file.")
     if path.suffix not in endings:
         raise InputError(
-            f"--out must end in {' or '.join(endings)}. Got {path.name!r}."
+            f"{option} must end in {' or '.join(endings)}. Got {path.name!r}."
         )
     if not path.resolve().parent.is_dir():
         raise InputError(

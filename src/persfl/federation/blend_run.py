@@ -19,11 +19,13 @@ from persfl.federation.blend_outcome import Outcome
 from persfl.federation.blend_site import FlowerSite
 from persfl.federation.letters import Letters
 from persfl.federation.messages import Responder
+from persfl.federation.mixed_site import MixedSite
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
 from persfl.federation.sums_site import NO_TREES, SumsSite
 from persfl.federation.wait_notices import Waiting
+from persfl.methods import Mixed
 from persfl.methods.blend.algorithm import blend_over
 from persfl.methods.blend.mixture import BlendResult
 from persfl.runs.run_folder import Folder
@@ -73,6 +75,10 @@ def _run(
     letters: Letters, scene: BlendScene, plan: RunPlan
 ) -> tuple[BlendExchange, BlendResult]:
     """From sums, or by asking for steps and refits."""
+    method = plan.personalization
+    if isinstance(method, Mixed):
+        mixed = MixedSite(letters, scene, method.effects)
+        return mixed, mixed.blended()
     if tells_sums(letters.terms):
         sums = SumsSite(letters, scene)
         return sums, sums.blended()
@@ -92,12 +98,18 @@ def blended(
     say: Callable[..., None],
 ) -> tuple[Outcome, State]:
     """Run, or go on with, a blend."""
+    mixed = isinstance(plan.personalization, Mixed)
+    if mixed and not tells_sums(terms):
+        raise InputError(
+            "mixed over a federation is for linear models of numbers, from sums. Use --method"
+            " blend."
+        )
     if has_statistics(terms.learner()):
         raise InputError(
             "blend over a federation mixes networks without running statistics (BatchNorm). Use"
             " --method paper or kin."
         )
-    if terms.mean is None and has_gradients(terms.learner()):
+    if not mixed and terms.mean is None and has_gradients(terms.learner()):
         raise InputError(
             "blend needs shared units. Leave --units out, and allow sums in the nodes' policies."
         )

@@ -25,7 +25,7 @@ from persfl.federation.wait_notices import Waiting
 from persfl.files import write_whole
 from persfl.folder_locks import holding
 from persfl.formats import reading
-from persfl.methods import Blend, Kin, Own, Paper
+from persfl.methods import Blend, Kin, Mixed, Own, Paper
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
 from persfl.wire.codec import pack, unpack
@@ -81,7 +81,7 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
         diary.say("done", already=True)
         return
     method = plan.personalization
-    if isinstance(method, Blend):
+    if isinstance(method, Blend | Mixed):
         # blend's many files, where it runs
         from persfl.federation.blend_run import blended
 

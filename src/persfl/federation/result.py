@@ -21,7 +21,7 @@ from persfl.fitting.fitted import Fitted
 from persfl.fitting.schema import TableSchema
 from persfl.fitting.setup import FitSettings
 from persfl.learners.tree import Grown
-from persfl.methods import Blend, Method
+from persfl.methods import Blend, Method, Mixed
 from persfl.methods.shared_method import SharedMethod
 from persfl.rules.kin_rule import doubts
 from persfl.runs.model import keep_model
@@ -163,7 +163,8 @@ def federation_info(
         "algorithm": 1 if terms.public is None else 2,
         "method": plan.method,
         "common": isinstance(plan.personalization, SharedMethod),
-        "from_sums": isinstance(plan.personalization, Blend) and tells_sums(terms),
+        "from_sums": isinstance(plan.personalization, Blend | Mixed)
+        and tells_sums(terms),
         "sums": terms.mean is not None or terms.public is not None,
         "holdout": terms.holdout,
         "deadline": plan.deadline,

@@ -10,7 +10,7 @@ from persfl.federation.letters import capital, why
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
 from persfl.federation.wait_notices import unwilling_text
-from persfl.methods import Blend
+from persfl.methods import Blend, Mixed
 from persfl.traits import has_gradients
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def notes_of(
         )
     if untold:
         older = "keeps the model of an earlier round"
-        if isinstance(method, Blend):
+        if isinstance(method, Blend | Mixed):
             older = "has no model of this run"
         notes.append(
             f"{', '.join(untold)} could not be told what came out in the end and {older}."

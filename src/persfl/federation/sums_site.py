@@ -78,7 +78,7 @@ class SumsSite(BlendExchange):
                 self.roster.failed(self.ids[i], number, "format")
         if not known:
             raise InputError(
-                "no device tells sums over its rows, which a blend of linear models is made of."
+                "no device tells sums over its rows, which these models are made of."
                 " Allow sums in the nodes' policies, or use --method paper."
             )
         who = np.array(sorted(known))

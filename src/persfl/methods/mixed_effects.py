@@ -26,13 +26,14 @@ from persfl.learners.linear import Linear
 from persfl.methods.dummies import dummy_fits
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.mixed.device_sums import DeviceSums
-from persfl.methods.protocol import Needs, Task
-from persfl.methods.restricted_likelihood import (
+from persfl.methods.mixed.reml import (
     EFFECTS,
     MixedFit,
     mixed_fit,
+    refuse_one,
     unprofiled,
 )
+from persfl.methods.protocol import Needs, Task
 from persfl.methods.single_fit import at_once
 from persfl.training.state import Keep, State
 from persfl.types import Array
@@ -161,7 +162,7 @@ class Mixed(MethodSettings):
         return Needs(
             gradients=True,
             leaves="Sums of products of its columns and labels, once; of classes all of its rows.",
-            not_federated="No question of a federation asks for these sums alone.",
+            questions=True,
         )
 
     def run(
@@ -171,10 +172,7 @@ class Mixed(MethodSettings):
         effects = one_of("effects", self.effects, EFFECTS)
         if not isinstance(learner, Linear):
             raise InputError(f"mixed is for linear models. Got {learner!r}.")
-        if task.n < 2:
-            raise InputError(
-                "a mixed model needs at least 2 devices, to see how they differ. Got 1."
-            )
+        refuse_one(task.n)
         if learner.kind == "squared":
             models = mixed_fit(learner, task.rows, effects).models
         else:

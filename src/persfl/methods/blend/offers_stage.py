@@ -12,6 +12,7 @@ from persfl.errors import InputError
 from persfl.evaluation.row_order import Fold, RowOrder, hidden_folds
 from persfl.evaluation.split import taken
 from persfl.learners.linear import Linear
+from persfl.methods.blend import blend_settings as chosen
 from persfl.methods.blend.algorithm import blend_over
 from persfl.methods.blend.blend_settings import USUAL, BlendSettings
 from persfl.methods.blend.folds import Folding, HiddenFolding
@@ -88,7 +89,7 @@ def local_site(
     """Devices whose rows are in this process; `together=False` never puts rows of two devices in
     one place, as a federation cannot. With `judges=False` there are no folds.
     """
-    settings = settings or USUAL
+    settings = settings or chosen.USUAL
     family = offers_for(
         learner, rows.features, classes=classes, public=public, settings=settings
     )
@@ -110,7 +111,7 @@ def hidden_sites(
     settings: BlendSettings | None = None,
 ) -> Iterator[tuple[IntArray, LocalSite]]:
     """Who is there, and where they are asked, once without what each fold hides at all of them."""
-    settings = settings or USUAL
+    settings = settings or chosen.USUAL
     for learn, judge in folds:
         weight = rows.weight * learn
         known = np.bincount(rows.owner, weights=weight, minlength=len(rows)) > 0

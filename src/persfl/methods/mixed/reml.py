@@ -1,6 +1,8 @@
-"""The fit of a linear mixed model, where the restricted likelihood (REML) is greatest; from sums.
+"""Restricted maximum likelihood of a mixed model, from each device's sums.
 
-See `persfl.methods.mixed_effects` for the model.
+y_i = Z_i (m + u_i) + noise,   u_i ~ N(0, Sigma) in the random columns,   noise ~ N(0, s2)
+
+Profiled over m and s2 it is a function of Sigma / s2 = L L' alone; its slope is in closed form.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from persfl.learners.linear import Linear
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.types import Array, IntArray
 
-EFFECTS = ("diagonal", "full", "intercept")
 HAIR = 1e-10  # of the labels' mean square: noise is never less
+EFFECTS = ("diagonal", "full", "intercept")
 
 
 class MixedFit(NamedTuple):
@@ -98,37 +100,32 @@ class _Solved(NamedTuple):
     told: bool
 
 
-def mixed_fit(learner: Linear, rows: Devices, effects: str = "diagonal") -> MixedFit:
-    """The mixed model of squared loss.
+def fit_of_sums(sums: DeviceSums, random: IntArray, *, full: bool) -> MixedFit:
+    """The mixed model of these sums, in which the `random` columns differ between devices.
 
-    >>> from persfl.sources import clustered_regression
-    >>> rows = clustered_regression(
-    ...     n=40, clusters=1, rows=10, features=2, deviation=0.5, noise=0.1, seed=0
+    >>> rng = np.random.default_rng(0)
+    >>> Z = np.ones((400, 1))
+    >>> own = np.repeat(rng.normal(size=40), 10)
+    >>> y = 3.0 + own + 0.1 * rng.normal(size=400)
+    >>> sums = DeviceSums.of(Z, y, np.ones(400), np.arange(0, 401, 10))
+    >>> found = fit_of_sums(sums, np.array([0]), full=False)
+    >>> (
+    ...     round(float(found.noise), 2),
+    ...     bool(abs(found.models[:, 0] - own[::10] - 3).max() < 0.1),
     ... )
-    >>> found = mixed_fit(Linear(), rows)
-    >>> np.sqrt(np.diag(found.Sigma)).round(1).tolist(), round(float(found.noise), 2)
-    ([0.6, 0.6], 0.01)
+    (0.01, True)
     """
-    one_of("effects", effects, EFFECTS)
-    if len(rows) < 2:
-        raise InputError(
-            "a mixed model needs at least 2 devices, to see how they differ."
-        )
-    Z = learner.with_intercept(rows.X)
     # columns of equal size: the search for variances is as easy in any units
-    size = np.sqrt((Z**2).mean(axis=0))
+    weight = max(float(sums.weight.sum()), 1e-300)
+    size = np.sqrt(np.einsum("nii->i", sums.square) / weight)
     size = np.where(size > 0, size, 1.0)
-    sums = DeviceSums.of(Z / size, rows.y, rows.weight, rows.start)
-    random = np.arange(Z.shape[1])
-    if effects == "intercept":
-        random = random[rows.features :]  # none where there is no intercept
-    reml = RestrictedLikelihood(sums, random, effects == "full")
+    reml = RestrictedLikelihood(sums.turned(np.diag(1.0 / size)), random, full)
     L = np.zeros((len(random), len(random)))
     if len(random):
         L = reml.factor(_likeliest(reml))
     now = reml.solved(L)
     e = (now.h - now.H @ now.common)[:, random]
-    models = np.repeat(now.common[None], len(rows), axis=0)
+    models = np.repeat(now.common[None], len(sums.weight), axis=0)
     models[:, random] += e @ (L @ L.T)
     Sigma = now.noise * (L @ L.T) / np.outer(size[random], size[random])
     covariance = now.noise * now.C / np.outer(size, size)
@@ -167,3 +164,36 @@ def unprofiled(sums: DeviceSums, random: IntArray, Sigma: Array, noise: float) -
     # the profiled one has the best noise in its place
     worse = np.log(noise / now.noise) + now.noise / noise - 1.0
     return float(now.likelihood - 0.5 * free * worse)
+
+
+def mixed_fit(learner: Linear, rows: Devices, effects: str = "diagonal") -> MixedFit:
+    """The mixed model of squared loss.
+
+    >>> from persfl.sources import clustered_regression
+    >>> rows = clustered_regression(
+    ...     n=40, clusters=1, rows=10, features=2, deviation=0.5, noise=0.1, seed=0
+    ... )
+    >>> found = mixed_fit(Linear(), rows)
+    >>> np.sqrt(np.diag(found.Sigma)).round(1).tolist(), round(float(found.noise), 2)
+    ([0.6, 0.6], 0.01)
+    """
+    one_of("effects", effects, EFFECTS)
+    refuse_one(len(rows))
+    Z = learner.with_intercept(rows.X)
+    sums = DeviceSums.of(Z, rows.y, rows.weight, rows.start)
+    random = random_columns(effects, Z.shape[1], level=learner.intercept)
+    return fit_of_sums(sums, random, full=effects == "full")
+
+
+def refuse_one(n: int) -> None:
+    """Stop where one device is all there is."""
+    if n < 2:
+        raise InputError(
+            "a mixed model needs at least 2 devices, to see how they differ. Got 1."
+        )
+
+
+def random_columns(effects: str, width: int, *, level: bool) -> IntArray:
+    """Which columns differ between devices; the level is the last, where there is one."""
+    every = np.arange(width)
+    return every[width - level :] if effects == "intercept" else every
