@@ -10,15 +10,15 @@ from persfl.learners.shared_trees import BoostedModels
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
 from persfl.methods.mixed.near_round import (
-    NAMED,
     SHARED,
+    likeliest,
     near_round,
     one_round_stage,
     others,
 )
 from persfl.training.state import Keep, Plan, State
 from persfl.trust import Trust
-from persfl.types import Array, IntArray, Models, Round
+from persfl.types import Models, Round
 
 
 def linear_stage(
@@ -87,9 +87,3 @@ def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
             **(found.population.to_notes() if adapts else {}),
         },
     )
-
-
-def likeliest(posterior: Array, chance: Array) -> IntArray:
-    """(n, NAMED) the places of the centres most alike, of equals the likeliest first."""
-    alike = np.nan_to_num(chance.round(6), nan=-1.0)
-    return np.lexsort((-posterior, -alike), axis=1)[:, : min(NAMED, posterior.shape[1])]
