@@ -60,7 +60,7 @@ def shrunk(
     if learner.kind == "squared":
         fits = [_ridges(learner, data, anchor) for data in _chunks(devices)]
         return np.concatenate(fits)
-    strength = _strength(learner, devices, anchor) if strength is None else strength
+    strength = strength_for(learner, devices, anchor) if strength is None else strength
     fits = []
     for data in _chunks(devices):
         fits.append(pulled(learner, data, anchor, np.full(len(data.y), strength)))
@@ -183,7 +183,7 @@ def _descended(
     return np.asarray(minimize(objective, anchor, **how).x)
 
 
-def _strength(learner: Linear, devices: Devices, anchor: Array) -> float:
+def strength_for(learner: Linear, devices: Devices, anchor: Array) -> float:
     """The strength with which halves of devices' rows predict the other halves best, over at
     most 30 devices spread evenly.
     """

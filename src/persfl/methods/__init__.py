@@ -45,6 +45,7 @@ from persfl.methods.pens import PENS
 from persfl.methods.per_fedavg import PerFedAvg
 from persfl.methods.pfedme import PFedMe
 from persfl.methods.pooled import Pooled
+from persfl.methods.private.private_method import Private
 from persfl.methods.protocol import Method, Needs, Online, Task
 from persfl.methods.single_fit import at_once
 from persfl.methods.werner import Werner
@@ -83,6 +84,7 @@ METHODS: dict[str, type[Method]] = {
         AskByThompson,
         Mixed,
         Boosting,
+        Private,
     )
 }
 
@@ -121,6 +123,7 @@ __all__ = [
     "Paper",
     "PerFedAvg",
     "Pooled",
+    "Private",
     "Setting",
     "Task",
     "Werner",
