@@ -24,7 +24,7 @@ from persfl.federation.privacy_settings import PrivacySettings
 from persfl.federation.private_messages import HOME, TOLD
 from persfl.federation.sums_site import SumsSite
 from persfl.fleets.flower import Device, Ledger, Policy, Rows
-from persfl.privacy import Accountant, PrivacyBudget, cost_of
+from persfl.privacy import Accountant, PrivacyBudget, answer_cost
 from persfl.runs import load_model
 from persfl.sources import clustered_regression
 from persfl.wire import Terms, nested, pack, unpack
@@ -231,7 +231,7 @@ def test_a_restart_remembers(tmp_path):
     first = device(classes(), ledger=Ledger(path))
     answers = [step(first, np.full(3, k))[1] for k in range(5)]
     second = device(classes(), ledger=Ledger(path))
-    assert spent(second).spent == pytest.approx(5 * cost_of(PRIVATE.noise))
+    assert spent(second).spent == pytest.approx(5 * answer_cost(PRIVATE.noise))
     for k, answer in enumerate(answers):
         assert (step(second, np.full(3, k))[1] == answer).all()
     assert len(second.ledger.protected.table()) == 5
@@ -294,7 +294,7 @@ def test_after_a_kill_no_less_is_spent_than_left(tmp_path):
         os.close(out)
         ledger = Ledger(path)
         account = ledger.protected.account(PrivacyBudget(epsilon=3.0))
-        assert account.spent >= left * cost_of(1e4) * (1 - 1e-12)
+        assert account.spent >= left * answer_cost(1e4) * (1 - 1e-12)
 
 
 # Runs that do not fit

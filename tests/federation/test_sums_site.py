@@ -12,6 +12,7 @@ pytest.importorskip("flwr")
 from federated import OPEN, at_home, columns, names, plan, post
 
 from persfl import Devices
+from persfl.errors import InputError
 from persfl.federation.blend_exchange import BlendScene
 from persfl.federation.blend_journal import Journal
 from persfl.federation.conduct import conduct
@@ -27,6 +28,7 @@ from persfl.methods.blend import blend
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.hidden_rows import NEVER, PARTS, dealt
 from persfl.methods.mixed.linear_rule import linear_blend
+from persfl.methods.mixed.reml import mixed_fit
 from persfl.runs import load_model
 from persfl.sources import clustered_regression
 from persfl.types import Data
@@ -76,6 +78,30 @@ def lying(who, change):
         return pack(head, {f"k0.{key}": array for key, array in change(told).items()})
 
     return tamper
+
+
+def mixed_models(out):
+    """What a run of `mixed` gave."""
+    return np.stack(load_model(out).models_)
+
+
+@pytest.mark.parametrize("effects", ["diagonal", "full", "intercept"])
+def test_a_mixed_model_is_that_of_one_process(effects, tmp_path):
+    homes = at_home(DEVICES)
+    told = {"method": "mixed", "method_settings": {"effects": effects}}
+    same = {"units": "raw", "holdout": 0.0}
+    settings = {"intercept": True}
+    out = tmp_path / "run"
+    conduct(LocalGrid(homes), plan(out, homes, settings=settings, **told, **same))
+    want = mixed_fit(Linear(intercept=True), DEVICES, effects).models
+    np.testing.assert_allclose(mixed_models(out), want, atol=1e-6)
+
+
+def test_a_mixed_model_of_classes_is_refused_in_a_sentence(tmp_path):
+    homes = at_home(DEVICES)
+    asked = plan(tmp_path / "run", homes, method="mixed", settings={"loss": "huber"})
+    with pytest.raises(InputError, match="mixed over a federation is for linear mod"):
+        conduct(LocalGrid(homes), asked)
 
 
 # The same as in one process

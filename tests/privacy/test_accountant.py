@@ -10,7 +10,7 @@ from persfl.errors import InputError
 from persfl.privacy import (
     Accountant,
     PrivacyBudget,
-    cost_of,
+    answer_cost,
     delta_of,
     epsilon_of,
     mu_of,
@@ -60,9 +60,9 @@ def test_composition_adds_squares_whatever_the_order():
     noises = [3.0, 11.0, 5.5, 40.0]
     forth, back = Accountant(budget), Accountant(budget)
     for z in noises:
-        forth = forth.after(cost_of(z))
+        forth = forth.after(answer_cost(z))
     for z in reversed(noises):
-        back = back.after(cost_of(z))
+        back = back.after(answer_cost(z))
     alone = 1 / math.sqrt(sum(1 / z**2 for z in noises))
     assert forth.epsilon == pytest.approx(back.epsilon)
     assert forth.epsilon == pytest.approx(epsilon_of(1 / alone, 1e-6))
@@ -73,7 +73,7 @@ def test_more_is_never_cheaper():
     account = Accountant(budget)
     before = 0.0
     for z in np.random.default_rng(0).uniform(5, 80, size=30):
-        account = account.after(cost_of(z))
+        account = account.after(answer_cost(z))
         assert account.epsilon >= before
         before = account.epsilon
     noises = np.geomspace(0.3, 300, 40)
@@ -87,10 +87,10 @@ def test_a_budget_is_spent_to_the_last_answer_and_no_further():
     account = Accountant(budget)
     for left in range(20, 0, -1):
         assert account.answers(z) == left
-        assert account.fits(cost_of(z))
-        account = account.after(cost_of(z))
+        assert account.fits(answer_cost(z))
+        account = account.after(answer_cost(z))
     assert account.epsilon == pytest.approx(3.0)
-    assert not account.fits(cost_of(1000 * z))
+    assert not account.fits(answer_cost(1000 * z))
 
 
 def test_somebody_elses_accountant_agrees():

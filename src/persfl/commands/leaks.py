@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 
 from persfl.commands.progress import table
-from persfl.commands.run_output import ids_of, model_of, read_like_fit
+from persfl.commands.run_output import model_ids, model_of, read_like_fit
 from persfl.fitting.fitted import Fitted
 from persfl.lab.leak_meter import NONE, Leak, leaks_of
 from persfl.methods import Private
@@ -32,7 +32,7 @@ def measure_leaks(chosen: argparse.Namespace) -> int:
     fitted: Fitted = model.fitted_
     spec = checked_spec(Folder.open(Path(chosen.run)))
     frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
-    whose = ids_of(frame[spec["device"]], model)
+    whose = model_ids(frame[spec["device"]], model)
     X = frame[spec["features"]]
     if model.device is not None:
         X = X.assign(**{model.device: whose})

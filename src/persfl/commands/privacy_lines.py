@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from persfl.checks import some
-from persfl.privacy import Accountant, cost_of, true_positives
+from persfl.privacy import Accountant, answer_cost, true_positives
 from persfl.privacy.choice import prefers_sums
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def costs(
 ) -> str:
     """What runs will cost a protected device, and what it will refuse."""
     noise = settings.noise_of_sums
-    sums = cost_of(noise)
+    sums = answer_cost(noise)
     told = prefers_sums(len(columns), settings.rows, noise)
     absent = settings.lacking(columns)
     lines = [
@@ -50,7 +50,7 @@ def costs(
             f"  A blend of linear regressions will be refused: sums of {len(columns)} columns"
             " drown in their noise, unless rows are public and many\n    (rows in [privacy])."
         )
-    one = cost_of(settings.noise)
+    one = answer_cost(settings.noise)
     fits = account.answers(settings.noise)
     lines += [
         f"  A step or a loss of any other model costs {_share(one, account)} of the budget, with"

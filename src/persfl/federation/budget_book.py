@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from persfl.federation.ledger_file import transaction
 from persfl.federation.messages import Refused
-from persfl.privacy import Accountant, PrivacyBudget, cost_of
+from persfl.privacy import Accountant, PrivacyBudget, answer_cost
 
 PROTECTED_TABLE = """
 CREATE TABLE IF NOT EXISTS protected (
@@ -56,7 +56,7 @@ class BudgetBook:
         `Refused`, and nothing spent, where the budget does not reach. Where another process was
         faster with the same question, its answer is the one.
         """
-        cost = cost_of(told.noise)
+        cost = answer_cost(told.noise)
         with transaction(self._base):
             before = self.reply(digest)
             if before is not None:

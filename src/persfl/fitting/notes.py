@@ -9,8 +9,10 @@ import numpy as np
 
 from persfl.checks import some, those
 from persfl.errors import warn
-from persfl.methods import Blend, Method, Private
 from persfl.methods.blend.mixture import SORTS
+from persfl.methods.blend_method import Blend
+from persfl.methods.private.private_method import Private
+from persfl.methods.protocol import Method
 from persfl.privacy import true_positives
 from persfl.rules.kin_rule import doubts, members
 from persfl.training.state import State

@@ -4,7 +4,7 @@ The unit is one row of the device, added or removed; the adversary is everybody 
 all runs, for ever. docs/privacy.md says what that means and what it does not.
 """
 
-from persfl.privacy.accountant import PLANNED, Accountant, PrivacyBudget, cost_of
+from persfl.privacy.accountant import PLANNED, Accountant, PrivacyBudget, answer_cost
 from persfl.privacy.gaussian import (
     delta_of,
     epsilon_of,
@@ -17,7 +17,7 @@ __all__ = [
     "PLANNED",
     "Accountant",
     "PrivacyBudget",
-    "cost_of",
+    "answer_cost",
     "delta_of",
     "epsilon_of",
     "mu_of",

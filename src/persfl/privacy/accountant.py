@@ -8,8 +8,8 @@ It is spent in squares (see `persfl.privacy.gaussian`): an answer with noise mul
 >>> z = budget.multiplier(answers=20)
 >>> account = Accountant(budget)
 >>> for _ in range(20):
-...     account = account.after(cost_of(z))
->>> round(account.epsilon, 6), account.fits(cost_of(z)), account.answers(z)
+...     account = account.after(answer_cost(z))
+>>> round(account.epsilon, 6), account.fits(answer_cost(z)), account.answers(z)
 (3.0, False, 0)
 """
 
@@ -25,7 +25,7 @@ _ROUNDING = 1e-12  # of the budget: sums of many costs are rounded
 PLANNED = 20  # answers that a device plans for, where nobody says how many
 
 
-def cost_of(multiplier: float) -> float:
+def answer_cost(multiplier: float) -> float:
     """What an answer with this noise costs."""
     return 1.0 / multiplier**2
 

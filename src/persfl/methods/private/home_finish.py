@@ -17,7 +17,7 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.evaluation.rivals import own_fits, tuned_fits
 from persfl.learners.linear import Linear
-from persfl.learners.shrunk import pulled, shrunk, strength_for
+from persfl.learners.shrunk import pulled_toward, shrunk, strength_for
 from persfl.methods.mixed.stacking import shares_of
 from persfl.proposers.gradient import GradientStep
 from persfl.seeds import stream
@@ -26,9 +26,10 @@ from persfl.traits import has_gradients
 from persfl.types import Array, Data, Differentiable, IntArray, Learner
 
 FOLDS = 10
-# standard errors by which a mix must do better than own rows alone, where noise may be most of
-# what was told
+# standard errors by which a mix must do better than own rows alone: where noise may be most of
+# what was told, and elsewhere
 CLEARLY = 2.0
+PLAINLY = 1.0
 
 
 class Outside(NamedTuple):
@@ -157,7 +158,7 @@ class _Shrinking(NamedTuple):
             return anchor + shrunk(learner, rest)
         # steps lead to one model for all
         data = rows.gather(np.arange(len(rows)))
-        return pulled(learner, data, anchor[0], strength)
+        return pulled_toward(learner, data, anchor[0], strength)
 
 
 def _likeliest(learner: Linear, rows: Devices, bank: Array) -> Array:

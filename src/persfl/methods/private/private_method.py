@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -17,22 +17,9 @@ from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners.linear import Linear
 from persfl.learners.tree import Tree
-from persfl.methods.kin import Kin
 from persfl.methods.local_task import LocalTask
 from persfl.methods.method_fields import MethodSettings, setting
-from persfl.methods.mixed_effects import Mixed
-from persfl.methods.paper import Paper
-from persfl.methods.private.common_descent import common_descent
-from persfl.methods.private.home_finish import CLEARLY, Outside, finished_at_home
 from persfl.methods.private.private_budget import RunBudget
-from persfl.methods.private.private_sums_run import (
-    blend_anchor,
-    is_loud,
-    method_anchor,
-    pooled_anchor,
-    told_products,
-)
-from persfl.methods.private.private_trees import tree_models
 from persfl.methods.private.private_units import (
     LABEL,
     centred_units,
@@ -42,7 +29,6 @@ from persfl.methods.private.private_units import (
     table_ranges,
 )
 from persfl.methods.protocol import Method, Needs, Task
-from persfl.methods.single_fit import at_once, for_everybody
 from persfl.privacy import PLANNED, PrivacyBudget
 from persfl.privacy.choice import prefers_sums
 from persfl.privacy.mechanisms import product_clip
@@ -50,6 +36,9 @@ from persfl.training.state import Keep, State, peers_asked, rounds_for
 from persfl.traits import has_gradients, has_statistics
 from persfl.types import Array, Differentiable, Learner, Model
 from persfl.units import Units
+
+if TYPE_CHECKING:
+    from persfl.methods.private.home_finish import Outside
 
 BASES = ("blend", "mixed", "paper", "kin")
 
@@ -120,6 +109,10 @@ class Private(MethodSettings):
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
+        # many files, where it runs
+        from persfl.methods.private.home_finish import finished_at_home
+        from persfl.methods.single_fit import at_once
+
         one_of("base", self.base, BASES)
         whole("answers", self.answers, least=1, most=10_000)
         if self.clip != "auto":
@@ -138,6 +131,8 @@ class Private(MethodSettings):
 
     def _trees(self, learner: Tree, rows: Devices, seed: int) -> list[Model]:
         """Random trees with noised leaves."""
+        from persfl.methods.private.private_trees import tree_models
+
         if self.ranges == "noised":
             raise InputError(
                 "random trees need declared ranges: ranges must not be 'noised'."
@@ -151,15 +146,21 @@ class Private(MethodSettings):
         self, task: LocalTask, learner: Differentiable, rows: Devices
     ) -> Outside:
         """What devices are told of the others."""
+        from persfl.methods.private import private_sums_run as from_sums
+        from persfl.methods.private.common_descent import common_descent
+        from persfl.methods.private.home_finish import CLEARLY, PLAINLY, Outside
+        from persfl.methods.single_fit import for_everybody
+
         spend = self.spend(learner, rows, task.seed)
         if self.tells_sums(learner, rows):
             assert isinstance(learner, Linear)
-            told = told_products(rows, self.clip, spend)
+            told = from_sums.told_products(rows, self.clip, spend)
             length = product_clip(rows.features)
             length = length if isinstance(self.clip, str) else self.clip
             deviation = spend.noise() * length**2
-            pooled = pooled_anchor(told, deviation, learner.intercept)
-            doubt = CLEARLY if is_loud(told, deviation) else 0.0
+            pooled = from_sums.pooled_anchor(told, deviation, learner.intercept)
+            loud = from_sums.is_loud(told, deviation)
+            doubt = CLEARLY if loud else PLAINLY
             return Outside(pooled, self._based(told, task, learner), doubt)
         if self.base != "blend":
             raise InputError(self._too_many(task, learner))
@@ -177,6 +178,14 @@ class Private(MethodSettings):
         return prefers_sums(rows.features, about, self.budget.multiplier())
 
     def _based(self, told: Array, task: LocalTask, learner: Linear) -> Array:
+        from persfl.methods.kin import Kin
+        from persfl.methods.mixed_effects import Mixed
+        from persfl.methods.paper import Paper
+        from persfl.methods.private.private_sums_run import (
+            blend_anchor,
+            method_anchor,
+        )
+
         if self.base == "blend":
             return blend_anchor(told, learner, task.seed)
         based: Mapping[str, Method] = {"mixed": Mixed(), "paper": Paper(), "kin": Kin()}

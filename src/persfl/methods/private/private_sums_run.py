@@ -18,7 +18,7 @@ from persfl.methods.local_task import LocalTask
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.hidden_rows import NEVER
 from persfl.methods.mixed.linear_rule import blend_of_sums
-from persfl.methods.mixed.principal_axes import Axes
+from persfl.methods.mixed.principal_axes import PrincipalAxes
 from persfl.methods.private.private_budget import RunBudget
 from persfl.methods.protocol import Method
 from persfl.privacy.mechanisms import noised_products, product_clip
@@ -101,7 +101,7 @@ def blend_anchor(told: Array, learner: Linear, seed: int) -> Array:
     much for it.
     """
     made = moment_rows(told)
-    axes = Axes(learner.intercept)
+    axes = PrincipalAxes(learner.intercept)
     sums = DeviceSums.of(axes.inside(made.X), made.y, made.weight, made.start)
     nothing = DeviceSums(*(np.zeros_like(each) for each in sums))
     parts = [nothing] * NEVER + [sums]
