@@ -6,7 +6,8 @@
 
 Attacks: 20 devices of one kind, 4 columns, noise 1. Utility: 40 devices of one kind whose
 coefficients differ by 0.3, 5 columns, noise 1; squared error of predictions against the truth, mean
-of five seeds (others than constants were chosen by). Every device declares the ranges -4 to 4 of its columns and -12 to 12 of its label.
+of five seeds (others than those that constants were chosen by). Every device declares the ranges
+-4 to 4 of its columns and -12 to 12 of its label.
 """
 
 from __future__ import annotations

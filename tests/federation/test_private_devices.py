@@ -123,7 +123,7 @@ def test_fedavg_of_protected_classifiers_stays_within_the_budget(tmp_path):
     rng = np.random.default_rng(3)
     homes = {}
     for name in names(3):
-        X = rng.normal(size=(200, 2))
+        X = rng.normal(size=(80, 2))
         rows = Rows(["x0", "x1"], Data(X, (X @ [2.0, -1.0] > 0) * 1.0))
         homes[name] = Device(
             name, rows, privacy=replace(PRIVATE, epsilon=8.0, answers=30)
@@ -136,7 +136,7 @@ def test_fedavg_of_protected_classifiers_stays_within_the_budget(tmp_path):
         kept = home.shelf.get(f"{HOME}r1")
         data = home.source(0).data
         right = kept.terms.learner().labels(kept.model, data.X) == data.y
-        assert right.mean() > 0.9
+        assert right.mean() > 0.85
 
 
 @pytest.mark.parametrize(
@@ -309,6 +309,27 @@ def test_a_run_that_cannot_be_protected_says_so(tmp_path):
         conduct(
             LocalGrid(homes), plan(tmp_path / "run", homes, method="blend", classes=2)
         )
+
+
+@pytest.mark.parametrize(("method", "asked"), [("paper", 60), ("fedavg", 30)])
+def test_a_plan_beyond_the_budget_says_how_much_would_fit(tmp_path, method, asked):
+    homes = {
+        name: Device(name, Rows(["x0", "x1"], classes()), privacy=PRIVATE)
+        for name in names(3)
+    }
+    told = {"method": method, "classes": 2, "units": "raw", "rounds": 15}
+    with pytest.raises(InputError, match=rf"up to {asked} questions.*--rounds 10"):
+        conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **told))
+    assert all(spent(home).spent == 0 for home in homes.values())
+
+
+def test_a_loop_of_linear_regressions_costs_sums_alone(tmp_path):
+    homes = protected()
+    asked = {"method": "paper", "rounds": 4, "start": "zeros"}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    for home in homes.values():
+        kinds = [line["kind"] for line in home.ledger.protected.table()]
+        assert kinds == ["sums"]
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ class PrivateMessages:
         codec = question.codec
         parts = parts_of(question.arrays)
         models = [codec.model_from(parts.get(f"p{i}", {})) for i in range(count)]
-        told = self.desk.losses(question, np.stack([stored.model, *models]))
+        told = self._losses(question, np.stack([stored.model, *models]))
         lengths = [float(np.linalg.norm(model - stored.model)) for model in models]
         out = {"own": told[:1], "losses": told[1:], "lengths": np.array(lengths)}
         if question.head.get("step"):
@@ -146,6 +146,17 @@ class PrivateMessages:
             out |= nested("step", codec.model_to(step))
         self.desk.write(question, "score", self.home.name, out)
         return self._news(), out
+
+    def _losses(self, question: Inquiry, models: Array) -> Array:
+        """(models,) mean losses: of squared loss from sums, where these are told."""
+        if not self._from_sums(question):
+            return self.desk.losses(question, models)
+        learner = question.codec.learner
+        assert isinstance(learner, Linear)
+        matrix = self.desk.sums(question).inside(question.terms)
+        sums = device_sums(matrix, learner.intercept)
+        turned = np.roll(models, 1, axis=1) if learner.intercept else models
+        return np.asarray(sums.missed(turned)[0])
 
     def _now(self, question: Inquiry) -> StoredModel:
         """Its model after everything it was told to adopt: others' words alone."""
