@@ -171,6 +171,15 @@ def test_odd_labels_and_numbers_do_not_show():
         assert np.isfinite(given).all()
 
 
+def test_too_much_work_is_refused_before_it_is_paid_for():
+    one = Device(
+        "d", Rows(["x0", "x1"], classes()), privacy=PRIVATE, policy=Policy(work=10**4)
+    )
+    head, _ = ask(one, "score", {"count": 9})
+    assert head["code"] == "work"
+    assert spent(one).spent == 0
+
+
 # The budget
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from persfl import __version__
 from persfl.federation.budget_book import ProtectedAnswer
-from persfl.federation.device_home import DeviceHome
+from persfl.federation.device_home import DeviceHome, must
 from persfl.federation.inquiry import Inquiry
 from persfl.federation.ledger import Entry
 from persfl.federation.messages import (
@@ -27,6 +27,7 @@ from persfl.federation.messages import (
     numbers_of,
     size_of,
 )
+from persfl.federation.policy import work_of
 from persfl.federation.privacy_settings import PrivacySettings
 from persfl.federation.private_sums import PrivateSums
 from persfl.federation.run_codec import RunCodec
@@ -42,6 +43,7 @@ from persfl.types import Array, Data, Differentiable
 from persfl.wire import Terms, pack, unpack
 from persfl.wire.models import finite
 
+USUAL_ROWS = 1_000  # that work is counted by, where no number of rows is public
 LARGEST_LOSS = 4.0  # of a row: as of an error of two in standard units
 
 
@@ -158,8 +160,10 @@ class PrivateDesk:
             data.X, _fitting(question.codec, data.y), np.minimum(data.weight, 1.0)
         )
 
-    def check(self, question: Inquiry) -> None:
-        """Refuse columns that are not there, and models that its owner does not allow."""
+    def check(self, question: Inquiry, models: int = 1) -> None:
+        """Refuse columns that are not there, models that its owner does not allow, and too much
+        work; by a public number of rows, so that refusals tell nothing of the true one.
+        """
         terms = question.terms
         there = {str(name) for name in self.home.source(question.round).columns}
         if not there.issuperset(terms.columns):
@@ -169,6 +173,8 @@ class PrivateDesk:
             raise Refused(no)
         if terms.steps != 1 or terms.batch is not None or terms.public is not None:
             raise Refused("privacy")
+        work = models * work_of(terms, self.settings.rows or USUAL_ROWS)
+        must(self.home.allowance(question).work(work))
 
     # Messages
 

@@ -70,7 +70,7 @@ class PrivateMessages:
     def answer(self, question: Inquiry) -> Content:
         """A noised step for each target that asks."""
         names = askers_of(question.head.get("names"))
-        self.desk.check(question)
+        self.desk.check(question, len(names))
         parts = parts_of(question.arrays)
         codes: list[str] = []
         out: dict[str, NDArray[Any]] = {}
@@ -135,6 +135,7 @@ class PrivateMessages:
         if question.head.get("judge") and not count:
             self._finish(question, stored.model)
             return self._news(), {}
+        self.desk.check(question, count + 1)
         codec = question.codec
         parts = parts_of(question.arrays)
         models = [codec.model_from(parts.get(f"p{i}", {})) for i in range(count)]
