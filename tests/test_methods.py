@@ -86,6 +86,7 @@ def test_the_list_has_every_method_once_under_its_name():
         "mixed",
         "boosting",
         "gpboost",
+        "private",
     ]
     for name, kind in METHODS.items():
         assert isinstance(kind(), Method)
