@@ -29,14 +29,16 @@ OURS = "#1b7f5c"
 STRONG = {
     "local": "#c8452d",
     "clustered": "#a32a5c",
-    "fine-tuned": "#6a51a3",
+    "mixed": "#6a51a3",
+    "gtvmin": "#e08214",
+    "boosting": "#4d4d4d",
     "paper": "#3b6fb6",
-    "kin": "#e08214",
 }
 FURTHEST = 1.5  # regrets beyond this are drawn at the edge
 
 
-def _figure(width: float, height: float) -> Figure:
+def blank_figure(width: float, height: float) -> Figure:
+    """A matplotlib figure with nothing on it, in inches."""
     need("matplotlib", extra="report", why="drawing a figure")
     from matplotlib.figure import Figure
 
@@ -52,7 +54,7 @@ def draw_curves(result: Result, *, reference: bool = False) -> Figure:
     With `reference` the authors' medians and bands are drawn beside ours.
     """
     panels = list(dict.fromkeys(series.panel for series in result.spec.series))
-    figure = _figure(max(6.4, 4.2 * len(panels)), 4.4)
+    figure = blank_figure(max(6.4, 4.2 * len(panels)), 4.4)
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for ax, panel in zip(axes, panels, strict=True):
         lines = [series for series in result.spec.series if series.panel == panel]
@@ -132,7 +134,7 @@ def draw_regrets(cells: CellsBySet, reference: str = REFERENCE) -> Figure:
     Left of 0 a method beats the best rival.
     """
     names = [*cells, "mean"]
-    figure = _figure(9, 0.42 * len(names) + 1.6)
+    figure = blank_figure(9, 0.42 * len(names) + 1.6)
     ax = figure.subplots()
     named: set[str] = set()
     for row, name in enumerate(names):
