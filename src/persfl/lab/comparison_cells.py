@@ -16,7 +16,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from persfl.errors import InputError
+from persfl.errors import InputError, PersflError
 from persfl.files import write_whole
 from persfl.lab.comparison_sets import DataSet, Table
 from persfl.lab.counted_questions import Cost
@@ -31,7 +31,6 @@ from persfl.lab.setting_choice import (
     linear_learner,
 )
 from persfl.lab.standings import CHOSEN, CellRecord
-from persfl.methods import cannot_run
 from persfl.training.state import STEP_ROUNDS
 from persfl.types import Array
 
@@ -95,7 +94,7 @@ def measurements(
     what it asked, and its errors with as many questions as everybody else.
 
     An error is the mean squared error over the label's variance in the rows learned from, or the
-    share of wrong labels. A method that cannot run here has none.
+    share of wrong labels. A method that cannot run here has none, and `failed` says why.
 
     >>> dealt = DataSet(name="txhousing", few=10).dealt(seed=0)
     >>> found = measurements(dealt, ["local", "pooled"])
@@ -111,14 +110,17 @@ def measurements(
     errors: dict[str, dict[str, list[float]]] = {}
     seconds: dict[str, dict[str, float]] = {}
     picked: dict[str, dict[str, Any]] = {}
+    failed: dict[str, str] = {}
     everybody = line_up()
     for name in methods:
         some = candidates(everybody[name], classes=classes)
-        if all(cannot_run(one.method, learner) for one in some):
+        try:
+            chosen = choose(some, dealt, learner, terms)
+            begin = time.process_time()
+            answer = terms.answer(chosen.candidate, dealt, learner)
+        except PersflError as error:  # one that cannot does not end a comparison of all
+            failed[name] = str(error)
             continue
-        chosen = choose(some, dealt, learner, terms)
-        begin = time.process_time()
-        answer = terms.answer(chosen.candidate, dealt, learner)
         seconds[name] = {CHOSEN: round(time.process_time() - begin, 3)}
         errors[name] = {CHOSEN: _short(device_errors(answer, dealt, learner))}
         picked[name] = {
@@ -142,7 +144,8 @@ def measurements(
         "rows": rows,
         "classes": classes,
     }
-    return about | {"errors": errors, "seconds": seconds, "picked": picked}
+    found = {"errors": errors, "seconds": seconds, "picked": picked, "failed": failed}
+    return about | found
 
 
 def equal_rounds(cost: Cost, rounds: int, questions: int) -> int:

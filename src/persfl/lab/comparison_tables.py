@@ -16,6 +16,7 @@ from persfl.lab.standings import (
     least,
     mean_regret,
     standings,
+    variants,
     with_equal_questions,
 )
 
@@ -52,10 +53,11 @@ def regret_table(cells: CellsBySet, reference: str = REFERENCE) -> str:
 
 def _by_regret(cells: CellsBySet, reference: str) -> list[tuple[str, float]]:
     """Methods with their mean regrets, the least first; those that some set lacks come last."""
-    every = dict.fromkeys(m for some in cells.values() for m in some[0]["errors"])
+    there = {name: variants(some) for name, some in cells.items()}
+    every = dict.fromkeys(m for known in there.values() for m in known)
     found = {}
     for method in every:
-        everywhere = all(method in some[0]["errors"] for some in cells.values())
+        everywhere = all(method in known for known in there.values())
         found[method] = np.nan
         if everywhere:
             found[method] = mean_regret(cells, method, reference)[0]
@@ -119,6 +121,15 @@ def variants_table(cells: CellsBySet) -> str:
     for name in names:
         shown = [often_chosen(some, name) for some in cells.values()]
         lines.append(_row(name, *shown))
+    return "\n".join(lines)
+
+
+def failures(cells: CellsBySet) -> str:
+    """Which methods could not run where, a line each; "" where all could."""
+    lines = []
+    for name, some in cells.items():
+        told = {m: why for cell in some for m, why in cell.get("failed", {}).items()}
+        lines += [f"- {name}: {why}" for why in told.values()]
     return "\n".join(lines)
 
 

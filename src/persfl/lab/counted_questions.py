@@ -31,7 +31,9 @@ class Cost(NamedTuple):
     messages: float
     kilobytes: float
     leaves: str
-    """answers, sums, rows, or nothing."""
+    """answers, sums, rows, or nothing; not counted where it is computed from all rows here, though
+    a federation would ask for steps.
+    """
 
 
 @dataclass
@@ -112,5 +114,7 @@ class CountedTask(LocalTask):
             width = self.features + 1
             sums = PARTS * (width * (width + 3) // 2 + 2) + width
             return Cost(1.0, 2.0, NUMBER * sums / 1000, "sums")
+        if not method.needs().together:
+            return Cost(0.0, 0.0, 0.0, "not counted")
         rows = len(self.rows.y) * (self.features + 1) / n
         return Cost(1.0, 2.0, NUMBER * rows / 1000, "rows")

@@ -11,7 +11,14 @@ import numpy as np
 from persfl.errors import need
 from persfl.files import write_whole
 from persfl.lab.spec_files import Reference, references
-from persfl.lab.standings import REFERENCE, CellsBySet, Interval, mean_regret, standings
+from persfl.lab.standings import (
+    REFERENCE,
+    CellsBySet,
+    Interval,
+    mean_regret,
+    standings,
+    variants,
+)
 from persfl.types import Array
 
 if TYPE_CHECKING:  # an extra
@@ -185,7 +192,7 @@ def _regrets(cells: CellsBySet, name: str, reference: str) -> dict[str, Interval
     if name in cells:
         found = standings(cells[name], reference)
         return {method: one.regret_interval for method, one in found.items()}
-    everywhere = set.intersection(*(set(some[0]["errors"]) for some in cells.values()))
+    everywhere = set.intersection(*(set(variants(some)) for some in cells.values()))
     return {
         method: mean_regret(cells, method, reference) for method in sorted(everywhere)
     }

@@ -20,6 +20,7 @@ from persfl.lab.agreement import SeriesVerdict, verdicts
 from persfl.lab.claims import claims
 from persfl.lab.comparison_tables import (
     equal_table,
+    failures,
     questions_table,
     regret_table,
     removed_table,
@@ -215,6 +216,8 @@ method's own; methods that need sums or rows once are as above.
 ## What is asked, sent and tried
 
 {questions_table(cells)}
+
+{failures(cells)}
 
 ## Settings that were chosen most often
 

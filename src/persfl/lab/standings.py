@@ -131,7 +131,12 @@ def with_equal_questions(cells: Sequence[CellRecord]) -> list[CellRecord]:
 
 def variants(cells: Sequence[CellRecord]) -> dict[str, str]:
     """The variant of each method that has the least error over these cells, of those kept."""
-    known: Mapping[str, Mapping[str, Any]] = cells[0]["errors"]
+    first: Mapping[str, Mapping[str, Any]] = cells[0]["errors"]
+    known = {
+        name: each
+        for name, each in first.items()
+        if all(name in cell["errors"] for cell in cells)
+    }
 
     def best(name: str) -> str:
         def error(variant: str) -> float:
