@@ -8,7 +8,7 @@ import pytest
 
 from persfl.cli import main
 from persfl.errors import InputError
-from persfl.lab.published_page import best_of, means, published_page
+from persfl.lab.published_page import best_of, published_page, split_means
 from persfl.lab.published_runs import Scored, load_published, run_set, there
 from persfl.lab.published_sets import fmi, har, heart, school
 
@@ -56,7 +56,7 @@ def test_a_score_is_that_of_the_protocol(hospitals):
     found = run_set(SETS["heart"], hospitals, seed=0, quick=True)
     assert {one.method for one in found} == {"local", "pooled", "dummies"}
     assert all(0.5 < one.value <= 1 for one in found)
-    assert means(SETS["heart"], found)["dummies"]["FLamby's split"] >= 0.7
+    assert split_means(SETS["heart"], found)["dummies"]["FLamby's split"] >= 0.7
 
 
 def test_splits_that_are_dealt_alike_are_averaged_and_less_may_be_better():
@@ -66,7 +66,7 @@ def test_splits_that_are_dealt_alike_are_averaged_and_less_may_be_better():
         for name, value in (("local", 3.0), ("mixed", 1.0))
         for k in range(2)
     ]
-    assert means(one, scored) == {"mixed": {"mean": 1.5}, "local": {"mean": 3.5}}
+    assert split_means(one, scored) == {"mixed": {"mean": 1.5}, "local": {"mean": 3.5}}
     assert best_of(one, scored) == ("mixed", 1.5)
     assert "| mixed | 1.5000 | shared | 2 |" in published_page("", "", [one], scored)
 

@@ -19,12 +19,12 @@ from threadpoolctl import threadpool_limits
 from persfl.errors import InputError, PersflError
 from persfl.files import write_whole
 from persfl.lab.comparison_sets import DataSet, Table
-from persfl.lab.counted_questions import Cost
+from persfl.lab.counted_questions import AskingCost
 from persfl.lab.jobs import finished_jobs
 from persfl.lab.line_up import line_up
 from persfl.lab.row_splits import RowSplit
 from persfl.lab.setting_choice import (
-    Terms,
+    EqualTerms,
     candidates,
     choose,
     device_errors,
@@ -106,7 +106,7 @@ def measurements(
     """
     learn, judge, classes, _ = dealt
     learner = linear_learner(classes)
-    terms = Terms(rounds, budget, seed)
+    terms = EqualTerms(rounds, budget, seed)
     errors: dict[str, dict[str, list[float]]] = {}
     seconds: dict[str, dict[str, float]] = {}
     picked: dict[str, dict[str, Any]] = {}
@@ -148,11 +148,11 @@ def measurements(
     return about | found
 
 
-def equal_rounds(cost: Cost, rounds: int, questions: int) -> int:
+def equal_rounds(cost: AskingCost, rounds: int, questions: int) -> int:
     """How many rounds have about so many questions; a method that is not asked round by round
     has as many as it has, and none has more than four times its own.
 
-    >>> equal_rounds(Cost(20.0, 40.0, 1.0, "answers"), 100, 100)
+    >>> equal_rounds(AskingCost(20.0, 40.0, 1.0, "answers"), 100, 100)
     400
     """
     if cost.leaves != "answers":

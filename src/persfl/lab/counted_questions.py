@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from persfl.device_checks import refuse_rowless
 from persfl.fleets.array_fleet import ArrayFleet
 from persfl.learners.linear import Linear
 from persfl.methods import Blend, LocalTask, Method, Mixed, Own
@@ -24,7 +25,7 @@ NUMBER = 8  # bytes
 PARTS = 6  # of rows, whose sums a blend is made from
 
 
-class Cost(NamedTuple):
+class AskingCost(NamedTuple):
     """Of a device, on average; a question is a message there and one back."""
 
     questions: float
@@ -86,6 +87,7 @@ class CountedTask(LocalTask):
         """A new fleet; a run that begins anew with a shorter step is counted from there."""
         self.tally.answers = 0
         self.tally.numbers = 0
+        refuse_rowless(self.rows)
         made = CountedFleet(
             self.rows,
             learner=self.learner,
@@ -98,23 +100,23 @@ class CountedTask(LocalTask):
         made.tally = self.tally
         return made
 
-    def cost(self, method: Method) -> Cost:
+    def cost(self, method: Method) -> AskingCost:
         """Of what has run so far."""
         n = self.n
         tally = self.tally
         if tally.answers:
             each = tally.answers / n
             size = NUMBER * tally.numbers / n / 1000
-            return Cost(each, 2 * each, size, "answers")
+            return AskingCost(each, 2 * each, size, "answers")
         if isinstance(method, Own):
-            return Cost(0.0, 0.0, 0.0, "nothing")
+            return AskingCost(0.0, 0.0, 0.0, "nothing")
         learner = self.learner
         squared = isinstance(learner, Linear) and learner.kind == "squared"
         if squared and isinstance(method, Blend | Mixed):
             width = self.features + 1
             sums = PARTS * (width * (width + 3) // 2 + 2) + width
-            return Cost(1.0, 2.0, NUMBER * sums / 1000, "sums")
+            return AskingCost(1.0, 2.0, NUMBER * sums / 1000, "sums")
         if not method.needs().together:
-            return Cost(0.0, 0.0, 0.0, "not counted")
+            return AskingCost(0.0, 0.0, 0.0, "not counted")
         rows = len(self.rows.y) * (self.features + 1) / n
-        return Cost(1.0, 2.0, NUMBER * rows / 1000, "rows")
+        return AskingCost(1.0, 2.0, NUMBER * rows / 1000, "rows")

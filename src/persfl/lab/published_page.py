@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def means(one: Published, scored: Sequence[Scored]) -> dict[str, dict[str, float]]:
+def split_means(
+    one: Published, scored: Sequence[Scored]
+) -> dict[str, dict[str, float]]:
     """By method and split, best first; several splits that are dealt alike are averaged."""
     mine = [each for each in scored if each.set == one.name]
     found: dict[str, dict[str, list[float]]] = {}
@@ -33,7 +35,7 @@ def means(one: Published, scored: Sequence[Scored]) -> dict[str, dict[str, float
 
 def best_of(one: Published, scored: Sequence[Scored]) -> tuple[str, float]:
     """Our best method and its number, on the published split."""
-    name, by = next(iter(means(one, scored).items()))
+    name, by = next(iter(split_means(one, scored).items()))
     return name, next(iter(by.values()))
 
 
@@ -47,7 +49,7 @@ def published_page(
 
 
 def _section(one: Published, scored: Sequence[Scored]) -> str:
-    found = means(one, scored)
+    found = split_means(one, scored)
     splits = list(next(iter(found.values())))
     head = ["ours", *splits, "settings", "tried"]
     lines = [_row(*head), "|---" * len(head) + "|"]
@@ -94,7 +96,7 @@ def draw_published(sets: Sequence[Published], scored: Sequence[Scored]) -> Figur
 
 
 def _panel(ax: Axes, one: Published, scored: Sequence[Scored]) -> None:
-    found = means(one, scored)
+    found = split_means(one, scored)
     names = list(found)
     values = [next(iter(by.values())) for by in found.values()]
     ax.scatter(range(len(names)), values, color=OURS, marker="D", label="ours")

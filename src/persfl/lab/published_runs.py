@@ -23,7 +23,7 @@ from persfl.lab.row_splits import RowSplit
 from persfl.lab.setting_choice import (
     Answer,
     Candidate,
-    Terms,
+    EqualTerms,
     candidates,
     choose,
     linear_learner,
@@ -113,7 +113,9 @@ def there(
     return known, missing
 
 
-def score(answer: Answer, dealt: RowSplit, learner: Learner, one: Published) -> float:
+def protocol_score(
+    answer: Answer, dealt: RowSplit, learner: Learner, one: Published
+) -> float:
     """The protocol's number: a mean over devices of their means, or over all rows."""
     judge = dealt.judge
     return protocol_mean(misses(answer, dealt, learner), judge.owner, one)
@@ -174,10 +176,10 @@ def _scored(
     seed: int,
 ) -> Scored:
     begin = time.process_time()
-    terms = Terms(seed=seed)
+    terms = EqualTerms(seed=seed)
     chosen = choose(candidates(variants, classes=dealt.classes), dealt, learner, terms)
     answer = terms.answer(chosen.candidate, dealt, learner)
-    value = score(answer, dealt, learner, one)
+    value = protocol_score(answer, dealt, learner, one)
     seconds = round(time.process_time() - begin, 2)
     words = (chosen.candidate.variant, chosen.tried, seconds)
     return Scored(one.name, name, split, value, *words)
@@ -213,9 +215,9 @@ def relaxed_trees(one: Published, dealt: RowSplit, file: Path) -> float:
     # a public point of theirs weighs as much as an own row
     alpha = POINTS / float(np.median(dealt.learn.counts))
     method = FedRelax(alpha, graph=graph)
-    terms = Terms(public=public)
+    terms = EqualTerms(public=public)
     answer = terms.answer(Candidate("raw", "raw", method), dealt, learner)
-    return score(answer, dealt, learner, one)
+    return protocol_score(answer, dealt, learner, one)
 
 
 def run_published(

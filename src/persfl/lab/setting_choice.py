@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.errors import InputError
-from persfl.lab.counted_questions import Cost, CountedTask
+from persfl.lab.counted_questions import AskingCost, CountedTask
 from persfl.lab.line_up import HARDLY, Variants, on_terms
 from persfl.lab.row_splits import RowSplit, held_back
 from persfl.learners.named import learner_named
@@ -35,7 +35,7 @@ class Candidate(NamedTuple):
     method: Method
 
 
-class Chosen(NamedTuple):
+class Picked(NamedTuple):
     """A candidate, of how many it was chosen."""
 
     candidate: Candidate
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
     models: Models
     units: Units
-    cost: Cost
+    cost: AskingCost
 
 
 def candidates(
@@ -74,7 +74,7 @@ def candidates(
 
 
 @dataclass(frozen=True)
-class Terms:
+class EqualTerms:
     """What all methods of a comparison have in common."""
 
     rounds: int = 100
@@ -105,14 +105,14 @@ def linear_learner(classes: int) -> Learner:
 
 
 def choose(
-    some: Sequence[Candidate], dealt: RowSplit, learner: Learner, terms: Terms
-) -> Chosen:
+    some: Sequence[Candidate], dealt: RowSplit, learner: Learner, terms: EqualTerms
+) -> Picked:
     """The candidate with the least error on hidden rows; the only one without a look."""
     able = [one for one in some if not cannot_run(one.method, learner)]
     if not able:
         raise InputError(cannot_run(some[0].method, learner))
     if len(able) == 1:
-        return Chosen(able[0], 1)
+        return Picked(able[0], 1)
     try:
         inner = held_back(
             dealt.learn,
@@ -122,9 +122,9 @@ def choose(
             order=dealt.order,
         )
     except InputError:  # too few rows to hide any: the first is what its authors say
-        return Chosen(able[0], 1)
+        return Picked(able[0], 1)
     least = [_error(terms.answer(one, inner, learner), inner, learner) for one in able]
-    return Chosen(able[int(np.argmin(least))], len(able))
+    return Picked(able[int(np.argmin(least))], len(able))
 
 
 def _error(answer: Answer, dealt: RowSplit, learner: Learner) -> float:

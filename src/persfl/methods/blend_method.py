@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from persfl.checks import whole
+from persfl.device_checks import refuse_rowless
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
@@ -74,6 +75,7 @@ class Blend(MethodSettings):
 
         plan = loop_plan(task, rounds_for("auto", task.learner))
         learner = task.learner
+        refuse_rowless(task.rows)
         if isinstance(learner, Linear) and learner.kind == "squared":
             return linear_stage(
                 task.rows,
