@@ -14,7 +14,7 @@ from persfl.lab.line_up import line_up
 from persfl.lab.spec_files import Changes, Values, read_spec, typed_values
 from persfl.lab.standings import REFERENCE
 
-QUICK_ROUNDS = 10
+QUICK_ROUNDS = 5
 QUICK_BUDGET = 40
 
 

@@ -21,6 +21,7 @@ from persfl.methods import (
     Ditto,
     FedAvg,
     FedAvgFineTuned,
+    FedRelax,
     FineTuned,
     Kin,
     LocalTask,
@@ -72,7 +73,6 @@ _SETTINGS: dict[str, tuple[str, tuple[Any, Any]]] = {
     "clove": ("clusters", (2, 4)),
     "pfedgraph": ("alpha", (0.8, 0.2)),
     "cobo": ("pull", (0.01, 0.1)),
-    "fedrelax": ("alpha", (1.0, 0.1)),
     "fedper": ("local", (5, 1)),
     "fedrep": ("head", (10, 3)),
     "mixed": ("effects", ("diagonal", "full")),
@@ -87,6 +87,7 @@ def line_up() -> dict[str, Variants]:
     here.
     """
     known = {type(one) for variants in _USUAL.values() for one in variants.values()}
+    known.add(FedRelax)  # of linear models it is gtvmin
     others = {name: kind() for name, kind in METHODS.items() if kind not in known}
     able = {name: one for name, one in others.items() if not cannot_run(one)}
     return _USUAL | {name: _variants(name, one) for name, one in able.items()}

@@ -66,6 +66,7 @@ class FedRelax(MethodSettings):
             rounds = whole("rounds", self.rounds, least=1)
         if has_gradients(task.learner):
             same = GTVMin(alpha, graph=self.graph, neighbours=self.neighbours)
+            same = same.set_params(rounds=self.rounds)
             return same.run(task, stage=stage, keep=keep)
         models = Relaxation(self, task, alpha).models(rounds)
         return at_once(task, models, stage=stage, keep=keep)
