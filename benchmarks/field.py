@@ -51,7 +51,7 @@ from persfl.methods import (
 from persfl.methods.fedem import mixture
 from persfl.methods.graphs import Graph, nearest
 from persfl.methods.gtvmin import graph_fits, mean_products
-from persfl.methods.mixed_effects import mixed_fit
+from persfl.methods.mixed.reml import mixed_fit
 from persfl.sources import clustered_regression
 
 Array = NDArray[np.float64]
