@@ -92,6 +92,9 @@ def compare_methods(chosen: argparse.Namespace, name: str, asked: Asked) -> int:
         f"{what}; {many(kept, 'device')}, {used}; {many(len(cells), 'seed')}, {waited}.\n"
     )
     show(standing, reference, found)
+    failed = tables.failures({name: found})
+    if failed:
+        print(f"\nLeft out:\n{failed}")
     if chosen.out:
         print(f"\nEvery device's errors are in {chosen.out}.")
     return 0

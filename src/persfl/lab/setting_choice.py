@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from persfl.errors import InputError
+from persfl.errors import Diverged, InputError
 from persfl.lab.counted_questions import AskingCost, CountedTask
 from persfl.lab.line_up import HARDLY, Variants, on_terms
 from persfl.lab.row_splits import RowSplit, held_back
@@ -123,11 +123,18 @@ def choose(
         )
     except InputError:  # too few rows to hide any: the first is what its authors say
         return Picked(able[0], 1)
-    least = [_error(terms.answer(one, inner, learner), inner, learner) for one in able]
+    least = [_error(one, inner, learner, terms) for one in able]
     return Picked(able[int(np.argmin(least))], len(able))
 
 
-def _error(answer: Answer, dealt: RowSplit, learner: Learner) -> float:
+def _error(
+    one: Candidate, dealt: RowSplit, learner: Learner, terms: EqualTerms
+) -> float:
+    """On the rows to judge by; infinite where its steps run away."""
+    try:
+        answer = terms.answer(one, dealt, learner)
+    except Diverged:
+        return np.inf
     found = device_errors(answer, dealt, learner)
     return float(np.mean(np.where(np.isfinite(found), found, np.inf)))
 
