@@ -450,6 +450,16 @@ def test_standings_with_equal_questions():
     assert standings(with_equal_questions([cell]))["blend"].regret > 0
 
 
+def test_a_method_that_cannot_run_is_left_out_and_named(tiny):
+    found = measurements(tiny.dealt(0), ["local", "clustered", "blend"], rounds=3)
+    assert not found["failed"]
+    one = DataSet(name="linear", few=3, devices=3)
+    found = measurements(one.dealt(0), ["local", "clustered"], rounds=3)
+    assert set(found["errors"]) == {"local"}
+    said = comparison_tables.failures({"linear": [found]})
+    assert said == "- linear: clusters must be at most 3 (3 devices). Got 4."
+
+
 def test_nobody_errs():
     found = standings(
         [made({"local": {"shared": [0.0, 0.0]}, "blend": {"both": [0.0, 0.0]}})]

@@ -1,6 +1,9 @@
 """Our methods by other people's protocols: files as they are published, pages, refusals."""
 
+import importlib
 import json
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +15,7 @@ from persfl.lab.published_page import best_of, published_page, split_means
 from persfl.lab.published_runs import Scored, load_published, run_set, there
 from persfl.lab.published_sets import fmi, har, heart, school
 
+ROOT = Path(__file__).parents[1]
 SETS = {one.name: one for one in load_published("published")[2]}
 
 
@@ -69,6 +73,24 @@ def test_splits_that_are_dealt_alike_are_averaged_and_less_may_be_better():
     assert split_means(one, scored) == {"mixed": {"mean": 1.5}, "local": {"mean": 3.5}}
     assert best_of(one, scored) == ("mixed", 1.5)
     assert "| mixed | 1.5000 | shared | 2 |" in published_page("", "", [one], scored)
+
+
+def test_results_go_into_the_page(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    script = importlib.import_module("draw_published")
+    monkeypatch.setattr(script, "HERE", tmp_path)
+    (tmp_path / "comparing.md").write_text((ROOT / "docs" / "comparing.md").read_text())
+    scored = [
+        Scored("school", name, f"split {k}", value, "shared", 2, 0.1)
+        for name, value in (("local", 0.03), ("mixed", 0.02), ("blend", 0.025))
+        for k in range(2)
+    ]
+    kept = {"sets": {"school": [asdict(one) for one in scored]}}
+    (tmp_path / "a.json").write_text(json.dumps(kept))
+    script.main(tmp_path / "a.json")
+    text = (tmp_path / "comparing.md").read_text()
+    assert "| MR-MTL, epsilon 6 .0239 | mixed .0200 | .0250 | .0300 |" in text
+    assert (tmp_path / "published.png").stat().st_size > 1e4
 
 
 def test_what_is_not_there_is_said(hospitals, tmp_path):
