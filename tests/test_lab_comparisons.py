@@ -457,7 +457,7 @@ def test_a_method_that_cannot_run_is_left_out_and_named(tiny):
     found = measurements(one.dealt(0), ["local", "clustered"], rounds=3)
     assert set(found["errors"]) == {"local"}
     said = comparison_tables.failures({"linear": [found]})
-    assert said == "- linear: clusters must be at most 3 (3 devices). Got 4."
+    assert said == "- linear, clustered: clusters must be at most 3 (3 devices). Got 4."
 
 
 def test_nobody_errs():

@@ -129,7 +129,7 @@ def failures(cells: CellsBySet) -> str:
     lines = []
     for name, some in cells.items():
         told = {m: why for cell in some for m, why in cell.get("failed", {}).items()}
-        lines += [f"- {name}: {why}" for why in told.values()]
+        lines += [f"- {name}, {method}: {why}" for method, why in told.items()]
     return "\n".join(lines)
 
 
