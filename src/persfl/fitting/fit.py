@@ -89,7 +89,7 @@ def fit_fleet(
     said_of = (
         notes.about(method) + notes.mixed(found),
         *judged.notes,
-        *date_notes(dates, rows, setup.classes),
+        *date_notes(dates, rows, setup.classes, order),
         *notes.halving(state, "the final run"),
         *notes.grown(found),
         *notes.kindred(found),
