@@ -13,6 +13,7 @@ from persfl.evaluation.row_course import (
     course_of,
     found_order,
     goes_on,
+    pooled_leftovers,
 )
 from persfl.evaluation.row_order import RowOrder
 from persfl.methods.mixed.hidden_evidence import HiddenEvidence
@@ -110,3 +111,18 @@ def test_rows_of_one_date_count_once() -> None:
     assert told.once_a_key(keys, 0).weight.sum() > 200
     told = HiddenEvidence(0 * rows, rows, np.ones(500), 0.1 * alone + shared)
     assert told.once_a_key(keys, 0).weight.sum() < 20
+
+
+def test_many_columns_are_looked_at_by_rows() -> None:
+    rows = fleet("levels wander", 0, n=3, rows=8)
+    wide = np.random.default_rng(0).normal(size=(len(rows.y), 40))
+    many = Devices(wide, rows.y, rows.weight, rows.start, rows.ids)
+    left = pooled_leftovers(many, 0)[:, 0]
+    Z = wide - wide.mean(axis=0)
+    Z = np.column_stack([Z / Z.std(axis=0), np.ones(len(Z))])
+    gram = Z.T @ Z + 1e-6 * len(Z) * np.eye(41)
+    told = rows.y - Z @ np.linalg.solve(gram, Z.T @ rows.y)
+    np.testing.assert_allclose(left, told, atol=1e-6)
+    asked = np.random.default_rng(1).normal(size=(6, 4))
+    turned = np.linalg.qr(np.random.default_rng(2).normal(size=(9, 9)))[0][:4]
+    np.testing.assert_allclose(_side_by_side(asked @ turned), _side_by_side(asked))

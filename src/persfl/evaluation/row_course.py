@@ -126,7 +126,8 @@ def _side_by_side(asked: Array) -> tuple[float, float, float]:
     A1 = 2.0 * (m - 1)
     A2 = 4.0 * m - 6.0
     K2 = float(((S**2).sum(axis=1) ** 2).sum())
-    K1 = float(((S.T @ S) ** 2).sum()) - K2
+    small = S @ S.T if m < S.shape[1] else S.T @ S  # their squares have one sum
+    K1 = float((small**2).sum()) - K2
     two = m * (m - 1.0)
     three = two * (m - 2.0)
     four = three * (m - 3.0)
@@ -236,6 +237,10 @@ def pooled_leftovers(rows: Devices, classes: int) -> Array:
     if classes:
         y = (y == np.arange(classes)) + 0.0
     root = np.sqrt(rows.weight)[:, None]
-    gram = (X * root).T @ (X * root)
-    gram[np.diag_indices_from(gram)] += 1e-6 * max(float(rows.weight.sum()), 1e-300)
-    return np.asarray(y - X @ np.linalg.solve(gram, (X * root**2).T @ y))
+    heavy = X * root
+    weak = 1e-6 * max(float(rows.weight.sum()), 1e-300)
+    if len(X) < X.shape[1]:  # the same from products of rows, of which there are fewer
+        gram = heavy @ heavy.T + weak * np.eye(len(X))
+        return np.asarray(y - X @ (heavy.T @ np.linalg.solve(gram, root * y)))
+    gram = heavy.T @ heavy + weak * np.eye(X.shape[1])
+    return np.asarray(y - X @ np.linalg.solve(gram, heavy.T @ (root * y)))
