@@ -92,7 +92,7 @@ def fit_fleet(
         notes.about(method) + notes.mixed(found),
         *notes.protected(method),
         *judged.notes,
-        *date_notes(dates, rows, setup.classes),
+        *date_notes(dates, rows, setup.classes, order),
         *notes.halving(state, "the final run"),
         *notes.grown(found),
         *notes.kindred(found),
