@@ -62,6 +62,8 @@ FIT = f"""{_TABLE}
 --resume      switch  -       go on with an interrupted run: the result is the same to the last bit
 --force       switch  -       replace a run folder that is there
 --no-report   switch  -       do not write report.html
+--track TRACKER=WHERE  text*  -  curves and results elsewhere too: tensorboard=FOLDER,
+    mlflow=EXPERIMENT, wandb=PROJECT
 --fallback    switch  -       keep a device's own model where the fleet's evidence favours it
 --unseen      pooled|error  pooled  devices first seen when predicting: one model for all of them,
     or an error (default %(default)s)
@@ -91,6 +93,12 @@ table       text   needed  rows with the same columns (CSV or Parquet)
 --missing   error|skip  error  rows with missing or infinite values: stop, or no prediction (default
     %(default)s)
 {_VERBATIM}"""
+EXPORT = f"""{_RUN_FOLDER}
+--onnx FILE     text  -  one ONNX graph for the whole fleet: device and columns in, prediction out
+--sklearn FILE  text  -  a plain scikit-learn estimator of one device, as joblib writes it
+--card FILE     text  -  a model card in Markdown: data, method, worth, privacy, limits
+--device ID     text  -  of --onnx and --sklearn: this device alone
+"""
 REPORT = f"""{_RUN_FOLDER}
 --out FILE  text  -  where (default: report.html in the run folder)
 """

@@ -12,14 +12,13 @@ from typing import Any
 import pandas as pd
 
 from persfl.checks import named, some
+from persfl.commands.answers import kinds_of
 from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
 from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
-from persfl.evaluation.alike import alike, verdict_codes, what_was_found
 from persfl.evaluation.intervals import percent
-from persfl.evaluation.who_helps import pairs_known
-from persfl.fitting.fitted import Fitted, fitted_of
+from persfl.fitting.fitted import fitted_of
 from persfl.fitting.removal import Removal, Rise
 from persfl.formats import reading
 from persfl.report.export import export
@@ -102,7 +101,7 @@ def _rows_of_fit(
         )
     spec = checked_spec(Folder.open(Path(chosen.run)))
     frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
-    whose = ids_of(frame[spec["device"]], model)
+    whose = model_ids(frame[spec["device"]], model)
     X = frame[spec["features"]]
     if model.device is not None:
         X = X.assign(**{model.device: whose})
@@ -187,22 +186,24 @@ def read_like_fit(
     return frame
 
 
-def ids_of(whose: pd.Series, model: Personalized) -> pd.Series:
+def model_ids(whose: pd.Series, model: Personalized) -> pd.Series:
     """Whose row it is, by the ids that the model has: one saved from Python may have numbers."""
     known = {str(name): name for name in model.devices_.tolist()}
     return whose.map(lambda name: known.get(name, name), na_action="ignore")
 
 
-def check_out(out: str | None, *endings: str, table: str) -> None:
+def check_out(
+    out: str | None, *endings: str, table: str, option: str = "--out"
+) -> None:
     """Stop before the work, not after it, where its result could not be written."""
     if out is None:
         return
     path = Path(out)
     if path.resolve() == Path(table).resolve():
-        raise InputError(f"--out {out!r} is the table itself. Choose another file.")
+        raise InputError(f"{option} {out!r} is the table itself. Choose another file.")
     if path.suffix not in endings:
         raise InputError(
-            f"--out must end in {' or '.join(endings)}. Got {path.name!r}."
+            f"{option} must end in {' or '.join(endings)}. Got {path.name!r}."
         )
     if not path.resolve().parent.is_dir():
         raise InputError(
@@ -223,13 +224,6 @@ def _of_device(found: pd.DataFrame, device: str) -> pd.Series:
         hint = f"Did you mean {some(near)}?" if near else f"Known: {some(known, 5)}."
         raise InputError(f"there is no device {device!r} that asked anybody. {hint}")
     return names == device
-
-
-def kinds_of(fitted: Fitted) -> str:
-    """Whether there are kinds of devices, in a sentence."""
-    known = pairs_known(fitted.trust)
-    found = alike(known, fitted.trust)
-    return what_was_found(found, verdict_codes(known, found))
 
 
 def _cells(line: Any) -> tuple[str, ...]:

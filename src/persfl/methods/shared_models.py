@@ -10,6 +10,7 @@ from persfl.checks import real, whole
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.fleets.refusals import cannot_share, diverged
+from persfl.learners.linear import Linear
 from persfl.proposers.gradient import GradientStep
 from persfl.seeds import Stream, distinct, stream
 from persfl.traits import has_gradients, has_statistics
@@ -24,10 +25,10 @@ def all_devices(fleet: InProcessFleet) -> Devices:
     """The rows of the whole fleet, whose models must be vectors."""
     if isinstance(fleet.learner, (list, tuple)) or not has_gradients(fleet.learner):
         raise cannot_share(fleet.learner)
-    return all_rows(fleet)
+    return fleet_rows(fleet)
 
 
-def all_rows(fleet: InProcessFleet) -> Devices:
+def fleet_rows(fleet: InProcessFleet) -> Devices:
     """The rows of the whole fleet."""
     if fleet.home.source is not None:
         raise InputError("methods with shared models need static data. Got a stream.")
@@ -112,3 +113,11 @@ def quiet_round(fleet: InProcessFleet, r: int, trust: Trust) -> Round:
     nothing = np.empty((T, 0))
     losses = fleet.probe(nobody, r).losses
     return Round(r, nobody, losses, nothing, Choice(nobody, nothing, np.ones(T)), trust)
+
+
+def own_columns(learner: Linear, features: int, *, slopes: bool) -> IntArray:
+    """Which coefficients a device has of its own: levels, or all."""
+    places = np.arange(learner.size(features)).reshape(learner.classes, -1)
+    if slopes:
+        return places.ravel()
+    return places[:, features:].ravel()  # none where there is no intercept

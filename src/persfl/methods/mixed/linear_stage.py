@@ -7,8 +7,10 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.shared_trees import BoostedModels
+from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
 from persfl.methods.mixed.near_round import (
+    SHARED,
     likeliest,
     near_round,
     one_round_stage,
@@ -47,6 +49,13 @@ def models_of(found: LinearBlend, level: bool) -> Models:
     if not found.trees:
         return vectors
     return BoostedModels(vectors, found.trees, np.zeros(len(vectors), dtype=bool))
+
+
+def sums_result(found: LinearBlend, level: bool) -> BlendResult:
+    """What the rule found, as the result of a blend."""
+    n = len(found.models)
+    round_ = record(found, Trust(n, np.arange(n)))
+    return BlendResult(models_of(found, level), SHARED, found.made_of, (round_,))
 
 
 def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
