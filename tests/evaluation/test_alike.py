@@ -63,7 +63,9 @@ def test_where_all_are_alike_the_whole_fleet_helps(noise):
 def test_where_all_differ_nobody_is_named(noise):
     model, table = _helpers(_fleet("different", 2, noise=noise)[0])
     assert (table["verdict"] == "helps").mean() <= 0.1
-    assert "No kinds found" in info(model)["help"]["said"]
+    told = info(model)["help"]
+    assert "No kinds found" in told["said"]
+    assert told["matrix"]["devices"] == [[i] for i in range(40)]
 
 
 def test_questions_tell_kinds_carefully():

@@ -885,7 +885,9 @@
       several ? "There are many devices, so each cell stands for several devices. " : null,
       blocks.length > 2
         ? "Devices with the same helpers stand together; lines separate such blocks. "
-        : "Devices with the same helpers stand together. ",
+        : help.kinds
+          ? "Devices with the same helpers stand together. "
+          : "Devices stand in the order of the table. ",
       untouched ? "Hatched pairs never met: nothing is known of them. " : null,
       h("strong", { id: "kinds" }, help.said),
     );
