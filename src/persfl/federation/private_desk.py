@@ -7,7 +7,7 @@ not how many there are, nor whether a label fits, nor how long an answer took.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,9 +89,9 @@ class PrivateDesk:
         columns = sorted(str(name) for name in now.columns)
         settings = self.settings
         noise = settings.noise_of_sums
-        if not prefers_sums(len(columns), settings.rows, noise):
-            raise Refused("privacy")
-        if settings.lacking(columns):
+        if not self.home.policy.sums:
+            raise Refused("sums")
+        if not self.tells_sums(columns):
             raise Refused("privacy")
         middle, scale = settings.units(columns)
         digest = digest_of(("sums", columns), {"middle": middle, "scale": scale})
@@ -104,6 +104,13 @@ class PrivateDesk:
         told = ProtectedAnswer(question.run, "sums", "", noise)
         matrix = self._paid(question, told, digest, make)["matrix"]
         return PrivateSums(tuple(columns), middle, scale, matrix)
+
+    def tells_sums(self, columns: Sequence[str]) -> bool:
+        """Whether sums over these columns are told, by what is public."""
+        settings = self.settings
+        noise = settings.noise_of_sums
+        good = prefers_sums(len(columns), settings.rows, noise)
+        return self.home.policy.sums and good and not settings.lacking(columns)
 
     def gradient(
         self, question: Inquiry, model: Array, name: str

@@ -31,7 +31,6 @@ from persfl.learners.linear import Linear
 from persfl.methods.blend.questions import checked
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.private.home_finish import Outside, finished_at_home
-from persfl.privacy.choice import prefers_sums
 from persfl.seeds import stream
 from persfl.types import Array, Data
 from persfl.wire import WireError, nested
@@ -99,11 +98,9 @@ class PrivateMessages:
 
     def _from_sums(self, question: Inquiry) -> bool:
         """Whether steps follow from sums, which cost nothing once they are told."""
-        settings = self.desk.settings
         columns = self.home.source(question.round).columns
-        wanted = prefers_sums(len(columns), settings.rows, settings.noise_of_sums)
-        known = not settings.lacking([str(name) for name in columns])
-        return tells_sums(question.terms) and wanted and known
+        told = self.desk.tells_sums([str(name) for name in columns])
+        return told and tells_sums(question.terms)
 
     def _slope(self, question: Inquiry, model: Array) -> Array:
         """The gradient of squared loss, from sums."""
@@ -244,8 +241,6 @@ class PrivateMessages:
                 raise Refused("target")
             self._finish(question, one.model)
             return one.kind, {}
-        if not self.home.policy.sums:
-            raise Refused("sums")
         matrix = self.desk.sums(question).inside(question.terms)
         whole = device_sums(matrix, family.level)
         nothing = DeviceSums(*(np.zeros_like(array) for array in whole))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from persfl.checks import real
 from persfl.privacy.gaussian import epsilon_of, mu_of
 
-_ROUNDING = 1e-12  # of the budget: sums of many costs are rounded
+_ROUNDING = 1e-12  # by which noise is larger: sums of many costs are rounded
 PLANNED = 20  # answers that a device plans for, where nobody says how many
 
 
@@ -50,7 +50,7 @@ class PrivacyBudget:
 
     def multiplier(self, answers: int = 1, share: float = 1.0) -> float:
         """The noise of each of so many answers that spend this share of the budget together."""
-        return math.sqrt(answers / (self.whole * share))
+        return math.sqrt(answers / (self.whole * share)) * (1.0 + _ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Accountant:
 
     def fits(self, cost: float) -> bool:
         """Whether so much more can be spent."""
-        return self.spent + cost <= self.budget.whole * (1.0 + _ROUNDING)
+        return self.spent + cost <= self.budget.whole
 
     def after(self, cost: float) -> Accountant:
         """With so much more spent."""
@@ -80,5 +80,4 @@ class Accountant:
 
     def answers(self, multiplier: float) -> int:
         """How many more answers with this noise fit."""
-        room = self.budget.whole * (1.0 + _ROUNDING) - self.spent
-        return max(int(room * multiplier**2 + 1e-9), 0)
+        return int(self.left * multiplier**2)
