@@ -22,7 +22,9 @@ class ArrayFleet(InProcessFleet):
 
     `compute`: where torch computes, such as "cuda" for a GPU; `dtype`: "float32" or "float64"
     there; `compiled`: with `torch.compile`. Networks take torch always, linear learners where one
-    of the three asks for it.
+    of the three asks for it. `precision` of products on a GPU: "float32" is exact, "tf32" rounds
+    what goes into them to 10 binary digits, "bf16" computes networks with 8. `memory`: how many GiB
+    the pairs that are computed at once may take.
 
     >>> from persfl import Best, GradientStep, Linear, Uniform, personalize
     >>> from persfl.sources import clustered_regression
@@ -51,6 +53,8 @@ class ArrayFleet(InProcessFleet):
         compute: str | None = None,
         dtype: str | None = None,
         compiled: bool = False,
+        precision: str = "float32",
+        memory: float | None = None,
         device: str | None = None,
     ) -> None:
         if device is not None:
@@ -58,7 +62,7 @@ class ArrayFleet(InProcessFleet):
                 "a processor is named by compute, since a device is a participant. Write"
                 f" compute={device!r}."
             )
-        wishes = Wishes(compute, dtype, compiled, n_jobs)
+        wishes = Wishes(compute, dtype, compiled, precision, memory, n_jobs)
         super().__init__(
             devices,
             learner=learner,

@@ -43,6 +43,8 @@ class Torch:
         compute: str,
         dtype: str | None,
         compiled: bool,
+        precision: str,
+        memory: float | None,
     ) -> None:
         library = need("torch", extra="torch", why=f"compute={compute!r}")
         try:
@@ -60,7 +62,12 @@ class Torch:
         # What few rounds need, and tensors would not speed up: first models, and local steps.
         self.arrays = Batched(task)
         self.pairs = TensorPairs(
-            learner, proposer, device=self.device, dtype=dtype, compiled=compiled
+            learner,
+            proposer,
+            device=self.device,
+            dtype=dtype,
+            compiled=compiled,
+            precision=precision,
         )
         self._there: dict[int, TensorRows] = {}
         # by peers and rows: a stream's rows may grow
@@ -73,7 +80,9 @@ class Torch:
         stays = self.rows.source is None and self.pairs.batch is None
         records = self.device.type == "cuda" and stays
         targets = len(self.rows.targets)
-        self.runtime = Runtime(self.device, targets=targets, records=records)
+        self.runtime = Runtime(
+            self.device, targets=targets, records=records, memory=memory
+        )
 
     # Models
 
@@ -126,8 +135,8 @@ class Torch:
             # Whatever a recording reads must be an input or stay where it is: rows and models do.
             def answered(their: torch.Tensor) -> torch.Tensor:
                 place = self._place(part, peers, r)
-                compute = self.pairs.whole(self.pairs.answers)
-                return compute(self._w[part], mine[part], their, theirs, own, place)
+                tensors = [self._w[part], mine[part], their]
+                return self.pairs.whole(self.pairs.answers, tensors, [theirs, own], place)
 
             return self._run(("answers", _ends(part), S), answered, asked.which[part])
 
@@ -174,8 +183,8 @@ class Torch:
         def work(part: slice) -> AnyArray:
             def answered(their: torch.Tensor) -> torch.Tensor:
                 place = self._place(part, peers, r)
-                compute = self.pairs.whole(self.pairs.proposals)
-                return compute(self._w[part], their, theirs, place)
+                tensors = [self._w[part], their]
+                return self.pairs.whole(self.pairs.proposals, tensors, [theirs], place)
 
             key = ("proposals", _ends(part), S, same)
             return np.array(self._run(key, answered, asked.which[part]))
@@ -204,13 +213,14 @@ class Torch:
         theirs = self.moved(asked.rows)
         single = K == 1 and bool((choice.weights == 1.0).all())
         mixing = [] if single else [np.column_stack([choice.stay, choice.weights])]
+        rule = self.pairs.firsts if single else self.pairs.mixes
 
         def work(part: slice) -> None:
             def adopted(their: torch.Tensor, *weights: torch.Tensor) -> None:
                 w = self._w[part]
                 place = self._place(part, choice.peers, r)
-                compute = self.pairs.whole(self.pairs.mixes)
-                w.copy_(compute(w, their, theirs, place, *weights))
+                tensors = [w, their, *weights]
+                w.copy_(self.pairs.whole(rule, tensors, [theirs], place))
 
             inputs = [asked.which, *mixing]
             key = ("adopt", _ends(part), K, single)
@@ -230,7 +240,7 @@ class Torch:
 
             def moved(their: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
                 start = start.to(self.pairs.dtype)
-                return self.pairs.proposals(start, their[:, None], rows, at)[:, 0]
+                return self.pairs.whole(self.pairs.firsts, [start, their[:, None]], [rows], at)
 
             key = ("stepped", _ends(part), everybody)
             return np.array(self._run(key, moved, movers.which[part], models[part]))
@@ -243,7 +253,7 @@ class Torch:
 
         def work(part: slice) -> AnyArray:
             def score(their: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-                return self.pairs.losses(w, rows[their])
+                return self.pairs.whole(self.pairs.losses, [w, their], [rows], None)
 
             key = ("scored", _ends(part), len(models))
             return np.array(self._run(key, score, judges.which[part], models))
@@ -288,11 +298,25 @@ class Torch:
 
     def _fitting(self, peers: int, longest: int) -> int:
         """How many targets' pairs of that many rows fit into the room for a chunk."""
+        bytes_each = self._pair_bytes(longest) * max(1, peers)
+        return max(1, int(self.runtime.room() // bytes_each))
+
+    def _pair_bytes(self, longest: int) -> float:
+        """How many bytes a pair takes: measured on a GPU, elsewhere about."""
         features = self.rows.scoring.rows.features
         numbers = 6 * self._w.shape[1]
         numbers += self.pairs.row_numbers(longest, features, self._w[0])
-        bytes_each = self.pairs.dtype.itemsize * numbers * max(1, peers)
-        return max(1, int(self.runtime.room() // bytes_each))
+        if self.device.type != "cuda" or self.pairs.batch is not None:
+            return self.pairs.dtype.itemsize * numbers
+        own = self.moved(self.rows.scoring.rows)
+        mine = self._mine()[:1]
+        their = mine[:, None].expand(1, _TRIED)
+        tensors = [self._w[:1], mine, their]
+        taken = self.runtime.peak(lambda: self.pairs.tried(tensors, own))
+        return max(1.0, taken / _TRIED * longest / own.longest)
+
+
+_TRIED = 8  # pairs whose memory is measured
 
 
 def _ends(part: slice) -> tuple[int, int]:

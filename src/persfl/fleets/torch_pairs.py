@@ -6,7 +6,6 @@ A model is a dict of named tensors here; it becomes one vector only where it is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType, MethodType
 from typing import TYPE_CHECKING
 
 from persfl.fleets.torch_linear import LinearTensors
@@ -41,8 +40,11 @@ class TensorPairs:
         device: torch.device,
         dtype: str | None,
         compiled: bool,
+        precision: str = "float32",
     ) -> None:
         import torch
+
+        from persfl.fleets.torch_graphs import Graphs
 
         self.math: TensorMath = (
             LinearTensors(learner, fused=compiled)
@@ -55,6 +57,7 @@ class TensorPairs:
         self.dtype = tensor_dtype(dtype or self.math.dtype)
         self.device = device
         self.compiled = compiled
+        self.precision = precision
         self.batch: int | None = None  # how many of a peer's rows a step takes
         self.public: torch.Tensor | None = None
         if isinstance(proposer, Refit):
@@ -63,28 +66,29 @@ class TensorPairs:
         else:
             self.steps, self.step_size = proposer.steps, float(proposer.step_size)
             self.batch = proposer.batch
-        self._compiled: dict[str, Whole] = {}
+        self.graphs = Graphs()
 
-    def whole(self, method: Whole) -> Whole:
+    def whole(
+        self,
+        method: Whole,
+        tensors: list[torch.Tensor],
+        rows: list[TensorRows],
+        place: Stream | None,
+    ) -> torch.Tensor:
         """A chunk's whole computation, compiled in one piece where that was asked for."""
-        import torch
+        from persfl.learners.precision import computed_in
 
-        if not self.compiled or self.batch is not None:
-            return method
-        name = method.__name__
-        if name not in self._compiled:
-            # The compiler counts what it made of a code object and gives up after a few; so every
-            # fleet brings its own copy.
-            function: FunctionType = vars(type(self))[name]
-            copy = FunctionType(
-                function.__code__.replace(),
-                function.__globals__,
-                name,
-                function.__defaults__,
-                function.__closure__,
-            )
-            self._compiled[name] = torch.compile(MethodType(copy, self), dynamic=False)
-        return self._compiled[name]
+        with computed_in(self.precision):
+            if not self.compiled or self.batch is not None:
+                return method(*tensors, *rows, place)
+            return self.graphs(method, tensors, rows)
+
+    def tried(self, tensors: list[torch.Tensor], own: TensorRows) -> torch.Tensor:
+        """The answers of these pairs, uncompiled: what memory they take is measured."""
+        from persfl.learners.precision import computed_in
+
+        with computed_in(self.precision):
+            return self.answers(*tensors, own, own, None)
 
     def answers(
         self,
@@ -118,20 +122,24 @@ class TensorPairs:
         ]
         return torch.cat([now, losses, sum(squares[1:], squares[0]).sqrt()], dim=1)
 
+    def firsts(
+        self, w: torch.Tensor, their: torch.Tensor, theirs: TensorRows, place: Stream | None
+    ) -> torch.Tensor:
+        """(C, size) the first answers."""
+        return self.proposals(w, their, theirs, place)[:, 0]
+
     def mixes(
         self,
         w: torch.Tensor,
         their: torch.Tensor,
+        weights: torch.Tensor,
         theirs: TensorRows,
         place: Stream | None,
-        weights: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """(C, size) models and answers by these weights; the first answer where there are none."""
+        """(C, size) models and answers by these weights."""
         import torch
 
         proposals = self.proposals(w, their, theirs, place)
-        if weights is None:
-            return proposals[:, 0]
         shares = weights.to(self.dtype)[..., None]
         everything = torch.cat([w[:, None], proposals], dim=1)
         # a share of 0 takes nothing, not even of what is no number
@@ -156,13 +164,22 @@ class TensorPairs:
         rest = w[:, None, vectors.shape[2] :].expand(-1, vectors.shape[1], -1)
         return torch.cat([vectors, rest], dim=2)
 
-    def losses(self, w: torch.Tensor, rows: Rows) -> torch.Tensor:
+    def losses(
+        self,
+        w: torch.Tensor,
+        their: torch.Tensor,
+        theirs: TensorRows,
+        place: Stream | None,
+    ) -> torch.Tensor:
         """(D, K) the losses of K models on the rows of D devices."""
         from torch.func import vmap
 
         moving, fixed = vmap(self.math.parts)(w.to(self.dtype))
         each = vmap(self.math.part_loss, in_dims=(0, None, None, None))
-        return vmap(each, in_dims=(None, 0, 0, 0))(moving | fixed, *rows)
+        found: torch.Tensor = vmap(each, in_dims=(None, 0, 0, 0))(
+            moving | fixed, *theirs[their]
+        )
+        return found
 
     def _proposals(
         self, moving: Parts, fixed: Parts, rows: Rows, place: Stream | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from persfl.types import AnyArray
 
 TensorJob = Callable[..., "torch.Tensor | None"]  # of tensors
-SHARE = 0.25  # of the free memory that one chunk may take
+SHARE = 0.25  # of the free memory that one chunk may take,
+GPU_BYTES = 8 * 2**30  # and how many bytes at most, unless somebody says otherwise
 CPU_BYTES = 256 * 2**20
 MOST_RECORDED = 64
 
@@ -34,8 +36,16 @@ def tensor_dtype(name: str) -> torch.dtype:
 class Runtime:
     """Runs functions of arrays on a torch device, a chunk of targets at a time."""
 
-    def __init__(self, device: torch.device, *, targets: int, records: bool) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        targets: int,
+        records: bool,
+        memory: float | None = None,
+    ) -> None:
         self.device = device
+        self.memory = memory
         self.targets = targets
         self.records = records
         self._chunk: int | None = None  # where memory ran out
@@ -96,12 +106,25 @@ class Runtime:
         return done
 
     def room(self) -> float:
-        """How many bytes a chunk may take: a share of the free memory of a GPU."""
+        """How many bytes a chunk may take: what was asked for, or a share of what is free."""
         import torch
 
+        if self.memory is not None:
+            return self.memory * 2**30
         if self.device.type == "cuda":
-            return SHARE * torch.cuda.mem_get_info(self.device)[0]
+            free = torch.cuda.mem_get_info(self.device)[0]
+            return min(GPU_BYTES, SHARE * free)
         return CPU_BYTES
+
+    def peak(self, work: Callable[[], object]) -> int:
+        """How many bytes some work takes on a GPU, measured."""
+        import torch
+
+        torch.cuda.synchronize(self.device)
+        before = torch.cuda.memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        work()
+        return torch.cuda.max_memory_allocated(self.device) - before
 
     def tensor(self, values: AnyArray) -> torch.Tensor:
         """An array where the computation is."""
@@ -152,6 +175,17 @@ class TensorRows:
         real = (self.slots < self.counts[safe][..., None]) & somebody[..., None]
         at = torch.where(real, self.start[safe][..., None] + self.slots, 0)
         return self.X[at], self.y[at], self.weight[at] * real
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """What a computation reads of them."""
+        return [self.X, self.y, self.weight, self.start, self.counts, self.slots]
+
+    def holding(self, tensors: list[torch.Tensor]) -> TensorRows:
+        """The same rows, read from these tensors."""
+        other = copy.copy(self)
+        other.X, other.y, other.weight, other.start, other.counts, other.slots = tensors
+        return other
 
 
 class Replayed:

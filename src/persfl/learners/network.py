@@ -92,10 +92,12 @@ class Network:
         from persfl.learners.network_losses import network_loss
         from persfl.learners.network_module import DTYPES, layout_of, new_module, norms
         from persfl.learners.network_tensors import NetworkTensors
+        from persfl.learners.pair_convolutions import in_pairs
 
         meaning = network_loss(loss)
         one_of("dtype", dtype, ("float32", "float64"))
         module = new_module(make, dtype, int(seed))
+        in_pairs(module)
         slots, start, trained = layout_of(module)
         ridge = real("l2", l2, least=0)
         row = None if shape is None else tuple(int(length) for length in shape)

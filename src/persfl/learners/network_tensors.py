@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, grad_and_value
 
 from persfl.errors import InputError
+from persfl.learners.precision import precision_now
 
 if TYPE_CHECKING:
     from persfl.learners.network_losses import NumberLoss
@@ -57,7 +58,13 @@ class NetworkTensors:
 
     def said(self, parts: Parts, X: Tensor) -> Tensor:
         """(rows, outputs) what the module says."""
-        out: Tensor = functional_call(self.module, parts, (self.shaped(X),))
+        rows = self.shaped(X)
+        if precision_now() == "bf16":
+            short = {name: part.bfloat16() for name, part in parts.items()}
+            said = functional_call(self.module, short, (rows.bfloat16(),))
+            out: Tensor = said.to(X.dtype)
+        else:
+            out = functional_call(self.module, parts, (rows,))
         return out if out.ndim == 2 else out.reshape(X.shape[0], -1)
 
     def shaped(self, X: Tensor) -> Tensor:
