@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from persfl.errors import InputError, need
+from persfl.errors import need
 from persfl.fleets.batched import Batched, column, somebody
 from persfl.fleets.torch_pairs import TensorPairs
 from persfl.fleets.torch_runtime import Runtime, TensorJob, TensorRows
@@ -46,15 +46,10 @@ class Torch:
         precision: str,
         memory: float | None,
     ) -> None:
-        library = need("torch", extra="torch", why=f"compute={compute!r}")
-        try:
-            self.device: torch.device = library.device(compute)
-            library.empty(0, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            said = str(error).splitlines()[0]
-            raise InputError(
-                f"compute={compute!r} cannot be used here: {said}"
-            ) from None
+        need("torch", extra="torch", why=f"compute={compute!r}")
+        from persfl.learners.network_module import device_named
+
+        self.device: torch.device = device_named(compute)
         self.task = task
         self.rows = task.rows
         self.learner = learner

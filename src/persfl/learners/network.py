@@ -15,7 +15,8 @@ adoption the target renews them from its own rows (`settled`), with the module's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -138,8 +139,7 @@ class Network:
     @property
     def width(self) -> int:
         """About how many numbers a row takes on its way through the module and back."""
-        area = int(np.prod(self.shape[1:])) if self.shape is not None else 1
-        return 4 * area * sum(s[0] for s in self.shapes.values() if len(s) >= 2)
+        return self._tensors.width
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -255,6 +255,29 @@ class Network:
         start = self.init(data, stream)
         best = self._batches.fit_from(start, data, epochs=self.epochs, rate=self.rate)
         return self.settled(best, data)
+
+    def descended(
+        self,
+        models: Array,
+        data: Data,
+        marks: Sequence[int],
+        rate: float,
+        seen: Array | None = None,
+    ) -> dict[int, Array]:
+        """(..., size) per mark: these models after so many steps of Adam at this rate."""
+        return self._batches.descended(models, data, marks, rate, seen)
+
+    def on(self, compute: str) -> Network:
+        """The same network, whose fits, losses and slopes are computed there, as torch names it;
+        arrays come back.
+        """
+        from persfl.learners.network_batches import NetworkBatches
+        from persfl.learners.network_module import device_named
+
+        other = copy.copy(self)
+        batches = NetworkBatches(self._tensors, device_named(compute))
+        object.__setattr__(other, "_batches", batches)
+        return other
 
     def settled(
         self, models: Array, data: Data, momentum: float | None = None

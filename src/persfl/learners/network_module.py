@@ -91,6 +91,17 @@ def layout_of(module: nn.Module) -> Layout:
     return Layout(tuple(slots), start, trained)
 
 
+def device_named(compute: str) -> torch.device:
+    """Where torch computes, if it can here."""
+    try:
+        device = torch.device(compute)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        said = str(error).splitlines()[0]
+        raise InputError(f"compute={compute!r} cannot be used here: {said}") from None
+    return device
+
+
 def fill(module: nn.Module, named: Mapping[str, Array]) -> None:
     """Give a module these numbers."""
     parts = _parts(module)

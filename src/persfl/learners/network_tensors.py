@@ -6,6 +6,7 @@ torch is optional, so this module is imported once there is a network, and not b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -39,6 +40,12 @@ class NetworkTensors:
     shape: tuple[int, ...] | None
     dtype: torch.dtype
     widths: dict[int, int] = field(default_factory=dict)  # outputs by features
+
+    @property
+    def width(self) -> int:
+        """About how many numbers a row takes on its way through the module and back."""
+        area = math.prod(self.shape[1:]) if self.shape is not None else 1
+        return 4 * area * sum(s.shape[0] for s in self.slots if len(s.shape) >= 2)
 
     # One model, one device's rows
 
@@ -115,10 +122,17 @@ class NetworkTensors:
         found: Parts = grad(self._aim(fixed, X, y, weight, seen))(parts)
         return found
 
-    def slope_and_loss(self, w: Tensor, X: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    def slope_and_loss(
+        self,
+        w: Tensor,
+        X: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        seen: Tensor | None = None,
+    ) -> Tensor:
         """(size + 1,) `slopes` and `losses` from one pass; both 0 without rows."""
         moving, fixed = self.parts(w)
-        slopes, value = grad_and_value(self._aim(fixed, X, y, weight))(moving)
+        slopes, value = grad_and_value(self._aim(fixed, X, y, weight, seen))(moving)
         still = torch.zeros_like(w[self.trained :])
         return torch.cat([self.joined(slopes), still, value.reshape(1)])
 

@@ -98,6 +98,7 @@ def local_site(
     ordered: bool = False,
     classes: int = 0,
     n_jobs: int | None = 1,
+    compute: str | None = None,
     together: bool = True,
     judges: bool = True,
     settings: BlendSettings | None = None,
@@ -112,7 +113,9 @@ def local_site(
     folding = Folding(classes, ordered, seed, settings)
     if not judges:
         folding = HiddenFolding(classes, ordered, seed, settings)
-    return LocalSite(rows, family, folding, n_jobs=n_jobs, together=together)
+    return LocalSite(
+        rows, family, folding, n_jobs=n_jobs, compute=compute, together=together
+    )
 
 
 def hidden_sites(
@@ -124,6 +127,7 @@ def hidden_sites(
     seed: int = 0,
     classes: int = 0,
     n_jobs: int | None = 1,
+    compute: str | None = None,
     settings: BlendSettings | None = None,
 ) -> Iterator[tuple[IntArray, LocalSite]]:
     """Who is there, and where they are asked, once without what each fold hides at all of them."""
@@ -141,7 +145,9 @@ def hidden_sites(
         folding = HiddenFolding(
             classes, False, seed, settings, start=there.start, judge=judge[at]
         )
-        site = LocalSite(both, family, folding, n_jobs=n_jobs, answered=past)
+        site = LocalSite(
+            both, family, folding, n_jobs=n_jobs, compute=compute, answered=past
+        )
         yield np.flatnonzero(known), site
 
 

@@ -69,6 +69,7 @@ def blend_stage(
         ordered=order.ordered,
         classes=classes,
         n_jobs=plan.n_jobs,
+        compute=plan.compute,
         judges=not folds,
     )
     hidden = None
@@ -81,6 +82,7 @@ def blend_stage(
             seed=plan.seed,
             classes=classes,
             n_jobs=plan.n_jobs,
+            compute=plan.compute,
         )
     found = blend_over(site, budget=budget, hidden=hidden)
     losses = tuple(round_.loss for round_ in found.rounds)
