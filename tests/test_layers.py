@@ -46,7 +46,7 @@ FLOORS = [
     ],
     ["loop", "fleets"],
     ["wire", "training", "evaluation", "methods", "fitting"],
-    ["estimators", "runs", "report", "federation", "lab", "testing"],
+    ["estimators", "exports", "runs", "report", "federation", "lab", "testing"],
     ["commands", "cli", "__main__"],
 ]
 ROOMS = [room for floor in FLOORS for room in floor]

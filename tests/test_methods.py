@@ -76,6 +76,13 @@ def test_the_list_has_every_method_once_under_its_name():
         "fedfomo",
         "ucb",
         "thompson",
+        "all-for-one",
+        "clove",
+        "pfedgraph",
+        "cobo",
+        "fedrelax",
+        "fedper",
+        "fedrep",
         "mixed",
         "boosting",
     ]
@@ -156,6 +163,12 @@ def test_what_needs_no_rows_in_one_place_runs_over_a_federation():
         "dac",
         "ucb",
         "thompson",
+        "all-for-one",
+        "clove",
+        "pfedgraph",
+        "cobo",
+        "fedper",
+        "fedrep",
     ]
     assert cannot_run(method_of("pooled"), federated=True) == (
         "pooled needs all rows in one place, which no federation has."
@@ -177,7 +190,7 @@ def test_every_method_names_its_source():
     assert len(METHODS) >= 25
 
 
-@pytest.mark.parametrize("name", ["clustered", "ifca"])
+@pytest.mark.parametrize("name", ["clustered", "ifca", "clove"])
 def test_more_clusters_than_devices_are_refused_in_a_sentence(name, rows):
     with pytest.raises(
         InputError, match=r"clusters must be at most 12 \(12 devices\). Go"

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from persfl.adopters import Best, BestOrStay, TopK, Weighted
     from persfl.devices import Devices
     from persfl.errors import PersflError, PersflWarning
-    from persfl.estimators import PersonalizedClassifier, PersonalizedRegressor
+    from persfl.estimators import (
+        DeviceKFold,
+        LeaveDevicesOut,
+        PersonalizedClassifier,
+        PersonalizedRegressor,
+    )
     from persfl.fleets import ArrayFleet, LoopFleet
     from persfl.learners import Estimator, Linear, Tree
     from persfl.loop import personalize
@@ -32,9 +37,11 @@ __all__ = [
     "BestOrStay",
     "Choice",
     "Data",
+    "DeviceKFold",
     "Devices",
     "Estimator",
     "GradientStep",
+    "LeaveDevicesOut",
     "Linear",
     "LoopFleet",
     "Nobody",
@@ -62,9 +69,11 @@ _HOME = {
     "BestOrStay": "adopters",
     "Choice": "types",
     "Data": "types",
+    "DeviceKFold": "estimators",
     "Devices": "devices",
     "Estimator": "learners",
     "GradientStep": "proposers",
+    "LeaveDevicesOut": "estimators",
     "Linear": "learners",
     "LoopFleet": "fleets",
     "Nobody": "samplers",

@@ -36,8 +36,14 @@ COMMON = (
     "mocha",
     "pens",
     "dac",
+    "all-for-one",
+    "clove",
+    "pfedgraph",
+    "cobo",
+    "fedper",
+    "fedrep",
 )
-LIED_TO = ("fedavg", "ditto", "ifca", "gtvmin", "pfedme", "mr-mtl", "dac")
+LIED_TO = ("fedavg", "ditto", "ifca", "gtvmin", "pfedme", "mr-mtl", "dac", "fedper")
 WEIGHED = ("fedavg", "ditto", "fedprox", "per-fedavg", "apfl", "ifca", "pens", "dac")
 FEW = {"local": 2, "steps": 2}  # own steps in a round, where a method has several
 

@@ -19,7 +19,7 @@ from persfl.federation.holdout import judged
 from persfl.federation.ledger import Entry
 from persfl.federation.letters import ends, why
 from persfl.federation.messages import digest_of
-from persfl.federation.moment_rows import Likenesses, alike
+from persfl.federation.moment_rows import Likenesses, rows_alike
 from persfl.federation.row_stock import Lot
 from persfl.federation.tree_leaves import boosted, leaf_of, sheltered
 from persfl.fleets.flower import Device, Ledger, Policy, Rows, Shelf
@@ -564,7 +564,7 @@ def test_rows_alike_have_the_same_moments(n, d, weighted):
     weight = rng.uniform(0.1, 3, n) if weighted else np.ones(n)
     data = Data(rng.normal(size=(n, d)) + 100, rng.normal(size=n), weight)
     data.X[:, -1] = 1.0  # a column that is the same everywhere
-    made = alike(data)
+    made = rows_alike(data)
     for one in (data, made):
         assert np.array_equal(one.weight, weight)
     old, new = (np.column_stack([np.ones(n), one.X, one.y]) for one in (data, made))
@@ -602,7 +602,7 @@ def test_rows_alike_depend_on_moments_alone(kind, weighted):
     X = X * (kind != "none")
     y = rng.normal(size=8) * (kind != "none")
     data = Data(X, y, rng.uniform(0.1, 3, 8) if weighted else np.ones(8))
-    pair = alike(data), alike(other_rows(data, rng))
+    pair = rows_alike(data), rows_alike(other_rows(data, rng))
     ours, theirs = (np.column_stack([made.X, made.y]) for made in pair)
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
     old = np.column_stack([X, y])
@@ -689,8 +689,8 @@ def test_what_cannot_travel_is_not_collected(monkeypatch):
 def test_rows_alike_are_made_once(monkeypatch):
     made = []
     monkeypatch.setattr(
-        "persfl.federation.moment_rows.alike",
-        lambda data: made.append(data.rows) or alike(data),
+        "persfl.federation.moment_rows.rows_alike",
+        lambda data: made.append(data.rows) or rows_alike(data),
     )
     one = Device("ann", ROWS)
     for k in range(5):
@@ -1042,7 +1042,7 @@ def test_sums_of_parts_are_those_of_rows_alike():
         codes, out = blend(one, terms(), [{"what": "parts"}], {})
         assert codes == ["ok"]
         said[least] = out["k0.product"]
-    made = alike(few)
+    made = rows_alike(few)
     np.testing.assert_array_equal(said[5][-1], made.X.T @ made.y)
     assert not np.array_equal(said[5][-1], few.X.T @ few.y)
     np.testing.assert_allclose(said[1].sum(axis=0), said[5][-1], rtol=1e-9)

@@ -26,7 +26,7 @@ from persfl.evaluation.split import split as split_rows
 from persfl.methods import Blend
 from persfl.methods.blend import blend, local_site, sorts
 from persfl.methods.blend.blend_settings import USUAL
-from persfl.methods.blend.evidence import shares_of
+from persfl.methods.blend.evidence import shares_by_loss
 from persfl.methods.blend.fixed_point import mean_of, settled
 from persfl.methods.blend.folds import copies, fold_numbers, judged_weight
 from persfl.methods.blend.linear_rows import spreads
@@ -197,18 +197,19 @@ def test_shares_follow_own_rows_and_the_fleet():
     losses = np.tile([0.2, 0.8], (30, 1))
     losses[0] = [0.8, 0.2]
     # ten rows against the fleet's hundred
-    assert shares_of(losses, np.full(30, 10.0), relative=False)[0, 0] > 0.99
+    assert shares_by_loss(losses, np.full(30, 10.0), relative=False)[0, 0] > 0.99
     assert (
-        shares_of(losses, np.r_[2000.0, np.full(29, 10.0)], relative=False)[0, 1] > 0.99
+        shares_by_loss(losses, np.r_[2000.0, np.full(29, 10.0)], relative=False)[0, 1]
+        > 0.99
     )
     broken = losses.copy()
     broken[:, 1] = [np.nan, np.inf] * 15
     np.testing.assert_array_equal(
-        shares_of(broken, np.full(30, 10.0), relative=True),
+        shares_by_loss(broken, np.full(30, 10.0), relative=True),
         np.tile([1.0, 0.0], (30, 1)),
     )
     np.testing.assert_allclose(
-        shares_of(np.ones((3, 4)), np.zeros(3), relative=True), 0.25
+        shares_by_loss(np.ones((3, 4)), np.zeros(3), relative=True), 0.25
     )
 
 
@@ -220,7 +221,7 @@ def test_two_rows_fitted_by_luck_decide_nothing():
         rng.chisquare(2, (40, 3)) / 2 * np.where(rng.random((40, 1)) < 0.5, 0.01, 6.0)
     )
     assert (
-        shares_of(
+        shares_by_loss(
             np.concatenate([sound, wild], axis=1), np.full(40, 2.0), relative=True
         )[:, 6:].max()
         < 0.01
@@ -421,7 +422,7 @@ def test_a_run_is_kept_resumed_and_reported(tmp_path, capsys, monkeypatch):
     assert cli.main([*command, "--out", str(tmp_path / "whole")]) == 0
     whole = load_model(tmp_path / "whole")
     assert "neighbours" in capsys.readouterr().out
-    module = importlib.import_module("persfl.methods.blend.stage")
+    module = importlib.import_module("persfl.methods.blend.offers_stage")
     real, calls = module.blend_over, []
 
     def cut(*given, **more):

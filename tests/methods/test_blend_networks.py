@@ -209,7 +209,7 @@ def test_a_stage_is_kept_and_resumed(tmp_path, monkeypatch, short):
     }
     whole = run(devices, plan, **settings)
     monkeypatch.setattr(
-        importlib.import_module("persfl.methods.blend.stage"), "blend_over", None
+        importlib.import_module("persfl.methods.blend.offers_stage"), "blend_over", None
     )
     resumed = run(devices, plan, **settings | {"keep": Folder.open(tmp_path / "run")})
     assert resumed.r == whole.r > 0

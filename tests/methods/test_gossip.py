@@ -8,7 +8,7 @@ from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.fleets.share import Share
 from persfl.methods import DAC, PENS, Ditto, FedFomo, LocalTask, Paper, method_of
-from persfl.methods.fedfomo import gains, held_back
+from persfl.methods.fedfomo import gain_weights, rows_apart
 from persfl.samplers import UCB, Thompson
 from persfl.sources import clustered_regression
 from persfl.testing import check_sampler
@@ -87,19 +87,19 @@ def test_friends_are_those_chosen_more_often_than_by_chance(rows):
 
 
 def test_fedfomo_judges_by_rows_that_it_did_not_learn_from(rows):
-    learn, judge = held_back(rows, 0)
+    learn, judge = rows_apart(rows, 0)
     assert learn.counts.tolist() == [5] * 24
     assert judge.counts.tolist() == [1] * 24
     both = np.concatenate([learn.X, judge.X])
     assert {tuple(x) for x in both} == {tuple(x) for x in rows.X}
     single = Devices.of([rows[0].take(np.array([0])), rows[1]], quiet=True)
-    learn, judge = held_back(single, 0)
+    learn, judge = rows_apart(single, 0)
     assert learn.counts.tolist() == [1, 5]
     assert judge.counts.tolist() == [1, 1]
 
 
 def test_a_gain_counts_per_distance_and_a_loss_does_not():
-    found = gains(
+    found = gain_weights(
         np.array([1.0, 1.0]), np.array([[0.0, 2.0], [3.0, 1.0]]), np.ones((2, 2))
     )
     assert found.tolist() == [[1.0, 0.0], [0.0, 0.0]]

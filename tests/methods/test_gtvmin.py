@@ -159,7 +159,7 @@ def test_a_graph_comes_from_a_file_a_text_or_a_tuple(tmp_path):
         ("[[1,", "graph must be JSON such as"),
         (
             "no such file",
-            "graph must be 'nearest', pairs of devices as JSON, or a CSV file",
+            "graph must be 'nearest', 'learned', pairs of devices",
         ),
     ],
 )

@@ -126,6 +126,7 @@ def test_settings_that_overshoot_are_refused_in_a_sentence(rows):
     [
         *("gtvmin", "fedprox", "per-fedavg", "apfl", "pfedme", "cfl", "werner"),
         *("fedem", "mr-mtl", "mocha", "pens", "dac", "fedfomo"),
+        *("all-for-one", "clove", "pfedgraph", "cobo"),
     ],
 )
 def test_networks_take_the_same_steps(name, rows):

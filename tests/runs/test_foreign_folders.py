@@ -45,7 +45,7 @@ from persfl.learners.plain_families import FAMILIES
 from persfl.learners.storage.estimator_words import estimator_from, estimator_to
 from persfl.learners.storage.family_table import models_from, models_to
 from persfl.methods import FedAvg, Kin, Paper
-from persfl.methods.blend.stage import _rounds_of
+from persfl.methods.blend.offers_stage import _rounds_of
 from persfl.report.federation_page import federation_page
 from persfl.runs import INDEX, Folder, load_model, save_model
 from persfl.runs.model_checks import check_classes, check_words

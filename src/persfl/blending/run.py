@@ -1,5 +1,5 @@
-"""Re-exports `persfl.methods.blend.stage`."""
+"""Re-exports `persfl.methods.blend.offers_stage`."""
 
-from persfl.methods.blend.stage import blend_stage as run
+from persfl.methods.blend.offers_stage import blend_stage as run
 
 __all__ = ["run"]

@@ -53,6 +53,12 @@ COMMANDS = {
             options.REPORT,
         ),
         Command(
+            "export",
+            "a run for other tools: ONNX, scikit-learn, a model card",
+            "export_run:export_run",
+            options.EXPORT,
+        ),
+        Command(
             "compare",
             "local, pooled, FedAvg + fine-tuning, IFCA and ours on the same held-out rows",
             "compare:compare_table",

@@ -87,6 +87,12 @@ table       text   needed  rows with the same columns (CSV or Parquet)
 --missing   error|skip  error  rows with missing or infinite values: stop, or no prediction (default
     %(default)s)
 {_VERBATIM}"""
+EXPORT = f"""{_RUN_FOLDER}
+--onnx FILE     text  -  one ONNX graph for the whole fleet: device and columns in, prediction out
+--sklearn FILE  text  -  a plain scikit-learn estimator of one device, as joblib writes it
+--card FILE     text  -  a model card in Markdown: data, method, worth, privacy, limits
+--device ID     text  -  of --onnx and --sklearn: this device alone
+"""
 REPORT = f"""{_RUN_FOLDER}
 --out FILE  text  -  where (default: report.html in the run folder)
 """

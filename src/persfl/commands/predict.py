@@ -20,7 +20,7 @@ from persfl.column_checks import refuse_missing
 from persfl.commands.run_output import (
     Personalized,
     check_out,
-    ids_of,
+    model_ids,
     model_of,
     read_like_fit,
 )
@@ -54,7 +54,7 @@ def predict(chosen: argparse.Namespace) -> int:
         )
     frame = _read(Path(chosen.table), spec)
     X = frame[features]
-    whose = ids_of(frame[spec["device"]], model)
+    whose = model_ids(frame[spec["device"]], model)
     usable = _usable(X, whose, model, chosen)
     known = _known(whose, usable, model, chosen)
     out = _beside(frame, spec["device"], chosen.keep)

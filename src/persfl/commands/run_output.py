@@ -93,7 +93,7 @@ def _prove(model: Personalized, chosen: argparse.Namespace) -> int:
         )
     spec = checked_spec(Folder.open(Path(chosen.run)))
     frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
-    whose = ids_of(frame[spec["device"]], model)
+    whose = model_ids(frame[spec["device"]], model)
     X = frame[spec["features"]]
     if model.device is not None:
         X = X.assign(**{model.device: whose})
@@ -151,22 +151,24 @@ def read_like_fit(
     return frame
 
 
-def ids_of(whose: pd.Series, model: Personalized) -> pd.Series:
+def model_ids(whose: pd.Series, model: Personalized) -> pd.Series:
     """Whose row it is, by the ids that the model has: one saved from Python may have numbers."""
     known = {str(name): name for name in model.devices_.tolist()}
     return whose.map(lambda name: known.get(name, name), na_action="ignore")
 
 
-def check_out(out: str | None, *endings: str, table: str) -> None:
+def check_out(
+    out: str | None, *endings: str, table: str, option: str = "--out"
+) -> None:
     """Stop before the work, not after it, where its result could not be written."""
     if out is None:
         return
     path = Path(out)
     if path.resolve() == Path(table).resolve():
-        raise InputError(f"--out {out!r} is the table itself. Choose another file.")
+        raise InputError(f"{option} {out!r} is the table itself. Choose another file.")
     if path.suffix not in endings:
         raise InputError(
-            f"--out must end in {' or '.join(endings)}. Got {path.name!r}."
+            f"{option} must end in {' or '.join(endings)}. Got {path.name!r}."
         )
     if not path.resolve().parent.is_dir():
         raise InputError(

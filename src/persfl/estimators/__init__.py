@@ -1,5 +1,6 @@
 """The front door for Python: `fit(X, y, devices=...)` and the rest of scikit-learn's rules."""
 
+from persfl.estimators.device_folds import DeviceKFold, LeaveDevicesOut
 from persfl.estimators.personalized import (
     PersonalizedClassifier,
     PersonalizedRegressor,
@@ -9,6 +10,8 @@ from persfl.estimators.personalized import (
 )
 
 __all__ = [
+    "DeviceKFold",
+    "LeaveDevicesOut",
     "PersonalizedClassifier",
     "PersonalizedRegressor",
     "estimator_of",

@@ -19,7 +19,7 @@ from persfl.wire import Terms, WireError
 AS_TARGET = tuple(kind for kind, one in KINDS.items() if one.target)
 
 
-class Reply(NamedTuple):
+class DeviceReply(NamedTuple):
     """What leaves as an answer; and the device's new model, which is kept, where it has one."""
 
     arrays: dict[str, Any]
@@ -66,7 +66,7 @@ class AskedDevice:
         """About how many nanoseconds it takes; never from what the rows say."""
         raise NotImplementedError
 
-    def reply(self, question: Question, names: int) -> Reply:
+    def reply(self, question: Question, names: int) -> DeviceReply:
         """The answer to a question on behalf of so many."""
         raise NotImplementedError
 

@@ -14,7 +14,7 @@ import sklearn
 
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.federation.asked_device import AskedDevice, Reply, RowsAsked
+from persfl.federation.asked_device import AskedDevice, DeviceReply, RowsAsked
 from persfl.federation.blend_work import work_of_question
 from persfl.federation.holdout import judged
 from persfl.federation.messages import Refused
@@ -105,18 +105,18 @@ class BlendDevice(AskedDevice):
 
     # What is answered
 
-    def reply(self, question: Question, names: int) -> Reply:
+    def reply(self, question: Question, names: int) -> DeviceReply:
         """The answer to a question on behalf of so many."""
         quiet = {"assume_finite": True, "skip_parameter_validation": True}
         with sklearn.config_context(**quiet):
             if isinstance(question, Mix):
                 return self._mixed(question)
             if isinstance(question, JudgeOffers):
-                return Reply(self._judged(question))
+                return DeviceReply(self._judged(question))
             if isinstance(question, (OwnRows, Weigh)):
                 targets = self._targets(question.look, question.ordered)
-                return Reply(self._written(targets.answer(question)))
-            return Reply(self._answered(question, names))
+                return DeviceReply(self._written(targets.answer(question)))
+            return DeviceReply(self._answered(question, names))
 
     def _answered(self, question: Any, names: int) -> dict[str, Any]:
         if isinstance(question, Spread):
@@ -143,7 +143,7 @@ class BlendDevice(AskedDevice):
         told = np.minimum(np.nan_to_num(losses[0], nan=most, posinf=most), most)
         return {"losses": told, "weight": weight}
 
-    def _mixed(self, question: Mix) -> Reply:
+    def _mixed(self, question: Mix) -> DeviceReply:
         shares = question.shares
         if not (shares >= 0).all() or not abs(float(shares.sum()) - 1) < 1e-6:
             raise WireError("shares must sum to 1.")
@@ -158,12 +158,12 @@ class BlendDevice(AskedDevice):
         model = self.family.models(1, parts)[0]
         found = nested("model", mixture_to(self.terms, model))
         if not self.terms.holdout:
-            return Reply(found, model)
+            return DeviceReply(found, model)
         seed = self.home.stock.lot.seed
         single = self.policy.rows <= 1
         rows = self.home.deal.learn, self.home.deal.held
         told = judged(self.terms, model, *rows, seed, single=single)
-        return Reply(found | told, model)
+        return DeviceReply(found | told, model)
 
     # From which rows
 

@@ -16,7 +16,7 @@ import pandas as pd
 from persfl.devices import Devices
 from persfl.evaluation.rivals import own_fits
 from persfl.evaluation.verdicts import Worth
-from persfl.federation.moment_rows import alike, by_moments
+from persfl.federation.moment_rows import by_moments, rows_alike
 from persfl.learners.responses import respond
 from persfl.types import Array, Data
 from persfl.wire import Terms
@@ -78,8 +78,8 @@ def judged(
             "mistakes": np.zeros(2),
         }
     if by_moments(terms) and not single:
-        learn = alike(learn)
-        held = alike(held)
+        learn = rows_alike(learn)
+        held = rows_alike(held)
     learn = terms.inside(learn)
     held = terms.inside(held)
     learner = terms.learner()

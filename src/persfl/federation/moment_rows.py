@@ -7,7 +7,7 @@ the units of its own table before anything of a question touches them. Nothing i
 the moments, and no rounding can tell more.
 
 >>> data = Data(np.array([[1.0], [2.0], [6.0]]), np.array([1.0, 0.0, 5.0]))
->>> made = alike(data)
+>>> made = rows_alike(data)
 >>> moments = [np.column_stack([one.X, one.y, np.ones(3)]) for one in (data, made)]
 >>> np.allclose(moments[0].T @ moments[0], moments[1].T @ moments[1])
 True
@@ -30,7 +30,7 @@ from persfl.wire import Terms
 _EPS = float(np.finfo(np.float64).eps)
 
 
-def alike(data: Data) -> Data:
+def rows_alike(data: Data) -> Data:
     """Made-up rows with the moments of these; none weighs 0."""
     if data.rows < 2:
         return data
@@ -109,13 +109,13 @@ class Likenesses:
         self._made: OrderedDict[str, Data] = OrderedDict()
 
     def of(self, data: Data) -> Data:
-        """As `alike`."""
+        """As `rows_alike`."""
         found = hashlib.sha256(repr(data.X.shape).encode())
         for part in (data.X, data.y, data.weight):
             found.update(np.ascontiguousarray(part).tobytes())
         key = found.hexdigest()
         made = self._made.pop(key, None)
-        self._made[key] = alike(data) if made is None else made
+        self._made[key] = rows_alike(data) if made is None else made
         while (
             len(self._made) > 1
             and sum(each.X.size for each in self._made.values()) > self._most

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from persfl.federation.asked_device import AskedDevice, Reply, RowsAsked
+from persfl.federation.asked_device import AskedDevice, DeviceReply, RowsAsked
 from persfl.federation.holdout import judged
 from persfl.federation.messages import Refused
 from persfl.federation.policy import work_of_fit
 from persfl.federation.told_sums import MANY, SumsFamily
 from persfl.methods.blend.questions import PartSums, Question, Take
 from persfl.methods.mixed.device_sums import DeviceSums
-from persfl.methods.mixed.principal_axes import Axes
+from persfl.methods.mixed.principal_axes import PrincipalAxes
 from persfl.wire import Terms
 
 
@@ -49,7 +49,7 @@ class SumsDevice(AskedDevice):
             return work_of_fit(self.terms, self.rows) if self.terms.holdout else 0
         return MANY * self.rows * (self.terms.features + 2) ** 2
 
-    def reply(self, question: Question, names: int) -> Reply:
+    def reply(self, question: Question, names: int) -> DeviceReply:
         """Sums, or how good the model is that it was handed."""
         if isinstance(question, Take):
             return self._taken(question)
@@ -58,19 +58,19 @@ class SumsDevice(AskedDevice):
             raise Refused("sums")
         part = self.home.stock.parts(self.home.deal, ordered=question.ordered)
         data = self.home.seen([np.flatnonzero(part == k) for k in np.unique(part)])
-        Z = Axes(self.family.level).inside(data.X)
+        Z = PrincipalAxes(self.family.level).inside(data.X)
         start = np.array([0, data.rows])
         told = [
             DeviceSums.of(Z, data.y, data.weight * (part == k), start)
             for k in range(MANY)
         ]
-        return Reply(self.family.written(told))
+        return DeviceReply(self.family.written(told))
 
-    def _taken(self, question: Take) -> Reply:
+    def _taken(self, question: Take) -> DeviceReply:
         if not self.terms.holdout:
-            return Reply({}, question.model)
+            return DeviceReply({}, question.model)
         rows = self.home.deal.learn, self.home.deal.held
         seed = self.home.stock.lot.seed
         single = self.policy.rows <= 1
         told = judged(self.terms, question.model, *rows, seed, single=single)
-        return Reply(dict(told), question.model)
+        return DeviceReply(dict(told), question.model)

@@ -166,7 +166,7 @@ class Fitted:
         """
         learner = self.learner
         units = self.pooled_units
-        population = self._population()
+        population = self.population
         if population is not None:
             own = self.units.inside(rows)
             level = bool(isinstance(learner, Linear) and learner.intercept)
@@ -186,22 +186,29 @@ class Fitted:
         without any, what the population says.
         """
         nobody = np.full(len(X), -1)
-        population = self._population()
+        population = self.population
         units = self.units if population is not None else self.pooled_units
         if units is None:
             raise InputError("this run has no model for newcomers.")
-        if model is None and population is not None:
-            none = self.units.inside(_no_rows(X.shape[1]))
-            level = bool(isinstance(self.learner, Linear) and self.learner.intercept)
-            model = population.newcomer(none.X, none.y, none.weight, level)
-        model = self.pooled if model is None else model
+        model = self.newcomer_model() if model is None else model
         inside = units.features(X, nobody)
         found = respond(self.learner, model, inside, self.classes)
         if population is not None and isinstance(self.models, BoostedModels):
             found = with_trees(self.models, found, inside, nobody, self.classes)
         return found if self.classes else units.outside(found, nobody)
 
-    def _population(self) -> Population | None:
+    def newcomer_model(self) -> Model:
+        """The model of a device that has not shown a row; None where this run has none."""
+        population = self.population
+        if population is None or self.pooled is None:
+            return self.pooled
+        none = self.units.inside(_no_rows(len(self.schema.columns)))
+        level = bool(isinstance(self.learner, Linear) and self.learner.intercept)
+        return population.newcomer(none.X, none.y, none.weight, level)
+
+    @property
+    def population(self) -> Population | None:
+        """What the fleet says of a device that was not there, where blend found it."""
         return Population.from_notes(self.trust.notes, len(self.schema.columns))
 
     def respond(self, X: Array, devices: Ids, *, unseen: str | None = None) -> Array:

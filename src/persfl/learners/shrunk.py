@@ -63,7 +63,7 @@ def shrunk(
     strength = _strength(learner, devices, anchor) if strength is None else strength
     fits = []
     for data in _chunks(devices):
-        fits.append(pulled(learner, data, anchor, np.full(len(data.y), strength)))
+        fits.append(_pulled(learner, data, anchor, np.full(len(data.y), strength)))
     return np.concatenate(fits)
 
 
@@ -122,7 +122,7 @@ def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     return models
 
 
-def pulled(
+def _pulled(
     learner: Linear, data: Data, anchor: Array, strength: Array | float
 ) -> Array:
     """(..., size) any other loss, any leading axes (`strength` has them too)."""
@@ -207,6 +207,6 @@ def _strength(learner: Linear, devices: Devices, anchor: Array) -> float:
     y = np.broadcast_to(data.y[usable, None, None], (*shape, data.rows))
     learn = Data(X, y, np.broadcast_to(halves[:, :, None], y.shape))
     judge = Data(X, y, np.broadcast_to(halves[:, ::-1, None], y.shape))
-    models = pulled(learner, learn, anchor, np.broadcast_to(np.array(OTHERS), shape))
+    models = _pulled(learner, learn, anchor, np.broadcast_to(np.array(OTHERS), shape))
     missed = np.minimum(learner.loss(models, judge), 1e6)
     return OTHERS[int(np.argmin(missed.sum(axis=(0, 1))))]

@@ -16,12 +16,15 @@ from __future__ import annotations
 from typing import Any
 
 from persfl.errors import InputError
+from persfl.methods.all_for_one import AllForOne
 from persfl.methods.apfl import APFL
-from persfl.methods.bandits import AskByThompson, AskByUCB
+from persfl.methods.ask_by_rewards import AskByThompson, AskByUCB
 from persfl.methods.blend_method import Blend
 from persfl.methods.boosting import Boosting
 from persfl.methods.cfl import CFL
+from persfl.methods.clove import CLoVE
 from persfl.methods.clustered import Clustered
+from persfl.methods.cobo import CoBo
 from persfl.methods.dac import DAC
 from persfl.methods.ditto import Ditto
 from persfl.methods.dummies import Dummies
@@ -29,7 +32,10 @@ from persfl.methods.fedavg import FedAvg
 from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
 from persfl.methods.fedem import FedEM
 from persfl.methods.fedfomo import FedFomo
+from persfl.methods.fedper import FedPer
 from persfl.methods.fedprox import FedProx
+from persfl.methods.fedrelax import FedRelax
+from persfl.methods.fedrep import FedRep
 from persfl.methods.fine_tuned import FineTuned
 from persfl.methods.gtvmin import GTVMin
 from persfl.methods.ifca import IFCA
@@ -43,6 +49,7 @@ from persfl.methods.own import Own
 from persfl.methods.paper import Paper
 from persfl.methods.pens import PENS
 from persfl.methods.per_fedavg import PerFedAvg
+from persfl.methods.pfedgraph import PFedGraph
 from persfl.methods.pfedme import PFedMe
 from persfl.methods.pooled import Pooled
 from persfl.methods.protocol import Method, Needs, Online, Task
@@ -81,6 +88,13 @@ METHODS: dict[str, type[Method]] = {
         FedFomo,
         AskByUCB,
         AskByThompson,
+        AllForOne,
+        CLoVE,
+        PFedGraph,
+        CoBo,
+        FedRelax,
+        FedPer,
+        FedRep,
         Mixed,
         Boosting,
     )
@@ -94,18 +108,24 @@ __all__ = [
     "METHODS",
     "MRMTL",
     "PENS",
+    "AllForOne",
     "AskByThompson",
     "AskByUCB",
     "Blend",
     "Boosting",
+    "CLoVE",
     "Clustered",
+    "CoBo",
     "Ditto",
     "Dummies",
     "FedAvg",
     "FedAvgFineTuned",
     "FedEM",
     "FedFomo",
+    "FedPer",
     "FedProx",
+    "FedRelax",
+    "FedRep",
     "FineTuned",
     "GTVMin",
     "Kin",
@@ -117,6 +137,7 @@ __all__ = [
     "Needs",
     "Online",
     "Own",
+    "PFedGraph",
     "PFedMe",
     "Paper",
     "PerFedAvg",

@@ -67,10 +67,10 @@ class Blend(MethodSettings):
         self, task: Task, *, stage: str, keep: Keep | None, order: RowOrder
     ) -> State:
         # blend's many files, where it runs
-        from persfl.methods.blend.stage import blend_stage
+        from persfl.methods.blend.offers_stage import blend_stage
         from persfl.methods.mixed.class_stage import class_stage
         from persfl.methods.mixed.linear_stage import linear_stage
-        from persfl.methods.refitted.stage import refit_stage
+        from persfl.methods.refitted.refits_stage import refit_stage
 
         plan = loop_plan(task, rounds_for("auto", task.learner))
         learner = task.learner

@@ -55,7 +55,7 @@ def dummy_fits(
         return _squared(learner, rows, own, ridge, seed)
     everywhere = np.ones(len(rows.X), dtype=bool)
     if ridge == "auto":
-        ridge = _least(learner, rows, own, folds_of(rows, seed))
+        ridge = _least(learner, rows, own, row_folds(rows, seed))
     return _descended(learner, rows, own, float(ridge), everywhere)
 
 
@@ -67,7 +67,7 @@ def own_columns(learner: Linear, features: int, *, slopes: bool) -> IntArray:
     return places[:, features:].ravel()  # none where there is no intercept
 
 
-def folds_of(rows: Devices, seed: int) -> IntArray:
+def row_folds(rows: Devices, seed: int) -> IntArray:
     """(rows,) a fold for each row; a device's rows are dealt to folds evenly."""
     draw = stream(seed, "folds").generator()
     order = np.lexsort([draw.random(len(rows.X)), rows.owner])
@@ -105,7 +105,7 @@ def _squared(
     learner: Linear, rows: Devices, own: IntArray, ridge: float | str, seed: int
 ) -> Array:
     """In closed form, from sums over each device's rows in each fold."""
-    sums = fold_sums(learner, rows, folds_of(rows, seed))
+    sums = fold_sums(learner, rows, row_folds(rows, seed))
     whole = sums.sum(axis=0)
     if ridge != "auto":
         return _solved(learner, whole, own, float(ridge))

@@ -36,7 +36,7 @@ HELD = 0.2
 LESS = 0.05  # of the chance to ask at random, each round
 
 
-def held_back(rows: Devices, seed: int) -> tuple[Devices, Devices]:
+def rows_apart(rows: Devices, seed: int) -> tuple[Devices, Devices]:
     """Rows to learn from, and a fifth to judge by; a single row is for both."""
     order = stream(seed, "held").generator().random(len(rows.X))
     rank = np.argsort(np.lexsort([order, rows.owner]), kind="stable")
@@ -51,10 +51,12 @@ def held_back(rows: Devices, seed: int) -> tuple[Devices, Devices]:
     return parts[0], parts[1]
 
 
-def gains(before: Array, after: Array, lengths: Array) -> Array:
+def gain_weights(before: Array, after: Array, lengths: Array) -> Array:
     """(T, K) normalised a_j of candidates whose losses were `after`; all 0 where none gains.
 
-    >>> gains(np.array([1.0]), np.array([[0.5, 2.0, 0.0]]), np.array([[1.0, 1.0, 2.0]]))
+    >>> gain_weights(
+    ...     np.array([1.0]), np.array([[0.5, 2.0, 0.0]]), np.array([[1.0, 1.0, 2.0]])
+    ... )
     array([[0.5, 0. , 0.5]])
     """
     with np.errstate(all="ignore"):
@@ -88,7 +90,7 @@ class FedFomo(GossipMethod):
         """Each round everybody trains, asks, and moves along what gains."""
         from persfl.fleets.array_fleet import ArrayFleet  # engines take long to load
 
-        learn, judge = held_back(all_devices(fleet), seed)
+        learn, judge = rows_apart(all_devices(fleet), seed)
         trains, judges = (
             ArrayFleet(part, learner=fleet.learner, proposer=fleet.proposer, seed=seed)
             for part in (learn, judge)
@@ -111,7 +113,7 @@ class FedFomo(GossipMethod):
             who = np.column_stack([every, peers])
             after = np.take_along_axis(told, who, axis=1)
             lengths = distance(models[:, None], new[who])
-            share = gains(before, after, lengths)
+            share = gain_weights(before, after, lengths)
             none = share.sum(axis=1) == 0
             share[none, 0] = 1.0
             models = models + (share[..., None] * (new[who] - models[:, None])).sum(

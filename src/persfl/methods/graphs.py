@@ -17,6 +17,7 @@ from persfl.errors import InputError
 from persfl.types import Array, IntArray
 
 NEAREST = "nearest"
+LEARNED = "learned"  # from gradients, as CoBo learns it
 Told = str | tuple[tuple[Any, ...], ...]
 
 
@@ -108,8 +109,8 @@ def _entries(told: Told) -> Iterable[Any]:
     path = Path(told)
     if not path.is_file():
         raise InputError(
-            f"graph must be {NEAREST!r}, pairs of devices as JSON, or a CSV file of them. Got"
-            f" {told!r}."
+            f"graph must be {NEAREST!r}, {LEARNED!r}, pairs of devices as JSON, or a CSV file of"
+            f" them. Got {told!r}."
         )
     rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
     head = [cell.strip() for cell in rows[0]] if rows else []
@@ -135,3 +136,13 @@ def nearest(models: Array, neighbours: int) -> Graph:
     ends = np.stack([np.repeat(np.arange(n), most), order.ravel()], axis=1)
     pairs = np.unique(np.sort(ends, axis=1), axis=0).reshape(-1, 2)
     return Graph(n, pairs, np.ones(len(pairs)))
+
+
+def weighted(weights: Array) -> Graph:
+    """The graph of a symmetric matrix of weights; 0 is no edge.
+
+    >>> weighted(np.array([[0.0, 0.5], [0.5, 0.0]])).weight.tolist()
+    [0.5]
+    """
+    pairs = np.argwhere(np.triu(weights, 1) > 0)
+    return Graph(len(weights), pairs, weights[pairs[:, 0], pairs[:, 1]])

@@ -25,7 +25,16 @@ from persfl.checks import one_of, real
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners.linear import Linear
-from persfl.methods.graphs import NEAREST, Graph, Told, graph_of, nearest
+from persfl.methods.cobo import CoBo, Meetings
+from persfl.methods.graphs import (
+    LEARNED,
+    NEAREST,
+    Graph,
+    Told,
+    graph_of,
+    nearest,
+    weighted,
+)
 from persfl.methods.method_fields import setting
 from persfl.methods.protocol import Task
 from persfl.methods.shared_method import SteppedMethod
@@ -45,6 +54,7 @@ SETTLED = 1e-8  # a move below this share of a usual model is the last
 DUAL_STEP = 0.45
 OWN_RIDGE = 0.1  # of the models that say who is near whom
 ALONE = 0.3  # the share of the rounds after which those are compared
+MEETINGS = CoBo().meetings
 INNER = 50  # dual steps that pull models together once
 
 
@@ -166,7 +176,7 @@ def gtvmin(
     seed: int = 0,
 ) -> Iterator[Round]:
     """Proximal steps with momentum. A graph that is not given is that of the models that devices
-    have after a share of the rounds alone.
+    have after a share of the rounds alone, or what they learned of each other in those.
     """
     model = start_of(fleet, seed)
     own = np.repeat(model[None], len(fleet.targets), axis=0)
@@ -174,14 +184,20 @@ def gtvmin(
     step = step_length(fleet, "GTVMin")
     ids = [fleet.ids[int(i)] for i in fleet.targets]
     pull = None
-    if graph != NEAREST:
+    meetings = Meetings(fleet, 1.0, seed) if graph == LEARNED else None
+    if graph not in (NEAREST, LEARNED):
         pull = Pull(graph_of(graph, ids), penalty, alpha * step)
     ahead = own
     t = 1.0
     for r in range(rounds):
         if pull is None and r >= ALONE * rounds:
-            pull = Pull(nearest(own, neighbours), penalty, alpha * step)
+            near = nearest(own, neighbours)
+            if meetings is not None:
+                near = weighted(meetings.weights)
+            pull = Pull(near, penalty, alpha * step)
             ahead, t = own, 1.0
+        if pull is None and meetings is not None:
+            meetings.meet(own, r, MEETINGS)
         # by name: a step that goes far would take neighbours along, and is left out
         who = fleet.targets
         moved = fleet.stepped(ahead, who, stream(seed, "own", r).at(who))
@@ -221,7 +237,7 @@ class GTVMin(SteppedMethod):
     )
     graph: Told = setting(  # noqa: RUF009
         NEAREST,
-        "who is whose neighbour: pairs as JSON, a CSV file; nearest: like models",
+        "neighbours: pairs as JSON, a CSV file; nearest: like models; learned: as cobo",
     )
     neighbours: int = setting(4, "how many each device has in the graph of like models")
 
@@ -246,7 +262,7 @@ class GTVMin(SteppedMethod):
         alpha = real("alpha", self.alpha, least=0)
         penalty = one_of("penalty", self.penalty, PENALTIES)
         exact = isinstance(learner, Linear) and learner.kind == "squared"
-        if not task.together or not exact:
+        if not task.together or not exact or self.graph == LEARNED:
             return super().run(task, stage=stage, keep=keep)
         assert isinstance(learner, Linear)
         graph = self.graph_for(learner, task.rows)

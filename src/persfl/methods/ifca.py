@@ -23,7 +23,7 @@ from persfl.methods.shared_models import (
 )
 from persfl.seeds import stream
 from persfl.trust import Trust
-from persfl.types import Restarting, Round
+from persfl.types import Array, Restarting, Round
 
 if TYPE_CHECKING:
     from persfl.fleets.in_process import InProcessFleet
@@ -49,17 +49,9 @@ def ifca(
     >>> bool(round_.loss[0] < 1e-6)
     True
     """
-    devices = all_devices(fleet)
     learner = fleet.learner
     trust = Trust.blank(fleet)
-    apart = stream(seed, "ifca")
-    told = whole("told", told, least=1)
-    if isinstance(learner, Restarting):
-        models = np.stack([learner.fresh(devices[0], apart.at(j)) for j in range(told)])
-    else:
-        models = apart.generator().standard_normal(
-            (told, *learner.init(devices[0], stream(seed, "shared")).shape)
-        )
+    models = starts_apart(fleet, whole("told", told, least=1), seed)
     for r in range(whole("rounds", rounds, least=0)):
         who = participants(fleet, share, r, seed)
         pick = fleet.scored(models, who).argmin(axis=1)
@@ -69,6 +61,17 @@ def ifca(
             models[j] = learner.mix(mine, np.full(len(mine), 1.0 / len(mine)))
         hold(fleet, models[fleet.scored(models).argmin(axis=1)], r)
         yield quiet_round(fleet, r, trust)
+
+
+def starts_apart(fleet: InProcessFleet, told: int, seed: int) -> Array:
+    """(told, size) models that differ: the learner's own other starts, or N(0, I)."""
+    first = all_devices(fleet)[0]
+    place = stream(seed, "ifca")
+    learner = fleet.learner
+    if isinstance(learner, Restarting):
+        return np.stack([learner.fresh(first, place.at(j)) for j in range(told)])
+    start = learner.init(first, stream(seed, "shared"))
+    return np.asarray(place.generator().standard_normal((told, *start.shape)))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from persfl.errors import InputError
 from persfl.evaluation.rivals import pooled_fit
 from persfl.methods.method_fields import MethodSettings
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.shared_models import all_rows, quiet_round
+from persfl.methods.shared_models import fleet_rows, quiet_round
 from persfl.methods.single_fit import at_once, for_everybody
 from persfl.seeds import stream
 from persfl.training.state import Keep, State
@@ -35,7 +35,7 @@ def pooled(fleet: InProcessFleet, *, rounds: int, seed: int = 0) -> Iterator[Rou
     >>> bool(last.loss.max() < 1e-20)
     True
     """
-    devices = all_rows(fleet)
+    devices = fleet_rows(fleet)
     learner = fleet.learner
     if isinstance(learner, (list, tuple)):
         raise InputError(

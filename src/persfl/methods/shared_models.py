@@ -24,10 +24,10 @@ def all_devices(fleet: InProcessFleet) -> Devices:
     """The rows of the whole fleet, whose models must be vectors."""
     if isinstance(fleet.learner, (list, tuple)) or not has_gradients(fleet.learner):
         raise cannot_share(fleet.learner)
-    return all_rows(fleet)
+    return fleet_rows(fleet)
 
 
-def all_rows(fleet: InProcessFleet) -> Devices:
+def fleet_rows(fleet: InProcessFleet) -> Devices:
     """The rows of the whole fleet."""
     if fleet.home.source is not None:
         raise InputError("methods with shared models need static data. Got a stream.")

@@ -9,7 +9,7 @@ from persfl.methods.blend.algorithm import (
 )
 from persfl.methods.blend.blend_settings import BlendSettings
 from persfl.methods.blend.mixture import SORTS, BlendResult, sorts
-from persfl.methods.blend.stage import blend_stage
+from persfl.methods.blend.offers_stage import blend_stage
 
 __all__ = [
     "SORTS",

@@ -21,7 +21,7 @@ from persfl.methods.blend import blend_settings as chosen
 from persfl.methods.blend.blend_settings import BlendSettings
 from persfl.methods.blend.folds import Folding, HiddenFolding
 from persfl.methods.blend.local_site import LocalSite
-from persfl.methods.blend.mixture import BlendResult, groups_of, start_of
+from persfl.methods.blend.mixture import BlendResult, groups_of, offer_start
 from persfl.methods.blend.offers import offers_for
 from persfl.methods.blend.record import Record
 from persfl.methods.blend.search import Search
@@ -221,7 +221,7 @@ def blend_over(
     sure = 1.0
     if family.hides and site.classes:
         sure = float(behind.sum() / max(told.weight[behind > 0].sum(), 1e-12))
-    paid = [k for k, name in enumerate(names) if start_of(name) not in missing]
+    paid = [k for k, name in enumerate(names) if offer_start(name) not in missing]
     mix = family.shares(losses, behind, paid, min(1.0, sure))
     mix *= np.isin(np.arange(n), site.targets)[:, None]
     models = site.mixed(plans, [evidence for evidence, _ in found], mix)

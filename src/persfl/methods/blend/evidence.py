@@ -41,7 +41,7 @@ def missed(response: Array, y: Array, classes: int) -> Array:
         )
 
 
-def shares_of(
+def shares_by_loss(
     losses: Array, rows: Array, *, relative: bool, sure: float = 1.0
 ) -> Array:
     """(devices, offers) from mean fold losses of that shape and the rows behind them; devices
@@ -50,7 +50,9 @@ def shares_of(
     `sure` is the share of all rows that could be judged.
 
     >>> losses = np.array([[1.0, 2.0], [1.0, 1.5], [1.0, 1.2]])
-    >>> shares_of(losses, np.array([10.0, 10.0, 0.0]), relative=False).round(3).tolist()
+    >>> shares_by_loss(losses, np.array([10.0, 10.0, 0.0]), relative=False).round(
+    ...     3
+    ... ).tolist()
     [[0.993, 0.007], [0.993, 0.007], [0.993, 0.007]]
     """
     known = rows > 0

@@ -14,9 +14,9 @@ from persfl.methods.blend.adam import descended
 from persfl.methods.blend.budget import Budget
 from persfl.methods.blend.fitted_rows import FittedTargets
 from persfl.methods.blend.folds import Folding, TargetRows
-from persfl.methods.blend.likeness import NEAREST
 from persfl.methods.blend.linear_rows import spreads
 from persfl.methods.blend.mixture import of_devices
+from persfl.methods.blend.moves_alike import NEAREST
 from persfl.methods.blend.offers import Descent, Offers, Peers, RefitOffers, Targets
 from persfl.methods.blend.offers.linear_family import LinearFamily
 from persfl.methods.blend.questions import Question

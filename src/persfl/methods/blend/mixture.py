@@ -45,14 +45,14 @@ def sorts(names: Iterable[str], mix: Array) -> Array:
     """(devices, 3) the shares of models that started from own rows, from the fleet and from
     neighbours.
     """
-    sort = np.array([SORTS.index(_SORT[start_of(name)]) for name in names])
+    sort = np.array([SORTS.index(_SORT[offer_start(name)]) for name in names])
     return np.stack([mix[:, sort == k].sum(axis=1) for k in range(len(SORTS))], axis=1)
 
 
-def start_of(name: str) -> str:
+def offer_start(name: str) -> str:
     """What an offer of this name started from.
 
-    >>> start_of("centred pooled-seen 10")
+    >>> offer_start("centred pooled-seen 10")
     'pooled'
     """
     return str(name).split()[1].removesuffix("-seen")

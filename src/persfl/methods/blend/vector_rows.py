@@ -12,7 +12,7 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.methods.blend.adam import descended
 from persfl.methods.blend.folds import TargetRows
-from persfl.methods.blend.likeness import seen_classes
+from persfl.methods.blend.moves_alike import seen_classes
 from persfl.methods.blend.questions import (
     Falls,
     GradientSteps,
@@ -42,7 +42,7 @@ class VectorPeers:
         """What each of these says; the question has an entry for every one."""
         data = self.rows.gather(who)
         if isinstance(question, Slopes):
-            return {"answers": slopes(self.learner, question.models, data)}
+            return {"answers": gradients_at(self.learner, question.models, data)}
         if isinstance(question, GradientSteps):
             step = GradientStep(question.step, steps=question.steps)
             models = as_models(self.learner, question.models)
@@ -81,7 +81,7 @@ class VectorTargets:
         if question.models is not None:
             wide = (len(rows), question.models.shape[1])
             each = [np.broadcast_to(model, wide) for model in question.models]
-            said = [slopes(self.learner, models, data) for models in each]
+            said = [gradients_at(self.learner, models, data) for models in each]
             found["answers"] = np.stack(said)
         return found
 
@@ -157,7 +157,7 @@ def as_models(learner: Differentiable, numbers: Array) -> Array:
     return np.asarray(numbers, dtype=getattr(learner, "dtype", numbers.dtype))
 
 
-def slopes(learner: Differentiable, models: Array, data: Data) -> Array:
+def gradients_at(learner: Differentiable, models: Array, data: Data) -> Array:
     """Gradients, each at its model."""
     found = learner.grad(as_models(learner, models), data)
     return np.asarray(found, dtype=np.float64)

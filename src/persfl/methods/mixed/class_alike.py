@@ -21,7 +21,7 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.methods.mixed.class_fits import Axes, chances, pulled
-from persfl.methods.mixed.class_rows import ClassRows, batches
+from persfl.methods.mixed.class_rows import ClassRows, like_counts
 from persfl.types import Array, IntArray
 
 SHARP = 4.0  # one clear likeness out of three is enough
@@ -49,7 +49,7 @@ def alike_models(
         counts = rows.counts[who].sum(axis=1)
         if copy == 0:
             own = rows.counts / np.maximum(counts, 1)
-        for some in batches(counts, max(d, classes)):
+        for some in like_counts(counts, max(d, classes)):
             taken = _rows_of(rows, who[some])
             weight = np.where(taken >= 0, whole.weight[copy, 0, taken], 0.0)[None]
             here = ClassRows(some, whole.Z[0, taken], whole.Y[0, taken], weight)

@@ -52,13 +52,13 @@ def all_rows(rows: Devices, shown: Array, *, classes: int, level: bool) -> Class
 def device_rows(rows: Devices, whole: ClassRows) -> list[ClassRows]:
     """The same rows device by device, in parts of devices that have about as many."""
     wide = max(len(whole.weight) * whole.Y.shape[-1], whole.Z.shape[-1])
-    return [_padded(rows, who, whole) for who in batches(rows.counts, wide)]
+    return [_padded(rows, who, whole) for who in like_counts(rows.counts, wide)]
 
 
-def batches(counts: IntArray, wide: int) -> list[IntArray]:
+def like_counts(counts: IntArray, wide: int) -> list[IntArray]:
     """Which to work on together: those of like counts, while counts times `wide` have room.
 
-    >>> [who.tolist() for who in batches(np.array([100, 5, 6]), 1)]
+    >>> [who.tolist() for who in like_counts(np.array([100, 5, 6]), 1)]
     [[1, 2], [0]]
     """
     order = np.argsort(counts, kind="stable")

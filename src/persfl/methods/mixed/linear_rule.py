@@ -29,7 +29,7 @@ from persfl.methods.mixed.hidden_rows import Hidden, HiddenRows, hidden_rows
 from persfl.methods.mixed.likeness import Likeness
 from persfl.methods.mixed.offers_from_sums import Offered, SumOffers
 from persfl.methods.mixed.population import Population
-from persfl.methods.mixed.principal_axes import Axes, axes_of
+from persfl.methods.mixed.principal_axes import PrincipalAxes, axes_of
 from persfl.methods.mixed.stacking import shares_of
 from persfl.seeds import distinct, stream
 from persfl.types import Array, IntArray
@@ -114,7 +114,7 @@ class SumsBlend:
     trees: tuple[tuple[int, SharedTrees], ...] = ()
     """Each with the offer that it is added to; -1 for none."""
 
-    def blended(self, axes: Axes) -> LinearBlend:
+    def blended(self, axes: PrincipalAxes) -> LinearBlend:
         """Everything mixed by its share."""
         many = len(self.offers.names)
         linear = self.shares[:many].copy()
@@ -141,7 +141,7 @@ class SumsBlend:
             self.offers.likeness(sums, self.whole),
         )
 
-    def _population(self, linear: Array, axes: Axes) -> Population:
+    def _population(self, linear: Array, axes: PrincipalAxes) -> Population:
         """The priors of all offers, by the shares of what is linear."""
         d = self.offers.columns
         names = self.offers.names

@@ -14,7 +14,7 @@ WIDE = 100  # columns; the cost of a mixed model grows with their cube
 
 
 @dataclass(frozen=True, eq=False)
-class Axes:
+class PrincipalAxes:
     """Rows as they are, or along axes (columns, axes) of all rows; with a level in front."""
 
     level: bool
@@ -41,7 +41,7 @@ class Axes:
         return np.column_stack([models[:, : self.level], slopes])
 
 
-def axes_of(rows: Devices, level: bool) -> Axes:
+def axes_of(rows: Devices, level: bool) -> PrincipalAxes:
     """The principal axes of these rows, where they have more than `WIDE` columns.
 
     >>> from persfl.sources import clustered_regression
@@ -51,7 +51,7 @@ def axes_of(rows: Devices, level: bool) -> Axes:
     True
     """
     if rows.features <= WIDE:
-        return Axes(level)
+        return PrincipalAxes(level)
     weight = rows.weight
     mean = weight @ rows.X / weight.sum() if level else 0.0
     X = (rows.X - mean) * np.sqrt(weight)[:, None]
@@ -61,26 +61,30 @@ def axes_of(rows: Devices, level: bool) -> Axes:
     return _of_square(level, X.T @ X, weight.sum())
 
 
-def axes_of_sums(sums: DeviceSums, level: bool) -> Axes:
+def axes_of_sums(sums: DeviceSums, level: bool) -> PrincipalAxes:
     """The same where rows are elsewhere, from their sums."""
     square = sums.square.sum(axis=0)
     if len(square) - level <= WIDE:
-        return Axes(level)
+        return PrincipalAxes(level)
     if level:
         first = square[0, 1:]
         square = square[1:, 1:] - np.outer(first, first) / square[0, 0]
     return _of_square(level, square, sums.weight.sum())
 
 
-def _of_square(level: bool, square: Array, rows: float) -> Axes:
+def _of_square(level: bool, square: Array, rows: float) -> PrincipalAxes:
     size, V = np.linalg.eigh(square)
     size = np.sqrt(np.maximum(size[::-1], 0.0))
     # the root of what rounding leaves of an axis along which nothing varies
     return _longest(level, size, V[:, ::-1], rows, 1e-6)
 
 
-def _longest(level: bool, size: Array, V: Array, rows: float, least: float) -> Axes:
+def _longest(
+    level: bool, size: Array, V: Array, rows: float, least: float
+) -> PrincipalAxes:
     """The longest of these axes; all that are not longer than a share `least` are none."""
     many = min(WIDE, max(1, int((size > least * size[0]).sum())))
     # each axis as long as it varies, so that all are measured alike
-    return Axes(level, V[:, :many] / np.maximum(size[:many] / np.sqrt(rows), 1e-12))
+    return PrincipalAxes(
+        level, V[:, :many] / np.maximum(size[:many] / np.sqrt(rows), 1e-12)
+    )

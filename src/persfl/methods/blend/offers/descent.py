@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from persfl.devices import Devices
 from persfl.methods.blend.blend_settings import USUAL, BlendSettings, DescentSettings
 from persfl.methods.blend.budget import SHORTER, Budget, some_of
-from persfl.methods.blend.evidence import shares_of
+from persfl.methods.blend.evidence import shares_by_loss
 from persfl.methods.blend.fixed_point import usual
 from persfl.methods.blend.folds import TargetRows
 from persfl.methods.blend.forms import Form, Numbers
-from persfl.methods.blend.likeness import likeness_of, likest
 from persfl.methods.blend.mixture import placed
+from persfl.methods.blend.moves_alike import likeness_of, likest
 from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.questions import (
     Falls,
@@ -224,7 +224,7 @@ class Descent:
         """(devices, offers) by the evidence; nothing of what is not paid."""
         found = np.zeros(losses.shape)
         known = np.ascontiguousarray(losses[:, list(paid)])
-        found[:, list(paid)] = shares_of(known, rows, relative=not self.classes)
+        found[:, list(paid)] = shares_by_loss(known, rows, relative=not self.classes)
         return found
 
     def mixed(self, offers: Sequence[Array], mix: Array) -> list[Mixed]:

@@ -11,7 +11,7 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
 from persfl.methods.blend.blend_settings import USUAL, BlendSettings
-from persfl.methods.blend.evidence import shares_of
+from persfl.methods.blend.evidence import shares_by_loss
 from persfl.methods.blend.folds import TargetRows
 from persfl.methods.blend.linear_rows import (
     LinearPeers,
@@ -88,7 +88,7 @@ class LinearFamily:
         found = np.zeros(losses.shape)
         known = np.ascontiguousarray(losses[:, list(paid)])
         relative = not self.classes
-        found[:, list(paid)] = shares_of(known, rows, relative=relative, sure=sure)
+        found[:, list(paid)] = shares_by_loss(known, rows, relative=relative, sure=sure)
         return found
 
     def mixed(self, offers: Sequence[Array], mix: Array) -> Array:

@@ -22,7 +22,7 @@ from persfl.devices import Devices
 from persfl.learners.responses import respond
 from persfl.methods.blend.blend_settings import USUAL, BlendSettings, RefitSettings
 from persfl.methods.blend.budget import affordable, some_of
-from persfl.methods.blend.evidence import LEAST, shares_of
+from persfl.methods.blend.evidence import LEAST, shares_by_loss
 from persfl.methods.blend.fitted_rows import FittedPeers, FittedTargets
 from persfl.methods.blend.fixed_point import tamed
 from persfl.methods.blend.folds import TargetRows
@@ -222,7 +222,7 @@ class RefitOffers:
         columns = [*paid, *evenly]
         known = np.ascontiguousarray(losses[:, columns])
         found = np.zeros(losses.shape)
-        found[:, columns] = shares_of(known, rows, relative=not self.classes)
+        found[:, columns] = shares_by_loss(known, rows, relative=not self.classes)
         mix = found[:, : len(self.names())]
         for column, some in evenly.items():
             mix[:, some] += found[:, column, None] / len(some)

@@ -23,7 +23,7 @@ from persfl.methods.blend.budget import SHORTER, some_of
 from persfl.methods.blend.chunks import spans
 from persfl.methods.blend.fixed_point import mean_of, settled, usual
 from persfl.methods.blend.forms import Form, Numbers
-from persfl.methods.blend.likeness import likeness_of, likest, seen_classes
+from persfl.methods.blend.moves_alike import likeness_of, likest, seen_classes
 from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.offers.linear_family import LinearFamily
 from persfl.methods.blend.questions import GradientSteps, OwnRows

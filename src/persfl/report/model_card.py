@@ -1,0 +1,99 @@
+"""A model card: one Markdown page that says what a fit is, what it is worth, and its limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from persfl.checks import many
+from persfl.evaluation.intervals import percent
+from persfl.methods import settings_of
+from persfl.report.worth_info import PRIVACY, sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from persfl.evaluation.verdicts import Worth
+    from persfl.fitting.fitted import Fitted
+
+
+def model_card(fitted: Fitted, spec: Mapping[str, Any]) -> str:
+    """Markdown; `spec` names the table's device and label columns, as a run folder has them."""
+    n = len(fitted.devices)
+    label = str(spec["label"])
+    parts = [
+        f"# Models of {_code(label)}, one for each of {many(n, 'device')}",
+        "## Data",
+        _data(fitted, spec),
+        "## Method",
+        _method(fitted),
+        "## Is it worth it?",
+        _worth(fitted.worth),
+        "## Privacy",
+        "\n".join(f"- {line}" for line in PRIVACY[:2]),
+        "## Limits",
+        _limits(fitted),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _code(name: str) -> str:
+    """A name from somebody's table, which may hold marks that Markdown reads."""
+    return "`" + name.replace("`", "'").replace("\n", " ") + "`"
+
+
+def _data(fitted: Fitted, spec: Mapping[str, Any]) -> str:
+    rows = fitted.rows
+    low = int(rows.min())
+    high = int(rows.max())
+    each = f"{low:,} a device" if low == high else f"{low:,} to {high:,} a device"
+    columns = ", ".join(_code(name) for name in fitted.schema.inputs)
+    classes = fitted.schema.labels.classes
+    lines = [
+        f"- Devices: column {_code(str(spec['device']))}, {many(len(rows), 'device')}.",
+        f"- Rows: {int(rows.sum()):,} in all, {each}.",
+        f"- Label: {_code(str(spec['label']))}.",
+        f"- Features: {columns}.",
+    ]
+    if classes is not None:
+        names = ", ".join(_code(str(name)) for name in classes.tolist())
+        lines.append(f"- Classes: {names}.")
+    return "\n".join(lines)
+
+
+def _method(fitted: Fitted) -> str:
+    settings = ", ".join(
+        f"{one.name}={one.value!r}" for one in settings_of(fitted.method)
+    )
+    lines = [
+        f"- Method: {fitted.ran}" + (f" ({settings})." if settings else "."),
+        f"- {fitted.notes[0]}",
+        f"- A model is {_code(repr(fitted.learner))}.",
+        f"- Seed: {fitted.settings.seed}. The same seed gives the same models.",
+    ]
+    return "\n".join(lines)
+
+
+def _worth(worth: Worth | None) -> str:
+    if worth is None:
+        return "No rows were held back, so nothing was measured."
+    held = int(worth.table["held"].sum())
+    lines = [sentence(worth.fleet(), held), "", "| models | mean error |", "|---|---|"]
+    for arm in worth.summary():
+        lines.append(f"| {arm['name']} | {arm['error']:.4g} |")
+    return "\n".join(lines)
+
+
+def _limits(fitted: Fitted) -> str:
+    new = (
+        "A device that was not there when fitting gets the fleet's model."
+        if fitted.pooled is not None
+        else "A device that was not there when fitting has no model."
+    )
+    lines = [*fitted.notes[1:], new]
+    if fitted.worth is not None:
+        share = percent(fitted.settings.holdout)
+        lines.append(
+            f"Errors were measured with {share} of the rows held back; these models learned from"
+            " all rows."
+        )
+    return "\n".join(f"- {line}" for line in lines)
