@@ -307,6 +307,7 @@ class Torch:
         mine = self._mine()[:1]
         their = mine[:, None].expand(1, _TRIED)
         tensors = [self._w[:1], mine, their]
+        self.pairs.tried(tensors, own)  # libraries take memory of their own once
         taken = self.runtime.peak(lambda: self.pairs.tried(tensors, own))
         return max(1.0, taken / _TRIED * longest / own.longest)
 

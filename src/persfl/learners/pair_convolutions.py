@@ -302,10 +302,27 @@ class PairConv2d(nn.Conv2d):
         return y if bias is None else y + bias[:, None, None]
 
 
+class PairLinear(nn.Linear):
+    """What a `Linear` becomes inside a learner: on a GPU a convolution of single pixels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.is_cuda or x.ndim != 2 or x.dtype == torch.float64 or not _HAS_TRITON:
+            return super().forward(x)
+        pixels = x[None, :, :, None, None]
+        weights = self.weight[None, :, :, None, None]
+        way = [1, 1, 0, 0, 1, 1]
+        y = Convolution.apply(pixels, weights, way, precision_now())[0, :, :, 0, 0]
+        return y if self.bias is None else y + self.bias
+
+
 def in_pairs(module: nn.Module) -> None:
-    """Let the module's plain convolutions be computed as products; others stay as they are."""
+    """Let the module's linear layers and plain convolutions be computed as products of pairs;
+    others stay as they are.
+    """
     for part in module.modules():
-        if type(part) is nn.Conv2d and _is_plain(part):
+        if type(part) is nn.Linear:
+            part.__class__ = PairLinear
+        elif type(part) is nn.Conv2d and _is_plain(part):
             part.__class__ = PairConv2d
 
 

@@ -46,19 +46,27 @@ def _gathered(
     c = k // AREA
     i = (k % AREA) // KW
     j = k % KW
+    there = inside[:, None] & (k < K)[None, :]
     if BACK:
         up = row[:, None] + P0 - D0 * i[None, :]
         left = column[:, None] + P1 - D1 * j[None, :]
-        fits = (up % S0 == 0) & (left % S1 == 0)
-        h = up // S0
-        w = left // S1
-        fits = fits & (up >= 0) & (left >= 0)
+        there = there & (up >= 0) & (left >= 0)
+        there = there & (up < H * S0) & (left < W * S1)
+        if (S0 > 1) | (S1 > 1):
+            there = there & (up % S0 == 0) & (left % S1 == 0)
+            place = at[:, None] + (c * sc)[None, :] + (up // S0) * sh + (left // S1) * sw
+        else:
+            here = at + (row + P0) * sh + (column + P1) * sw
+            away = c * sc - D0 * i * sh - D1 * j * sw
+            place = here[:, None] + away[None, :]
     else:
-        h = row[:, None] * S0 - P0 + D0 * i[None, :]
-        w = column[:, None] * S1 - P1 + D1 * j[None, :]
-        fits = (h >= 0) & (w >= 0)
-    there = fits & (h < H) & (w < W) & inside[:, None] & (k < K)[None, :]
-    place = at[:, None] + (c * sc)[None, :] + h * sh + w * sw
+        if (P0 > 0) | (P1 > 0):
+            h = row[:, None] * S0 - P0 + D0 * i[None, :]
+            w = column[:, None] * S1 - P1 + D1 * j[None, :]
+            there = there & (h >= 0) & (w >= 0) & (h < H) & (w < W)
+        here = at + (row * S0 - P0) * sh + (column * S1 - P1) * sw
+        away = c * sc + D0 * i * sh + D1 * j * sw
+        place = here[:, None] + away[None, :]
     return tl.load(X + place, mask=there, other=0.0)
 
 
@@ -195,12 +203,15 @@ def _slope(
     tl.store(Y + y, total, mask=here)
 
 
-def _width(size: int) -> int:
-    return min(64, max(16, triton.next_power_of_2(size)))
+def _width(size: int, most: int = 64) -> int:
+    return min(most, max(16, triton.next_power_of_2(size)))
+
+
+EXACTLY = "ieee"
 
 
 def _digits(precision: str) -> str:
-    return "tf32" if precision == "tf32" else "ieee"
+    return "tf32" if precision == "tf32" else EXACTLY
 
 
 def product(
@@ -213,7 +224,9 @@ def product(
     M = w.shape[outer]
     area = w.shape[3] * w.shape[4]
     y = x.new_empty((groups, N, M, *out))
-    blocks = triton.cdiv(N * out[0] * out[1], PIXELS)
+    pixels = N * out[0] * out[1]
+    long = _width(pixels, PIXELS)
+    blocks = triton.cdiv(pixels, long)
     wide = _width(M)
     at = w.stride()
     _product[(groups * blocks, triton.cdiv(M, wide))](
@@ -221,7 +234,7 @@ def product(
         at[0], at[outer], at[inner], at[3], at[4],
         K=depth * area, AREA=area, KW=w.shape[4], H=H, W=W, OH=out[0], OW=out[1],
         S0=way[0], S1=way[1], P0=way[2], P1=way[3], D0=way[4], D1=way[5],
-        BACK=back, EXACT=_digits(precision), BL=PIXELS, BM=wide, BK=DEPTH,
+        BACK=back, EXACT=_digits(precision), BL=long, BM=wide, BK=DEPTH,
         num_warps=WARPS,
     )  # fmt: skip
     return y
@@ -240,15 +253,16 @@ def slope(
     tall = triton.cdiv(M, wide)
     pixels = N * OH * OW
     # so many parts that the chip is busy with few pairs too; their sum has one order
-    parts = max(1, min(triton.cdiv(pixels, 8 * PIXELS), 512 // (groups * deep * tall)))
-    share = triton.cdiv(triton.cdiv(pixels, parts), PIXELS) * PIXELS
+    long = _width(pixels, PIXELS)
+    parts = max(1, min(triton.cdiv(pixels, 8 * long), 512 // (groups * deep * tall)))
+    share = triton.cdiv(triton.cdiv(pixels, parts), long) * long
     y = torch.empty((parts, groups, M, K), dtype=torch.float32, device=x.device)
     _slope[(groups * deep, tall, parts)](
         x, g, y, deep, N, M, groups // len(x), groups // len(g),
         *x.stride(), *g.stride(), groups,
         SHARE=share, K=K, AREA=kernel[0] * kernel[1], KW=kernel[1], H=H, W=W, OH=OH, OW=OW,
         S0=way[0], S1=way[1], P0=way[2], P1=way[3], D0=way[4], D1=way[5],
-        EXACT=_digits(precision), BL=PIXELS, BM=wide, BK=DEPTH, num_warps=WARPS,
+        EXACT=_digits(precision), BL=long, BM=wide, BK=DEPTH, num_warps=WARPS,
     )  # fmt: skip
     found = y[0] if parts == 1 else y.sum(dim=0)
     return found.to(x.dtype).view(groups, M, depth, *kernel)
