@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from persfl.errors import InputError
+from persfl.errors import Diverged, InputError
 from persfl.fleets.engine_choice import Wishes, engine_for
 from persfl.fleets.in_process import InProcessFleet
 
 if TYPE_CHECKING:
-    from persfl.types import Learner, Model, Models, Proposer
+    from persfl.types import (
+        Adopter,
+        Answers,
+        Choice,
+        IntArray,
+        Learner,
+        Model,
+        Models,
+        Proposer,
+        Sampler,
+        WholeRound,
+    )
 
 
 class ArrayFleet(InProcessFleet):
@@ -74,3 +85,41 @@ class ArrayFleet(InProcessFleet):
             local=local,
             engine=partial(engine_for, wishes=wishes),
         )
+
+    def staying(
+        self, sampler: Sampler, adopter: Adopter, seed: int
+    ) -> WholeRound | None:
+        """Rounds of these parts in one piece on a GPU, where the engine can: whom was asked, what
+        came of it and what was adopted are all that comes back.
+        """
+        if type(self) is not ArrayFleet or self.home.source is not None:
+            return None
+        engine: object = self.engine
+        if not isinstance(engine, StayingEngine):
+            return None
+        rounds = engine.staying(sampler, adopter, seed)
+        if rounds is None:
+            return None
+
+        def whole(r: int) -> tuple[IntArray, Answers, Choice]:
+            self._r = r
+            peers, answers, choice = rounds(r)
+            try:
+                judged = self.home.judge(answers, peers, r, engine.advice)
+            except Diverged:
+                rounds.undo()
+                raise
+            return peers, judged, choice
+
+        return whole
+
+
+@runtime_checkable
+class StayingEngine(Protocol):
+    """An engine whose chip takes whole rounds."""
+
+    def staying(self, sampler: Sampler, adopter: Adopter, seed: int) -> Any:
+        """Rounds of these parts; None where they need this side."""
+
+    def advice(self) -> str:
+        """What to change when every answer overflows."""

@@ -19,12 +19,22 @@ from persfl.fleets.torch_pairs import TensorPairs
 from persfl.fleets.torch_runtime import Runtime, TensorJob, TensorRows
 from persfl.seeds import Stream, stream
 from persfl.traits import TensorLearner, has_statistics
-from persfl.types import Answers, AnyArray, Array, Choice, IntArray, Models
+from persfl.types import (
+    Adopter,
+    Answers,
+    AnyArray,
+    Array,
+    Choice,
+    IntArray,
+    Models,
+    Sampler,
+)
 
 if TYPE_CHECKING:
     import torch
 
     from persfl.devices import Devices
+    from persfl.fleets.chip_rounds import ChipRounds
     from persfl.fleets.engine import EngineTask, Slice
     from persfl.learners.linear import Linear
     from persfl.proposers.gradient import GradientStep
@@ -59,6 +69,7 @@ class Torch:
         self.pairs = TensorPairs(
             learner,
             proposer,
+            features=int(task.rows.features or 0),
             device=self.device,
             dtype=dtype,
             compiled=compiled,
@@ -82,15 +93,15 @@ class Torch:
     # Models
 
     @property
-    def _w(self) -> torch.Tensor:
-        """(T, size) the models, there."""
+    def there(self) -> torch.Tensor:
+        """(T, size) the models where they are computed."""
         assert self._held is not None
         return self._held
 
     @property
     def models(self) -> Array:
         """(T, size) a copy on this side."""
-        return np.asarray(self._w.detach().cpu().numpy())
+        return np.asarray(self.there.detach().cpu().numpy())
 
     @models.setter
     def models(self, models: Models) -> None:
@@ -109,7 +120,7 @@ class Torch:
         if held is None or held.devices is not rows:
             if len(self._there) > 3:  # a stream: what has passed is not needed again
                 self._there.clear()
-            held = TensorRows(rows, self.device, self.pairs.dtype)
+            held = TensorRows(rows, self.device, self.pairs.dtype, self.pairs.features)
             self._there[id(rows)] = held
         return held
 
@@ -124,14 +135,16 @@ class Torch:
         T, S = peers.shape
         theirs = self.moved(asked.rows)
         own = self.moved(self.rows.scoring.rows)
-        mine = self._mine()
+        mine = self.mine()
 
         def work(part: slice) -> AnyArray:
             # Whatever a recording reads must be an input or stay where it is: rows and models do.
             def answered(their: torch.Tensor) -> torch.Tensor:
                 place = self._place(part, peers, r)
-                tensors = [self._w[part], mine[part], their]
-                return self.pairs.whole(self.pairs.answers, tensors, [theirs, own], place)
+                tensors = [self.there[part], mine[part], their]
+                return self.pairs.whole(
+                    self.pairs.answers, tensors, [theirs, own], place
+                )
 
             return self._run(("answers", _ends(part), S), answered, asked.which[part])
 
@@ -167,7 +180,9 @@ class Torch:
 
     def proposals(self, peers: IntArray, asked: Slice, r: int) -> Array:
         """(T, S, size) what these peers answer, on this side; NaN for nobody."""
-        return somebody(asked, self._w.shape[1], lambda: self._asked(peers, asked, r))
+        return somebody(
+            asked, self.there.shape[1], lambda: self._asked(peers, asked, r)
+        )
 
     def _asked(self, peers: IntArray, asked: Slice, r: int) -> Array:
         """(T, S, size) what these peers answer from these rows, on this side."""
@@ -178,7 +193,7 @@ class Torch:
         def work(part: slice) -> AnyArray:
             def answered(their: torch.Tensor) -> torch.Tensor:
                 place = self._place(part, peers, r)
-                tensors = [self._w[part], their]
+                tensors = [self.there[part], their]
                 return self.pairs.whole(self.pairs.proposals, tensors, [theirs], place)
 
             key = ("proposals", _ends(part), S, same)
@@ -212,7 +227,7 @@ class Torch:
 
         def work(part: slice) -> None:
             def adopted(their: torch.Tensor, *weights: torch.Tensor) -> None:
-                w = self._w[part]
+                w = self.there[part]
                 place = self._place(part, choice.peers, r)
                 tensors = [w, their, *weights]
                 w.copy_(self.pairs.whole(rule, tensors, [theirs], place))
@@ -222,6 +237,14 @@ class Torch:
             self._run(key, adopted, *(array[part] for array in inputs))
 
         self._chunked(T, K, theirs.longest, work)
+
+    def staying(
+        self, sampler: Sampler, adopter: Adopter, seed: int
+    ) -> ChipRounds | None:
+        """Rounds of these parts that stay on the chip; None where they need this side."""
+        from persfl.fleets.chip_rounds import chip_rounds
+
+        return chip_rounds(self, sampler, adopter, seed)
 
     # Steps and scores of models that are handed in, for baselines
 
@@ -235,7 +258,9 @@ class Torch:
 
             def moved(their: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
                 start = start.to(self.pairs.dtype)
-                return self.pairs.whole(self.pairs.firsts, [start, their[:, None]], [rows], at)
+                return self.pairs.whole(
+                    self.pairs.firsts, [start, their[:, None]], [rows], at
+                )
 
             key = ("stepped", _ends(part), everybody)
             return np.array(self._run(key, moved, movers.which[part], models[part]))
@@ -263,7 +288,7 @@ class Torch:
         """Whether these are rows of everybody, which lie where they are in every round."""
         return self.rows.source is None and some.rows is self.rows.static
 
-    def _mine(self) -> torch.Tensor:
+    def mine(self) -> torch.Tensor:
         """Where the targets' own rows are."""
         which = self.rows.scoring.which
         if self._own is None or self._own[0] is not which:
@@ -279,7 +304,7 @@ class Torch:
         return stream(self.task.seed, "answer", r).at(targets, peers[part])
 
     def _run(self, key: Hashable, function: TensorJob, *inputs: AnyArray) -> Any:
-        return self.runtime.run(key, function, self._w, *inputs)
+        return self.runtime.run(key, function, self.there, *inputs)
 
     def _chunked(
         self, targets: int, peers: int, longest: int, work: Callable[[slice], Any]
@@ -287,9 +312,13 @@ class Torch:
         """Do the work for all targets, in chunks; `longest` is how many rows every device that
         takes part is padded to.
         """
+        return self.runtime.chunks(targets, self.fits_in(peers, longest), work)
+
+    def fits_in(self, peers: int, longest: int) -> int:
+        """How many targets fit into the room for a chunk, each with so many peers."""
         if (peers, longest) not in self._fits:
             self._fits[peers, longest] = self._fitting(peers, longest)
-        return self.runtime.chunks(targets, self._fits[peers, longest], work)
+        return self._fits[peers, longest]
 
     def _fitting(self, peers: int, longest: int) -> int:
         """How many targets' pairs of that many rows fit into the room for a chunk."""
@@ -299,16 +328,18 @@ class Torch:
     def _pair_bytes(self, longest: int) -> float:
         """How many bytes a pair takes: measured on a GPU, elsewhere about."""
         features = self.rows.scoring.rows.features
-        numbers = 6 * self._w.shape[1]
-        numbers += self.pairs.row_numbers(longest, features, self._w[0])
+        numbers = 6 * self.there.shape[1]
+        numbers += self.pairs.row_numbers(longest, features, self.there[0])
         if self.device.type != "cuda" or self.pairs.batch is not None:
             return self.pairs.dtype.itemsize * numbers
         own = self.moved(self.rows.scoring.rows)
-        mine = self._mine()[:1]
-        their = mine[:, None].expand(1, _TRIED)
-        tensors = [self._w[:1], mine, their]
-        self.pairs.tried(tensors, own)  # libraries take memory of their own once
-        taken = self.runtime.peak(lambda: self.pairs.tried(tensors, own))
+        mine = self.mine()[:1]
+
+        def tried() -> torch.Tensor:
+            return self.pairs.tried(self.there[:1], mine, own, _TRIED)
+
+        tried()  # libraries take memory of their own once
+        taken = self.runtime.peak(tried)
         return max(1.0, taken / _TRIED * longest / own.longest)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from persfl.fleets.torch_linear import LinearTensors
 from persfl.fleets.torch_runtime import TensorRows, tensor_dtype
 from persfl.learners.linear import Linear
+from persfl.learners.network import Network
 from persfl.proposers.refit import Refit
 from persfl.traits import TensorLearner, TensorMath, traits_of
 
@@ -37,6 +38,7 @@ class TensorPairs:
         learner: Linear | TensorLearner,
         proposer: GradientStep | Refit,
         *,
+        features: int,
         device: torch.device,
         dtype: str | None,
         compiled: bool,
@@ -46,27 +48,35 @@ class TensorPairs:
 
         from persfl.fleets.torch_graphs import Graphs
 
-        self.math: TensorMath = (
-            LinearTensors(learner, fused=compiled)
-            if isinstance(learner, Linear)
-            else learner
-        )
+        self.math: TensorMath
+        # what a frozen body makes of rows, where there is one
+        self.features: Callable[[torch.Tensor], torch.Tensor] | None = None
+        cut = learner.cut(features) if isinstance(learner, Network) else None
+        if isinstance(learner, Linear):
+            self.math = LinearTensors(learner, fused=compiled)
+        elif cut is not None:
+            self.features, self.math = cut
+        else:
+            self.math = learner
         self.learner = learner
         self.proposer = proposer
         self.traits = traits_of(learner)
-        self.dtype = tensor_dtype(dtype or self.math.dtype)
+        kind = "float64" if isinstance(learner, Linear) else learner.dtype
+        self.dtype = tensor_dtype(dtype or kind)
         self.device = device
         self.compiled = compiled
         self.precision = precision
         self.batch: int | None = None  # how many of a peer's rows a step takes
         self.public: torch.Tensor | None = None
         if isinstance(proposer, Refit):
-            self.public = torch.as_tensor(proposer.public).to(device, self.dtype)
+            public = torch.as_tensor(proposer.public).to(device, self.dtype)
+            self.public = public if self.features is None else self.features(public)
             self.steps, self.step_size = proposer.near(learner), float(proposer.rate)
         else:
             self.steps, self.step_size = proposer.steps, float(proposer.step_size)
             self.batch = proposer.batch
         self.graphs = Graphs()
+        self._alone: dict[Whole, Whole] = {}
 
     def whole(
         self,
@@ -83,12 +93,25 @@ class TensorPairs:
                 return method(*tensors, *rows, place)
             return self.graphs(method, tensors, rows)
 
-    def tried(self, tensors: list[torch.Tensor], own: TensorRows) -> torch.Tensor:
-        """The answers of these pairs, uncompiled: what memory they take is measured."""
+    def compiled_once(self, function: Whole) -> Whole:
+        """A function of tensors and whole numbers, compiled where that was asked for."""
+        import torch
+
+        if not self.compiled:
+            return function
+        if function not in self._alone:
+            self._alone[function] = torch.compile(function, dynamic=False)
+        return self._alone[function]
+
+    def tried(
+        self, w: torch.Tensor, mine: torch.Tensor, own: TensorRows, peers: int
+    ) -> torch.Tensor:
+        """Answers to one target from so many, uncompiled: what memory they take is measured."""
         from persfl.learners.precision import computed_in
 
         with computed_in(self.precision):
-            return self.answers(*tensors, own, own, None)
+            their = mine[:, None].expand(1, peers)
+            return self.answers(w, mine, their, own, own, None)
 
     def answers(
         self,
@@ -123,7 +146,11 @@ class TensorPairs:
         return torch.cat([now, losses, sum(squares[1:], squares[0]).sqrt()], dim=1)
 
     def firsts(
-        self, w: torch.Tensor, their: torch.Tensor, theirs: TensorRows, place: Stream | None
+        self,
+        w: torch.Tensor,
+        their: torch.Tensor,
+        theirs: TensorRows,
+        place: Stream | None,
     ) -> torch.Tensor:
         """(C, size) the first answers."""
         return self.proposals(w, their, theirs, place)[:, 0]

@@ -69,6 +69,16 @@ class Runtime:
         if not self.records or len(inputs[0]) < self.targets:
             out = function(*(self.tensor(array) for array in inputs))
             return None if out is None else out.cpu().numpy()
+        return self.replayed(key, function, models, *inputs)
+
+    def replayed(
+        self,
+        key: Hashable,
+        function: TensorJob,
+        models: torch.Tensor,
+        *inputs: AnyArray,
+    ) -> AnyArray | None:
+        """The same from a recording, which is made where there is none."""
         if key not in self._recorded:
             if len(self._recorded) >= MOST_RECORDED:
                 self._recorded.clear()
@@ -87,7 +97,7 @@ class Runtime:
         """
         import torch
 
-        size = min(self._chunk or targets, fits, targets) or 1
+        size = self.fitting(targets, fits)
         done: list[Any] = []
         first = 0
         while first < targets:
@@ -104,6 +114,14 @@ class Runtime:
                 said = f"the device ran out of memory: going on with {size} targets at a time."
                 warnings.warn(said, PersflWarning, stacklevel=5)
         return done
+
+    def fitting(self, targets: int, fits: int) -> int:
+        """How many targets to take at a time, where so many fit; chunks of one size, where there
+        is one: each size is compiled anew.
+        """
+        most = min(self._chunk or targets, fits, targets) or 1
+        alike = (n for n in range(most, most // 2, -1) if not targets % n)
+        return next(alike, -(-targets // -(-targets // most)) if targets else 1)
 
     def room(self) -> float:
         """How many bytes a chunk may take: what was asked for, or a share of what is free."""
@@ -144,7 +162,13 @@ class Runtime:
 class TensorRows:
     """Devices' rows as tensors: a device's are a slice, gathered for the pairs at hand."""
 
-    def __init__(self, rows: Devices, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        rows: Devices,
+        device: torch.device,
+        dtype: torch.dtype,
+        features: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
         import torch
 
         self.devices = rows
@@ -152,6 +176,8 @@ class TensorRows:
             torch.as_tensor(part).to(device, dtype)
             for part in (rows.X, rows.y, rows.weight)
         ]
+        if features is not None:
+            parts[0] = features(parts[0])
         self.start = torch.as_tensor(rows.start[:-1].copy()).to(device)
         self.counts = torch.as_tensor(rows.counts).to(device)
         self.longest = max(1, int(rows.counts.max(initial=1)))

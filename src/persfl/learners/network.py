@@ -3,8 +3,9 @@ batched computation.
 
     L(w) = sum_i weight_i * loss(f_w(x_i), y_i) / sum_i weight_i + l2 * ||w||^2
 
-A model is one vector: the module's parameters, then what steps leave alone (frozen parameters,
-floating buffers), each in the module's order; `named` shows it as named arrays.
+A model is one vector: the module's parameters, then what steps leave alone (floating buffers),
+each in the module's order; `named` shows it as named arrays. Frozen parameters are in no vector:
+they are the same for all devices.
 So steps have lengths, models can be averaged, and nothing but numbers travels.
 
 Modules always run in eval mode. Dropout is therefore off: randomness inside a module cannot be
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from persfl.learners.network_batches import NetworkBatches
     from persfl.learners.network_losses import EachLoss
-    from persfl.learners.network_tensors import NetworkTensors
+    from persfl.learners.network_tensors import CutNetwork, NetworkTensors
     from persfl.seeds import Stream
     from persfl.traits import Parts
     from persfl.types import Array, Data
@@ -266,6 +267,17 @@ class Network:
     ) -> dict[int, Array]:
         """(..., size) per mark: these models after so many steps of Adam at this rate."""
         return self._batches.descended(models, data, marks, rate, seen)
+
+    def cut(self, features: int) -> CutNetwork | None:
+        """What steps are taken with behind a frozen body, where the module has one."""
+        return self._tensors.cut(features)
+
+    @property
+    def frozen(self) -> str:
+        """A mark of the numbers that are frozen, the same for all devices; empty without any."""
+        from persfl.learners.network_module import mark_of_frozen
+
+        return mark_of_frozen(self._tensors.module)
 
     def on(self, compute: str) -> Network:
         """The same network, whose fits, losses and slopes are computed there, as torch names it;

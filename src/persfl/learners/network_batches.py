@@ -14,10 +14,11 @@ from torch.func import functional_call, vmap
 
 from persfl.learners.network_module import norms
 from persfl.learners.precision import computed_in
+from persfl.types import Data
 
 if TYPE_CHECKING:
     from persfl.learners.network_tensors import NetworkTensors
-    from persfl.types import Array, Data
+    from persfl.types import Array
 
     OfOne = Callable[..., Tensor]  # of one model and one device's arrays
 
@@ -60,7 +61,9 @@ class NetworkBatches:
         """As many models and their rows at a time as memory should hold."""
         w, X = tensors[:2]
         each = 8 * (4 * w.shape[1] + X.shape[1] * (4 * X.shape[2]))
-        if self.device.type != "cpu":  # what a processor computes one by one takes little
+        if (
+            self.device.type != "cpu"
+        ):  # what a processor computes one by one takes little
             each += 8 * X.shape[1] * self.network.width
         step = max(1, int(_BYTES.get(self.device.type, _BYTES["cpu"]) // each))
         return [[t[i : i + step] for t in tensors] for i in range(0, len(w), step)]
@@ -69,6 +72,10 @@ class NetworkBatches:
         """(..., size) after so many steps of Adam on all rows: of the weights on the way those
         with the least loss, so that a fit is never worse than its start.
         """
+        behind = self._behind(data)
+        if behind is not None:
+            rest, rows = behind
+            return rest.fit_from(start, rows, epochs=epochs, rate=rate)
         lead = start.shape[:-1]
         tensors = _tensors(self.network.dtype, lead, start, data.X, data.y, data.weight)
         if not lead:
@@ -96,6 +103,10 @@ class NetworkBatches:
         seen: Array | None = None,
     ) -> dict[int, Array]:
         """(..., size) per mark: these models after so many steps of Adam on all rows."""
+        behind = self._behind(data)
+        if behind is not None:
+            rest, seen_rows = behind
+            return rest.descended(start, seen_rows, marks, rate, seen)
         lead = start.shape[:-1]
         more = [] if seen is None else [seen]
         rows = (data.X, data.y, data.weight, *more)
@@ -109,6 +120,16 @@ class NetworkBatches:
             mark: np.concatenate(models).reshape(start.shape)
             for mark, models in zip(marks, zip(*parts, strict=True), strict=True)
         }
+
+    def _behind(self, data: Data) -> tuple[NetworkBatches, Data] | None:
+        """What steps are taken with behind a frozen body, and what that makes of the rows."""
+        cut = self.network.cut(data.X.shape[-1])
+        if cut is None:
+            return None
+        X = torch.as_tensor(data.X, dtype=self.network.dtype).flatten(0, -2)
+        made = cut.features(X.to(self.device)).cpu().numpy()
+        rows = Data(made.reshape(*data.X.shape[:-1], -1), data.y, data.weight)
+        return NetworkBatches(cut.rest, self.device), rows
 
     def _marked(
         self, tensors: list[Tensor], marks: Sequence[int], rate: float

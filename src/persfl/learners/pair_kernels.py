@@ -6,6 +6,9 @@ pixels around it in one channel. Images and weights may be shared: of `groups` p
 `x[g // (groups // len(x))]`, and the same of `w`.
 """
 
+# Triton's language has no types.
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,import-not-found"
+
 from __future__ import annotations
 
 import torch
@@ -13,9 +16,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-PIXELS = 128  # of a block
+# Found on an H200, for convolutions of 16 and 32 channels:
+PIXELS = 64  # of a block
 DEPTH = 32  # rows of a block of columns
-WARPS = 4
+WARPS = 2
+# A product of float32 numbers as three of TF32 numbers, which leaves no larger error than summing
+# does: 1e-7 to 5e-7 of the result, where plain float32 products leave 1e-7 to 4e-6.
+EXACTLY = "tf32x3"
 
 
 @triton.jit
@@ -54,7 +61,9 @@ def _gathered(
         there = there & (up < H * S0) & (left < W * S1)
         if (S0 > 1) | (S1 > 1):
             there = there & (up % S0 == 0) & (left % S1 == 0)
-            place = at[:, None] + (c * sc)[None, :] + (up // S0) * sh + (left // S1) * sw
+            place = (
+                at[:, None] + (c * sc)[None, :] + (up // S0) * sh + (left // S1) * sw
+            )
         else:
             here = at + (row + P0) * sh + (column + P1) * sw
             away = c * sc - D0 * i * sh - D1 * j * sw
@@ -204,10 +213,7 @@ def _slope(
 
 
 def _width(size: int, most: int = 64) -> int:
-    return min(most, max(16, triton.next_power_of_2(size)))
-
-
-EXACTLY = "ieee"
+    return min(most, max(16, int(triton.next_power_of_2(size))))
 
 
 def _digits(precision: str) -> str:
