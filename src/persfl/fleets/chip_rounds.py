@@ -65,6 +65,8 @@ class ChipRounds:
         if isinstance(adopter, TopK):
             self.width = min(adopter.k, peers)
         self.targets = torch.as_tensor(engine.rows.targets).to(engine.device)
+        steps = [_signed(k * GAMMA % 2**64) for k in range(1, peers + 1)]
+        self.steps = torch.tensor(steps).to(engine.device)
         self.before: Tensor | None = None
 
     def __call__(self, r: int) -> tuple[IntArray, Answers, Choice]:
@@ -105,10 +107,8 @@ class ChipRounds:
         if self.before is None:
             self.before = torch.empty_like(w)
         self.before.copy_(w)
-        others = engine.rows.n - 1
-        peers = engine.pairs.compiled_once(_drawn)(
-            key, self.targets, others, self.peers
-        )
+        draw = engine.pairs.compiled_once(_drawn)
+        peers = draw(key, self.steps, self.targets, engine.rows.n - 1)
         static = engine.moved(engine.rows.static)
         rows = [static, engine.moved(engine.rows.scoring.rows)]
         tensors = [w, engine.mine(), peers]
@@ -140,9 +140,9 @@ class ChipRounds:
         return torch.where(took, whom, -1), took.double()
 
 
-def _drawn(key: Tensor, targets: Tensor, others: int, size: int) -> Tensor:
-    """(T, size) what `Uniform` draws."""
-    steps = torch.arange(1, size + 1, device=targets.device) * _signed(GAMMA)
+def _drawn(key: Tensor, steps: Tensor, targets: Tensor, others: int) -> Tensor:
+    """(T, size) what `Uniform` draws; `steps` (size,) lead from number to number."""
+    size = len(steps)
     places = _mixed((key ^ _signed(CHILD)) + (targets + 1) * _signed(GAMMA))
     bits = _shifted(_mixed(places[:, None] + steps), 11)
     numbers = bits.double() * 2.0**-53

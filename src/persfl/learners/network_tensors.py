@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, grad_and_value
 
 from persfl.errors import InputError
-from persfl.learners.frozen_parts import frozen_body
+from persfl.learners.frozen_parts import Head, frozen_body
 from persfl.learners.network_module import still_parts
 from persfl.learners.precision import precision_now
 
@@ -114,8 +114,9 @@ class NetworkTensors:
         return self.cuts[features]
 
     def _cut(self, features: int) -> CutNetwork | None:
-        known = still_parts(self.module)
-        if not any(value.is_floating_point() for value in known.values()):
+        known = still_parts(self.module).values()
+        frozen = any(value.is_floating_point() for value in known)
+        if not frozen or isinstance(self.module, Head):  # which is the rest already
             return None
         moving = {slot.name for slot in self.slots}
         place = torch.Generator().manual_seed(0)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 # Found on an H200, for convolutions of 16 and 32 channels:
 PIXELS = 64  # of a block
+WIDE = 128  # of one whose numbers are rounded
 DEPTH = 32  # rows of a block of columns
 WARPS = 2
 # A product of float32 numbers as three of TF32 numbers, which leaves no larger error than summing
@@ -231,7 +232,7 @@ def product(
     area = w.shape[3] * w.shape[4]
     y = x.new_empty((groups, N, M, *out))
     pixels = N * out[0] * out[1]
-    long = _width(pixels, PIXELS)
+    long = _width(pixels, PIXELS if precision == "float32" else WIDE)
     blocks = triton.cdiv(pixels, long)
     wide = _width(M)
     at = w.stride()
