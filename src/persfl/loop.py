@@ -129,8 +129,9 @@ def _rounds(
         whole = fleet.staying(sampler, adopter, seed)
     for r in numbers:
         fleet.observe(r)
-        if whole is not None:
-            peers, (losses, lengths), choice = whole(r)
+        done = None if whole is None else whole(r)
+        if done is not None:
+            peers, (losses, lengths), choice = done
             trust = trust.updated(peers, losses, lengths, choice)
             yield Round(r, peers, losses, lengths, choice, trust)
             continue

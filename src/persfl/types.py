@@ -258,12 +258,13 @@ class Fleet(Protocol):
     def adopt(self, choice: Choice) -> None: ...
 
 
-# of a round's number to whom was asked, what came of it and what was adopted
-WholeRound = Callable[[int], tuple[IntArray, Answers, Choice]]
+# of a round's number to whom was asked, what came of it and what was adopted; None where that
+# cannot be done in one piece after all
+WholeRound = Callable[[int], tuple[IntArray, Answers, Choice] | None]
 
 
 @runtime_checkable
-class StayingFleet(Fleet, Protocol):
+class StayingFleet(Protocol):
     """A fleet that may take whole rounds in one piece, where its computation is."""
 
     def staying(

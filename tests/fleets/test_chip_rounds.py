@@ -18,7 +18,7 @@ from persfl import (
 from persfl.sources import clustered_regression
 from persfl.trust import Trust
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 from persfl.fleets.chip_rounds import ChipRounds
 
 
@@ -68,6 +68,19 @@ def test_nobody_adopts_an_answer_that_is_no_number():
     assert (choice.stay == 1.0).all()
     rounds.undo()
     np.testing.assert_array_equal(fleet.models, before)
+
+
+def test_where_memory_runs_out_rounds_are_taken_step_by_step(monkeypatch):
+    fleet = fleet_of()
+    rounds = ChipRounds(fleet.engine, 5, Best(), 0)
+
+    def full(key):
+        raise torch.cuda.OutOfMemoryError("made up")
+
+    monkeypatch.setattr(rounds, "_round", full)
+    assert rounds(0) is None
+    monkeypatch.undo()
+    assert rounds(1) is None
 
 
 def test_a_processor_takes_rounds_step_by_step():

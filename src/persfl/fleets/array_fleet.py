@@ -101,9 +101,12 @@ class ArrayFleet(InProcessFleet):
         if rounds is None:
             return None
 
-        def whole(r: int) -> tuple[IntArray, Answers, Choice]:
+        def whole(r: int) -> tuple[IntArray, Answers, Choice] | None:
             self._r = r
-            peers, answers, choice = rounds(r)
+            done = rounds(r)
+            if done is None:
+                return None
+            peers, answers, choice = done
             try:
                 judged = self.home.judge(answers, peers, r, engine.advice)
             except Diverged:

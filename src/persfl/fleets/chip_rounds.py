@@ -68,12 +68,21 @@ class ChipRounds:
         steps = [_signed(k * GAMMA % 2**64) for k in range(1, peers + 1)]
         self.steps = torch.tensor(steps).to(engine.device)
         self.before: Tensor | None = None
+        self.lost = False  # whether memory ran out
 
-    def __call__(self, r: int) -> tuple[IntArray, Answers, Choice]:
-        """Draw, ask, choose and adopt."""
+    def __call__(self, r: int) -> tuple[IntArray, Answers, Choice] | None:
+        """Draw, ask, choose and adopt; None where memory runs out, from then on."""
+        if self.lost:
+            return None
         key = stream(self.seed, "sample", r).key
         place = np.array([key], dtype=np.uint64).view(np.int64)
-        told = self._told(place)
+        try:
+            told = self._told(place)
+        except torch.cuda.OutOfMemoryError:
+            self.lost = True
+            self.engine.runtime.forget()
+            torch.cuda.empty_cache()
+            return None
         S, K = self.peers, self.width
         ends = np.cumsum([S, S + 1, S, K, K]).tolist()
         peers, losses, lengths, chosen, weights = (

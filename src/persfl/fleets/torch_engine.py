@@ -15,6 +15,8 @@ import numpy as np
 
 from persfl.errors import need
 from persfl.fleets.batched import Batched, column, somebody
+from persfl.fleets.handed_in_models import ends, scored, stepped
+from persfl.fleets.pair_memory import pair_bytes
 from persfl.fleets.torch_pairs import TensorPairs
 from persfl.fleets.torch_runtime import Runtime, TensorJob, TensorRows
 from persfl.seeds import Stream, stream
@@ -146,9 +148,9 @@ class Torch:
                     self.pairs.answers, tensors, [theirs, own], place
                 )
 
-            return self._run(("answers", _ends(part), S), answered, asked.which[part])
+            return self.run(("answers", ends(part), S), answered, asked.which[part])
 
-        parts = self._chunked(T, S, max(theirs.longest, own.longest), work)
+        parts = self.chunked(T, S, max(theirs.longest, own.longest), work)
         both = parts[0] if len(parts) == 1 else np.concatenate(parts)
         losses = both[:, : S + 1].astype(np.float64)
         lengths = both[:, S + 1 :].astype(np.float64)
@@ -188,7 +190,7 @@ class Torch:
         """(T, S, size) what these peers answer from these rows, on this side."""
         theirs = self.moved(asked.rows)
         S = peers.shape[1]
-        same = self._stays(asked)
+        same = self.stays(asked)
 
         def work(part: slice) -> AnyArray:
             def answered(their: torch.Tensor) -> torch.Tensor:
@@ -196,10 +198,10 @@ class Torch:
                 tensors = [self.there[part], their]
                 return self.pairs.whole(self.pairs.proposals, tensors, [theirs], place)
 
-            key = ("proposals", _ends(part), S, same)
-            return np.array(self._run(key, answered, asked.which[part]))
+            key = ("proposals", ends(part), S, same)
+            return np.array(self.run(key, answered, asked.which[part]))
 
-        parts = self._chunked(peers.shape[0], S, theirs.longest, work)
+        parts = self.chunked(peers.shape[0], S, theirs.longest, work)
         return np.asarray(np.concatenate(parts), dtype=np.float64)
 
     def hold(self, models: Array, r: int) -> None:
@@ -233,10 +235,10 @@ class Torch:
                 w.copy_(self.pairs.whole(rule, tensors, [theirs], place))
 
             inputs = [asked.which, *mixing]
-            key = ("adopt", _ends(part), K, single)
-            self._run(key, adopted, *(array[part] for array in inputs))
+            key = ("adopt", ends(part), K, single)
+            self.run(key, adopted, *(array[part] for array in inputs))
 
-        self._chunked(T, K, theirs.longest, work)
+        self.chunked(T, K, theirs.longest, work)
 
     def staying(
         self, sampler: Sampler, adopter: Adopter, seed: int
@@ -246,45 +248,17 @@ class Torch:
 
         return chip_rounds(self, sampler, adopter, seed)
 
-    # Steps and scores of models that are handed in, for baselines
-
     def step(self, models: Array, movers: Slice, place: Stream) -> Array:
         """(D, size) where a step on these devices' rows takes these models."""
-        rows = self.moved(movers.rows)
-        everybody = self._stays(movers)
-
-        def work(part: slice) -> AnyArray:
-            at = None if self.pairs.batch is None else place[part, None]
-
-            def moved(their: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-                start = start.to(self.pairs.dtype)
-                return self.pairs.whole(
-                    self.pairs.firsts, [start, their[:, None]], [rows], at
-                )
-
-            key = ("stepped", _ends(part), everybody)
-            return np.array(self._run(key, moved, movers.which[part], models[part]))
-
-        return np.concatenate(self._chunked(len(movers.which), 1, rows.longest, work))
+        return stepped(self, models, movers, place)
 
     def score(self, models: Array, judges: Slice) -> Array:
         """(D, K) the losses of K models on these devices' rows."""
-        rows = self.moved(judges.rows)
-
-        def work(part: slice) -> AnyArray:
-            def score(their: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-                return self.pairs.whole(self.pairs.losses, [w, their], [rows], None)
-
-            key = ("scored", _ends(part), len(models))
-            return np.array(self._run(key, score, judges.which[part], models))
-
-        parts = self._chunked(len(judges.which), len(models), rows.longest, work)
-        found = np.concatenate(parts).astype(np.float64)
-        return np.where(np.isfinite(found), found, np.inf)
+        return scored(self, models, judges)
 
     # Running
 
-    def _stays(self, some: Slice) -> bool:
+    def stays(self, some: Slice) -> bool:
         """Whether these are rows of everybody, which lie where they are in every round."""
         return self.rows.source is None and some.rows is self.rows.static
 
@@ -303,10 +277,11 @@ class Torch:
         targets = self.rows.targets[part, None]
         return stream(self.task.seed, "answer", r).at(targets, peers[part])
 
-    def _run(self, key: Hashable, function: TensorJob, *inputs: AnyArray) -> Any:
+    def run(self, key: Hashable, function: TensorJob, *inputs: AnyArray) -> Any:
+        """What a function says of these arrays, as an array."""
         return self.runtime.run(key, function, self.there, *inputs)
 
-    def _chunked(
+    def chunked(
         self, targets: int, peers: int, longest: int, work: Callable[[slice], Any]
     ) -> list[Any]:
         """Do the work for all targets, in chunks; `longest` is how many rows every device that
@@ -317,34 +292,6 @@ class Torch:
     def fits_in(self, peers: int, longest: int) -> int:
         """How many targets fit into the room for a chunk, each with so many peers."""
         if (peers, longest) not in self._fits:
-            self._fits[peers, longest] = self._fitting(peers, longest)
+            each = pair_bytes(self, longest) * max(1, peers)
+            self._fits[peers, longest] = max(1, int(self.runtime.room() // each))
         return self._fits[peers, longest]
-
-    def _fitting(self, peers: int, longest: int) -> int:
-        """How many targets' pairs of that many rows fit into the room for a chunk."""
-        bytes_each = self._pair_bytes(longest) * max(1, peers)
-        return max(1, int(self.runtime.room() // bytes_each))
-
-    def _pair_bytes(self, longest: int) -> float:
-        """How many bytes a pair takes: measured on a GPU, elsewhere about."""
-        features = self.rows.scoring.rows.features
-        numbers = 6 * self.there.shape[1]
-        numbers += self.pairs.row_numbers(longest, features, self.there[0])
-        if self.device.type != "cuda" or self.pairs.batch is not None:
-            return self.pairs.dtype.itemsize * numbers
-        own = self.moved(self.rows.scoring.rows)
-        mine = self.mine()[:1]
-
-        def tried() -> torch.Tensor:
-            return self.pairs.tried(self.there[:1], mine, own, _TRIED)
-
-        tried()  # libraries take memory of their own once
-        taken = self.runtime.peak(tried)
-        return max(1.0, taken / _TRIED * longest / own.longest)
-
-
-_TRIED = 8  # pairs whose memory is measured
-
-
-def _ends(part: slice) -> tuple[int, int]:
-    return part.start, part.stop

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
-import torch
-from torch.fx.experimental.proxy_tensor import make_fx
-
 if TYPE_CHECKING:
+    import torch
+
     from persfl.fleets.torch_runtime import TensorRows
 
     Whole = Callable[..., torch.Tensor]
@@ -42,6 +41,9 @@ def _kind(tensor: torch.Tensor) -> Hashable:
 def _compiled(
     method: Whole, inputs: list[torch.Tensor], first: int, rows: list[TensorRows]
 ) -> Whole:
+    import torch
+    from torch.fx.experimental.proxy_tensor import make_fx
+
     def whole(*flat: torch.Tensor) -> torch.Tensor:
         rest = iter(flat[first:])
         held = [some.holding([next(rest) for _ in some.tensors]) for some in rows]

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from persfl.fleets.carried_points import CarriedPoints
+from persfl.fleets.torch_graphs import Graphs
 from persfl.fleets.torch_linear import LinearTensors
 from persfl.fleets.torch_runtime import TensorRows, tensor_dtype
 from persfl.learners.linear import Linear
 from persfl.learners.network import Network
 from persfl.proposers.refit import Refit
-from persfl.traits import TensorLearner, TensorMath, traits_of
+from persfl.traits import TensorLearner, TensorMath
 
 if TYPE_CHECKING:
     import torch
@@ -46,8 +48,6 @@ class TensorPairs:
     ) -> None:
         import torch
 
-        from persfl.fleets.torch_graphs import Graphs
-
         self.math: TensorMath
         # what a frozen body makes of rows, where there is one
         self.features: Callable[[torch.Tensor], torch.Tensor] | None = None
@@ -60,17 +60,17 @@ class TensorPairs:
             self.math = learner
         self.learner = learner
         self.proposer = proposer
-        self.traits = traits_of(learner)
         kind = "float64" if isinstance(learner, Linear) else learner.dtype
         self.dtype = tensor_dtype(dtype or kind)
         self.device = device
         self.compiled = compiled
         self.precision = precision
         self.batch: int | None = None  # how many of a peer's rows a step takes
-        self.public: torch.Tensor | None = None
+        self.public: CarriedPoints | None = None
         if isinstance(proposer, Refit):
-            public = torch.as_tensor(proposer.public).to(device, self.dtype)
-            self.public = public if self.features is None else self.features(public)
+            points = torch.as_tensor(proposer.public).to(device, self.dtype)
+            points = points if self.features is None else self.features(points)
+            self.public = CarriedPoints(points, proposer, learner, self.math)
             self.steps, self.step_size = proposer.near(learner), float(proposer.rate)
         else:
             self.steps, self.step_size = proposer.steps, float(proposer.step_size)
@@ -226,7 +226,7 @@ class TensorPairs:
             }
 
         if self.public is not None:
-            rows = self._with_public(self.public, moving | fixed, rows)
+            rows = self.public.beside(rows, moving | fixed)
         now = moving
         for number in range(self.steps):
             seen = rows
@@ -247,70 +247,9 @@ class TensorPairs:
         picked = order[..., None].expand(*order.shape, X.shape[-1])
         return X.gather(-2, picked), y.gather(-1, order), weight.gather(-1, order)
 
-    def _with_public(self, points: torch.Tensor, parts: Parts, rows: Rows) -> Rows:
-        """Private rows and the public points that carry the target's model, as
-        `persfl.proposers.refit` puts them together.
-        """
-        import torch
-
-        proposer = self.proposer
-        assert isinstance(proposer, Refit)
-        X, y, weight = rows
-        C, S = X.shape[:2]
-        points, labels, mass = self._carried(points, parts, proposer.point_weight)
-        if proposer.private_weight is None:
-            total = weight.sum(dim=-1, keepdim=True)
-            weight = proposer.step_size * weight / torch.where(total > 0, total, 1.0)
-        else:
-            weight = proposer.private_weight * weight
-        size = labels.shape[-1]
-        return (
-            torch.cat([X, points.expand(C, S, size, -1)], dim=2),
-            torch.cat([y, labels[:, None].expand(C, S, size)], dim=2),
-            torch.cat([weight, mass[:, None].expand(C, S, size)], dim=2),
-        )
-
-    def _carried(self, points: torch.Tensor, parts: Parts, weight: float) -> Rows:
-        """Public points, what the targets' models say of them, and what that weighs."""
-        import torch
-        from torch.func import vmap
-
-        z = vmap(self.math.said, in_dims=(0, None))(parts, points)
-        if not self.traits.chances:
-            return points, z[..., 0], torch.full_like(z[..., 0], weight)
-        chances = (
-            z.softmax(dim=-1)
-            if self.traits.loss == "cross_entropy"
-            else torch.cat([-z, z], dim=-1).sigmoid()
-        )
-        if not self._softly():
-            labels = chances.argmax(dim=-1).to(self.dtype)
-            return points, labels, torch.full_like(labels, weight)
-        # every point once for each class, by its chance
-        k = chances.shape[-1]
-        classes = torch.arange(k, device=self.device).to(self.dtype)
-        mass = weight * chances.flatten(start_dim=1)
-        return (
-            points.repeat_interleave(k, dim=0),
-            classes.repeat(len(z), len(points)),
-            mass,
-        )
-
-    def _softly(self) -> bool:
-        """Whether public points carry chances."""
-        proposer = self.proposer
-        return isinstance(proposer, Refit) and proposer.softly(self.learner)
-
     def row_numbers(self, longest: int, features: int, model: torch.Tensor) -> int:
         """About how many numbers the rows of one pair take, there and back."""
         rows = longest
         if self.public is not None:
-            rows += len(self.public) * self._copies(self.public, model)
+            rows += self.public.rows_of(model)
         return rows * (3 * features + int(self.math.width))
-
-    def _copies(self, public: torch.Tensor, model: torch.Tensor) -> int:
-        """How often a public point counts: once per class where it carries chances."""
-        if not self._softly():
-            return 1
-        moving, fixed = self.math.parts(model)
-        return max(2, int(self.math.said(moving | fixed, public[:1]).shape[-1]))

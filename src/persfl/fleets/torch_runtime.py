@@ -84,8 +84,11 @@ class Runtime:
                 self._recorded.clear()
             # recording runs the function, which may change the models
             kept = models.clone()
-            self._recorded[key] = Replayed(function, inputs, self.device, self._pool())
-            models.copy_(kept)
+            try:
+                recorded = Replayed(function, inputs, self.device, self._pool())
+            finally:
+                models.copy_(kept)
+            self._recorded[key] = recorded
         return self._recorded[key](*inputs)
 
     def chunks(

@@ -8,10 +8,10 @@ each in the module's order; `named` shows it as named arrays. Frozen parameters 
 they are the same for all devices.
 So steps have lengths, models can be averaged, and nothing but numbers travels.
 
-Modules always run in eval mode. Dropout is therefore off: randomness inside a module cannot be
-named, and a step is small anyway. BatchNorm normalises with the running statistics that travel in
-the model. They belong to the target: a peer's step uses but does not change them, and after each
-adoption the target renews them from its own rows (`settled`), with the module's own momentum.
+Modules always run in eval mode: dropout is off, since randomness inside a module cannot be named.
+BatchNorm normalises with the running statistics that travel in the model. They belong to the
+target: a peer's step does not change them, and after each adoption the target renews them from its
+own rows (`settled`), with the module's own momentum.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError, need
+from persfl.learners.network_face import NetworkFace
 from persfl.traits import Traits
 
 if TYPE_CHECKING:
@@ -33,14 +34,13 @@ if TYPE_CHECKING:
 
     from persfl.learners.network_batches import NetworkBatches
     from persfl.learners.network_losses import EachLoss
-    from persfl.learners.network_tensors import CutNetwork, NetworkTensors
+    from persfl.learners.network_tensors import NetworkTensors
     from persfl.seeds import Stream
-    from persfl.traits import Parts
     from persfl.types import Array, Data
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class Network:
+class Network(NetworkFace):
     """A model family given by a function that makes a fresh module.
 
     `loss` is "cross_entropy" (labels 0 to outputs - 1), "logistic" (one output, labels 0 and 1),
@@ -268,10 +268,6 @@ class Network:
         """(..., size) per mark: these models after so many steps of Adam at this rate."""
         return self._batches.descended(models, data, marks, rate, seen)
 
-    def cut(self, features: int) -> CutNetwork | None:
-        """What steps are taken with behind a frozen body, where the module has one."""
-        return self._tensors.cut(features)
-
     @property
     def frozen(self) -> str:
         """A mark of the numbers that are frozen, the same for all devices; empty without any."""
@@ -280,9 +276,7 @@ class Network:
         return mark_of_frozen(self._tensors.module)
 
     def on(self, compute: str) -> Network:
-        """The same network, whose fits, losses and slopes are computed there, as torch names it;
-        arrays come back.
-        """
+        """The same network, whose fits, losses and slopes are computed there, as torch names it."""
         from persfl.learners.network_batches import NetworkBatches
         from persfl.learners.network_module import device_named
 
@@ -300,38 +294,6 @@ class Network:
         return self._batches.renewed(models, data, momentum) if self._norms else models
 
     def check_labels(self, data: Data) -> str | None:
-        """What these labels lack, if this loss cannot take them; rows that the module cannot
-        take are an error.
-        """
+        """What these labels lack, if anything; rows that the module cannot take are an error."""
         outputs = self.width_of_output(data.X.shape[-1])
         return self._tensors.loss.complaint(data.y, outputs)
-
-    # `persfl.types.TensorLearner`: on tensors, one model and one device's rows
-
-    def parts(self, w: torch.Tensor) -> tuple[Parts, Parts]:
-        """Named views of a model's vector: parameters, and buffers, which steps do not change."""
-        return self._tensors.parts(w)
-
-    def joined(self, parts: Parts) -> torch.Tensor:
-        """The vector again."""
-        return self._tensors.joined(parts)
-
-    def said(self, parts: Parts, X: torch.Tensor) -> torch.Tensor:
-        """(rows, outputs) what the module says."""
-        return self._tensors.said(parts, X)
-
-    def outputs(self, w: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
-        """(rows, outputs) what the module says."""
-        return self._tensors.outputs(w, X)
-
-    def slopes(self, w: torch.Tensor, *rows: torch.Tensor) -> torch.Tensor:
-        """(size,) the gradient for `X, y, weight`; 0 for running statistics, and without rows."""
-        return self._tensors.slopes(w, *rows)
-
-    def part_loss(self, parts: Parts, *rows: torch.Tensor) -> torch.Tensor:
-        """The weighted mean loss for `X, y, weight`."""
-        return self._tensors.part_loss(parts, *rows)
-
-    def part_slopes(self, parts: Parts, fixed: Parts, *rows: torch.Tensor) -> Parts:
-        """Its gradient by part."""
-        return self._tensors.part_slopes(parts, fixed, *rows)
