@@ -45,8 +45,17 @@ FLOORS = [
         "rules",
     ],
     ["loop", "fleets"],
-    ["wire", "training", "evaluation", "methods", "fitting"],
-    ["estimators", "exports", "runs", "report", "federation", "lab", "testing"],
+    ["wire", "training", "evaluation", "methods", "fitting", "tracking"],
+    [
+        "estimators",
+        "exports",
+        "runs",
+        "report",
+        "mlflow",
+        "federation",
+        "lab",
+        "testing",
+    ],
     ["commands", "cli", "__main__"],
 ]
 ROOMS = [room for floor in FLOORS for room in floor]

@@ -139,3 +139,13 @@ def test_rows_in_time(tmp_path, capsys):
     assert "later ones to judge by" in capsys.readouterr().out
     assert main([*compare, "--time", "dat"]) == 2
     assert "Did you mean 'date'?" in capsys.readouterr().err
+
+
+def test_trackers_are_told_from_the_command_line(tmp_path, capsys):
+    pytest.importorskip("tensorboard")
+    board = tmp_path / "board"
+    assert fit(tmp_path, rows(), "--track", f"tensorboard={board}") == 0
+    assert list(board.glob("events.out.*"))
+    assert fit(tmp_path, rows(), "--track", "excel=x", name="other") == 2
+    assert "--track must be tensorboard=FOLDER" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()

@@ -2,12 +2,24 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
 
-from persfl import Linear, PersonalizedClassifier, PersonalizedRegressor
+from persfl import Linear, PersonalizedClassifier, PersonalizedRegressor, methods
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.methods import Boosting, LocalTask, Mixed, cannot_run
+from persfl.learners.responses import respond_each
+from persfl.methods import (
+    Boosting,
+    GPBoost,
+    LocalTask,
+    Mixed,
+    cannot_run,
+    gpboost_method,
+)
+from persfl.methods.mixed.class_trees import STAGES
 from persfl.runs import load_model, save_model
 
 
@@ -63,15 +75,63 @@ def test_it_is_kept_and_read_again(rows, tmp_path):
     np.testing.assert_array_equal(again.predict(rows.X, devices=rows.owner), said)
 
 
-def test_classes_are_refused_in_a_sentence(rows):
-    why = cannot_run(Boosting(), Linear("logistic"))
-    assert why.startswith("boosting is for labels that are numbers. Got Linear(")
-    with pytest.raises(InputError, match="boosting is for labels that are numbers"):
-        PersonalizedClassifier(method="boosting").fit(
-            rows.X, rows.y > 0, devices=rows.owner
+@pytest.mark.parametrize("classes", [2, 3])
+def test_classes_are_those_of_scikit_learn_and_kept(rows, classes, tmp_path):
+    edges = np.quantile(rows.y, np.arange(1, classes) / classes)
+    y = np.searchsorted(edges, rows.y)
+    model = PersonalizedClassifier(method="boosting", holdout=0, units="raw")
+    model.fit(rows.X, y, devices=rows.owner)
+    said = model.predict_proba(rows.X, devices=rows.owner)
+    wide = np.column_stack([rows.owner, rows.X])
+    found = []
+    for steps in STAGES:
+        other = HistGradientBoostingClassifier(
+            categorical_features=[0],
+            max_iter=steps,
+            early_stopping=False,
+            random_state=0,
         )
+        found.append(np.abs(other.fit(wide, y).predict_proba(wide) - said).max())
+        if found[-1] < 1e-9:
+            break
+    assert found[-1] < 1e-9
+    again = load_model(save_model(model, tmp_path / "run"))
+    same = again.predict_proba(rows.X, devices=rows.owner)
+    np.testing.assert_array_equal(same, said)
+
+
+def test_what_cannot_be_is_refused_in_a_sentence(rows):
+    single = Devices(rows.X, 0 * rows.y, rows.weight, rows.start, rows.ids)
+    with pytest.raises(InputError, match="boosting needs rows of at least 2 classes"):
+        Boosting().run(LocalTask(single, Linear("logistic"), classes=2))
     with pytest.raises(InputError, match="boosting is for squared loss"):
         Boosting().run(LocalTask(rows, Linear("huber")))
+
+
+def test_gpboost_is_said_to_be_missing_where_it_is(rows, monkeypatch):
+    monkeypatch.setattr(methods, "find_spec", lambda name: None)
+    assert cannot_run(GPBoost()) == (
+        "gpboost needs the package gpboost, which is not installed here: pip install gpboost."
+    )
+    monkeypatch.setattr(gpboost_method, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="needs the package gpboost"):
+        GPBoost().run(LocalTask(rows, Linear(intercept=True)))
+
+
+def test_gpboost_says_what_its_package_says(rows):
+    gpboost = pytest.importorskip("gpboost")
+    how = {"min_data_in_leaf": 5, "objective": "regression", "verbose": -1}
+    group = gpboost.GPModel(group_data=rows.owner, likelihood="gaussian")
+    told = gpboost.Dataset(rows.X, rows.y)
+    found = gpboost.train(how, told, 20, gp_model=group, verbose_eval=False)
+    want = found.predict(rows.X, group_data_pred=rows.owner, pred_latent=True)
+    trees = gpboost_method.trees_of(found.dump_model(), len(rows))
+    said = trees.predict(rows.X, rows.owner)
+    np.testing.assert_allclose(said, want["fixed_effect"], atol=1e-12)
+    learner = Linear(intercept=True)
+    models = GPBoost(steps=20).run(LocalTask(rows, learner, seed=0)).models
+    left = rows.y - respond_each(learner, models, rows.X, rows.owner)
+    assert np.mean(left**2) < 0.5 * rows.y.var()
 
 
 def test_one_device_alone_and_a_device_without_rows(rows):

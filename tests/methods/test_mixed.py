@@ -7,13 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from persfl import Devices, PersonalizedClassifier, PersonalizedRegressor
 from persfl.errors import InputError, UnseenWarning
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.storage.family_table import models_from, models_to
 from persfl.methods import Blend
+from persfl.methods.mixed import grown_trees
+from persfl.methods.mixed.class_trees import GrownClasses
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means, total
 from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_rows import hidden_rows
@@ -236,6 +242,38 @@ def test_trees_say_what_scikit_learn_says() -> None:
     np.testing.assert_allclose(
         trees.predict(rows.X, strangers), model.predict(there), atol=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("classes", "rows", "threads"), [(0, 99, 1), (2, 99, 1), (0, 101, 2), (2, 101, 2)]
+)
+def test_trees_of_few_rows_are_grown_by_one_thread(
+    classes: int, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that share a busy core with others wait a hundred times as long as they work."""
+    monkeypatch.setattr(grown_trees, "FEW", 100)
+    seen = []
+
+    def spy(*words: object, **more: object) -> None:
+        seen.append({lib["num_threads"] for lib in openmp()})
+        raise InterruptedError
+
+    def openmp() -> list[dict[str, object]]:
+        return [lib for lib in threadpool_info() if lib["user_api"] == "openmp"]
+
+    kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    monkeypatch.setattr(kind, "fit", spy)
+    table = _curved()
+    some = np.arange(rows)
+
+    def begin() -> object:
+        if classes:
+            return GrownClasses(table, some, classes, 5)
+        return grow(table, some, table.y[some])
+
+    with threadpool_limits(2, user_api="openmp"), pytest.raises(InterruptedError):
+        begin()
+    assert seen == [{threads}]
 
 
 def test_trees_are_offered_where_rows_bend_and_left_where_they_do_not() -> None:

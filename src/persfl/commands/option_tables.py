@@ -62,6 +62,8 @@ FIT = f"""{_TABLE}
 --resume      switch  -       go on with an interrupted run: the result is the same to the last bit
 --force       switch  -       replace a run folder that is there
 --no-report   switch  -       do not write report.html
+--track TRACKER=WHERE  text*  -  curves and results elsewhere too: tensorboard=FOLDER,
+    mlflow=EXPERIMENT, wandb=PROJECT
 --fallback    switch  -       keep a device's own model where the fleet's evidence favours it
 --unseen      pooled|error  pooled  devices first seen when predicting: one model for all of them,
     or an error (default %(default)s)

@@ -22,6 +22,7 @@ from persfl.commands.run_place import (
     take_place,
 )
 from persfl.commands.table_rows import TableRows, read_rows
+from persfl.commands.trackers import trackers
 from persfl.commands.user_module import file_and_name, in_a_file, load_module
 from persfl.errors import InputError, need
 from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
@@ -55,6 +56,7 @@ FREE = {
     "resume",
     "force",
     "no_report",
+    "track",
 }
 
 
@@ -165,7 +167,8 @@ def _fit_and_keep(
     before = bool(folder.index["stages"]) or chosen.resume  # there is something to lose
     try:
         table = (rows.X, rows.y, rows.devices, rows.weight)
-        model.fit(*table, keep=progress, aside=rows.aside)
+        told = trackers(chosen.track)
+        model.fit(*table, keep=progress, aside=rows.aside, callbacks=told)
         keep_model(folder, model)
     # a module of the user's may raise anything, and what --force set aside must come back all the
     # same

@@ -29,6 +29,8 @@ from persfl.fitting.row_columns import Key, OrderWords, Span
 from persfl.fitting.schema import Ids, Table, TableSchema, Weights, learn_table
 from persfl.fitting.setup import FitSettings, Models
 from persfl.methods import Method, method_of
+from persfl.tracking.callbacks import Listener, Told
+from persfl.training.state import Forget
 from persfl.traits import has_gradients
 from persfl.trust import Trust
 from persfl.types import Array, IntArray, Learner, Model
@@ -202,6 +204,7 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         sample_weight: Weights = None,
         keep: Keep | None = None,
         aside: pd.DataFrame | None = None,
+        callbacks: Sequence[Listener] = (),
     ) -> Self:
         """Learn a model for every device.
 
@@ -210,12 +213,16 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         `keep` writes down every round, so that a fit that was cut can go on (`persfl.runs.Folder`).
         `aside` are columns of the same rows that are no features: `blocks` and `time` may name
         them, and dates are looked for in them.
+        `callbacks` are told every round and the end: objects of `persfl.tracking.Callback`, such as
+        `TensorBoard("curves")`, or functions of a `Round`.
         """
         self._warn_nobody_named(devices)
+        told = Told(keep or Forget(), callbacks)
         for old in ("_arrivals", "fitted_"):
             self.__dict__.pop(old, None)
         asked = self._asked(X, y, devices, sample_weight, aside=aside)
-        self.fitted_ = fit_fleet(*asked, keep=keep)
+        self.fitted_ = fit_fleet(*asked, keep=told)
+        told.done(self.fitted_)
         return self
 
     def partial_fit(

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from persfl.errors import InputError, PersflError
-from persfl.federation.blend_run import blended
 from persfl.federation.common_run import common_run
 from persfl.federation.device import Device
 from persfl.federation.launch import FAILURE, LINK_GONE, PROGRESS
@@ -26,9 +25,11 @@ from persfl.federation.wait_notices import Waiting
 from persfl.files import write_whole
 from persfl.folder_locks import holding
 from persfl.formats import reading
-from persfl.methods import Blend, Kin, Own, Paper
-from persfl.runs import INDEX, Folder
-from persfl.wire import Terms, pack, unpack
+from persfl.methods import Blend, Kin, Mixed, Own, Paper
+from persfl.runs.index import INDEX
+from persfl.runs.run_folder import Folder
+from persfl.wire.codec import pack, unpack
+from persfl.wire.terms import Terms
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
@@ -80,7 +81,10 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
         diary.say("done", already=True)
         return
     method = plan.personalization
-    if isinstance(method, Blend):
+    if isinstance(method, Blend | Mixed):
+        # blend's many files, where it runs
+        from persfl.federation.blend_run import blended
+
         facts = {"ids": list(scene.ids), "targets": list(scene.targets)}
         unwilling = list(scene.waiting.unwilling)
         diary.say("devices", **facts, unwilling=unwilling, first=0, rounds=0)
@@ -125,6 +129,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))
         folder.commit()
+    plan.of_folder(folder)
     terms = _terms(folder, plan)
     waiting.over()
     if not home:

@@ -18,7 +18,9 @@ from persfl.federation.federation_folder import Federation
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.superlink import check_up, link_mark, same_link, start_run
 from persfl.folder_locks import LOCK, holder
-from persfl.runs import INDEX, Folder, is_begun, remove_begun
+from persfl.runs.begun_runs import is_begun, remove_begun
+from persfl.runs.index import INDEX
+from persfl.runs.run_folder import Folder
 
 PROGRESS = "progress.jsonl"
 FAILURE = "failure.txt"
@@ -97,15 +99,7 @@ def _run_name(out: Path, plan: RunPlan, resume: bool) -> str:
         raise InputError(
             f"{str(out)!r} holds a run already. Choose another --out, or go on with --resume."
         )
-    before = Folder.open(out).spec.get("asked", {})
-    if not isinstance(before, dict):
-        raise InputError(f"{str(out / 'spec.json')!r} does not say what was asked.")
-    changed = plan.difference(before)
-    if changed:
-        raise InputError(
-            f"{str(out)!r} holds another run: {changed}. Use the same command to resume, or"
-            " another --out."
-        )
+    before = plan.of_folder(Folder.open(out))
     run = str(before.get("run"))
     if not _RUN.fullmatch(run):  # it becomes the name of a file
         raise InputError(

@@ -23,12 +23,12 @@ from persfl.federation.blend_exchange import (
 )
 from persfl.federation.letters import Letters, capital
 from persfl.federation.told_sums import MANY, SumsFamily, counting
-from persfl.methods.blend.algorithm import sums_result
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.blend.questions import PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.hidden_rows import NEVER, folds_of
 from persfl.methods.mixed.linear_rule import LinearBlend, blend_of_sums
+from persfl.methods.mixed.linear_stage import sums_result
 from persfl.methods.mixed.principal_axes import axes_of_sums
 from persfl.types import Array, IntArray, Model
 
@@ -78,7 +78,7 @@ class SumsSite(BlendExchange):
                 self.roster.failed(self.ids[i], number, "format")
         if not known:
             raise InputError(
-                "no device tells sums over its rows, which a blend of linear models is made of."
+                "no device tells sums over its rows, which these models are made of."
                 " Allow sums in the nodes' policies, or use --method paper."
             )
         who = np.array(sorted(known))
@@ -106,13 +106,11 @@ class SumsSite(BlendExchange):
                 said = capital(those(names, one, several))
                 self.notes.append(f"{said}, and {_left_out(names)}.")
         if heavy:
-            one, several = (
-                f"{each} of more than ten usual devices have"
-                for each in ("tells", "tell")
-            )
+            one = "tells sums that are far larger than usual, in all or in one part of its rows"
+            several = one.replace("tells", "tell").replace("its", "their")
             said = capital(those(heavy, one, several))
             self.notes.append(
-                f"{said}, and {'count' if heavy[1:] else 'counts'} as ten."
+                f"{said}, and {'count' if heavy[1:] else 'counts'} for less."
             )
         return [each.weighed(less) for each in parts] if heavy else parts
 

@@ -16,7 +16,7 @@ from persfl.federation.messages import Arrays
 from persfl.federation.run_codec import RunCodec
 from persfl.traits import has_statistics
 from persfl.types import Model, Probe
-from persfl.wire import nested, within
+from persfl.wire.codec import nested, within
 
 
 class TargetStates:
@@ -107,7 +107,11 @@ class TargetStates:
 
     def restore(self, heads: Sequence[Mapping[str, Any]], arrays: Arrays) -> None:
         """The inverse of `to_wire`."""
-        self.own = np.array(arrays["own"])
+        self.own = np.array(arrays["own"], dtype=np.float64)
+        if self.own.shape != (len(self.probes),):
+            raise InputError(
+                f"there must be a loss of each of {len(self.probes)} targets."
+            )
         names = ("round", "stay", "weights", "set")
         for t, told in enumerate(heads):
             inner = within(f"t{t}", arrays)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from persfl.checks import refuse_strangers
 from persfl.errors import need
 from persfl.fleets.batched import Batched, column, somebody
 from persfl.fleets.handed_in_models import ends, scored, stepped
@@ -134,6 +135,7 @@ class Torch:
 
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
         """Losses and lengths of all pairs."""
+        refuse_strangers(peers, self.rows.n)
         T, S = peers.shape
         theirs = self.moved(asked.rows)
         own = self.moved(self.rows.scoring.rows)

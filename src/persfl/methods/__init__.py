@@ -13,6 +13,7 @@ Blend(budget=300, trees=True)
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from persfl.errors import InputError
@@ -37,6 +38,7 @@ from persfl.methods.fedprox import FedProx
 from persfl.methods.fedrelax import FedRelax
 from persfl.methods.fedrep import FedRep
 from persfl.methods.fine_tuned import FineTuned
+from persfl.methods.gpboost_method import GPBoost
 from persfl.methods.gtvmin import GTVMin
 from persfl.methods.ifca import IFCA
 from persfl.methods.kin import Kin
@@ -97,6 +99,7 @@ METHODS: dict[str, type[Method]] = {
         FedRep,
         Mixed,
         Boosting,
+        GPBoost,
     )
 }
 
@@ -127,6 +130,7 @@ __all__ = [
     "FedRelax",
     "FedRep",
     "FineTuned",
+    "GPBoost",
     "GTVMin",
     "Kin",
     "LocalTask",
@@ -181,6 +185,11 @@ def cannot_run(
         return f"{method.name} needs all rows in one place, which no federation has."
     if federated and needs.not_federated:
         return f"{method.name} does not run over a federation. {needs.not_federated}"
+    if needs.package and find_spec(needs.package) is None:
+        return (
+            f"{method.name} needs the package {needs.package}, which is not installed here: pip"
+            f" install {needs.package}."
+        )
     if learner is not None:
         traits = traits_of(learner)
         if needs.gradients and not traits.gradients:

@@ -36,6 +36,8 @@ class Needs:
     """Why no federation runs it, where that is not because rows must be together."""
     units: tuple[str, ...] = ("shared", "centred", "raw")
     """The units that its rows may come in; one that looks at several itself names the first."""
+    package: str = ""
+    """A package that must be installed, by the name under which it is installed."""
     told: str = ""
     """What it has to be told, such as "the number of clusters"."""
     leaves: str = ""

@@ -11,14 +11,14 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.fleets import ArrayFleet
 from persfl.methods.blend.adam import descended
-from persfl.methods.blend.budget import Budget
+from persfl.methods.blend.budget import Budget, PaidFleet
 from persfl.methods.blend.fitted_rows import FittedTargets
 from persfl.methods.blend.folds import Folding, TargetRows
 from persfl.methods.blend.linear_rows import spreads
 from persfl.methods.blend.mixture import of_devices
 from persfl.methods.blend.moves_alike import NEAREST
 from persfl.methods.blend.offers import Descent, Offers, Peers, RefitOffers, Targets
-from persfl.methods.blend.offers.linear_family import LinearFamily
+from persfl.methods.blend.offers.steps import StepOffers
 from persfl.methods.blend.questions import Question
 from persfl.methods.blend.search import Searchers, question_of
 from persfl.methods.blend.site import (
@@ -33,9 +33,7 @@ from persfl.methods.blend.vector_rows import offers_of, rows_of, stacked_rows
 from persfl.methods.blend.views import ViewSettings
 from persfl.seeds import Stream, stream
 from persfl.types import (
-    Answers,
     Array,
-    Choice,
     Data,
     Differentiable,
     Fleet,
@@ -87,7 +85,7 @@ class LocalSite:
         """Of all devices; only linear models have views that need them."""
         rows = self.answered
         family = self.family
-        if isinstance(family, LinearFamily):
+        if isinstance(family, StepOffers):
             return spreads(rows)
         return Spreads(rows.total, np.zeros((self.n, rows.features)))
 
@@ -233,7 +231,7 @@ class LocalGroup:
         """Linear models by questions, whose answers are computed for many at once; others by the
         engines of a fleet.
         """
-        if isinstance(self.family, LinearFamily):
+        if isinstance(self.family, StepOffers):
             return Searchers(self, question_of(proposer, self.look), start)
         everybody = Devices.joined([self.others, self.rows.copies])
         fleet = ArrayFleet(
@@ -283,31 +281,3 @@ class LocalGroup:
 
     def _own_place(self, copy: int) -> Stream:
         return stream(self.plan.run_seed, "own", self.plan.number, copy)
-
-
-class PaidFleet:
-    """A fleet whose questions are paid."""
-
-    def __init__(self, fleet: ArrayFleet, budget: Budget) -> None:
-        self._fleet = fleet
-        self._budget = budget
-        self.n = fleet.n
-        self.targets = fleet.targets
-
-    @property
-    def models(self) -> Any:
-        """The targets'."""
-        return self._fleet.models
-
-    def observe(self, r: int) -> None:
-        """As the fleet."""
-        self._fleet.observe(r)
-
-    def probe(self, peers: IntArray, r: int) -> Answers:
-        """Pay, and ask."""
-        self._budget.pay(1.0 / self._budget.unit, int((peers >= 0).sum()))
-        return self._fleet.probe(peers, r)
-
-    def adopt(self, choice: Choice) -> None:
-        """As the fleet."""
-        self._fleet.adopt(choice)

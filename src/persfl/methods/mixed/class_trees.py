@@ -14,7 +14,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from persfl.devices import Devices
 from persfl.learners.shared_trees import ClassTrees, spread_classes
-from persfl.methods.mixed.grown_trees import CATEGORIES, read_trees
+from persfl.methods.mixed.grown_trees import CATEGORIES, read_trees, threads_for
 from persfl.types import Array, IntArray
 
 STAGES = (5, 10, 20, 30, 50, 70, 100)  # steps of boosting that are tried
@@ -47,9 +47,11 @@ class GrownClasses:
         weight = rows.weight[which]
         # bins of rows that weigh alike need no weighted quantiles, which are slow
         alike = bool((weight == weight[0]).all())
-        self._grower.fit(
-            self._wide(which), rows.y[which], sample_weight=None if alike else weight
-        )
+        wide = self._wide(which)
+        with threads_for(len(wide)):
+            self._grower.fit(
+                wide, rows.y[which], sample_weight=None if alike else weight
+            )
 
     def _wide(self, which: IntArray) -> Array:
         owner = self._rows.owner[which].astype(np.float64)
@@ -67,10 +69,11 @@ class GrownClasses:
         """(stages, rows, classes) log chances of these rows."""
         found = []
         wide = self._wide(which)
-        for step, raw in enumerate(self._grower.staged_decision_function(wide), 1):
-            if step in STAGES:
-                each = raw[:, None] if raw.ndim == 1 else raw
-                found.append(spread_classes(each, self._there, self.classes))
+        with threads_for(len(wide)):
+            for step, raw in enumerate(self._grower.staged_decision_function(wide), 1):
+                if step in STAGES:
+                    each = raw[:, None] if raw.ndim == 1 else raw
+                    found.append(spread_classes(each, self._there, self.classes))
         return np.stack(found)
 
     def trees(self) -> ClassTrees:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
 from persfl.devices import Devices
 from persfl.learners.shared_trees import WORDS, SharedTrees
@@ -14,6 +15,9 @@ from persfl.types import Array, IntArray
 CATEGORIES = (
     255  # that scikit-learn can tell apart; of more devices trees see the rows alone
 )
+# Rows that one thread is quicker with. Several meet after every split, and where other programs
+# keep the cores busy they wait a hundred times as long for each other as they work.
+FEW = 20_000
 
 
 def grow(rows: Devices, which: IntArray, y: Array) -> SharedTrees:
@@ -31,12 +35,18 @@ def grow(rows: Devices, which: IntArray, y: Array) -> SharedTrees:
     alike = bool(
         (weight == weight[0]).all()
     )  # then bins need no weighted quantiles, which are slow
-    grower.fit(wide, y, sample_weight=None if alike else weight)
+    with threads_for(len(X)):
+        grower.fit(wide, y, sample_weight=None if alike else weight)
     place = np.full(devices, -1)
     if several:
         there = np.unique(owner)
         place[there] = np.arange(len(there))
     return read_trees(grower, place)
+
+
+def threads_for(rows: int) -> threadpool_limits:
+    """Lets scikit-learn's trees use one thread where rows are few; they stay the same trees."""
+    return threadpool_limits(1 if rows < FEW else None, user_api="openmp")
 
 
 def read_trees(grower: Any, place: IntArray) -> SharedTrees:

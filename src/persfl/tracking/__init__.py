@@ -1,0 +1,13 @@
+"""Callbacks of a fit, and the trackers that people already have."""
+
+from persfl.tracking.callbacks import Callback, Told, fleet_metrics, round_metrics
+from persfl.tracking.scalars import TensorBoard, WandB
+
+__all__ = [
+    "Callback",
+    "TensorBoard",
+    "Told",
+    "WandB",
+    "fleet_metrics",
+    "round_metrics",
+]
