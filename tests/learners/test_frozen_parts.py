@@ -62,7 +62,7 @@ def devices():
 
 def learner_of(make, **more):
     shape = None if make is Adapted else (1, 6, 6)
-    return Network(make, shape=shape, dtype="float64", **more)
+    return Network(make, shape=shape, dtype="float64", epochs=5, **more)
 
 
 def whole(make, **more):

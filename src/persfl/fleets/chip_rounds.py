@@ -84,15 +84,17 @@ class ChipRounds:
             torch.cuda.empty_cache()
             return None
         S, K = self.peers, self.width
-        ends = np.cumsum([S, S + 1, S, K, K]).tolist()
+        shapes = [(len(self.targets), wide) for wide in (S, S + 1, S, K, K)]
+        ends = np.cumsum([many * wide for many, wide in shapes]).tolist()
+        starts = [0, *ends]
         peers, losses, lengths, chosen, weights = (
-            np.ascontiguousarray(told[:, lo:hi])
-            for lo, hi in zip([0, *ends], ends, strict=False)
+            told[lo:hi].reshape(shape)
+            for lo, hi, shape in zip(starts, ends, shapes, strict=False)
         )
-        asked = peers.astype(np.int64)
         stay = (weights.sum(axis=1) == 0).astype(np.float64)
-        choice = Choice(chosen.astype(np.int64), weights, stay)
-        return asked, Answers(losses, lengths), choice
+        # the next round writes to the same memory
+        choice = Choice(_own(chosen, np.int64), _own(weights), stay)
+        return _own(peers, np.int64), Answers(_own(losses), _own(lengths)), choice
 
     def undo(self) -> None:
         """The models as they were before the last round, which nobody can go on from."""
@@ -110,7 +112,7 @@ class ChipRounds:
         return found
 
     def _round(self, key: Tensor) -> Tensor:
-        """(T, ...) all that comes back."""
+        """All that comes back, part after part."""
         engine = self.engine
         w = engine.there
         if self.before is None:
@@ -129,7 +131,7 @@ class ChipRounds:
         tensors = [w, chosen, torch.cat([stay, weights], dim=1)]
         w.copy_(engine.pairs.whole(engine.pairs.mixes, tensors, [static], None))
         parts = (peers, losses, both[:, self.peers + 1 :], chosen, weights)
-        return torch.cat([part.double() for part in parts], dim=1)
+        return torch.cat([part.double().flatten() for part in parts])
 
     def _chosen(self, peers: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
         """(T, K) whom, and with which share."""
@@ -147,6 +149,13 @@ class ChipRounds:
         if isinstance(self.adopter, BestOrStay):
             took = took & (least < losses[:, :1])
         return torch.where(took, whom, -1), took.double()
+
+
+def _own(part: AnyArray, kind: type = np.float64) -> AnyArray:
+    """A copy that nobody can change, and that may therefore be kept as it is."""
+    copied: AnyArray = part.astype(kind)
+    copied.flags.writeable = False
+    return copied
 
 
 def _drawn(key: Tensor, steps: Tensor, targets: Tensor, others: int) -> Tensor:

@@ -29,7 +29,7 @@ def stepped(engine: Torch, models: Array, movers: Slice, place: Stream) -> Array
                 engine.pairs.firsts, [start, their[:, None]], [rows], at
             )
 
-        key = ("stepped", ends(part), everybody)
+        key = ("stepped", chunk_ends(part), everybody)
         return np.array(engine.run(key, moved, movers.which[part], models[part]))
 
     return np.concatenate(engine.chunked(len(movers.which), 1, rows.longest, work))
@@ -43,7 +43,7 @@ def scored(engine: Torch, models: Array, judges: Slice) -> Array:
         def score(their: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
             return engine.pairs.whole(engine.pairs.losses, [w, their], [rows], None)
 
-        key = ("scored", ends(part), len(models))
+        key = ("scored", chunk_ends(part), len(models))
         return np.array(engine.run(key, score, judges.which[part], models))
 
     parts = engine.chunked(len(judges.which), len(models), rows.longest, work)
@@ -51,6 +51,6 @@ def scored(engine: Torch, models: Array, judges: Slice) -> Array:
     return np.where(np.isfinite(found), found, np.inf)
 
 
-def ends(part: slice) -> tuple[int, int]:
+def chunk_ends(part: slice) -> tuple[int, int]:
     """From where to where a chunk goes."""
     return part.start, part.stop

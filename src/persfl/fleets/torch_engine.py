@@ -16,7 +16,7 @@ import numpy as np
 from persfl.checks import refuse_strangers
 from persfl.errors import need
 from persfl.fleets.batched import Batched, column, somebody
-from persfl.fleets.handed_in_models import ends, scored, stepped
+from persfl.fleets.handed_in_models import chunk_ends, scored, stepped
 from persfl.fleets.pair_memory import pair_bytes
 from persfl.fleets.torch_pairs import TensorPairs
 from persfl.fleets.torch_runtime import Runtime, TensorJob, TensorRows
@@ -150,7 +150,9 @@ class Torch:
                     self.pairs.answers, tensors, [theirs, own], place
                 )
 
-            return self.run(("answers", ends(part), S), answered, asked.which[part])
+            return self.run(
+                ("answers", chunk_ends(part), S), answered, asked.which[part]
+            )
 
         parts = self.chunked(T, S, max(theirs.longest, own.longest), work)
         both = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -200,7 +202,7 @@ class Torch:
                 tensors = [self.there[part], their]
                 return self.pairs.whole(self.pairs.proposals, tensors, [theirs], place)
 
-            key = ("proposals", ends(part), S, same)
+            key = ("proposals", chunk_ends(part), S, same)
             return np.array(self.run(key, answered, asked.which[part]))
 
         parts = self.chunked(peers.shape[0], S, theirs.longest, work)
@@ -237,7 +239,7 @@ class Torch:
                 w.copy_(self.pairs.whole(rule, tensors, [theirs], place))
 
             inputs = [asked.which, *mixing]
-            key = ("adopt", ends(part), K, single)
+            key = ("adopt", chunk_ends(part), K, single)
             self.run(key, adopted, *(array[part] for array in inputs))
 
         self.chunked(T, K, theirs.longest, work)
