@@ -78,7 +78,7 @@ METHOD = {"Paper": Paper, "TopK": TopK}
     ("settings", "says"),
     [
         ({"units": "raw"}, "blend goes by shared units. Got units='raw'"),
-        ({"compute": "cpu"}, "blend computes on this processor"),
+        ({"compute": "cpu"}, "computes on this processor"),
         ({"method": Blend(budget=0)}, "budget must be at least 1"),
         ({"method": Paper(peers=10)}, "peers must be at most 9"),
         ({"method": "ditto", "estimator": Tree(2)}, "ditto needs a model with gradi"),

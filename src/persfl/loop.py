@@ -28,6 +28,8 @@ from persfl.types import (
     Noting,
     Round,
     Sampler,
+    StayingFleet,
+    WholeRound,
 )
 
 ROUNDING = 1e-6  # how far shares may be from a sum of 1, or below 0
@@ -122,8 +124,17 @@ def _rounds(
 ) -> Iterator[Round]:
     noting = adopter if isinstance(adopter, Noting) else None
     keeps = keeper is not None
+    whole: WholeRound | None = None
+    if isinstance(fleet, StayingFleet) and noting is None and not keeps:
+        whole = fleet.staying(sampler, adopter, seed)
     for r in numbers:
         fleet.observe(r)
+        done = None if whole is None else whole(r)
+        if done is not None:
+            peers, (losses, lengths), choice = done
+            trust = trust.updated(peers, losses, lengths, choice)
+            yield Round(r, peers, losses, lengths, choice, trust)
+            continue
         peers = _checked_peers(sampler(trust, r, seed), fleet)
         losses, lengths = fleet.probe(peers, r)
         if noting is not None:

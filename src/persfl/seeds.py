@@ -31,20 +31,21 @@ from persfl.errors import InputError
 Part = int | str | NDArray[Any]
 
 _MASK = (1 << 64) - 1
-_GAMMA = 0x9E3779B97F4A7C15
+GAMMA = 0x9E3779B97F4A7C15
 # keeps the keys of children apart from a place's own numbers
-_CHILD = 0xD1B54A32D192ED03
+CHILD = 0xD1B54A32D192ED03
+MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def _mix_int(x: int) -> int:
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    for by, times in MIXERS:
+        x = ((x ^ (x >> by)) * times) & _MASK
     return x ^ (x >> 31)
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    for by, times in MIXERS:
+        x = (x ^ (x >> np.uint64(by))) * np.uint64(times)
     return x ^ (x >> np.uint64(31))
 
 
@@ -65,12 +66,12 @@ class Stream:
             if isinstance(part, str):
                 part = zlib.crc32(part.encode())
             if isinstance(key, int) and not isinstance(part, np.ndarray):
-                key = _mix_int(((key ^ _CHILD) + _GAMMA * (int(part) + 1)) & _MASK)
+                key = _mix_int(((key ^ CHILD) + GAMMA * (int(part) + 1)) & _MASK)
             else:
                 number = np.atleast_1d(np.asarray(part)).astype(np.uint64)
-                step = (number + np.uint64(1)) * np.uint64(_GAMMA)
+                step = (number + np.uint64(1)) * np.uint64(GAMMA)
                 here = np.atleast_1d(np.asarray(key, dtype=np.uint64))
-                key = _mix((here ^ np.uint64(_CHILD)) + step)
+                key = _mix((here ^ np.uint64(CHILD)) + step)
         return Stream(key)
 
     def uniform(self, *shape: int) -> NDArray[np.float64]:
@@ -78,7 +79,7 @@ class Stream:
         shorter one.
         """
         count = int(np.prod(shape))
-        steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GAMMA)
+        steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GAMMA)
         keys = self.keys
         bits = _mix(keys[..., None] + steps) >> np.uint64(11)
         lead = () if isinstance(self.key, int) else keys.shape
@@ -109,7 +110,7 @@ class Stream:
             raise InputError(
                 f"an integer is drawn at one place. Got a stream of {self.keys.size}."
             )
-        return _mix_int((self.key + _GAMMA) & _MASK) % (2**31 - 1)
+        return _mix_int((self.key + GAMMA) & _MASK) % (2**31 - 1)
 
 
 def stream(seed: int, *path: Part) -> Stream:

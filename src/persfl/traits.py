@@ -156,8 +156,6 @@ class TensorMath(Protocol):
     """Models on torch tensors, for one device; `vmap` adds axes."""
 
     @property
-    def dtype(self) -> str: ...
-    @property
     def width(self) -> int:
         """About how many numbers a row takes on its way through the model and back."""
 
@@ -189,6 +187,8 @@ class TensorMath(Protocol):
 class TensorLearner(Differentiable, TensorMath, Protocol):
     """A learner that also computes on tensors."""
 
+    dtype: str
+    """"float32" or "float64"."""
     refit_steps: int
     """How many proximal steps an answer to `Refit` takes; 0 is a fit anew."""
 

@@ -64,6 +64,12 @@ class Pairs:
         return Pairs(np.empty(0, dtype=np.int64), *(np.empty(0) for _ in _COLUMNS))
 
 
+def _kept(array: AnyArray) -> AnyArray:
+    """The array, if nobody can change it; else a copy."""
+    own = array.flags.owndata and not array.flags.writeable
+    return array if own else array.copy()
+
+
 @dataclass(frozen=True, eq=False)
 class Trust:
     """Sums over rounds, per (target, peer); `n` devices, `targets` their indices."""
@@ -102,10 +108,13 @@ class Trust:
             queued = 0
         size = peers.size + choice.peers.size
         # Folding comes later: what is queued must not change when a part uses its arrays again.
-        entry = (
-            (peers.copy(), losses.copy(), choice.peers.copy(), choice.weights.copy()),
-            queue,
+        parts = (
+            _kept(peers),
+            _kept(losses),
+            _kept(choice.peers),
+            _kept(choice.weights),
         )
+        entry = (parts, queue)
         longer = Trust(self.n, self.targets, folded, entry, queued + size, self.notes)
         if longer._queued > max(
             _QUEUE, 4 * len(folded.key), min(96 * size, 16 * _QUEUE)

@@ -258,6 +258,21 @@ class Fleet(Protocol):
     def adopt(self, choice: Choice) -> None: ...
 
 
+# of a round's number to whom was asked, what came of it and what was adopted; None where that
+# cannot be done in one piece after all
+WholeRound = Callable[[int], tuple[IntArray, Answers, Choice] | None]
+
+
+@runtime_checkable
+class StayingFleet(Protocol):
+    """A fleet that may take whole rounds in one piece, where its computation is."""
+
+    def staying(
+        self, sampler: Sampler, adopter: Adopter, seed: int
+    ) -> WholeRound | None:
+        """Rounds of these parts; None where they are taken step by step."""
+
+
 class KeepingFleet(Fleet, Protocol):
     """A fleet that can remember each peer's last step, for adopters that say `keeps = True`."""
 

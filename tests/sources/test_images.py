@@ -14,6 +14,7 @@ from PIL import Image
 from persfl.errors import InputError
 from persfl.sources import (
     clustered_images,
+    dirichlet_images,
     read_cifar10,
     read_femnist,
     read_image_folder,
@@ -262,3 +263,26 @@ def test_images_to_deal_out_are_from_0_to_1(images):
             held=2,
             training=10,
         )
+
+
+@pytest.mark.parametrize("alpha", [0.1, 100.0])
+def test_a_dirichlet_deal_gives_every_image_to_one_device(alpha):
+    images = np.linspace(0, 1, 600).reshape(600, 1, 1, 1)
+    labels = np.arange(600) % 6
+    world = dirichlet_images(images, labels, 8, alpha=alpha, least=4, seed=3)
+    both = np.concatenate([world.training.X, world.held.X])
+    assert sorted(both[:, 0].tolist()) == images.ravel().tolist()
+    assert (world.training.counts + world.held.counts >= 4).all()
+    assert (world.held.counts >= 1).all()
+    seen = [len(np.unique(world.training[i].y)) for i in range(8)]
+    assert (np.mean(seen) < 4) == (alpha < 1)
+    again = dirichlet_images(images, labels, 8, alpha=alpha, least=4, seed=3)
+    np.testing.assert_array_equal(again.training.X, world.training.X)
+
+
+def test_too_few_images_for_a_dirichlet_deal_are_said():
+    images = np.zeros((20, 1, 2, 2))
+    with pytest.raises(InputError, match="20 images are too few for 5 devices"):
+        dirichlet_images(images, np.arange(20) % 2, 5, alpha=1.0, least=10)
+    with pytest.raises(InputError, match="alpha must be greater than 0"):
+        dirichlet_images(images, np.arange(20) % 2, 5, alpha=0.0)

@@ -74,8 +74,8 @@ class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
         it holds dates), or in rows.
     horizon : how far ahead is judged, likewise; None is as far as there are rows.
     compute : where gradient steps are computed, as torch names it: "cuda" for a GPU, "cpu"; None is
-        this processor, without torch where the models are linear. For methods that ask a fleet
-        round by round; blend computes on this processor.
+        this processor, without torch where the models are linear. For networks, and for methods
+        that ask a fleet round by round.
     n_jobs : parallel processes for refits.
     random_state : the same number gives the same result; None draws one.
 

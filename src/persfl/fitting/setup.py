@@ -14,6 +14,7 @@ from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
 from persfl.learners.fleet_mix import FleetMix, ModelBank
 from persfl.learners.linear import Linear
+from persfl.learners.network import Network
 from persfl.learners.shared_trees import BoostedModels
 from persfl.methods import (
     Blend,
@@ -29,7 +30,7 @@ from persfl.methods import (
 )
 from persfl.public_points import public_points
 from persfl.training.state import KIN_ROUNDS, STEP_ROUNDS, peers_asked, rounds_for
-from persfl.traits import has_gradients, traits_of
+from persfl.traits import has_gradients, has_tensors, traits_of
 from persfl.types import Array, Learner, Model
 from persfl.units import KINDS, Units
 
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from persfl.evaluation.row_order import RowOrder
     from persfl.fitting.schema import TableSchema
 
-# methods whose models are made on this processor, without a fleet that takes steps
+# methods that make models without a fleet that takes steps: networks where they are computed,
+# others on this processor
 _ON_THIS_PROCESSOR = (Blend, Own, Pooled, FineTuned, Clustered, Private)
 # numbers touched by a run that may be repeated without being noticed
 CHEAP = 3e7
@@ -93,10 +95,12 @@ class FitSettings:
                 f"{method.name} goes by {' or '.join(usual)} units. Got units={self.units!r}:"
                 " leave it out, or take another method such as method='paper'."
             )
-        if self.compute is not None and isinstance(method, _ON_THIS_PROCESSOR):
+        here = isinstance(method, _ON_THIS_PROCESSOR) and not has_tensors(learner)
+        if self.compute is not None and here:
             raise InputError(
-                f"compute is for methods that take steps with a fleet, such as method='paper';"
-                f" {method.name} computes on this processor. Leave it out."
+                f"compute is for networks and for methods that take steps with a fleet, such as"
+                f" method='paper'; {method.name} of other models computes on this processor. Leave"
+                " it out."
             )
 
 
@@ -187,12 +191,16 @@ class Setup:
         self, inside: Devices, public: Array | None, order: RowOrder | None = None
     ) -> LocalTask:
         """What the method is given: rows in the units of the run."""
+        compute = self.settings.compute
+        learner = self.learner
+        if compute is not None and isinstance(learner, Network):
+            learner = learner.on(compute)
         return LocalTask(
             inside,
-            self.learner,
+            learner,
             seed=self.seed,
             n_jobs=self.settings.n_jobs,
-            compute=self.settings.compute,
+            compute=compute,
             classes=self.classes,
             public=public,
             ordered=self.settings.ordered,

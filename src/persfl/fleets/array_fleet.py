@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from persfl.errors import InputError
+from persfl.errors import Diverged, InputError
 from persfl.fleets.engine_choice import Wishes, engine_for
 from persfl.fleets.in_process import InProcessFleet
 
 if TYPE_CHECKING:
-    from persfl.types import Learner, Model, Models, Proposer
+    from persfl.types import (
+        Adopter,
+        Answers,
+        Choice,
+        IntArray,
+        Learner,
+        Model,
+        Models,
+        Proposer,
+        Sampler,
+        WholeRound,
+    )
 
 
 class ArrayFleet(InProcessFleet):
@@ -22,7 +33,9 @@ class ArrayFleet(InProcessFleet):
 
     `compute`: where torch computes, such as "cuda" for a GPU; `dtype`: "float32" or "float64"
     there; `compiled`: with `torch.compile`. Networks take torch always, linear learners where one
-    of the three asks for it.
+    of the three asks for it. `precision` of products on a GPU: "float32" is exact, "tf32" rounds
+    what goes into them to 10 binary digits, "bf16" computes networks with 8. `memory`: how many GiB
+    the pairs that are computed at once may take.
 
     >>> from persfl import Best, GradientStep, Linear, Uniform, personalize
     >>> from persfl.sources import clustered_regression
@@ -51,6 +64,8 @@ class ArrayFleet(InProcessFleet):
         compute: str | None = None,
         dtype: str | None = None,
         compiled: bool = False,
+        precision: str = "float32",
+        memory: float | None = None,
         device: str | None = None,
     ) -> None:
         if device is not None:
@@ -58,7 +73,7 @@ class ArrayFleet(InProcessFleet):
                 "a processor is named by compute, since a device is a participant. Write"
                 f" compute={device!r}."
             )
-        wishes = Wishes(compute, dtype, compiled, n_jobs)
+        wishes = Wishes(compute, dtype, compiled, precision, memory, n_jobs)
         super().__init__(
             devices,
             learner=learner,
@@ -70,3 +85,44 @@ class ArrayFleet(InProcessFleet):
             local=local,
             engine=partial(engine_for, wishes=wishes),
         )
+
+    def staying(
+        self, sampler: Sampler, adopter: Adopter, seed: int
+    ) -> WholeRound | None:
+        """Rounds of these parts in one piece on a GPU, where the engine can: whom was asked, what
+        came of it and what was adopted are all that comes back.
+        """
+        if type(self) is not ArrayFleet or self.home.source is not None:
+            return None
+        engine: object = self.engine
+        if not isinstance(engine, StayingEngine):
+            return None
+        rounds = engine.staying(sampler, adopter, seed)
+        if rounds is None:
+            return None
+
+        def whole(r: int) -> tuple[IntArray, Answers, Choice] | None:
+            self._r = r
+            done = rounds(r)
+            if done is None:
+                return None
+            peers, answers, choice = done
+            try:
+                judged = self.home.judge(answers, peers, r, engine.advice)
+            except Diverged:
+                rounds.undo()
+                raise
+            return peers, judged, choice
+
+        return whole
+
+
+@runtime_checkable
+class StayingEngine(Protocol):
+    """An engine whose chip takes whole rounds."""
+
+    def staying(self, sampler: Sampler, adopter: Adopter, seed: int) -> Any:
+        """Rounds of these parts; None where they need this side."""
+
+    def advice(self) -> str:
+        """What to change when every answer overflows."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from persfl.checks import one_of, real
 from persfl.errors import InputError, PersflWarning
 from persfl.fleets.batched import Batched
 from persfl.fleets.compiled_engine import Compiled, pair_kernel
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from persfl.fleets.engine import Engine, EngineTask
     from persfl.types import Learner
 
+# of products on a GPU; see `persfl.learners.precision`
+PRECISIONS = ("float32", "tf32", "bf16")
+
 
 @dataclass(frozen=True)
 class Wishes:
@@ -28,7 +32,23 @@ class Wishes:
     compute: str | None = None
     dtype: str | None = None
     compiled: bool = False
+    precision: str = "float32"
+    memory: float | None = None
     n_jobs: int | None = 1
+
+    def __post_init__(self) -> None:
+        one_of("precision", self.precision, PRECISIONS)
+        if self.precision != "float32" and not (self.compute or "").startswith("cuda"):
+            raise InputError(
+                f"precision={self.precision!r} is for a GPU: compute='cuda'. Got"
+                f" compute={self.compute!r}."
+            )
+        if self.precision != "float32" and self.dtype == "float64":
+            raise InputError(
+                f"precision={self.precision!r} rounds float32. Got dtype='float64'."
+            )
+        if self.memory is not None:
+            real("memory", self.memory, above=0)
 
     @property
     def torch(self) -> bool:
@@ -99,6 +119,8 @@ def _tensors(task: EngineTask, learner: Learner, wishes: Wishes) -> Engine | Non
         compute=compute,
         dtype=wishes.dtype,
         compiled=wishes.compiled,
+        precision=wishes.precision,
+        memory=wishes.memory,
     )
 
 

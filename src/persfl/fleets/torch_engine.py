@@ -14,18 +14,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from persfl.checks import refuse_strangers
-from persfl.errors import InputError, need
+from persfl.errors import need
 from persfl.fleets.batched import Batched, column, somebody
+from persfl.fleets.handed_in_models import chunk_ends, scored, stepped
+from persfl.fleets.pair_memory import pair_bytes
 from persfl.fleets.torch_pairs import TensorPairs
 from persfl.fleets.torch_runtime import Runtime, TensorJob, TensorRows
 from persfl.seeds import Stream, stream
 from persfl.traits import TensorLearner, has_statistics
-from persfl.types import Answers, AnyArray, Array, Choice, IntArray, Models
+from persfl.types import (
+    Adopter,
+    Answers,
+    AnyArray,
+    Array,
+    Choice,
+    IntArray,
+    Models,
+    Sampler,
+)
 
 if TYPE_CHECKING:
     import torch
 
     from persfl.devices import Devices
+    from persfl.fleets.chip_rounds import ChipRounds
     from persfl.fleets.engine import EngineTask, Slice
     from persfl.learners.linear import Linear
     from persfl.proposers.gradient import GradientStep
@@ -44,16 +56,13 @@ class Torch:
         compute: str,
         dtype: str | None,
         compiled: bool,
+        precision: str,
+        memory: float | None,
     ) -> None:
-        library = need("torch", extra="torch", why=f"compute={compute!r}")
-        try:
-            self.device: torch.device = library.device(compute)
-            library.empty(0, device=self.device)
-        except (RuntimeError, AssertionError) as error:
-            said = str(error).splitlines()[0]
-            raise InputError(
-                f"compute={compute!r} cannot be used here: {said}"
-            ) from None
+        need("torch", extra="torch", why=f"compute={compute!r}")
+        from persfl.learners.network_module import device_named
+
+        self.device: torch.device = device_named(compute)
         self.task = task
         self.rows = task.rows
         self.learner = learner
@@ -61,7 +70,13 @@ class Torch:
         # What few rounds need, and tensors would not speed up: first models, and local steps.
         self.arrays = Batched(task)
         self.pairs = TensorPairs(
-            learner, proposer, device=self.device, dtype=dtype, compiled=compiled
+            learner,
+            proposer,
+            features=int(task.rows.features or 0),
+            device=self.device,
+            dtype=dtype,
+            compiled=compiled,
+            precision=precision,
         )
         self._there: dict[int, TensorRows] = {}
         # by peers and rows: a stream's rows may grow
@@ -74,20 +89,22 @@ class Torch:
         stays = self.rows.source is None and self.pairs.batch is None
         records = self.device.type == "cuda" and stays
         targets = len(self.rows.targets)
-        self.runtime = Runtime(self.device, targets=targets, records=records)
+        self.runtime = Runtime(
+            self.device, targets=targets, records=records, memory=memory
+        )
 
     # Models
 
     @property
-    def _w(self) -> torch.Tensor:
-        """(T, size) the models, there."""
+    def there(self) -> torch.Tensor:
+        """(T, size) the models where they are computed."""
         assert self._held is not None
         return self._held
 
     @property
     def models(self) -> Array:
         """(T, size) a copy on this side."""
-        return np.asarray(self._w.detach().cpu().numpy())
+        return np.asarray(self.there.detach().cpu().numpy())
 
     @models.setter
     def models(self, models: Models) -> None:
@@ -106,7 +123,7 @@ class Torch:
         if held is None or held.devices is not rows:
             if len(self._there) > 3:  # a stream: what has passed is not needed again
                 self._there.clear()
-            held = TensorRows(rows, self.device, self.pairs.dtype)
+            held = TensorRows(rows, self.device, self.pairs.dtype, self.pairs.features)
             self._there[id(rows)] = held
         return held
 
@@ -122,18 +139,22 @@ class Torch:
         T, S = peers.shape
         theirs = self.moved(asked.rows)
         own = self.moved(self.rows.scoring.rows)
-        mine = self._mine()
+        mine = self.mine()
 
         def work(part: slice) -> AnyArray:
             # Whatever a recording reads must be an input or stay where it is: rows and models do.
             def answered(their: torch.Tensor) -> torch.Tensor:
                 place = self._place(part, peers, r)
-                compute = self.pairs.whole(self.pairs.answers)
-                return compute(self._w[part], mine[part], their, theirs, own, place)
+                tensors = [self.there[part], mine[part], their]
+                return self.pairs.whole(
+                    self.pairs.answers, tensors, [theirs, own], place
+                )
 
-            return self._run(("answers", _ends(part), S), answered, asked.which[part])
+            return self.run(
+                ("answers", chunk_ends(part), S), answered, asked.which[part]
+            )
 
-        parts = self._chunked(T, S, max(theirs.longest, own.longest), work)
+        parts = self.chunked(T, S, max(theirs.longest, own.longest), work)
         both = parts[0] if len(parts) == 1 else np.concatenate(parts)
         losses = both[:, : S + 1].astype(np.float64)
         lengths = both[:, S + 1 :].astype(np.float64)
@@ -165,24 +186,26 @@ class Torch:
 
     def proposals(self, peers: IntArray, asked: Slice, r: int) -> Array:
         """(T, S, size) what these peers answer, on this side; NaN for nobody."""
-        return somebody(asked, self._w.shape[1], lambda: self._asked(peers, asked, r))
+        return somebody(
+            asked, self.there.shape[1], lambda: self._asked(peers, asked, r)
+        )
 
     def _asked(self, peers: IntArray, asked: Slice, r: int) -> Array:
         """(T, S, size) what these peers answer from these rows, on this side."""
         theirs = self.moved(asked.rows)
         S = peers.shape[1]
-        same = self._stays(asked)
+        same = self.stays(asked)
 
         def work(part: slice) -> AnyArray:
             def answered(their: torch.Tensor) -> torch.Tensor:
                 place = self._place(part, peers, r)
-                compute = self.pairs.whole(self.pairs.proposals)
-                return compute(self._w[part], their, theirs, place)
+                tensors = [self.there[part], their]
+                return self.pairs.whole(self.pairs.proposals, tensors, [theirs], place)
 
-            key = ("proposals", _ends(part), S, same)
-            return np.array(self._run(key, answered, asked.which[part]))
+            key = ("proposals", chunk_ends(part), S, same)
+            return np.array(self.run(key, answered, asked.which[part]))
 
-        parts = self._chunked(peers.shape[0], S, theirs.longest, work)
+        parts = self.chunked(peers.shape[0], S, theirs.longest, work)
         return np.asarray(np.concatenate(parts), dtype=np.float64)
 
     def hold(self, models: Array, r: int) -> None:
@@ -206,61 +229,44 @@ class Torch:
         theirs = self.moved(asked.rows)
         single = K == 1 and bool((choice.weights == 1.0).all())
         mixing = [] if single else [np.column_stack([choice.stay, choice.weights])]
+        rule = self.pairs.firsts if single else self.pairs.mixes
 
         def work(part: slice) -> None:
             def adopted(their: torch.Tensor, *weights: torch.Tensor) -> None:
-                w = self._w[part]
+                w = self.there[part]
                 place = self._place(part, choice.peers, r)
-                compute = self.pairs.whole(self.pairs.mixes)
-                w.copy_(compute(w, their, theirs, place, *weights))
+                tensors = [w, their, *weights]
+                w.copy_(self.pairs.whole(rule, tensors, [theirs], place))
 
             inputs = [asked.which, *mixing]
-            key = ("adopt", _ends(part), K, single)
-            self._run(key, adopted, *(array[part] for array in inputs))
+            key = ("adopt", chunk_ends(part), K, single)
+            self.run(key, adopted, *(array[part] for array in inputs))
 
-        self._chunked(T, K, theirs.longest, work)
+        self.chunked(T, K, theirs.longest, work)
 
-    # Steps and scores of models that are handed in, for baselines
+    def staying(
+        self, sampler: Sampler, adopter: Adopter, seed: int
+    ) -> ChipRounds | None:
+        """Rounds of these parts that stay on the chip; None where they need this side."""
+        from persfl.fleets.chip_rounds import chip_rounds
+
+        return chip_rounds(self, sampler, adopter, seed)
 
     def step(self, models: Array, movers: Slice, place: Stream) -> Array:
         """(D, size) where a step on these devices' rows takes these models."""
-        rows = self.moved(movers.rows)
-        everybody = self._stays(movers)
-
-        def work(part: slice) -> AnyArray:
-            at = None if self.pairs.batch is None else place[part, None]
-
-            def moved(their: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-                start = start.to(self.pairs.dtype)
-                return self.pairs.proposals(start, their[:, None], rows, at)[:, 0]
-
-            key = ("stepped", _ends(part), everybody)
-            return np.array(self._run(key, moved, movers.which[part], models[part]))
-
-        return np.concatenate(self._chunked(len(movers.which), 1, rows.longest, work))
+        return stepped(self, models, movers, place)
 
     def score(self, models: Array, judges: Slice) -> Array:
         """(D, K) the losses of K models on these devices' rows."""
-        rows = self.moved(judges.rows)
-
-        def work(part: slice) -> AnyArray:
-            def score(their: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-                return self.pairs.losses(w, rows[their])
-
-            key = ("scored", _ends(part), len(models))
-            return np.array(self._run(key, score, judges.which[part], models))
-
-        parts = self._chunked(len(judges.which), len(models), rows.longest, work)
-        found = np.concatenate(parts).astype(np.float64)
-        return np.where(np.isfinite(found), found, np.inf)
+        return scored(self, models, judges)
 
     # Running
 
-    def _stays(self, some: Slice) -> bool:
+    def stays(self, some: Slice) -> bool:
         """Whether these are rows of everybody, which lie where they are in every round."""
         return self.rows.source is None and some.rows is self.rows.static
 
-    def _mine(self) -> torch.Tensor:
+    def mine(self) -> torch.Tensor:
         """Where the targets' own rows are."""
         which = self.rows.scoring.which
         if self._own is None or self._own[0] is not which:
@@ -275,27 +281,21 @@ class Torch:
         targets = self.rows.targets[part, None]
         return stream(self.task.seed, "answer", r).at(targets, peers[part])
 
-    def _run(self, key: Hashable, function: TensorJob, *inputs: AnyArray) -> Any:
-        return self.runtime.run(key, function, self._w, *inputs)
+    def run(self, key: Hashable, function: TensorJob, *inputs: AnyArray) -> Any:
+        """What a function says of these arrays, as an array."""
+        return self.runtime.run(key, function, self.there, *inputs)
 
-    def _chunked(
+    def chunked(
         self, targets: int, peers: int, longest: int, work: Callable[[slice], Any]
     ) -> list[Any]:
         """Do the work for all targets, in chunks; `longest` is how many rows every device that
         takes part is padded to.
         """
+        return self.runtime.chunks(targets, self.fits_in(peers, longest), work)
+
+    def fits_in(self, peers: int, longest: int) -> int:
+        """How many targets fit into the room for a chunk, each with so many peers."""
         if (peers, longest) not in self._fits:
-            self._fits[peers, longest] = self._fitting(peers, longest)
-        return self.runtime.chunks(targets, self._fits[peers, longest], work)
-
-    def _fitting(self, peers: int, longest: int) -> int:
-        """How many targets' pairs of that many rows fit into the room for a chunk."""
-        features = self.rows.scoring.rows.features
-        numbers = 6 * self._w.shape[1]
-        numbers += self.pairs.row_numbers(longest, features, self._w[0])
-        bytes_each = self.pairs.dtype.itemsize * numbers * max(1, peers)
-        return max(1, int(self.runtime.room() // bytes_each))
-
-
-def _ends(part: slice) -> tuple[int, int]:
-    return part.start, part.stop
+            each = pair_bytes(self, longest) * max(1, peers)
+            self._fits[peers, longest] = max(1, int(self.runtime.room() // each))
+        return self._fits[peers, longest]

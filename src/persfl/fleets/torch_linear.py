@@ -21,7 +21,6 @@ class LinearTensors:
     without one products are faster.
     """
 
-    dtype = "float64"
     width = 4  # about how many numbers a row takes inside the model, there and back
 
     def __init__(self, learner: Linear, *, fused: bool) -> None:

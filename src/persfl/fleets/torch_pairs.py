@@ -6,14 +6,16 @@ A model is a dict of named tensors here; it becomes one vector only where it is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import FunctionType, MethodType
 from typing import TYPE_CHECKING
 
+from persfl.fleets.carried_points import CarriedPoints
+from persfl.fleets.torch_graphs import Graphs
 from persfl.fleets.torch_linear import LinearTensors
 from persfl.fleets.torch_runtime import TensorRows, tensor_dtype
 from persfl.learners.linear import Linear
+from persfl.learners.network import Network
 from persfl.proposers.refit import Refit
-from persfl.traits import TensorLearner, TensorMath, traits_of
+from persfl.traits import TensorLearner, TensorMath
 
 if TYPE_CHECKING:
     import torch
@@ -38,53 +40,78 @@ class TensorPairs:
         learner: Linear | TensorLearner,
         proposer: GradientStep | Refit,
         *,
+        features: int,
         device: torch.device,
         dtype: str | None,
         compiled: bool,
+        precision: str = "float32",
     ) -> None:
         import torch
 
-        self.math: TensorMath = (
-            LinearTensors(learner, fused=compiled)
-            if isinstance(learner, Linear)
-            else learner
-        )
+        self.math: TensorMath
+        # what a frozen body makes of rows, where there is one
+        self.features: Callable[[torch.Tensor], torch.Tensor] | None = None
+        cut = learner.cut(features) if isinstance(learner, Network) else None
+        if isinstance(learner, Linear):
+            self.math = LinearTensors(learner, fused=compiled)
+        elif cut is not None:
+            self.features, self.math = cut
+        else:
+            self.math = learner
         self.learner = learner
         self.proposer = proposer
-        self.traits = traits_of(learner)
-        self.dtype = tensor_dtype(dtype or self.math.dtype)
+        kind = "float64" if isinstance(learner, Linear) else learner.dtype
+        self.dtype = tensor_dtype(dtype or kind)
         self.device = device
         self.compiled = compiled
+        self.precision = precision
         self.batch: int | None = None  # how many of a peer's rows a step takes
-        self.public: torch.Tensor | None = None
+        self.public: CarriedPoints | None = None
         if isinstance(proposer, Refit):
-            self.public = torch.as_tensor(proposer.public).to(device, self.dtype)
+            points = torch.as_tensor(proposer.public).to(device, self.dtype)
+            points = points if self.features is None else self.features(points)
+            self.public = CarriedPoints(points, proposer, learner, self.math)
             self.steps, self.step_size = proposer.near(learner), float(proposer.rate)
         else:
             self.steps, self.step_size = proposer.steps, float(proposer.step_size)
             self.batch = proposer.batch
-        self._compiled: dict[str, Whole] = {}
+        self.graphs = Graphs()
+        self._alone: dict[Whole, Whole] = {}
 
-    def whole(self, method: Whole) -> Whole:
+    def whole(
+        self,
+        method: Whole,
+        tensors: list[torch.Tensor],
+        rows: list[TensorRows],
+        place: Stream | None,
+    ) -> torch.Tensor:
         """A chunk's whole computation, compiled in one piece where that was asked for."""
+        from persfl.learners.precision import computed_in
+
+        with computed_in(self.precision):
+            if not self.compiled or self.batch is not None:
+                return method(*tensors, *rows, place)
+            return self.graphs(method, tensors, rows)
+
+    def compiled_once(self, function: Whole) -> Whole:
+        """A function of tensors and whole numbers, compiled where that was asked for."""
         import torch
 
-        if not self.compiled or self.batch is not None:
-            return method
-        name = method.__name__
-        if name not in self._compiled:
-            # The compiler counts what it made of a code object and gives up after a few; so every
-            # fleet brings its own copy.
-            function: FunctionType = vars(type(self))[name]
-            copy = FunctionType(
-                function.__code__.replace(),
-                function.__globals__,
-                name,
-                function.__defaults__,
-                function.__closure__,
-            )
-            self._compiled[name] = torch.compile(MethodType(copy, self), dynamic=False)
-        return self._compiled[name]
+        if not self.compiled:
+            return function
+        if function not in self._alone:
+            self._alone[function] = torch.compile(function, dynamic=False)
+        return self._alone[function]
+
+    def tried(
+        self, w: torch.Tensor, mine: torch.Tensor, own: TensorRows, peers: int
+    ) -> torch.Tensor:
+        """Answers to one target from so many, uncompiled: what memory they take is measured."""
+        from persfl.learners.precision import computed_in
+
+        with computed_in(self.precision):
+            their = mine[:, None].expand(1, peers)
+            return self.answers(w, mine, their, own, own, None)
 
     def answers(
         self,
@@ -118,20 +145,28 @@ class TensorPairs:
         ]
         return torch.cat([now, losses, sum(squares[1:], squares[0]).sqrt()], dim=1)
 
-    def mixes(
+    def firsts(
         self,
         w: torch.Tensor,
         their: torch.Tensor,
         theirs: TensorRows,
         place: Stream | None,
-        weights: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """(C, size) models and answers by these weights; the first answer where there are none."""
+        """(C, size) the first answers."""
+        return self.proposals(w, their, theirs, place)[:, 0]
+
+    def mixes(
+        self,
+        w: torch.Tensor,
+        their: torch.Tensor,
+        weights: torch.Tensor,
+        theirs: TensorRows,
+        place: Stream | None,
+    ) -> torch.Tensor:
+        """(C, size) models and answers by these weights."""
         import torch
 
         proposals = self.proposals(w, their, theirs, place)
-        if weights is None:
-            return proposals[:, 0]
         shares = weights.to(self.dtype)[..., None]
         everything = torch.cat([w[:, None], proposals], dim=1)
         # a share of 0 takes nothing, not even of what is no number
@@ -156,13 +191,22 @@ class TensorPairs:
         rest = w[:, None, vectors.shape[2] :].expand(-1, vectors.shape[1], -1)
         return torch.cat([vectors, rest], dim=2)
 
-    def losses(self, w: torch.Tensor, rows: Rows) -> torch.Tensor:
+    def losses(
+        self,
+        w: torch.Tensor,
+        their: torch.Tensor,
+        theirs: TensorRows,
+        place: Stream | None,
+    ) -> torch.Tensor:
         """(D, K) the losses of K models on the rows of D devices."""
         from torch.func import vmap
 
         moving, fixed = vmap(self.math.parts)(w.to(self.dtype))
         each = vmap(self.math.part_loss, in_dims=(0, None, None, None))
-        return vmap(each, in_dims=(None, 0, 0, 0))(moving | fixed, *rows)
+        found: torch.Tensor = vmap(each, in_dims=(None, 0, 0, 0))(
+            moving | fixed, *theirs[their]
+        )
+        return found
 
     def _proposals(
         self, moving: Parts, fixed: Parts, rows: Rows, place: Stream | None
@@ -182,7 +226,7 @@ class TensorPairs:
             }
 
         if self.public is not None:
-            rows = self._with_public(self.public, moving | fixed, rows)
+            rows = self.public.beside(rows, moving | fixed)
         now = moving
         for number in range(self.steps):
             seen = rows
@@ -203,70 +247,9 @@ class TensorPairs:
         picked = order[..., None].expand(*order.shape, X.shape[-1])
         return X.gather(-2, picked), y.gather(-1, order), weight.gather(-1, order)
 
-    def _with_public(self, points: torch.Tensor, parts: Parts, rows: Rows) -> Rows:
-        """Private rows and the public points that carry the target's model, as
-        `persfl.proposers.refit` puts them together.
-        """
-        import torch
-
-        proposer = self.proposer
-        assert isinstance(proposer, Refit)
-        X, y, weight = rows
-        C, S = X.shape[:2]
-        points, labels, mass = self._carried(points, parts, proposer.point_weight)
-        if proposer.private_weight is None:
-            total = weight.sum(dim=-1, keepdim=True)
-            weight = proposer.step_size * weight / torch.where(total > 0, total, 1.0)
-        else:
-            weight = proposer.private_weight * weight
-        size = labels.shape[-1]
-        return (
-            torch.cat([X, points.expand(C, S, size, -1)], dim=2),
-            torch.cat([y, labels[:, None].expand(C, S, size)], dim=2),
-            torch.cat([weight, mass[:, None].expand(C, S, size)], dim=2),
-        )
-
-    def _carried(self, points: torch.Tensor, parts: Parts, weight: float) -> Rows:
-        """Public points, what the targets' models say of them, and what that weighs."""
-        import torch
-        from torch.func import vmap
-
-        z = vmap(self.math.said, in_dims=(0, None))(parts, points)
-        if not self.traits.chances:
-            return points, z[..., 0], torch.full_like(z[..., 0], weight)
-        chances = (
-            z.softmax(dim=-1)
-            if self.traits.loss == "cross_entropy"
-            else torch.cat([-z, z], dim=-1).sigmoid()
-        )
-        if not self._softly():
-            labels = chances.argmax(dim=-1).to(self.dtype)
-            return points, labels, torch.full_like(labels, weight)
-        # every point once for each class, by its chance
-        k = chances.shape[-1]
-        classes = torch.arange(k, device=self.device).to(self.dtype)
-        mass = weight * chances.flatten(start_dim=1)
-        return (
-            points.repeat_interleave(k, dim=0),
-            classes.repeat(len(z), len(points)),
-            mass,
-        )
-
-    def _softly(self) -> bool:
-        """Whether public points carry chances."""
-        proposer = self.proposer
-        return isinstance(proposer, Refit) and proposer.softly(self.learner)
-
     def row_numbers(self, longest: int, features: int, model: torch.Tensor) -> int:
         """About how many numbers the rows of one pair take, there and back."""
         rows = longest
         if self.public is not None:
-            rows += len(self.public) * self._copies(self.public, model)
+            rows += self.public.rows_of(model)
         return rows * (3 * features + int(self.math.width))
-
-    def _copies(self, public: torch.Tensor, model: torch.Tensor) -> int:
-        """How often a public point counts: once per class where it carries chances."""
-        if not self._softly():
-            return 1
-        moving, fixed = self.math.parts(model)
-        return max(2, int(self.math.said(moving | fixed, public[:1]).shape[-1]))

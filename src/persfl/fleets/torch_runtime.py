@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from persfl.types import AnyArray
 
 TensorJob = Callable[..., "torch.Tensor | None"]  # of tensors
-SHARE = 0.25  # of the free memory that one chunk may take
+SHARE = 0.25  # of the free memory that one chunk may take,
+GPU_BYTES = 8 * 2**30  # and how many bytes at most, unless somebody says otherwise
 CPU_BYTES = 256 * 2**20
 MOST_RECORDED = 64
 
@@ -34,8 +36,16 @@ def tensor_dtype(name: str) -> torch.dtype:
 class Runtime:
     """Runs functions of arrays on a torch device, a chunk of targets at a time."""
 
-    def __init__(self, device: torch.device, *, targets: int, records: bool) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        targets: int,
+        records: bool,
+        memory: float | None = None,
+    ) -> None:
         self.device = device
+        self.memory = memory
         self.targets = targets
         self.records = records
         self._chunk: int | None = None  # where memory ran out
@@ -59,13 +69,26 @@ class Runtime:
         if not self.records or len(inputs[0]) < self.targets:
             out = function(*(self.tensor(array) for array in inputs))
             return None if out is None else out.cpu().numpy()
+        return self.replayed(key, function, models, *inputs)
+
+    def replayed(
+        self,
+        key: Hashable,
+        function: TensorJob,
+        models: torch.Tensor,
+        *inputs: AnyArray,
+    ) -> AnyArray | None:
+        """The same from a recording, which is made where there is none."""
         if key not in self._recorded:
             if len(self._recorded) >= MOST_RECORDED:
                 self._recorded.clear()
             # recording runs the function, which may change the models
             kept = models.clone()
-            self._recorded[key] = Replayed(function, inputs, self.device, self._pool())
-            models.copy_(kept)
+            try:
+                recorded = Replayed(function, inputs, self.device, self._pool())
+            finally:
+                models.copy_(kept)
+            self._recorded[key] = recorded
         return self._recorded[key](*inputs)
 
     def chunks(
@@ -77,7 +100,7 @@ class Runtime:
         """
         import torch
 
-        size = min(self._chunk or targets, fits, targets) or 1
+        size = self.fitting(targets, fits)
         done: list[Any] = []
         first = 0
         while first < targets:
@@ -95,13 +118,34 @@ class Runtime:
                 warnings.warn(said, PersflWarning, stacklevel=5)
         return done
 
+    def fitting(self, targets: int, fits: int) -> int:
+        """How many targets to take at a time, where so many fit; chunks of one size, where there
+        is one: each size is compiled anew.
+        """
+        most = min(self._chunk or targets, fits, targets) or 1
+        alike = (n for n in range(most, most // 2, -1) if not targets % n)
+        return next(alike, -(-targets // -(-targets // most)) if targets else 1)
+
     def room(self) -> float:
-        """How many bytes a chunk may take: a share of the free memory of a GPU."""
+        """How many bytes a chunk may take: what was asked for, or a share of what is free."""
         import torch
 
+        if self.memory is not None:
+            return self.memory * 2**30
         if self.device.type == "cuda":
-            return SHARE * torch.cuda.mem_get_info(self.device)[0]
+            free = torch.cuda.mem_get_info(self.device)[0]
+            return min(GPU_BYTES, SHARE * free)
         return CPU_BYTES
+
+    def peak(self, work: Callable[[], object]) -> int:
+        """How many bytes some work takes on a GPU, measured."""
+        import torch
+
+        torch.cuda.synchronize(self.device)
+        before = torch.cuda.memory_allocated(self.device)
+        torch.cuda.reset_peak_memory_stats(self.device)
+        work()
+        return torch.cuda.max_memory_allocated(self.device) - before
 
     def tensor(self, values: AnyArray) -> torch.Tensor:
         """An array where the computation is."""
@@ -121,7 +165,13 @@ class Runtime:
 class TensorRows:
     """Devices' rows as tensors: a device's are a slice, gathered for the pairs at hand."""
 
-    def __init__(self, rows: Devices, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        rows: Devices,
+        device: torch.device,
+        dtype: torch.dtype,
+        features: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
         import torch
 
         self.devices = rows
@@ -129,6 +179,8 @@ class TensorRows:
             torch.as_tensor(part).to(device, dtype)
             for part in (rows.X, rows.y, rows.weight)
         ]
+        if features is not None:
+            parts[0] = features(parts[0])
         self.start = torch.as_tensor(rows.start[:-1].copy()).to(device)
         self.counts = torch.as_tensor(rows.counts).to(device)
         self.longest = max(1, int(rows.counts.max(initial=1)))
@@ -152,6 +204,17 @@ class TensorRows:
         real = (self.slots < self.counts[safe][..., None]) & somebody[..., None]
         at = torch.where(real, self.start[safe][..., None] + self.slots, 0)
         return self.X[at], self.y[at], self.weight[at] * real
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """What a computation reads of them."""
+        return [self.X, self.y, self.weight, self.start, self.counts, self.slots]
+
+    def holding(self, tensors: list[torch.Tensor]) -> TensorRows:
+        """The same rows, read from these tensors."""
+        other = copy.copy(self)
+        other.X, other.y, other.weight, other.start, other.counts, other.slots = tensors
+        return other
 
 
 class Replayed:

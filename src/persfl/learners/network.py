@@ -3,19 +3,21 @@ batched computation.
 
     L(w) = sum_i weight_i * loss(f_w(x_i), y_i) / sum_i weight_i + l2 * ||w||^2
 
-A model is one vector: the module's parameters, then what steps leave alone (frozen parameters,
-floating buffers), each in the module's order; `named` shows it as named arrays.
+A model is one vector: the module's parameters, then what steps leave alone (floating buffers),
+each in the module's order; `named` shows it as named arrays. Frozen parameters are in no vector:
+they are the same for all devices.
 So steps have lengths, models can be averaged, and nothing but numbers travels.
 
-Modules always run in eval mode. Dropout is therefore off: randomness inside a module cannot be
-named, and a step is small anyway. BatchNorm normalises with the running statistics that travel in
-the model. They belong to the target: a peer's step uses but does not change them, and after each
-adoption the target renews them from its own rows (`settled`), with the module's own momentum.
+Modules always run in eval mode: dropout is off, since randomness inside a module cannot be named.
+BatchNorm normalises with the running statistics that travel in the model. They belong to the
+target: a peer's step does not change them, and after each adoption the target renews them from its
+own rows (`settled`), with the module's own momentum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError, need
+from persfl.learners.network_face import NetworkFace
 from persfl.traits import Traits
 
 if TYPE_CHECKING:
@@ -33,12 +36,11 @@ if TYPE_CHECKING:
     from persfl.learners.network_losses import EachLoss
     from persfl.learners.network_tensors import NetworkTensors
     from persfl.seeds import Stream
-    from persfl.traits import Parts
     from persfl.types import Array, Data
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class Network:
+class Network(NetworkFace):
     """A model family given by a function that makes a fresh module.
 
     `loss` is "cross_entropy" (labels 0 to outputs - 1), "logistic" (one output, labels 0 and 1),
@@ -92,10 +94,12 @@ class Network:
         from persfl.learners.network_losses import network_loss
         from persfl.learners.network_module import DTYPES, layout_of, new_module, norms
         from persfl.learners.network_tensors import NetworkTensors
+        from persfl.learners.pair_convolutions import in_pairs
 
         meaning = network_loss(loss)
         one_of("dtype", dtype, ("float32", "float64"))
         module = new_module(make, dtype, int(seed))
+        in_pairs(module)
         slots, start, trained = layout_of(module)
         ridge = real("l2", l2, least=0)
         row = None if shape is None else tuple(int(length) for length in shape)
@@ -136,8 +140,7 @@ class Network:
     @property
     def width(self) -> int:
         """About how many numbers a row takes on its way through the module and back."""
-        area = int(np.prod(self.shape[1:])) if self.shape is not None else 1
-        return 4 * area * sum(s[0] for s in self.shapes.values() if len(s) >= 2)
+        return self._tensors.width
 
     @property
     def moves(self) -> NDArray[np.bool_]:
@@ -254,6 +257,34 @@ class Network:
         best = self._batches.fit_from(start, data, epochs=self.epochs, rate=self.rate)
         return self.settled(best, data)
 
+    def descended(
+        self,
+        models: Array,
+        data: Data,
+        marks: Sequence[int],
+        rate: float,
+        seen: Array | None = None,
+    ) -> dict[int, Array]:
+        """(..., size) per mark: these models after so many steps of Adam at this rate."""
+        return self._batches.descended(models, data, marks, rate, seen)
+
+    @property
+    def frozen(self) -> str:
+        """A mark of the numbers that are frozen, the same for all devices; empty without any."""
+        from persfl.learners.network_module import mark_of_frozen
+
+        return mark_of_frozen(self._tensors.module)
+
+    def on(self, compute: str) -> Network:
+        """The same network, whose fits, losses and slopes are computed there, as torch names it."""
+        from persfl.learners.network_batches import NetworkBatches
+        from persfl.learners.network_module import device_named
+
+        other = copy.copy(self)
+        batches = NetworkBatches(self._tensors, device_named(compute))
+        object.__setattr__(other, "_batches", batches)
+        return other
+
     def settled(
         self, models: Array, data: Data, momentum: float | None = None
     ) -> Array:
@@ -263,38 +294,6 @@ class Network:
         return self._batches.renewed(models, data, momentum) if self._norms else models
 
     def check_labels(self, data: Data) -> str | None:
-        """What these labels lack, if this loss cannot take them; rows that the module cannot
-        take are an error.
-        """
+        """What these labels lack, if anything; rows that the module cannot take are an error."""
         outputs = self.width_of_output(data.X.shape[-1])
         return self._tensors.loss.complaint(data.y, outputs)
-
-    # `persfl.types.TensorLearner`: on tensors, one model and one device's rows
-
-    def parts(self, w: torch.Tensor) -> tuple[Parts, Parts]:
-        """Named views of a model's vector: parameters, and buffers, which steps do not change."""
-        return self._tensors.parts(w)
-
-    def joined(self, parts: Parts) -> torch.Tensor:
-        """The vector again."""
-        return self._tensors.joined(parts)
-
-    def said(self, parts: Parts, X: torch.Tensor) -> torch.Tensor:
-        """(rows, outputs) what the module says."""
-        return self._tensors.said(parts, X)
-
-    def outputs(self, w: torch.Tensor, X: torch.Tensor) -> torch.Tensor:
-        """(rows, outputs) what the module says."""
-        return self._tensors.outputs(w, X)
-
-    def slopes(self, w: torch.Tensor, *rows: torch.Tensor) -> torch.Tensor:
-        """(size,) the gradient for `X, y, weight`; 0 for running statistics, and without rows."""
-        return self._tensors.slopes(w, *rows)
-
-    def part_loss(self, parts: Parts, *rows: torch.Tensor) -> torch.Tensor:
-        """The weighted mean loss for `X, y, weight`."""
-        return self._tensors.part_loss(parts, *rows)
-
-    def part_slopes(self, parts: Parts, fixed: Parts, *rows: torch.Tensor) -> Parts:
-        """Its gradient by part."""
-        return self._tensors.part_slopes(parts, fixed, *rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,17 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from persfl.learners.network_module import norms
+from persfl.learners.precision import computed_in
+from persfl.types import Data
 
 if TYPE_CHECKING:
     from persfl.learners.network_tensors import NetworkTensors
-    from persfl.types import Array, Data
+    from persfl.types import Array
 
     OfOne = Callable[..., Tensor]  # of one model and one device's arrays
 
-_BYTES = 256 * 2**20  # what a batched call on arrays may take at a time
+# what a batched call on arrays may take at a time, on a processor and on a GPU
+_BYTES = {"cpu": 256 * 2**20, "cuda": 4 * 2**30}
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +31,7 @@ class NetworkBatches:
     """A network's functions of one model, for many."""
 
     network: NetworkTensors
+    device: torch.device = torch.device("cpu")  # noqa: RUF009
 
     def batched(self, function: OfOne, model: Array, X: Array, *more: Array) -> Array:
         """A function of one model and one device's arrays over all leading axes, a chunk at a
@@ -36,45 +40,121 @@ class NetworkBatches:
         lead = np.broadcast_shapes(model.shape[:-1], X.shape[:-2])
         tensors = _tensors(self.network.dtype, lead, model, X, *more)
         if not lead:
-            return np.asarray(function(*tensors).detach().numpy())
+            with computed_in("float32"):
+                one = function(*(tensor.to(self.device) for tensor in tensors))
+            return np.asarray(one.detach().cpu().numpy())
         if not len(tensors[0]):
             one = function(*(torch.zeros(t.shape[1:], dtype=t.dtype) for t in tensors))
             return np.asarray(torch.empty((*lead, *one.shape), dtype=one.dtype).numpy())
-        found = torch.cat([_mapped(function, some) for some in _chunks(tensors)])
-        return np.asarray(found.reshape(*lead, *found.shape[1:]).detach().numpy())
+        found = torch.cat(
+            [self._there(function, some) for some in self._chunks(tensors)]
+        )
+        return np.asarray(found.reshape(*lead, *found.shape[1:]).numpy())
+
+    def _there(self, function: OfOne, tensors: list[Tensor]) -> Tensor:
+        """A function of one over the first axis, computed on the device."""
+        with computed_in("float32"):
+            found = _mapped(function, [tensor.to(self.device) for tensor in tensors])
+        return found.detach().cpu()
+
+    def _chunks(self, tensors: list[Tensor]) -> list[list[Tensor]]:
+        """As many models and their rows at a time as memory should hold."""
+        w, X = tensors[:2]
+        each = 8 * (4 * w.shape[1] + X.shape[1] * (4 * X.shape[2]))
+        if (
+            self.device.type != "cpu"
+        ):  # what a processor computes one by one takes little
+            each += 8 * X.shape[1] * self.network.width
+        step = max(1, int(_BYTES.get(self.device.type, _BYTES["cpu"]) // each))
+        return [[t[i : i + step] for t in tensors] for i in range(0, len(w), step)]
 
     def fit_from(self, start: Array, data: Data, *, epochs: int, rate: float) -> Array:
-        """(..., size) after so many steps of Adam on all rows."""
+        """(..., size) after so many steps of Adam on all rows: of the weights on the way those
+        with the least loss, so that a fit is never worse than its start.
+        """
+        behind = self._behind(data)
+        if behind is not None:
+            rest, rows = behind
+            return rest.fit_from(start, rows, epochs=epochs, rate=rate)
         lead = start.shape[:-1]
         tensors = _tensors(self.network.dtype, lead, start, data.X, data.y, data.weight)
         if not lead:
             tensors = [tensor[None] for tensor in tensors]
-        found = [self._fit(some, epochs, rate) for some in _chunks(tensors)]
+        found = [self._fit(some, epochs, rate) for some in self._chunks(tensors)]
         if not found:
             return start
         return np.concatenate([models.numpy() for models in found]).reshape(start.shape)
 
     def _fit(self, tensors: list[Tensor], epochs: int, rate: float) -> Tensor:
-        """(D, size) of the weights on the way those with the least loss, so that a fit is never
-        worse than its start.
-        """
-        w, *rows = tensors
+        w, *rows = (tensor.to(self.device) for tensor in tensors)
         best = w
-        least = torch.full(w.shape[:1], torch.inf, dtype=w.dtype)
+        least = torch.full_like(w[:, 0], torch.inf)
+        for now, value in self._adam(w, rows, epochs, rate):
+            best = torch.where((value < least)[:, None], now, best)
+            least = torch.minimum(torch.nan_to_num(value, torch.inf), least)
+        return best.cpu()
+
+    def descended(
+        self,
+        start: Array,
+        data: Data,
+        marks: Sequence[int],
+        rate: float,
+        seen: Array | None = None,
+    ) -> dict[int, Array]:
+        """(..., size) per mark: these models after so many steps of Adam on all rows."""
+        behind = self._behind(data)
+        if behind is not None:
+            rest, seen_rows = behind
+            return rest.descended(start, seen_rows, marks, rate, seen)
+        lead = start.shape[:-1]
+        more = [] if seen is None else [seen]
+        rows = (data.X, data.y, data.weight, *more)
+        tensors = _tensors(self.network.dtype, lead, start, *rows)
+        if not lead:
+            tensors = [tensor[None] for tensor in tensors]
+        parts = [self._marked(some, marks, rate) for some in self._chunks(tensors)]
+        if not parts:
+            return dict.fromkeys(marks, start)
+        return {
+            mark: np.concatenate(models).reshape(start.shape)
+            for mark, models in zip(marks, zip(*parts, strict=True), strict=True)
+        }
+
+    def _behind(self, data: Data) -> tuple[NetworkBatches, Data] | None:
+        """What steps are taken with behind a frozen body, and what that makes of the rows."""
+        cut = self.network.cut(data.X.shape[-1])
+        if cut is None:
+            return None
+        X = torch.as_tensor(data.X, dtype=self.network.dtype).flatten(0, -2)
+        made = cut.features(X.to(self.device)).cpu().numpy()
+        rows = Data(made.reshape(*data.X.shape[:-1], -1), data.y, data.weight)
+        return NetworkBatches(cut.rest, self.device), rows
+
+    def _marked(
+        self, tensors: list[Tensor], marks: Sequence[int], rate: float
+    ) -> list[Array]:
+        w, *rows = (tensor.to(self.device) for tensor in tensors)
+        ways = enumerate(self._adam(w, rows, max(marks), rate))
+        kept = {t: now.cpu().numpy() for t, (now, _) in ways if t in marks}
+        return [kept[mark] for mark in marks]
+
+    def _adam(
+        self, w: Tensor, rows: list[Tensor], steps: int, rate: float
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Models before the first step and after each, and their losses."""
         m = torch.zeros_like(w)
         v = torch.zeros_like(w)
-        for t in range(1, epochs + 2):
-            found = _mapped(self.network.slope_and_loss, [w, *rows])
+        for t in range(1, steps + 2):
+            with computed_in("float32"):
+                found = _mapped(self.network.slope_and_loss, [w, *rows])
             slope = found[:, :-1]
-            now = found[:, -1]
-            best = torch.where((now < least)[:, None], w, best)
-            least = torch.minimum(torch.nan_to_num(now, torch.inf), least)
+            yield w, found[:, -1]
             m = 0.9 * m + 0.1 * slope
             v = 0.999 * v + 0.001 * slope**2
             ahead = m / (1 - 0.9**t)
             spread = v / (1 - 0.999**t)
             w = w - rate * ahead / (spread.sqrt() + 1e-8)
-        return best
 
     def renewed(self, models: Array, data: Data, momentum: float | None) -> Array:
         """(..., size) the same weights with running statistics renewed from these rows."""
@@ -115,14 +195,6 @@ def _tensors(
         tensor = torch.tensor(np.broadcast_to(array, (*lead, *own)), dtype=dtype)
         out.append(tensor.reshape(-1, *own) if lead else tensor)
     return out
-
-
-def _chunks(tensors: list[Tensor]) -> list[list[Tensor]]:
-    """As many models and their rows at a time as memory should hold."""
-    w, X = tensors[:2]
-    each = 8 * (4 * w.shape[1] + 4 * X.shape[1] * X.shape[2])
-    step = max(1, int(_BYTES // each))
-    return [[t[i : i + step] for t in tensors] for i in range(0, len(w), step)]
 
 
 def _mapped(function: OfOne, tensors: list[Tensor]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from persfl.errors import InputError
+from persfl.learners.frozen_parts import frozen_names
 
 if TYPE_CHECKING:
     from persfl.types import Array
@@ -28,7 +30,7 @@ class Slot(NamedTuple):
 
 class Layout(NamedTuple):
     """A module's numbers as a vector: the first `trained` are parameters, the rest is what steps
-    leave alone (frozen parameters, floating buffers).
+    leave alone (floating buffers). What is frozen is in no vector: all devices have the same.
     """
 
     slots: tuple[Slot, ...]
@@ -75,7 +77,12 @@ def layout_of(module: nn.Module) -> Layout:
             "the module has lazy parts, which have no shape yet. Name the number of features"
             " instead."
         )
-    parts = [(k, v) for k, v in _parts(module).items() if v.is_floating_point()]
+    frozen = frozen_names(module)
+    parts = [
+        (name, value)
+        for name, value in _parts(module).items()
+        if value.is_floating_point() and name not in frozen
+    ]
     parts.sort(key=lambda part: not part[1].requires_grad)  # what steps change is first
     slots = []
     at = 0
@@ -91,6 +98,17 @@ def layout_of(module: nn.Module) -> Layout:
     return Layout(tuple(slots), start, trained)
 
 
+def device_named(compute: str) -> torch.device:
+    """Where torch computes, if it can here."""
+    try:
+        device = torch.device(compute)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        said = str(error).splitlines()[0]
+        raise InputError(f"compute={compute!r} cannot be used here: {said}") from None
+    return device
+
+
 def fill(module: nn.Module, named: Mapping[str, Array]) -> None:
     """Give a module these numbers."""
     parts = _parts(module)
@@ -99,14 +117,38 @@ def fill(module: nn.Module, named: Mapping[str, Array]) -> None:
             parts[name].copy_(torch.as_tensor(value))
 
 
+def still_parts(module: nn.Module) -> dict[str, torch.Tensor]:
+    """What is no part of a model's vector: what is frozen, and whole numbers."""
+    frozen = frozen_names(module)
+    return {
+        name: value.detach()
+        for name, value in _parts(module).items()
+        if name in frozen or not value.is_floating_point()
+    }
+
+
+def mark_of_frozen(module: nn.Module) -> str:
+    """The SHA-256 of what is frozen; empty where nothing is."""
+    digest = hashlib.sha256()
+    known = still_parts(module)
+    frozen = sorted(name for name in known if known[name].is_floating_point())
+    for name in frozen:
+        values = known[name].numpy()
+        digest.update(f"{name} {values.dtype} {values.shape}".encode())
+        digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest() if frozen else ""
+
+
 def _parts(module: nn.Module) -> dict[str, torch.Tensor]:
     return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
 def norms(module: nn.Module) -> list[Any]:
-    """The parts of a module that keep running statistics."""
+    """The parts of a module that keep running statistics, and renew them."""
+    still = frozen_names(module)
     return [
         part
-        for part in module.modules()
+        for path, part in module.named_modules()
         if "running_mean" in dict(part.named_buffers(recurse=False))
+        and f"{path}.running_mean".lstrip(".") not in still
     ]

@@ -6,22 +6,44 @@ torch is optional, so this module is imported once there is a network, and not b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, grad_and_value
 
 from persfl.errors import InputError
+from persfl.learners.frozen_parts import Head, frozen_body
+from persfl.learners.network_module import still_parts
+from persfl.learners.precision import precision_now
 
 if TYPE_CHECKING:
     from persfl.learners.network_losses import NumberLoss
     from persfl.learners.network_module import Slot
     from persfl.traits import Parts
 
+    Place = tuple[torch.device, torch.dtype]
+
 _FAR_BELOW = -1e4  # an output that takes nothing from the other classes
+
+
+class CutNetwork(NamedTuple):
+    """A network behind a frozen body."""
+
+    features: Callable[[Tensor], Tensor]
+    """(rows, features) what the body makes of rows."""
+    rest: NetworkTensors
+
+
+def _like(part: Tensor, X: Tensor) -> Tensor:
+    return part.to(X.device, X.dtype if part.is_floating_point() else part.dtype)
+
+
+def _shorter(part: Tensor) -> Tensor:
+    return part.bfloat16() if part.is_floating_point() else part
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +60,14 @@ class NetworkTensors:
     shape: tuple[int, ...] | None
     dtype: torch.dtype
     widths: dict[int, int] = field(default_factory=dict)  # outputs by features
+    places: dict[Place, Parts] = field(default_factory=dict)  # see `still`
+    cuts: dict[int, CutNetwork | None] = field(default_factory=dict)  # see `cut`
+
+    @property
+    def width(self) -> int:
+        """About how many numbers a row takes on its way through the module and back."""
+        area = math.prod(self.shape[1:]) if self.shape is not None else 1
+        return 4 * area * sum(s.shape[0] for s in self.slots if len(s.shape) >= 2)
 
     # One model, one device's rows
 
@@ -57,8 +87,48 @@ class NetworkTensors:
 
     def said(self, parts: Parts, X: Tensor) -> Tensor:
         """(rows, outputs) what the module says."""
-        out: Tensor = functional_call(self.module, parts, (self.shaped(X),))
+        rows = self.shaped(X)
+        every = self.still(X) | parts
+        if precision_now() == "bf16":
+            short = {name: _shorter(part) for name, part in every.items()}
+            said = functional_call(self.module, short, (rows.bfloat16(),))
+            out: Tensor = said.to(X.dtype)
+        else:
+            out = functional_call(self.module, every, (rows,))
         return out if out.ndim == 2 else out.reshape(X.shape[0], -1)
+
+    def still(self, X: Tensor) -> Parts:
+        """What is frozen, and whole numbers, where rows are: the same for all models."""
+        place = X.device, X.dtype
+        if place not in self.places:
+            known = still_parts(self.module)
+            self.places[place] = {k: _like(v, X) for k, v in known.items()}
+        return self.places[place]
+
+    def cut(self, features: int) -> CutNetwork | None:
+        """The frozen part before anything moves, and the rest, for rows of so many features; None
+        where there is no such part.
+        """
+        if features not in self.cuts:
+            self.cuts[features] = self._cut(features)
+        return self.cuts[features]
+
+    def _cut(self, features: int) -> CutNetwork | None:
+        known = still_parts(self.module).values()
+        frozen = any(value.is_floating_point() for value in known)
+        if not frozen or isinstance(self.module, Head):  # which is the rest already
+            return None
+        moving = {slot.name for slot in self.slots}
+        place = torch.Generator().manual_seed(0)
+        rows = torch.randn((2, features), dtype=self.dtype, generator=place)
+        found = frozen_body(self.module, moving, self.shaped(rows))
+        if found is None:
+            return None
+        slots = tuple(s._replace(name=f"rest.{s.name}") for s in self.slots)
+        head = NetworkTensors(
+            found.head, slots, self.trained, self.loss, self.l2, None, self.dtype
+        )
+        return CutNetwork(lambda X: found.features(self.shaped(X)), head)
 
     def shaped(self, X: Tensor) -> Tensor:
         """Rows as the module wants them."""
@@ -108,10 +178,17 @@ class NetworkTensors:
         found: Parts = grad(self._aim(fixed, X, y, weight, seen))(parts)
         return found
 
-    def slope_and_loss(self, w: Tensor, X: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    def slope_and_loss(
+        self,
+        w: Tensor,
+        X: Tensor,
+        y: Tensor,
+        weight: Tensor,
+        seen: Tensor | None = None,
+    ) -> Tensor:
         """(size + 1,) `slopes` and `losses` from one pass; both 0 without rows."""
         moving, fixed = self.parts(w)
-        slopes, value = grad_and_value(self._aim(fixed, X, y, weight))(moving)
+        slopes, value = grad_and_value(self._aim(fixed, X, y, weight, seen))(moving)
         still = torch.zeros_like(w[self.trained :])
         return torch.cat([self.joined(slopes), still, value.reshape(1)])
 

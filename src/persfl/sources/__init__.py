@@ -6,6 +6,7 @@ from persfl.devices import Devices
 from persfl.sources.archive import read_archive
 from persfl.sources.dealt import Dealt, clustered_images
 from persfl.sources.digits import clustered_digits
+from persfl.sources.dirichlet import dirichlet_images
 from persfl.sources.images import (
     Images,
     read_cifar10,
@@ -32,6 +33,7 @@ __all__ = [
     "clustered_images",
     "clustered_regression",
     "clustered_stream",
+    "dirichlet_images",
     "from_table",
     "read_archive",
     "read_cifar10",

@@ -57,7 +57,7 @@ def clustered_images(
     >>> world.training, world.held.counts.tolist(), world.training.clusters.tolist()
     (Devices(6 devices, 30 rows, 48 features), [4, 4, 4, 4, 4, 4], [0, 0, 0, 1, 1, 1])
     """
-    images, classes = _checked(np.asarray(images), np.asarray(labels))
+    images, classes = checked_images(np.asarray(images), np.asarray(labels))
     whole("n", n, least=1)
     whole("clusters", clusters, least=1, most=n, why=f"{n} devices")
     whole(
@@ -89,7 +89,7 @@ def clustered_images(
     )
 
 
-def _checked(images: AnyArray, labels: AnyArray) -> tuple[AnyArray, Array]:
+def checked_images(images: AnyArray, labels: AnyArray) -> tuple[AnyArray, Array]:
     """Images and the numbers of their classes, or an InputError."""
     if labels.dtype.kind not in "uifb":
         raise InputError(

@@ -42,6 +42,7 @@ def network_words(learner: Network) -> dict[str, Any]:
     mlp = None
     if isinstance(make, partial) and isinstance(make.func, MLP):
         mlp = asdict(make.func) | {"sizes": list(make.args)}
+    frozen = {"frozen": learner.frozen} if learner.frozen else {}
     return {
         "loss": learner.kind,
         "shape": learner.shape,
@@ -52,12 +53,13 @@ def network_words(learner: Network) -> dict[str, Any]:
         "rate": learner.rate,
         "seed": learner.seed,
         "dtype": learner.dtype,
+        **frozen,
     }
 
 
 def check_network_size(words: Mapping[str, Any], room: int) -> None:
     """Stop where a network is described as larger than the file that holds its weights."""
-    if set(words) != {"loss", "shape", "mlp", "parts", *_SETTINGS}:
+    if set(words) - {"frozen"} != {"loss", "shape", "mlp", "parts", *_SETTINGS}:
         raise InputError(
             "a network must have its loss, its shape, its parts and its settings."
         )
@@ -111,6 +113,11 @@ def network_from(
         odd = [name for name in names if wanted.get(name) != learner.shapes.get(name)]
         raise InputError(
             f"the module is not the one these models were trained with: it differs in {some(odd)}."
+        )
+    if learner.frozen != words.get("frozen", ""):
+        raise InputError(
+            "the module is not the one these models were trained with: its frozen parts have other"
+            " numbers. Hand in the body they were trained with."
         )
     return learner
 

@@ -10,7 +10,24 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from persfl.types import Array
+from persfl.learners.network import Network
+from persfl.types import Array, Data, Differentiable
+
+
+def descended(
+    learner: Differentiable,
+    models: Array,
+    data: Data,
+    marks: Sequence[int],
+    rate: float,
+    seen: Array | None = None,
+) -> dict[int, Array]:
+    """(copies, size) per mark: models after so many steps on these rows; of a network where it is
+    computed. `seen` (copies, classes) leaves the others out of a network's loss.
+    """
+    if isinstance(learner, Network):
+        return learner.descended(models, data, marks, rate, seen)
+    return adam(lambda w: learner.grad(w, data), models, marks, rate)
 
 
 def adam(

@@ -10,7 +10,7 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.fleets import ArrayFleet
-from persfl.methods.blend.adam import adam
+from persfl.methods.blend.adam import descended
 from persfl.methods.blend.budget import Budget, PaidFleet
 from persfl.methods.blend.fitted_rows import FittedTargets
 from persfl.methods.blend.folds import Folding, TargetRows
@@ -57,6 +57,7 @@ class LocalSite:
         folding: Folding,
         *,
         n_jobs: int | None = 1,
+        compute: str | None = None,
         together: bool = True,
         answered: Devices | None = None,
     ) -> None:
@@ -65,6 +66,7 @@ class LocalSite:
         self.family = family
         self.folding = folding
         self.n_jobs = n_jobs
+        self.compute = compute
         self.together = together
         self.n = len(rows)
         self.classes = folding.classes
@@ -154,7 +156,7 @@ class LocalBundle:
             group.budget.pay(0.25, steps * who.size)
             rows.append(rows_of(group.others, who, self.site.longest, NEAREST))
         data = stacked_rows(rows)
-        return adam(lambda w: learner.grad(w, data), start, (steps,), rate)[steps]
+        return descended(learner, start, data, (steps,), rate)[steps]
 
     def evidence(self, starts: Sequence[Starts]) -> list[Evidence]:
         """Judged by the targets' folds; what their whole rows make of the starts is kept until
@@ -240,6 +242,7 @@ class LocalGroup:
             start=list(start),
             seed=self.seed,
             n_jobs=self.site.n_jobs,
+            compute=self.site.compute,
         )
         return PaidFleet(fleet, self.budget)
 
@@ -257,7 +260,7 @@ class LocalGroup:
         learner = self.site.differentiable
         data = Data(some.X[None], some.y[None], some.weight[None])
         start = learner.init(data, stream(self.seed, "start"))
-        found = adam(lambda w: learner.grad(w, data), start, (steps,), rate)
+        found = descended(learner, start, data, (steps,), rate)
         return np.asarray(found[steps][0])
 
     def pooled_fit(self, who: IntArray) -> Model | None:

@@ -82,6 +82,7 @@ def local_site(
     ordered: bool = False,
     classes: int = 0,
     n_jobs: int | None = 1,
+    compute: str | None = None,
     together: bool = True,
     judges: bool = True,
     settings: BlendSettings | None = None,
@@ -96,7 +97,9 @@ def local_site(
     folding = Folding(classes, ordered, seed, settings)
     if not judges:
         folding = HiddenFolding(classes, ordered, seed, settings)
-    return LocalSite(rows, family, folding, n_jobs=n_jobs, together=together)
+    return LocalSite(
+        rows, family, folding, n_jobs=n_jobs, compute=compute, together=together
+    )
 
 
 def hidden_sites(
@@ -108,6 +111,7 @@ def hidden_sites(
     seed: int = 0,
     classes: int = 0,
     n_jobs: int | None = 1,
+    compute: str | None = None,
     settings: BlendSettings | None = None,
 ) -> Iterator[tuple[IntArray, LocalSite]]:
     """Who is there, and where they are asked, once without what each fold hides at all of them."""
@@ -125,7 +129,9 @@ def hidden_sites(
         folding = HiddenFolding(
             classes, False, seed, settings, start=there.start, judge=judge[at]
         )
-        site = LocalSite(both, family, folding, n_jobs=n_jobs, answered=past)
+        site = LocalSite(
+            both, family, folding, n_jobs=n_jobs, compute=compute, answered=past
+        )
         yield np.flatnonzero(known), site
 
 
@@ -186,6 +192,7 @@ def blend_stage(
         ordered=order.ordered,
         classes=classes,
         n_jobs=plan.n_jobs,
+        compute=plan.compute,
         judges=not folds,
     )
     hidden = None
@@ -198,6 +205,7 @@ def blend_stage(
             seed=plan.seed,
             classes=classes,
             n_jobs=plan.n_jobs,
+            compute=plan.compute,
         )
     found = blend_over(site, budget=budget, hidden=hidden)
     losses = tuple(round_.loss for round_ in found.rounds)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from persfl.devices import Devices
-from persfl.methods.blend.adam import adam
+from persfl.methods.blend.adam import descended
 from persfl.methods.blend.folds import TargetRows
 from persfl.methods.blend.moves_alike import seen_classes
 from persfl.methods.blend.questions import (
@@ -135,19 +135,14 @@ def offers_of(
     ]
     times = stacked_rows([data] * len(names))
     start = with_statistics(learner, as_models(learner, np.concatenate(begin)), times)
-    alone = adam(lambda w: learner.grad(w, data), first, chosen.own_steps, rate)
+    alone = descended(learner, first, data, chosen.own_steps, rate)
     found = {f"own {steps}": models for steps, models in alone.items()}
     slower = chosen.slower * rate
     marks = chosen.tuning_steps
-    ways = {"": adam(lambda w: learner.grad(w, times), start, marks, slower)}
+    ways = {"": descended(learner, start, times, marks, slower)}
     if family.classes and traits_of(learner).loss == "cross_entropy":
         seen = seen_classes(times, family.classes)
-        ways["-seen"] = adam(
-            lambda w: learner.grad(w, times, seen=seen),  # type: ignore[call-arg]
-            start,
-            marks[1:],
-            slower,
-        )
+        ways["-seen"] = descended(learner, start, times, marks[1:], slower, seen)
     for k, name in enumerate(names):
         mine = slice(k * len(rows), (k + 1) * len(rows))
         for way, after in ways.items():
