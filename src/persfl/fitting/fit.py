@@ -90,6 +90,7 @@ def fit_fleet(
     )
     said_of = (
         notes.about(method) + notes.mixed(found),
+        *notes.protected(method),
         *judged.notes,
         *date_notes(dates, rows, setup.classes),
         *notes.halving(state, "the final run"),
@@ -165,8 +166,8 @@ def _fallback(setup: Setup, rows: Devices, judged: Judged) -> NDArray[np.bool_]:
         judged.notes.extend(notes.own_models(len(rows), names))
         return alone
     if judged.worth.fleet().says == "hurts":
-        judged.notes.append(notes.OWN_IS_BETTER)
-        warn(notes.OWN_IS_BETTER)
+        judged.notes.append(notes.own_is_better(setup.method))
+        warn(notes.own_is_better(setup.method))
     return nobody
 
 

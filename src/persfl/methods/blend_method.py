@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from persfl.checks import whole
+from persfl.device_checks import refuse_rowless
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
@@ -69,6 +70,7 @@ class Blend(MethodSettings):
         # each rule has many files: they are loaded where it runs
         plan = loop_plan(task, rounds_for("auto", task.learner))
         learner = task.learner
+        refuse_rowless(task.rows)
         if isinstance(learner, Linear) and learner.kind == "squared":
             from persfl.methods.mixed.linear_stage import linear_stage
 

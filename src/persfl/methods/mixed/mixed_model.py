@@ -144,7 +144,8 @@ class MixedModel:
                 Sigma = (n * new + d * np.diag(np.diag(new))) / (n + d)
                 Sigma = Sigma + LEAST * np.eye(len(F))
             else:
-                scale = np.sqrt(np.diag(B) / np.diag(R))
+                # of noised sums rounding may leave less than nothing
+                scale = np.sqrt(np.maximum(np.diag(B) / np.diag(R), 0.0))
                 Sigma = np.diag(np.maximum(np.diag(Sigma) * scale, LEAST))
         left = sums.residual(now.models)
         left = left + np.einsum("nij,nji->n", sums.square[:, F[:, None], F], now.V)
