@@ -146,8 +146,7 @@ class MixedModel:
             else:
                 scale = np.sqrt(np.diag(B) / np.diag(R))
                 Sigma = np.diag(np.maximum(np.diag(Sigma) * scale, LEAST))
-        left = sums.residual(now.models)
-        left = left + np.einsum("nij,nji->n", sums.square[:, F[:, None], F], now.V)
+        left = self._left(sums, now)
         noise = (
             own_noise(left, sums.weight, var.noise.usual)
             if self.loud
@@ -157,6 +156,17 @@ class MixedModel:
         slopes = now.centre[tail] ** 2 + np.diag(now.C)[tail]
         size = float(slopes.mean()) if len(slopes) else 1.0
         return Variances(Sigma, noise, max(size, LEAST), now.centre)
+
+    def _left(self, sums: DeviceSums, now: _Expected) -> Array:
+        """(n,) squared residuals that are to be expected, models being known so far only."""
+        F = self.random
+        unknown = np.einsum("nij,nji->n", sums.square[:, F[:, None], F], now.V)
+        return np.asarray(sums.residual(now.models) + unknown)
+
+    def with_own_noise(self, sums: DeviceSums, var: Variances) -> Variances:
+        """With the noise of these devices, under a prior that others have told."""
+        left = self._left(sums, self._expected(sums, var))
+        return var._replace(noise=var.noise.of_devices(left, sums.weight))
 
 
 class _Expected(NamedTuple):
