@@ -1,11 +1,13 @@
 """Do the two answers hold: who helps, and was it worth it? A row per claim, with its goal.
 
-    python benchmarks/answers.py [same-kind] [no-structure] [removal] [stability] [verdicts] [cost]
-        [--seeds 2] [--methods blend,paper,kin]
+    python benchmarks/answers.py [same-kind] [other-models] [digits] [no-structure] [removal]
+        [stability] [verdicts] [cost] [--seeds 2] [--methods blend,paper,kin]
 
 same-kind     devices of known kinds: area under the ROC curve of `alike`, precision and recall of
-              "helps"; linear models for all methods, digits with --digits (minutes each)
-no-structure  all devices alike, and all different: how many pairs are said to help
+              "helps"; linear models
+other-models  the same of logistic models, trees of depth 3, a network
+digits        the same of digits that are relabelled, rotated, or shifted in their features
+no-structure  all devices alike, and all different: how many pairs are said to help, or to hurt
 removal       house prices, ten months of each city: what errors rise by without the named helpers
 stability     helpers named from two halves of every device's rows: rank correlation of `alike`
 verdicts      the fleet's verdict and interval against fresh rows of the same devices
@@ -23,12 +25,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
+from sklearn.tree import DecisionTreeRegressor
 
 from persfl import PersonalizedClassifier, PersonalizedRegressor
 from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
 from persfl.evaluation.intervals import gains_of, over_devices
 from persfl.evaluation.trials import run_trial, worth_of_trials
+from persfl.learners import MLP
 from persfl.methods import Blend
 from persfl.sources import clustered_regression, shifted_digits
 
@@ -76,10 +80,12 @@ def _devices(X: Any, y: Any, whose: Any) -> Devices:
     return Devices.grouped(X, y, whose, range(int(whose.max()) + 1))
 
 
-def helpers(rows: Devices, method: Any, *, classes: bool = False) -> pd.DataFrame:
+def helpers(
+    rows: Devices, method: Any, estimator: Any = None, *, classes: bool = False
+) -> pd.DataFrame:
     """Who helps whom, by position."""
     kind = PersonalizedClassifier if classes else PersonalizedRegressor
-    model = kind(method=method, holdout=0, random_state=0)
+    model = kind(estimator, method=method, holdout=0, random_state=0)
     model.fit(rows.X, rows.y, devices=rows.owner)
     return model.helpers_
 
@@ -102,13 +108,90 @@ def same_kind(chosen: argparse.Namespace) -> Iterator[Row]:
                     goal = goal if method == "blend" else "precision >= .95"
                     what = f"{method}, {kinds} kinds, noise {noise}, {rows} rows"
                     yield Row(what, goal, _means(told))
-    for shift in ("relabelled", "rotated", "feature-shifted") if chosen.digits else ():
+
+
+def other_models(chosen: argparse.Namespace) -> Iterator[Row]:
+    """Known kinds of models that are not linear."""
+    for name, made_by in _OTHERS.items():
         for method in chosen.methods:
-            made = shifted_digits(shift, 40, seed=100)
-            told = [
-                _told(helpers(made, method, classes=True), np.asarray(made.clusters))
-            ]
-            yield Row(f"{method}, {shift} digits", "precision >= .95", _means(told))
+            for kinds in (2, 4):
+                told = []
+                for seed in range(chosen.seeds):
+                    made, kind = _kinds(name, kinds, 100 + seed)
+                    estimator, classes = made_by()
+                    table = helpers(made, method, estimator, classes=classes)
+                    told.append(_told(table, kind))
+                what = f"{method}, {name}, {kinds} kinds, 30 rows"
+                yield Row(what, "precision >= .95", _means(told))
+
+
+def digits(chosen: argparse.Namespace) -> Iterator[Row]:
+    """Real images of known kinds."""
+    goals = {"relabelled": "AUC >= .97, ", "rotated": "AUC >= .95, "}
+    for method in chosen.methods:
+        for shift in ("relabelled", "rotated", "feature-shifted"):
+            told = []
+            for seed in range(chosen.seeds):
+                made = shifted_digits(shift, 40, seed=100 + seed)
+                table = helpers(made, method, classes=True)
+                told.append(_told(table, np.asarray(made.clusters)))
+            goal = goals.get(shift, "") if method == "blend" else ""
+            what = f"{method}, {shift} digits"
+            yield Row(what, f"{goal}precision >= .95", _means(told))
+
+
+def _logistic() -> tuple[Any, bool]:
+    return None, True
+
+
+def _tree() -> tuple[Any, bool]:
+    return DecisionTreeRegressor(max_depth=3), False
+
+
+def _network() -> tuple[Any, bool]:
+    return MLP(), False
+
+
+_OTHERS = {"logistic": _logistic, "trees": _tree, "network": _network}
+
+
+def _kinds(name: str, kinds: int, seed: int) -> tuple[Devices, Any]:
+    """Forty devices with thirty rows of five features; 0 kinds: each of its own."""
+    random = np.random.default_rng(seed)
+    n, rows, d = 40, 30, 5
+    kind = np.arange(n) % kinds if kinds else np.arange(n)
+    truths = [_TRUTHS[name](random, d) for _ in range(int(kind.max()) + 1)]
+    parts = []
+    for k in kind.tolist():
+        X = random.normal(size=(rows, d))
+        y = truths[k](X)
+        if name == "logistic":
+            y = (y + random.logistic(size=rows) > 0) + 0.0
+        else:
+            y = y + 0.3 * random.normal(size=rows)
+        parts.append((X, y))
+    return Devices.of(parts, quiet=True), kind
+
+
+def _line(random: np.random.Generator, d: int) -> Callable[[Any], Any]:
+    w = 2 * random.normal(size=d)
+    return lambda X: X @ w
+
+
+def _steps(random: np.random.Generator, d: int) -> Callable[[Any], Any]:
+    grown = DecisionTreeRegressor(max_depth=3, random_state=0)
+    grown.fit(random.normal(size=(200, d)), 3 * random.normal(size=200))
+    scale = float(grown.predict(random.normal(size=(500, d))).std())
+    return lambda X: grown.predict(X) / scale
+
+
+def _waves(random: np.random.Generator, d: int) -> Callable[[Any], Any]:
+    inner = 1.5 * random.normal(size=(d, 8))
+    outer = random.normal(size=8) / 2
+    return lambda X: np.tanh(X @ inner) @ outer
+
+
+_TRUTHS = {"logistic": _line, "trees": _steps, "network": _waves}
 
 
 def _told(table: pd.DataFrame, kind: Any) -> tuple[float, float, float]:
@@ -130,21 +213,34 @@ def _means(told: list[tuple[float, float, float]]) -> str:
 def no_structure(chosen: argparse.Namespace) -> Iterator[Row]:
     """Fleets without kinds."""
     for alike in (True, False):
-        for noise in (0.1, 1.0, 3.0):
-            for rows in (5, 10, 20):
-                said = [
-                    (
-                        helpers(lines(alike, noise, rows, 100 + seed), "blend")[
-                            "verdict"
-                        ]
-                        == "helps"
-                    )
-                    for seed in range(chosen.seeds)
-                ]
-                share = np.mean([each.mean() for each in said])
-                what = "all alike" if alike else "all different"
-                goal = '"helps" >= 80 %' if alike else '"helps" <= 10 %'
-                yield Row(f"{what}, noise {noise}, {rows} rows", goal, f"{share:.0%}")
+        what = "all alike" if alike else "all different"
+        goal = '"helps" >= 80 %, no "hurts"' if alike else '"helps" <= 10 %'
+        for method in chosen.methods:
+            asked = goal if method == "blend" or not alike else 'no "hurts"'
+            for noise in (0.1, 1.0, 3.0):
+                for rows in (5, 10, 20):
+                    tables = [
+                        helpers(lines(alike, noise, rows, 100 + seed), method)
+                        for seed in range(chosen.seeds)
+                    ]
+                    title = f"{method}, {what}, noise {noise}, {rows} rows"
+                    yield Row(title, asked, _said(tables))
+        for name, made_by in _OTHERS.items():
+            estimator, classes = made_by()
+            tables = []
+            for seed in range(chosen.seeds):
+                made, _ = _kinds(name, int(alike), 100 + seed)
+                tables.append(helpers(made, "blend", estimator, classes=classes))
+            yield Row(f"blend, {what}, {name}", goal, _said(tables))
+
+
+def _said(tables: list[pd.DataFrame]) -> str:
+    """How many pairs help, and hurt."""
+    shares = [
+        np.mean([(table["verdict"] == word).mean() for table in tables])
+        for word in ("helps", "hurts")
+    ]
+    return f"helps {shares[0]:.0%}, hurts {shares[1]:.0%}"
 
 
 def removal(chosen: argparse.Namespace) -> Iterator[Row]:
@@ -288,6 +384,8 @@ def cost(chosen: argparse.Namespace) -> Iterator[Row]:
 
 SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "same-kind": same_kind,
+    "other-models": other_models,
+    "digits": digits,
     "no-structure": no_structure,
     "removal": removal,
     "stability": stability,
@@ -306,7 +404,6 @@ def main() -> None:
     asked.add_argument(
         "--methods", type=lambda text: text.split(","), default=["blend"]
     )
-    asked.add_argument("--digits", action="store_true")
     chosen = asked.parse_args()
     warnings.simplefilter("ignore")
     strange = set(chosen.sections) - set(SECTIONS)

@@ -1,4 +1,7 @@
+import io
 import os
+import time
+from contextlib import chdir, redirect_stdout
 
 # One thread each: the tests run in parallel processes, and tiny matrices gain nothing from more.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
@@ -7,6 +10,9 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
 import pytest
 
 from persfl import compiled
+from persfl.cli import main
+from persfl.errors import InputError
+from persfl.folder_locks import Lock
 
 
 @pytest.fixture
@@ -22,9 +28,40 @@ def uncompiled(monkeypatch):
     compiled.kernels.cache_clear()
 
 
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory, worker_id):
+    """What `persfl demo` leaves: one of the parallel processes makes it, for all of them."""
+    own = tmp_path_factory.getbasetemp()
+    place = (own if worker_id == "master" else own.parent) / "demo"
+    place.mkdir(exist_ok=True)
+    lock = Lock(place)
+    while not taken(lock):
+        time.sleep(0.1)
+    try:
+        if not (place / "done").exists():
+            with chdir(place), redirect_stdout(io.StringIO()) as said:
+                assert main(["demo"]) == 0
+            assert "persfl-demo/run/report.html" in said.getvalue()
+            (place / "done").touch()
+    finally:
+        lock.release()
+    return place / "persfl-demo"
+
+
+def taken(lock):
+    try:
+        lock.take()
+    except InputError:
+        return False
+    return True
+
+
 def pytest_xdist_auto_num_workers(config):
-    """One more than there are cores: the federation of real processes mostly waits for them."""
-    return (os.cpu_count() or 1) + 1
+    """As many as there are cores; with the slow tests one more, since the federation of real
+    processes mostly waits for them.
+    """
+    slow = "not slow" not in config.option.markexpr
+    return (os.cpu_count() or 1) + slow
 
 
 def pytest_collection_modifyitems(items):

@@ -34,8 +34,23 @@ def used(cache):
     return (*done.stdout.split(), done.stderr)
 
 
+def test_every_kernel_is_kept_for_later_processes():
+    assert compiled.kernels() is not None  # from now on at the latest
+    code = """
+import logging
+logging.basicConfig()
+from persfl import _kernels, compiled
+compiled.kernels()
+print([k.__name__ for k in _kernels._signatures if not k.stats.cache_hits])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
 def test_a_damaged_cache_is_made_anew(tmp_path):
-    assert used(tmp_path)[:2] == ("True", "0")
+    said, loaded, log = used(tmp_path)
+    assert (said, loaded) == ("True", "0")
+    assert "compiles its kernels once" in log
     index, code = (next(tmp_path.rglob(f"*.{ending}")) for ending in ("nbi", "nbc"))
     body = bytearray(code.read_bytes())
     body[len(body) // 2] ^= 255  # in the machine code: running it could end the process

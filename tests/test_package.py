@@ -3,8 +3,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import persfl
 
 
@@ -62,22 +60,6 @@ print(len(list(personalize(fleet, sampler=Uniform(3), adopter=Best(), rounds=3))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "3", done.stderr
-
-
-@pytest.mark.slow
-def test_compiling_says_so_once_and_is_kept(tmp_path):
-    code = "from persfl.compiled import kernels; kernels()"
-    said = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            env={"NUMBA_CACHE_DIR": str(tmp_path)},
-        ).stderr
-        for _ in range(2)
-    ]
-    assert "compiles its kernels once" in said[0]
-    assert said[1] == ""
 
 
 def test_nobody_reaches_into_another_package():

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 import numpy as np
 
 from persfl.errors import InputError
-from persfl.types import Array
+from persfl.types import Array, IntArray
 
 LARGEST = 1e100  # of a number in a table: sums of squares and cubes stay finite
 
@@ -125,6 +125,12 @@ def stranger(index: int, n: int) -> InputError:
     return InputError(
         f"peers must be device indices below {n}, or -1 for nobody. Got {index}."
     )
+
+
+def refuse_strangers(peers: IntArray, n: int) -> None:
+    """Stop where somebody is named who is not there."""
+    if peers.max(initial=-1) >= n:
+        raise stranger(int(peers.max()), n)
 
 
 def many(count: int, thing: str) -> str:

@@ -74,7 +74,28 @@ def test_questions_tell_kinds_carefully():
     helps = table["verdict"] == "helps"
     assert helps.sum() > 50
     assert same[helps].mean() >= 0.95
-    assert same[table["verdict"] == "hurts"].mean() <= 0.05
+    assert not same[table["verdict"] == "hurts"].any()
+    assert table["alike"][same].median() > 0.7 > table["alike"][~same].median()
+
+
+@pytest.mark.filterwarnings("ignore:Device:persfl.errors.PersflWarning")
+@pytest.mark.parametrize("method", ["paper", "kin"])
+def test_where_all_are_alike_nobody_hurts(method):
+    rows, _ = _fleet("alike", 3, n=24)
+    assert not (_helpers(rows, method)[1]["verdict"] == "hurts").any()
+
+
+def test_a_peer_with_good_rows_for_everybody_is_no_kind():
+    """Everybody likes the answers of 0 best, and nobody has a taste of its own."""
+    random = np.random.default_rng(0)
+    target, peer = np.nonzero(~np.eye(12, dtype=bool))
+    mean = np.where(peer == 0, 3.0, 1.0) + 0.1 * random.normal(size=len(peer))
+    once = np.full(len(peer), 20)
+    known = pd.DataFrame({"target": target, "peer": peer, "answered": once})
+    known = known.assign(reward_mean=mean, reward_spread=1.0)
+    found = alike(known, Trust(12, np.arange(12)))
+    assert not found.kinds
+    assert set(verdict_codes(known, found)) == {2}
 
 
 def test_few_false_ones_among_those_of_a_target():
@@ -113,3 +134,5 @@ def test_a_sentence_for_every_fleet():
     codes = np.array([0, 0, 1, 2])
     kinds = what_was_found(Alike(np.zeros(4), True, False, True), codes)
     assert "2 are of one kind, 1 are not, of 1 it cannot" in kinds
+    some = what_was_found(Alike(np.zeros(3), True, False, True), np.array([0, 0, 2]))
+    assert some.startswith("Some devices are alike: 2 of the 3 pairs")

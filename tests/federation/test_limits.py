@@ -15,8 +15,7 @@ from persfl import (
     personalize,
 )
 from persfl.errors import InputError
-from persfl.federation.blend_device import family_of
-from persfl.federation.blend_work import work_of_question
+from persfl.federation.blend_device import family_of, work_of_question
 from persfl.federation.federation_folder import init
 from persfl.federation.negotiation import _columns, _names
 from persfl.federation.reply_inbox import RECORD

@@ -28,7 +28,7 @@ from persfl.methods.blend import blend
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.hidden_rows import NEVER, PARTS, dealt
 from persfl.methods.mixed.linear_rule import linear_blend
-from persfl.methods.mixed_effects import mixed_fit
+from persfl.methods.mixed.reml import mixed_fit
 from persfl.runs import load_model
 from persfl.sources import clustered_regression
 from persfl.types import Data

@@ -32,7 +32,7 @@ from persfl.methods.blend.folds import copies, fold_numbers, judged_weight
 from persfl.methods.blend.linear_rows import spreads
 from persfl.methods.blend.local_site import LocalBundle
 from persfl.methods.blend.neighbours import Neighbours
-from persfl.methods.blend.offers.steps import level, tuned
+from persfl.methods.blend.offers.own_steps import level, tuned
 from persfl.methods.blend.ridge_refit import Toward
 from persfl.methods.blend.views import View, ViewSettings
 from persfl.report import info

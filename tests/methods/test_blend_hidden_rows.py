@@ -4,7 +4,8 @@ import numpy as np
 
 from persfl import Linear
 from persfl.evaluation.row_order import RowOrder, hidden_folds
-from persfl.methods.blend.algorithm import blend_over, hidden_sites, local_site
+from persfl.methods.blend.algorithm import blend_over
+from persfl.methods.blend.offers_stage import hidden_sites, local_site
 from persfl.sources import clustered_regression
 
 ROWS = clustered_regression(n=6, rows=8, features=2, seed=0)

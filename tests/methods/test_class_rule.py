@@ -13,14 +13,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from persfl import PersonalizedClassifier
 from persfl.devices import Devices
 from persfl.errors import InputError, UnseenWarning
-from persfl.evaluation.alike import alike, verdict_codes, what_was_found
 from persfl.evaluation.row_order import RowOrder
-from persfl.evaluation.who_helps import pairs_known
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.storage.family_table import models_from, models_to
 from persfl.methods.mixed.class_centre import fleet_centre
 from persfl.methods.mixed.class_fits import Axes, chances, log_chances, pulled
+from persfl.methods.mixed.class_likeness import judging
 from persfl.methods.mixed.class_near import near_centres
 from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, with_level
 from persfl.methods.mixed.class_rule import ClassRule, class_rule
@@ -374,14 +373,46 @@ def test_a_classifier_with_trees_is_kept_and_read(
     with pytest.warns(UnseenWarning):
         strange = model.predict_proba(X[:3], devices=["new"] * 3)
     np.testing.assert_allclose(strange.sum(axis=1), 1.0)
-    # nothing is said of pairs, since it is not calibrated
-    assert set(model.helpers_["verdict"]) == {"cannot tell"}
-    known = pairs_known(model.fitted_.trust)
-    found = alike(known, model.fitted_.trust)
-    assert "cannot be told" in what_was_found(found, verdict_codes(known, found))
     arrays = models_to(models)
     for there in (np.array([5, 1]), np.array([0, 1, 2, 9]), np.array([-1, 0])):
         with pytest.raises(InputError):
             models_from(
                 arrays | {"boosted_there": there}, features=2, classes=len(names)
             )
+
+
+def _alike(kinds: int, rows: int = 30, n: int = 24) -> tuple[ClassRule, Array]:
+    """Of devices of so many kinds; 0: each of its own."""
+    kind = np.arange(n) % kinds if kinds else np.arange(n)
+    W = 3.0 * np.random.default_rng(7).normal(size=(n, 3, 2))
+    W[1] = -W[0]
+    W = W[kind]
+    made, _, _, _ = fleet(W, rows)
+    found = class_rule(made, TWO, classes=2, trees=False)
+    return found, kind[:, None] == kind
+
+
+def test_devices_of_one_kind_are_alike() -> None:
+    found, same = _alike(2)
+    chance = found.likeness.chance
+    other = ~np.eye(len(same), dtype=bool)
+    assert found.likeness.kinds
+    assert found.likeness.whole == 0
+    assert chance[same & other].min() > chance[~same].max()
+    assert np.median(chance[same & other]) > 0.8
+    assert chance[~same].max() < 0.2
+
+
+@pytest.mark.parametrize(("kinds", "whole"), [(1, True), (0, False)])
+def test_without_kinds_none_are_found(kinds: int, whole: bool) -> None:
+    likeness = _alike(kinds)[0].likeness
+    assert not likeness.kinds
+    assert (likeness.whole > 0.8) == whole
+    if not whole:
+        assert np.nanmax(likeness.chance) <= 0.5 + likeness.whole
+
+
+def test_far_too_many_hidden_rows_are_thinned() -> None:
+    owner = np.repeat([1, 0], [5, 3])
+    kept = judging(owner, 2, 2**22)
+    assert kept.tolist() == [True] * 4 + [False] + [True] * 3

@@ -10,7 +10,7 @@ from persfl.errors import InputError
 from persfl.methods import IFCA, AllForOne, CLoVE, CoBo, Ditto, GTVMin, LocalTask
 from persfl.methods import PFedGraph as Graphed
 from persfl.methods.all_for_one import in_turn, near_weights
-from persfl.methods.cobo import Meetings
+from persfl.methods.meetings import Meetings
 from persfl.methods.pfedgraph import collaboration, onto_simplex
 from persfl.proposers.gradient import GradientStep
 from persfl.seeds import stream

@@ -11,7 +11,8 @@ from persfl.lab.comparison_cells import measurements
 from persfl.lab.comparison_specs import load_comparison
 from persfl.learners import MLP
 from persfl.methods import LocalTask, Mixed
-from persfl.methods.mixed_effects import mixed_fit, mixed_summary
+from persfl.methods.mixed.reml import mixed_fit
+from persfl.methods.mixed_effects import mixed_summary
 from persfl.sources import clustered_regression
 
 # By statsmodels 0.15.0, with `table()` below and Z the columns of X and one of ones:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -230,8 +231,9 @@ def test_groups_get_a_verdict(run, table):
 @pytest.mark.parametrize(
     "model", ["linear", pytest.param("forest", marks=pytest.mark.slow)]
 )
-def test_killed_and_resumed_is_bit_identical(table, tmp_path, model):
+def test_killed_and_resumed_is_bit_identical(table, tmp_path, monkeypatch, model):
     """kill -9 at several moments; each time it goes on from the last saved round."""
+    monkeypatch.chdir(tmp_path)
     frame = pd.read_csv(table)
     few = (
         frame
@@ -249,47 +251,32 @@ def test_killed_and_resumed_is_bit_identical(table, tmp_path, model):
         "--method",
         "paper",
         "--rounds",
-        rounds,
+        str(rounds),
         "--peers",
-        2,
+        "2",
         "--trials",
-        1,
+        "1",
         "--no-report",
     ]
-    assert persfl(*words, "--out", "whole", cwd=tmp_path).returncode == 0
-    kills = 0
-    environment = os.environ | {"PERSFL_SAVE_SECONDS": "0"}
-    for attempt in range(60):
+    assert main([*words, "--out", "whole"]) == 0
+    broken = tmp_path / "broken"
+    words += ["--out", str(broken), "--resume"]
+    for rounds_more in (1, 2):
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "persfl",
-                *map(str, words),
-                "--out",
-                "broken",
-                "--resume",
-            ],
+            [sys.executable, "-m", "persfl", *words],
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=environment,
+            env=os.environ | {"PERSFL_SAVE_SECONDS": "0"},
         )
-        begin = _progress(tmp_path / "broken")
-        while kills < 2 and process.poll() is None:
-            if _progress(tmp_path / "broken") - begin >= 1 + attempt % 2:
-                process.send_signal(signal.SIGKILL)
-                kills += 1
-                break
+        begin = _progress(broken)
+        while process.poll() is None and _progress(broken) - begin < rounds_more:
             time.sleep(0.005)
-        process.wait(timeout=200)
-        trouble = process.stderr.read().decode()
-        process.stderr.close()
-        if process.returncode == 0:
-            break
-        assert process.returncode == -signal.SIGKILL, trouble
-    assert kills == 2
-    same(tmp_path / "whole", tmp_path / "broken")
+        process.kill()
+        _, trouble = process.communicate(timeout=200)
+        assert process.returncode == -signal.SIGKILL, trouble.decode()
+    assert main(words) == 0
+    same(tmp_path / "whole", broken)
 
 
 @pytest.mark.filterwarnings("ignore::persfl.errors.UnseenWarning")
@@ -324,17 +311,18 @@ def _progress(path):
     return sum(stage["round"] for stage in index["stages"].values())
 
 
-def test_ctrl_c_keeps_what_is_done(table, tmp_path):
+def test_ctrl_c_keeps_what_is_done(table, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     words = [
         "fit",
-        table,
+        str(table),
         *WORDS,
         "--method",
         "paper",
         "--rounds",
-        500,
+        "300",
         "--trials",
-        1,
+        "1",
         "--no-report",
         "--json",
     ]
@@ -346,7 +334,7 @@ def test_ctrl_c_keeps_what_is_done(table, tmp_path):
             sys.executable,
             "-c",
             heed + "runpy.run_module('persfl', run_name='__main__')",
-            *map(str, words),
+            *words,
             "--out",
             "run",
         ],
@@ -365,11 +353,10 @@ def test_ctrl_c_keeps_what_is_done(table, tmp_path):
     assert lines[-1]["event"] == "round"
     assert {"stage", "round", "rounds", "loss", "seconds_left"} <= set(lines[-1])
     assert _progress(tmp_path / "run") >= lines[-1]["round"]
-    again = persfl(*words, "--out", "run", "--resume", cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
-    first = json.loads(again.stdout.splitlines()[0])
+    assert main([*words, "--out", "run", "--resume"]) == 0
+    first = json.loads(capsys.readouterr().out.splitlines()[0])
     assert first["round"] > 1 or first["stage"] != "trial-0"
-    assert persfl(*words, "--out", "whole", cwd=tmp_path).returncode == 0
+    assert main([*words, "--out", "whole"]) == 0
     same(tmp_path / "run", tmp_path / "whole")
 
 
@@ -416,8 +403,6 @@ def test_resuming_something_else_is_refused(table, tmp_path, capsys):
 
 
 def test_damaged_files_are_refused_by_name(run, tmp_path):
-    import shutil
-
     for name in ("model.npz", "model.json", "worth.parquet", "run.json", "spec.json"):
         copy = tmp_path / "copy"
         shutil.rmtree(copy, ignore_errors=True)
@@ -1001,12 +986,16 @@ def test_compare_names_all_rivals(table, tmp_path, capsys):
     )
 
 
-def test_the_demo_can_be_run_twice(tmp_path, monkeypatch, capsys):
+def test_the_demo_can_be_run_twice(demo, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for _ in range(2):
-        assert main(["demo"]) == 0
-        assert "persfl-demo/run/report.html" in capsys.readouterr().out
-    assert (tmp_path / "persfl-demo" / "run" / "report.html").stat().st_size > 1e4
+    shutil.copytree(demo, "elsewhere")  # what an earlier one left
+    before = (tmp_path / "elsewhere" / "run" / "run.json").stat()
+    assert main(["demo", "--out", "elsewhere", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-1]["event"] == "done"
+    assert lines[-1]["out"] == "elsewhere/run"
+    assert (tmp_path / "elsewhere" / "run" / "run.json").stat() != before
+    assert (tmp_path / "elsewhere" / "run" / "report.html").stat().st_size > 1e4
 
 
 def test_help_imports_nothing_heavy():

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from persfl.commands.progress import table
-from persfl.commands.run_output import kinds_of
+from persfl.evaluation.alike import alike, verdict_codes, what_was_found
 from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
+from persfl.evaluation.who_helps import pairs_known
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.report.worth_info import better_rivals, sentence
 from persfl.terminal import visible
@@ -60,3 +61,10 @@ def print_errors(worth: Worth) -> None:
 def seconds(chosen: argparse.Namespace) -> str:
     """How long the person has waited, reading the packages included."""
     return f"{time.perf_counter() - chosen.began:.0f} s"
+
+
+def kinds_of(fitted: Fitted) -> str:
+    """Whether there are kinds of devices, in a sentence."""
+    known = pairs_known(fitted.trust)
+    found = alike(known, fitted.trust)
+    return what_was_found(found, verdict_codes(known, found))

@@ -31,13 +31,8 @@ def run_demo(chosen: argparse.Namespace) -> int:
             f"{str(out)!r} is there and was not made by a demo. Choose another --out."
         )
     write_whole(rows, table)
-    print(
-        "46 Texan cities want to predict house prices. Each has eight months of its own and shows"
-        " them to nobody."
-    )
-    print("The same for your own table:\n")
-    words = f"{rows} --device city --label log_price --out {run}"
-    print(f"  persfl fit {words}\n", flush=True)
+    if not chosen.json:
+        _introduce(rows, run)
     asked = argparse.Namespace(**defaults(FIT))
     asked.table = str(rows)
     asked.device = "city"
@@ -47,6 +42,16 @@ def run_demo(chosen: argparse.Namespace) -> int:
     asked.json = chosen.json
     asked.began = chosen.began
     return fit_table(asked)
+
+
+def _introduce(rows: Path, run: Path) -> None:
+    print(
+        "46 Texan cities want to predict house prices. Each has eight months of its own and shows"
+        " them to nobody."
+    )
+    print("The same for your own table:\n")
+    words = f"{rows} --device city --label log_price --out {run}"
+    print(f"  persfl fit {words}\n", flush=True)
 
 
 def _is_demo(out: Path, table: bytes) -> bool:

@@ -12,14 +12,13 @@ from typing import Any
 import pandas as pd
 
 from persfl.checks import named, some
+from persfl.commands.answers import kinds_of
 from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
 from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
-from persfl.evaluation.alike import alike, verdict_codes, what_was_found
 from persfl.evaluation.intervals import percent
-from persfl.evaluation.who_helps import pairs_known
-from persfl.fitting.fitted import Fitted, fitted_of
+from persfl.fitting.fitted import fitted_of
 from persfl.fitting.removal import Removal, Rise
 from persfl.formats import reading
 from persfl.report.export import export
@@ -189,13 +188,6 @@ def _of_device(found: pd.DataFrame, device: str) -> pd.Series:
         hint = f"Did you mean {some(near)}?" if near else f"Known: {some(known, 5)}."
         raise InputError(f"there is no device {device!r} that asked anybody. {hint}")
     return names == device
-
-
-def kinds_of(fitted: Fitted) -> str:
-    """Whether there are kinds of devices, in a sentence."""
-    known = pairs_known(fitted.trust)
-    found = alike(known, fitted.trust)
-    return what_was_found(found, verdict_codes(known, found))
 
 
 def _cells(line: Any) -> tuple[str, ...]:

@@ -1,12 +1,19 @@
 """Is this device like me? A chance for every pair that was asked, and what may be said of it.
 
 Where the method itself has a chance for every pair (the notes `alike` of `Trust`, as the default
-rule leaves them), it is taken. Elsewhere it comes from all questions that were asked anyway. A peer
-is like me if its answers lower my loss, and lower it more than those of the peers I met do in the
-mean; the chance is that of the smaller of both, by the spread of its rewards, which is drawn toward
-that of all my peers: a few lucky answers are no evidence. Rewards shrink as a target learns, and
-that counts as spread, so these chances are careful. Where both devices asked each other, both must
-say so: their evidence is averaged, and a chance is even where they contradict each other.
+rule leaves them), it is taken. Elsewhere it comes from all questions that were asked anyway, and
+two things must agree:
+
+- *reward*: the peer's answers lower my loss, and lower it more than those of the peers I met do in
+  the mean, by the spread of its rewards, which is drawn toward that of all my peers: a few lucky
+  answers are no evidence. Rewards shrink as a target learns, and that counts as spread.
+- *taste*: I like its answers more than others like them and more than I like others', and so do
+  devices that are like me (`common_friends`). A peer with good rows for everybody, or a target that
+  is easy to help, is no kind.
+
+Where both devices of a pair asked each other, both must say so: a chance is even where they
+contradict each other. Taste alone ranks; "helps" takes rewards too, and "hurts" takes taste. Of a
+peer that few targets asked there is no taste, and rewards decide.
 
 Verdicts hold the rate of false ones down for every target: of the peers that "help" a target, at
 most one in ten is expected not to be like it, of those that "hurt" at most one in ten to be.
@@ -21,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from persfl.errors import InputError
+from persfl.evaluation.common_friends import by_common_friends, other_way
 from persfl.rules.peer_index import peer_places
 
 if TYPE_CHECKING:
@@ -38,20 +46,21 @@ WHOLE = (
 )
 USUAL = 5.0  # answers of the usual spread that are added to a pair's own
 KIN = 0.5  # standard errors that finding each other as kin counts
-SOME = 0.02  # of all pairs that must be alike before kinds are spoken of
+TASTE = 0.75  # the highest chance by taste alone: below what a verdict takes
+SOME = 0.05  # of all pairs that must be alike before kinds are spoken of
+STRANGE = 0.1  # of all pairs that must be strangers: where there are kinds, most are
+MET = 3  # targets that a peer must have answered before there is a taste
 
 
 class Alike(NamedTuple):
     """`chance` per row of a table of pairs; `kinds`: whether there are any; `whole`: whether all
-    are alike; `known`: whether the method itself said so; `tells`: whether its chances are
-    calibrated, so that anything may be said of kinds.
+    are alike; `known`: whether the method itself said so.
     """
 
     chance: Array
     kinds: bool
     whole: bool
     known: bool
-    tells: bool = True
 
 
 def alike(known: pd.DataFrame, trust: Trust) -> Alike:
@@ -60,11 +69,21 @@ def alike(known: pd.DataFrame, trust: Trust) -> Alike:
         return _noted(known, trust)
     if not len(known):
         return Alike(np.zeros(0), False, False, False)
-    chance = _of_both(known, _of_rewards(known))
+    rewards = _Rewards.of(known)
+    chance = _of_both(known, rewards.better())
     if "member" in trust.notes:
         chance = _of_kin(known, trust, chance)
-    some = _discovered(known["target"].to_numpy(), 1.0 - chance).mean()
-    return Alike(chance, bool(some >= SOME), False, False)
+    _, peer = np.unique(known["peer"].to_numpy(), return_inverse=True)
+    several = np.bincount(peer)[peer] >= MET
+    taste = _with_taste(chance, _by_taste(known, rewards))
+    chance = np.where(several, taste, chance)
+    return Alike(chance, _speaks(known, chance), False, False)
+
+
+def _speaks(known: pd.DataFrame, chance: Array) -> bool:
+    """Whether enough pairs are alike to speak of kinds."""
+    found = _discovered(known["target"].to_numpy(), 1.0 - chance)
+    return bool(len(found)) and float(found.mean()) >= SOME
 
 
 def verdict_codes(known: pd.DataFrame, found: Alike) -> IntArray:
@@ -73,8 +92,9 @@ def verdict_codes(known: pd.DataFrame, found: Alike) -> IntArray:
     codes = np.full(len(known), CANNOT_TELL)
     if not found.kinds and not found.whole:
         return codes
-    if found.kinds:
-        codes[_discovered(target, found.chance)] = HURTS
+    strange = _discovered(target, found.chance)
+    if found.kinds and float(strange.mean()) >= STRANGE:
+        codes[strange] = HURTS
     codes[_discovered(target, 1.0 - found.chance)] = HELPS
     return codes
 
@@ -86,14 +106,17 @@ def what_was_found(found: Alike, codes: IntArray) -> str:
     >>> what_was_found(nothing, np.zeros(0, dtype=int))
     'No kinds found: nobody can be told to be more like a device than the others are.'
     """
-    if not found.tells:
-        return "Who is like whom cannot be told for these models: they are ranked, not judged."
     if found.whole and not found.kinds:
         return "No kinds found: all devices are alike, and what helps is the fleet as a whole."
     if not found.kinds:
         return "No kinds found: nobody can be told to be more like a device than the others are."
     helps = int((codes == HELPS).sum())
     hurts = int((codes == HURTS).sum())
+    if not hurts:
+        return (
+            f"Some devices are alike: {helps:,} of the {len(codes):,} pairs that met. Of the others"
+            " it cannot be told."
+        )
     return (
         f"There are kinds of devices: of the pairs that met {helps:,} are of one kind,"
         f" {hurts:,} are not, of {len(codes) - helps - hurts:,} it cannot be told."
@@ -110,9 +133,9 @@ def _noted(known: pd.DataFrame, trust: Trust) -> Alike:
     row = _rows_of(known, trust)
     at, met = peer_places(peers[row], known["peer"].to_numpy()[:, None])
     found = np.where(met[:, 0], chance[row, at[:, 0]], 0.0)
-    whole = float(trust.notes["alike_whole"])  # NaN: not calibrated
+    whole = float(trust.notes["alike_whole"])
     kinds = bool(trust.notes["alike_kinds"])
-    return Alike(found, kinds, whole >= WHOLE, True, not np.isnan(whole))
+    return Alike(found, kinds, whole >= WHOLE, True)
 
 
 def kin_members(known: pd.DataFrame, trust: Trust) -> NDArray[np.bool_]:
@@ -141,28 +164,64 @@ def _rows_of(known: pd.DataFrame, trust: Trust) -> IntArray:
     return np.asarray(place[known["target"].to_numpy()])
 
 
-def _of_rewards(known: pd.DataFrame) -> Array:
-    """(pairs,) chances by what answers were worth."""
-    _, place = np.unique(known["target"].to_numpy(), return_inverse=True)
-    answered = known["answered"].to_numpy(dtype=np.float64)
-    usable = np.isfinite(known["reward_mean"].to_numpy()) & (answered > 0)
-    many = np.where(usable, answered, 0.0)
-    reward = np.where(usable, known["reward_mean"].to_numpy(), 0.0)
-    square = np.where(usable, known["reward_spread"].to_numpy() ** 2, 0.0)
+class _Rewards(NamedTuple):
+    """What answers were worth, pair by pair: `reward`, how much of it is `above` the mean of the
+    target's answers, and its standard `error`; `usable`: whether there was an answer.
+    """
 
-    def pooled(values: Array) -> Array:
-        """(targets,) over all answers that a target got."""
-        total = np.maximum(np.bincount(place, weights=many), 1.0)
-        return np.asarray(np.bincount(place, weights=values * many) / total)
+    reward: Array
+    above: Array
+    error: Array
+    usable: NDArray[np.bool_]
 
-    # a pair's spread as if it had got as many answers again of its target's usual spread
-    usual = pooled(square)[place]
-    variance = (square * many + usual * USUAL) / (many + USUAL)
-    error = np.sqrt(variance / np.maximum(many, 1.0)) + 1e-300
-    above = np.minimum(reward, reward - pooled(reward)[place])
-    below = np.maximum(reward, reward - pooled(reward)[place])
-    z = np.where(above > 0, above, np.where(below < 0, below, 0.0)) / error
-    return np.where(usable, ndtr(z), 0.5)
+    @staticmethod
+    def of(known: pd.DataFrame) -> _Rewards:
+        """From a table of pairs."""
+        _, place = np.unique(known["target"].to_numpy(), return_inverse=True)
+        answered = known["answered"].to_numpy(dtype=np.float64)
+        usable = np.isfinite(known["reward_mean"].to_numpy()) & (answered > 0)
+        many = np.where(usable, answered, 0.0)
+        reward = np.where(usable, known["reward_mean"].to_numpy(), 0.0)
+        square = np.where(usable, known["reward_spread"].to_numpy() ** 2, 0.0)
+        # a pair's spread as if it had got as many answers again of its target's usual spread
+        usual = _means(place, square, many)[place]
+        variance = (square * many + usual * USUAL) / (many + USUAL)
+        error = np.sqrt(variance / np.maximum(many, 1.0)) + 1e-300
+        above = reward - _means(place, reward, many)[place]
+        return _Rewards(reward, above, error, usable)
+
+    def better(self) -> Array:
+        """(pairs,) chances that answers lower the loss, and more than those of others do."""
+        high = np.minimum(self.reward, self.above)
+        low = np.maximum(self.reward, self.above)
+        z = np.where(high > 0, high, np.where(low < 0, low, 0.0)) / self.error
+        return np.where(self.usable, ndtr(z), 0.5)
+
+
+def _means(place: IntArray, values: Array, weight: Array) -> Array:
+    """(places,) weighted."""
+    total = np.maximum(np.bincount(place, weights=weight), 1e-300)
+    return np.asarray(np.bincount(place, weights=values * weight) / total)
+
+
+def _by_taste(known: pd.DataFrame, rewards: _Rewards) -> Array:
+    """(pairs,) chances by what is special about a pair, as third devices see it too."""
+    weight = rewards.usable.astype(np.float64)
+    z = np.where(rewards.usable, rewards.above / rewards.error, 0.0)
+    for side in ("peer", "target"):
+        _, place = np.unique(known[side].to_numpy(), return_inverse=True)
+        z = z - _means(place, z, weight)[place]
+    special = np.where(rewards.usable, ndtr(z), 0.5)
+    both = _of_both(known, special)
+    target = known["target"].to_numpy(dtype=np.int64)
+    return by_common_friends(target, known["peer"].to_numpy(dtype=np.int64), both)
+
+
+def _with_taste(rewarded: Array, taste: Array) -> Array:
+    """(pairs,) where both agree, the surer; taste alone is never sure that a peer helps."""
+    ranked = np.minimum(taste, TASTE)
+    liked = (taste > 0.5) & (rewarded > 0.5)
+    return np.where(liked, np.maximum(rewarded, ranked), ranked)
 
 
 def _of_both(known: pd.DataFrame, chance: Array) -> Array:
@@ -177,15 +236,8 @@ def _of_both(known: pd.DataFrame, chance: Array) -> Array:
 def _other_way(
     known: pd.DataFrame, values: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """(pairs,) the value of the pair the other way round, and whether there is such a pair."""
-    target = known["target"].to_numpy(dtype=np.int64)
-    peer = known["peer"].to_numpy(dtype=np.int64)
-    n = int(max(target.max(), peer.max())) + 1
-    there = target * n + peer
-    order = np.argsort(there)
-    back = peer * n + target
-    at = np.minimum(np.searchsorted(there[order], back), len(there) - 1)
-    return values[order][at], there[order][at] == back
+    """As `other_way`, of a table of pairs."""
+    return other_way(known["target"].to_numpy(), known["peer"].to_numpy(), values)
 
 
 def _within(chance: Array) -> Array:

@@ -40,7 +40,7 @@ class Forest(NamedTuple):
     """(K,) which score of the whole each of theirs is."""
 
 
-class Piece(NamedTuple):
+class ModelPiece(NamedTuple):
     """One part of one device's model; `told` (columns, features + 1) are linear models whose
     answers stand behind a row's own columns.
     """
@@ -108,7 +108,7 @@ def tables_of(fitted: Fitted) -> FleetTables:
     )
 
 
-def parts_of(fitted: Fitted) -> list[FleetPart]:
+def fleet_parts_of(fitted: Fitted) -> list[FleetPart]:
     """All parts of all models; those of trees that a whole fleet shares are not among them."""
     models = fitted.models
     if isinstance(models, BoostedModels):
@@ -118,7 +118,7 @@ def parts_of(fitted: Fitted) -> list[FleetPart]:
     pieces = [
         [] if i == blank else _pieces(fitted, model) for i, model in enumerate(each)
     ]
-    slots: dict[tuple[str, int, bool, int, int], list[Piece | None]] = {}
+    slots: dict[tuple[str, int, bool, int, int], list[ModelPiece | None]] = {}
     for i, device in enumerate(pieces):
         seen: dict[tuple[str, int, bool, int], int] = {}
         for piece in device:
@@ -129,12 +129,12 @@ def parts_of(fitted: Fitted) -> list[FleetPart]:
     return [_part(slot) for slot in slots.values()]
 
 
-def _kind(piece: Piece) -> tuple[str, int, bool, int]:
+def _kind(piece: ModelPiece) -> tuple[str, int, bool, int]:
     """Pieces of a kind can share a table."""
     return piece.link, len(piece.base), piece.fine, len(piece.told)
 
 
-def _part(slot: Sequence[Piece | None]) -> FleetPart:
+def _part(slot: Sequence[ModelPiece | None]) -> FleetPart:
     """Pieces of one kind, a row each."""
     some = next(piece for piece in slot if piece is not None)
     scores = len(some.base)
@@ -164,13 +164,13 @@ def _part(slot: Sequence[Piece | None]) -> FleetPart:
     return FleetPart(some.link, some.fine, share, base, slopes, told, which, forests)
 
 
-def _width(slot: Sequence[Piece | None]) -> int:
+def _width(slot: Sequence[ModelPiece | None]) -> int:
     """How many columns slopes have; 0 without any."""
     found = [p.slopes for p in slot if p is not None and p.slopes is not None]
     return found[0].shape[1] if found else 0
 
 
-def _pieces(fitted: Fitted, model: Model) -> list[Piece]:
+def _pieces(fitted: Fitted, model: Model) -> list[ModelPiece]:
     """One device's model as parts."""
     if isinstance(model, list):  # shares and models
         inside = [(share, _pieces(fitted, part)) for share, part in model]
@@ -191,7 +191,7 @@ def _pieces(fitted: Fitted, model: Model) -> list[Piece]:
     return [_piece(fitted, model)]
 
 
-def _piece(fitted: Fitted, model: Model) -> Piece:
+def _piece(fitted: Fitted, model: Model) -> ModelPiece:
     """One model of the learner."""
     learner = fitted.learner
     if isinstance(learner, Linear) and isinstance(model, np.ndarray):
@@ -217,7 +217,7 @@ def _piece(fitted: Fitted, model: Model) -> Piece:
     return _whole(plain, fitted)
 
 
-def _whole(plain: Plain, fitted: Fitted) -> Piece:
+def _whole(plain: Plain, fitted: Fitted) -> ModelPiece:
     """With a score for every class of the fit, and trees by the scores that they add to."""
     classes = fitted.classes
     link = plain.link
@@ -244,7 +244,7 @@ def _whole(plain: Plain, fitted: Fitted) -> Piece:
         base = np.zeros_like(base) if mean else base
         forest = Forest(plain.trees, rate, columns)
     none = np.zeros((0, len(fitted.schema.columns) + 1))
-    return Piece(1.0, link, plain.fine, base, slopes, forest, none)
+    return ModelPiece(1.0, link, plain.fine, base, slopes, forest, none)
 
 
 def _unknown(what: str) -> InputError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from persfl.errors import InputError
-from persfl.exports.fleet_parts import FleetPart, FleetTables, parts_of, tables_of
+from persfl.exports.fleet_parts import FleetPart, FleetTables, fleet_parts_of, tables_of
 from persfl.exports.one_device import only_device
 from persfl.exports.onnx_network import network_scores
 from persfl.exports.onnx_nodes import ML, Nodes
@@ -162,7 +162,7 @@ def _encoded(nodes: Nodes, said: str, known: list[str] | None, fill: Any) -> str
 def _response(nodes: Nodes, fitted: Fitted, X: str, at: str) -> str:
     """(rows, 1 or classes) values or chances, in the units of the run."""
     found = ""
-    for part in parts_of(fitted):
+    for part in fleet_parts_of(fitted):
         share = nodes.wide(nodes.rows_of(part.share, at))
         one = nodes.op("Mul", _linked(nodes, part, X, at), share)
         found = nodes.op("Add", found, one) if found else one

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from persfl.federation.messages import MOST, Arrays, Head, parts_of
 from persfl.federation.run_codec import RunCodec
 from persfl.types import Model
-from persfl.wire import WireError, nested
+from persfl.wire.codec import WireError, nested
 
 
 class Adoption(NamedTuple):

@@ -14,7 +14,8 @@ from persfl.federation.row_stock import Deal, Stock
 from persfl.methods.blend.forms import ModelFamily, Wire
 from persfl.methods.blend.questions import KINDS, Question, checked
 from persfl.types import Data, IntArray, Model
-from persfl.wire import Terms, WireError
+from persfl.wire.codec import WireError
+from persfl.wire.terms import Terms
 
 AS_TARGET = tuple(kind for kind, one in KINDS.items() if one.target)
 

@@ -15,29 +15,33 @@ import sklearn
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.federation.asked_device import AskedDevice, DeviceReply, RowsAsked
-from persfl.federation.blend_work import work_of_question
 from persfl.federation.holdout import judged
 from persfl.federation.messages import Refused
 from persfl.federation.model_store import mixture_to
+from persfl.federation.policy import work_of, work_of_fit, work_of_walk
 from persfl.federation.row_stock import alone
 from persfl.federation.tree_leaves import sheltered
 from persfl.methods.blend.folds import Folding, TargetRows
 from persfl.methods.blend.linear_rows import spreads
-from persfl.methods.blend.offers import Offers, RefitOffers, offers_for
+from persfl.methods.blend.offers import Descent, Offers, RefitOffers, offers_for
 from persfl.methods.blend.questions import (
     Falls,
+    Fit,
     GradientSteps,
     JudgeOffers,
     Mix,
     OwnRows,
     Question,
+    Slopes,
     Spread,
     Weigh,
     Weight,
 )
 from persfl.methods.blend.views import ViewSettings
 from persfl.types import Data, IntArray, Learner
-from persfl.wire import Terms, WireError, model_to, nested
+from persfl.wire.codec import WireError, nested
+from persfl.wire.models import model_to
+from persfl.wire.terms import Terms
 
 _LARGEST_LOSS = 1e100
 
@@ -211,3 +215,46 @@ def _shelter(least: int, learner: Learner, rows: int) -> Learner:
     """The learner, if what it grows from so many private rows may leave."""
     found: Learner = sheltered(learner, rows, least)
     return found
+
+
+def work_of_question(
+    family: Offers, terms: Terms, question: Question, rows: int, names: int
+) -> int:
+    """About how many nanoseconds a question takes; never from what the rows say."""
+    copies = 1 + Folding(terms.classes, getattr(question, "ordered", False)).count
+    size = max(family.size, 1)
+    once = rows * size  # a gradient
+    fit = (rows + size) * size**2  # a system of equations
+    if isinstance(family, RefitOffers):
+        once = rows * (terms.features + 1) + work_of_walk(terms, rows)
+        fit = work_of(terms, rows)
+    steps = getattr(question, "steps", None) or 1
+    if isinstance(question, Spread):
+        return rows * (terms.features + 1) ** 2
+    if isinstance(question, (GradientSteps, Slopes)):
+        return names * steps * once
+    if isinstance(question, Falls):
+        return (steps + 2) * once
+    if isinstance(question, OwnRows):
+        shown = 0 if question.models is None else len(question.models)
+        return copies * (1 + shown * steps) * once
+    if isinstance(question, Weigh):
+        alone_ = copies * fit if isinstance(family, RefitOffers) else 0
+        return copies * question.many * once + alone_
+    if isinstance(question, (JudgeOffers, Mix)):
+        many = len(question.views) if isinstance(question, Mix) else 1
+        last = work_of_fit(terms, rows) if isinstance(question, Mix) else 0
+        return many * copies * _offers(family, once, fit) + last
+    return (names if not isinstance(question, Fit) else 1) * fit
+
+
+def _offers(family: Offers, once: int, fit: int) -> int:
+    """What one copy's offers take."""
+    if isinstance(family, RefitOffers):
+        chosen = family.settings.refits
+        return fit * (1 + len(chosen.own_weights) * (1 + chosen.together))
+    if isinstance(family, Descent):
+        steps = family.settings.descent
+        return once * (max(steps.own_steps) + 6 * max(steps.tuning_steps))
+    longest = max(family.settings.steps.own_steps)
+    return len(family.names()) * longest * once

@@ -22,7 +22,7 @@ from persfl.federation.roster import Roster
 from persfl.methods.blend.forms import ModelFamily
 from persfl.methods.blend.questions import Question
 from persfl.types import IntArray
-from persfl.wire import nested, pack, unpack, within
+from persfl.wire.codec import nested, pack, unpack, within
 
 NOTHING: Mapping[str, Any] = {}  # said by whoever gave no usable answer
 

@@ -33,7 +33,7 @@ from persfl.methods.blend.site import (
 )
 from persfl.seeds import stream
 from persfl.types import Array, Data, Fleet, IntArray, Model, Proposer
-from persfl.wire import WireError, within
+from persfl.wire.codec import WireError, within
 
 if TYPE_CHECKING:
     from persfl.federation.blend_site import FlowerSite

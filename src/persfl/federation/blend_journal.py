@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from persfl.runs import Folder
+from persfl.runs.run_folder import Folder
 
 
 class Replies(Protocol):

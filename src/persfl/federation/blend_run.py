@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from persfl.adopters import Best
+from persfl.adopters.best import Best
 from persfl.errors import InputError
 from persfl.federation.blend_exchange import BlendExchange, BlendScene
 from persfl.federation.blend_journal import Exchanges
+from persfl.federation.blend_outcome import Outcome
 from persfl.federation.blend_site import FlowerSite
-from persfl.federation.device import Device
-from persfl.federation.holdout import sound
 from persfl.federation.letters import Letters
+from persfl.federation.messages import Responder
 from persfl.federation.mixed_site import MixedSite
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
@@ -28,46 +28,14 @@ from persfl.federation.wait_notices import Waiting
 from persfl.methods import Mixed
 from persfl.methods.blend.algorithm import blend_over
 from persfl.methods.blend.mixture import BlendResult
-from persfl.runs import Folder
-from persfl.samplers import Nobody
-from persfl.training import Pace, Plan, State
+from persfl.runs.run_folder import Folder
+from persfl.samplers.nobody import Nobody
+from persfl.training.state import Pace, Plan, State
 from persfl.traits import has_gradients, has_statistics
 from persfl.trust import Trust
-from persfl.wire import Terms
+from persfl.wire.terms import Terms
 
 STAGE = "final"
-
-
-class Outcome:
-    """What the result of a run is written from: as much of a `FlowerFleet` as that needs."""
-
-    def __init__(self, site: BlendExchange, models: Sequence[Any]) -> None:
-        self.ids = site.ids
-        self.n = site.n
-        self.targets = site.targets
-        self.learner = site.learner
-        self.terms = site.terms
-        self.roster = site.roster
-        letters = site.letters
-        self.rows = letters.rows
-        self.post = letters.post
-        self.home = letters.home
-        self.models = [models[t] for t in site.targets.tolist()]
-        self._told = site.judged
-        self.foldless = sorted(site.foldless)
-        self.notes = list(site.notes)
-
-    def judged(self) -> dict[int, dict[str, Any]]:
-        """What targets tell of the rows that they held back."""
-        return {i: told for i, told in self._told.items() if sound(told)}
-
-    def finish(self) -> list[str]:
-        """Who has no model in the end."""
-        return [
-            self.ids[t]
-            for t, model in zip(self.targets.tolist(), self.models, strict=True)
-            if model is None
-        ]
 
 
 class ExchangeLines:
@@ -124,7 +92,7 @@ def blended(
     plan: RunPlan,
     folder: Folder,
     ids: Sequence[str],
-    home: Mapping[str, Device],
+    home: Mapping[str, Responder],
     wanted: Sequence[str],
     waiting: Waiting,
     say: Callable[..., None],

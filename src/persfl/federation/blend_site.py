@@ -18,7 +18,7 @@ from persfl.federation.lockstep import side_by_side
 from persfl.federation.model_store import mixture_from
 from persfl.methods.blend.fixed_point import counted
 from persfl.methods.blend.folds import Folding
-from persfl.methods.blend.offers.linear_family import LinearFamily
+from persfl.methods.blend.offers.steps import StepOffers
 from persfl.methods.blend.questions import (
     Mix,
     Spread,
@@ -34,7 +34,7 @@ from persfl.methods.blend.site import (
     Starts,
 )
 from persfl.types import Array, Model
-from persfl.wire import WireError, within
+from persfl.wire.codec import WireError, within
 
 
 class FlowerSite(BlendExchange):
@@ -53,7 +53,7 @@ class FlowerSite(BlendExchange):
         more than is plausible.
         """
         d = self.terms.features
-        linear = isinstance(self.family, LinearFamily)
+        linear = isinstance(self.family, StepOffers)
         question = Spread() if linear else Weight()
         told = self.ask([Letter(i, question) for i in range(self.n)])
         found = Spreads(np.zeros(self.n), np.zeros((self.n, d)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from persfl.errors import InputError
 from persfl.federation.messages import Arrays
 from persfl.types import Array, Data
-from persfl.wire import WireError
+from persfl.wire.codec import WireError
 from persfl.wire.models import finite
 
 

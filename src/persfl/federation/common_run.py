@@ -22,7 +22,7 @@ from persfl.federation.run_scene import STAGE, RunScene
 from persfl.methods import Method
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream
-from persfl.training import Plan, State
+from persfl.training.state import Plan, State
 from persfl.traits import has_statistics
 from persfl.types import (
     Answers,

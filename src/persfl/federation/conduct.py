@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from persfl.errors import InputError, PersflError
-from persfl.federation.blend_run import blended
 from persfl.federation.common_run import common_run
 from persfl.federation.device import Device
 from persfl.federation.launch import FAILURE, LINK_GONE, PROGRESS
@@ -27,8 +26,10 @@ from persfl.files import write_whole
 from persfl.folder_locks import holding
 from persfl.formats import reading
 from persfl.methods import Blend, Kin, Mixed, Own, Paper
-from persfl.runs import INDEX, Folder
-from persfl.wire import Terms, pack, unpack
+from persfl.runs.index import INDEX
+from persfl.runs.run_folder import Folder
+from persfl.wire.codec import pack, unpack
+from persfl.wire.terms import Terms
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
@@ -81,6 +82,9 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
         return
     method = plan.personalization
     if isinstance(method, Blend | Mixed):
+        # blend's many files, where it runs
+        from persfl.federation.blend_run import blended
+
         facts = {"ids": list(scene.ids), "targets": list(scene.targets)}
         unwilling = list(scene.waiting.unwilling)
         diary.say("devices", **facts, unwilling=unwilling, first=0, rounds=0)

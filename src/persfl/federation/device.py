@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from persfl import __version__
 from persfl.federation import device_peer, device_target
 from persfl.federation.asked_device import AS_TARGET, AskedDevice, RowsAsked, names_of
-from persfl.federation.blend_device import BlendDevice
 from persfl.federation.column_sums import sums_of, zeros_and_ones
 from persfl.federation.device_home import DeviceHome, must
 from persfl.federation.inquiry import Inquiry
@@ -43,7 +42,7 @@ from persfl.federation.row_stock import Lot
 from persfl.federation.row_table import Rows
 from persfl.federation.sums_device import SumsDevice, tells_sums
 from persfl.methods.blend.questions import KINDS as QUESTIONS
-from persfl.wire import WireError, nested, pack
+from persfl.wire.codec import WireError, nested, pack
 
 KINDS = ("describe", "answer", "score", "adopt", "blend")
 
@@ -161,9 +160,7 @@ class Device(DeviceHome):
             raise WireError("questions must be a list.")
         deal = self.dealt_for(question)
         asked_rows = RowsAsked(terms, deal, self.stock, self.policy, self.likenesses)
-        home: AskedDevice = (
-            SumsDevice(asked_rows) if tells_sums(terms) else BlendDevice(asked_rows)
-        )
+        home = _asked_as(asked_rows)
         rows = self.count(question.round)
         parts = parts_of(question.arrays)
         said = question.digest(me, deal.mark)
@@ -224,3 +221,13 @@ def _shares(total: int, names: int, *, whole: bool) -> list[int]:
     if whole:
         return [total, *[0] * (names - 1)]
     return [total // names] * names
+
+
+def _asked_as(rows: RowsAsked) -> AskedDevice:
+    """How the models of a run are asked about."""
+    if tells_sums(rows.terms):
+        return SumsDevice(rows)
+    # blend's many files, where they are needed
+    from persfl.federation.blend_device import BlendDevice
+
+    return BlendDevice(rows)

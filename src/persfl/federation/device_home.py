@@ -31,7 +31,8 @@ from persfl.fleets.refusals import check_labels
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream
 from persfl.types import Array, Data, LabelCheck, Learner, Model, Probe
-from persfl.wire import Terms, WireError
+from persfl.wire.codec import WireError
+from persfl.wire.terms import Terms
 
 
 class DeviceHome:

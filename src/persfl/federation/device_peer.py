@@ -23,7 +23,7 @@ from persfl.federation.messages import (
 )
 from persfl.federation.policy import work_of
 from persfl.seeds import stream
-from persfl.wire import LARGEST, WireError, nested
+from persfl.wire.codec import LARGEST, WireError, nested
 
 Log = Callable[[str], None]
 

@@ -30,7 +30,7 @@ from persfl.fleets.engine import starting_model
 from persfl.seeds import stream
 from persfl.traits import has_gradients, has_statistics
 from persfl.types import Data, Model
-from persfl.wire import WireError, nested
+from persfl.wire.codec import WireError, nested
 
 # what a target may be asked
 _SCORED = ("count", "step", "length", "judge", "adoptions")

@@ -17,9 +17,8 @@ from persfl.checks import real, stranger
 from persfl.devices import position
 from persfl.errors import InputError
 from persfl.federation.adoptions import Adoption
-from persfl.federation.device import Device
 from persfl.federation.letters import Letters
-from persfl.federation.messages import Arrays
+from persfl.federation.messages import Arrays, Responder
 from persfl.federation.patience import Away, Patience, Say
 from persfl.federation.peer_side import PeerSide, Proposals
 from persfl.federation.post import Post
@@ -29,7 +28,8 @@ from persfl.federation.target_state import TargetStates
 from persfl.fleets.kept_steps import Steps, as_vector, vectors
 from persfl.fleets.refusals import diverged
 from persfl.types import Answers, Array, Choice, IntArray, Kept, Model
-from persfl.wire import LARGEST, Terms, pack, unpack
+from persfl.wire.codec import LARGEST, pack, unpack
+from persfl.wire.terms import Terms
 
 __all__ = ["Away", "FlowerFleet"]
 QUIET = 5  # rounds in which no answer of all could be used, until it is said
@@ -54,7 +54,7 @@ class FlowerFleet:
         *,
         ids: Sequence[str],
         targets: Sequence[Hashable] | None = None,
-        home: Mapping[str, Device] | None = None,
+        home: Mapping[str, Responder] | None = None,
         run: str = "run",
         deadline: float = 60.0,
         quorum: float = 0.5,

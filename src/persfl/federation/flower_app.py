@@ -34,7 +34,7 @@ def _replies(
     kind: str, find: Callable[[Context], Device]
 ) -> Callable[[Message, Context], Message]:
     def reply(message: Message, context: Context) -> Message:
-        from persfl.wire import pack
+        from persfl.wire.codec import pack
 
         try:
             records: Any = message.content.config_records

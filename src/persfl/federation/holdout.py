@@ -19,8 +19,8 @@ from persfl.evaluation.verdicts import Worth
 from persfl.federation.moment_rows import by_moments, rows_alike
 from persfl.learners.responses import respond
 from persfl.types import Array, Data
-from persfl.wire import Terms
 from persfl.wire.models import LARGE
+from persfl.wire.terms import Terms
 
 ARMS = ("own", "personal")
 # held, weight, weight squared, label sum, label squares, squared differences about their mean,

@@ -9,7 +9,8 @@ from typing import Any
 from persfl.federation.ledger import Entry
 from persfl.federation.messages import Arrays, Head, digest_of, whole_of
 from persfl.federation.run_codec import RunCodec
-from persfl.wire import Terms, unpack, within
+from persfl.wire.codec import unpack, within
+from persfl.wire.terms import Terms
 
 
 @dataclass(frozen=True, eq=False)

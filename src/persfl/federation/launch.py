@@ -18,7 +18,9 @@ from persfl.federation.federation_folder import Federation
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.superlink import check_up, link_mark, same_link, start_run
 from persfl.folder_locks import LOCK, holder
-from persfl.runs import INDEX, Folder, is_begun, remove_begun
+from persfl.runs.begun_runs import is_begun, remove_begun
+from persfl.runs.index import INDEX
+from persfl.runs.run_folder import Folder
 
 PROGRESS = "progress.jsonl"
 FAILURE = "failure.txt"

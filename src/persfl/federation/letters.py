@@ -15,13 +15,13 @@ from functools import cached_property
 
 from persfl.errors import InputError, NotReady
 from persfl.federation.adoptions import Adoption, adoptions_to
-from persfl.federation.device import Device
-from persfl.federation.messages import Arrays, Content, Head
+from persfl.federation.messages import Arrays, Content, Head, Responder
 from persfl.federation.post import Post
 from persfl.federation.reply_inbox import Failed
 from persfl.federation.run_codec import RunCodec
 from persfl.types import Learner
-from persfl.wire import LARGEST, Terms, WireError, pack, unpack
+from persfl.wire.codec import LARGEST, WireError, pack, unpack
+from persfl.wire.terms import Terms
 
 # Refusals that would change a result without a word: settings of an owner, and what they bound.
 LIMITS = {
@@ -99,7 +99,7 @@ class Letters:
         terms: Terms | None,
         *,
         run: str,
-        home: Mapping[str, Device],
+        home: Mapping[str, Responder],
         deadline: float,
     ) -> None:
         self.post = post

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from persfl.adopters import Best
+from persfl.adopters.best import Best
 from persfl.errors import InputError
 from persfl.federation.fleet import FlowerFleet
 from persfl.federation.run_scene import STAGE, RunScene
 from persfl.fleets.guarded import Guarded
 from persfl.loop import personalize
 from persfl.methods import Kin, Method, Own, Paper
-from persfl.rules import finished, kin
-from persfl.samplers import Nobody
-from persfl.training import Plan, State, peers_asked, rounds_for
+from persfl.rules.kin_rule import finished, kin
+from persfl.samplers.nobody import Nobody
+from persfl.training.state import Plan, State, peers_asked, rounds_for
 from persfl.traits import has_gradients
 from persfl.types import Adopter, Round, Sampler
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 
-from persfl.wire import WireError
+from persfl.wire.codec import WireError
 
 MOST = 10_000  # questions in one message
 # Which questions a device knows. Devices of persfl 0.2 and before know 1, and do not say so; 2 are
@@ -22,6 +22,13 @@ Content: TypeAlias = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 class Refused(Exception):
     """A polite no: a code, and nothing else."""
+
+
+class Responder(Protocol):
+    """Who answers messages: `persfl.federation.device.Device` is one."""
+
+    def reply(self, kind: str, body: Any) -> bytes:
+        """The answer to a message of this kind, as bytes of the wire."""
 
 
 def whole_of(head: Head, name: str, most: int = 2**53) -> int:

@@ -14,8 +14,7 @@ from persfl.federation.sums_site import SumsSite, Told
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.near_round import SHARED
-from persfl.methods.mixed.reml import MixedFit, fit_of_sums
-from persfl.methods.mixed_effects import random_columns, refuse_one
+from persfl.methods.mixed.reml import MixedFit, fit_of_sums, random_columns, refuse_one
 from persfl.types import IntArray, Model
 
 

@@ -15,8 +15,9 @@ from persfl.federation.messages import Arrays, parts_of
 from persfl.federation.run_codec import RunCodec
 from persfl.files import read_whole, write_whole
 from persfl.types import Model
-from persfl.wire import Terms, WireError, nested, pack, unpack, within
+from persfl.wire.codec import WireError, nested, pack, unpack, within
 from persfl.wire.models import finite
+from persfl.wire.terms import Terms
 
 
 class StoredModel(NamedTuple):

@@ -25,7 +25,7 @@ import numpy as np
 
 from persfl.seeds import stream
 from persfl.types import Array, Data, IntArray
-from persfl.wire import Terms
+from persfl.wire.terms import Terms
 
 _EPS = float(np.finfo(np.float64).eps)
 

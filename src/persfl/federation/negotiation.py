@@ -15,19 +15,17 @@ from persfl import __version__
 from persfl.checks import some
 from persfl.errors import InputError
 from persfl.federation.column_sums import Totals
-from persfl.federation.device import Device
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
-from persfl.federation.messages import PROTOCOL, Arrays, Head
+from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
 from persfl.methods import Own
 from persfl.public_points import made_up
-from persfl.training import step_of
+from persfl.training.state import step_of
 from persfl.traits import has_gradients, traits_of
 from persfl.types import Array, Data, Learner
-from persfl.wire import Terms
-from persfl.wire.terms import COLUMNS
+from persfl.wire.terms import COLUMNS, Terms
 
 _LONGEST = 1_000  # letters of a column's name
 
@@ -43,7 +41,7 @@ def agreement(
     post: Post,
     plan: RunPlan,
     ids: Sequence[str],
-    home: Mapping[str, Device],
+    home: Mapping[str, Responder],
     waiting: Waiting,
 ) -> Agreement:
     """The terms of a run, from what the devices that are there tell of themselves."""
@@ -165,7 +163,7 @@ class _Inquiry:
         post: Post,
         plan: RunPlan,
         ids: Sequence[str],
-        home: Mapping[str, Device],
+        home: Mapping[str, Responder],
     ) -> None:
         self.post = post
         self.plan = plan

@@ -16,7 +16,7 @@ from persfl.federation.messages import Content, parts_of
 from persfl.federation.patience import Away, Go, Patience
 from persfl.federation.roster import Roster
 from persfl.types import IntArray, Probe, Proposal
-from persfl.wire import WireError, nested
+from persfl.wire.codec import WireError, nested
 
 Proposals = dict[tuple[int, int], Proposal]  # by target and peer, as positions
 

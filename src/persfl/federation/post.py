@@ -13,7 +13,7 @@ from typing import Any
 from persfl.errors import need
 from persfl.federation import flower_api
 from persfl.federation.reply_inbox import Failed, inbox_of, sealed
-from persfl.wire import WireError, pack, unpack
+from persfl.wire.codec import WireError, pack, unpack
 
 
 class Post:

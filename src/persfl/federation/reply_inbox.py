@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from persfl.federation import flower_api
-from persfl.wire import LARGEST
+from persfl.wire.codec import LARGEST
 
 RECORD = "persfl"
 PARTS = 4  # of one reply; it has three: a Message, its RecordDict, one ConfigRecord

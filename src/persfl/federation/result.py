@@ -4,31 +4,36 @@ federation's own page shows.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from persfl.evaluation.verdicts import Worth
-from persfl.federation.blend_run import Outcome
-from persfl.federation.fleet import FlowerFleet
+from persfl.federation.blend_outcome import Outcome
 from persfl.federation.holdout import worth_of
 from persfl.federation.roster import WAYS
 from persfl.federation.run_notes import model_size, notes_of
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
-from persfl.fitting import FitSettings, Fitted, Labels, TableSchema
-from persfl.fitting.cells import id_array
+from persfl.fitting.cells import Labels, id_array
+from persfl.fitting.fitted import Fitted
+from persfl.fitting.schema import TableSchema
+from persfl.fitting.setup import FitSettings
 from persfl.learners.tree import Grown
 from persfl.methods import Blend, Method, Mixed
 from persfl.methods.shared_method import SharedMethod
-from persfl.rules import doubts
-from persfl.runs import Folder, keep_model
-from persfl.training import State, peers_asked
+from persfl.rules.kin_rule import doubts
+from persfl.runs.model import keep_model
+from persfl.runs.run_folder import Folder
+from persfl.training.state import State, peers_asked
 from persfl.traits import has_gradients
 from persfl.types import Array, IntArray, Model
 from persfl.units import Units
-from persfl.wire import Terms
+from persfl.wire.terms import Terms
+
+if TYPE_CHECKING:
+    from persfl.federation.fleet import FlowerFleet
 
 
 def keep_result(

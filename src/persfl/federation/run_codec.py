@@ -13,14 +13,8 @@ from persfl.federation.messages import Arrays
 from persfl.proposers import GradientStep, Refit
 from persfl.traits import has_gradients
 from persfl.types import Learner, Model, Probe
-from persfl.wire import (
-    Terms,
-    model_from,
-    model_to,
-    probe_from,
-    probe_to,
-    sends_model,
-)
+from persfl.wire.models import model_from, model_to, probe_from, probe_to, sends_model
+from persfl.wire.terms import Terms
 
 
 class RunCodec:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from persfl.federation.blend_run import Outcome
-from persfl.federation.fleet import FlowerFleet
+from persfl.federation.blend_outcome import Outcome
 from persfl.federation.letters import capital, why
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
 from persfl.federation.wait_notices import unwilling_text
 from persfl.methods import Blend, Mixed
 from persfl.traits import has_gradients
+
+if TYPE_CHECKING:
+    from persfl.federation.fleet import FlowerFleet
 
 
 def model_size(fleet: FlowerFleet | Outcome) -> int:

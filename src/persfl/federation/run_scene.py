@@ -10,17 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from persfl.federation.device import Device
 from persfl.federation.fleet import FlowerFleet
+from persfl.federation.messages import Responder
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
 from persfl.files import append
-from persfl.runs import Folder
-from persfl.training import Pace, State
+from persfl.runs.run_folder import Folder
+from persfl.training.state import Pace, State
 from persfl.trust import Trust
 from persfl.types import Round
-from persfl.wire import Terms
+from persfl.wire.terms import Terms
 
 STAGE = "final"
 
@@ -76,7 +76,7 @@ class RunScene:
     terms: Terms
     ids: Sequence[str]
     targets: Sequence[str]
-    home: Mapping[str, Device]
+    home: Mapping[str, Responder]
     waiting: Waiting
     diary: Diary
 

@@ -16,7 +16,7 @@ from persfl.federation.told_sums import MANY, SumsFamily
 from persfl.methods.blend.questions import PartSums, Question, Take
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.principal_axes import PrincipalAxes
-from persfl.wire import Terms
+from persfl.wire.terms import Terms
 
 
 def tells_sums(terms: Terms) -> bool:

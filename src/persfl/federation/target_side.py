@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +15,13 @@ from persfl.federation.holdout import SIZES, sound
 from persfl.federation.letters import REFUSALS, Lost
 from persfl.federation.messages import Arrays, Content, Head
 from persfl.federation.patience import Away, Go
-from persfl.federation.peer_side import PeerSide, Proposals
 from persfl.federation.roster import Roster
 from persfl.federation.target_state import TargetStates
 from persfl.types import Array, IntArray, Model
-from persfl.wire import WireError, nested, within
+from persfl.wire.codec import WireError, nested, within
+
+if TYPE_CHECKING:
+    from persfl.federation.peer_side import PeerSide, Proposals
 
 
 class RoundScores(NamedTuple):

@@ -16,7 +16,7 @@ from persfl.federation.messages import Arrays
 from persfl.federation.run_codec import RunCodec
 from persfl.traits import has_statistics
 from persfl.types import Model, Probe
-from persfl.wire import nested, within
+from persfl.wire.codec import nested, within
 
 
 class TargetStates:

@@ -9,8 +9,9 @@ import numpy as np
 
 from persfl.checks import some, those
 from persfl.errors import warn
-from persfl.methods import Blend, Method
 from persfl.methods.blend.mixture import SORTS
+from persfl.methods.blend_method import Blend
+from persfl.methods.protocol import Method
 from persfl.rules.kin_rule import doubts, members
 from persfl.training.state import State
 from persfl.training.train import runaways

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from persfl.batches import CACHE, batches
+from persfl.checks import refuse_strangers
 from persfl.fleets.engine import EngineTask, Slice, starting_model
 from persfl.fleets.refusals import diverged
 from persfl.seeds import Stream, stream
@@ -29,6 +30,7 @@ class Batched:
         self.learner = task.learners[0]
         self.proposer = task.proposer
         self._models = np.empty((0, 0))
+        self._settles = self.learner if has_statistics(self.learner) else None
 
     @property
     def models(self) -> Array:
@@ -51,6 +53,7 @@ class Batched:
 
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
         """Losses and lengths of all pairs."""
+        refuse_strangers(peers, self.rows.n)
         losses = []
         lengths = []
         for part in self._chunks(asked):
@@ -107,11 +110,12 @@ class Batched:
 
     def hold(self, models: Array, r: int) -> None:
         """These models from now on: statistics renewed, and a local step further."""
-        if has_statistics(self.learner):
+        settles = self._settles
+        if settles is not None:
             own = self.rows.training
             models = np.concatenate(
                 [
-                    self.learner.settled(models[part], own.batch(part))
+                    settles.settled(models[part], own.batch(part))
                     for part in self._chunks(own)
                 ]
             )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from persfl.checks import stranger
 from persfl.errors import InputError
 from persfl.fleets.engine import Engine, EngineTask, Slice
 from persfl.fleets.kept_steps import Steps, vectors
@@ -107,10 +106,9 @@ class InProcessFleet:
     def probe(self, peers: IntArray, r: int) -> Answers:
         """Ask every peer, score every answer on the asker's rows."""
         self._r = r
-        if peers.max(initial=-1) >= self.n:
-            raise stranger(int(peers.max()), self.n)
-        answers = self.engine.answers(peers, self.home.peers(peers), r)
-        return self.home.judge(answers, peers, r, self.engine.advice)
+        engine = self.engine
+        answers = engine.answers(peers, self.home.peers(peers), r)
+        return self.home.judge(answers, peers, r, engine.advice)
 
     def keep(self, peers: IntArray, r: int) -> Kept:
         """Remember the steps of the peers just asked, and every target's own.
@@ -144,12 +142,12 @@ class InProcessFleet:
 
     def adopt(self, choice: Choice) -> None:
         """Replace every target's model by the mix it chose, then take its local step."""
+        engine = self.engine
         if self._steps is None:
-            self.engine.adopt(choice, self._r)
+            engine.adopt(choice, self._r)
         else:
-            self.engine.hold(
-                self._steps.moved_by(vectors(self.models), choice), self._r
-            )
+            moved = self._steps.moved_by(vectors(engine.models), choice)
+            engine.hold(moved, self._r)
 
     def stepped(self, models: Array, who: IntArray | None, place: Stream) -> Array:
         """(D, size) where the proposer's step on their rows takes devices `who` from `models`.

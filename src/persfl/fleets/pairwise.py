@@ -10,6 +10,7 @@ import numpy as np
 import sklearn
 from joblib import Parallel, delayed
 
+from persfl.checks import refuse_strangers
 from persfl.errors import InputError, PersflWarning
 from persfl.fleets.engine import EngineTask, Slice, starting_model
 from persfl.fleets.kept_steps import as_vector, vectors
@@ -65,6 +66,7 @@ class Pairwise:
 
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
         """Losses and lengths of all pairs; the answers are remembered."""
+        refuse_strangers(peers, self.rows.n)
         losses = np.full((len(peers), peers.shape[1] + 1), np.inf)
         lengths = np.full(peers.shape, np.nan)
         probes = [

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Sized
 
 import numpy as np
 
-from persfl.checks import real, stranger
+from persfl.checks import real, refuse_strangers
 from persfl.devices import Devices, ReceiptTaker, ids_of, position
 from persfl.errors import InputError, NotReady, PersflWarning
 from persfl.fleets.engine import Slice
@@ -100,8 +100,7 @@ class FleetRows:
         """The rows of these devices now; only those named are touched."""
         if self.source is None:
             return Slice(self.static, who)
-        if who.max(initial=-1) >= self.n:
-            raise stranger(int(who.max()), self.n)
+        refuse_strangers(who, self.n)
         if not (who >= 0).any():
             return Slice(self.training.rows, np.full(who.shape, -1))
         now = self._now

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from persfl.checks import refuse_strangers
 from persfl.errors import InputError, need
 from persfl.fleets.batched import Batched, column, somebody
 from persfl.fleets.torch_pairs import TensorPairs
@@ -117,6 +118,7 @@ class Torch:
 
     def answers(self, peers: IntArray, asked: Slice, r: int) -> Answers:
         """Losses and lengths of all pairs."""
+        refuse_strangers(peers, self.rows.n)
         T, S = peers.shape
         theirs = self.moved(asked.rows)
         own = self.moved(self.rows.scoring.rows)

@@ -22,6 +22,7 @@ from persfl.errors import InputError
 from persfl.learners.linear import Linear
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
+from persfl.methods.shared_models import own_columns
 from persfl.methods.single_fit import at_once
 from persfl.seeds import stream
 from persfl.training.state import Keep, State
@@ -57,14 +58,6 @@ def dummy_fits(
     if ridge == "auto":
         ridge = _least(learner, rows, own, row_folds(rows, seed))
     return _descended(learner, rows, own, float(ridge), everywhere)
-
-
-def own_columns(learner: Linear, features: int, *, slopes: bool) -> IntArray:
-    """Which coefficients a device has of its own: levels, or all."""
-    places = np.arange(learner.size(features)).reshape(learner.classes, -1)
-    if slopes:
-        return places.ravel()
-    return places[:, features:].ravel()  # none where there is no intercept
 
 
 def row_folds(rows: Devices, seed: int) -> IntArray:

@@ -19,13 +19,13 @@ from persfl.checks import whole
 from persfl.errors import InputError
 from persfl.learners.linear import Linear
 from persfl.learners.network import Network
-from persfl.methods.dummies import own_columns
 from persfl.methods.method_fields import setting
 from persfl.methods.shared_method import SharedMethod
 from persfl.methods.shared_models import (
     all_devices,
     hold,
     mean_by_rows,
+    own_columns,
     participants,
     quiet_round,
     start_of,

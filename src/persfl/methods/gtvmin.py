@@ -25,7 +25,6 @@ from persfl.checks import one_of, real
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners.linear import Linear
-from persfl.methods.cobo import CoBo, Meetings
 from persfl.methods.graphs import (
     LEARNED,
     NEAREST,
@@ -35,6 +34,7 @@ from persfl.methods.graphs import (
     nearest,
     weighted,
 )
+from persfl.methods.meetings import MEETINGS, Meetings
 from persfl.methods.method_fields import setting
 from persfl.methods.protocol import Task
 from persfl.methods.shared_method import SteppedMethod
@@ -54,7 +54,6 @@ SETTLED = 1e-8  # a move below this share of a usual model is the last
 DUAL_STEP = 0.45
 OWN_RIDGE = 0.1  # of the models that say who is near whom
 ALONE = 0.3  # the share of the rounds after which those are compared
-MEETINGS = CoBo().meetings
 INNER = 50  # dual steps that pull models together once
 
 

@@ -12,7 +12,7 @@ from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.paper import LEAVES
 from persfl.methods.protocol import Needs, Task
-from persfl.rules import kin, members
+from persfl.rules.kin_rule import kin, members
 from persfl.training.state import (
     KIN_ROUNDS,
     Keep,

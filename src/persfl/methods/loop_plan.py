@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from persfl.adopters import Best
+from persfl.adopters.best import Best
 from persfl.methods.protocol import Task
 from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
-from persfl.samplers import Nobody
+from persfl.samplers.nobody import Nobody
 from persfl.training.state import Plan, step_of
 from persfl.traits import has_gradients, traits_of
 from persfl.types import Adopter, Proposer, Sampler

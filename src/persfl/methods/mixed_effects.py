@@ -26,49 +26,20 @@ from persfl.learners.linear import Linear
 from persfl.methods.dummies import dummy_fits
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.mixed.device_sums import DeviceSums
-from persfl.methods.mixed.reml import MixedFit, fit_of_sums, unprofiled
+from persfl.methods.mixed.reml import (
+    EFFECTS,
+    MixedFit,
+    mixed_fit,
+    refuse_one,
+    unprofiled,
+)
 from persfl.methods.protocol import Needs, Task
 from persfl.methods.single_fit import at_once
 from persfl.training.state import Keep, State
-from persfl.types import Array, IntArray
+from persfl.types import Array
 
 if TYPE_CHECKING:
     import pandas as pd
-
-EFFECTS = ("diagonal", "full", "intercept")
-
-
-def mixed_fit(learner: Linear, rows: Devices, effects: str = "diagonal") -> MixedFit:
-    """The mixed model of squared loss.
-
-    >>> from persfl.sources import clustered_regression
-    >>> rows = clustered_regression(
-    ...     n=40, clusters=1, rows=10, features=2, deviation=0.5, noise=0.1, seed=0
-    ... )
-    >>> found = mixed_fit(Linear(), rows)
-    >>> np.sqrt(np.diag(found.Sigma)).round(1).tolist(), round(float(found.noise), 2)
-    ([0.6, 0.6], 0.01)
-    """
-    one_of("effects", effects, EFFECTS)
-    refuse_one(len(rows))
-    Z = learner.with_intercept(rows.X)
-    sums = DeviceSums.of(Z, rows.y, rows.weight, rows.start)
-    random = random_columns(effects, Z.shape[1], level=learner.intercept)
-    return fit_of_sums(sums, random, full=effects == "full")
-
-
-def refuse_one(n: int) -> None:
-    """Stop where one device is all there is."""
-    if n < 2:
-        raise InputError(
-            "a mixed model needs at least 2 devices, to see how they differ. Got 1."
-        )
-
-
-def random_columns(effects: str, width: int, *, level: bool) -> IntArray:
-    """Which columns differ between devices; the level is the last, where there is one."""
-    every = np.arange(width)
-    return every[width - level :] if effects == "intercept" else every
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from persfl.adopters import Best
+from persfl.adopters.best import Best
 from persfl.checks import real
 from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
@@ -16,7 +16,7 @@ from persfl.loop import personalize
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
 from persfl.methods.single_fit import at_once
-from persfl.samplers import Nobody
+from persfl.samplers.nobody import Nobody
 from persfl.training.state import Keep, State
 from persfl.types import Round
 

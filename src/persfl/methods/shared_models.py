@@ -10,6 +10,7 @@ from persfl.checks import real, whole
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.fleets.refusals import cannot_share, diverged
+from persfl.learners.linear import Linear
 from persfl.proposers.gradient import GradientStep
 from persfl.seeds import Stream, distinct, stream
 from persfl.traits import has_gradients, has_statistics
@@ -112,3 +113,11 @@ def quiet_round(fleet: InProcessFleet, r: int, trust: Trust) -> Round:
     nothing = np.empty((T, 0))
     losses = fleet.probe(nobody, r).losses
     return Round(r, nobody, losses, nothing, Choice(nobody, nothing, np.ones(T)), trust)
+
+
+def own_columns(learner: Linear, features: int, *, slopes: bool) -> IntArray:
+    """Which coefficients a device has of its own: levels, or all."""
+    places = np.arange(learner.size(features)).reshape(learner.classes, -1)
+    if slopes:
+        return places.ravel()
+    return places[:, features:].ravel()  # none where there is no intercept

@@ -2,14 +2,10 @@
 of the fleet.
 """
 
-from persfl.methods.blend.algorithm import (
-    blend,
-    blend_over,
-    local_site,
-)
+from persfl.methods.blend.algorithm import blend_over
 from persfl.methods.blend.blend_settings import BlendSettings
 from persfl.methods.blend.mixture import SORTS, BlendResult, sorts
-from persfl.methods.blend.offers_stage import blend_stage
+from persfl.methods.blend.offers_stage import blend, blend_stage, local_site
 
 __all__ = [
     "SORTS",

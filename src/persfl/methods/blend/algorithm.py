@@ -8,145 +8,18 @@ deal, fold, ask, offer, judge, share, record. What a family of models asks and o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from persfl.devices import Devices
-from persfl.evaluation.row_order import Fold, RowOrder
-from persfl.evaluation.split import taken
-from persfl.learners.linear import Linear
-from persfl.methods.blend import blend_settings as chosen
-from persfl.methods.blend.blend_settings import BlendSettings
-from persfl.methods.blend.folds import Folding, HiddenFolding
-from persfl.methods.blend.local_site import LocalSite
 from persfl.methods.blend.mixture import BlendResult, groups_of, offer_start
-from persfl.methods.blend.offers import offers_for
 from persfl.methods.blend.record import Record
 from persfl.methods.blend.search import Search
 from persfl.methods.blend.site import BlendSite, Bundle, Evidence, GroupPlan, Spreads
 from persfl.methods.blend.views import ViewSettings
-from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
-from persfl.methods.mixed.linear_stage import models_of, record
-from persfl.methods.mixed.near_round import SHARED
 from persfl.seeds import stream
-from persfl.trust import Trust
-from persfl.types import Array, IntArray, Learner
-
-
-def blend(
-    rows: Devices,
-    learner: Learner,
-    public: Array | None = None,
-    *,
-    seed: int = 0,
-    budget: int = 640,
-    ordered: bool = False,
-    classes: int = 0,
-    n_jobs: int | None = 1,
-) -> BlendResult:
-    """A model for every device; each asks others for at most `budget` refits (see `budget`).
-
-    Linear models are mixed into one. Of others, `models[i]` is a list of (share, model). Models
-    that are only refitted, such as trees, need `public` points. Linear models under squared loss
-    ask nobody for refits: they come from sums over rows (see `persfl.methods.mixed`), here without
-    trees beside them.
-
-    >>> from persfl import Linear, Tree
-    >>> from persfl.sources import clustered_regression
-    >>> devices = clustered_regression(
-    ...     n=40, clusters=2, rows=12, features=5, noise=0.5, seed=0
-    ... )
-    >>> found = blend(devices, Linear(intercept=True))
-    >>> found.models.shape, bool(found.shares.sum(axis=1).round(6).max() == 1)
-    ((40, 6), True)
-    >>> trees = blend(devices, Tree(2), devices.X[:20], budget=1)
-    >>> round(sum(share for share, _ in trees.models[0]), 6)
-    1.0
-    """
-    if isinstance(learner, Linear) and learner.kind == "squared":
-        level = learner.intercept
-        order = RowOrder(ordered=ordered)
-        found = linear_blend(rows, level=level, seed=seed, order=order, trees=False)
-        return sums_result(found, level)
-    site = local_site(
-        rows,
-        learner,
-        public,
-        seed=seed,
-        ordered=ordered,
-        classes=classes,
-        n_jobs=n_jobs,
-    )
-    return blend_over(site, budget=budget)
-
-
-def sums_result(found: LinearBlend, level: bool) -> BlendResult:
-    """The same as a result of a blend."""
-    n = len(found.models)
-    round_ = record(found, Trust(n, np.arange(n)))
-    return BlendResult(models_of(found, level), SHARED, found.made_of, (round_,))
-
-
-def local_site(
-    rows: Devices,
-    learner: Learner,
-    public: Array | None = None,
-    *,
-    seed: int = 0,
-    ordered: bool = False,
-    classes: int = 0,
-    n_jobs: int | None = 1,
-    together: bool = True,
-    judges: bool = True,
-    settings: BlendSettings | None = None,
-) -> LocalSite:
-    """Devices whose rows are in this process; `together=False` never puts rows of two devices in
-    one place, as a federation cannot. With `judges=False` there are no folds.
-    """
-    settings = settings or chosen.USUAL
-    family = offers_for(
-        learner, rows.features, classes=classes, public=public, settings=settings
-    )
-    folding = Folding(classes, ordered, seed, settings)
-    if not judges:
-        folding = HiddenFolding(classes, ordered, seed, settings)
-    return LocalSite(rows, family, folding, n_jobs=n_jobs, together=together)
-
-
-def hidden_sites(
-    rows: Devices,
-    learner: Learner,
-    public: Array | None,
-    folds: Sequence[Fold],
-    *,
-    seed: int = 0,
-    classes: int = 0,
-    n_jobs: int | None = 1,
-    settings: BlendSettings | None = None,
-) -> Iterator[tuple[IntArray, LocalSite]]:
-    """Who is there, and where they are asked, once without what each fold hides at all of them."""
-    settings = settings or chosen.USUAL
-    for learn, judge in folds:
-        weight = rows.weight * learn
-        known = np.bincount(rows.owner, weights=weight, minlength=len(rows)) > 0
-        at = known[rows.owner]
-        there = taken(rows, known)
-        both = _weighed(there, there.weight * (learn | judge)[at])
-        past = _weighed(there, there.weight * learn[at])
-        family = offers_for(
-            learner, rows.features, classes=classes, public=public, settings=settings
-        )
-        folding = HiddenFolding(
-            classes, False, seed, settings, start=there.start, judge=judge[at]
-        )
-        site = LocalSite(both, family, folding, n_jobs=n_jobs, answered=past)
-        yield np.flatnonzero(known), site
-
-
-def _weighed(rows: Devices, weight: Array) -> Devices:
-    return Devices(rows.X, rows.y, weight, rows.start, rows.ids)
+from persfl.types import Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 from persfl.learners import Linear
 from persfl.methods.blend.blend_settings import USUAL
 from persfl.methods.blend.budget import SHORTER
-from persfl.methods.blend.offers.steps import StepOffers
+from persfl.methods.blend.offers.own_steps import step_names
 from persfl.methods.mixed.principal_axes import WIDE
 from persfl.traits import has_gradients
 from persfl.types import IntArray, Learner
@@ -85,7 +85,7 @@ def cost_of(
         each = _DEVICE + _STEPPED * SHORTER * budget + _STEPS * rows * size * copies
         return Cost(
             float(each.sum()) * runs,
-            held + 2 * len(StepOffers(learner, features).names()) * kept,
+            held + 2 * len(step_names(learner, USUAL.steps)) * kept,
         )
     wide = min(size, WIDE + 1)
     total = float(rows.sum())

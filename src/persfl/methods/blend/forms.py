@@ -13,14 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from persfl.learners.storage.named_arrays import LARGE
 from persfl.methods.blend.views import ViewSettings
 from persfl.proposers import Refit
 from persfl.types import Array, IntArray, Learner
-from persfl.wire import (
-    WireError,
-    within,
-)
-from persfl.wire.models import LARGE, finite
+from persfl.wire.codec import WireError, finite, within
 
 MOST = 10_000  # of anything in one question
 Shape = tuple[str | int, ...]

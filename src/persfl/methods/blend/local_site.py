@@ -18,7 +18,7 @@ from persfl.methods.blend.linear_rows import spreads
 from persfl.methods.blend.mixture import of_devices
 from persfl.methods.blend.moves_alike import NEAREST
 from persfl.methods.blend.offers import Descent, Offers, Peers, RefitOffers, Targets
-from persfl.methods.blend.offers.linear_family import LinearFamily
+from persfl.methods.blend.offers.steps import StepOffers
 from persfl.methods.blend.questions import Question
 from persfl.methods.blend.search import Searchers, question_of
 from persfl.methods.blend.site import (
@@ -85,7 +85,7 @@ class LocalSite:
         """Of all devices; only linear models have views that need them."""
         rows = self.answered
         family = self.family
-        if isinstance(family, LinearFamily):
+        if isinstance(family, StepOffers):
             return spreads(rows)
         return Spreads(rows.total, np.zeros((self.n, rows.features)))
 
@@ -231,7 +231,7 @@ class LocalGroup:
         """Linear models by questions, whose answers are computed for many at once; others by the
         engines of a fleet.
         """
-        if isinstance(self.family, LinearFamily):
+        if isinstance(self.family, StepOffers):
             return Searchers(self, question_of(proposer, self.look), start)
         everybody = Devices.joined([self.others, self.rows.copies])
         fleet = ArrayFleet(

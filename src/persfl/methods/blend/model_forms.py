@@ -19,8 +19,8 @@ from persfl.methods.blend.forms import (
     readable,
 )
 from persfl.traits import has_gradients
-from persfl.wire import WireError, model_from, model_to, nested, probe_from, probe_to
-from persfl.wire.models import finite
+from persfl.wire.codec import WireError, nested
+from persfl.wire.models import finite, model_from, model_to, probe_from, probe_to
 
 
 @dataclass(frozen=True)

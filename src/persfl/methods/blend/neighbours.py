@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from persfl.rules.peer_index import with_peers
-from persfl.samplers import Nobody
+from persfl.samplers.nobody import Nobody
 from persfl.seeds import distinct, stream
 from persfl.trust import Trust
 from persfl.types import Array, Choice, IntArray, Sampler

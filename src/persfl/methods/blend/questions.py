@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 
+from persfl.learners.storage.named_arrays import LARGE
 from persfl.methods.blend.forms import (
     MOST,
     At,
@@ -30,8 +31,7 @@ from persfl.methods.blend.forms import (
 from persfl.methods.blend.model_forms import Models, Probes, Starts, Views
 from persfl.methods.blend.views import ViewSettings
 from persfl.types import Array
-from persfl.wire import WireError
-from persfl.wire.models import LARGE
+from persfl.wire.codec import WireError
 
 _LENGTH = Real(above=0.0, below=1e6)
 _STEPS = Whole(least=1, most=10_000)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +21,8 @@ from persfl.evaluation.row_order import RowOrder
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import ClassTrees
 from persfl.methods.mixed.class_fits import chances, log_chances
+from persfl.methods.mixed.class_hidden import JudgedRows, by_design, judged_rows
+from persfl.methods.mixed.class_likeness import class_likeness, judging
 from persfl.methods.mixed.class_offers import ClassOffers
 from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, with_level
 from persfl.methods.mixed.class_trees import (
@@ -29,7 +30,8 @@ from persfl.methods.mixed.class_trees import (
     GrownClasses,
     best_stage,
 )
-from persfl.methods.mixed.hidden_rows import HiddenRows, hidden_rows
+from persfl.methods.mixed.hidden_rows import hidden_rows
+from persfl.methods.mixed.likeness import Likeness
 from persfl.methods.mixed.linear_rule import BOOSTED, ENOUGH, some_centres
 from persfl.methods.mixed.log_pool import pool_shares
 from persfl.types import Array, IntArray, Mask
@@ -39,8 +41,6 @@ WORTH = 0.02
 # of the belief in offers this is for one model for all, the rest for each alike: fleets of few rows
 # cannot tell which personal models are good
 FLEET = 0.6
-# missing classes' worth of belief that rows were drawn, not chosen by class
-DRAWN = 2.0
 # devices at most that may be the centre of another; time grows with them
 CENTRES = 300
 
@@ -52,7 +52,8 @@ class ClassRule:
 
     `made_of` (n, 3): how much own rows, the fleet and neighbours are of each model. `posterior`
     (n, centres): how likely each of `centres` is the centre of a device's model.
-    `centre` (size,) is the fleet's model, `slopes` the variance of its slopes.
+    `centre` (size,) is the fleet's model, `slopes` the variance of its slopes; `likeness` is who is
+    like whom.
     """
 
     learner: Linear
@@ -65,6 +66,7 @@ class ClassRule:
     centres: IntArray
     centre: Array
     slopes: float
+    likeness: Likeness
 
     def chances(self, X: Array, owner: IntArray) -> Array:
         """(rows, classes) of rows and their devices."""
@@ -77,20 +79,6 @@ class ClassRule:
         if self.trees is not None:
             score += self.shares[-1] * self.trees.log_chances(X, owner)
         return chances(score)
-
-
-class _Judged(NamedTuple):
-    """Hidden rows, all folds behind each other, their labels, and what they count for."""
-
-    fold: IntArray
-    row: IntArray
-    label: IntArray
-    weight: Array
-
-    def first(self, many: int) -> _Judged:
-        """So many of them."""
-        known = self.label[:many]
-        return _Judged(self.fold[:many], self.row[:many], known, self.weight[:many])
 
 
 def class_rule(
@@ -118,8 +106,8 @@ def class_rule(
     learned = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
     shown = np.stack([np.ones(len(rows.y)), *learned]).astype(np.float64)
     whole = all_rows(rows, shown, classes=classes, level=level)
-    design = _by_design(rows, classes)
-    judged = _judged(rows, hidden, learned, classes, design)
+    design = by_design(rows, classes)
+    judged = judged_rows(rows, hidden, learned, classes, design)
     offers = ClassOffers(
         rows, whole, device_rows(rows, whole), level, some_centres(n, seed, CENTRES)
     )
@@ -127,12 +115,16 @@ def class_rule(
     models = []
     log = []
     own = []
+    near: list[Array] = []
     for name, found, decided in offers.each():
         names.append(name)
         models.append(found[0])
         own.append(decided)
-        log.append(_log(whole, rows.owner, judged, found))
+        log.append(_log(whole, judged, found))
+        if _is_near(name):
+            near = [sum(near) + found]
     told = np.stack(log, axis=1)
+    likeness = _likeness(whole, judged, told, names, near, offers.centres, n)
     grown = None
     if trees and len(rows.y) >= BOOSTED:
         belief = _belief(len(names) + 1, design)
@@ -156,13 +148,47 @@ def class_rule(
         offers.centres,
         _vectors(learner, fleet[None])[0],
         offers.slopes,
+        likeness,
     )
+
+
+def _is_near(name: str) -> bool:
+    """Whether an offer comes from neighbours."""
+    return name.startswith(("alike", "near"))
+
+
+def _likeness(
+    whole: ClassRows,
+    judged: JudgedRows,
+    told: Array,
+    names: Sequence[str],
+    near: Sequence[Array],
+    centres: IntArray,
+    n: int,
+) -> Likeness:
+    """Who is like whom, by models `near` (copies, n, d, classes), which are sums of offers."""
+    nothing = Likeness(np.full((n, len(centres)), 0.5), 0.0, False)
+    if not near or not len(judged.row):
+        return nothing
+    models = near[0] / sum(map(_is_near, names))
+    some = judging(judged.owner, n, len(centres))
+    rows = judged.where(some)
+    said = np.empty((len(rows.row), len(centres)))
+    for k in range(len(models) - 1):
+        mine = rows.fold == k
+        Z = whole.Z[0, rows.row[mine]]
+        label = rows.label[mine][:, None]
+        for j, centre in enumerate(centres.tolist()):
+            log = log_chances(Z @ models[k + 1, centre])
+            said[mine, j] = np.take_along_axis(log, label, axis=1)[:, 0]
+    close = [_is_near(name) for name in names]
+    return class_likeness(rows, told[some], close, said, centres, n)
 
 
 def _belief(offers: int, design: float) -> Array:
     """(offers,) shares that are believed before any row tells; the first is one model for all.
 
-    Where each device was given rows of all classes (see `_by_design`), personal models are as good.
+    Where each device was given rows of all classes (see `by_design`), personal models are as good.
     """
     fleet = FLEET * design
     found = np.full(offers, (1.0 - fleet) / offers)
@@ -177,7 +203,7 @@ def _made_of(names: Sequence[str], shares: Array, own: Array) -> Array:
     mine = shares[: len(own)] @ own
     close = np.zeros(own.shape[1])
     for name, share, part in zip(names, shares, own, strict=False):
-        if name.startswith(("alike", "near")):
+        if _is_near(name):
             close += share * (1.0 - part)
     return np.stack([mine, 1.0 - mine - close, close], axis=1)
 
@@ -198,63 +224,25 @@ def _vectors(learner: Linear, models: Array) -> Array:
     return np.asarray(models.reshape(len(models), -1))
 
 
-def _judged(
-    rows: Devices,
-    hidden: HiddenRows,
-    learned: Sequence[Mask],
-    classes: int,
-    design: float,
-) -> _Judged:
-    fold = []
-    row = []
-    alone = []
-    label = rows.y.astype(np.int64)
-    key = rows.owner * classes + label
-    for k, (each, known) in enumerate(zip(hidden.folds, learned, strict=True)):
-        which = np.flatnonzero(np.isin(hidden.part, each.judge) & (rows.weight > 0))
-        there = np.bincount(
-            key[known & (rows.weight > 0)], minlength=len(rows) * classes
-        )
-        fold.append(np.full(len(which), k))
-        row.append(which)
-        alone.append(there[key[which]] == 0)
-    at = np.concatenate([np.zeros(0, dtype=np.int64), *row])
-    single = np.concatenate([np.zeros(0, dtype=bool), *alone])
-    weight = np.where(single, design, 1.0) * rows.weight[at]
-    return _Judged(np.concatenate([at[:0], *fold]), at, label[at], weight)
-
-
-def _by_design(rows: Devices, classes: int) -> float:
-    """What a hidden row counts for whose class its device has no other row of.
-
-    Where rows are drawn from a population, new rows are sometimes of a class that a device has not
-    seen, and so are hidden ones. Where each device has a row or two of each class by design, hidden
-    rows are often like that, and new ones never are. Which it is can be told from how many classes
-    are missing at devices, against how many would be if each device drew its rows from the fleet.
-    """
-    there = rows.weight > 0
-    key = rows.owner * classes + rows.y.astype(np.int64)
-    count = np.bincount(key[there], minlength=len(rows) * classes)
-    count = count.reshape(len(rows), classes)
-    usual = count.sum(axis=0) / max(int(count.sum()), 1)
-    expected = ((1.0 - usual) ** count.sum(axis=1)[:, None])[:, usual > 0].sum()
-    missing = (count == 0)[:, usual > 0].sum()
-    return min(1.0, float((missing + DRAWN) / (expected + DRAWN)))
-
-
-def _log(whole: ClassRows, owner: IntArray, judged: _Judged, models: Array) -> Array:
+def _log(whole: ClassRows, judged: JudgedRows, models: Array) -> Array:
     """(hidden rows, classes) log chances by models that have not seen them."""
     found = np.empty((len(judged.row), whole.Y.shape[-1]))
     for k in range(len(models) - 1):
         mine = judged.fold == k
         at = judged.row[mine]
-        score = np.einsum("rd,rdk->rk", whole.Z[0, at], models[k + 1, owner[at]])
+        score = np.einsum(
+            "rd,rdk->rk", whole.Z[0, at], models[k + 1, judged.owner[mine]]
+        )
         found[mine] = log_chances(score)
     return found
 
 
 def _boosted(
-    rows: Devices, learned: Sequence[Mask], judged: _Judged, told: Array, belief: Array
+    rows: Devices,
+    learned: Sequence[Mask],
+    judged: JudgedRows,
+    told: Array,
+    belief: Array,
 ) -> tuple[ClassTrees | None, Array]:
     """Trees, and the log chances of hidden rows by them, of as many folds as are enough; none where
     the first rows hidden show no use for them.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import BoostedModels
 from persfl.methods.mixed.class_rule import ClassRule, class_rule
-from persfl.methods.mixed.near_round import NAMED, near_round, one_round_stage, others
+from persfl.methods.mixed.near_round import (
+    likeliest,
+    near_round,
+    one_round_stage,
+    others,
+)
 from persfl.training.state import Keep, Plan, State
 from persfl.trust import Trust
 from persfl.types import Array, Models, Round
@@ -50,7 +54,8 @@ def _models(found: ClassRule) -> Models:
 
 def _record(found: ClassRule, devices: Devices, trust: Trust) -> Round:
     """As `linear_stage.record`; losses are those of the learner on all rows of a device."""
-    order = np.argsort(-found.posterior, axis=1, kind="stable")[:, :NAMED]
+    alike = found.likeness
+    order = likeliest(found.posterior, alike.chance)
     there = found.centres[order]
     peers = others(there)
     losses = np.full((len(devices), peers.shape[1] + 1), np.inf)
@@ -67,20 +72,12 @@ def _record(found: ClassRule, devices: Devices, trust: Trust) -> Round:
         names=found.names,
         shares=found.shares,
         notes={
-            # how alike two devices are is not calibrated for classes: a chance is never better
-            # than even, and nothing is said of any pair
             "alike_peers": there,
-            "alike": 0.5 * _better(losses, devices),
-            "alike_whole": np.array(np.nan),
-            "alike_kinds": np.array(False),
+            "alike": np.nan_to_num(np.take_along_axis(alike.chance, order, axis=1)),
+            "alike_whole": np.array(alike.whole),
+            "alike_kinds": np.array(alike.kinds),
         },
     )
-
-
-def _better(losses: Array, devices: Devices) -> Array:
-    """(n, peers) how likely a device's labels are by a peer's model, against the fleet's."""
-    nats = (losses[:, :1] - losses[:, 1:]) * devices.counts[:, None]
-    return np.asarray(expit(np.maximum(nats, -700.0)))
 
 
 def _losses(found: ClassRule, models: Array, devices: Devices, i: int) -> Array:

@@ -7,11 +7,18 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.shared_trees import BoostedModels
+from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
-from persfl.methods.mixed.near_round import NAMED, near_round, one_round_stage, others
+from persfl.methods.mixed.near_round import (
+    SHARED,
+    likeliest,
+    near_round,
+    one_round_stage,
+    others,
+)
 from persfl.training.state import Keep, Plan, State
 from persfl.trust import Trust
-from persfl.types import Array, IntArray, Models, Round
+from persfl.types import Models, Round
 
 
 def linear_stage(
@@ -44,6 +51,13 @@ def models_of(found: LinearBlend, level: bool) -> Models:
     return BoostedModels(vectors, found.trees, np.zeros(len(vectors), dtype=bool))
 
 
+def sums_result(found: LinearBlend, level: bool) -> BlendResult:
+    """What the rule found, as the result of a blend."""
+    n = len(found.models)
+    round_ = record(found, Trust(n, np.arange(n)))
+    return BlendResult(models_of(found, level), SHARED, found.made_of, (round_,))
+
+
 def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
     """Who is near whom, as a round of asking: every device has looked at the models of its
     likeliest centres, and adopted each as far as it is part of the device's own model.
@@ -73,9 +87,3 @@ def record(found: LinearBlend, trust: Trust, *, adapts: bool = True) -> Round:
             **(found.population.to_notes() if adapts else {}),
         },
     )
-
-
-def likeliest(posterior: Array, chance: Array) -> IntArray:
-    """(n, NAMED) the places of the centres most alike, of equals the likeliest first."""
-    alike = np.nan_to_num(chance.round(6), nan=-1.0)
-    return np.lexsort((-posterior, -alike), axis=1)[:, : min(NAMED, posterior.shape[1])]

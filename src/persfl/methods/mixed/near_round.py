@@ -44,6 +44,12 @@ def one_round_stage(
     return state
 
 
+def likeliest(posterior: Array, chance: Array) -> IntArray:
+    """(n, NAMED) the places of the centres most alike, of equals the likeliest first."""
+    alike = np.nan_to_num(chance.round(6), nan=-1.0)
+    return np.lexsort((-posterior, -alike), axis=1)[:, : min(NAMED, posterior.shape[1])]
+
+
 def others(there: IntArray) -> IntArray:
     """(n, centres) these devices as peers; -1 where a device would be its own."""
     return np.where(there == np.arange(len(there))[:, None], -1, there)

@@ -6,12 +6,15 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
+from persfl.methods.mixed.likeness import Likeness
 from persfl.methods.mixed.linear_stage import record
 from persfl.methods.mixed.near_round import one_round_stage
 from persfl.methods.refitted.rule import RefitBlend, refit_blend
 from persfl.training.state import Keep, Plan, State
 from persfl.trust import Trust
 from persfl.types import Models, Round
+
+FLEET = 0.5  # of the models, at least, where it is said that all devices are alike
 
 
 def refit_stage(
@@ -39,6 +42,9 @@ def _record(found: RefitBlend, trust: Trust) -> Round:
     classes summed over those that it sees.
     """
     blends = found.view.blends
+    alike = blends[0].likeness
+    if alike.whole > 0 and float(found.made_of[:, 1].mean()) < FLEET:
+        alike = _by_posterior(found, alike)
     told = blends[0]._replace(
         names=found.names,
         shares=found.shares,
@@ -46,5 +52,16 @@ def _record(found: RefitBlend, trust: Trust) -> Round:
         posterior=found.view.posterior,
         centre_error=np.sum([each.centre_error for each in blends], axis=0),
         fleet_error=np.sum([each.fleet_error for each in blends], axis=0),
+        likeness=alike,
     )
     return record(told, trust, adapts=False)
+
+
+def _by_posterior(found: RefitBlend, alike: Likeness) -> Likeness:
+    """Ranks, no verdicts: linear models see devices that are all alike, and fits of other models
+    do not.
+    """
+    posterior = found.view.posterior
+    top = np.maximum(posterior.max(axis=1, keepdims=True), 1e-300)
+    chance = np.where(np.isnan(alike.chance), np.nan, 0.5 * posterior / top)
+    return Likeness(chance, 0.0, False)
