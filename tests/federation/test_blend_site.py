@@ -156,6 +156,59 @@ def test_trees_are_those_of_one_process_bit_for_bit(budget):
                 np.testing.assert_array_equal(part, again)
 
 
+def test_who_has_no_peer_that_tells_its_tree_has_its_own():
+    """Of two devices one that was silent once ended the run, with an AttributeError."""
+    some = Devices.of([ONE[i] for i in range(2)], quiet=True)
+    terms = Terms(
+        model="tree",
+        columns=columns(ONE),
+        seed=5,
+        public=POINTS,
+        settings={"max_depth": 2},
+    )
+
+    def tamper(name, reply):
+        return None if name == "d01" and unpack(reply)[0]["round"] == 0 else reply
+
+    site = homes_of(some, terms, tamper=tamper)
+    found = blend_over(site, budget=40)
+    assert all(model is not None for model in found.models)
+    counts = {row["device"]: row for row in site.roster.table()}
+    # what these models do not need is not asked
+    assert counts["d00"]["format"] == 0
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_no_share_of_an_absurd_tree_is_taken(n):
+    """A thousandth of a liar's leaves of 1e14 was part of honest models: losses were measured by
+    their mean.
+    """
+    some = Devices.of([ONE[i] for i in range(n)], quiet=True)
+    terms = Terms(
+        model="tree",
+        columns=columns(ONE),
+        seed=5,
+        public=POINTS,
+        settings={"max_depth": 2},
+    )
+
+    def tamper(name, reply):
+        head, arrays = unpack(reply)
+        if name != "d01" or head["round"] % 2:
+            return reply
+        lies = {
+            key: np.full_like(array, 1e14) if array.dtype == np.float64 else array
+            for key, array in arrays.items()
+        }
+        return pack(head, lies)
+
+    found = blend_over(homes_of(some, terms, tamper=tamper), budget=12)
+    for i in range(n):
+        if i != 1:
+            said = respond(terms.learner(), found.models[i], some[i].X, 0)
+            assert np.abs(said).max() < 3.0 * np.abs(some.y).max()
+
+
 def test_trees_of_classes_predict_as_in_one_process():
     terms = Terms(
         model="tree",

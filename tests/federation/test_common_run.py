@@ -1,6 +1,7 @@
 """Every method of the list over a federation: the same models as in one process, or a sentence."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from federated import at_home, plan
 from persfl.cli import main
 from persfl.commands.federate import Lines, answer
 from persfl.errors import InputError
+from persfl.federation.common_run import StandIns
 from persfl.federation.conduct import conduct
 from persfl.federation.local_grid import LocalGrid
 from persfl.federation.run_plan import RunPlan
@@ -222,3 +224,11 @@ def test_who_says_that_it_has_no_rows_ends_no_run(name, tmp_path):
     found = told(0.2, rowless, tmp_path, name)
     assert found.n_rounds_ == 6
     assert np.isfinite(np.stack(found.models_)).all()
+
+
+def test_numbers_of_rows_count_as_in_a_blend():
+    """One that says it has 2^52 was the mean, also of methods that look for friends."""
+    told = {"ann": 10, "bob": 12, "eve": 2**52}
+    terms = Terms(columns=("x0",))
+    fleet = SimpleNamespace(rows=told, ids=list(told), n=3, terms=terms)
+    assert StandIns(fleet).static.total.tolist() == [10.0, 12.0, 22.0]

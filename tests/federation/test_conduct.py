@@ -44,6 +44,7 @@ from persfl.runs import Folder, load_model
 from persfl.sources import clustered_regression
 from persfl.types import Data
 from persfl.units import Units
+from persfl.wire import pack, unpack
 
 DEVICES = clustered_regression(n=6, clusters=2, rows=16, features=3, noise=0.2, seed=4)
 
@@ -639,3 +640,42 @@ def test_a_run_killed_between_its_first_writes_begins_again(tmp_path):
     (out / "spec.json").write_text("mine")
     with pytest.raises(InputError, match="is not empty"):
         _run_name(out, plan, resume=True)
+
+
+@pytest.mark.parametrize("method", ["paper", "fedavg"])
+def test_a_run_goes_on_with_its_own_devices_alone(method, tmp_path):
+    """With fewer it was an IndexError, or another run in the same folder."""
+    homes = at_home(DEVICES)
+    out = tmp_path / "run"
+    asked = {"method": method, "rounds": 2, "holdout": 0.0}
+    conduct(LocalGrid(homes), plan(out, homes, **asked))
+    few = {name: homes[name] for name in sorted(homes)[:3]}
+    with pytest.raises(InputError, match="holds another run: devices was"):
+        conduct(LocalGrid(few), plan(out, few, **asked))
+
+
+@pytest.mark.parametrize("how", ["targets", "own"])
+def test_a_forged_state_of_the_fleet_is_told_in_words(how, tmp_path, monkeypatch):
+    homes = at_home(Devices.of([DEVICES[i] for i in range(3)], quiet=True))
+    asked = plan(tmp_path / "run", homes, rounds=1, holdout=0.0)
+
+    def cut(*result):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("persfl.federation.conduct.keep_result", cut)
+        with pytest.raises(KeyboardInterrupt):
+            conduct(LocalGrid(homes), asked)
+    folder = Folder.open(tmp_path / "run", every=0)
+    name = folder.index["fleet"]
+    head, arrays = unpack(folder.read(name), most=2**24)
+    told = dict(arrays)
+    if how == "targets":
+        head["targets"] *= 2
+    else:
+        told["own"] = np.zeros(2)
+    folder.write(name, pack(head, told))
+    folder.commit()
+    del folder
+    with pytest.raises(InputError, match="does not hold what persfl writes there"):
+        conduct(LocalGrid(homes), asked)

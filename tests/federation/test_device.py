@@ -1046,3 +1046,34 @@ def test_sums_of_parts_are_those_of_rows_alike():
     np.testing.assert_array_equal(said[5][-1], made.X.T @ made.y)
     assert not np.array_equal(said[5][-1], few.X.T @ few.y)
     np.testing.assert_allclose(said[1].sum(axis=0), said[5][-1], rtol=1e-9)
+
+
+def with_column(keep, extra=None):
+    """Some of the rows, with one more column."""
+    more = X[:, :1] ** 2 if extra is None else extra
+    return Rows([*NAMES, "new"], Data(np.hstack([X, more])[keep], Y[keep]))
+
+
+def test_one_more_column_makes_no_row_a_stranger():
+    """All rows seemed new, and sums less earlier ones were the row that had gone."""
+    every = np.arange(COUNT)
+    tables = [ROWS, with_column(every), with_column(every[1:]), ROWS]
+    one = Device("ann", lambda r: tables[r])
+    first = sums(one, terms())
+    np.testing.assert_allclose(sums(one, terms(), r=1), first)
+    assert sums(one, terms(), r=2) is None
+    assert sums(one, terms(), r=3) is None  # without it, who could say which rows
+    np.testing.assert_allclose(sums(one, terms(), r=1), first)
+    other = Device("ann", lambda r: tables[r])
+    sums(other, terms())
+    assert sums(other, terms(), r=2) is None
+
+
+def test_a_value_that_is_corrected_in_a_new_column_counts_too():
+    changed = X[:, :1] ** 2
+    changed[3] += 1.0
+    every = np.arange(COUNT)
+    tables = [ROWS, with_column(every), with_column(every, changed)]
+    one = Device("ann", lambda r: tables[r])
+    assert all(sums(one, terms(), r=r) is not None for r in (0, 1))
+    assert sums(one, terms(), r=2) is None

@@ -686,3 +686,34 @@ def test_handing_over_data_that_does_not_fit():
     made = fleet(DEVICES, LINEAR, homes=homes)
     run(made, 3)
     assert made.roster.counts["d03"]["failed"] > 0
+
+
+def test_one_target_without_losses_ends_no_run():
+    """Once others have stopped asking, as with kin, its losses were all that was told."""
+    some = Devices.of([DEVICES[i] for i in range(4)], quiet=True)
+    homes = at_home(some)
+    reply = homes["d03"].reply
+
+    def lying(kind, body):
+        head, arrays = unpack(reply(kind, body))
+        lost = {key: array * np.nan for key, array in arrays.items()}
+        return pack(head, lost if kind == "score" else arrays)
+
+    homes["d03"].reply = lying
+    made = fleet(some, LINEAR, homes=homes)
+    made.observe(0)
+    peers = np.full((4, 2), -1)
+    peers[3] = 1, 2
+    for r in range(6):
+        assert not np.isfinite(made.probe(peers, r).losses[3, 1:]).any()
+    peers = np.array([[3], [3], [3], [1]])
+    junk = homes["d03"].reply
+
+    def worse(kind, body):
+        head, arrays = unpack(junk(kind, body))
+        lost = {key: array * np.nan for key, array in arrays.items()}
+        return pack(head, lost if kind == "answer" else arrays)
+
+    homes["d03"].reply = worse
+    for r in range(6, 12):
+        made.probe(peers, r)

@@ -386,6 +386,30 @@ def test_an_interrupted_run_goes_on_and_ends_the_same():
         assert homes["d00"].ledger.counts("run", "").run == 2
 
 
+@pytest.mark.parametrize("how", ["old", "fewer", "unknown", "answer", "bytes"])
+def test_a_journal_of_something_else_is_told_in_words(how):
+    """It was an IndexError, or a sentence about something else."""
+    from persfl.errors import InputError
+
+    journal = Journal()
+    site_of(DEVICES, journal=journal).blended()
+    head, arrays = unpack(journal.get(0), most=2**24)
+    told = dict(arrays)
+    devices = DEVICES
+    if how == "old":  # which did not say what it had asked
+        del head["asked"]
+    elif how == "fewer":
+        devices = Devices.of([DEVICES[i] for i in range(4)])
+    elif how == "unknown":
+        head["from"] = [0, [], "x"]
+    elif how == "answer":
+        told["3"] = told["2"]
+    body = b"nothing" if how == "bytes" else pack(head, told)
+    journal.put(0, body)
+    with pytest.raises(InputError, match="kept of exchange 1 is not what this run"):
+        site_of(devices, journal=journal).blended()
+
+
 def test_a_limit_stops_the_run_in_words_and_nothing_is_lost():
     homes = at_home(DEVICES, replace(OPEN, numbers=10))
     journal = Journal()
@@ -592,11 +616,42 @@ def test_one_liar_leaves_everybody_else_a_good_model(how, n):
     assert errors[1] < 2 * errors[0]
 
 
+def test_one_liar_does_not_choose_which_columns_count(monkeypatch):
+    """It spread its rows along columns that say nothing, and these became everybody's axes."""
+    monkeypatch.setattr("persfl.methods.mixed.principal_axes.WIDE", 6)
+    rng = np.random.default_rng(0)
+    true = np.repeat([1.0, 0.0], [3, 6])
+    X = rng.normal(size=(5, 40, 9))
+    y = X @ true + 0.3 * rng.normal(size=(5, 40))
+    rows = Devices.of(list(zip(X, y, strict=True)), quiet=True)
+    upper = np.triu_indices(10)
+    Z = np.zeros((12, 10))
+    Z[:, 0] = 1.0
+    Z[:6, 4:] = 5.0 * np.eye(6)
+    Z[6:, 4:] = -5.0 * np.eye(6)
+
+    def change(told):
+        weight = told["weight"][:, None]
+        square = weight * (Z.T @ Z / 12)[upper]
+        nothing = np.zeros((MANY, 10))
+        return told | {"square": square, "product": nothing, "label": weight[:, 0]}
+
+    errors = []
+    for lie in (None, lying("d01", change)):
+        terms = Terms(columns=columns(rows), seed=5)
+        models = np.stack(site_of(rows, terms, tamper=lie).blended().models)
+        far = ((models[:, :9] - true) ** 2).sum(axis=1) + models[:, 9] ** 2
+        errors.append(0.3**2 + np.delete(far, 1).mean())
+    assert errors[1] < 2 * errors[0]
+
+
 def test_nobody_counts_as_more_than_ten_usual_devices():
     site = site_of(DEVICES, tamper=lying("d01", scaled(1e6)))
     site.blended()
-    says = "Device 'd01' tells of more than ten usual devices have, and counts as ten."
-    assert site.notes == [says]
+    assert site.notes == [
+        "Device 'd01' tells sums that are far larger than usual, in all or in one part of its rows,"
+        " and counts for less."
+    ]
     honest = [true_sums(seed) for seed in range(9)]
     parts = [
         DeviceSums(

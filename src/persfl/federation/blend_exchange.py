@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from persfl.errors import InputError
 from persfl.federation.blend_journal import Journal, Replies
 from persfl.federation.letters import Letters, Limited, Lost, ends, way, why
 from persfl.federation.patience import Away
@@ -22,7 +23,7 @@ from persfl.federation.roster import Roster
 from persfl.methods.blend.forms import ModelFamily
 from persfl.methods.blend.questions import Question
 from persfl.types import IntArray
-from persfl.wire.codec import nested, pack, unpack, within
+from persfl.wire.codec import WireError, nested, pack, unpack, within
 
 NOTHING: Mapping[str, Any] = {}  # said by whoever gave no usable answer
 
@@ -116,25 +117,51 @@ class BlendExchange:
     ) -> dict[int, tuple[dict[str, Any], dict[str, Any]]]:
         kept = self.scene.journal.get(number)
         if kept is not None:
-            told, arrays = unpack(kept, most=max(len(kept), 1))
-            self.roster = Roster.from_plain(told["roster"])
-            bodies = {int(i): arrays[str(i)].tobytes() for i in told["from"]}
-        else:
-            bodies = self._bodies(number, asks)
-            packed = {
-                str(i): np.frombuffer(body, dtype=np.uint8)
-                for i, body in bodies.items()
-            }
-            self.scene.journal.put(
-                number,
-                pack(
-                    {"roster": self.roster.to_plain(), "from": sorted(bodies)}, packed
-                ),
-            )
+            return self._kept(number, asks, kept)
+        bodies = self._bodies(number, asks)
+        known = {
+            "roster": self.roster.to_plain(),
+            "from": sorted(bodies),
+            "asked": self._kinds(asks),
+        }
+        packed = {
+            str(i): np.frombuffer(body, dtype=np.uint8) for i, body in bodies.items()
+        }
+        self.scene.journal.put(number, pack(known, packed))
+        return self._opened(number, bodies)
+
+    def _opened(
+        self, number: int, bodies: Mapping[int, bytes]
+    ) -> dict[int, tuple[dict[str, Any], dict[str, Any]]]:
         return {
             i: self.letters.opened(self.ids[i], body, "blend", number)
             for i, body in bodies.items()
         }
+
+    def _kinds(self, asks: Mapping[int, Sequence[Letter]]) -> dict[str, list[str]]:
+        """What everybody is asked: other versions may ask something else."""
+        return {
+            self.ids[i]: [letter.question.kind for letter in each]
+            for i, each in asks.items()
+        }
+
+    def _kept(
+        self, number: int, asks: Mapping[int, Sequence[Letter]], body: bytes
+    ) -> dict[int, tuple[dict[str, Any], dict[str, Any]]]:
+        """What came back before the run was cut, if it was asked of the same devices."""
+        try:
+            told, arrays = unpack(body, most=max(len(body), 1))
+            if told["asked"] != self._kinds(asks):
+                raise ValueError
+            bodies = {i: arrays[str(i)].tobytes() for i in told["from"] if i in asks}
+            found = self._opened(number, bodies)
+            self.roster = Roster.from_plain(told["roster"])
+        except (WireError, InputError, Lost, KeyError, TypeError, ValueError):
+            raise InputError(
+                f"what was kept of exchange {number + 1} is not what this run asks: it is of other"
+                " devices, of another version of persfl, or damaged. Run again into another folder."
+            ) from None
+        return found
 
     def _bodies(
         self, number: int, asks: Mapping[int, Sequence[Letter]]

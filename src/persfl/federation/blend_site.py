@@ -18,6 +18,7 @@ from persfl.federation.lockstep import side_by_side
 from persfl.federation.model_store import mixture_from
 from persfl.methods.blend.fixed_point import counted
 from persfl.methods.blend.folds import Folding
+from persfl.methods.blend.offers.refits import RefitOffers
 from persfl.methods.blend.offers.steps import StepOffers
 from persfl.methods.blend.questions import (
     Mix,
@@ -53,10 +54,12 @@ class FlowerSite(BlendExchange):
         more than is plausible.
         """
         d = self.terms.features
+        found = Spreads(np.zeros(self.n), np.zeros((self.n, d)))
+        if isinstance(self.family, RefitOffers):  # of these, none counts for more
+            return found
         linear = isinstance(self.family, StepOffers)
         question = Spread() if linear else Weight()
         told = self.ask([Letter(i, question) for i in range(self.n)])
-        found = Spreads(np.zeros(self.n), np.zeros((self.n, d)))
         for i, arrays in enumerate(told):
             weight = reply_numbers(arrays.get("weight"), (1,))
             squares = np.zeros(d)

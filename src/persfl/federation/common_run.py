@@ -20,6 +20,7 @@ from persfl.federation.patience import Away
 from persfl.federation.peer_side import PeerSide, Proposals
 from persfl.federation.run_scene import STAGE, RunScene
 from persfl.methods import Method
+from persfl.methods.blend.fixed_point import counted
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream
 from persfl.training.state import Plan, State
@@ -125,13 +126,16 @@ class FederatedTask:
 
 
 class StandIns:
-    """As much of a fleet's rows as can be known here: how wide they are, and how many."""
+    """As much of a fleet's rows as can be known here: how wide they are, and how many; what devices
+    say of that counts as in a blend.
+    """
 
     source = None
 
     def __init__(self, fleet: FlowerFleet, silent: Collection[int] = ()) -> None:
         # who takes a step has a row, whatever it says: a mean over it alone is not one of nobody
         rows = [float(max(fleet.rows.get(name, 1), 1)) for name in fleet.ids]
+        rows = counted(np.array(rows)).tolist()
         rows = [0.0 if i in silent else many for i, many in enumerate(rows)]
         width = fleet.terms.features
         n = fleet.n

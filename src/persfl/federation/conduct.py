@@ -129,6 +129,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))
         folder.commit()
+    plan.of_folder(folder)
     terms = _terms(folder, plan)
     waiting.over()
     if not home:

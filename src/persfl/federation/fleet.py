@@ -154,10 +154,13 @@ class FlowerFleet:
         return Answers(losses, self._scores.lengths)
 
     def _watch(self, losses: Array, r: int) -> None:
-        """Stop where answers came, round after round, and none of all could be used."""
+        """Stop where answers came, round after round, and none of all could be used. One device
+        alone stops nobody.
+        """
+        came = self._proposals.keys() | self.peer_side.odd
         if np.isfinite(losses[:, 1:]).any():
             self._quiet = 0
-        elif self._proposals or self.peer_side.odd:
+        elif came and not self.peer_side.doubtful(came):
             self._quiet += 1
         if self._quiet >= QUIET:
             raise diverged(r, self.target_side.names[0], self.proposer.advice())

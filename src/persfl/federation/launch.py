@@ -99,15 +99,7 @@ def _run_name(out: Path, plan: RunPlan, resume: bool) -> str:
         raise InputError(
             f"{str(out)!r} holds a run already. Choose another --out, or go on with --resume."
         )
-    before = Folder.open(out).spec.get("asked", {})
-    if not isinstance(before, dict):
-        raise InputError(f"{str(out / 'spec.json')!r} does not say what was asked.")
-    changed = plan.difference(before)
-    if changed:
-        raise InputError(
-            f"{str(out)!r} holds another run: {changed}. Use the same command to resume, or"
-            " another --out."
-        )
+    before = plan.of_folder(Folder.open(out))
     run = str(before.get("run"))
     if not _RUN.fullmatch(run):  # it becomes the name of a file
         raise InputError(

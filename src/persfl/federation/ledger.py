@@ -21,6 +21,7 @@ the secret by which its rows are dealt, and which rows it has answered from toge
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 import weakref
 from collections import Counter
@@ -243,6 +244,32 @@ class Ledger:
         """The marks of the rows that this device answers from, in the groups in which they came."""
         found = self._base.execute("SELECT ids FROM stock ORDER BY number")
         return [np.frombuffer(ids, dtype=np.int64) for (ids,) in found]
+
+    def columns(self) -> list[str] | None:
+        """The columns that rows are known again by; None before there are any."""
+        found = self._one("SELECT columns FROM known_by")
+        return None if found is None else [str(name) for name in json.loads(found[0])]
+
+    def know_by(
+        self, columns: Sequence[str], before: IntArray, after: IntArray
+    ) -> None:
+        """From now on rows are known by these columns, and those that had the marks `before` have
+        `after`.
+        """
+        order = np.argsort(before)
+        with transaction(self._base):
+            for number, ids in enumerate(self.stock(), start=1):
+                at = np.searchsorted(before, ids, sorter=order)
+                at = order[np.minimum(at, len(before) - 1)] if len(before) else at
+                same = before[at] == ids if len(before) else np.zeros(len(ids), bool)
+                new = ids.copy()
+                new[same] = after[at[same]]
+                given = (new.tobytes(), number)
+                self._base.execute("UPDATE stock SET ids = ? WHERE number = ?", given)
+            names = json.dumps(sorted(columns))
+            self._base.execute(
+                "INSERT OR REPLACE INTO known_by VALUES (1, ?)", (names,)
+            )
 
     def admit(self, ids: IntArray) -> None:
         """A new group of rows; rows that another process was faster with stay where they are."""

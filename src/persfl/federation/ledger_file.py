@@ -12,7 +12,7 @@ from typing import Any
 
 from persfl.errors import InputError
 
-VERSION = 3
+VERSION = 4
 SEEN = 10_000  # rounds of which it is known how many rows there were
 _HERE = getattr(os, "O_NOFOLLOW", 0)
 
@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS ever (
     one INTEGER PRIMARY KEY, questions INTEGER NOT NULL, numbers INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS secret (one INTEGER PRIMARY KEY, seed INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS stock (number INTEGER PRIMARY KEY, ids BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS known_by (one INTEGER PRIMARY KEY, columns TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS pieces (one INTEGER PRIMARY KEY, labels BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS row_sets (digest TEXT PRIMARY KEY) WITHOUT ROWID;
 """
@@ -120,7 +121,8 @@ def _bring_up(base: sqlite3.Connection, path: Path | None) -> None:
             )
             base.execute("DROP INDEX IF EXISTS by_digest")
             base.execute("DROP INDEX IF EXISTS by_target")
-        statements = _SHAPE + (_COUNTED if found < 2 else "") + _LOOKED
+        statements = _SHAPE + (_COUNTED if found < 2 else "")
+        statements += _LOOKED if found < 3 else ""
         for statement in statements.split(";"):
             base.execute(statement)
         seed = secrets.randbelow(2**63)

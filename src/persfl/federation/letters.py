@@ -52,9 +52,9 @@ def why(name: str, code: str) -> str:
     if code == "split":
         return (
             f"device {name!r} has answered from other rows before, and from those asked for now"
-            " they differ by fewer than its owner's 'rows'. Ask with the holdout, classes, batch"
-            " and order of the earlier run, or wait for more rows; only the owner can begin anew,"
-            " without ledger.sqlite."
+            " they differ by fewer than its owner's 'rows', or its table has lost columns. Ask with"
+            " the holdout, classes, batch and order of the earlier run, or wait for more rows; only"
+            " the owner can bring columns back, or begin anew, without ledger.sqlite."
         )
     if code == "labels":
         return (

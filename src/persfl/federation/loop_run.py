@@ -11,6 +11,7 @@ from persfl.errors import InputError
 from persfl.federation.fleet import FlowerFleet
 from persfl.federation.run_scene import STAGE, RunScene
 from persfl.fleets.guarded import Guarded
+from persfl.formats import reading
 from persfl.loop import personalize
 from persfl.methods import Kin, Method, Own, Paper
 from persfl.rules.kin_rule import finished, kin
@@ -23,10 +24,7 @@ from persfl.types import Adopter, Round, Sampler
 def loop_run(scene: RunScene, method: Method) -> tuple[FlowerFleet, State]:
     """Run, or go on with, the rounds of a method that asks peers."""
     last = scene.folder.last(STAGE)
-    state_file = scene.folder.index.get("fleet")
-    fleet = scene.fleet(
-        state=None if last is None else scene.folder.read(str(state_file))
-    )
+    fleet = scene.fleet() if last is None else _fleet_before(scene)
     guarded = Guarded(
         fleet,
         growth=scene.plan.growth,
@@ -59,6 +57,14 @@ def loop_run(scene: RunScene, method: Method) -> tuple[FlowerFleet, State]:
         if finished(round_.trust):
             break
     return fleet, state
+
+
+def _fleet_before(scene: RunScene) -> FlowerFleet:
+    """The devices as they were when the run was cut."""
+    name = str(scene.folder.index.get("fleet"))
+    body = scene.folder.read(name)
+    with reading(scene.folder.path / name):
+        return scene.fleet(state=body)
 
 
 def loop_plan_over(fleet: FlowerFleet, method: Method, scene: RunScene) -> Plan:

@@ -4,7 +4,7 @@ targets that ask it, and what usable answers came back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,13 +36,14 @@ class PeerSide:
         self.ids = ids
         self.targets = targets
         self.roster = Roster()
-        self.odd = 0  # answers of this round that could not be read
+        # answers of this round that could not be read, by target and peer
+        self.odd: set[tuple[int, int]] = set()
 
     def collect(
         self, peers: IntArray, probes: Sequence[Probe | None], r: int
     ) -> Proposals:
         """What the peers of each target propose, in several goes where too few answer."""
-        self.odd = 0
+        self.odd = set()
         found: Proposals = {}
         asked = self._asked(peers, probes, r)
         left = dict(asked)
@@ -143,7 +144,7 @@ class PeerSide:
                 usable += 1
             except WireError:
                 roster.count(name, "format")
-                self.odd += 1
+                self.odd.add((t, peer))
         roster.count(name, "answered", usable)
         if usable:
             roster.answered(name, r)
@@ -172,6 +173,14 @@ class PeerSide:
                 f"round {r} needs {need} new rows on {self.patience.quorum:.0%} of the devices;"
                 f" {ready} have them."
             )
+
+    def doubtful(self, pairs: Collection[tuple[int, int]]) -> bool:
+        """Whether one device alone, of three or more, is in all of these pairs of target and peer:
+        it may have asked, or answered, nonsense.
+        """
+        both = [{int(self.targets[t]), peer} for t, peer in pairs]
+        others = (i for i, name in enumerate(self.ids) if name not in self.letters.home)
+        return len(self.ids) > 2 and any(all(i in b for b in both) for i in others)
 
     def limited(self, name: str, code: object) -> None:
         """A device at a limit of its owner: the round goes on without, and that is said."""

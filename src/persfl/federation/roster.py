@@ -100,6 +100,6 @@ class Roster:
             made._streak = {str(k): int(v) for k, v in told["streak"].items()}
             made.limits = {str(k): str(v) for k, v in told.get("limits", {}).items()}
             made._due = {str(k): int(v) for k, v in told["due"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise InputError("the saved counts of a federation are damaged.") from None
         return made

@@ -16,6 +16,7 @@ for all, and never dealt again together with others.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -87,7 +88,7 @@ class Stock:
         """Those of these rows that are in the stock; new ones come in once they are enough."""
         used = np.flatnonzero(data.weight > 0)
         data = data.take(used) if len(used) < data.rows else data
-        ids = marks(columns, data, self.lot.seed)
+        ids = self._known_again(columns, data)
         groups = self.ledger.stock()
         new = ~np.isin(ids, np.concatenate([*groups, ids[:0]]))
         if int(new.sum()) >= self.least:
@@ -102,6 +103,24 @@ class Stock:
         )
         place = np.flatnonzero(there)
         return Taken(data.take(order[at[place]]), place, owner[place])
+
+    def _known_again(self, columns: Sequence[str], data: Data) -> IntArray:
+        """(rows,) marks of these rows. By new columns all would be strangers, and answers from
+        them, less earlier ones, the few that have gone: so rows are known by the old ones first.
+        """
+        names = [str(name) for name in columns]
+        found = marks(names, data, self.lot.seed)
+        before = self.ledger.columns()
+        if before is None or set(before) == set(names):
+            if before is None:
+                self.ledger.know_by(names, found[:0], found[:0])
+            return found
+        if not set(before) <= set(names):  # nobody could say which these are
+            raise Refused("split")
+        X = data.X[:, [names.index(name) for name in before]]
+        old = marks(before, Data(X, data.y, data.weight), self.lot.seed)
+        self.ledger.know_by(names, old, found)
+        return found
 
     def deal(self, taken: Taken, share: float, classes: int) -> Deal:
         """Hold back a share of every group; none where these would be too few to be told of."""

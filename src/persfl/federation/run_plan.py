@@ -18,6 +18,7 @@ from persfl.federation.row_table import RowTable
 from persfl.files import write_whole
 from persfl.formats import reading
 from persfl.methods import Method, cannot_run, method_of
+from persfl.runs import Folder
 
 # may differ when a run goes on
 _FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")
@@ -165,3 +166,19 @@ class RunPlan:
             if before.get(name) != value:
                 return f"{name} was {before.get(name)!r} and is {value!r} now"
         return ""
+
+    def of_folder(self, folder: Folder) -> Mapping[str, object]:
+        """What the run of a folder was asked, if that is what is asked now."""
+        where = folder.path
+        before = folder.spec.get("asked", {})
+        if not isinstance(before, dict):
+            raise InputError(
+                f"{str(where / 'spec.json')!r} does not say what was asked."
+            )
+        changed = self.difference(before)
+        if changed:
+            raise InputError(
+                f"{str(where)!r} holds another run: {changed}. Use the same command to resume, or"
+                " another --out."
+            )
+        return before

@@ -106,13 +106,11 @@ class SumsSite(BlendExchange):
                 said = capital(those(names, one, several))
                 self.notes.append(f"{said}, and {_left_out(names)}.")
         if heavy:
-            one, several = (
-                f"{each} of more than ten usual devices have"
-                for each in ("tells", "tell")
-            )
+            one = "tells sums that are far larger than usual, in all or in one part of its rows"
+            several = one.replace("tells", "tell").replace("its", "their")
             said = capital(those(heavy, one, several))
             self.notes.append(
-                f"{said}, and {'count' if heavy[1:] else 'counts'} as ten."
+                f"{said}, and {'count' if heavy[1:] else 'counts'} for less."
             )
         return [each.weighed(less) for each in parts] if heavy else parts
 

@@ -107,7 +107,11 @@ class TargetStates:
 
     def restore(self, heads: Sequence[Mapping[str, Any]], arrays: Arrays) -> None:
         """The inverse of `to_wire`."""
-        self.own = np.array(arrays["own"])
+        self.own = np.array(arrays["own"], dtype=np.float64)
+        if self.own.shape != (len(self.probes),):
+            raise InputError(
+                f"there must be a loss of each of {len(self.probes)} targets."
+            )
         names = ("round", "stay", "weights", "set")
         for t, told in enumerate(heads):
             inner = within(f"t{t}", arrays)

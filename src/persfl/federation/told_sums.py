@@ -9,6 +9,7 @@ ones sums to the weight.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -126,7 +127,27 @@ def counting(parts: Sequence[DeviceSums]) -> Array:
         most = LONG * float(np.median(size))
         if most > 0:
             found = np.minimum(found, most / np.maximum(size, most))
-    return np.minimum(found, _evenness(parts))
+    found = np.minimum(found, _evenness(parts))
+    for each in (
+        np.stack([np.einsum("nii->n", part.square) for part in parts[:NEVER]]),
+        np.stack([part.label for part in parts[:NEVER]]),
+    ):
+        found = np.minimum(found, _level_of_parts(each))
+    return np.asarray(found)
+
+
+def _level_of_parts(size: Array) -> Array:
+    """(devices,) 1, or less where one part of a device is more than a hundred of its usual ones, by
+    a size (parts, devices): hidden, it alone would say what offers are worth.
+    """
+    there = np.where(size > 0, size, np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of no parts at all
+        usual = np.nan_to_num(np.nanmedian(there, axis=0))
+    most = LONG**2 * usual
+    several = (size > 0).sum(axis=0) > 2
+    less = most / np.maximum(size.max(axis=0), most).clip(1e-300)
+    return np.where(several & (usual > 0), less, 1.0)
 
 
 def _evenness(parts: Sequence[DeviceSums]) -> Array:

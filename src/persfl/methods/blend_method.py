@@ -66,15 +66,12 @@ class Blend(MethodSettings):
     def _run(
         self, task: Task, *, stage: str, keep: Keep | None, order: RowOrder
     ) -> State:
-        # blend's many files, where it runs
-        from persfl.methods.blend.offers_stage import blend_stage
-        from persfl.methods.mixed.class_stage import class_stage
-        from persfl.methods.mixed.linear_stage import linear_stage
-        from persfl.methods.refitted.refits_stage import refit_stage
-
+        # each rule has many files: they are loaded where it runs
         plan = loop_plan(task, rounds_for("auto", task.learner))
         learner = task.learner
         if isinstance(learner, Linear) and learner.kind == "squared":
+            from persfl.methods.mixed.linear_stage import linear_stage
+
             return linear_stage(
                 task.rows,
                 plan,
@@ -85,6 +82,8 @@ class Blend(MethodSettings):
                 keep=keep,
             )
         if isinstance(learner, Linear) and learner.kind in ("logistic", "multinomial"):
+            from persfl.methods.mixed.class_stage import class_stage
+
             return class_stage(
                 task.rows,
                 plan,
@@ -96,6 +95,8 @@ class Blend(MethodSettings):
                 keep=keep,
             )
         if isinstance(learner, Estimator | Tree):
+            from persfl.methods.refitted.refits_stage import refit_stage
+
             return refit_stage(
                 task.rows,
                 plan,
@@ -104,6 +105,8 @@ class Blend(MethodSettings):
                 stage=stage,
                 keep=keep,
             )
+        from persfl.methods.blend.offers_stage import blend_stage
+
         return blend_stage(
             task.rows,
             plan,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from persfl.errors import InputError
 from persfl.files import read_whole, remove_empty, remove_regular
 from persfl.folder_locks import LOCK
 from persfl.formats import json_from
@@ -59,3 +60,17 @@ def _is_first(path: Path) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(said, dict) and _SAYS[path.name] in said
+
+
+def refuse_full(path: Path) -> None:
+    """Stop where a new run has no empty folder."""
+    if not path.exists():
+        return
+    if is_begun(path):
+        raise InputError(
+            f"{str(path)!r} holds a run that was ended before anything of it was kept. Begin it"
+            " again with --resume, or choose another --out."
+        )
+    if not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir()):
+        what = "Choose another --out, go on with --resume, or replace it with --force."
+        raise InputError(f"{str(path)!r} is not empty. {what}")

@@ -21,7 +21,7 @@ from persfl.files import (
 )
 from persfl.folder_locks import LOCK, Lock, refuse_held
 from persfl.formats import json_from, json_to, numbers_from, reading, table_from
-from persfl.runs.begun_runs import is_begun, remove_begun
+from persfl.runs.begun_runs import refuse_full, remove_begun
 from persfl.runs.index import (
     FORMAT,
     INDEX,
@@ -83,13 +83,13 @@ class Folder:
     ) -> Folder:
         """A new run in an empty or absent folder; nobody else writes there until it is over."""
         refuse_held(path)
-        _refuse_full(path)
+        refuse_full(path)
         made = not path.exists()
         path.mkdir(parents=True, exist_ok=True)
         lock = Lock(path)
         try:
             lock.take()
-            _refuse_full(path)  # somebody else may have been faster
+            refuse_full(path)  # somebody else may have been faster
             try:
                 folder = Folder.begin(path, spec, every=every)
             except BaseException:
@@ -289,19 +289,6 @@ class Folder:
     def rounds(self, stage: str = "final") -> pd.DataFrame:
         """All rounds of a stage, one row per round and device (positions in `devices_`)."""
         return all_rounds(self, stage)
-
-
-def _refuse_full(path: Path) -> None:
-    if not path.exists():
-        return
-    if is_begun(path):
-        raise InputError(
-            f"{str(path)!r} holds a run that was ended before anything of it was kept. Begin it"
-            " again with --resume, or choose another --out."
-        )
-    if not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir()):
-        what = "Choose another --out, go on with --resume, or replace it with --force."
-        raise InputError(f"{str(path)!r} is not empty. {what}")
 
 
 def _refuse_odd_rounds(path: Path) -> None:

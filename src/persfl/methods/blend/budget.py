@@ -10,11 +10,12 @@ fewer devices are asked, and nobody where not even two could be. The rest is for
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from persfl.seeds import Stream, distinct
-from persfl.types import IntArray
+from persfl.types import Answers, Choice, Fleet, IntArray
 
 SHORTER = 4  # questions about steps that cost as much as one refit
 
@@ -82,3 +83,31 @@ def some_of(peers: int, many: int, place: Stream) -> IntArray:
     return np.sort(
         distinct(place, np.zeros(1, dtype=np.int64), np.array([peers]), many)[0]
     )
+
+
+class PaidFleet:
+    """A fleet whose questions are paid."""
+
+    def __init__(self, fleet: Fleet, budget: Budget) -> None:
+        self._fleet = fleet
+        self._budget = budget
+        self.n = fleet.n
+        self.targets = fleet.targets
+
+    @property
+    def models(self) -> Any:
+        """The targets'."""
+        return self._fleet.models
+
+    def observe(self, r: int) -> None:
+        """As the fleet."""
+        self._fleet.observe(r)
+
+    def probe(self, peers: IntArray, r: int) -> Answers:
+        """Pay, and ask."""
+        self._budget.pay(1.0 / self._budget.unit, int((peers >= 0).sum()))
+        return self._fleet.probe(peers, r)
+
+    def adopt(self, choice: Choice) -> None:
+        """As the fleet."""
+        self._fleet.adopt(choice)

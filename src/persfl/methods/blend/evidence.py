@@ -21,6 +21,8 @@ USUAL = 10.0  # rows that the fleet's level counts as
 WARMTH = 3.0
 MOST = 10.0  # an offer this many times above the level is as bad as any
 LEAST = 1e-3  # a smaller share is nothing
+# an offer this many times above the best one, or the level, is no model: any share is too much
+ABSURD = 1e4
 
 
 def missed(response: Array, y: Array, classes: int) -> Array:
@@ -54,6 +56,12 @@ def shares_by_loss(
     ...     3
     ... ).tolist()
     [[0.993, 0.007], [0.993, 0.007], [0.993, 0.007]]
+
+    Of an absurd offer not even a small share is taken, and it moves no level:
+
+    >>> losses = np.array([[1.0, 2.0, 1e28], [1.0, 2.0, 1.0]])
+    >>> shares_of(losses, np.array([1.0, 1.0]), relative=True)[0].round(1).tolist()
+    [0.5, 0.5, 0.0]
     """
     known = rows > 0
     own = np.where(
@@ -61,11 +69,15 @@ def shares_by_loss(
         np.where(np.isfinite(losses), np.minimum(losses, 1e100), 1e100),
         0.0,
     )
+    absurd = np.zeros(own.shape, dtype=bool)
     if relative:
-        best = np.sort(own, axis=1)[:, : max(3, losses.shape[1] // 3)].mean(axis=1)
+        near = np.minimum(own, ABSURD * own.min(axis=1, keepdims=True))
+        best = np.sort(near, axis=1)[:, : max(3, losses.shape[1] // 3)].mean(axis=1)
         usual = np.median(best[known]) if known.any() else 1.0
         level = (rows * best + USUAL * usual) / (rows + USUAL)
-        own = np.minimum(own / np.maximum(level, 1e-12)[:, None], MOST) * known[:, None]
+        own = own / np.maximum(level, 1e-12)[:, None]
+        absurd = (own > ABSURD) & (own > own.min(axis=1, keepdims=True))
+        own = np.minimum(own, MOST) * known[:, None]
     total = own.sum(axis=0)
     many = known.sum()
     others = (total - own) / np.maximum(many - known, 1)[:, None]
@@ -77,6 +89,7 @@ def shares_by_loss(
         * (0.5 if relative else 1.0)
         / WARMTH
     )
+    score = np.where(absurd, np.inf, score)
     weight = np.exp(-(score - score.min(axis=1, keepdims=True)))
     weight /= weight.sum(axis=1, keepdims=True)
     weight = np.where(weight >= LEAST, weight, 0.0)

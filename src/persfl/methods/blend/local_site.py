@@ -11,7 +11,7 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.fleets import ArrayFleet
 from persfl.methods.blend.adam import adam
-from persfl.methods.blend.budget import Budget
+from persfl.methods.blend.budget import Budget, PaidFleet
 from persfl.methods.blend.fitted_rows import FittedTargets
 from persfl.methods.blend.folds import Folding, TargetRows
 from persfl.methods.blend.linear_rows import spreads
@@ -33,9 +33,7 @@ from persfl.methods.blend.vector_rows import offers_of, rows_of, stacked_rows
 from persfl.methods.blend.views import ViewSettings
 from persfl.seeds import Stream, stream
 from persfl.types import (
-    Answers,
     Array,
-    Choice,
     Data,
     Differentiable,
     Fleet,
@@ -280,31 +278,3 @@ class LocalGroup:
 
     def _own_place(self, copy: int) -> Stream:
         return stream(self.plan.run_seed, "own", self.plan.number, copy)
-
-
-class PaidFleet:
-    """A fleet whose questions are paid."""
-
-    def __init__(self, fleet: ArrayFleet, budget: Budget) -> None:
-        self._fleet = fleet
-        self._budget = budget
-        self.n = fleet.n
-        self.targets = fleet.targets
-
-    @property
-    def models(self) -> Any:
-        """The targets'."""
-        return self._fleet.models
-
-    def observe(self, r: int) -> None:
-        """As the fleet."""
-        self._fleet.observe(r)
-
-    def probe(self, peers: IntArray, r: int) -> Answers:
-        """Pay, and ask."""
-        self._budget.pay(1.0 / self._budget.unit, int((peers >= 0).sum()))
-        return self._fleet.probe(peers, r)
-
-    def adopt(self, choice: Choice) -> None:
-        """As the fleet."""
-        self._fleet.adopt(choice)

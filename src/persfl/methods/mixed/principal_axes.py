@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,34 +59,83 @@ def axes_of(rows: Devices, level: bool) -> PrincipalAxes:
     X = (rows.X - mean) * np.sqrt(weight)[:, None]
     if len(X) < rows.features:
         _, size, V = np.linalg.svd(X, full_matrices=False)
-        return _longest(level, size, V.T, weight.sum(), 1e-9)
-    return _of_square(level, X.T @ X, weight.sum())
+        found = Spectrum(size, V.T, 1e-9)
+    else:
+        found = _of_square(X.T @ X)
+
+    def shared() -> Array:
+        each = (X @ found.axes) ** 2
+        split = (each[rows.start[i] : rows.start[i + 1]] for i in range(len(rows)))
+        return _without_odd(np.stack([one.sum(axis=0) for one in split]))
+
+    return found.longest(level, weight.sum(), shared)
 
 
 def axes_of_sums(sums: DeviceSums, level: bool) -> PrincipalAxes:
     """The same where rows are elsewhere, from their sums."""
-    square = sums.square.sum(axis=0)
-    if len(square) - level <= WIDE:
+    if sums.square.shape[1] - level <= WIDE:
         return PrincipalAxes(level)
+    square = sums.square[:, level:, level:]
+    rows = sums.weight.sum()
+    mean = np.zeros(square.shape[1])
+    first = np.zeros((len(square), len(mean)))
     if level:
-        first = square[0, 1:]
-        square = square[1:, 1:] - np.outer(first, first) / square[0, 0]
-    return _of_square(level, square, sums.weight.sum())
+        first = sums.square[:, 0, 1:]
+        mean = first.sum(axis=0) / rows
+    found = _of_square(square.sum(axis=0) - rows * np.outer(mean, mean))
+
+    def shared() -> Array:
+        V = found.axes
+        along = mean @ V
+        # about the mean of all, as that of rows
+        each = np.stack([((one @ V) * V).sum(axis=0) for one in square])
+        each += sums.weight[:, None] * along**2 - 2.0 * (first @ V) * along
+        return _without_odd(each)
+
+    return found.longest(level, rows, shared)
 
 
-def _of_square(level: bool, square: Array, rows: float) -> PrincipalAxes:
+class Spectrum(NamedTuple):
+    """All axes (columns, axes), the longest first, and how long each is; those that are not longer
+    than a share `least` of the longest are none.
+    """
+
+    size: Array
+    axes: Array
+    least: float
+
+    def longest(
+        self, level: bool, rows: float, shared: Callable[[], Array]
+    ) -> PrincipalAxes:
+        """Those that are kept; where there are too many, those along which most varies, by
+        `shared`.
+        """
+        there = max(1, int((self.size > self.least * self.size[0]).sum()))
+        kept = np.arange(there)
+        if there > WIDE:
+            order = np.argsort(-shared()[:there], kind="stable")
+            kept = np.sort(order[:WIDE])
+        # each axis as long as it varies, so that all are measured alike
+        length = np.maximum(self.size[kept] / np.sqrt(rows), 1e-12)
+        return PrincipalAxes(level, self.axes[:, kept] / length)
+
+
+def _of_square(square: Array) -> Spectrum:
     size, V = np.linalg.eigh(square)
     size = np.sqrt(np.maximum(size[::-1], 0.0))
     # the root of what rounding leaves of an axis along which nothing varies
-    return _longest(level, size, V[:, ::-1], rows, 1e-6)
+    return Spectrum(size, V[:, ::-1], 1e-6)
 
 
-def _longest(
-    level: bool, size: Array, V: Array, rows: float, least: float
-) -> PrincipalAxes:
-    """The longest of these axes; all that are not longer than a share `least` are none."""
-    many = min(WIDE, max(1, int((size > least * size[0]).sum())))
-    # each axis as long as it varies, so that all are measured alike
-    return PrincipalAxes(
-        level, V[:, :many] / np.maximum(size[:many] / np.sqrt(rows), 1e-12)
-    )
+def _without_odd(each: Array) -> Array:
+    """(axes,) how much varies along each, of (devices, axes), without the device that is most
+    unlike the mean: nobody alone decides which columns of all count.
+
+    >>> _without_odd(np.array([[1.0, 2.0], [1.0, 2.0], [90.0, 0.0]])).tolist()
+    [2.0, 4.0]
+    """
+    found = each.sum(axis=0)
+    if len(each) < 3:
+        return np.asarray(found)
+    odd = int(np.abs(each - each.mean(axis=0)).sum(axis=1).argmax())
+    return np.asarray(found - each[odd])

@@ -23,12 +23,11 @@ from persfl.devices import Devices
 from persfl.methods.blend.blend_settings import USUAL, BlendSettings, DescentSettings
 from persfl.methods.blend.budget import SHORTER, Budget, some_of
 from persfl.methods.blend.evidence import shares_by_loss
-from persfl.methods.blend.fixed_point import usual
 from persfl.methods.blend.folds import TargetRows
 from persfl.methods.blend.forms import Form, Numbers
 from persfl.methods.blend.mixture import placed
-from persfl.methods.blend.moves_alike import likeness_of, likest
 from persfl.methods.blend.neighbours import Neighbours
+from persfl.methods.blend.offers.near_steps import nearest_by_slopes
 from persfl.methods.blend.questions import (
     Falls,
     GradientSteps,
@@ -254,29 +253,6 @@ class Descent:
 
 def _drawn(group: Group, many: int, what: str) -> IntArray:
     return some_of(group.peers, many, stream(group.seed, what))
-
-
-def nearest_by_slopes(group: Group, at: Sequence[Array], who: IntArray) -> IntArray:
-    """(copies, peers) of `who`, whose gradients at these models point most like one's own.
-
-    Each number of a gradient is measured by how much peers differ in it.
-    """
-    own = group.own(OwnRows(look=group.look, models=np.stack(at)))["answers"]
-    likeness = np.zeros((own.shape[1], len(who)))
-    for model, all_mine in zip(at, own, strict=True):
-        models = np.broadcast_to(model, (len(who), len(model)))
-        theirs = group.ask(Slopes(look=group.look, models=models), who)["answers"]
-        theirs = usual(theirs)
-        told = np.isfinite(theirs).all(axis=1)
-        if not told.any():
-            continue
-        centre = theirs[told].mean(axis=0)
-        scale = theirs[told].std(axis=0)
-        scale = scale + 1e-6 * scale.max() + 1e-12
-        moves = (np.nan_to_num(theirs) - centre) / scale
-        likeness += likeness_of((all_mine - centre) / scale, moves)
-        likeness += np.where(told, 0.0, -np.inf)
-    return likest(who, likeness)
 
 
 def pace(group: Group, model: Array, who: IntArray, chosen: DescentSettings) -> float:

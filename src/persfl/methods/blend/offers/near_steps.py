@@ -1,13 +1,15 @@
-"""Who is near, by the directions of steps, and what the nearest come to together."""
+"""Who is near, by the directions of steps and gradients, and what the nearest come to together."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from persfl.learners.linear import Linear
 from persfl.methods.blend.fixed_point import usual
 from persfl.methods.blend.moves_alike import likeness_of, likest
-from persfl.methods.blend.questions import GradientSteps, OwnRows
+from persfl.methods.blend.questions import GradientSteps, OwnRows, Slopes
 from persfl.methods.blend.site import Group
 from persfl.types import Array, IntArray
 
@@ -72,3 +74,26 @@ def near_average(
         total = np.where(good, said, 0.0).sum(axis=1) / np.maximum(good.sum(axis=1), 1)
         models = np.where(good.sum(axis=1) > 0, total, models)
     return models
+
+
+def nearest_by_slopes(group: Group, at: Sequence[Array], who: IntArray) -> IntArray:
+    """(copies, peers) of `who`, whose gradients at these models point most like one's own.
+
+    Each number of a gradient is measured by how much peers differ in it.
+    """
+    own = group.own(OwnRows(look=group.look, models=np.stack(at)))["answers"]
+    likeness = np.zeros((own.shape[1], len(who)))
+    for model, all_mine in zip(at, own, strict=True):
+        models = np.broadcast_to(model, (len(who), len(model)))
+        theirs = group.ask(Slopes(look=group.look, models=models), who)["answers"]
+        theirs = usual(theirs)
+        told = np.isfinite(theirs).all(axis=1)
+        if not told.any():
+            continue
+        centre = theirs[told].mean(axis=0)
+        scale = theirs[told].std(axis=0)
+        scale = scale + 1e-6 * scale.max() + 1e-12
+        moves = (np.nan_to_num(theirs) - centre) / scale
+        likeness += likeness_of((all_mine - centre) / scale, moves)
+        likeness += np.where(told, 0.0, -np.inf)
+    return likest(who, likeness)

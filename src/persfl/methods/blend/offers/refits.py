@@ -149,15 +149,17 @@ class RefitOffers:
             plan.fewest, plan.known, group.copies, plan.budget, chosen
         )
         pooled = self._pooled(group, spend.fleet)
-        many = min(spend.peers, group.peers // 2 or 1)
         weight = group.own(OwnRows(look=group.look))["weight"]
-        noise = None if self.classes else np.full(len(weight), 1e-12)
-        rule = Neighbours(many, group.peers, weight, noise, share=1.0, single=True)
         start = np.full(len(weight), None, dtype=object)
         start[:] = group.own_fits() if pooled is None else [pooled] * len(weight)
+        # without a model to show, because no peer has told its own, nobody can be asked
+        shown = any(model is not None for model in start)
+        many = min(spend.peers, group.peers // 2 or 1) if shown else 0
+        noise = None if self.classes else np.full(len(weight), 1e-12)
+        rule = Neighbours(many, group.peers, weight, noise, share=1.0, single=True)
         fleet = group.fleet(self.proposer, start)
         found = neighbours(group, fleet, rule, chosen.rounds if many else 1)
-        near = self._together(group, found, spend.together)
+        near = self._together(group, found, spend.together if many else 0)
         missing = {"pooled": pooled is None, "neighbours": near is None}
         starts = {"pooled": pooled, "neighbours": near}
         return starts, found._replace(missing=unpaid(missing))
@@ -258,8 +260,15 @@ def middle_of(said: Array) -> Array:
     [2.0]
     >>> middle_of(np.array([[1.0], [2.0], [3.0], [4.0], [9e14]])).tolist()
     [4.6]
+
+    Between two there is no middle; the larger counts as ten times the other at most.
+
+    >>> middle_of(np.array([[1.0], [9e14]])).tolist()
+    [5.5]
     """
     flat = said.reshape(len(said), -1)
+    if len(flat) == 2:
+        return np.asarray(tamed(flat).mean(axis=0).reshape(said.shape[1:]))
     middle = np.median(flat, axis=0)
     away = flat - middle
     near = tamed(away)
