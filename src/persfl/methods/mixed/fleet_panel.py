@@ -1,10 +1,10 @@
 """What a large fleet has in common is learned from some of its devices.
 
 How much devices differ (Sigma), how loud they are, and how large slopes are is known well enough
-from a thousand devices: the standard error of a variance is then below 5 %. So in a larger fleet
-these are learned from a *panel*, the devices that may be centres, drawn by the seed. Every device
-then gets its own model and its own noise from what the panel learned, and time grows with devices
-as slowly as it can.
+from some thousand devices: the standard error of a variance is then about 2 %. So in a larger fleet
+these are learned from a *panel*, drawn by the seed (for `near`: from the centres). Every device
+then gets its own model and its own noise from its own rows and what the panel learned, whoever else
+there is: time grows with devices as slowly as it can.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from persfl.methods.mixed.mixed_model import MixedModel, Variances
 from persfl.methods.mixed.near_centres import Near, near
 from persfl.types import Array, IntArray
 
-OWN_STEPS = 3  # of the noise of devices that are not in the panel
+OWN_STEPS = 8  # of the noise of devices that are not in the panel
 
 
 def some_devices(sums: DeviceSums, which: IntArray) -> DeviceSums:
@@ -46,7 +46,7 @@ def panel_fit(
     if kind.loud:
         for _ in range(OWN_STEPS if known is None else 1):
             var = kind.with_own_noise(sums, var)
-    return kind.fit(sums, var, 0)
+    return kind.own_models(sums, var), var
 
 
 def panel_near(
@@ -54,19 +54,19 @@ def panel_near(
     precision: Array,
     start: Array,
     Sigma: Array,
-    panel: IntArray,
+    centres: IntArray,
     steps: int,
 ) -> Near:
-    """As `near`, with Sigma and the centres' own models learned from the panel."""
-    if len(panel) == len(sums.weight):
-        return near(sums, precision, start, Sigma, panel, steps)
-    here = np.arange(len(panel))
-    some = some_devices(sums, panel)
-    close = near(some, precision[panel], start[panel], Sigma, here, steps)
+    """As `near`, with Sigma and the centres' own models learned from the centres alone."""
+    if len(centres) == len(sums.weight):
+        return near(sums, precision, start, Sigma, centres, steps)
+    here = np.arange(len(centres))
+    some = some_devices(sums, centres)
+    close = near(some, precision[centres], start[centres], Sigma, here, steps)
     models = start.copy()
-    models[panel] = close.models
-    found = near(sums, precision, models, close.Sigma, panel, 0)
-    # the panel's own answers are those that it ended with
-    found.models[panel] = close.models
-    found.posterior[panel] = close.posterior
+    models[centres] = close.models
+    found = near(sums, precision, models, close.Sigma, centres, 0)
+    # the centres' own answers are those that they ended with
+    found.models[centres] = close.models
+    found.posterior[centres] = close.posterior
     return found

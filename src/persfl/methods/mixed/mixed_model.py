@@ -108,7 +108,14 @@ class MixedModel:
         Sigma = np.eye(len(self.random)) * 0.5 / noise.usual
         return Variances(Sigma, noise, size + LEAST, centre)
 
-    def _expected(self, sums: DeviceSums, var: Variances) -> _Expected:
+    def own_models(self, sums: DeviceSums, var: Variances) -> Array:
+        """(n, d) of devices that others' variances and centre are told."""
+        return self._expected(sums, var, var.centre).models
+
+    def _expected(
+        self, sums: DeviceSums, var: Variances, centre: Array | None = None
+    ) -> _Expected:
+        """About the centre that these devices tell, or about one that is told."""
         F = self.random
         d = sums.product.shape[1]
         t = var.noise.each
@@ -122,7 +129,7 @@ class MixedModel:
         K = np.full(d, 1.0 / var.slopes)
         K[: self.level] = 1e-6
         C = np.linalg.inv(H.sum(axis=0) + np.diag(K))
-        centre = C @ h.sum(axis=0)
+        centre = C @ h.sum(axis=0) if centre is None else centre
         e = (h - H @ centre)[:, F]
         models = np.repeat(centre[None], len(b), axis=0)
         models[:, F] += e @ var.Sigma
@@ -165,7 +172,7 @@ class MixedModel:
 
     def with_own_noise(self, sums: DeviceSums, var: Variances) -> Variances:
         """With the noise of these devices, under a prior that others have told."""
-        left = self._left(sums, self._expected(sums, var))
+        left = self._left(sums, self._expected(sums, var, var.centre))
         return var._replace(noise=var.noise.of_devices(left, sums.weight))
 
 

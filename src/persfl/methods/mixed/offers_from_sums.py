@@ -54,12 +54,14 @@ class Offered(NamedTuple):
 class SumOffers:
     """The offers for models of `columns` columns, the first of which may be the level.
 
-    `centres` are the devices that may be somebody's centre.
+    `centres` are the devices that may be somebody's centre; of the devices of `panel` is learned
+    what the fleet has in common.
     """
 
     columns: int
     level: bool
     centres: IntArray
+    panel: IntArray
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,7 +95,7 @@ class SumOffers:
                 used, back = about_own_means(sums)
             known = before[k].variances if before else None
             many = FOLD_STEPS if before else STEPS
-            found, var = panel_fit(kind, used, self.centres, known, many)
+            found, var = panel_fit(kind, used, self.panel, known, many)
             Sigma = var.Sigma
             if name == "near" and len(self.centres) > 1:
                 Sigma = before[k].Sigma if before else var.Sigma / 2
