@@ -397,6 +397,49 @@ def _grow(X, y, weight, max_depth, features, index, numbers):
     return nodes
 
 
+@njit(cache=True)
+def _walk(X, known, links, numbers, missing_left, sides_left, out):
+    """Add up, row by row, the leaves that trees of the fleet lead it to; see `SharedTrees`.
+
+    `links` are root-marked feature, left, right and sides of every node, `numbers` threshold and
+    value. Returns whether every step stayed inside: trees may come from a folder.
+    """
+    feature, left, right, sides, root = links
+    threshold, value = numbers
+    nodes = feature.shape[0]
+    columns = X.shape[1]
+    bits = 32 * sides_left.shape[1]
+    for i in range(X.shape[0]):
+        total = 0.0
+        category = known[i]
+        if category >= bits:
+            return False
+        for t in range(root.shape[0]):
+            at = root[t]
+            steps = 0
+            while True:
+                if at < 0 or at >= nodes or steps > nodes:
+                    return False
+                f = feature[at]
+                if f < 0:
+                    break
+                side = sides[at]
+                if side >= sides_left.shape[0] or (side < 0 and f > columns):
+                    return False
+                if side >= 0:
+                    goes = missing_left[at] != 0
+                    if category >= 0:
+                        word = sides_left[side, category // 32]
+                        goes = (word >> np.uint32(category % 32)) & np.uint32(1) == 1
+                else:
+                    goes = X[i, max(f - 1, 0)] <= threshold[at]
+                at = left[at] if goes else right[at]
+                steps += 1
+            total += value[at]
+        out[i] = total
+    return True
+
+
 _vector, _matrix, _cube = (
     types.float64[::1],
     types.float64[:, ::1],
@@ -423,6 +466,15 @@ _signatures: dict[Any, Any] = {
     ),
     _distinct: _pairs(types.uint64, _index, _index, types.int64),
     _least: types.Tuple((_index, _vector))(_pairs, _matrix),
+    _walk: types.boolean(
+        _matrix,
+        _index,
+        types.UniTuple(_index, 5),
+        types.UniTuple(_vector, 2),
+        types.uint8[::1],
+        types.uint32[:, ::1],
+        _vector,
+    ),
 }
 
 linear_pairs, distinct, fold, grow, least = (
@@ -433,6 +485,7 @@ linear_pairs, distinct, fold, grow, least = (
     _least,
 )
 sound_peers, sound_choice = _sound_peers, _sound_choice
+walk = _walk
 
 
 def place() -> Path:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from persfl.compiled import kernels
 from persfl.types import Array, IntArray
 
 WORDS = 8  # of 32 bits, one bit a category
 ABSENT = 1e-4  # the chance of a class that trees have seen no row of
-AT_A_TIME = 2**22  # rows times trees that are walked together
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,29 +46,44 @@ class SharedTrees:
 
     def predict(self, X: Array, owner: IntArray) -> Array:
         """(rows,) of rows and their devices; -1 for a device that was not there."""
-        found = np.empty(len(X))
-        step = max(1, AT_A_TIME // max(len(self.root), 1))
-        for i in range(0, len(X), step):
-            part = slice(i, i + step)
-            found[part] = self._walk(X[part], owner[part])
-        return found
-
-    def _walk(self, X: Array, owner: IntArray) -> Array:
         known = np.append(self.place, -1)[owner]
-        rows = np.arange(len(X))[:, None]
-        at = np.broadcast_to(self.root, (len(X), len(self.root))).copy()
+        fast = kernels()
+        if fast is not None:
+            found = np.empty(len(X))
+            if fast.walk(np.ascontiguousarray(X), known, *self._plain, found):
+                return np.asarray(self.base + found)
+        # tree by tree, so that leaves are added in the same order
+        found = np.zeros(len(X))
+        for root in self.root.tolist():
+            found += self.value[self._leaves(X, known, root)]
+        return np.asarray(self.base + found)
+
+    @cached_property
+    def _plain(self) -> tuple[object, ...]:
+        """What the compiled kernel is given, of the types that it knows."""
+        whole = (self.feature, self.left, self.right, self.sides, self.root)
+        links = tuple(np.ascontiguousarray(each, dtype=np.int64) for each in whole)
+        real = (self.threshold, self.value)
+        numbers = tuple(np.ascontiguousarray(each, dtype=np.float64) for each in real)
+        missing = np.ascontiguousarray(self.missing_left, dtype=np.uint8)
+        sets = np.ascontiguousarray(self.goes_left, dtype=np.uint32)
+        return links, numbers, missing, sets
+
+    def _leaves(self, X: Array, known: IntArray, root: int) -> IntArray:
+        """(rows,) the leaf of one tree that each row comes to."""
+        rows = np.arange(len(X))
+        bit = np.maximum(known, 0)
+        at = np.full(len(X), root)
         while True:
             feature = self.feature[at]
             inner = feature >= 0
             if not inner.any():
-                return np.asarray(self.base + self.value[at].sum(axis=1))
+                return at
             left = X[rows, np.maximum(feature - 1, 0)] <= self.threshold[at]
             side = self.sides[at]
-            category = np.broadcast_to(known[:, None], at.shape)
-            bit = np.maximum(category, 0)
             word = self.goes_left[np.maximum(side, 0), bit // 32]
             told = (word >> (bit % 32).astype(np.uint32)) & np.uint32(1)
-            by_device = np.where(category >= 0, told == 1, self.missing_left[at])
+            by_device = np.where(known >= 0, told == 1, self.missing_left[at])
             left = np.where(side >= 0, by_device, left)
             at = np.where(inner, np.where(left, self.left[at], self.right[at]), at)
 

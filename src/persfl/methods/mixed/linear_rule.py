@@ -37,6 +37,7 @@ from persfl.types import Array, IntArray
 
 # devices at most that may be the centre of another; time and memory grow with them
 CENTRES = 1000
+PANEL = 4000  # devices that what the fleet has in common is learned from
 # fewer rows are not boosted
 BOOSTED = 200
 # hidden rows by which trees are judged; growing them takes most of the time
@@ -201,7 +202,8 @@ def blend_of_sums(
     """
     sums = total(parts)
     n, d = sums.product.shape
-    offers = SumOffers(d, level, some_centres(n, seed))
+    panel = some_centres(n, seed, PANEL)
+    offers = SumOffers(d, level, some_centres(n, seed), panel)
     whole = offers.fit(sums)
     noise = whole.learned[offers.names.index("diagonal")].variances.noise
     calm = np.minimum(noise.each / noise.usual, 1.0)

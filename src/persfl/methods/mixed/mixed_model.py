@@ -112,7 +112,14 @@ class MixedModel:
         Sigma = np.eye(len(self.random)) * 0.5 / noise.usual
         return Variances(Sigma, noise, size + LEAST, centre)
 
-    def _expected(self, sums: DeviceSums, var: Variances) -> _Expected:
+    def own_models(self, sums: DeviceSums, var: Variances) -> Array:
+        """(n, d) of devices that others' variances and centre are told."""
+        return self._expected(sums, var, var.centre).models
+
+    def _expected(
+        self, sums: DeviceSums, var: Variances, centre: Array | None = None
+    ) -> _Expected:
+        """About the centre that these devices tell, or about one that is told."""
         F = self.random
         d = sums.product.shape[1]
         t = var.noise.each
@@ -126,7 +133,7 @@ class MixedModel:
         K = np.full(d, 1.0 / var.slopes)
         K[: self.level] = 1e-6
         C = np.linalg.inv(H.sum(axis=0) + np.diag(K))
-        centre = C @ h.sum(axis=0)
+        centre = C @ h.sum(axis=0) if centre is None else centre
         e = (h - H @ centre)[:, F]
         models = np.repeat(centre[None], len(b), axis=0)
         models[:, F] += e @ var.Sigma
@@ -151,12 +158,7 @@ class MixedModel:
                 # of noised sums rounding may leave less than nothing
                 scale = np.sqrt(np.maximum(np.diag(B) / np.diag(R), 0.0))
                 Sigma = np.diag(np.maximum(np.diag(Sigma) * scale, LEAST))
-        left = sums.residual(now.models)
-        left = left + np.einsum("nij,nji->n", sums.square[:, F[:, None], F], now.V)
-        # the centre is not known either: models move with it by M, and t G M = H
-        M = np.repeat(np.eye(d)[None], n, axis=0)
-        M[:, F] -= now.side.transpose(0, 2, 1)
-        left = left + np.einsum("nij,nij->n", HC, M) / var.noise.each
+        left = self._left(sums, var, now, HC)
         noise = (
             own_noise(left, sums.weight, var.noise.usual)
             if self.loud
@@ -166,6 +168,33 @@ class MixedModel:
         slopes = now.centre[tail] ** 2 + np.diag(now.C)[tail]
         size = float(slopes.mean()) if len(slopes) else 1.0
         return Variances(Sigma, noise, max(size, LEAST), now.centre)
+
+    def _left(
+        self, sums: DeviceSums, var: Variances, now: _Expected, HC: Array
+    ) -> Array:
+        """(n,) squared residuals that are to be expected, models being known so far only; `HC` is
+        the product of H and C.
+        """
+        F = self.random
+        n, d = sums.product.shape
+        left = sums.residual(now.models)
+        left = left + np.einsum("nij,nji->n", sums.square[:, F[:, None], F], now.V)
+        # the centre is not known either: models move with it by M, and t G M = H
+        M = np.repeat(np.eye(d)[None], n, axis=0)
+        M[:, F] -= now.side.transpose(0, 2, 1)
+        return np.asarray(left + np.einsum("nij,nij->n", HC, M) / var.noise.each)
+
+    def with_own_noise(self, sums: DeviceSums, var: Variances, C: Array) -> Variances:
+        """With the noise of these devices, under a prior that others have told; `C` is how far the
+        centre is known.
+        """
+        now = self._expected(sums, var, var.centre)
+        left = self._left(sums, var, now, now.H @ C)
+        return var._replace(noise=var.noise.of_devices(left, sums.weight))
+
+    def unknown_centre(self, sums: DeviceSums, var: Variances) -> Array:
+        """(d, d) C: what these devices leave unknown of the centre."""
+        return self._expected(sums, var).C
 
 
 class _Expected(NamedTuple):

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means
+from persfl.methods.mixed.fleet_panel import panel_fit, panel_near
 from persfl.methods.mixed.likeness import Likeness, chance_of_one, likeness
 from persfl.methods.mixed.mixed_model import FOLD_STEPS, STEPS, MixedModel, Variances
 from persfl.methods.mixed.near_centres import FOLD_STEPS as NEAR_FOLD_STEPS
 from persfl.methods.mixed.near_centres import STEPS as NEAR_STEPS
-from persfl.methods.mixed.near_centres import near
 from persfl.types import Array, IntArray
 
 
@@ -54,12 +54,14 @@ class Offered(NamedTuple):
 class SumOffers:
     """The offers for models of `columns` columns, the first of which may be the level.
 
-    `centres` are the devices that may be somebody's centre.
+    `centres` are the devices that may be somebody's centre; of the devices of `panel` is learned
+    what the fleet has in common.
     """
 
     columns: int
     level: bool
     centres: IntArray
+    panel: IntArray
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,12 +94,15 @@ class SumOffers:
             if name == "centred level":
                 used, back = about_own_means(sums)
             known = before[k].variances if before else None
-            found, var = kind.fit(used, known, FOLD_STEPS if before else STEPS)
+            many = FOLD_STEPS if before else STEPS
+            found, var = panel_fit(kind, used, self.panel, known, many)
             Sigma = var.Sigma
             if name == "near" and len(self.centres) > 1:
                 Sigma = before[k].Sigma if before else var.Sigma / 2
                 many = NEAR_FOLD_STEPS if before else NEAR_STEPS
-                close = near(sums, var.noise.each, found, Sigma, self.centres, many)
+                close = panel_near(
+                    sums, var.noise.each, found, Sigma, self.centres, many
+                )
                 found, posterior, Sigma = close
             decided.append(_decided(used, kind.random, Sigma, var.noise.each))
             own.append(decided[-1] / self.columns)

@@ -32,6 +32,11 @@ class Noise(NamedTuple):
     each: Array
     alike: float
 
+    def of_devices(self, residual: Array, weight: Array) -> Noise:
+        """The same prior, and the precisions of these devices."""
+        each = (self.alike + weight) / (self.alike / self.usual + residual)
+        return self._replace(each=np.minimum(each, PRECISE))
+
 
 def common_noise(residual: Array, weight: Array) -> Noise:
     """One noise for all.
@@ -65,5 +70,5 @@ def own_noise(residual: Array, weight: Array, usual: float) -> Noise:
         - (nu + weight) / 2 * np.log1p(base * residual / nu)
     ).sum(axis=1)
     best = int(likely.argmax())
-    each = (nu[best] + weight) / (nu[best] / base[best] + residual)
-    return Noise(float(base[best, 0]), np.minimum(each, PRECISE), float(nu[best, 0]))
+    prior = Noise(float(base[best, 0]), residual, float(nu[best, 0]))
+    return prior.of_devices(residual, weight)
