@@ -47,7 +47,6 @@ def test_known_kinds_are_found():
     assert helps[same].mean() >= 0.8
     assert (table["verdict"][~same] == "hurts").mean() >= 0.8
     assert table["alike"][same].min() > table["alike"][~same].max()
-    assert table["needed"].isna().all()
     assert info(model)["help"]["said"].startswith("There are kinds")
 
 
@@ -64,7 +63,9 @@ def test_where_all_are_alike_the_whole_fleet_helps(noise):
 def test_where_all_differ_nobody_is_named(noise):
     model, table = _helpers(_fleet("different", 2, noise=noise)[0])
     assert (table["verdict"] == "helps").mean() <= 0.1
-    assert "No kinds found" in info(model)["help"]["said"]
+    told = info(model)["help"]
+    assert "No kinds found" in told["said"]
+    assert told["matrix"]["devices"] == [[i] for i in range(40)]
 
 
 def test_questions_tell_kinds_carefully():

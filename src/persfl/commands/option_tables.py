@@ -77,7 +77,11 @@ HELPERS = f"""{_RUN_FOLDER}
 {_VERBATIM}
 --json         switch  -  all pairs as JSON
 --prove        switch  -  refit without the helpers named for some devices, and without random ones
---table FILE   text    -  the rows of the fit, for --prove: a run folder holds none
+--contributions  switch  -  refit without each device: who helps the others most; kept in the run
+    folder, and shown by persfl report
+--table FILE   text    -  the rows of the fit, for both of these: a run folder holds none
+--refits N     whole   60  with --contributions: how many devices to leave out at most
+    (default %(default)s)
 --targets N    whole   12  with --prove: for how many devices (default %(default)s)
 --without N    whole   10  with --prove: how many helpers go at a time (default %(default)s)
 """

@@ -102,13 +102,16 @@ def over_devices(
         high = max(end[1] for end in ends)
     factor = np.divide(kept, mean, out=np.ones(2), where=mean > 0)
     difference = errors[0] * factor[0] - errors[1] * factor[1]
+    measured = errors[0] - errors[1]
     chance, by_rank = _ranks(difference)
     heads = _heads(difference)
+    if heads != _heads(measured):
+        heads = 0  # a fall of the mean error is a guess, and no device's own
     average = 1 if low > 0 else -1 if high < 0 else 0
     if average == 0 and by_rank != heads:
         heads = 0  # ranks and heads must agree where the mean says nothing
-    better = float((difference > 0).mean())
-    worse = float((difference < 0).mean())
+    better = float((measured > 0).mean())
+    worse = float((measured < 0).mean())
     says = SAYS[1 + average][1 + heads]
     return Verdict(gain, low, high, says, n, better, worse, chance)
 

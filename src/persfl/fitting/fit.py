@@ -32,6 +32,7 @@ from persfl.fitting import notes
 from persfl.fitting.cells import id_array
 from persfl.fitting.date_columns import DateColumn, date_notes
 from persfl.fitting.fitted import Fitted, assembled, newcomers
+from persfl.fitting.quick_removal import quick_removal
 from persfl.fitting.setup import FitSettings, Models, Setup, chosen
 from persfl.proposers.gradient import GradientStep
 from persfl.training.state import Keep, Pace, State, step_of
@@ -84,13 +85,14 @@ def fit_fleet(
         assembled(setup, rows, units, state),
         worth=judged.worth,
         fallback=fallback,
+        depends=quick_removal(setup, rows, order),
         public=public,
     )
     said_of = (
         notes.about(method) + notes.mixed(found),
         *notes.protected(method),
         *judged.notes,
-        *date_notes(dates, rows, setup.classes),
+        *date_notes(dates, rows, setup.classes, order),
         *notes.halving(state, "the final run"),
         *notes.grown(found),
         *notes.kindred(found),

@@ -39,9 +39,19 @@ class Blocks(NamedTuple):
     member: IntArray  # the row of the heat map that a device is in
 
     def undivided(self) -> Blocks:
-        """In the same order, without lines: where there are no kinds, none are drawn."""
-        starts = [0, len(self.cells)]
-        return self._replace(starts=starts, block=np.zeros_like(self.block))
+        """In the order of the table, without lines: where there are no kinds, nothing must look
+        as if there were.
+        """
+        order = np.argsort([int(cell.min()) for cell in self.cells], kind="stable")
+        row = np.empty(len(order), dtype=np.int64)
+        row[order] = np.arange(len(order))
+        return Blocks(
+            [self.cells[k] for k in order.tolist()],
+            self.values[np.ix_(order, order)],
+            [0, len(self.cells)],
+            np.zeros_like(self.block),
+            row[self.member],
+        )
 
     def never(self, met: csr_array) -> list[list[int]]:
         """Of each row of the heat map, the columns none of whose devices it ever asked."""
