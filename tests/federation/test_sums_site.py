@@ -19,6 +19,7 @@ from persfl.federation.conduct import conduct
 from persfl.federation.fleet import Away
 from persfl.federation.letters import Letters, Limited
 from persfl.federation.local_grid import LocalGrid
+from persfl.federation.mixed_site import MixedSite
 from persfl.federation.reply_inbox import Failed
 from persfl.federation.sums_site import NO_TREES, SumsSite
 from persfl.federation.told_sums import MANY, SumsFamily, counting, is_of_rows
@@ -102,6 +103,20 @@ def test_a_mixed_model_of_classes_is_refused_in_a_sentence(tmp_path):
     asked = plan(tmp_path / "run", homes, method="mixed", settings={"loss": "huber"})
     with pytest.raises(InputError, match="mixed over a federation is for linear mod"):
         conduct(LocalGrid(homes), asked)
+
+
+def test_a_liar_of_two_ends_no_mixed_model():
+    """The other one has the least squares of its rows."""
+    two = Devices.of([DEVICES[0], DEVICES[1]], quiet=True)
+    through = Direct(at_home(two), lying("d01", REFUSED["zeros"]))
+    letters = Letters(through, LINEAR, run="run", home={}, deadline=5.0)
+    everyone = {"ids": names(2), "targets": np.arange(2)}
+    scene = BlendScene(**everyone, seed=5, patience=0.0)
+    site = MixedSite(letters, scene, "diagonal")
+    X = np.column_stack([two[0].X, np.ones(len(two[0].y))])
+    want = np.linalg.lstsq(X, two[0].y)[0]
+    np.testing.assert_allclose(site.blended().models[0], want, atol=1e-9)
+    assert "'d01' tells sums that no rows have" in site.notes[0]
 
 
 # The same as in one process
@@ -559,7 +574,7 @@ def noiseless(slope, times=1.0):
     return change
 
 
-def uneven(rest):
+def heavy_part(rest):
     """A model of its own in one part, which weighs more than all others by far."""
 
     def change(told):
@@ -572,8 +587,8 @@ def uneven(rest):
 
 
 LIES = {
-    "one heavy part": uneven(1e-4),
-    "one part alone": uneven(0.0),
+    "one heavy part": heavy_part(1e-4),
+    "one part alone": heavy_part(0.0),
     "huge weight": scaled(1e6),
     "hardly any weight": scaled(1e-12),
     "huge": wide(1e3),
@@ -616,6 +631,48 @@ def test_one_liar_leaves_everybody_else_a_good_model(how, n):
     assert errors[1] < 2 * errors[0]
 
 
+def large_part(by, what):
+    """One part of the rows with squares or labels `by` times as large, of the same weight."""
+
+    def change(told):
+        found = {name: array.copy() for name, array in told.items()}
+        found[what][0] *= by
+        found["product"][0] *= np.sqrt(by)
+        return found
+
+    return change
+
+
+@pytest.mark.parametrize("what", ["square", "label"])
+@pytest.mark.parametrize("by", [30.0, 1e6])
+def test_one_part_of_a_device_decides_nothing(by, what):
+    """Without a level its weight said nothing of it: the others' errors became 26 times as large,
+    also where all of the device counted as ten usual ones.
+    """
+    devices = clustered_regression(
+        n=6, clusters=2, rows=20, features=2, noise=0.5, seed=3
+    )
+    size = devices.y.std()
+    y = devices.y / size
+    rows = Devices(devices.X, y, devices.weight, devices.start, devices.ids)
+    errors = []
+    notes = []
+    for lie in (None, lying("d01", large_part(by, what))):
+        flat = Terms(columns=columns(rows), seed=5, settings={"intercept": False})
+        site = site_of(rows, flat, tamper=lie)
+        models = np.stack(site.blended().models) * size
+        far = ((models - devices.true_weights) ** 2).sum(axis=1)
+        errors.append(0.5**2 + np.delete(far, 1).mean())
+        notes.append(site.notes)
+    assert errors[1] < 2 * errors[0]
+    said = (
+        "Device 'd01' tells sums of which one part is far larger than the others; no rows of this"
+        " one are hidden."
+    )
+    assert (said in notes[1]) == (by > 100 or what == "square")
+    assert not notes[0]
+
+
 def test_one_liar_does_not_choose_which_columns_count(monkeypatch):
     """It spread its rows along columns that say nothing, and these became everybody's axes."""
     monkeypatch.setattr("persfl.methods.mixed.principal_axes.WIDE", 6)
@@ -649,8 +706,7 @@ def test_nobody_counts_as_more_than_ten_usual_devices():
     site = site_of(DEVICES, tamper=lying("d01", scaled(1e6)))
     site.blended()
     assert site.notes == [
-        "Device 'd01' tells sums that are far larger than usual, in all or in one part of its rows,"
-        " and counts for less."
+        "Device 'd01' tells sums that are far larger than usual, and counts for less."
     ]
     honest = [true_sums(seed) for seed in range(9)]
     parts = [

@@ -29,8 +29,8 @@ class MixedSite(SumsSite):
         """Every target's model, as it was handed out; None for the others. Whose sums are not
         known has the common effects alone.
         """
+        refuse_one(self.n)
         told = self._told()
-        refuse_one(len(told.who))
         found = self._fit(told)
         models = np.repeat(found.common[None], self.n, axis=0)
         models[told.who] = found.models
@@ -45,6 +45,10 @@ class MixedSite(SumsSite):
         if level:  # ones stand first in sums, and last in models
             sums = _in_order(sums, np.roll(np.arange(width), -1))
         random = random_columns(self.effects, width, level=level)
+        if (
+            len(told.who) == 1
+        ):  # how devices differ cannot be seen: one fit, of its rows
+            random = random[:0]
         return fit_of_sums(sums, random, full=self.effects == "full")
 
 

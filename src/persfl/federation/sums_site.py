@@ -22,7 +22,13 @@ from persfl.federation.blend_exchange import (
     Letter,
 )
 from persfl.federation.letters import Letters, capital
-from persfl.federation.told_sums import MANY, SumsFamily, counting
+from persfl.federation.told_sums import (
+    MANY,
+    SumsFamily,
+    counting,
+    in_one_part,
+    uneven,
+)
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.blend.questions import PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums, total
@@ -90,12 +96,16 @@ class SumsSite(BlendExchange):
     def _weighed(
         self, who: IntArray, parts: list[DeviceSums], wrong: list[str]
     ) -> list[DeviceSums]:
-        """Nobody counts as more than ten usual devices; what is unusual is noted."""
+        """Nobody counts as more than ten usual devices, nor decides by one part of its rows; what
+        is unusual is noted.
+        """
         less = counting(parts)
+        odd = uneven(parts) & (len(who) > 2)
+        parts = in_one_part(parts, odd) if odd.any() else parts
         heavy = [self.ids[i] for i in who[less < 1].tolist()]
         away = np.setdiff1d(np.arange(self.n), who).tolist()
         silent = [self.ids[i] for i in away if self.ids[i] not in wrong]
-        whole = who[total(parts[:NEVER]).weight == 0]
+        whole = who[(total(parts[:NEVER]).weight == 0) & ~odd]
         both = np.intersect1d(whole, self.targets).tolist()
         self.foldless |= {self.ids[i] for i in both}
         for names, one, several in (
@@ -106,12 +116,16 @@ class SumsSite(BlendExchange):
                 said = capital(those(names, one, several))
                 self.notes.append(f"{said}, and {_left_out(names)}.")
         if heavy:
-            one = "tells sums that are far larger than usual, in all or in one part of its rows"
-            several = one.replace("tells", "tell").replace("its", "their")
-            said = capital(those(heavy, one, several))
+            one = "tells sums that are far larger than usual"
+            said = capital(those(heavy, one, one.replace("tells", "tell")))
             self.notes.append(
                 f"{said}, and {'count' if heavy[1:] else 'counts'} for less."
             )
+        if odd.any():
+            names = [self.ids[i] for i in who[odd].tolist()]
+            one = "tells sums of which one part is far larger than the others"
+            said = capital(those(names, one, one.replace("tells", "tell")))
+            self.notes.append(f"{said}; no rows of {_theirs(names)} are hidden.")
         return [each.weighed(less) for each in parts] if heavy else parts
 
     def _fleet(self, told: Told) -> LinearBlend:
@@ -135,6 +149,10 @@ class SumsSite(BlendExchange):
                 found[letter.to] = models[letter.to]
                 self.tells(letter.to, told)
         return found
+
+
+def _theirs(names: Sequence[str]) -> str:
+    return "these" if names[1:] else "this one"
 
 
 def _left_out(names: Sequence[str]) -> str:

@@ -9,7 +9,6 @@ ones sums to the weight.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -22,7 +21,7 @@ from persfl.methods.blend.forms import Form
 from persfl.methods.blend.questions import PartSums, Question, Take, reply_numbers
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.hidden_rows import NEVER
-from persfl.types import Array
+from persfl.types import Array, Mask
 
 MANY = NEVER + 1  # parts that are told of, those without rows as zeros
 ROUNDING = 1e-8  # of a share: sums are made from rounded numbers
@@ -110,8 +109,7 @@ def is_of_rows(sums: DeviceSums, level: bool) -> bool:
 
 def counting(parts: Sequence[DeviceSums]) -> Array:
     """(devices,) what the sums of each are multiplied by: 1, or less for those that tell of more
-    than ten usual devices have, or of a part that weighs more than ten usual ones of their own. Of
-    three devices or more, what is usual is the middle one.
+    than ten usual devices have. Of three devices or more, what is usual is the middle one.
 
     >>> many = DeviceSums(np.ones((3, 1, 1)), np.ones((3, 1)), np.ones(3), np.ones(3))
     >>> counting([many.weighed(np.array([1.0, 1.0, 100.0]))] * 2).tolist()
@@ -127,43 +125,48 @@ def counting(parts: Sequence[DeviceSums]) -> Array:
         most = LONG * float(np.median(size))
         if most > 0:
             found = np.minimum(found, most / np.maximum(size, most))
-    found = np.minimum(found, _evenness(parts))
-    for each in (
-        np.stack([np.einsum("nii->n", part.square) for part in parts[:NEVER]]),
-        np.stack([part.label for part in parts[:NEVER]]),
-    ):
-        found = np.minimum(found, _level_of_parts(each))
     return np.asarray(found)
 
 
-def _level_of_parts(size: Array) -> Array:
-    """(devices,) 1, or less where one part of a device is more than a hundred of its usual ones, by
-    a size (parts, devices): hidden, it alone would say what offers are worth.
+def uneven(parts: Sequence[DeviceSums]) -> Mask:
+    """(devices,) those of which one part has the weight or squares of more than ten usual parts
+    of the same device, or labels of more than a hundred; also those with one part that is no usual
+    one.
+
+    Rows are dealt evenly. A part that is all of a device is never learned from when it is hidden,
+    and would alone decide what everybody's offers are worth.
+
+    >>> many = DeviceSums(np.ones((2, 1, 1)), np.ones((2, 1)), np.ones(2), np.ones(2))
+    >>> uneven([many, many, many.weighed(np.array([1.0, 11.0])), many, many]).tolist()
+    [False, True]
     """
-    there = np.where(size > 0, size, np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of no parts at all
-        usual = np.nan_to_num(np.nanmedian(there, axis=0))
-    most = LONG**2 * usual
-    several = (size > 0).sum(axis=0) > 2
-    less = most / np.maximum(size.max(axis=0), most).clip(1e-300)
-    return np.where(several & (usual > 0), less, 1.0)
+    dealt = parts[:NEVER]
+    weight = np.stack([part.weight for part in dealt])
+    # in shared units a row's squares are about 1: what is nearly nothing is not so far from it
+    square = weight + [np.einsum("nii->n", part.square) for part in dealt]
+    label = weight + [part.label for part in dealt]
+    there = weight > 0
+    count = there.sum(axis=0)
+    if not there.any():
+        return np.zeros(len(count), dtype=bool)
+    usual = _usual(weight, there)
+    # one row is one part; what weighs more in one part was not dealt
+    found = (count == 1) & (usual > np.median(usual[count > 0]))
+    for size, most in ((weight, LONG), (square, LONG), (label, LONG**2)):
+        found |= size.max(axis=0) > most * _usual(size, there)
+    return np.asarray(found & (count > 0))
 
 
-def _evenness(parts: Sequence[DeviceSums]) -> Array:
-    """(devices,) 1, or less where one part weighs more than ten usual ones of the same device.
+def _usual(size: Array, there: Mask) -> Array:
+    """(devices,) the middle of the parts that are there, of two the smaller."""
+    sizes = np.sort(np.where(there, size, np.inf), axis=0)
+    middle = ((there.sum(axis=0) - 1) // 2).clip(0)
+    return np.asarray(np.take_along_axis(sizes, middle[None], axis=0)[0])
 
-    Rows are dealt evenly. Who puts all weight into one part is never learned from when that is
-    hidden, and would alone decide what everybody's offers are worth. A part without others counts
-    as one usual part of the fleet.
-    """
-    weight = np.sort(np.stack([each.weight for each in parts[:NEVER]]), axis=0)
-    count = (weight > 0).sum(axis=0)
-    if not count.any():
-        return np.ones(len(count))
-    last = len(weight) - 1
-    middle = np.minimum(len(weight) - count + (count - 1) // 2, last).clip(0)
-    most = LONG * np.take_along_axis(weight, middle[None], axis=0)[0]
-    lone = (count == 1) & (total(parts).weight == weight[-1])
-    most[lone] = np.minimum(most[lone], np.median(most[count > 0]) / LONG)
-    return np.where(count > 0, most / np.maximum(weight[-1], most).clip(1e-300), 1.0)
+
+def in_one_part(parts: Sequence[DeviceSums], who: Mask) -> list[DeviceSums]:
+    """The same sums, those of `who` in the part that is never hidden."""
+    moved = who.astype(np.float64)
+    kept = [part.weighed(1.0 - moved) for part in parts]
+    whole = total([kept[NEVER], total(parts).weighed(moved)])
+    return [*kept[:NEVER], whole]
