@@ -10,7 +10,7 @@ import numpy as np
 
 from persfl.federation.blend_exchange import BlendScene
 from persfl.federation.letters import Letters
-from persfl.federation.sums_site import SumsSite, Told
+from persfl.federation.sums_site import SumsSite, ToldSums
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.near_round import SHARED
@@ -38,7 +38,7 @@ class MixedSite(SumsSite):
         nothing = np.zeros((self.n, len(SHARED)))
         return BlendResult(list(handed), SHARED, nothing, ())
 
-    def _fit(self, told: Told) -> MixedFit:
+    def _fit(self, told: ToldSums) -> MixedFit:
         level = self.family.level
         sums = total(told.parts)
         width = sums.product.shape[1]

@@ -44,7 +44,7 @@ NO_TREES = (
 )
 
 
-class Told(NamedTuple):
+class ToldSums(NamedTuple):
     """The devices whose sums can be used, and the sums of each part of their rows."""
 
     who: IntArray
@@ -67,7 +67,7 @@ class SumsSite(BlendExchange):
         models = np.asarray(found.models)
         return replace(found, models=self._handed(models), shares=mix)
 
-    def _told(self) -> Told:
+    def _told(self) -> ToldSums:
         """One exchange. What are no sums over rows costs its device its say."""
         number = self.exchanges
         question = PartSums(ordered=self.ordered)
@@ -91,7 +91,7 @@ class SumsSite(BlendExchange):
         every = zip(*(known[i] for i in who.tolist()), strict=True)
         stacked = [np.stack(arrays, axis=1) for arrays in every]
         parts = [DeviceSums(*(array[k] for array in stacked)) for k in range(MANY)]
-        return Told(who, self._weighed(who, parts, wrong))
+        return ToldSums(who, self._weighed(who, parts, wrong))
 
     def _weighed(
         self, who: IntArray, parts: list[DeviceSums], wrong: list[str]
@@ -128,7 +128,7 @@ class SumsSite(BlendExchange):
             self.notes.append(f"{said}; no rows of {_theirs(names)} are hidden.")
         return [each.weighed(less) for each in parts] if heavy else parts
 
-    def _fleet(self, told: Told) -> LinearBlend:
+    def _fleet(self, told: ToldSums) -> LinearBlend:
         """Of everybody; whose sums are not known has the model of a device without rows."""
         level = self.family.level
         axes = axes_of_sums(total(told.parts), level)
