@@ -14,6 +14,8 @@ from draw_digits import filled
 
 from persfl.lab.comparison_cells import read_cells
 from persfl.lab.comparison_tables import (
+    equal_table,
+    questions_table,
     regret_table,
     removed_table,
     seconds_line,
@@ -94,6 +96,8 @@ def main(path: Path) -> None:
     parts = {
         "about": about(cells, content["rounds"], content["budget"]),
         "regrets": regret_table(cells),
+        "equal": equal_table(cells),
+        "questions": questions_table(cells),
         "losses": losses(cells),
         "removed": removed_table(cells),
         "variants": variants_table(cells),

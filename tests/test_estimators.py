@@ -83,7 +83,6 @@ def test_it_learns_who_helps(table, fitted):
         "reward_low",
         "reward_high",
         "alike",
-        "needed",
         "verdict",
     ]
     assert (helpers["device"] != helpers["peer"]).all()

@@ -43,6 +43,7 @@ FLOORS = [
         "column_checks",
         "encoding",
         "rules",
+        "privacy",
     ],
     ["loop", "fleets"],
     ["wire", "training", "evaluation", "methods", "fitting", "tracking"],

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from persfl import Linear, PersonalizedRegressor, Tree
 from persfl.cli import main
+from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.lab.comparison_cells import measurements
 from persfl.lab.line_up import line_up
@@ -86,6 +87,7 @@ def test_the_list_has_every_method_once_under_its_name():
         "mixed",
         "boosting",
         "gpboost",
+        "private",
     ]
     for name, kind in METHODS.items():
         assert isinstance(kind(), Method)
@@ -203,6 +205,59 @@ def test_more_clusters_than_devices_are_refused_in_a_sentence(name, rows):
         method_of(name, clusters=13).run(LocalTask(rows, Linear()))
 
 
+MAY_BE_EMPTY = {"pooled", "dummies", "mixed", "boosting"}  # what is common serves them
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_device_without_rows_gets_what_is_common_or_a_sentence(name, rows):
+    start = np.append(rows.start, rows.start[-1])
+    more = Devices(rows.X, rows.y, rows.weight, start, range(13))
+    task = LocalTask(more, Linear(intercept=True), seed=1)
+    if name in MAY_BE_EMPTY:
+        assert len(method_of(name).run(task).models) == 13
+        return
+    with pytest.raises(InputError, match="device 12 has no rows"):
+        method_of(name).run(task)
+
+
+LEARN_NOTHING = {"dummies", "mixed"}
+ALONE = {
+    "kin": "kin needs at least 2 devices",
+    "mixed": "a mixed model needs at least 2 devices",
+    "fedem": r"models must be at most 1 \(1 device\)",
+    **dict.fromkeys(
+        ("clustered", "ifca", "clove"), r"clusters must be at most 1 \(1 device\)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_no_rows_at_all_are_refused_in_a_sentence(name):
+    none = Devices(
+        np.zeros((0, 2)), np.zeros(0), np.zeros(0), np.zeros(6, int), "abcde"
+    )
+    task = LocalTask(none, Linear(intercept=True))
+    if name in LEARN_NOTHING:
+        assert np.isfinite(method_of(name).run(task).models).all()
+        return
+    with pytest.raises(InputError, match="rows"):
+        method_of(name).run(task)
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_one_device_alone_trains_alone_or_is_refused_in_a_sentence(name, rows):
+    one = Devices.of([rows[0]], quiet=True)
+    method = method_of(name)
+    has = method.get_params()
+    method = method.set_params(**{"rounds": 3} if "rounds" in has else {})
+    task = LocalTask(one, Linear(intercept=True))
+    if name in ALONE:
+        with pytest.raises(InputError, match=ALONE[name]):
+            method.run(task)
+    else:
+        assert len(method.run(task).models) == 1
+
+
 def test_settings_have_defaults_and_meanings():
     for kind in METHODS.values():
         for one in settings_of(kind()):
@@ -292,7 +347,7 @@ def test_a_toy_method_is_one_file_and_appears_everywhere(toy, rows, monkeypatch)
     assert method_of("half and half", own=0.25) == toy(own=0.25)
     assert "half and half" in line_up()
     found = measurements(RowSplit(rows, rows, 0), ["half and half", "local"])
-    assert list(found["errors"]["half and half"]) == ["shared", "centred"]
+    assert found["picked"]["half and half"]["tried"] == 2
     worth = compare(PersonalizedRegressor(), rows.X, rows.y, devices=rows.owner)
     assert "half and half" in summary(worth).index
 

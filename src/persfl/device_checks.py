@@ -22,10 +22,8 @@ def refuse_unusable(devices: Devices, *, empty: bool) -> None:
     _refuse_ids(devices.ids)
     counts = devices.counts
     weight = devices.weight
-    if not empty and (counts == 0).any():
-        raise InputError(
-            f"{_those(devices, counts == 0)} no rows. Give it at least one, or leave it out."
-        )
+    if not empty:
+        refuse_rowless(devices)
     for what, values in (("X", devices.X), ("y", devices.y), ("weight", weight)):
         _refuse_endless(devices, what, values)
     if (weight < 0).any():
@@ -37,6 +35,15 @@ def refuse_unusable(devices: Devices, *, empty: bool) -> None:
     if light.any():
         raise InputError(
             f"{_those(devices, light)} only rows of weight 0. Give one a weight."
+        )
+
+
+def refuse_rowless(devices: Devices) -> None:
+    """Stop where a device has no rows."""
+    none = devices.counts == 0
+    if none.any():
+        raise InputError(
+            f"{_those(devices, none)} no rows. Give it at least one, or leave it out."
         )
 
 

@@ -1,5 +1,7 @@
 """Taking helpers out: named ones matter where there are kinds, and it is said where none do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,9 +9,15 @@ import pytest
 from persfl import PersonalizedRegressor
 from persfl.cli import main
 from persfl.errors import InputError
+from persfl.evaluation.row_order import RowOrder
+from persfl.fitting.contribution import _few_false
+from persfl.fitting.quick_removal import _rises, quick_removal
 from persfl.fitting.removal import Removal, Rise
+from persfl.fitting.setup import FitSettings, Setup
 from persfl.methods import Blend
-from persfl.runs import save_model
+from persfl.report import info
+from persfl.runs import load_model, save_model
+from persfl.runs.removal_words import removal_from
 from persfl.sources import clustered_regression
 
 
@@ -37,7 +45,7 @@ def test_named_helpers_matter_more_than_random_ones(kinds, model):
 
 def test_where_the_named_matter_it_is_said_by_how_much():
     rises = Rise(0.17, 0.12, 0.22), Rise(0.01, -0.02, 0.04), Rise(0.16, 0.1, 0.2)
-    found = Removal(*rises, 10, 25, pd.DataFrame(range(12)))
+    found = Removal(*rises, 10, 25, 12)
     assert found.sentence.startswith(
         "Without the 10 devices named for each, errors rise by 17 % (12 % to 22 %);"
     )
@@ -49,11 +57,18 @@ def test_the_same_seed_takes_out_the_same(kinds, model):
     assert first.sentence == again.sentence
 
 
+def test_large_rises_are_factors():
+    assert str(Rise(9.5, 0.5, 19.0)) == "a factor of 10.5 (1.5 to 20.0)"
+    assert str(Rise(0.5, 0.1, 1.0)) == "50 % (10 % to 100 %)"
+
+
 def test_where_nobody_matters_more_it_is_said():
     rise = Rise(0.01, -0.02, 0.04)
-    found = Removal(rise, rise, Rise(0.0, -0.03, 0.03), 10, 25, pd.DataFrame(range(12)))
-    assert "no 10 devices matter clearly more" in found.sentence
+    found = Removal(rise, rise, Rise(0.0, -0.03, 0.03), 10, 25, 12)
+    assert found.sentence.startswith("No 10 devices matter more than any other 10")
     assert "the fleet as a whole" in found.sentence
+    wide = found._replace(difference=Rise(0.08, -0.07, 0.31))
+    assert "cannot be told" in wide.sentence
 
 
 def test_it_takes_devices_and_rows(kinds, model):
@@ -79,4 +94,85 @@ def test_the_command_takes_the_table(kinds, model, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "errors rise by" in said
     assert "7 fits." in said
-    assert np.isfinite(fitted.helpers_["alike"]).all()
+    words = ["helpers", run, "--contributions", "--table", str(tmp_path / "rows.csv")]
+    assert main([*words, "--refits", "2"]) == 0
+    assert "2 of 24 devices" in capsys.readouterr().out
+    assert main(["report", run]) == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert '"missed":{"sentence"' in page
+    kept = tmp_path / "run" / "contributions.json"
+    kept.write_text(kept.read_text().replace("rises", "risen"))
+    assert main(["report", run]) != 0
+
+
+def test_a_few_refits_tell_what_named_devices_are_worth(tmp_path):
+    some = clustered_regression(
+        n=24, clusters=3, rows=10, features=5, noise=0.1, seed=0
+    )
+    model = PersonalizedRegressor(method=Blend(trees=False), holdout=0)
+    fitted = model.fit(some.X, some.y, devices=some.owner).fitted_
+    setup = Setup(fitted.learner, FitSettings(), fitted.schema, Blend())
+    found = quick_removal(setup, some, RowOrder())
+    assert found.many == 7
+    assert found.matters
+    assert found.named.rise > 0.5 + found.random.rise
+    assert list(found.table) == ["device", "all", "gone", "without"]
+    assert fitted.depends is None  # a fit without trees cannot afford it
+    fitted = replace(fitted, depends=found)
+    run = save_model(fitted, tmp_path / "run")
+    assert load_model(run).fitted_.depends == found._replace(table=None)
+    assert info(fitted)["depends"]["sentence"] == found.sentence
+
+
+def test_a_fit_with_trees_asks(kinds, monkeypatch):
+    monkeypatch.setattr("persfl.fitting.quick_removal.REFITS", 2)
+    model = PersonalizedRegressor(trials=1).fit(kinds.X, kinds.y, devices=kinds.owner)
+    assert model.fitted_.depends.refits == 3
+
+
+def test_who_is_missed_most(kinds, model):
+    found = model.contributions(kinds.X, kinds.y, kinds.owner, refits=3)
+    assert (found.refits, found.devices, len(found.table)) == (4, 24, 3)
+    assert found.table["rise"].is_monotonic_decreasing
+    assert "3 of 24 devices were left out in turn" in found.sentence.lower()
+    nobody = found._replace(table=found.table.assign(missed=False))
+    assert nobody.sentence.startswith("Nobody is clearly missed")
+    one = found._replace(table=found.table.assign(missed=[False, True, False]))
+    assert f"missed by the others, {one.table['device'][1]} most" in one.sentence
+
+
+def test_luck_is_not_said_to_be_missed():
+    assert not _few_false(np.linspace(0.02, 0.98, 46)).any()
+    few = np.append(np.full(5, 0.001), np.linspace(0.3, 0.98, 41))
+    assert _few_false(few).sum() == 5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"else": 1},
+        {"named": [0.3, 0.0, 0.2]},
+        {"named": [0.1, 0.0]},
+        {"many": 0},
+        {"targets": True},
+    ],
+)
+def test_forged_rises_are_refused(words):
+    rise = [0.1, 0.0, 0.2]
+    good = dict.fromkeys(("named", "random", "difference"), rise)
+    good |= {"many": 10, "refits": 21, "targets": 46}
+    assert removal_from(good).targets == 46
+    with pytest.raises(InputError):
+        removal_from(good | words)
+
+
+def test_levels_of_devices_and_refits_are_no_evidence():
+    """Errors that rise with the refit or the device alone say nothing of names."""
+    random = np.random.default_rng(0)
+    overlap = random.random((12, 40))
+    levels = random.normal(size=(12, 1)) + random.normal(size=(1, 40))
+    _, _, nothing = _rises(levels, overlap, 0.2)
+    assert abs(nothing.rise) < 1e-9
+    named, strangers, beyond = _rises(0.3 * overlap, overlap, 0.2)
+    assert np.log1p([named.rise, strangers.rise]) == pytest.approx([0.3, 0.06])
+    assert np.log1p(beyond.rise) == pytest.approx(0.24)

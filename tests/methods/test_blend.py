@@ -4,6 +4,8 @@ what models are made of.
 
 import importlib
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -624,3 +626,15 @@ def test_forests_of_classes(destinations):
         ),
         chances,
     )
+
+
+def test_a_fresh_process_blends():
+    """Where nothing else has been imported before: rules import each other."""
+    words = (
+        "from persfl import Linear; from persfl.methods import Blend, LocalTask;"
+        "from persfl.sources import clustered_regression as made;"
+        "task = LocalTask(made(n=4, rows=6, features=1, seed=0), Linear(intercept=True));"
+        "print(len(Blend(trees=False).run(task).models))"
+    )
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True)
+    assert done.stdout.strip() == "4", done.stderr

@@ -23,7 +23,7 @@ from persfl.methods.mixed.class_likeness import judging
 from persfl.methods.mixed.class_near import near_centres
 from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, with_level
 from persfl.methods.mixed.class_rule import ClassRule, class_rule
-from persfl.methods.mixed.class_trees import GrownClasses
+from persfl.methods.mixed.class_trees import GrownClasses, best_stage
 from persfl.methods.mixed.log_pool import EVEN, pool_shares
 from persfl.runs import load_model, save_model
 from persfl.types import Array, IntArray
@@ -379,6 +379,25 @@ def test_a_classifier_with_trees_is_kept_and_read(
             models_from(
                 arrays | {"boosted_there": there}, features=2, classes=len(names)
             )
+
+
+def test_late_boosting_that_is_too_sure_is_taken_and_calmed() -> None:
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 3, 300)
+    right = np.eye(3)[label]
+    early = log_chances(right + 0.8 * rng.normal(size=(300, 3)))
+    # fewer mistakes, and far too sure
+    late = log_chances(6.0 * (1.2 * right + 0.8 * rng.normal(size=(300, 3))))
+    mistakes = [(each.argmax(axis=1) != label).mean() for each in (early, late)]
+    assert mistakes[1] < mistakes[0]
+    loss = [-float(each[np.arange(300), label].mean()) for each in (early, late)]
+    assert loss[1] > loss[0]
+    weight = np.ones(300)
+    assert best_stage([np.stack([early, late])], [label], [weight]) == 1
+    even = np.full((300, 3), -np.log(3.0))
+    log = np.stack([late, even], axis=1)
+    shares = pool_shares(log, label, weight, np.full(2, 0.5))
+    assert shares[1] > 0.2
 
 
 def _alike(kinds: int, rows: int = 30, n: int = 24) -> tuple[ClassRule, Array]:

@@ -9,9 +9,14 @@ from published import published
 from persfl import Linear, PersonalizedRegressor
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError
-from persfl.lab.comparison_cells import measurements
 from persfl.lab.comparison_specs import load_comparison
-from persfl.methods import GTVMin, LocalTask
+from persfl.lab.setting_choice import (
+    Candidate,
+    EqualTerms,
+    device_errors,
+    linear_learner,
+)
+from persfl.methods import GTVMin, LocalTask, Own
 from persfl.methods.contract import _Sealed
 from persfl.methods.graphs import Graph, graph_of, nearest
 from persfl.methods.gtvmin import Pull, graph_fits, mean_products
@@ -78,12 +83,15 @@ def test_the_linear_set_comes_out_as_measured_elsewhere():
     """Other code, on ten other seeds: .0362 with 4 nearest own models beside .049 of own rows."""
     there, _ = load_comparison("compare").there(None)
     data = next(one for one in there.sets if one.name == "linear")
-    errors = {"gtvmin": [], "local": []}
+    errors = {GTVMin(): [], Own(): []}
+    learner = linear_learner(0)
     for seed in range(6):
-        found = measurements(data.dealt(seed), list(errors), seed=seed)["errors"]
-        for name, mine in errors.items():
-            mine.append(np.mean(found[name]["shared"]))
-    gain = np.mean(errors["gtvmin"]) / np.mean(errors["local"])
+        dealt = data.dealt(seed)
+        for method, mine in errors.items():
+            one = Candidate("shared", "shared", method)
+            answer = EqualTerms(seed=seed).answer(one, dealt, learner)
+            mine.append(np.mean(device_errors(answer, dealt, learner)))
+    gain = np.mean(errors[GTVMin()]) / np.mean(errors[Own()])
     assert gain == pytest.approx(0.0362 / 0.049, abs=0.05)
 
 

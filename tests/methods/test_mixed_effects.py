@@ -7,10 +7,15 @@ from published import published
 from persfl import Linear, PersonalizedRegressor
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.lab.comparison_cells import measurements
 from persfl.lab.comparison_specs import load_comparison
+from persfl.lab.setting_choice import (
+    Candidate,
+    EqualTerms,
+    device_errors,
+    linear_learner,
+)
 from persfl.learners import MLP
-from persfl.methods import LocalTask, Mixed
+from persfl.methods import LocalTask, Mixed, Own
 from persfl.methods.mixed.reml import mixed_fit
 from persfl.methods.mixed_effects import mixed_summary
 from persfl.sources import clustered_regression
@@ -166,12 +171,15 @@ def test_the_linear_set_comes_out_as_measured_elsewhere():
     """Other code, on ten other seeds: .0393 (full) and .0454 (diagonal) beside .049 of own rows."""
     there, _ = load_comparison("compare").there(None)
     data = next(one for one in there.sets if one.name == "linear")
-    errors = {"mixed": [], "local": []}
+    errors = {Mixed(): [], Own(): []}
+    learner = linear_learner(0)
     for seed in range(6):
-        found = measurements(data.dealt(seed), list(errors), seed=seed)["errors"]
-        for name, mine in errors.items():
-            mine.append(np.mean(found[name]["shared"]))
-    gain = np.mean(errors["mixed"]) / np.mean(errors["local"])
+        dealt = data.dealt(seed)
+        for method, mine in errors.items():
+            one = Candidate("shared", "shared", method)
+            answer = EqualTerms(seed=seed).answer(one, dealt, learner)
+            mine.append(np.mean(device_errors(answer, dealt, learner)))
+    gain = np.mean(errors[Mixed()]) / np.mean(errors[Own()])
     assert gain == pytest.approx(0.0454 / 0.049, abs=0.05)
 
 

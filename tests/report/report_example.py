@@ -105,6 +105,22 @@ def example_info(
         if blend
         else None,
         "worth": _worth(rng, held, cluster, task) if worth else None,
+        "depends": {
+            "sentence": "Without the 3 devices named for each, errors rise by 17 %.",
+            "matters": True,
+            "many": 3,
+            "refits": 21,
+            "named": [0.17, 0.12, 0.22],
+            "random": [0.01, -0.02, 0.04],
+        },
+        "missed": {
+            "sentence": f"1 device is missed by the others: {ids[0]}.",
+            "devices": ids[:3],
+            "missed": [True, False, False],
+            "rise": [0.05, 0.01, -0.02],
+            "low": [0.01, -0.02, -0.05],
+            "high": [0.09, 0.04, 0.01],
+        },
         "help": _help(rng, ids, cluster),
         "loss": _loss(rng, devices),
         "settings": [

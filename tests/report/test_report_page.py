@@ -680,6 +680,19 @@ def test_the_heat_map_by_keyboard(opened):
     assert page.text("#device-name") == ids[matrix["devices"][2][0]]
 
 
+def test_who_is_missed(opened):
+    info = example_info(devices=8)
+    page = opened(info)
+    assert "Without the 3 devices named for each" in page.text("#depends-said")
+    rises = "return [...document.querySelectorAll('#depends tr[data-rise]')].map("
+    rises += "row => row.dataset.rise)"
+    assert page.js(rises) == ["0.17", "0.01", "0.05", "0.01", "-0.02"]
+    info["depends"] = info["missed"] = None
+    page = opened(info)
+    assert "was not measured" in page.text("#depends-lead")
+    assert page.js(rises) == []
+
+
 def test_pairs_that_never_met_are_hatched(opened):
     info = example_info(devices=8)
     page = opened(info)

@@ -36,6 +36,8 @@ def print_answer(model: Fitted | HasFitted, out: Path) -> None:
             print(note)
         if len(fitted.trust.pairs.key):
             print(kinds_of(fitted))
+        if fitted.depends is not None:
+            print(fitted.depends.sentence)
         print()
         print_errors(worth)
     print(f"\nModels and rounds are in {out}/.")

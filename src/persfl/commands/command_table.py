@@ -65,6 +65,12 @@ COMMANDS = {
             options.COMPARE,
         ),
         Command(
+            "leaks",
+            "what a fleet's answers give away of rows, and what protection leaves of that",
+            "leaks:measure_leaks",
+            options.LEAKS,
+        ),
+        Command(
             "methods",
             "the ways to personalize there are",
             "method_list:methods",

@@ -38,7 +38,7 @@ def compare_table(chosen: argparse.Namespace) -> int:
     table = (rows.X, rows.y, rows.devices, rows.weight)
     asked = rows_by_device(model, *table, aside=rows.aside)
     classes = asked.schema.labels.count
-    print_remarks(chosen, date_notes(asked.dates, asked.rows, classes))
+    print_remarks(chosen, date_notes(asked.dates, asked.rows, classes, asked.order))
     if over_seeds:
         return method_comparison.compare_methods(chosen, rows.path.name, asked)
     progress = Progress(Forget(), lines=chosen.json)

@@ -9,9 +9,10 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from persfl.commands.federate import Lines, finish
+from persfl.commands.privacy_lines import OFF, costs, spent, spent_lines
 from persfl.commands.progress import table
 from persfl.errors import need
 
@@ -76,9 +77,11 @@ def node(chosen: argparse.Namespace) -> int:
     """One device, until it is stopped."""
     need("flwr", extra="flower", why="a federation")
     from persfl.federation.federation_folder import NODE, read_node
+    from persfl.federation.ledger import Ledger
     from persfl.federation.node import run_node
-    from persfl.federation.node_folder import use_table
+    from persfl.federation.node_folder import LEDGER, use_table
     from persfl.federation.policy import Policy
+    from persfl.federation.privacy_settings import PrivacySettings
 
     folder = Path(chosen.config)
     config = read_node(folder)
@@ -90,7 +93,15 @@ def node(chosen: argparse.Namespace) -> int:
         drop=chosen.drop,
         weight=chosen.weight,
     )
-    print(_leaving(config, policy, rows, folder), flush=True)
+    settings = PrivacySettings.read(folder / NODE)
+    if settings is None:
+        print(_leaving(config, policy, rows, folder) + OFF, flush=True)
+    else:
+        book = Ledger(folder / LEDGER)
+        account = book.protected.account(settings.budget)
+        names = [str(name) for name in rows.columns]
+        print(f"Device {config.device!r} joins {config.superlink}.")
+        print(costs(settings, names, account), flush=True)
     if chosen.check:
         return 0
     return run_node(folder, say=_say, going=_until_stopped())
@@ -137,8 +148,9 @@ def _leaving(node: NodeConfig, policy: Policy, rows: Rows, folder: Path) -> str:
 
 def ledger(chosen: argparse.Namespace) -> int:
     """What was asked of a device, by whom, when, and how much was answered."""
-    from persfl.federation.federation_folder import read_node
+    from persfl.federation.federation_folder import NODE, read_node
     from persfl.federation.ledger import Ledger
+    from persfl.federation.privacy_settings import PrivacySettings
 
     folder = Path(chosen.folder)
     name = read_node(folder).device
@@ -148,8 +160,10 @@ def ledger(chosen: argparse.Namespace) -> int:
     book = Ledger(folder / "ledger.sqlite")
     entries = book.table()
     refusals = book.refusals()
+    protection = spent(PrivacySettings.read(folder / NODE), book)
     if chosen.json:
-        print(json.dumps({"device": name, "asked": entries, "refused": refusals}))
+        told = {"device": name, "asked": entries, "refused": refusals}
+        print(json.dumps(told | {"privacy": protection}))
         return 0
     head = (
         "asked for",
@@ -188,7 +202,26 @@ def ledger(chosen: argparse.Namespace) -> int:
             )
             + "."
         )
+    print(f"\n{spent_lines(protection)}", end="")
+    if protection is not None and protection["answers"]:
+        print()
+        _protected_table(protection["answers"])
     return 0
+
+
+def _protected_table(answers: list[dict[str, Any]]) -> None:
+    """Noised answers one by one: who was told what, with which noise."""
+    shown = [
+        (
+            one["asker"] or "the coordinator",
+            one["kind"],
+            one["run"],
+            f"{one['noise']:.3g}",
+            _moment(one["at"]),
+        )
+        for one in answers
+    ]
+    table(("told", "what", "run", "noise", "when"), shown)
 
 
 def demo(chosen: argparse.Namespace) -> int:

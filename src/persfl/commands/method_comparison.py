@@ -29,12 +29,14 @@ from persfl.lab.standings import (
     least,
     mean_regret,
     standings,
+    with_equal_questions,
 )
 from persfl.methods import Blend
 from persfl.spreadsheets import write_csv
 from persfl.training.state import STEP_ROUNDS
 
 SEEDS = 5
+QUESTIONS = 100  # that everybody asks of a device, where budgets are equal
 
 
 def is_over_seeds(chosen: argparse.Namespace) -> bool:
@@ -61,7 +63,7 @@ def compare_methods(chosen: argparse.Namespace, name: str, asked: Asked) -> int:
     )
     seeds = range(chosen.seed, chosen.seed + (chosen.seeds or SEEDS))
     cells = [
-        Cell(rows, seed, methods, rounds, chosen.budget or Blend().budget)
+        Cell(rows, seed, methods, rounds, chosen.budget or Blend().budget, QUESTIONS)
         for seed in seeds
     ]
     live = not chosen.json and sys.stderr.isatty()
@@ -89,7 +91,10 @@ def compare_methods(chosen: argparse.Namespace, name: str, asked: Asked) -> int:
     print(
         f"{what}; {many(kept, 'device')}, {used}; {many(len(cells), 'seed')}, {waited}.\n"
     )
-    show(standing, reference)
+    show(standing, reference, found)
+    failed = tables.failures({name: found})
+    if failed:
+        print(f"\nLeft out:\n{failed}")
     if chosen.out:
         print(f"\nEvery device's errors are in {chosen.out}.")
     return 0
@@ -99,16 +104,36 @@ def _say_seed(cell: dict[str, Any]) -> None:
     print(f"seed {cell['seed']} done in {cell['total']:.0f} s", file=sys.stderr)
 
 
-def show(standing: dict[str, Standing], reference: str) -> None:
+def tried(cells: list[dict[str, Any]], method: str) -> float:
+    """How many settings a method's were chosen of."""
+    return float(max(cell["picked"][method]["tried"] for cell in cells))
+
+
+def _asked(cells: list[dict[str, Any]], method: str) -> str:
+    """What a device is asked and sends, on average."""
+    mine = [cell["picked"][method] for cell in cells]
+    questions = sum(one["questions"] for one in mine) / len(mine)
+    size = sum(one["kilobytes"] for one in mine) / len(mine)
+    leaves = mine[0]["leaves"]
+    return f"{questions:.3g}, {size:.3g}" if leaves == "answers" else leaves
+
+
+def show(
+    standing: dict[str, Standing], reference: str, cells: list[dict[str, Any]]
+) -> None:
     """Where every method stands, best first."""
+    equal = standings(with_equal_questions(cells), reference)
     rows = [
         (
             one.method,
             f"{one.error:.4f}",
-            one.variant,
+            tables.often_chosen(cells, one.method),
+            f"{tried(cells, one.method):g}",
             tables.removed(one),
             f"{one.better:.0%} / {one.worse:.0%}" if one.method != reference else "",
             tables.signed(one.regret),
+            _asked(cells, one.method),
+            tables.short(equal[one.method].error),
             f"{one.seconds:.1f}",
         )
         for one in sorted(standing.values(), key=lambda one: one.error)
@@ -116,16 +141,27 @@ def show(standing: dict[str, Standing], reference: str) -> None:
     head = (
         "method",
         "error",
-        "units",
+        "units, setting",
+        "tried",
         f"removed by {reference} (95 % interval)",
         "devices better / worse off",
         "regret",
+        "questions, kB",
+        "error with equal questions",
         "seconds",
     )
     table(head, rows)
     share = f"the typical share of a method's error that {reference} removes, device by device"
     print(f"\nRemoved: {share}; its interval is over seeds.")
     regret = f"log(error / least error of all but {reference})"
+    print(
+        "Settings and units were chosen on a hidden quarter of the rows to learn from; tried: of"
+        " how many."
+    )
+    print(
+        "Questions: answers of a device, or what leaves it once; equal: with"
+        f" {QUESTIONS} of them for everybody, as far as rounds can be made to fit."
+    )
     print(f"Better off: devices with less error by {reference}. Regret: {regret}.")
 
 
@@ -179,6 +215,8 @@ def run_comparison(chosen: argparse.Namespace, changes: dict[str, Any]) -> int:
     cells = spec.cells(chosen.seed)
     begin = time.perf_counter()
     jobs = whole("--jobs", chosen.jobs, least=1)
+    kept = "What is done is kept: the same command goes on."
+    print(f"{spec.estimate(jobs)} {kept}", file=sys.stderr)
     with bar(chosen.numbers, total=len(cells), disable=None, leave=False) as shown:
         path = folder / "results.json"
         found = run_cells(cells, jobs=jobs, path=path, done=lambda _: shown.update(1))

@@ -25,6 +25,8 @@ table             text     needed  a table: .csv, .tsv, .csv.gz or .parquet
 --peers N         number   -       short for --set peers=N
 --rounds N        number   -       short for --set rounds=N
 --step-size X     number   -       short for --set step_size=X
+--epsilon X       float    -       protect every device's rows with so large a privacy budget, and
+    see what that costs: a simulation, with all rows in one place (docs/privacy.md)
 --ordered         switch   -       rows come in the order of time
 --time COLUMN     text     -       when each row was: numbers, or dates such as 2024-05-31. Rows are
     put in that order, and later ones judge; not a feature unless --features lists it
@@ -75,7 +77,11 @@ HELPERS = f"""{_RUN_FOLDER}
 {_VERBATIM}
 --json         switch  -  all pairs as JSON
 --prove        switch  -  refit without the helpers named for some devices, and without random ones
---table FILE   text    -  the rows of the fit, for --prove: a run folder holds none
+--contributions  switch  -  refit without each device: who helps the others most; kept in the run
+    folder, and shown by persfl report
+--table FILE   text    -  the rows of the fit, for both of these: a run folder holds none
+--refits N     whole   60  with --contributions: how many devices to leave out at most
+    (default %(default)s)
 --targets N    whole   12  with --prove: for how many devices (default %(default)s)
 --without N    whole   10  with --prove: how many helpers go at a time (default %(default)s)
 """
@@ -97,6 +103,11 @@ EXPORT = f"""{_RUN_FOLDER}
 """
 REPORT = f"""{_RUN_FOLDER}
 --out FILE  text  -  where (default: report.html in the run folder)
+"""
+LEAKS = f"""{_RUN_FOLDER}
+--table FILE  text    needed  the rows of the fit: a run folder holds none
+--epsilon X   float   -       measure this privacy budget, too
+--json        switch  -       as JSON
 """
 COMPARE = f"""{_TABLE}
 --out FILE  text  -  every device's errors as .csv; over seeds also all results as .json

@@ -24,6 +24,7 @@ from persfl.formats import reading
 from persfl.report.export import export
 from persfl.report.run_pages import FEDERATION, checked_spec, write_pages
 from persfl.runs.model_reader import load_model
+from persfl.runs.removal_words import keep_contributions
 from persfl.runs.run_folder import Folder
 from persfl.sources.table import read_frame
 
@@ -57,6 +58,8 @@ def list_helpers(chosen: argparse.Namespace) -> int:
     model = model_of(chosen)
     if chosen.prove:
         return _prove(model, chosen)
+    if chosen.contributions:
+        return _contributions(model, chosen)
     with reading(Path(chosen.run)):
         found = model.helpers_
     if not len(found) and not chosen.export and not chosen.json:
@@ -81,14 +84,20 @@ def list_helpers(chosen: argparse.Namespace) -> int:
     more = len(found) - chosen.top
     print(f"\n{what}" + (f"; {more} more: --top {len(found)}" if more > 0 else ""))
     print(kinds_of(fitted_of(model)))
+    depends = fitted_of(model).depends
+    if depends is not None:
+        print(depends.sentence)
     return 0
 
 
-def _prove(model: Personalized, chosen: argparse.Namespace) -> int:
-    """What errors rise by without the named helpers, and without random devices."""
+def _rows_of_fit(
+    model: Personalized, chosen: argparse.Namespace, option: str
+) -> tuple[pd.DataFrame, pd.Series, pd.Series | None]:
+    """The table of the fit: features, labels, and whose rows they are."""
     if chosen.table is None:
         raise InputError(
-            "--prove fits again, and a run folder holds no rows. Say where they are: --table FILE."
+            f"{option} fits again, and a run folder holds no rows. Say where they are: --table"
+            " FILE."
         )
     spec = checked_spec(Folder.open(Path(chosen.run)))
     frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
@@ -97,21 +106,48 @@ def _prove(model: Personalized, chosen: argparse.Namespace) -> int:
     if model.device is not None:
         X = X.assign(**{model.device: whose})
     devices = None if model.device is not None else whose
-    label = frame[spec["label"]]
-    found = model.removal(
-        X, label, devices, many=chosen.without, targets=chosen.targets
-    )
+    return X, frame[spec["label"]], devices
+
+
+def _prove(model: Personalized, chosen: argparse.Namespace) -> int:
+    """What errors rise by without the named helpers, and without random devices."""
+    rows = _rows_of_fit(model, chosen, "--prove")
+    found = model.removal(*rows, many=chosen.without, targets=chosen.targets)
     if chosen.json:
         facts = {name: value._asdict() for name, value in _rises(found).items()}
         more = {"without": found.many, "refits": found.refits}
-        print(json.dumps(facts | more | {"targets": len(found.table)}))
+        print(json.dumps(facts | more | {"targets": found.targets}))
         return 0
-    rows = [
+    lines = [
         (name, percent(rise.rise), f"{percent(rise.low)} to {percent(rise.high)}")
         for name, rise in _rises(found).items()
     ]
-    table((f"without {found.many}", "errors rise by", "95 % interval"), rows)
+    table((f"without {found.many}", "errors rise by", "95 % interval"), lines)
     print(f"\n{found.sentence} {found.refits} fits.")
+    return 0
+
+
+def _contributions(model: Personalized, chosen: argparse.Namespace) -> int:
+    """Who helps the others most; it is kept in the run folder."""
+    rows = _rows_of_fit(model, chosen, "--contributions")
+    found = model.contributions(*rows, refits=chosen.refits)
+    keep_contributions(Path(chosen.run), found)
+    if chosen.json:
+        print(found.table.to_json(orient="records"))
+        return 0
+    lines = [
+        (
+            str(name),
+            percent(rise),
+            f"{percent(low)} to {percent(high)}",
+            "missed" if missed else "cannot tell",
+        )
+        for name, rise, low, high, missed in found.table.head(chosen.top)
+        .to_numpy()
+        .tolist()
+    ]
+    table(("without", "others' errors rise by", "95 % interval", ""), lines)
+    print(f"\n{found.sentence}")
     return 0
 
 

@@ -46,7 +46,12 @@ def run_experiment(chosen: argparse.Namespace) -> int:
     from persfl.lab.spec_files import read_spec
 
     changes = dict(chosen.set)
-    if "set" in read_spec(chosen.spec)[1]:
+    content = read_spec(chosen.spec)[1]
+    if "published" in content:
+        from persfl.commands.published_numbers import run_published_sets
+
+        return run_published_sets(chosen, changes)
+    if "set" in content:
         from persfl.commands.method_comparison import run_comparison
 
         return run_comparison(chosen, changes)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from persfl.checks import many, named, some
+from persfl.checks import many, named, one_of, some
 from persfl.commands.answers import print_answer, seconds, verdict_facts
 from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
@@ -28,7 +28,8 @@ from persfl.errors import InputError, need
 from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
 from persfl.files import fingerprint
 from persfl.learners.named import base
-from persfl.methods import Kin, Method, Paper, method_of
+from persfl.methods import Kin, Method, Paper, Private, method_of
+from persfl.methods.private.private_method import BASES
 from persfl.report.run_pages import REPORT, write_page
 from persfl.runs.model import keep_model, refuse_unkept
 from persfl.sources.table import read_frame
@@ -128,8 +129,13 @@ def estimator_for(
 
 
 def method_for(chosen: argparse.Namespace) -> Method:
-    """The method that --method names, with what --set says of it."""
+    """The method that --method names, with what --set says of it; --epsilon protects it."""
     method = method_of(chosen.method)
+    if chosen.epsilon is not None and not isinstance(method, Private):
+        one_of("the method of a private run", method.name, BASES)
+        method = Private(epsilon=chosen.epsilon, base=method.name)
+    elif chosen.epsilon is not None:
+        method = method.set_params(epsilon=chosen.epsilon)
     has = method.get_params()
     said = {name: vars(chosen)[name] for name in SHORT}
     told = {name: value for name, value in said.items() if value is not None}

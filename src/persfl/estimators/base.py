@@ -37,6 +37,7 @@ from persfl.types import Array, IntArray, Learner, Model
 from persfl.units import Units
 
 if TYPE_CHECKING:
+    from persfl.fitting.contribution import Contributions
     from persfl.fitting.fitted import Fitted
     from persfl.fitting.removal import Removal
     from persfl.training.state import Keep
@@ -156,8 +157,7 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
     @property
     def helpers_(self) -> pd.DataFrame:
         """Who helps whom, most adopted first: device, peer, asked, adopted, share, reward mean and
-        interval; `alike`, the chance that the peer is like the device; `needed`, what the device's
-        error rises by without it (NaN where it was not measured); the verdict.
+        interval; `alike`, the chance that the peer is like the device; the verdict.
         """
         return self._result().helpers()
 
@@ -178,6 +178,23 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         found = self._result()
         rows, _ = found.schema.rows(self, X, y, devices, sample_weight)
         return found.removal(rows, many=many, targets=targets)
+
+    def contributions(
+        self,
+        X: Table,
+        y: ArrayLike,
+        devices: Ids = None,
+        sample_weight: Weights = None,
+        *,
+        refits: int = 60,
+    ) -> Contributions:
+        """Who helps the others most? The fleet of these rows, those of the fit, is fitted again
+        without each device in turn (`refits` at most): what the others' errors on unseen rows rise
+        by.
+        """
+        found = self._result()
+        rows, _ = found.schema.rows(self, X, y, devices, sample_weight)
+        return found.contributions(rows, refits=refits)
 
     def made_of(self) -> pd.DataFrame:
         """What each device's model is made of, in shares.

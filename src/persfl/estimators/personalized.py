@@ -111,7 +111,7 @@ class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
     ('blend', [11.1, 11.1])
     >>> list(model.helpers_.columns)
     ['device', 'peer', 'asked', 'adopted', 'share', 'reward_mean', 'reward_low', 'reward_high',
-    'alike', 'needed', 'verdict']
+    'alike', 'verdict']
     """
 
     numeric = True

@@ -66,6 +66,13 @@ class RowOrder:
         """Whether all there is to know is `ordered`."""
         return not self.common and self.gap == 0 and np.isinf(self.horizon)
 
+    @property
+    def keys(self) -> IntArray | None:
+        """(rows,) a number that is equal where rows are of one date, at whatever device."""
+        if self.blocks is not None or self.time is None:
+            return self.blocks
+        return np.unique(self.time, return_inverse=True)[1]
+
     def at(self, which: Mask | IntArray) -> RowOrder:
         """Of these rows alone."""
         blocks = None if self.blocks is None else self.blocks[which]

@@ -1,9 +1,9 @@
 """Who helps whom: what Trust knows, as a table for people, with a verdict per pair.
 
-Two questions, two columns. `alike`: is this device like me? The chance that a model for it is right
-for me too (`persfl.evaluation.alike` says how it is found; the verdict follows from it). `needed`:
-does my model depend on it? How much my error rises without it, where that was measured (`removal`);
-NaN elsewhere. `share` is what the model is made of.
+`alike`: is this device like me? The chance that a model for it is right for me too
+(`persfl.evaluation.alike` says how it is found; the verdict follows from it). `share` is what the
+model is made of. Whether a model depends on those named is another question, and no pair has rows
+enough to answer it: `persfl.fitting.removal` measures it over the fleet.
 
 A peer's *reward* is by how much its answer would have lowered the target's own loss; it shrinks as
 the target learns, so its mean over rounds says more about early rounds. After blend, adopted
@@ -16,7 +16,7 @@ others may come out on top.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,10 +35,8 @@ if TYPE_CHECKING:
 def helper_table(
     trust: Trust,
     ids: Sequence[Hashable],
-    needed: Mapping[tuple[int, int], float] | None = None,
 ) -> pd.DataFrame:
-    """One row per pair that was asked, each device's most adopted peers first. `needed` are rises
-    of a target's error without a peer, by positions of both.
+    """One row per pair that was asked, each device's most adopted peers first.
 
     >>> from persfl import ArrayFleet, Best, GradientStep, Linear, Uniform, personalize
     >>> from persfl.sources import clustered_regression
@@ -71,7 +69,6 @@ def helper_table(
         "reward_low": low,
         "reward_high": high,
         "alike": found.chance,
-        "needed": _needed(known, needed),
         "verdict": np.array(VERDICTS, dtype=object)[verdict_codes(known, found)],
     }
     return pd.DataFrame(columns)
@@ -119,15 +116,6 @@ def reward_interval(known: pd.DataFrame) -> tuple[Array, Array]:
         half = stdtrit(answered - 1, 0.975) * spread / np.sqrt(answered - 1)
     half = np.where(answered >= 2, half, np.nan)
     return mean - half, mean + half
-
-
-def _needed(
-    known: pd.DataFrame, needed: Mapping[tuple[int, int], float] | None
-) -> Array:
-    """(pairs,) how much a target's error rises without the peer; NaN where nobody measured it."""
-    pairs = zip(known["target"].tolist(), known["peer"].tolist(), strict=True)
-    told = needed or {}
-    return np.array([told.get(pair, np.nan) for pair in pairs], dtype=np.float64)
 
 
 def graph(table: pd.DataFrame) -> networkx.DiGraph[Any]:

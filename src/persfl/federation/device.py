@@ -38,6 +38,9 @@ from persfl.federation.messages import (
 )
 from persfl.federation.model_store import Shelf, StoredModel
 from persfl.federation.policy import Policy
+from persfl.federation.privacy_settings import PrivacySettings
+from persfl.federation.private_desk import PrivateDesk
+from persfl.federation.private_messages import PrivateMessages
 from persfl.federation.row_stock import Lot
 from persfl.federation.row_table import Rows
 from persfl.federation.sums_device import SumsDevice, tells_sums
@@ -52,7 +55,7 @@ class Device(DeviceHome):
 
     Which of them are held back, in which fold or batch, is decided by `lot`: by default the
     ledger's secret. Devices that are to give what a run in one process gives are told its seed and
-    their position.
+    their position. With `privacy` everything that leaves is noised and paid for.
 
     >>> import numpy as np
     >>> from persfl import Data
@@ -75,6 +78,7 @@ class Device(DeviceHome):
         shelf: Shelf | None = None,
         lot: Lot | None = None,
         log: Callable[[str], None] | None = None,
+        privacy: PrivacySettings | None = None,
     ) -> None:
         book = ledger or Ledger()
         super().__init__(
@@ -93,6 +97,10 @@ class Device(DeviceHome):
             "adopt": lambda question: device_target.adopt(self, question),
             "blend": self._blend,
         }
+        self._protected = privacy is not None
+        if privacy is not None:  # nothing but what its desk lets through
+            desk = PrivateDesk(self, privacy)
+            self._kinds = PrivateMessages(desk, self._log).kinds()
 
     def reply(self, kind: str, body: object) -> bytes:
         """The answer to a message; never raises."""
@@ -106,6 +114,8 @@ class Device(DeviceHome):
                 raise Refused("kind")
             found, out = self._kinds[kind](question)
             spent = round(time.perf_counter() - begin, 6)
+            if self._protected:
+                spent = 0.0  # how long it took hangs on the rows
             told = {"code": "ok", "device": self.name, "seconds": spent}
             return pack(told | question.about | found, out)
         except Exception as error:

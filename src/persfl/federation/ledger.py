@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from persfl.federation.budget_book import BudgetBook
 from persfl.federation.ledger_file import SEEN, ledger_file, transaction
 from persfl.federation.messages import Refused
 from persfl.federation.policy import Policy
@@ -92,6 +93,7 @@ class Ledger:
 
     def __init__(self, path: Path | None = None) -> None:
         self._base = ledger_file(path)
+        self.protected = BudgetBook(self._base)
         # from Python 3.13 on, one left open is warned about
         weakref.finalize(self, self._base.close)
 
@@ -348,6 +350,12 @@ class Ledger:
         which = "WHERE code != 'ok' GROUP BY code ORDER BY code"
         found = self._base.execute(f"SELECT code, SUM(times) FROM ({_ALL}) {which}")
         return [{"code": code, "times": times} for code, times in found]
+
+    def unprotected(self) -> int:
+        """Answers that left before anything was protected: what is promised does not cover them."""
+        first = "(SELECT COALESCE(MIN(at), 1e300) FROM protected)"
+        query = f"SELECT COUNT(*) FROM entries WHERE numbers > 0 AND at < {first}"
+        return int(self._one(query)[0])
 
     def close(self) -> None:
         self._base.close()

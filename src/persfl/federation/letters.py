@@ -32,9 +32,11 @@ LIMITS = {
     "numbers_ever": "numbers that it tells of itself in all runs together",
     "work": "work for one message",
     "disk": "bytes of models that it keeps",
+    "budget": "epsilon of its privacy, for everything it ever tells",
 }
 REFUSALS = (
-    "models", "steps", "trees", "rows", "target", "sums", "split", "labels", *LIMITS
+    "models", "steps", "trees", "rows", "target", "sums", "split", "labels", "privacy",
+    *LIMITS
 )  # fmt: skip
 
 
@@ -61,6 +63,13 @@ def why(name: str, code: str) -> str:
             f"device {name!r} has labels that are none of the run's classes, 0 to one less than"
             " there are. Correct `classes`, or have its owner correct the table."
         )
+    if code == "privacy":
+        return (
+            f"device {name!r} protects its rows: it tells noised sums, steps and losses of linear"
+            " models and networks, and nothing else. Use blend for a linear regression of few"
+            " columns, or --method fedavg with a few --rounds; docs/privacy.md says what can be"
+            " asked."
+        )
     reached = f"device {name!r} is at its owner's limit {code!r} ({LIMITS[code]})."
     return f"{reached} Only the owner can raise it, in node.toml."
 
@@ -76,7 +85,9 @@ def capital(text: str) -> str:
 
 def ends(code: object) -> bool:
     """Whether a refusal changes what comes out: blend and shared units need everybody."""
-    return isinstance(code, str) and (code in LIMITS or code in ("split", "labels"))
+    return isinstance(code, str) and (
+        code in LIMITS or code in ("split", "labels", "privacy")
+    )
 
 
 class Lost(Exception):

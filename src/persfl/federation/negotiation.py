@@ -20,7 +20,7 @@ from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
-from persfl.methods import Own
+from persfl.methods import Blend, Kin, Own, Paper
 from persfl.public_points import made_up
 from persfl.training.state import step_of
 from persfl.traits import has_gradients, traits_of
@@ -47,10 +47,41 @@ def agreement(
     """The terms of a run, from what the devices that are there tell of themselves."""
     ask = _Inquiry(post, plan, ids, home)
     there = ask.described(waiting)
+    refuse_beyond_budgets(plan, there)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
     return Agreement(
         _terms(ask, plan, there), [name for name in unwilling if name not in home]
     )
+
+
+def refuse_beyond_budgets(plan: RunPlan, there: Mapping[str, Head]) -> None:
+    """Stop before anything is told where protected devices have too few answers left.
+
+    A linear regression costs sums alone, once; the devices say themselves whether those fit.
+    """
+    method = plan.personalization
+    squared = (
+        plan.model == "linear" and not plan.classes and "loss" not in plan.settings
+    )
+    if squared or isinstance(method, Blend | Own):
+        return
+    many = plan.peers if isinstance(method, Paper | Kin) else 1
+    left = {name: _answers_left(there[name]) for name in sorted(there)}
+    for name, answers in left.items():
+        if answers is not None and plan.rounds * (many + 1) > answers:
+            fit = f"--rounds {answers // 2} --method fedavg would fit"
+            raise InputError(
+                f"{method.name} asks each device up to {plan.rounds * (many + 1)} questions, and"
+                f" device {name!r} has {answers} noised answers left of its privacy budget:"
+                f" {fit if answers > 1 else 'nothing fits'}. Nothing was begun."
+            )
+
+
+def _answers_left(head: Head) -> int | None:
+    """How many noised answers a protected device says it has left; None of one that is not."""
+    told = head.get("privacy")
+    answers = told.get("answers") if isinstance(told, dict) else None
+    return answers if type(answers) is int and answers >= 0 else None
 
 
 def _terms(ask: _Inquiry, plan: RunPlan, there: Mapping[str, Head]) -> Terms:

@@ -15,6 +15,7 @@ from persfl.federation.federation_folder import NODE, read_node
 from persfl.federation.ledger import Ledger
 from persfl.federation.model_store import Shelf
 from persfl.federation.policy import Policy
+from persfl.federation.privacy_settings import PrivacySettings
 from persfl.federation.row_table import Rows, RowTable
 from persfl.files import write_whole
 from persfl.formats import reading
@@ -82,6 +83,7 @@ def device_of(folder: Path) -> Device:
         ledger=Ledger(folder / LEDGER),
         shelf=Shelf(folder / MODELS),
         log=lambda text: _noted(folder / "errors.log", text),
+        privacy=PrivacySettings.read(folder / NODE),
     )
 
 

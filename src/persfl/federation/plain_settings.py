@@ -34,6 +34,11 @@ def _texts(value: object) -> bool:
     return isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
 
 
+def _numbers(value: object) -> bool:
+    plain = (int, float)
+    return isinstance(value, list | tuple) and all(type(v) in plain for v in value)
+
+
 # By the word that annotates a field: whether a value is of that kind, and what that is called.
 _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "int": (
@@ -48,6 +53,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
     "str": (lambda v: isinstance(v, str), "a text"),
     "None": (lambda v: v is None, "nothing"),
     "tuple[str, ...]": (_texts, "a list of names"),
+    "tuple[float, ...]": (_numbers, "a list of numbers"),
     "Mapping[str, str]": (
         lambda v: isinstance(v, Mapping) and _texts(list(v.values())),
         "names with texts",

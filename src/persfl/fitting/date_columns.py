@@ -14,19 +14,22 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as kinds
 
-from persfl.evaluation.split import taken
+from persfl.evaluation.row_course import (
+    CLEARLY,
+    course_of,
+    hangs_together,
+    pooled_leftovers,
+    some_devices,
+)
 from persfl.fitting.row_columns import as_dates, keys_of
 
 if TYPE_CHECKING:
     from persfl.devices import Devices
+    from persfl.evaluation.row_order import RowOrder
     from persfl.types import Array, IntArray
 
 SAMPLE = 1000  # texts of a column that are looked at
 MOSTLY = 0.95  # of them that must read as dates
-# standard deviations above what independent devices have; a device more or less is no evidence
-CLEARLY = 5.0
-FEWEST = 5  # keys that several devices share
-ENOUGH = 1000  # devices that are looked at
 _CLOCK = re.compile(
     "(date|day|time|hour|minute|second|week|month|quarter|year|yr|period)"
     "|timestamp|datetime|epoch"
@@ -122,97 +125,28 @@ def _once_each(values: Array, rows: Devices) -> bool:
     return _grows(values, rows) or bool(enough.any() and apart[enough].mean() > 0.5)
 
 
-def hangs_together(keys: IntArray, rows: Devices, left: Array) -> float:
-    """How far rows of equal keys are off in the same direction at different devices, in standard
-    deviations of what devices have that know nothing of each other.
-
-    `left` (rows,) or (rows, classes) is what one model for all leaves of the labels. Over pairs of
-    devices the products of what is left at equal keys are added up. A device's leftovers may go up
-    and down as they like: to know what chance does, each device's sign is drawn anew, which leaves
-    its own course as it is.
-
-    >>> from persfl.devices import Devices
-    >>> draw = np.random.default_rng(0)
-    >>> rows = Devices.of([(np.zeros((9, 1)), np.zeros(9))] * 20, quiet=True)
-    >>> keys = np.tile(np.arange(9), 20)
-    >>> shock = draw.normal(size=9)[keys]
-    >>> own = draw.normal(size=180)
-    >>> hangs_together(keys, rows, own) < 3, hangs_together(keys, rows, own + shock) > 5
-    (True, True)
+def date_notes(
+    dates: Sequence[DateColumn],
+    rows: Devices,
+    classes: int,
+    order: RowOrder | None = None,
+) -> list[str]:
+    """What to say of columns that look like time, and of rows that go on from one to the next,
+    where nobody said anything of them.
     """
-    owner = rows.owner
-    _, key = np.unique(keys, return_inverse=True)
-    many = int(key.max()) + 1
-    left = left.reshape(len(left), -1)
-    pair, cell = np.unique(owner * many + key, return_inverse=True)
-    shared = np.bincount(pair % many, minlength=many)[pair % many] > 1
-    if len(np.unique((pair % many)[shared])) < FEWEST:
-        return 0.0
-    weight = np.bincount(cell, weights=rows.weight)
-    level = np.maximum(
-        np.bincount(owner, weights=rows.weight, minlength=len(rows)), 1e-300
-    )
-    sums = 0.0
-    spread = 0.0
-    for column in left.T:
-        mean = (
-            np.bincount(owner, weights=rows.weight * column, minlength=len(rows))
-            / level
-        )
-        away = rows.weight * (column - mean[owner])
-        each = np.bincount(cell, weights=away) / np.maximum(weight, 1e-300) * shared
-        total, chance = _products(pair // many, pair % many, each, len(rows), many)
-        sums += total
-        # what classes leave goes together: their deviations are added, not their variances
-        spread += np.sqrt(max(chance, 0.0))
-    return float(sums / spread) if spread > 1e-9 else 0.0
-
-
-def _products(
-    device: IntArray, key: IntArray, each: Array, devices: int, keys: int
-) -> tuple[float, float]:
-    """Products over ordered pairs of different devices at equal keys: their sum, and its variance
-    where every device's sign is drawn.
-
-    A device's size is 1, so that loud ones say no more than others.
-    """
-    from scipy.sparse import csr_array  # takes long to load
-
-    size = np.sqrt(np.bincount(device, weights=each**2, minlength=devices))
-    each = each / np.maximum(size, 1e-300)[device]
-    table = csr_array((each, (device, key)), shape=(devices, keys))
-    within = float((each**2).sum())
-    total = float((np.asarray(table.sum(axis=0)) ** 2).sum()) - within
-    # of all products between devices: 2 * sum of squares, from the smaller of the two tables
-    small = table.T @ table if keys < devices else table @ table.T
-    own = np.bincount(device, weights=each**2, minlength=devices)
-    return total, 2.0 * (float((small.multiply(small)).sum()) - float((own**2).sum()))
-
-
-def pooled_leftovers(rows: Devices, classes: int) -> Array:
-    """What one linear model for all rows leaves of the labels, or of each class's indicator."""
-    wide = rows.X - rows.X.mean(axis=0)
-    spread = wide.std(axis=0)
-    X = np.column_stack([wide / np.where(spread > 0, spread, 1.0), np.ones(len(wide))])
-    y = rows.y[:, None]
-    if classes:
-        y = (y == np.arange(classes)) + 0.0
-    root = np.sqrt(rows.weight)[:, None]
-    gram = (X * root).T @ (X * root)
-    gram[np.diag_indices_from(gram)] += 1e-6 * max(float(rows.weight.sum()), 1e-300)
-    return np.asarray(y - X @ np.linalg.solve(gram, (X * root**2).T @ y))
-
-
-def date_notes(dates: Sequence[DateColumn], rows: Devices, classes: int) -> list[str]:
-    """What to say of columns that look like time, where nobody said anything of them."""
-    if not dates or len(rows) < 2:
+    if len(rows) < 2:
         return []
-    which = np.arange(len(rows)) % -(-len(rows) // ENOUGH) == 0
-    some = taken(rows, which)
+    said = _column_notes(dates, rows, classes) if dates else []
+    silent = order is not None and order.random and not classes
+    return said or (_course_notes(rows) if silent else [])
+
+
+def _column_notes(
+    dates: Sequence[DateColumn], rows: Devices, classes: int
+) -> list[str]:
+    some, which = some_devices(rows)
     left = pooled_leftovers(some, classes)
-    strong = [
-        (hangs_together(one.keys[which[rows.owner]], some, left), one) for one in dates
-    ]
+    strong = [(hangs_together(one.keys[which], some, left), one) for one in dates]
     most, column = max(strong, key=lambda pair: pair[0])
     if most > CLEARLY:
         name = column.name
@@ -230,4 +164,21 @@ def date_notes(dates: Sequence[DateColumn], rows: Devices, classes: int) -> list
         f"Column {name!r} looks like time, and rows held back lie among those learned from. If"
         f" later rows are to be predicted, set time={name!r}; if rows of the same {name!r} hang"
         f" together, blocks={name!r} (command line: --time {name}, --blocks {name})."
+    ]
+
+
+def _course_notes(rows: Devices) -> list[str]:
+    """Of the order in which rows stand."""
+    course = course_of(rows)
+    if max(course.next, course.own) > CLEARLY:
+        alike = "Rows that follow each other at a device are alike"
+    elif course.together > CLEARLY:
+        alike = "The first, the second, ... rows of different devices are alike"
+    else:
+        return []
+    return [
+        f"{alike}, far more than by chance: rows held back lie among those learned from, and are"
+        " easier to predict than those that come next. If later rows are to be predicted, set"
+        " ordered=True, or name the column of dates with time= or blocks= (command line:"
+        " --ordered, --time, --blocks)."
     ]

@@ -32,6 +32,7 @@ from persfl.fitting import notes
 from persfl.fitting.cells import id_array
 from persfl.fitting.date_columns import DateColumn, date_notes
 from persfl.fitting.fitted import Fitted, assembled, newcomers
+from persfl.fitting.quick_removal import quick_removal
 from persfl.fitting.setup import FitSettings, Models, Setup, chosen
 from persfl.proposers.gradient import GradientStep
 from persfl.training.state import Keep, Pace, State, step_of
@@ -84,12 +85,14 @@ def fit_fleet(
         assembled(setup, rows, units, state),
         worth=judged.worth,
         fallback=fallback,
+        depends=quick_removal(setup, rows, order),
         public=public,
     )
     said_of = (
         notes.about(method) + notes.mixed(found),
+        *notes.protected(method),
         *judged.notes,
-        *date_notes(dates, rows, setup.classes),
+        *date_notes(dates, rows, setup.classes, order),
         *notes.halving(state, "the final run"),
         *notes.grown(found),
         *notes.kindred(found),
@@ -163,8 +166,8 @@ def _fallback(setup: Setup, rows: Devices, judged: Judged) -> NDArray[np.bool_]:
         judged.notes.extend(notes.own_models(len(rows), names))
         return alone
     if judged.worth.fleet().says == "hurts":
-        judged.notes.append(notes.OWN_IS_BETTER)
-        warn(notes.OWN_IS_BETTER)
+        judged.notes.append(notes.own_is_better(setup.method))
+        warn(notes.own_is_better(setup.method))
     return nobody
 
 

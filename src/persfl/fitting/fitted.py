@@ -27,6 +27,7 @@ from persfl.sources.table import device_codes
 
 if TYPE_CHECKING:
     from persfl.evaluation.verdicts import Worth
+    from persfl.fitting.contribution import Contributions
     from persfl.fitting.removal import Removal
     from persfl.fitting.schema import Ids, TableSchema
     from persfl.fitting.setup import FitSettings, Models, Setup
@@ -73,6 +74,10 @@ class Fitted:
     pooled: Model = None
     """One model for devices that were not there; None without."""
     pooled_units: Units | None = None
+    depends: Removal | None = None
+    """What errors rise by without the devices named for each, where a fit can afford to measure it;
+    `removal` measures it of any.
+    """
     public: Array | None = None
     """The public points of the run, in its units."""
     alone: bool = False
@@ -90,7 +95,7 @@ class Fitted:
 
     def helpers(self) -> pd.DataFrame:
         """Who helps whom: device, peer, asked, adopted, share, reward mean and interval, whether
-        it is alike and needed, verdict; most adopted first.
+        it is alike, verdict; most adopted first.
         """
         return helper_table(self.trust, self.devices.tolist())
 
@@ -101,6 +106,14 @@ class Fitted:
         from persfl.fitting.removal import removal
 
         return removal(self, rows, many=many, targets=targets)
+
+    def contributions(self, rows: Devices, *, refits: int = 60) -> Contributions:
+        """Who helps the others most? What their errors rise by without a device; `rows` are those
+        of the fit. It refits the fleet once a device, of at most so many.
+        """
+        from persfl.fitting.contribution import contributions
+
+        return contributions(self, rows, refits=refits)
 
     def made_of(self) -> pd.DataFrame:
         """What each device's model is made of, in shares.

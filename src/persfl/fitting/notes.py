@@ -11,7 +11,9 @@ from persfl.checks import some, those
 from persfl.errors import warn
 from persfl.methods.blend.mixture import SORTS
 from persfl.methods.blend_method import Blend
+from persfl.methods.private.private_method import Private
 from persfl.methods.protocol import Method
+from persfl.privacy import true_positives
 from persfl.rules.kin_rule import doubts, members
 from persfl.training.state import State
 from persfl.training.train import runaways
@@ -33,6 +35,11 @@ OWN_IS_BETTER = (
     "On the rows held back, models from own rows alone do better than personalized ones. Use"
     " fallback=True (command line: --fallback) to keep those."
 )
+OWN_IS_SAFER = (
+    "With this much protection joining is worse than staying alone: on the rows held back, models"
+    " from own rows, which nobody else sees, do better. Stay alone, allow a larger epsilon, or use"
+    " fallback=True (command line: --fallback)."
+)
 # a loss below this is none, however many times its start it is
 NOTHING = 1e-6
 
@@ -48,6 +55,31 @@ def about(method: Method, why: str = "") -> str:
     """
     since = f", since {why}" if why else ""
     return f"{method.about} (method {method.name!r}{since})."
+
+
+def own_is_better(method: Method) -> str:
+    """What to say where joining hurts."""
+    return OWN_IS_SAFER if isinstance(method, Private) else OWN_IS_BETTER
+
+
+def protected(method: Method) -> list[str]:
+    """What was promised, and that this was a simulation of it."""
+    if not isinstance(method, Private):
+        return []
+    most = f"{true_positives(method.budget.whole**0.5, 0.01):.1%}".replace("%", " %")
+    said = [
+        f"Everything that leaves a device is noised, within epsilon {method.epsilon:g} and delta"
+        f" {method.delta:g} for each of its rows: with 1 % false alarms, whether a row is there is"
+        f" told at most {most} of the time. Own rows refine models at home without noise. This is a"
+        " simulation: all rows were in one place, and the rows that judge are not part of the"
+        " promise."
+    ]
+    if method.ranges == "table":
+        said.append(
+            "Ranges of columns were read off the table, as if owners had declared them. Protected"
+            " devices must declare them (docs/privacy.md)."
+        )
+    return said
 
 
 def warn_thin(setup: Setup, rows: Devices) -> None:

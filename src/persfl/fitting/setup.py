@@ -24,6 +24,7 @@ from persfl.methods import (
     Method,
     Own,
     Pooled,
+    Private,
     cannot_run,
 )
 from persfl.public_points import public_points
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from persfl.fitting.schema import TableSchema
 
 # methods whose models are made on this processor, without a fleet that takes steps
-_ON_THIS_PROCESSOR = (Blend, Own, Pooled, FineTuned, Clustered)
+_ON_THIS_PROCESSOR = (Blend, Own, Pooled, FineTuned, Clustered, Private)
 # numbers touched by a run that may be repeated without being noticed
 CHEAP = 3e7
 # made-up public points, where a base estimator needs some and none are handed in
@@ -129,6 +130,9 @@ class Setup:
         Labels that are classes have none, and counts lose their meaning in any but their own.
         """
         scaled = not self.classes and traits_of(self.learner).task != "counts"
+        wanted = kind or self.kind
+        if isinstance(self.method, Private) and wanted == "shared":
+            return self.method.units(rows, self.learner, labels=scaled, seed=self.seed)
         return Units.of(rows, kind or self.kind, labels=scaled)
 
     def public(self, rows: Devices, kind: str | None = None) -> Array | None:

@@ -9,8 +9,13 @@ A figure (`persfl reproduce`) is a set of error curves beside those of the autho
 A comparison (`persfl compare`, `persfl run compare`) puts methods on equal terms: the same rows to
 learn from, the same rows to judge by.
 
-    comparison_specs > comparison_sets (row_splits) > line_up > comparison_cells > standings
+    comparison_specs > comparison_sets (row_splits) > line_up > setting_choice
+    (counted_questions) > comparison_cells > standings
     what it leaves: comparison_tables, drawings, result_pages
+
+`persfl run published` does so by other people's protocols, beside their numbers:
+
+    published_sets > published_runs > published_page
 
 `trial` compares one estimator with its rivals on one table. Both kinds share `spec_files` (how TOML
 is found and its types are checked) and `jobs` (pieces of work side by side).

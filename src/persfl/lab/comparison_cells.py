@@ -9,28 +9,33 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
-from persfl.errors import InputError
+from persfl.errors import InputError, PersflError
 from persfl.files import write_whole
 from persfl.lab.comparison_sets import DataSet, Table
+from persfl.lab.counted_questions import AskingCost
 from persfl.lab.jobs import finished_jobs
-from persfl.lab.line_up import HARDLY, line_up, on_terms
+from persfl.lab.line_up import line_up
 from persfl.lab.row_splits import RowSplit
-from persfl.lab.standings import CellRecord
-from persfl.learners.named import learner_named
-from persfl.learners.responses import respond_each
-from persfl.methods import LocalTask
-from persfl.types import Array, Learner
-from persfl.units import Units
+from persfl.lab.setting_choice import (
+    EqualTerms,
+    candidates,
+    choose,
+    device_errors,
+    linear_learner,
+)
+from persfl.lab.standings import CHOSEN, CellRecord
+from persfl.training.state import STEP_ROUNDS
+from persfl.types import Array
 
-_FORM = 1  # of kept results
+_FORM = 2  # of kept results
+MOST_ROUNDS = 4  # times its own that a method gets, to ask as much as others
 Measurements = dict[str, Any]  # of one cell, as plain values
 
 
@@ -43,11 +48,13 @@ class Cell:
     methods: tuple[str, ...]
     rounds: int = 100
     budget: int = 640
+    questions: int = 100
 
     @property
     def cost(self) -> float:
-        """A rough number of seconds."""
-        return self.data.cost
+        """A rough number of seconds of one core: more methods and more rounds take longer."""
+        share = len(self.methods) / len(line_up())
+        return self.data.cost * share * (0.2 + 0.8 * self.rounds / STEP_ROUNDS)
 
     def work(self) -> tuple[Measurements, float]:
         """The measurements as plain values, and the seconds of one core.
@@ -61,6 +68,7 @@ class Cell:
                 self.methods,
                 rounds=self.rounds,
                 budget=self.budget,
+                questions=self.questions,
                 seed=self.seed,
             )
         seconds = time.process_time() - begin
@@ -79,66 +87,82 @@ def measurements(
     *,
     rounds: int = 100,
     budget: int = 640,
+    questions: int = 100,
     seed: int = 0,
 ) -> Measurements:
-    """Per method and variant (units, setting): every device's error, and the seconds of one core.
+    """Per method every device's error with the settings that were chosen on rows to learn from,
+    what it asked, and its errors with as many questions as everybody else.
 
     An error is the mean squared error over the label's variance in the rows learned from, or the
-    share of wrong labels.
+    share of wrong labels. A method that cannot run here has none, and `failed` says why.
 
     >>> dealt = DataSet(name="txhousing", few=10).dealt(seed=0)
-    >>> errors = measurements(dealt, ["local", "pooled"])["errors"]
-    >>> {name: sorted(variants) for name, variants in errors.items()}
-    {'local': ['centred', 'shared'], 'pooled': ['centred', 'shared']}
-    >>> bool(np.mean(errors["pooled"]["centred"]) < np.mean(errors["local"]["shared"]))
+    >>> found = measurements(dealt, ["local", "pooled"])
+    >>> found["picked"]["pooled"]["variant"], found["picked"]["pooled"]["tried"]
+    ('centred', 2)
+    >>> errors = {name: np.mean(each[CHOSEN]) for name, each in found["errors"].items()}
+    >>> bool(errors["pooled"] < errors["local"])
     True
     """
-    learn, judge, classes, order = dealt
-    learner: Learner = learner_named("linear", classes=classes)
-    errors: dict[str, dict[str, list[float]]] = {name: {} for name in methods}
-    seconds: dict[str, dict[str, float]] = {name: {} for name in methods}
+    learn, judge, classes, _ = dealt
+    learner = linear_learner(classes)
+    terms = EqualTerms(rounds, budget, seed)
+    errors: dict[str, dict[str, list[float]]] = {}
+    seconds: dict[str, dict[str, float]] = {}
+    picked: dict[str, dict[str, Any]] = {}
+    failed: dict[str, str] = {}
     everybody = line_up()
-    for kind in ("shared", "centred"):
-        units = Units.of(learn, kind, labels=not classes)
-        task = LocalTask(
-            units.inside(learn), learner, seed, classes=classes, known=order
-        )
-        for name in methods:
-            for setting, method in everybody[name].items():
-                kinds = method.needs().units
-                # Shrinking is a matter of classes: without any, leaving rows out knows best.
-                if kind not in kinds or (setting == HARDLY and not classes):
-                    continue
-                both = "both" if "centred" not in kinds else kind  # it looks at both
-                begin = time.process_time()
-                models = on_terms(method, rounds=rounds, budget=budget).run(task).models
-                variant = ", ".join(word for word in (both, setting) if word)
-                seconds[name][variant] = round(time.process_time() - begin, 3)
-                each = _errors(learner, models, units, dealt)
-                errors[name][variant] = [float(f"{error:.7g}") for error in each]
+    for name in methods:
+        some = candidates(everybody[name], classes=classes)
+        try:
+            chosen = choose(some, dealt, learner, terms)
+            begin = time.process_time()
+            answer = terms.answer(chosen.candidate, dealt, learner)
+        except PersflError as error:  # one that cannot does not end a comparison of all
+            failed[name] = str(error)
+            continue
+        seconds[name] = {CHOSEN: round(time.process_time() - begin, 3)}
+        errors[name] = {CHOSEN: _short(device_errors(answer, dealt, learner))}
+        picked[name] = {
+            "variant": chosen.candidate.variant,
+            "tried": chosen.tried,
+            "questions": float(f"{answer.cost.questions:.4g}"),
+            "messages": float(f"{answer.cost.messages:.4g}"),
+            "kilobytes": float(f"{answer.cost.kilobytes:.4g}"),
+            "leaves": answer.cost.leaves,
+        }
+        same = equal_rounds(answer.cost, rounds, questions)
+        if same != rounds:
+            fair = replace(terms, rounds=same)
+            answer = fair.answer(chosen.candidate, dealt, learner)
+        equal = _short(device_errors(answer, dealt, learner))
+        asked = float(f"{answer.cost.questions:.4g}")
+        picked[name] |= {"equal": equal, "equal_questions": asked}
     rows = {"learn": len(learn.y), "judge": len(judge.y)}
     about = {
         "devices": [str(name) for name in learn.ids],
         "rows": rows,
         "classes": classes,
     }
-    return about | {"errors": errors, "seconds": seconds}
+    found = {"errors": errors, "seconds": seconds, "picked": picked, "failed": failed}
+    return about | found
 
 
-def _errors(learner: Learner, models: Array, units: Units, dealt: RowSplit) -> Array:
-    """(devices,) errors on the rows to judge by."""
-    learn, judge, classes, _ = dealt
-    owner = judge.owner
-    answers = respond_each(
-        learner, models, units.features(judge.X, owner), owner, classes
-    )
-    if classes:
-        missed = (answers.argmax(axis=1) != judge.y) + 0.0
-    else:
-        variance = max(float(learn.y.var()), np.finfo(float).tiny)
-        missed = (units.outside(answers, owner) - judge.y) ** 2 / variance
-    sums = np.bincount(owner, weights=missed * judge.weight, minlength=len(judge))
-    return np.asarray(sums / judge.total)
+def equal_rounds(cost: AskingCost, rounds: int, questions: int) -> int:
+    """How many rounds have about so many questions; a method that is not asked round by round
+    has as many as it has, and none has more than four times its own.
+
+    >>> equal_rounds(AskingCost(20.0, 40.0, 1.0, "answers"), 100, 100)
+    400
+    """
+    if cost.leaves != "answers":
+        return rounds
+    fair = round(rounds * questions / cost.questions)
+    return min(max(fair, 1), MOST_ROUNDS * rounds)
+
+
+def _short(errors: Array) -> list[float]:
+    return [float(f"{error:.7g}") for error in errors]
 
 
 def run_cells(
@@ -155,6 +179,7 @@ def run_cells(
     first = cells[0]
     about = {"form": _FORM, "code": code(), "methods": list(first.methods)}
     about |= {"rounds": first.rounds, "budget": first.budget}
+    about |= {"questions": first.questions}
     kept = {} if path is None else _kept(path, about)
 
     contents = {cell.data.name: cell.data.content for cell in cells}

@@ -15,7 +15,7 @@ from persfl.errors import InputError
 from persfl.evaluation.row_order import RowOrder
 from persfl.evaluation.split import taken
 from persfl.files import fingerprint
-from persfl.lab.row_splits import RowSplit, few_rows, held_back
+from persfl.lab.row_splits import RowSplit, few_rows, held_back, next_rows
 from persfl.seeds import stream
 from persfl.sources import from_table, read_archive, shifted_digits, varied_regression
 from persfl.sources.shifted import SHIFTS
@@ -50,6 +50,9 @@ class DataSet:
     log: bool = False  # predict the label's logarithm
     # numbers in the label column are names of classes, as texts are anyway
     classes: bool = False
+    # of the order of time: so many rows after those learned from judge; 0: random others
+    ahead: int = 0
+    bundled: str = ""  # which of the known sets, where the name is another
     devices: int = 0  # at most so many, drawn anew for every seed; 0: all
     cost: float = 1.0  # rough seconds of one core, to start with the longest
     folder: str = ""
@@ -83,20 +86,24 @@ class DataSet:
             which = np.zeros(len(devices), dtype=bool)
             which[draw.choice(len(devices), self.devices, replace=False)] = True
             devices = taken(devices, which)
+        if self.ahead:
+            cut = stream(seed, "cut").generator().random()
+            return next_rows(devices, self.few, self.ahead, cut, classes=classes)
         return few_rows(devices, self.few, seed=seed, classes=classes)
 
     def rows(self, seed: int) -> tuple[Devices, int]:
         """All rows, and how many classes there are."""
         if self.file:
             return self._read(Path(self.folder) / self.file)
-        if self.name in BUNDLED:
-            load, classes = BUNDLED[self.name]
+        known = self.bundled or self.name
+        if known in BUNDLED:
+            load, classes = BUNDLED[known]
             frame = load().frame
             return from_table(
                 frame, device=frame.columns[0], label=frame.columns[-1]
             ), classes
-        if self.name in SHIFTS:
-            return shifted_digits(self.name, seed=seed), 10
+        if known in SHIFTS:
+            return shifted_digits(known, seed=seed), 10
         return varied_regression(seed=seed), 0
 
     def _read(self, path: Path) -> tuple[Devices, int]:

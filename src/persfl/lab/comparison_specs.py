@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from persfl.checks import one_of, some, whole
+from persfl.checks import many, one_of, some, whole
 from persfl.errors import InputError
 from persfl.lab.comparison_cells import Cell
 from persfl.lab.comparison_sets import KNOWN, DataSet
@@ -14,7 +14,7 @@ from persfl.lab.line_up import line_up
 from persfl.lab.spec_files import Changes, Values, read_spec, typed_values
 from persfl.lab.standings import REFERENCE
 
-QUICK_ROUNDS = 10
+QUICK_ROUNDS = 5
 QUICK_BUDGET = 40
 
 
@@ -23,8 +23,8 @@ class Comparison:
     """What is compared on what.
 
     >>> spec = load_comparison("compare")
-    >>> len(spec.sets), spec.reference, spec.methods[-1]
-    (10, 'blend', 'blend')
+    >>> len(spec.sets), spec.reference, spec.methods[:2]
+    (12, 'blend', ('local', 'pooled'))
     """
 
     name: str
@@ -33,13 +33,25 @@ class Comparison:
     seeds: int = 5
     rounds: int = 100
     budget: int = 640
+    questions: int = 100
     reference: str = REFERENCE
     methods: tuple[str, ...] = tuple(line_up())
     sets: tuple[DataSet, ...]
 
     def quick(self) -> Comparison:
         """A single seed, few rounds, few questions: shows that everything runs, proves nothing."""
-        return replace(self, seeds=1, rounds=QUICK_ROUNDS, budget=QUICK_BUDGET)
+        less = replace(self, seeds=1, rounds=QUICK_ROUNDS, budget=QUICK_BUDGET)
+        return replace(less, questions=QUICK_ROUNDS)
+
+    def estimate(self, jobs: int) -> str:
+        """How long it takes from nothing, roughly, before anything is done."""
+        seconds = sum(cell.cost for cell in self.cells(0)) / jobs
+        long = f"{seconds / 60:.0f} minutes" if seconds > 90 else f"{seconds:.0f} s"
+        sets = many(len(self.sets), "set")
+        methods = many(len(self.methods), "method")
+        seeds = many(self.seeds, "seed")
+        cores = many(jobs, "core")
+        return f"{sets}, {seeds}, {methods}: about {long} on {cores} from nothing."
 
     def only(self, names: Sequence[str]) -> Comparison:
         """With some of its sets."""
@@ -72,7 +84,7 @@ class Comparison:
     def cells(self, first: int) -> list[Cell]:
         """Every set with every seed from `first` on."""
         seeds = range(first, first + whole("seeds", self.seeds, least=1))
-        how = (self.methods, self.rounds, self.budget)
+        how = (self.methods, self.rounds, self.budget, self.questions)
         return [Cell(data, seed, *how) for data in self.sets for seed in seeds]
 
 
@@ -94,6 +106,7 @@ def load_comparison(name: str | Path, changes: Changes | None = None) -> Compari
     whole("seeds", found.seeds, least=1)
     whole("rounds", found.rounds, least=1)
     whole("budget", found.budget, least=1)
+    whole("questions", found.questions, least=1)
     return replace(found, methods=chosen_methods(found.methods, found.reference))
 
 
@@ -117,11 +130,12 @@ def _set(spec: str, entry: object) -> DataSet:
     data = DataSet(**_checked(spec, entry, DataSet, "folder"))
     path = Path(data.file)
     if not data.file:
-        one_of("name of a set without a file", data.name, KNOWN)
+        one_of("name of a set without a file", data.bundled or data.name, KNOWN)
     elif path.suffix not in (".csv", ".npz") or path.name != data.file:
         need = "file must be the name of a .csv or .npz file in the folder of --data"
         raise InputError(f"{spec}: {need}. Got {data.file!r}.")
     whole("few", data.few, least=0)
+    whole("ahead", data.ahead, least=0)
     whole("devices", data.devices, least=0)
     return data
 

@@ -2,56 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
 from persfl.evaluation.intervals import percent
 from persfl.lab.standings import (
     REFERENCE,
+    CellRecord,
     CellsBySet,
     Standing,
     least,
     mean_regret,
     standings,
     variants,
+    with_equal_questions,
 )
 
 LOSES = "loses"
 LOWEST = -9.99  # shares below this are not spelled out
-Standings = Mapping[str, Standing]
 
 
 def regret_table(cells: CellsBySet, reference: str = REFERENCE) -> str:
-    """Errors of all methods on all sets, the least of a row bold.
+    """Errors of all methods on all sets, the least of a set bold, the least mean regret first.
 
-    Beside them the reference's regret with its interval, and where it loses.
+    Below them the reference's regret with its interval, and to whom it loses.
     """
     found = {name: standings(some, reference) for name, some in cells.items()}
-    methods = _methods(found, reference)
-    lines = [
-        f"| | {' | '.join(methods)} | regret of {reference} | |",
-        _rule(len(methods) + 3),
-    ]
-    for name, table in found.items():
-        best = least(table)
-        mine = table[reference]
+    best = {name: least(table) for name, table in found.items()}
+    lines = [f"| | {' | '.join(found)} | mean regret |", _rule(len(found) + 2)]
+    for method, regret in _by_regret(cells, reference):
         errors = []
-        for method in methods:
+        for name, table in found.items():
             one = table.get(method)
-            errors.append(
-                "" if one is None else _bold(short(one.error), method == best)
-            )
-        loss = f"{LOSES} to {least(table, reference)}" if mine.regret > 0 else ""
-        lines.append(_row(name, *errors, signed_interval(*mine.regret_interval), loss))
-    means = []
-    for method in methods:
-        everywhere = all(method in table for table in found.values())
-        means.append(
-            signed(mean_regret(cells, method, reference)[0]) if everywhere else ""
-        )
+            bold = best[name] == method
+            errors.append("" if one is None else _bold(short(one.error), bold))
+        shown = "" if np.isnan(regret) else signed(regret)
+        lines.append(_row(method, *errors, shown))
+    mine = [table[reference] for table in found.values()]
+    regrets = [signed_interval(*one.regret_interval) for one in mine]
     ours = signed_interval(*mean_regret(cells, reference, reference))
-    lines.append(f"{_row('*mean regret*', *means, ours)} |")
+    lines.append(_row(f"*regret of {reference}*", *regrets, ours))
+    rivals = [least(table, reference) for table in found.values()]
+    beaten = [one.regret > 0 for one in mine]
+    words = [r if lost else "" for r, lost in zip(rivals, beaten, strict=True)]
+    lines.append(_row(f"*{reference} {LOSES} to*", *words, ""))
+    return "\n".join(lines)
+
+
+def _by_regret(cells: CellsBySet, reference: str) -> list[tuple[str, float]]:
+    """Methods with their mean regrets, the least first; those that some set lacks come last."""
+    there = {name: variants(some) for name, some in cells.items()}
+    every = dict.fromkeys(m for known in there.values() for m in known)
+    found = {}
+    for method in every:
+        everywhere = all(method in known for known in there.values())
+        found[method] = np.nan
+        if everywhere:
+            found[method] = mean_regret(cells, method, reference)[0]
+    return sorted(found.items(), key=lambda one: (np.isnan(one[1]), one[1]))
+
+
+def equal_table(cells: CellsBySet, reference: str = REFERENCE) -> str:
+    """As `regret_table`, after equally many questions."""
+    same = {name: with_equal_questions(some) for name, some in cells.items()}
+    return regret_table(same, reference)
+
+
+def questions_table(cells: CellsBySet) -> str:
+    """What every method asks of a device, sends, and tries: means over sets and seeds."""
+    every = [cell["picked"] for some in cells.values() for cell in some]
+    names = dict.fromkeys(name for picked in every for name in picked)
+    head = "| | settings tried | questions | messages | kB | with equal questions | leaves |"
+    lines = [head, _rule(7)]
+    for name in names:
+        mine = [picked[name] for picked in every if name in picked]
+        shown = []
+        for key in ("tried", "questions", "messages", "kilobytes", "equal_questions"):
+            shown.append(f"{np.mean([one[key] for one in mine]):,.3g}")
+        leaves = ", ".join(dict.fromkeys(one["leaves"] for one in mine))
+        lines.append(_row(name, *shown, leaves))
     return "\n".join(lines)
 
 
@@ -61,16 +92,17 @@ def removed_table(cells: CellsBySet, reference: str = REFERENCE) -> str:
     With its interval; losses are bold.
     """
     found = {name: standings(some, reference) for name, some in cells.items()}
-    methods = _methods(found, reference)[:-1]
-    lines = _head(methods)
-    for name, table in found.items():
+    lines = _head(list(found))
+    for method, _ in _by_regret(cells, reference):
+        if method == reference:
+            continue
         shown = []
-        for method in methods:
+        for table in found.values():
             one = table.get(method)
             shown.append(
                 "" if one is None else _bold(removed(one), one.removed_high < 0)
             )
-        lines.append(_row(name, *shown))
+        lines.append(_row(method, *shown))
     return "\n".join(lines)
 
 
@@ -83,13 +115,29 @@ def removed(one: Standing) -> str:
 
 
 def variants_table(cells: CellsBySet) -> str:
-    """The units and setting of every method that counted."""
-    chosen = {name: variants(some) for name, some in cells.items()}
-    methods = list(dict.fromkeys(method for each in chosen.values() for method in each))
-    lines = _head(methods)
-    for name, each in chosen.items():
-        lines.append(_row(name, *(each.get(method, "") for method in methods)))
+    """The units and setting of every method that were chosen most often."""
+    lines = _head(list(cells))
+    names = dict.fromkeys(m for some in cells.values() for m in some[0]["errors"])
+    for name in names:
+        shown = [often_chosen(some, name) for some in cells.values()]
+        lines.append(_row(name, *shown))
     return "\n".join(lines)
+
+
+def failures(cells: CellsBySet) -> str:
+    """Which methods could not run where, a line each; "" where all could."""
+    lines = []
+    for name, some in cells.items():
+        told = {m: why for cell in some for m, why in cell.get("failed", {}).items()}
+        lines += [f"- {name}, {method}: {why}" for method, why in told.items()]
+    return "\n".join(lines)
+
+
+def often_chosen(cells: Sequence[CellRecord], name: str) -> str:
+    """What a method's settings were on most of these seeds."""
+    told = [cell["picked"][name] for cell in cells if name in cell.get("picked", {})]
+    counted = Counter(one["variant"] for one in told)
+    return counted.most_common(1)[0][0] if counted else ""
 
 
 def seconds_line(cells: CellsBySet) -> str:
@@ -138,9 +186,3 @@ def _head(names: Sequence[str]) -> list[str]:
 
 def _bold(text: str, yes: bool) -> str:
     return f"**{text}**" if yes and text else text
-
-
-def _methods(found: Mapping[str, Standings], reference: str) -> list[str]:
-    """All methods of all sets, the reference last."""
-    every = dict.fromkeys(name for table in found.values() for name in table)
-    return [name for name in every if name != reference] + [reference]

@@ -11,7 +11,14 @@ import numpy as np
 from persfl.errors import need
 from persfl.files import write_whole
 from persfl.lab.spec_files import Reference, references
-from persfl.lab.standings import REFERENCE, CellsBySet, Interval, mean_regret, standings
+from persfl.lab.standings import (
+    REFERENCE,
+    CellsBySet,
+    Interval,
+    mean_regret,
+    standings,
+    variants,
+)
 from persfl.types import Array
 
 if TYPE_CHECKING:  # an extra
@@ -29,14 +36,16 @@ OURS = "#1b7f5c"
 STRONG = {
     "local": "#c8452d",
     "clustered": "#a32a5c",
-    "fine-tuned": "#6a51a3",
+    "mixed": "#6a51a3",
+    "gtvmin": "#e08214",
+    "boosting": "#4d4d4d",
     "paper": "#3b6fb6",
-    "kin": "#e08214",
 }
 FURTHEST = 1.5  # regrets beyond this are drawn at the edge
 
 
-def _figure(width: float, height: float) -> Figure:
+def blank_figure(width: float, height: float) -> Figure:
+    """A matplotlib figure with nothing on it, in inches."""
     need("matplotlib", extra="report", why="drawing a figure")
     from matplotlib.figure import Figure
 
@@ -52,7 +61,7 @@ def draw_curves(result: Result, *, reference: bool = False) -> Figure:
     With `reference` the authors' medians and bands are drawn beside ours.
     """
     panels = list(dict.fromkeys(series.panel for series in result.spec.series))
-    figure = _figure(max(6.4, 4.2 * len(panels)), 4.4)
+    figure = blank_figure(max(6.4, 4.2 * len(panels)), 4.4)
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for ax, panel in zip(axes, panels, strict=True):
         lines = [series for series in result.spec.series if series.panel == panel]
@@ -132,7 +141,7 @@ def draw_regrets(cells: CellsBySet, reference: str = REFERENCE) -> Figure:
     Left of 0 a method beats the best rival.
     """
     names = [*cells, "mean"]
-    figure = _figure(9, 0.42 * len(names) + 1.6)
+    figure = blank_figure(9, 0.42 * len(names) + 1.6)
     ax = figure.subplots()
     named: set[str] = set()
     for row, name in enumerate(names):
@@ -183,7 +192,7 @@ def _regrets(cells: CellsBySet, name: str, reference: str) -> dict[str, Interval
     if name in cells:
         found = standings(cells[name], reference)
         return {method: one.regret_interval for method, one in found.items()}
-    everywhere = set.intersection(*(set(some[0]["errors"]) for some in cells.values()))
+    everywhere = set.intersection(*(set(variants(some)) for some in cells.values()))
     return {
         method: mean_regret(cells, method, reference) for method in sorted(everywhere)
     }

@@ -60,15 +60,16 @@ def results_folder(out: Path, name: str) -> Path:
 
 
 def _has_results(folder: Path) -> bool:
-    """Whether an experiment was here before: one that is cut leaves curves of single runs, or the
-    cells of a comparison.
+    """Whether an experiment was here before: one that is cut leaves curves of single runs, the
+    cells of a comparison, or the sets of published numbers.
     """
     if (folder / ABOUT).exists():
         return figure_told(folder / ABOUT) is not None
     runs = folder / "runs"
     if runs.is_dir() and any(_KEPT.fullmatch(path.name) for path in runs.iterdir()):
         return True
-    return isinstance(_told(folder / "results.json").get("cells"), list)
+    told = _told(folder / "results.json")
+    return isinstance(told.get("cells"), list) or isinstance(told.get("sets"), dict)
 
 
 def figure_told(path: Path) -> dict[str, Any] | None:

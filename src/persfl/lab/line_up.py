@@ -1,7 +1,9 @@
 """Who is compared: the methods of `persfl.methods`, in settings that people would choose.
 
 All get the same rows, units and seed. Those that take steps begin with the step size that the
-estimators choose and halve it where losses run away, so that none is a straw man.
+estimators choose and halve it where losses run away, so that none is a straw man. A method with a
+setting that is the user's to choose comes with two values of it, the default first; which of them
+counts is chosen on rows to learn from (`setting_choice`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from persfl.methods import (
     Ditto,
     FedAvg,
     FedAvgFineTuned,
+    FedRelax,
     FineTuned,
     Kin,
     LocalTask,
@@ -31,8 +34,7 @@ from persfl.methods import (
 from persfl.training.state import KIN_ROUNDS, STEP_ROUNDS
 from persfl.types import Learner
 
-# By the word for a setting that is the user's to choose ("" where there is none). Nobody can say
-# in advance which is best, so of a rival the best counts, in hindsight.
+# By the word for a setting that is the user's to choose ("" where there is none).
 Variants = Mapping[str, Method]
 
 HARDLY = "hardly shrunk"
@@ -51,17 +53,54 @@ _USUAL: dict[str, Variants] = {
     "kin": {"": Kin(rounds=KIN_ROUNDS)},
     "blend": {"": Blend()},
 }
+# A setting of each of the others, and two values of it.
+_SETTINGS: dict[str, tuple[str, tuple[Any, Any]]] = {
+    "dummies": ("slopes", (False, True)),
+    "gtvmin": ("alpha", (0.1, 1.0)),
+    "fedprox": ("pull", (0.1, 1.0)),
+    "per-fedavg": ("hessian", (True, False)),
+    "apfl": ("own", (0.5, 0.25)),
+    "pfedme": ("pull", (15.0, 5.0)),
+    "cfl": ("still", (0.1, 0.3)),
+    "werner": ("quantile", (0.2, "groups")),
+    "fedem": ("models", (3, 2)),
+    "mr-mtl": ("pull", (1.0, 0.1)),
+    "mocha": ("pull", (0.003, 0.03)),
+    "pens": ("best", (2, 1)),
+    "dac": ("focus", (30.0, 5.0)),
+    "fedfomo": ("random", (0.3, 1.0)),
+    "all-for-one": ("form", ("binary", "continuous")),
+    "clove": ("clusters", (2, 4)),
+    "pfedgraph": ("alpha", (0.8, 0.2)),
+    "cobo": ("pull", (0.01, 0.1)),
+    "fedper": ("local", (5, 1)),
+    "fedrep": ("head", (10, 3)),
+    "mixed": ("effects", ("diagonal", "full")),
+    "boosting": ("levels", (False, True)),
+}
 # Beside what every fit is compared with anyway (see `persfl.evaluation`).
 _RIVALS = ("FedAvg", "FedAvg + fine-tuning", "IFCA (2)", "IFCA (4)")
 
 
 def line_up() -> dict[str, Variants]:
-    """Everybody by name: the usual ones, and whatever else is on the list of methods."""
+    """Everybody by name: the usual ones, and whatever else is on the list of methods and can run
+    here.
+    """
     known = {type(one) for variants in _USUAL.values() for one in variants.values()}
+    known.add(FedRelax)  # of linear models it is gtvmin
     others = {name: kind() for name, kind in METHODS.items() if kind not in known}
-    # sets with classes are compared too
-    all_kinds = {name: one for name, one in others.items() if not one.needs().numbers}
-    return _USUAL | {name: {"": _with_rounds(one)} for name, one in all_kinds.items()}
+    able = {name: one for name, one in others.items() if not cannot_run(one)}
+    return _USUAL | {name: _variants(name, one) for name, one in able.items()}
+
+
+def _variants(name: str, method: Method) -> Variants:
+    """A method with two values of its setting, the default first; as it is where it has none."""
+    usual = _with_rounds(method)
+    if name not in _SETTINGS:
+        return {"": usual}
+    setting, values = _SETTINGS[name]
+    word = "{} {}".format
+    return {word(setting, one): usual.set_params(**{setting: one}) for one in values}
 
 
 def _with_rounds(method: Method) -> Method:
@@ -105,7 +144,7 @@ def rivals(
     names = [*_RIVALS, *(name for name in everybody if _added(name))]
     models = {}
     for name in names:
-        method = everybody[name][""]
+        method = next(iter(everybody[name].values()))
         task = LocalTask(inside, learner, seed)
         told = method.get_params().get("clusters", 0)
         if cannot_run(method, learner) or told >= len(inside):

@@ -19,6 +19,9 @@ from persfl.files import read_whole, write_whole
 from persfl.lab.agreement import SeriesVerdict, verdicts
 from persfl.lab.claims import claims
 from persfl.lab.comparison_tables import (
+    equal_table,
+    failures,
+    questions_table,
     regret_table,
     removed_table,
     seconds_line,
@@ -191,9 +194,9 @@ def comparison_page(
 {about}
 
 {len(seeds)} seeds ({seeds[0]} to {seeds[-1]}). Errors are means over devices, then over seeds: \
-squared error over the label's variance, or the share of wrong labels. Of every method the best of \
-its variants counts, in hindsight. Regret is log(error of {reference} / least error of the \
-others), with Student's 95 % interval over seeds.
+squared error over the label's variance, or the share of wrong labels. Settings and units of every \
+method were chosen on a hidden quarter of the rows to learn from. Regret is log(error of \
+{reference} / least error of the others), with Student's 95 % interval over seeds.
 
 {regret_table(cells, reference)}
 
@@ -203,7 +206,20 @@ Device by device, typical share, 95 % interval over seeds. Bold: clearly worse t
 
 {removed_table(cells, reference)}
 
-## Variants that counted
+## With equal questions
+
+As many answers of each device for everybody as rounds can be made to fit, at most four times a
+method's own; methods that need sums or rows once are as above.
+
+{equal_table(cells, reference)}
+
+## What is asked, sent and tried
+
+{questions_table(cells)}
+
+{failures(cells)}
+
+## Settings that were chosen most often
 
 {variants_table(cells)}
 

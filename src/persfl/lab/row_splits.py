@@ -107,6 +107,34 @@ def held_back(
     return _split(devices, fold, enough, classes, order)
 
 
+def next_rows(
+    devices: Devices, few: int, ahead: int, cut: float, *, classes: int = 0
+) -> RowSplit:
+    """`few` rows in a row of each device to learn from, and the `ahead` next ones to judge by.
+
+    `cut` from 0 to 1 is where in its history a device stands. Devices with fewer rows are left out.
+
+    >>> from persfl.sources import clustered_regression
+    >>> rows = clustered_regression(n=3, rows=(6, 12), features=2, seed=4)
+    >>> learn, judge, *_ = next_rows(rows, 5, 3, 0.5)
+    >>> learn.counts.tolist(), judge.counts.tolist()
+    ([5, 5], [3, 3])
+    """
+    whole("ahead", ahead, least=1)
+    spare = devices.counts - few - ahead
+    enough = spare >= 0
+    if enough.sum() < 2:
+        raise _too_small(f"have {few + ahead} rows")
+    first = np.floor(cut * (np.maximum(spare, 0) + 1)).astype(np.int64)
+    first = np.minimum(first, np.maximum(spare, 0))
+    place = np.arange(len(devices.y)) - devices.start[devices.owner]
+    since = place - first[devices.owner]
+    learn = (since >= 0) & (since < few)
+    judge = (since >= few) & (since < few + ahead)
+    order = RowOrder(ordered=True)
+    return _split(devices, Fold(learn, judge), enough, classes, order)
+
+
 def _split(
     devices: Devices, fold: Fold, enough: Mask, classes: int, order: RowOrder
 ) -> RowSplit:

@@ -14,7 +14,7 @@ from persfl.checks import some
 from persfl.errors import InputError
 
 SPECS = Path(__file__).parents[1] / "specs"
-COMPARES = "[[set]]"  # what only the spec of a comparison has
+COMPARES = ("[[set]]", "[[published]]")  # what only the spec of a comparison has
 Values = dict[str, Any]  # by name, as TOML gives them
 Reference = dict[str, Any]  # a curve of the authors: lists by name
 Changes = Mapping[str, Any]  # that a caller makes to them
@@ -29,9 +29,11 @@ def spec_names(folder: str = "") -> list[str]:
     ['fig2a', 'fig2b', 'fig2c']
     """
     paths = (SPECS / folder).glob("*.toml")
-    figures = [
-        path for path in paths if COMPARES not in path.read_text(encoding="utf-8")
-    ]
+    figures = []
+    for path in paths:
+        content = path.read_text(encoding="utf-8")
+        if not any(word in content for word in COMPARES):
+            figures.append(path)
     names = [path.relative_to(SPECS).with_suffix("").as_posix() for path in figures]
     return sorted(
         names, key=lambda name: (not name.startswith("fig") or "-" in name, name)
@@ -41,13 +43,14 @@ def spec_names(folder: str = "") -> list[str]:
 def read_spec(name: str | Path) -> tuple[Path, Values]:
     """Where a spec is, by name or path, and what it says.
 
-    One with [[set]] instead of [[series]] is a comparison of methods.
+    One with [[set]] instead of [[series]] is a comparison of methods, one with [[published]] a
+    comparison with other people's numbers.
     """
     path = Path(name)
     if not path.suffix:
         path = SPECS / f"{name}.toml"
     if not path.is_file():
-        known = ", ".join([*spec_names(), "compare"])
+        known = ", ".join([*spec_names(), "compare", "published"])
         what = f"there is no experiment {str(name)!r}. Known: {known}"
         raise InputError(f"{what}; or give the path of a .toml file.")
     if not path.stem.strip("."):  # results go into a folder of that name

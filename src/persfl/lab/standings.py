@@ -1,7 +1,7 @@
 """From cells to numbers: where every method stands on a data set, and over all sets.
 
-    error     mean over devices, then over seeds; of a method with several variants (units,
-              settings) that of the best, in hindsight
+    error     mean over devices, then over seeds, with the settings that were chosen on rows to
+              learn from
     removed   per device d = 2 (rival - reference) / (rival + reference), its mean over devices,
               then over seeds with Student's 95 % interval over seeds; shown as the typical share
               of the rival's error that the reference removes, 2d / (2 + d)
@@ -24,6 +24,7 @@ from persfl.evaluation.intervals import relative, verdict
 from persfl.types import Array
 
 REFERENCE = "blend"
+CHOSEN = "chosen"  # settings
 
 CellRecord = Mapping[str, Any]  # what `persfl.lab.comparison_cells` measured
 CellsBySet = Mapping[str, Sequence[CellRecord]]
@@ -115,9 +116,27 @@ def least(found: Mapping[str, Standing], but: str = "") -> str:
     return min(names, key=lambda name: found[name].error)
 
 
+def with_equal_questions(cells: Sequence[CellRecord]) -> list[CellRecord]:
+    """The same cells with everybody's errors after equally many questions."""
+    return [
+        {
+            **cell,
+            "errors": {
+                name: {CHOSEN: one["equal"]} for name, one in cell["picked"].items()
+            },
+        }
+        for cell in cells
+    ]
+
+
 def variants(cells: Sequence[CellRecord]) -> dict[str, str]:
-    """The variant of each method that has the least error over these cells."""
-    known: Mapping[str, Mapping[str, Any]] = cells[0]["errors"]
+    """The variant of each method that has the least error over these cells, of those kept."""
+    first: Mapping[str, Mapping[str, Any]] = cells[0]["errors"]
+    known = {
+        name: each
+        for name, each in first.items()
+        if all(name in cell["errors"] for cell in cells)
+    }
 
     def best(name: str) -> str:
         def error(variant: str) -> float:

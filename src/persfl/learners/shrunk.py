@@ -60,10 +60,12 @@ def shrunk(
     if learner.kind == "squared":
         fits = [_ridges(learner, data, anchor) for data in _chunks(devices)]
         return np.concatenate(fits)
-    strength = _strength(learner, devices, anchor) if strength is None else strength
+    strength = strength_for(learner, devices, anchor) if strength is None else strength
     fits = []
     for data in _chunks(devices):
-        fits.append(_pulled(learner, data, anchor, np.full(len(data.y), strength)))
+        fits.append(
+            pulled_toward(learner, data, anchor, np.full(len(data.y), strength))
+        )
     return np.concatenate(fits)
 
 
@@ -122,7 +124,7 @@ def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     return models
 
 
-def _pulled(
+def pulled_toward(
     learner: Linear, data: Data, anchor: Array, strength: Array | float
 ) -> Array:
     """(..., size) any other loss, any leading axes (`strength` has them too)."""
@@ -183,7 +185,7 @@ def _descended(
     return np.asarray(minimize(objective, anchor, **how).x)
 
 
-def _strength(learner: Linear, devices: Devices, anchor: Array) -> float:
+def strength_for(learner: Linear, devices: Devices, anchor: Array) -> float:
     """The strength with which halves of devices' rows predict the other halves best, over at
     most 30 devices spread evenly.
     """
@@ -207,6 +209,8 @@ def _strength(learner: Linear, devices: Devices, anchor: Array) -> float:
     y = np.broadcast_to(data.y[usable, None, None], (*shape, data.rows))
     learn = Data(X, y, np.broadcast_to(halves[:, :, None], y.shape))
     judge = Data(X, y, np.broadcast_to(halves[:, ::-1, None], y.shape))
-    models = _pulled(learner, learn, anchor, np.broadcast_to(np.array(OTHERS), shape))
+    models = pulled_toward(
+        learner, learn, anchor, np.broadcast_to(np.array(OTHERS), shape)
+    )
     missed = np.minimum(learner.loss(models, judge), 1e6)
     return OTHERS[int(np.argmin(missed.sum(axis=(0, 1))))]

@@ -54,6 +54,7 @@ from persfl.methods.per_fedavg import PerFedAvg
 from persfl.methods.pfedgraph import PFedGraph
 from persfl.methods.pfedme import PFedMe
 from persfl.methods.pooled import Pooled
+from persfl.methods.private.private_method import Private
 from persfl.methods.protocol import Method, Needs, Online, Task
 from persfl.methods.single_fit import at_once
 from persfl.methods.werner import Werner
@@ -100,6 +101,7 @@ METHODS: dict[str, type[Method]] = {
         Mixed,
         Boosting,
         GPBoost,
+        Private,
     )
 }
 
@@ -146,6 +148,7 @@ __all__ = [
     "Paper",
     "PerFedAvg",
     "Pooled",
+    "Private",
     "Setting",
     "Task",
     "Werner",

@@ -8,6 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from persfl.checks import whole
+from persfl.device_checks import refuse_rowless
+from persfl.evaluation.row_course import found_order
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
@@ -69,6 +71,9 @@ class Blend(MethodSettings):
         # each rule has many files: they are loaded where it runs
         plan = loop_plan(task, rounds_for("auto", task.learner))
         learner = task.learner
+        refuse_rowless(task.rows)
+        if _of_numbers(task):
+            order = found_order(task.rows, order)
         if isinstance(learner, Linear) and learner.kind == "squared":
             from persfl.methods.mixed.linear_stage import linear_stage
 
@@ -117,6 +122,16 @@ class Blend(MethodSettings):
             stage=stage,
             keep=keep,
         )
+
+
+def _of_numbers(task: Task) -> bool:
+    """Whether the rule hides rows of all devices at once, and labels are numbers. Tables of
+    classes are often sorted by class: their order says nothing of time.
+    """
+    learner = task.learner
+    if isinstance(learner, Linear):
+        return learner.kind == "squared"
+    return isinstance(learner, Estimator | Tree) and not task.classes
 
 
 def _wider(losses: Array, n: int) -> Array:

@@ -34,20 +34,31 @@ MOST = 1e12  # a loss beyond it is as good as this one
 
 
 def clusters_of(losses: Array, place: Stream) -> IntArray:
-    """(devices,) which model a device's cluster has, from losses (devices, models).
+    """(devices,) which model a device's cluster has, from losses (devices, models). Who tells none
+    goes with most of the others.
 
-    >>> losses = np.array([[1.0, 5.0], [1.1, 5.2], [4.0, 2.0], [4.2, 2.2]])
+    >>> losses = np.array([[1.0, 5.0], [1.1, 5.2], [4.0, 2.0], [np.inf, 2.2]])
     >>> clusters_of(losses, stream(0, "clusters")).tolist()
-    [0, 0, 1, 1]
+    [0, 0, 1, 0]
     """
+    tells = np.isfinite(losses).all(axis=1)
+    found = np.zeros(len(losses), dtype=np.int64)
+    if not tells.any():
+        return found
+    found[tells] = _grouped(np.clip(losses[tells], -MOST, MOST), place)
+    found[~tells] = np.bincount(found[tells]).argmax()
+    return found
+
+
+def _grouped(losses: Array, place: Stream) -> IntArray:
+    """The same of devices that tell."""
     from sklearn.cluster import KMeans  # takes long to import, and few need it
 
-    known = np.where(np.isfinite(losses), np.clip(losses, -MOST, MOST), MOST)
-    where = np.sqrt(known - min(0.0, float(known.min())))
+    where = np.sqrt(losses - min(0.0, float(losses.min())))
     distinct = min(losses.shape[1], len(np.unique(where, axis=0)))
     grouped = KMeans(distinct, n_init=5, random_state=place.integer())
     group = np.asarray(grouped.fit_predict(where))
-    mean = np.stack([known[group == g].mean(axis=0) for g in range(distinct)])
+    mean = np.stack([losses[group == g].mean(axis=0) for g in range(distinct)])
     cluster, model = linear_sum_assignment(mean)
     given = np.zeros(distinct, dtype=np.int64)
     given[cluster] = model

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from persfl.checks import many, whole
+from persfl.device_checks import refuse_rowless
 from persfl.devices import Devices
 from persfl.evaluation.rivals import pooled_fit
 from persfl.methods.method_fields import MethodSettings, setting
@@ -94,6 +95,7 @@ class Clustered(MethodSettings):
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
+        refuse_rowless(task.rows)
         n = task.n
         why = many(n, "device")
         told = whole("clusters", self.clusters, least=1, most=n, why=why)

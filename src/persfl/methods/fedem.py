@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from persfl.checks import many, whole
+from persfl.device_checks import refuse_rowless
 from persfl.devices import Devices
 from persfl.errors import Diverged, InputError
 from persfl.learners.losses import softmax
@@ -163,6 +164,7 @@ class FedEM(MethodSettings):
         learner = task.learner
         if not has_gradients(learner):
             raise InputError(f"fedem needs a model with gradients. Got {learner!r}.")
+        refuse_rowless(task.rows)
         step = step_of(self.step_size, learner, task.features)
         rounds = 200 if self.rounds == "auto" else rounds_for(self.rounds, learner)
         found = None

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from persfl.checks import real, whole
-from persfl.devices import Devices
+from persfl.device_checks import refuse_rowless
 from persfl.errors import InputError
 from persfl.learners.responses import respond
 from persfl.methods.graphs import NEAREST, Graph, Told, graph_of, nearest
@@ -66,6 +66,7 @@ class FedRelax(MethodSettings):
             rounds = whole("rounds", self.rounds, least=1)
         if has_gradients(task.learner):
             same = GTVMin(alpha, graph=self.graph, neighbours=self.neighbours)
+            same = same.set_params(rounds=self.rounds)
             return same.run(task, stage=stage, keep=keep)
         models = Relaxation(self, task, alpha).models(rounds)
         return at_once(task, models, stage=stage, keep=keep)
@@ -86,7 +87,7 @@ class Relaxation:
         soft = bool(task.classes) and has_chances(task.learner)
         self.refit = Refit(task.public, step_size=1.0 / alpha, soft=soft)
         self.method = method
-        _refuse_empty(self.rows)
+        refuse_rowless(self.rows)
 
     def models(self, rounds: int) -> list[Model]:
         """After so many rounds from own fits."""
@@ -140,11 +141,3 @@ def _means(graph: Graph) -> Array:
     near[i, j] = near[j, i] = graph.weight
     total = near.sum(axis=1, keepdims=True)
     return near / np.where(total > 0, total, 1.0)
-
-
-def _refuse_empty(rows: Devices) -> None:
-    empty = np.flatnonzero(rows.total == 0)
-    if len(empty):
-        raise InputError(
-            f"device {rows.ids[int(empty[0])]!r} has no rows to fit a model to: leave it out."
-        )

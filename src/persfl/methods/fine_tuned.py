@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from persfl.device_checks import refuse_rowless
 from persfl.evaluation.rivals import pooled_fit, tuned_fits
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
@@ -34,6 +35,7 @@ class FineTuned(MethodSettings):
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
         learner = task.learner
+        refuse_rowless(task.rows)
         steps = None
         if has_gradients(learner):
             step = step_of(self.step_size, learner, task.features)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
@@ -50,6 +51,8 @@ class Kin(MethodSettings):
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
+        if task.n < 2:
+            raise InputError("kin needs at least 2 devices, to find groups. Got 1.")
         peers_of(self.peers, task.n)  # which refuses more than there are
         rule = kin(peers_asked(self.peers, task.n), steps=has_gradients(task.learner))
         plan = loop_plan(

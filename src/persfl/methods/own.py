@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from persfl.adopters.best import Best
 from persfl.checks import real
+from persfl.device_checks import refuse_rowless
 from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
 from persfl.learners.linear import Linear
@@ -76,6 +77,8 @@ class Own(MethodSettings):
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
         learner = task.learner
+        if task.together:
+            refuse_rowless(task.rows)
         if self.shrink == "auto":
             models = own_fits(learner, task.rows, task.seed)
         elif isinstance(learner, Linear):

@@ -63,5 +63,7 @@ class Pooled(MethodSettings):
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
+        if not task.rows.total.sum() > 0:
+            raise InputError("one model for everybody needs rows. Got none.")
         model = pooled_fit(task.learner, task.rows, task.seed)
         return at_once(task, for_everybody(model, task.n), stage=stage, keep=keep)

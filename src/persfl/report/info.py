@@ -20,6 +20,7 @@ from persfl.evaluation.who_helps import pairs_known, reward_interval
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.methods import settings_of
 from persfl.report.blocks import Blocks, adoption_shares, blocks, pairs_met
+from persfl.report.depends_info import depends_info
 from persfl.report.makeup import makeup
 from persfl.report.worth_info import (
     PRIVACY,
@@ -134,6 +135,7 @@ def info(
         "worth": None
         if worth is None
         else worth_info(worth, fitted.rows, layout, groups),
+        "depends": depends_info(fitted),
         "help": _help(fitted.trust, ids, layout, known, found),
         "loss": _loss(fitted.losses),
         "settings": _settings(fitted),

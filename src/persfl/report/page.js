@@ -1274,6 +1274,88 @@
     put("loss-lead", `How the ${loss.name} went down, round after round${logarithmic}.`);
   }
 
+  // ---- does a model depend on those named, and whom do the others miss
+  function risen(rows, title, first) {
+    const scale = gainScale(
+      rows.map(row => row.low),
+      rows.map(row => row.high),
+    );
+    return fitting(
+      h(
+        "table",
+        null,
+        h("caption", { class: "unseen" }, title),
+        head([
+          [first, ""],
+          ["errors rise by", "n"],
+          ["95 % interval", "t"],
+          ["", "drawn"],
+        ]),
+        h(
+          "tbody",
+          null,
+          rows.map(row =>
+            h(
+              "tr",
+              { "data-rise": row.value, "data-low": row.low, "data-high": row.high },
+              h("th", { scope: "row" }, row.name),
+              h("td", { class: "n" }, percent(row.value)),
+              h("td", { class: "t" }, span(row.low, row.high)),
+              h("td", { class: "drawn" }, whisker(row, scale, 180, row.cls || kind(row.low, row.high))),
+            ),
+          ),
+        ),
+      ),
+    );
+  }
+  function depends() {
+    const found = info.depends,
+      missed = info.missed,
+      rise = (name, [value, low, high]) => ({ name, value, low, high });
+    if (!found && !missed) {
+      put(
+        "depends-lead",
+        "Whether models depend on the devices named for them was not measured in this run. persfl helpers RUN --prove --table TABLE measures it.",
+      );
+      return;
+    }
+    put(
+      "depends-lead",
+      found
+        ? [
+            h("strong", { id: "depends-said" }, found.sentence),
+            ` The fleet was fitted ${many(found.refits, "time")} without trees, each time without the devices named for one device.`,
+          ]
+        : null,
+    );
+    if (found)
+      put(
+        "depends-table",
+        risen(
+          [
+            rise(`without the ${count(found.many)} most alike`, found.named),
+            rise(`without ${count(found.many)} random ones`, found.random),
+          ],
+          "What errors rise by without some devices",
+          "fleet",
+        ),
+      );
+    if (missed)
+      put(
+        "missed",
+        h("h3", null, "Who helps the others most"),
+        h("p", { class: "read" }, missed.sentence),
+        risen(
+          missed.devices.map((name, k) => ({
+            ...rise(shown(name), [missed.rise[k], missed.low[k], missed.high[k]]),
+            cls: missed.missed[k] ? "lower" : "same",
+          })),
+          "What the others' errors rise by without a device",
+          "without",
+        ),
+      );
+  }
+
   // ---- who was asked
   function questions() {
     const answered = help.answered,
@@ -1451,7 +1533,8 @@
           (rows.length < help.met[i] ? `; these ${count(rows.length)} were adopted most.` : ".") +
           ` The bar is the share of ${blended ? "what it took from neighbours" : "its adopted steps"} that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down. `,
         h("strong", null, "Like me?"),
-        " is the chance that the two devices are of one kind, and the verdict follows from it: of those that help, at most one in ten is expected not to be. Whether its model depends on them is another question: persfl helpers RUN --prove measures it.",
+        " is the chance that the two devices are of one kind, and the verdict follows from it: of those that help, at most one in ten is expected not to be. Whether models depend on them is another question: ",
+        info.depends ? "see Who is missed, above." : "persfl helpers RUN --prove measures it.",
       ),
       fitting(
         h(
@@ -1598,6 +1681,7 @@
   gains();
   deviceTable();
   heat();
+  depends();
   fleetLoss();
   questions();
   rest();

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from persfl.errors import InputError
 from persfl.formats import reading
+from persfl.report.depends_info import missed_info
 from persfl.report.federation_page import is_ours, write_federation
 from persfl.report.html import write_report
 from persfl.report.info import info
 from persfl.runs.model_checks import check_spec
 from persfl.runs.model_reader import load_model
+from persfl.runs.removal_words import read_contributions
 from persfl.runs.run_folder import Folder
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ def write_page(folder: Folder, model: Fitted | HasFitted, path: Path) -> Path:
     names = {"device": str(spec["device"]), "label": str(spec["label"])}
     with reading(folder.path):  # its numbers may make no sense together
         found = info(model, groups=groups, **names)
+    missed = read_contributions(folder)
+    if missed is not None:
+        found["missed"] = missed_info(missed)
     return write_report(found | {"federation": bool(spec.get("federated"))}, path)
 
 

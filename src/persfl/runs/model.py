@@ -25,6 +25,7 @@ from persfl.runs.model_checks import (
     is_plain,
     units_to,
 )
+from persfl.runs.removal_words import removal_to
 from persfl.runs.run_folder import Folder
 from persfl.traits import is_learner
 
@@ -92,6 +93,8 @@ def keep_model(folder: Folder, model: Fitted | HasFitted) -> None:
     if worth is not None:
         folder.write_table("worth.parquet", worth.table.drop(columns="device"))
         words["worth"] = {"scale": worth.scale, "classes": worth.classes}
+    if fitted.depends is not None:
+        words["removal"] = removal_to(fitted.depends)
     folder.write_json("model.json", words)
     folder.finish()
 

@@ -133,6 +133,7 @@ _POSSIBLE: dict[str, Check] = {
     "classes": _are_ids,
     "pooled": lambda value: value in KINDS,
     "worth": lambda value: _is_object(value) and set(value) == {"scale", "classes"},
+    "removal": _is_object,
 }
 _SPEC: dict[str, Check] = {
     "device": _is_text,

@@ -44,6 +44,7 @@ from persfl.runs.model_checks import (
     units_from,
     worth_from,
 )
+from persfl.runs.removal_words import removal_from
 from persfl.runs.run_folder import Folder
 
 
@@ -87,6 +88,10 @@ def read_fitted(folder: Folder, *, module: Any = None) -> tuple[Fitted, Any]:
         measured = folder.read_table("worth.parquet")
         with reading(folder.path / "worth.parquet"):
             worth = worth_from(measured, about)
+    depends = None
+    if "removal" in about:
+        with reading(folder.path / "model.json"):
+            depends = removal_from(about["removal"])
     estimator = made.pop("estimator")
     fitted = Fitted(
         devices=id_array(about["devices"]),
@@ -98,6 +103,7 @@ def read_fitted(folder: Folder, *, module: Any = None) -> tuple[Fitted, Any]:
         rounds=about["rounds"],
         notes=tuple(about["notes"]),
         worth=worth,
+        depends=depends,
         **made,
         **numbers,
     )

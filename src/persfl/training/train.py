@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from persfl.device_checks import refuse_rowless
 from persfl.devices import Devices
 from persfl.errors import Diverged
 from persfl.loop import personalize
@@ -69,6 +70,7 @@ class InProcess:
         """A new fleet of all devices, beginning with these models."""
         from persfl.fleets.array_fleet import ArrayFleet  # engines take long to load
 
+        refuse_rowless(self.rows)
         return ArrayFleet(
             self.rows,
             learner=self.learner,

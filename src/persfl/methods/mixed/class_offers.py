@@ -1,6 +1,7 @@
 """What a device's model of classes may be made of.
 
     pooled     one model for the fleet
+    even chances   all classes alike, whatever the row: makes a pool less sure of itself
     level      that model, the levels (intercepts) pulled from the device's own rows
     pull       all coefficients: from hardly personal to hardly pulled
     alike      own rows and those of devices whose rows are alike, fitted together (`class_alike`)
@@ -55,6 +56,8 @@ class ClassOffers:
         centre, self.slopes = fleet_centre(self.whole, level=self.level)
         pooled = np.repeat(centre[:, None], n, axis=1)
         yield "pooled", pooled, np.zeros(n)
+        # all classes alike: its share makes the others, and trees, less sure of themselves
+        yield "even chances", np.zeros_like(pooled), np.zeros(n)
         d = pooled.shape[2]
         if self.level:
             alone = np.zeros(d)

@@ -25,6 +25,7 @@ from persfl.evaluation.row_order import RowOrder
 from persfl.learners.shared_trees import SharedTrees
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.grown_trees import grow
+from persfl.methods.mixed.hidden_evidence import HiddenEvidence
 from persfl.methods.mixed.hidden_rows import Hidden, HiddenRows, hidden_rows
 from persfl.methods.mixed.likeness import Likeness
 from persfl.methods.mixed.offers_from_sums import Offered, SumOffers
@@ -93,8 +94,15 @@ def linear_blend(
         for k in range(hidden.parts)
     ]
     known = blend_of_sums(parts, hidden.folds, level=level, seed=seed)
-    if trees and len(rows.y) >= BOOSTED:
-        known = _with_trees(known, rows, Z, hidden)
+    keys = None if order is None else order.keys
+    boosted = trees and len(rows.y) >= BOOSTED
+    if boosted or keys is not None:
+        told = HiddenEvidence.of(rows, Z, hidden, known.folds, known.calm)
+        if keys is not None:
+            told = told.once_a_key(keys[told.row], known.simplest)
+            known = replace(known, shares=told.shares(known.simplest))
+        if boosted:
+            known = _with_trees(known, rows, hidden, told)
     return known.blended(axes)
 
 
@@ -114,6 +122,11 @@ class SumsBlend:
     trees: tuple[tuple[int, SharedTrees], ...] = ()
     """Each with the offer that it is added to; -1 for none."""
 
+    @property
+    def simplest(self) -> int:
+        """The place of one model for all among the offers."""
+        return self.names.index("pooled")
+
     def blended(self, axes: PrincipalAxes) -> LinearBlend:
         """Everything mixed by its share."""
         many = len(self.offers.names)
@@ -125,7 +138,7 @@ class SumsBlend:
         models = np.einsum("c,cnd->nd", linear, self.whole.models)
         centres = self.offers.centres
         sums = self.sums
-        pooled = self.whole.models[self.names.index("pooled")]
+        pooled = self.whole.models[self.simplest]
         near = self.whole.models[self.names.index("near")]
         return LinearBlend(
             axes.outside(models),
@@ -221,62 +234,13 @@ def some_centres(n: int, seed: int, most: int = CENTRES) -> IntArray:
     return np.sort(drawn[0])
 
 
-@dataclass(frozen=True, eq=False)
-class _HiddenEvidence:
-    """Hidden rows, all folds behind each other: which they are, what each offer leaves of them."""
-
-    fold: IntArray
-    row: IntArray
-    weight: Array
-    left: Array  # (hidden rows, offers)
-
-    @staticmethod
-    def of(
-        known: SumsBlend, rows: Devices, Z: Array, hidden: HiddenRows
-    ) -> _HiddenEvidence:
-        """What linear offers leave."""
-        found = []
-        for k, (fold, models) in enumerate(zip(hidden.folds, known.folds, strict=True)):
-            row = np.flatnonzero(np.isin(hidden.part, fold.judge))
-            owner = rows.owner[row]
-            said = np.einsum("rj,crj->rc", Z[row], models[:, owner])
-            weight = rows.weight[row] * known.calm[owner]
-            found.append((np.full(len(row), k), row, weight, rows.y[row, None] - said))
-        return _HiddenEvidence(
-            *(np.concatenate(each) for each in zip(*found, strict=True))
-        )
-
-    def at(self, fold: int) -> _HiddenEvidence:
-        """Of this fold alone."""
-        return self._of(self.fold == fold)
-
-    def first(self, folds: int) -> _HiddenEvidence:
-        """Of so many folds."""
-        return self._of(self.fold < folds)
-
-    def _of(self, which: NDArray[np.bool_]) -> _HiddenEvidence:
-        weight = self.weight[which]
-        left = self.left[which]
-        return _HiddenEvidence(self.fold[which], self.row[which], weight, left)
-
-    def also(self, left: Array) -> _HiddenEvidence:
-        """With more offers."""
-        return replace(self, left=np.column_stack([self.left, left]))
-
-    def shares(self, simplest: int) -> Array:
-        """Of each offer."""
-        crossed = (self.left * self.weight[:, None]).T @ self.left
-        return shares_of(crossed, float(self.weight.sum()), simplest)
-
-
 def _with_trees(
-    known: SumsBlend, rows: Devices, Z: Array, hidden: HiddenRows
+    known: SumsBlend, rows: Devices, hidden: HiddenRows, told: HiddenEvidence
 ) -> SumsBlend:
     """Trees as further offers: of labels, and of what some offers leave of hidden rows. Those that
     the first rows hidden show no use for are left out.
     """
     names = known.names
-    told = _HiddenEvidence.of(known, rows, Z, hidden)
     learned = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
 
     def grown(start: int, learn: NDArray[np.bool_]) -> SharedTrees:
@@ -296,8 +260,7 @@ def _with_trees(
 
     starts = [-1, *(names.index(name) for name in LEFT_OVER if name in names)]
     tried = np.column_stack([left(0, start) for start in starts])
-    simplest = names.index("pooled")
-    earned = told.at(0).also(tried).shares(simplest)[len(names) :] >= LEAST
+    earned = told.at(0).also(tried).shares(known.simplest)[len(names) :] >= LEAST
     kept = [start for start, yes in zip(starts, earned, strict=True) if yes]
     if not kept:
         return known
@@ -311,6 +274,6 @@ def _with_trees(
     return replace(
         known,
         names=(*names, *titles),
-        shares=judged.shares(simplest),
+        shares=judged.shares(known.simplest),
         trees=tuple((k, grown(k, everything)) for k in kept),
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.shared_trees import BoostedModels
-from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
 from persfl.methods.mixed.near_round import (
     SHARED,
@@ -19,6 +20,9 @@ from persfl.methods.mixed.near_round import (
 from persfl.training.state import Keep, Plan, State
 from persfl.trust import Trust
 from persfl.types import Models, Round
+
+if TYPE_CHECKING:
+    from persfl.methods.blend.mixture import BlendResult
 
 
 def linear_stage(
@@ -53,6 +57,9 @@ def models_of(found: LinearBlend, level: bool) -> Models:
 
 def sums_result(found: LinearBlend, level: bool) -> BlendResult:
     """What the rule found, as the result of a blend."""
+    # that package begins with offers, which begin with this
+    from persfl.methods.blend.mixture import BlendResult
+
     n = len(found.models)
     round_ = record(found, Trust(n, np.arange(n)))
     return BlendResult(models_of(found, level), SHARED, found.made_of, (round_,))

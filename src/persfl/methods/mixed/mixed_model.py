@@ -14,6 +14,10 @@ Sigma goes up its likelihood by steps that never lose any (minorize-maximize, Zh
 with B = sum e e' and R = sum (H - H C H)_FF a diagonal Sigma is multiplied by sqrt(B_jj / R_jj),
 and a full one becomes the S with S R S = Sigma B Sigma. The centre's slopes have a prior too,
 N(0, 1 / K), whose one variance is learned likewise: few rows of many columns tell little of it.
+
+Noise is what models leave of the rows, and what is unknown of them there: of u_i (V), and of the
+centre (C), with which a model moves by M = 1 - V t G in its random columns. Without the latter few
+devices with few rows would seem to have less noise than they have, and differ more.
 """
 
 from __future__ import annotations
@@ -126,28 +130,33 @@ class MixedModel:
         e = (h - H @ centre)[:, F]
         models = np.repeat(centre[None], len(b), axis=0)
         models[:, F] += e @ var.Sigma
-        return _Expected(models, centre, V, H, C, e, P)
+        return _Expected(models, centre, V, H, C, e, P, side)
 
     def _step(self, sums: DeviceSums, var: Variances) -> Variances:
         F = self.random
         n, d = sums.product.shape
         now = self._expected(sums, var)
+        HC = now.H @ now.C
         Sigma = var.Sigma
         if len(F):
             B = now.e.T @ now.e + STAY * n * now.P
-            HF = now.H[:, F, :]
             R = now.H[:, F[:, None], F].sum(axis=0)
-            R = R - np.einsum("nik,kl,njl->ij", HF, now.C, HF, optimize=True)
+            R = R - np.tensordot(HC[:, F], now.H[:, F], axes=((0, 2), (0, 2)))
             R = (R + R.T) / 2 + STAY * n * now.P
             if self.full:
                 new = between(R, Sigma @ B @ Sigma)
                 Sigma = (n * new + d * np.diag(np.diag(new))) / (n + d)
                 Sigma = Sigma + LEAST * np.eye(len(F))
             else:
-                scale = np.sqrt(np.diag(B) / np.diag(R))
+                # of noised sums rounding may leave less than nothing
+                scale = np.sqrt(np.maximum(np.diag(B) / np.diag(R), 0.0))
                 Sigma = np.diag(np.maximum(np.diag(Sigma) * scale, LEAST))
         left = sums.residual(now.models)
         left = left + np.einsum("nij,nji->n", sums.square[:, F[:, None], F], now.V)
+        # the centre is not known either: models move with it by M, and t G M = H
+        M = np.repeat(np.eye(d)[None], n, axis=0)
+        M[:, F] -= now.side.transpose(0, 2, 1)
+        left = left + np.einsum("nij,nij->n", HC, M) / var.noise.each
         noise = (
             own_noise(left, sums.weight, var.noise.usual)
             if self.loud
@@ -169,6 +178,8 @@ class _Expected(NamedTuple):
     C: Array
     e: Array
     P: Array
+    side: Array
+    """t G_.F V"""
 
 
 def between(A: Array, B: Array) -> Array:

@@ -52,13 +52,16 @@ def near(
     mine = np.flatnonzero(here >= 0)
     q = np.empty((n, len(centres)))
     V = _unknown(G, Sigma)
+    # products of two coefficients, each pair once: most of the time goes to these
+    one, other = np.triu_indices(d)
+    twice = np.where(one == other, 1.0, 2.0)
     for step in range(steps + 1):
         W = models[centres]
-        outer = (W[:, :, None] * W[:, None, :]).reshape(len(W), d * d)
+        outer = W[:, one] * W[:, other]
         side = G @ V
         H = G - side @ G
         h = b - np.einsum("nij,nj->ni", side, b)
-        q = h @ W.T - (H.reshape(n, d * d) @ outer.T) / 2
+        q = h @ W.T - (H[:, one, other] * (twice / 2)) @ outer.T
         q[mine, here[mine]] = -np.inf  # nobody is the own centre
         q = np.exp(q - q.max(axis=1, keepdims=True))
         q /= q.sum(axis=1, keepdims=True)
@@ -68,7 +71,8 @@ def near(
         pull = V @ G
         models = own + mean - np.einsum("nij,nj->ni", pull, mean)
         if step < steps:
-            second = (q @ outer).reshape(n, d, d)
+            second = np.empty((n, d, d))
+            second[:, one, other] = second[:, other, one] = q @ outer
             cross = np.einsum("nij,nj,nk->ik", pull, mean, own, optimize=True)
             spread = np.einsum("nij,njk,nlk->il", pull, second, pull, optimize=True)
             Sigma = V.sum(axis=0) + own.T @ own - cross - cross.T + spread

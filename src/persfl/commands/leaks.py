@@ -1,0 +1,78 @@
+"""`persfl leaks`: what a fleet's answers give away, and what protection leaves of that."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+
+from persfl.commands.progress import table
+from persfl.commands.run_output import model_ids, model_of, read_like_fit
+from persfl.fitting.fitted import Fitted
+from persfl.lab.leak_meter import NONE, Leak, leaks_of
+from persfl.methods import Private
+from persfl.report.run_pages import checked_spec
+from persfl.runs import Folder
+
+HEAD = (
+    "epsilon",
+    "error of X'X",
+    "sums known",
+    "rows found",
+    "worst",
+    "by model",
+    "labels",
+)
+
+
+def measure_leaks(chosen: argparse.Namespace) -> int:
+    """Attack own rows, at home, without protection and with it."""
+    model = model_of(chosen)
+    fitted: Fitted = model.fitted_
+    spec = checked_spec(Folder.open(Path(chosen.run)))
+    frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
+    whose = model_ids(frame[spec["device"]], model)
+    X = frame[spec["features"]]
+    if model.device is not None:
+        X = X.assign(**{model.device: whose})
+    devices = None if model.device is not None else whose
+    rows, _ = fitted.schema.rows(model, X, frame[spec["label"]], devices, None)
+    method = fitted.method
+    budgets = {NONE, 8.0, 3.0, 1.0}
+    delta = 1e-5
+    if isinstance(method, Private):
+        budgets.add(method.epsilon)
+        delta = method.delta
+    if chosen.epsilon is not None:
+        budgets.add(chosen.epsilon)
+    order = sorted(budgets, key=lambda epsilon: -epsilon or -math.inf)
+    inside = fitted.units.inside(rows)
+    found = leaks_of(
+        inside, fitted.learner, order, delta=delta, seed=fitted.settings.seed
+    )
+    if chosen.json:
+        print(json.dumps([_plain(one) for one in found]))
+        return 0
+    table(HEAD, [_cells(one) for one in found])
+    print(
+        "\nError of X'X: how far sums over a device's rows, as others know them, are off; 0 is all"
+        " of it.\nRows found: by whoever knows all other rows and sees what devices tell, at 1 %"
+        " false alarms; in the mean, and\nthe worst row. By model: by whoever sees a model of own"
+        " rows alone. Labels: rows alone in a leaf of a tree.\n"
+        f"delta is {delta:g}. Measured on the rows of {Path(chosen.table).name}, which stay here."
+    )
+    return 0
+
+
+def _plain(one: Leak) -> dict[str, float | None]:
+    facts = one._asdict()
+    return {name: None if math.isnan(value) else value for name, value in facts.items()}
+
+
+def _cells(one: Leak) -> tuple[str, ...]:
+    """A line of the table."""
+    name = "none" if one.epsilon == NONE else f"{one.epsilon:g}"
+    off = "" if math.isnan(one.moments) else f"{one.moments:.2g}"
+    shares = (one.known, one.found, one.worst, one.by_model, one.labels)
+    return (name, off, *("" if math.isnan(s) else f"{s:.1%}" for s in shares))

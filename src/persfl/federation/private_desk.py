@@ -1,0 +1,281 @@
+"""A device whose owner has set a budget: what it answers, and nothing else.
+
+It looks at its rows only to make sums of them (`persfl.privacy.mechanisms`), whose noise was paid
+for before. No answer, no refusal and no number in a message depends on the rows in any other way:
+not how many there are, nor whether a label fits, nor how long an answer took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from persfl import __version__
+from persfl.federation.budget_book import ProtectedAnswer
+from persfl.federation.device_home import DeviceHome, must
+from persfl.federation.inquiry import Inquiry
+from persfl.federation.ledger import Entry
+from persfl.federation.messages import (
+    PROTOCOL,
+    Arrays,
+    Content,
+    Refused,
+    digest_of,
+    numbers_of,
+    size_of,
+)
+from persfl.federation.policy import work_of
+from persfl.federation.privacy_settings import PrivacySettings
+from persfl.federation.private_sums import PrivateSums
+from persfl.federation.run_codec import RunCodec
+from persfl.privacy.choice import prefers_sums
+from persfl.privacy.mechanisms import (
+    gradient_clip,
+    noised_gradient,
+    noised_losses,
+)
+from persfl.privacy.secure_noise import NoiseSource, SystemNoise
+from persfl.traits import has_gradients, has_statistics, traits_of
+from persfl.types import Array, Data, Differentiable
+from persfl.wire import Terms, pack, unpack
+from persfl.wire.models import finite
+
+USUAL_ROWS = 1_000  # that work is counted by, where no number of rows is public
+LARGEST_LOSS = 4.0  # of a row: as of an error of two in standard units
+
+
+class PrivateDesk:
+    """Everything that a protected device tells goes through here, and is paid for here."""
+
+    def __init__(
+        self,
+        home: DeviceHome,
+        settings: PrivacySettings,
+        source: NoiseSource | None = None,
+    ) -> None:
+        self.home = home
+        self.settings = settings
+        self._source = source or SystemNoise()
+
+    # What is paid for
+
+    def _paid(
+        self,
+        question: Inquiry,
+        told: ProtectedAnswer,
+        digest: str,
+        make: Callable[[], Arrays],
+    ) -> dict[str, NDArray[Any]]:
+        """The answer to a question: as before, or made now and paid for.
+
+        It is made before it is paid for, and thrown away where the budget does not reach; whether
+        that is so never hangs on the rows.
+        """
+        book = self.home.ledger.protected
+        known = book.reply(digest)
+        if known is None:
+            budget = self.settings.budget
+            known = book.pay(digest, told, budget, pack({}, make()))
+        return unpack(known, most=len(known))[1]
+
+    def sums(self, question: Inquiry) -> PrivateSums:
+        """Sums over all rows, with the noise that they were given when they were first asked
+        for.
+        """
+        now = self.home.source(question.round)
+        columns = sorted(str(name) for name in now.columns)
+        settings = self.settings
+        noise = settings.noise_of_sums
+        if not prefers_sums(len(columns), settings.rows, noise):
+            raise Refused("privacy")
+        if settings.lacking(columns):
+            raise Refused("privacy")
+        middle, scale = settings.units(columns)
+        digest = digest_of(("sums", columns), {"middle": middle, "scale": scale})
+
+        def make() -> Arrays:
+            data = _in_order(now.columns, columns, now.data)
+            made = PrivateSums.of(columns, data, settings, self._source)
+            return {"matrix": made.matrix}
+
+        told = ProtectedAnswer(question.run, "sums", "", noise)
+        matrix = self._paid(question, told, digest, make)["matrix"]
+        return PrivateSums(tuple(columns), middle, scale, matrix)
+
+    def gradient(
+        self, question: Inquiry, model: Array, name: str
+    ) -> tuple[Array, float]:
+        """The sum of rows' gradients at a model, and how many rows there seem to be."""
+        terms = question.terms
+        learner = _stepping(question.codec)
+        clip = self.settings.length(gradient_clip(terms.features))
+
+        def make() -> Arrays:
+            data = self.rows(question)
+            noise = self.settings.noise
+            return {
+                "told": noised_gradient(learner, model, data, clip, noise, self._source)
+            }
+
+        digest = digest_of(
+            ("gradient", *_kind_of(terms)), _units_of(terms), {"m": model}
+        )
+        told = ProtectedAnswer(question.run, "gradient", name, self.settings.noise)
+        found = self._paid(question, told, digest, make)["told"]
+        return found[:-1], max(float(found[-1]), 1.0)
+
+    def losses(self, question: Inquiry, models: Array) -> Array:
+        """(models,) mean losses on its rows."""
+        terms = question.terms
+        learner = _stepping(question.codec)
+
+        def make() -> Arrays:
+            data = self.rows(question)
+            each = np.stack([_row_losses(learner, model, data) for model in models], 1)
+            return {
+                "told": noised_losses(
+                    each, LARGEST_LOSS, self.settings.noise, self._source
+                )
+            }
+
+        digest = digest_of(
+            ("losses", *_kind_of(terms)), _units_of(terms), {"m": models}
+        )
+        told = ProtectedAnswer(question.run, "losses", "", self.settings.noise)
+        found = self._paid(question, told, digest, make)["told"]
+        mean = found[:-1] / max(float(found[-1]), 1.0)
+        return np.asarray(np.clip(mean, 0.0, LARGEST_LOSS))
+
+    # Rows
+
+    def rows(self, question: Inquiry) -> Data:
+        """All rows, in the units of the run; labels made to fit, so that none is refused."""
+        terms = question.terms
+        now = self.home.source(question.round)
+        data = terms.inside(_in_order(now.columns, terms.columns, now.data))
+        return Data(
+            data.X, _fitting(question.codec, data.y), np.minimum(data.weight, 1.0)
+        )
+
+    def check(self, question: Inquiry, models: int = 1) -> None:
+        """Refuse columns that are not there, models that its owner does not allow, and too much
+        work; by a public number of rows, so that refusals tell nothing of the true one.
+        """
+        terms = question.terms
+        there = {str(name) for name in self.home.source(question.round).columns}
+        if not there.issuperset(terms.columns):
+            raise Refused("columns")
+        no = self.home.policy.refuses(terms, 2**53)
+        if no is not None:
+            raise Refused(no)
+        if terms.steps != 1 or terms.batch is not None or terms.public is not None:
+            raise Refused("privacy")
+        work = models * work_of(terms, self.settings.rows or USUAL_ROWS)
+        must(self.home.allowance(question).work(work))
+
+    # Messages
+
+    def about(self, question: Inquiry) -> dict[str, Any]:
+        """Who it is, and what it promises its rows."""
+        settings = self.settings
+        account = self.home.ledger.protected.account(settings.budget)
+        columns = self.home.source(question.round).columns
+        return {
+            "rows": settings.rows,
+            "columns": [str(name) for name in columns],
+            "target": self.home.policy.target,
+            "protocol": PROTOCOL,
+            "version": __version__,
+            "privacy": {
+                "epsilon": settings.epsilon,
+                "delta": settings.delta,
+                "spent": account.epsilon,
+                "answers": account.answers(settings.noise),
+            },
+        }
+
+    def describe(self, question: Inquiry) -> Content:
+        """As an unprotected device does, but for the number of rows; sums for shared units."""
+        found = self.about(question)
+        out: dict[str, NDArray[Any]] = {}
+        if question.head.get("sums"):
+            out = self._column_sums(question)
+        self.write(question, "describe", "", out)
+        return found, out
+
+    def _column_sums(self, question: Inquiry) -> dict[str, NDArray[Any]]:
+        """What shared units are made of; whether values are all 0 or 1 is not told."""
+        terms = question.terms
+        matrix = self.sums(question).inside(terms)
+        about = question.arrays.get("about")
+        wide = terms.features + 1
+        away = np.zeros(wide) if about is None else finite(about, (wide,))
+        sums = matrix[0, 1:] - away * matrix[0, 0]
+        squares = (
+            np.diag(matrix)[1:] - 2 * away * matrix[0, 1:] + away**2 * matrix[0, 0]
+        )
+        return {
+            "weight": matrix[:1, 0].copy(),
+            "sums": sums,
+            "squares": np.maximum(squares, 0.0),
+            "binary": np.zeros(wide, dtype=np.int64),
+        }
+
+    def write(
+        self, question: Inquiry, kind: str, name: str, out: Arrays, code: str = "ok"
+    ) -> None:
+        """A line in the ledger, before it leaves."""
+        said = (kind, name, question.run, question.round, question.ask)
+        digest = digest_of(said, question.arrays) if out else ""
+        left = {"bytes": size_of(out), "numbers": numbers_of(out), "code": code}
+        entry: Entry = question.entry(kind, name, digest, **left)
+        self.home.ledger.write([entry], self.home.policy)
+
+
+def _stepping(codec: RunCodec) -> Differentiable:
+    """The learner, if rows have gradients of their own."""
+    learner = codec.learner
+    if not has_gradients(learner) or has_statistics(learner):
+        raise Refused("privacy")
+    return learner
+
+
+def _in_order(there: Any, wanted: Any, data: Data) -> Data:
+    """Rows with these columns alone, in this order; those that weigh nothing are left out."""
+    place = {str(name): i for i, name in enumerate(there)}
+    used = data.weight > 0
+    X = data.X[:, [place[name] for name in wanted]]
+    return Data(np.ascontiguousarray(X[used]), data.y[used], data.weight[used])
+
+
+def _fitting(codec: RunCodec, y: Array) -> Array:
+    """Labels that the loss of a run can take: others are moved to the nearest one."""
+    classes = codec.terms.classes
+    if classes:
+        return np.asarray(np.clip(np.rint(np.nan_to_num(y)), 0, classes - 1))
+    counts = traits_of(codec.learner).task == "counts"
+    return np.asarray(np.maximum(y, 0.0) if counts else y)
+
+
+def _row_losses(learner: Differentiable, model: Array, data: Data) -> Array:
+    """(rows,) the loss of each row."""
+    rows = Data(data.X[:, None], data.y[:, None], np.ones_like(data.y[:, None]))
+    with np.errstate(all="ignore"):
+        found = learner.loss(np.repeat(model[None], data.rows, axis=0), rows)
+    return np.asarray(found) * data.weight
+
+
+def _kind_of(terms: Terms) -> tuple[object, ...]:
+    """What a gradient hangs on beside the model and the units; not on the length of a step."""
+    return terms.model, terms.columns, terms.classes, sorted(terms.settings.items())
+
+
+def _units_of(terms: Terms) -> dict[str, Array]:
+    label = np.array([terms.label_mean, terms.label_scale])
+    found = {"label": label}
+    if terms.mean is not None and terms.scale is not None:
+        found |= {"mean": terms.mean, "scale": terms.scale}
+    return found

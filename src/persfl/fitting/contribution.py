@@ -1,0 +1,141 @@
+"""Who helps the others most: what errors on unseen rows rise by without a device.
+
+The fleet is fitted again without each of the devices that are asked about (leave one out). A
+device's *contribution* is what the errors of all others rise by, in the mean of their logarithms,
+with Student's interval over those others. Since many are asked about, of those that are said to be
+`missed` at most one in ten is expected not to be (Benjamini and Hochberg). Where methods grow trees
+for the whole fleet, refits leave them out: they cost most, and name nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtr
+
+from persfl.checks import many as counted
+from persfl.checks import whole
+from persfl.errors import InputError
+from persfl.evaluation.split import split
+from persfl.fitting.removal import (
+    HELD,
+    SMALL,
+    Rise,
+    errors_of,
+    mean_rise,
+    rerun,
+    without_devices,
+)
+from persfl.fitting.setup import Setup
+from persfl.methods import Blend
+
+if TYPE_CHECKING:
+    from persfl.devices import Devices
+    from persfl.fitting.fitted import Fitted
+    from persfl.trust import Trust
+    from persfl.types import Array, IntArray, Mask
+
+FALSE = 0.1  # of those that are said to be missed
+REFITS = 60  # devices that are left out, unless more are asked for
+
+
+class Contributions(NamedTuple):
+    """`table`: device, `rise` of the others' errors without it, `low` and `high`, whether it is
+    `missed`, most helpful first; `refits` is how many runs it took, `devices` how many there are.
+    """
+
+    table: pd.DataFrame
+    refits: int
+    devices: int
+
+    @property
+    def sentence(self) -> str:
+        """What may be said."""
+        clear = self.table[self.table["missed"]]
+        asked = f"{len(self.table)} of {self.devices} devices were left out in turn"
+        if not len(clear):
+            return (
+                f"Nobody is clearly missed by the others: {asked}; {self.refits} fits. What helps"
+                " is the fleet as a whole."
+            )
+        best = clear.iloc[0]
+        rise = Rise(best["rise"], best["low"], best["high"])
+        return (
+            f"{counted(len(clear), 'device')} of those left out"
+            f" {'is' if len(clear) == 1 else 'are'} missed by the others, {best['device']} most:"
+            f" without it their errors rise by {rise}. {asked[0].upper()}{asked[1:]};"
+            f" {self.refits} fits."
+        )
+
+
+def contributions(
+    fitted: Fitted, rows: Devices, *, refits: int = REFITS, seed: int | None = None
+) -> Contributions:
+    """Leave devices out, one at a time; `rows` are those of the fit. Where there are more devices
+    than `refits`, those whose models others were made of most come first.
+    """
+    n = len(rows)
+    if n < 4:
+        raise InputError(f"leaving devices out takes at least 4 of them. Got {n}.")
+    most = whole("refits", refits, least=1)
+    settings = fitted.settings
+    seed = settings.seed if seed is None else seed
+    method = fitted.method
+    if isinstance(method, Blend):
+        method = replace(method, trees=False)
+    setup = Setup(fitted.learner, settings, fitted.schema, method)
+    learn, held = split(
+        rows,
+        settings.holdout or HELD,
+        seed=seed,
+        classes=setup.classes,
+        ordered=settings.ordered,
+    )
+    state, units = rerun(setup, learn)
+    base = errors_of(setup, state, units, held, np.arange(n))
+    if not np.isfinite(base).any():
+        raise InputError("no device has the four rows it takes to hold any back.")
+    small = max(SMALL * float(np.nanmean(base)), 1e-300)
+    found = []
+    luck = []
+    for j in _asked_most(fitted.trust)[:most].tolist():
+        left = np.delete(np.arange(n), j)
+        again, scale = rerun(setup, without_devices(learn, left))
+        errors = errors_of(setup, again, scale, held, left)
+        rise = np.log(errors + small) - np.log(base + small)
+        rise = rise[np.isfinite(rise)]
+        found.append((rows.ids[j], *mean_rise(rise)))
+        luck.append(_luck(rise))
+    table = pd.DataFrame(found, columns=["device", "rise", "low", "high"])
+    table = table.assign(missed=_few_false(np.array(luck)))
+    table = table.sort_values("rise", ascending=False, kind="stable")
+    return Contributions(table.reset_index(drop=True), 1 + len(found), n)
+
+
+def _luck(rise: Array) -> float:
+    """The chance of rises this large were there none (Student's)."""
+    count = len(rise)
+    if count < 2:
+        return 1.0
+    error = float(rise.std(ddof=1)) / np.sqrt(count)
+    return float(stdtr(count - 1, -float(rise.mean()) / max(error, 1e-300)))
+
+
+def _few_false(luck: Array) -> Mask:
+    """Which to call, by chances that each is luck."""
+    order = np.argsort(luck, kind="stable")
+    step = FALSE * (np.arange(len(luck)) + 1) / len(luck)
+    under = np.flatnonzero(luck[order] <= step)
+    found = np.zeros(len(luck), dtype=bool)
+    found[order[: under[-1] + 1 if len(under) else 0]] = True
+    return found
+
+
+def _asked_most(trust: Trust) -> IntArray:
+    """Devices by how much others took from them, then by their order."""
+    known = trust.table()
+    taken = np.bincount(known["peer"], weights=known["share"], minlength=trust.n)
+    return np.argsort(-taken, kind="stable")

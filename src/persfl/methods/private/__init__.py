@@ -1,0 +1,1 @@
+"""Learning together with noise on everything that leaves a device, and none at home."""

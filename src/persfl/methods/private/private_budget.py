@@ -1,0 +1,42 @@
+"""What a private run spends, device by device: shares of the budget, and noise for each of them.
+
+In a simulation noise comes from the run's seed, so that results can be had again; it is drawn apart
+for every device and every purpose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from persfl.privacy import PrivacyBudget
+from persfl.privacy.secure_noise import SeededNoise
+from persfl.seeds import stream
+
+UNITS = 0.1  # of the budget for finding out units, where declared ranges do not do
+
+
+@dataclass(frozen=True)
+class RunBudget:
+    """A device's budget in one simulated run."""
+
+    budget: PrivacyBudget
+    seed: int
+    free: bool
+    """Whether units cost nothing."""
+
+    @property
+    def learning(self) -> float:
+        """The share that is left for learning."""
+        return 1.0 if self.free else 1.0 - UNITS
+
+    def noise(self, answers: int = 1) -> float:
+        """The noise multiplier of each of so many answers that models are learned from."""
+        return self.budget.multiplier(answers, self.learning)
+
+    def noise_of_units(self, looks: int) -> float:
+        """The noise multiplier of each of so many looks at where values lie."""
+        return self.budget.multiplier(looks, UNITS)
+
+    def source(self, device: int, *purpose: str | int) -> SeededNoise:
+        """Where a device's noise comes from."""
+        return SeededNoise(stream(self.seed, "private", *purpose, device))

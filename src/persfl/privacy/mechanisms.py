@@ -1,0 +1,204 @@
+"""What may leave a device: sums over its rows, each row's part clipped, with normal noise.
+
+Every answer is one of these. `multiplier` is the noise in units of what one row can add or take
+away (`clip`): the one number that privacy hangs on. Nothing else of the rows is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from persfl.errors import InputError
+from persfl.privacy.secure_noise import FINE, NoiseSource, noised, whole_steps
+from persfl.types import Array, Data, Differentiable, IntArray
+
+_HAIR = 1e-9  # lengths are rounded: clipped ones stay this much below the bound
+LEAST = 1e-3  # less noise protects nothing, and whole steps would overflow
+COUNTING = 0.5  # how much of a row's room its count takes, beside what else is told
+_TOGETHER = 2**22  # numbers of rows' gradients that are held at a time
+
+
+def clipped(parts: Array, clip: float) -> Array:
+    """(rows, size) rows' parts, shortened to a length of at most `clip`.
+
+    What is no number counts as nothing: whether a row has one must not show.
+
+    >>> clipped(np.array([[3.0, 4.0], [0.3, 0.4], [np.nan, 1.0]]), 1.0).round(
+    ...     3
+    ... ).tolist()
+    [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]]
+    """
+    sound = np.asarray(np.isfinite(parts).all(axis=1))
+    parts = np.where(sound[:, None], parts, 0.0)
+    # of huge numbers, whose squares overflow, the direction first
+    most = np.maximum(np.abs(parts).max(axis=1, initial=0.0), 1e-300)
+    length = most * np.linalg.norm(parts / most[:, None], axis=1)
+    return np.asarray(
+        parts * np.minimum(1.0, clip / np.maximum(length, 1e-300))[:, None]
+    )
+
+
+def noised_sum(
+    parts: Array, clip: float, multiplier: float, source: NoiseSource
+) -> Array:
+    """(size,) the sum of rows' parts, each clipped, with noise of `multiplier * clip`.
+
+    >>> from persfl.privacy.secure_noise import SystemNoise
+    >>> told = noised_sum(
+    ...     np.ones((50, 1)), clip=2.0, multiplier=0.01, source=SystemNoise()
+    ... )
+    >>> bool(abs(told[0] - 50.0) < 0.2)
+    True
+    """
+    if not (clip > 0 and multiplier >= LEAST):
+        raise InputError(
+            f"clip must be above 0 and the noise multiplier at least {LEAST:g}."
+            f" Got {clip:g} and {multiplier:g}."
+        )
+    deviation = multiplier * clip
+    step = deviation * FINE
+    whole = whole_steps(clipped(parts, clip * (1.0 - _HAIR)), step)
+    return noised(whole.sum(axis=0), deviation, step, source)
+
+
+# Sums of products
+
+
+class NoisedProducts(NamedTuple):
+    """Sums of products of columns (1, x, y), each with noise of this standard deviation."""
+
+    matrix: Array
+    deviation: float
+
+
+def product_clip(features: int) -> float:
+    """How long (1, x, y) may be: as long as it usually is in standard units."""
+    return float(np.sqrt(features + 2.0))
+
+
+def noised_products(
+    data: Data, clip: float, multiplier: float, source: NoiseSource
+) -> NoisedProducts:
+    """u u' summed over rows u = (1, x, y), whole rows scaled down to length `clip`.
+
+    Scaling a whole row keeps what is linear in it: such a row weighs less, and says the same.
+    Off the diagonal the noise is smaller by sqrt(2), since each product stands there twice.
+    """
+    rows = np.column_stack([np.ones(data.rows), data.X, data.y])
+    rows = clipped(rows * np.sqrt(data.weight)[:, None], clip)
+    wide = rows.shape[1]
+    at = np.triu_indices(wide)
+    twice = np.where(at[0] == at[1], 1.0, np.sqrt(2.0))
+    # the length of u u', counted so, is the square of that of u
+    parts = rows[:, at[0]] * rows[:, at[1]] * twice
+    told = noised_sum(parts, clip**2, multiplier, source) / twice
+    matrix = np.zeros((wide, wide))
+    matrix[at] = told
+    matrix[at[::-1]] = told
+    return NoisedProducts(matrix, multiplier * clip**2)
+
+
+# Steps
+
+
+def row_gradients(learner: Differentiable, model: Array, data: Data) -> Array:
+    """(rows, size) the gradient of each row's loss.
+
+    Rows stand as devices of one row each; networks map over them with `torch.func`.
+    """
+    count = data.rows
+    size = len(model)
+    found = np.zeros((count, size))
+    for first in range(0, count, max(1, _TOGETHER // size)):
+        part = slice(first, first + max(1, _TOGETHER // size))
+        rows = Data(
+            data.X[part, None], data.y[part, None], np.ones_like(data.y[part, None])
+        )
+        models = np.repeat(model[None], len(rows.y), axis=0)
+        with np.errstate(all="ignore"):
+            found[part] = learner.grad(models, rows)
+    return found * data.weight[:, None]
+
+
+def gradient_clip(features: int) -> float:
+    """How long a row's gradient may be: as a row with an intercept is in standard units."""
+    return float(np.sqrt(features + 1.0))
+
+
+def noised_gradient(
+    learner: Differentiable,
+    model: Array,
+    data: Data,
+    clip: float,
+    multiplier: float,
+    source: NoiseSource,
+) -> Array:
+    """(size + 1,) the sum of rows' clipped gradients, and behind it the number of rows.
+
+    Both stand in one vector, so that how many rows there are is paid for with the step: a row adds
+    a gradient of length `clip` and a count that is scaled to half of it.
+    """
+    parts = clipped(row_gradients(learner, model, data), clip)
+    share = clip * COUNTING
+    counts = np.full((data.rows, 1), share)
+    whole = np.hstack([parts, counts])
+    told = noised_sum(whole, clip * float(np.hypot(1.0, COUNTING)), multiplier, source)
+    told[-1] /= share
+    return told
+
+
+# Losses, and leaves of trees
+
+
+def noised_losses(
+    losses: Array, most: float, multiplier: float, source: NoiseSource
+) -> Array:
+    """(models + 1,) sums of rows' losses (rows, models), each cut to [0, most], and behind them
+    the number of rows.
+    """
+    many = losses.shape[1]
+    kept = np.clip(np.nan_to_num(losses, nan=most, posinf=most), 0.0, most)
+    share = most * COUNTING
+    counts = np.full((len(losses), 1), share)
+    room = most * float(np.sqrt(many + COUNTING**2))
+    told = noised_sum(np.hstack([kept, counts]), room, multiplier, source)
+    told[-1] /= share
+    return told
+
+
+def noised_leaves(
+    leaves: Array,
+    labels: Array,
+    trees: int,
+    most: float,
+    multiplier: float,
+    source: NoiseSource,
+) -> Array:
+    """(outputs + 1, leaves) sums of labels and numbers of rows, leaf by leaf.
+
+    `leaves` (rows, all leaves of all trees) is 1 where a row falls, which is in one leaf of each
+    of so many `trees`; `labels` (rows, outputs) are cut to a length of at most `most`.
+    """
+    share = most * COUNTING
+    kept = clipped(labels, most)
+    wide = np.hstack([kept, np.full((len(kept), 1), share)])
+    parts = (wide[:, :, None] * leaves[:, None, :]).reshape(
+        len(kept), wide.shape[1] * leaves.shape[1]
+    )
+    room = most * float(np.sqrt(trees * (1.0 + COUNTING**2)))
+    told = noised_sum(parts, room, multiplier, source)
+    told = told.reshape(labels.shape[1] + 1, leaves.shape[1])
+    told[-1] /= share
+    return told
+
+
+def noised_counts(
+    counts: IntArray, length: float, multiplier: float, source: NoiseSource
+) -> Array:
+    """Counts of rows, of which one row is in so many that they move by `length` at most."""
+    deviation = multiplier * length
+    step = 2.0 ** np.floor(np.log2(deviation * FINE))  # ones are whole steps, too
+    whole = np.asarray(np.rint(counts / step), dtype=np.int64)
+    return noised(whole, deviation, float(step), source)

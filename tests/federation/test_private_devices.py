@@ -1,0 +1,399 @@
+"""Protected devices in a federation: the budget holds whatever anybody asks, and says."""
+
+import multiprocessing
+import os
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from federated import columns, names, plan, post
+
+from persfl import Data
+from persfl.errors import InputError
+from persfl.federation.blend_exchange import BlendScene
+from persfl.federation.budget_book import ProtectedAnswer
+from persfl.federation.conduct import conduct
+from persfl.federation.letters import Letters, Limited
+from persfl.federation.local_grid import LocalGrid
+from persfl.federation.messages import Refused
+from persfl.federation.privacy_settings import PrivacySettings
+from persfl.federation.private_messages import HOME, TOLD
+from persfl.federation.sums_site import SumsSite
+from persfl.fleets.flower import Device, Ledger, Policy, Rows
+from persfl.privacy import Accountant, PrivacyBudget, answer_cost
+from persfl.runs import load_model
+from persfl.sources import clustered_regression
+from persfl.wire import Terms, nested, pack, unpack
+
+DEVICES = clustered_regression(n=5, clusters=1, rows=40, features=2, noise=0.3, seed=1)
+RANGES = {"x0": [-4, 4], "x1": [-4, 4]}
+PRIVATE = PrivacySettings(epsilon=3.0, ranges=RANGES, label=(-30.0, 30.0))
+LINEAR = Terms(columns=columns(DEVICES), seed=5, settings={"intercept": True})
+LOGISTIC = Terms(columns=("x0", "x1"), classes=2, step_size=0.5)
+
+TREE = Terms(model="tree", columns=("x0", "x1"), public=np.zeros((3, 2)))
+
+
+def protected(settings=PRIVATE, devices=DEVICES, **more):
+    return {
+        name: Device(
+            name,
+            Rows(columns(devices), devices[i]),
+            policy=Policy(rows=0),
+            privacy=settings,
+            **more,
+        )
+        for i, name in enumerate(names(len(devices)))
+    }
+
+
+def device(data=None, settings=PRIVATE, **more):
+    data = DEVICES[0] if data is None else data
+    return Device("d", Rows(["x0", "x1"], data), privacy=settings, **more)
+
+
+def classes(rows=60):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 2))
+    return Data(X, (X[:, 0] > 0) * 1.0)
+
+
+def ask(device, kind, head=None, arrays=None, *, terms=LOGISTIC, run="r", round=0, n=7):
+    told, more = terms.to_wire()
+    head = {"run": run, "round": round, "ask": n, "me": 0, **told, **(head or {})}
+    return unpack(device.reply(kind, pack(head, more | (arrays or {}))))
+
+
+def step(device, model, *, name="a", **more):
+    head = {"names": [name]}
+    arrays = {"targets": np.array([0])} | nested(
+        "q0", {"vector": np.array(model, float)}
+    )
+    head, out = ask(device, "answer", head, arrays, **more)
+    return head.get("codes", [head["code"]])[0], out.get("p0.vector")
+
+
+def spent(device):
+    return device.ledger.protected.account(PRIVATE.budget)
+
+
+# What leaves
+
+
+def test_describe_tells_no_number_of_rows():
+    few, many = (device(DEVICES[0].take(np.arange(k))) for k in (3, 40))
+    heads = [ask(one, "describe", terms=LINEAR)[0] for one in (few, many)]
+    assert heads[0] == heads[1]
+    assert heads[0]["rows"] == 0
+    assert heads[0]["privacy"]["epsilon"] == 3.0
+
+
+def test_a_blend_of_protected_devices_runs_and_finishes_at_home(tmp_path):
+    homes = protected()
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, method="blend"))
+    model = load_model(tmp_path / "run")
+    assert len(model.devices_) == 5
+    for i, home in enumerate(homes.values()):
+        assert home.ledger.protected.account(PRIVATE.budget).epsilon <= 3.0
+        kinds = [line["kind"] for line in home.ledger.protected.table()]
+        assert kinds == ["sums"]  # units and models are made of one answer
+        kept = home.shelf.get(f"{HOME}r1")
+        X = kept.terms.inside(DEVICES[i]).X
+        said = kept.terms.learner().predict(kept.model, X)
+        error = said * kept.terms.label_scale + kept.terms.label_mean - DEVICES[i].y
+        assert np.mean(error**2) < 0.3  # own rows are used without noise
+
+
+def test_a_refined_model_never_leaves(tmp_path):
+    homes = protected()
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, method="blend"))
+    home = homes["d00"]
+    refined = home.shelf.get(f"{HOME}r1")
+    for run in ("r1", "home:r1", f"{HOME}r1", f"{TOLD}r1"):
+        head, out = ask(home, "adopt", {"probe": True}, terms=refined.terms, run=run)
+        assert head["code"] == "ok"
+        assert (out["probe.vector"] == 0).all()
+
+
+def test_fedavg_of_protected_classifiers_stays_within_the_budget(tmp_path):
+    rng = np.random.default_rng(3)
+    homes = {}
+    for name in names(3):
+        X = rng.normal(size=(80, 2))
+        rows = Rows(["x0", "x1"], Data(X, (X @ [2.0, -1.0] > 0) * 1.0))
+        homes[name] = Device(
+            name, rows, privacy=replace(PRIVATE, epsilon=8.0, answers=30)
+        )
+    asked = {"method": "fedavg", "classes": 2, "units": "raw", "rounds": 6}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    for home in homes.values():
+        account = home.ledger.protected.account(PrivacyBudget(epsilon=8.0))
+        assert 0 < account.epsilon <= 8.0
+        kept = home.shelf.get(f"{HOME}r1")
+        data = home.source(0).data
+        right = kept.terms.learner().labels(kept.model, data.X) == data.y
+        assert right.mean() > 0.85
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "terms"),
+    [
+        ("answer", {"names": ["a"]}, replace(LOGISTIC, steps=3)),
+        ("answer", {"names": ["a"]}, replace(LOGISTIC, batch=5)),
+        ("answer", {"names": ["a"]}, TREE),
+        ("adopt", {"probe": True}, replace(LOGISTIC, start="own")),
+        ("adopt", {"probe": True}, replace(LOGISTIC, local=0.1)),
+        ("blend", {"asks": [{"what": "weight"}]}, LOGISTIC),
+        ("describe", {"sums": True}, LINEAR),
+    ],
+)  # fmt: skip
+def test_what_is_not_protected_is_refused_alike_whatever_the_rows(kind, head, terms):
+    settings = replace(PRIVATE, ranges={})  # no ranges, no sums
+    told = []
+    for data in (classes(4), classes(60), Data(np.zeros((1, 2)), np.array([7.0]))):
+        one = device(data, settings)
+        arrays = {"targets": np.array([0])} if kind == "answer" else {}
+        told.append(ask(one, kind, head, arrays, terms=terms)[0])
+        assert spent(one).spent == 0
+    assert told[0] == told[1] == told[2]
+    assert told[0]["code"] == "privacy"
+
+
+def test_odd_labels_and_numbers_do_not_show():
+    odd = Data(np.array([[0.0, 1e300], [1.0, -1e300]]), np.array([77.0, -3.0]))
+    for data in (odd, classes()):
+        code, given = step(device(data), np.zeros(3))
+        assert code == "ok"
+        assert np.isfinite(given).all()
+
+
+def test_too_much_work_is_refused_before_it_is_paid_for():
+    one = Device(
+        "d", Rows(["x0", "x1"], classes()), privacy=PRIVATE, policy=Policy(work=10**4)
+    )
+    head, _ = ask(one, "score", {"count": 9})
+    assert head["code"] == "work"
+    assert spent(one).spent == 0
+
+
+# The budget
+
+
+def test_when_the_budget_is_spent_nobody_gets_anything_new():
+    one = device(classes())
+    rng = np.random.default_rng(0)
+    codes = [step(one, rng.normal(size=3))[0] for _ in range(25)]
+    assert codes == ["ok"] * 20 + ["budget"] * 5
+    assert spent(one).epsilon == pytest.approx(3.0)
+    # losses and sums come out of the same purse
+    head, _ = ask(one, "score", {"count": 0})
+    assert head["code"] == "budget"
+    terms = replace(LINEAR, columns=("x0", "x1"))
+    assert ask(one, "describe", {"sums": True}, terms=terms)[0]["code"] == "budget"
+
+
+def test_colluding_askers_and_lying_coordinators_get_no_more():
+    """Other names, runs, rounds, message numbers, step sizes: the same purse."""
+    one = device(classes())
+    rng = np.random.default_rng(1)
+    told = set()
+    for k in range(60):
+        more = {"name": f"asker {k % 2}", "run": f"run {k % 7}", "round": k, "n": k}
+        terms = replace(LOGISTIC, seed=k, holdout=0.1 * (k % 5))
+        code, given = step(one, rng.normal(size=3), terms=terms, **more)
+        if code == "ok":
+            told.add(given.tobytes())
+    assert len(told) == 20
+    assert spent(one).epsilon <= 3.0 + 1e-9
+
+
+def test_the_same_question_gets_the_same_answer_whoever_asks():
+    """Noise that could be drawn again could be averaged away."""
+    one = device(classes())
+    answers = {
+        step(one, np.ones(3), name=name, run=run, round=r)[1].tobytes()
+        for name in ("a", "b")
+        for run in ("r", "s")
+        for r in (0, 1)
+    }
+    assert len(answers) == 1
+    # another step from the same model is the same question
+    twice = replace(LOGISTIC, step_size=1.0)
+    first, second = (step(one, np.ones(3), terms=t)[1] for t in (LOGISTIC, twice))
+    np.testing.assert_allclose(2 * (first - 1.0), second - 1.0)
+    assert len(one.ledger.protected.table()) == 1
+
+
+def test_steps_of_squared_loss_follow_from_sums():
+    one = device()
+    for k in range(40):
+        assert step(one, np.full(3, float(k)), terms=LINEAR)[0] == "ok"
+    assert len(one.ledger.protected.table()) == 1
+
+
+def test_a_restart_remembers(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    first = device(classes(), ledger=Ledger(path))
+    answers = [step(first, np.full(3, k))[1] for k in range(5)]
+    second = device(classes(), ledger=Ledger(path))
+    assert spent(second).spent == pytest.approx(5 * answer_cost(PRIVATE.noise))
+    for k, answer in enumerate(answers):
+        assert (step(second, np.full(3, k))[1] == answer).all()
+    assert len(second.ledger.protected.table()) == 5
+
+
+def test_rows_that_change_do_not_change_what_was_told():
+    """The difference of two answers with the same noise would be the row."""
+    data = [classes()]
+    one = Device("d", lambda _: Rows(["x0", "x1"], data[0]), privacy=PRIVATE)
+    before = step(one, np.ones(3))[1]
+    data[0] = data[0].take(np.arange(1, 60))
+    assert (step(one, np.ones(3))[1] == before).all()
+
+
+def test_two_processes_with_one_ledger_share_a_purse(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    two = [device(classes(), ledger=Ledger(path)) for _ in range(2)]
+    codes = [step(two[k % 2], np.full(3, k))[0] for k in range(30)]
+    assert codes.count("ok") == 20
+
+
+def test_a_raced_question_is_paid_once():
+    ledger = Ledger()
+    book = ledger.protected
+    answer = ProtectedAnswer("r", "gradient", "a", PRIVATE.noise)
+    first = book.pay("digest", answer, PRIVATE.budget, b"one")
+    assert book.pay("digest", answer, PRIVATE.budget, b"two") == first == b"one"
+
+
+def _answers(path, sent):
+    """Tell answers, noting each outside as a network would, until killed."""
+    ledger = Ledger(path)
+    book = ledger.protected
+    budget = PrivacyBudget(epsilon=3.0)
+    for k in range(10**6):
+        answer = ProtectedAnswer("r", "gradient", "a", 1e4)
+        book.pay(f"{os.getpid()} {k}", answer, budget, b"answer")
+        os.write(sent, b"x")
+
+
+def test_after_a_kill_no_less_is_spent_than_left(tmp_path):
+    """Five kills here; `tools/kills --budget 100` does a hundred."""
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path)
+    fork = multiprocessing.get_context("fork")
+    left = 0
+    for k in range(5):
+        out, sent = os.pipe()
+        child = fork.Process(target=_answers, args=(path, sent))
+        child.start()
+        os.close(sent)
+        while left == 0 or k == 0 or os.read(out, 1):
+            got = os.read(out, 1 + 7 * k)
+            left += len(got)
+            break
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+        while got := os.read(out, 4096):
+            left += len(got)
+        os.close(out)
+        ledger = Ledger(path)
+        account = ledger.protected.account(PrivacyBudget(epsilon=3.0))
+        assert account.spent >= left * answer_cost(1e4) * (1 - 1e-12)
+
+
+# Runs that do not fit
+
+
+def test_a_run_that_cannot_be_protected_says_so(tmp_path):
+    homes = {
+        name: Device(name, Rows(["x0", "x1"], classes()), privacy=PRIVATE)
+        for name in names(3)
+    }
+    with pytest.raises(Limited, match="protects its rows"):
+        conduct(
+            LocalGrid(homes), plan(tmp_path / "run", homes, method="blend", classes=2)
+        )
+
+
+@pytest.mark.parametrize(("method", "asked"), [("paper", 60), ("fedavg", 30)])
+def test_a_plan_beyond_the_budget_says_how_much_would_fit(tmp_path, method, asked):
+    homes = {
+        name: Device(name, Rows(["x0", "x1"], classes()), privacy=PRIVATE)
+        for name in names(3)
+    }
+    told = {"method": method, "classes": 2, "units": "raw", "rounds": 15}
+    with pytest.raises(InputError, match=rf"up to {asked} questions.*--rounds 10"):
+        conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **told))
+    assert all(spent(home).spent == 0 for home in homes.values())
+
+
+def test_a_loop_of_linear_regressions_costs_sums_alone(tmp_path):
+    homes = protected()
+    asked = {"method": "paper", "rounds": 4, "start": "zeros"}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    for home in homes.values():
+        kinds = [line["kind"] for line in home.ledger.protected.table()]
+        assert kinds == ["sums"]
+
+
+@pytest.mark.parametrize(
+    ("told", "what"),
+    [
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": 1, "delta": 2}, "delta"),
+        ({"epsilon": 1, "clip": -1}, "clip"),
+        ({"epsilon": 1, "ranges": {"a": [3, 1]}}, "range of 'a'"),
+        ({"epsilon": 1, "epsilom": 1}, "no setting"),
+        ({}, "lacks 'epsilon'"),
+    ],
+)
+def test_settings_with_mistakes_protect_nobody_and_are_refused(tmp_path, told, what):
+    import tomli_w
+
+    path = tmp_path / "node.toml"
+    path.write_text(tomli_w.dumps({"privacy": told}))
+    with pytest.raises(InputError, match=what):
+        PrivacySettings.read(path)
+
+
+def test_many_columns_tell_no_sums_unless_rows_are_many():
+    wide = clustered_regression(n=2, rows=40, features=12, seed=0)
+    ranges = {f"x{k}": [-4, 4] for k in range(12)}
+    settings = replace(PRIVATE, ranges=ranges)
+    terms = Terms(columns=columns(wide), settings={"intercept": True})
+    for rows, code in ((0, "privacy"), (5000, "ok")):
+        homes = protected(replace(settings, rows=rows), wide)
+        assert (
+            ask(homes["d00"], "describe", {"sums": True}, terms=terms)[0]["code"]
+            == code
+        )
+
+
+def test_accounts_are_values():
+    account = Accountant(PRIVATE.budget)
+    assert account.after(0.1).spent == 0.1
+    assert account.spent == 0.0
+
+
+def test_a_site_of_sums_takes_noised_ones():
+    homes = protected()
+    letters = Letters(post(homes), LINEAR, run="run", home={}, deadline=5.0)
+    everyone = np.arange(5)
+    site = SumsSite(letters, BlendScene(ids=names(5), targets=everyone, seed=5))
+    found = site.blended()
+    assert all(model is not None for model in found.models)
+    assert not site.notes or "no rows have" not in " ".join(site.notes)
+
+
+def test_the_budget_refuses_and_spends_nothing():
+    ledger = Ledger()
+    book = ledger.protected
+    answer = ProtectedAnswer("r", "sums", "a", 0.5)  # more than epsilon 3 in one go
+    with pytest.raises(Refused, match="budget"):
+        book.pay("digest", answer, PRIVATE.budget, b"answer")
+    assert book.table() == []
