@@ -20,6 +20,7 @@ from persfl import PersonalizedRegressor
 from persfl.datasets import load_housing
 from persfl.methods import Paper
 from persfl.report import info
+from persfl.report.about_run import about_html
 from persfl.report.federation_page import write_federation
 from persfl.report.html import embedded, write_report
 
@@ -900,3 +901,11 @@ def test_a_report_has_the_rights_of_any_other_file(tmp_path, monkeypatch, mask, 
         switch(before)
     assert stat.S_IMODE(page.stat().st_mode) == rights
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_page_opens_with_what_it_is_about():
+    facts = [("Table", "<b>rows.csv"), ("Features", "x1, x2")]
+    text = about_html(facts)
+    assert "&lt;b&gt;rows.csv" in text
+    assert "<b>" not in text
+    assert about_html([]) == ""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from persfl.files import write_whole
+from persfl.report.about_run import about_html
 
 _FEDERATION = (
     '<p class="asked">This was a federation: every device\'s rows stayed where they are. '
@@ -49,6 +50,7 @@ def page(info: Mapping[str, Any]) -> str:
     parts = {
         "title": escape(str(info["title"])),
         "asked": _together(escape(str(info["asked"]))),
+        "about": about_html(info.get("about", [])),
         "answer": _together(escape(str(worth["verdict"]["sentence"]))) if worth else "",
         "federation": _FEDERATION if info.get("federation") else "",
         "version": escape(str(info["version"])),

@@ -19,6 +19,7 @@ from persfl.evaluation.alike import (
 from persfl.evaluation.who_helps import pairs_known, reward_interval
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.methods import settings_of
+from persfl.report.about_run import about_run
 from persfl.report.blocks import Blocks, adoption_shares, blocks, pairs_met
 from persfl.report.depends_info import depends_info
 from persfl.report.makeup import makeup
@@ -79,11 +80,13 @@ def info(
     device: str = "device",
     label: str = "y",
     groups: Groups | None = None,
+    table: str = "",
+    date: str = "",
 ) -> dict[str, Any]:
     """What a report shows of a fitted PersonalizedRegressor or PersonalizedClassifier.
 
     `device` and `label` are what they are called; `groups` is a dict of device id to a group that
-    gets its own verdict.
+    gets its own verdict. `table` and `date` are what the rows came from, and when.
 
     >>> from persfl import PersonalizedRegressor
     >>> from persfl.sources import clustered_regression
@@ -113,6 +116,7 @@ def info(
         "asked": question(
             n, device, f"{label} from {many(fitted.schema.features, 'feature')}"
         ),
+        "about": about_run(fitted, device, label, table=table, date=date),
         "version": __version__,
         "task": "classification" if classes else "regression",
         "words": {

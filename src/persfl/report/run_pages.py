@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,9 @@ def write_page(folder: Folder, model: Fitted | HasFitted, path: Path) -> Path:
     spec = checked_spec(folder)
     groups = dict(spec["groups"]) if spec.get("groups") else None
     names = {"device": str(spec["device"]), "label": str(spec["label"])}
+    names["table"] = Path(str(spec.get("table", ""))).name
+    made = (folder.path / "spec.json").stat().st_mtime
+    names["date"] = datetime.fromtimestamp(made).date().isoformat()
     with reading(folder.path):  # its numbers may make no sense together
         found = info(model, groups=groups, **names)
     missed = read_contributions(folder)

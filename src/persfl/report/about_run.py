@@ -1,0 +1,65 @@
+"""What a report is about, in a few lines at its top: table, rows, features, method, seed, date."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from persfl.checks import many
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from persfl.fitting.fitted import Fitted
+
+MOST_FEATURES = 12  # named, before "and so many more"
+Facts = list[tuple[str, str]]
+
+
+def about_run(
+    fitted: Fitted, device: str, label: str, *, table: str = "", date: str = ""
+) -> Facts:
+    """Names and values, in the order in which a reader asks for them."""
+    rows = fitted.rows
+    least = int(rows.min())
+    most = int(rows.max())
+    each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+    n = len(rows)
+    held = f"{int(rows.sum()):,} of {many(n, 'device')}, {each} a device"
+    facts = [
+        ("Table", table),
+        ("Rows", held),
+        ("Device", device),
+        ("Label", label),
+        ("Features", _some_names(fitted.schema.inputs)),
+        ("Method", fitted.ran),
+        ("Seed", str(fitted.settings.seed)),
+        ("Date", date),
+    ]
+    return [(name, value) for name, value in facts if value]
+
+
+def _some_names(names: Sequence[str]) -> str:
+    """The first names, and how many more there are.
+
+    >>> _some_names([f"x{i}" for i in range(14)])[-10:]
+    'and 2 more'
+    """
+    shown = ", ".join(names[:MOST_FEATURES])
+    more = len(names) - MOST_FEATURES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def about_html(facts: Sequence[tuple[str, str]]) -> str:
+    """A list of terms; whatever a name holds is text.
+
+    >>> about_html([("Table", "<b>.csv")])
+    '<dl class="about"><div><dt>Table</dt><dd>&lt;b&gt;.csv</dd></div></dl>'
+    """
+    if not facts:
+        return ""
+    rows = "".join(
+        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
+        for name, value in facts
+    )
+    return f'<dl class="about">{rows}</dl>'
