@@ -134,6 +134,20 @@ def test_models_of_unprotected_runs_are_nobodys_words():
     assert told["probe.vector"].tolist() == [0.0, 0.0, 0.0]
 
 
+def test_a_refined_model_is_no_others_words_in_a_file_of_one_name(
+    tmp_path, monkeypatch
+):
+    """Names of files are 64 bits: whoever names runs finds two that have the same."""
+    monkeypatch.setattr(Shelf, "_path", lambda _, folder, run: folder / "one.model")
+    home = device(shelf=Shelf(tmp_path))
+    judged = {"count": 0, "judge": True, "adoptions": []}
+    assert ask(home, "score", judged, terms=LINEAR, run="a")[0]["code"] == "ok"
+    assert Shelf(tmp_path).latest().model.any()
+    asked = {"adoptions": [], "probe": True}
+    told = ask(home, "adopt", asked, terms=LINEAR, run="b")[1]
+    assert told["probe.vector"].tolist() == [0.0, 0.0, 0.0]
+
+
 def test_fedavg_of_protected_classifiers_stays_within_the_budget(tmp_path):
     rng = np.random.default_rng(3)
     homes = {}
