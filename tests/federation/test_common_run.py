@@ -218,6 +218,24 @@ def test_one_bad_device_costs_common_models_its_own_step(name, change, share, tm
     assert loss(models) < 2.0 * loss(want.models[honest])
 
 
+def unlike(kind, head, arrays):
+    """Losses like nobody's."""
+    if kind == "score":
+        arrays = {key: np.full_like(array, 1e9) for key, array in arrays.items()}
+    return pack(head, arrays)
+
+
+def test_a_device_whose_losses_are_like_nobodys_takes_no_cluster(tmp_path):
+    """It had a model to itself, the others shared one."""
+    found = told(1.0, unlike, tmp_path, "clove")
+    assert found.n_rounds_ == 6
+    honest = [i for i in range(6) if i != 3]
+    models = np.stack([found.models_[i] for i in honest])
+    group = np.unique(models, axis=0, return_inverse=True)[1].ravel()
+    pairs = set(zip(group.tolist(), DEVICES.clusters[honest].tolist(), strict=True))
+    assert len(pairs) == len(set(group)) == 2
+
+
 @pytest.mark.parametrize("name", WEIGHED)
 def test_who_says_that_it_has_no_rows_ends_no_run(name, tmp_path):
     """A mean over it alone was none, every step length diverged, and the run ended."""

@@ -10,6 +10,7 @@ from persfl.errors import InputError
 from persfl.methods import IFCA, AllForOne, CLoVE, CoBo, Ditto, GTVMin, LocalTask
 from persfl.methods import PFedGraph as Graphed
 from persfl.methods.all_for_one import in_turn, near_weights
+from persfl.methods.clove import clusters_of
 from persfl.methods.meetings import Meetings
 from persfl.methods.pfedgraph import collaboration, onto_simplex
 from persfl.proposers.gradient import GradientStep
@@ -92,6 +93,21 @@ def test_clove_finds_clusters_where_ifca_needs_a_good_start():
             pairs = set(zip(group.tolist(), rows.clusters.tolist(), strict=True))
             found[kind] += len(pairs) == len(set(rows.clusters)) == len(set(group))
     assert found[CLoVE] == 6 > found[IFCA]
+
+
+@pytest.mark.parametrize("lie", [0.0, -1e300, 1e9, 1e300])
+@pytest.mark.parametrize("column", [slice(None), 0, 1])
+def test_losses_of_one_device_change_no_others_cluster(column, lie):
+    """It was a cluster by itself, and all others were one."""
+    losses = np.array([[1.0, 9], [1.2, 8], [9, 1.1], [8, 1], [8, 1.2], [1.1, 9]])
+    losses[5, column] = lie
+    found = clusters_of(losses, stream(0, "clusters"))
+    assert found[:5].tolist() == [0, 0, 1, 1, 1]
+
+
+def test_one_that_is_like_nobody_is_a_cluster_where_devices_are_few():
+    losses = np.array([[1.0, 9], [1.2, 8], [9, 1.1]])
+    assert clusters_of(losses, stream(0, "clusters")).tolist() == [0, 0, 1]
 
 
 def test_a_projection_onto_the_simplex_is_the_nearest_point():

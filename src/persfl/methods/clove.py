@@ -35,7 +35,7 @@ MOST = 1e12  # a loss beyond it is as good as this one
 
 def clusters_of(losses: Array, place: Stream) -> IntArray:
     """(devices,) which model a device's cluster has, from losses (devices, models). Who tells none
-    goes with most of the others.
+    goes with most of the others, and who is like nobody where it has least loss.
 
     >>> losses = np.array([[1.0, 5.0], [1.1, 5.2], [4.0, 2.0], [np.inf, 2.2]])
     >>> clusters_of(losses, stream(0, "clusters")).tolist()
@@ -45,16 +45,48 @@ def clusters_of(losses: Array, place: Stream) -> IntArray:
     found = np.zeros(len(losses), dtype=np.int64)
     if not tells.any():
         return found
-    found[tells] = _grouped(np.clip(losses[tells], -MOST, MOST), place)
+    found[tells] = _of_several(np.clip(losses[tells], -MOST, MOST), place)
     found[~tells] = np.bincount(found[tells]).argmax()
     return found
 
 
+def _of_several(losses: Array, place: Stream) -> IntArray:
+    """The same of devices that tell, with no cluster of one where others can fill all of them.
+
+    A device that is a cluster by itself takes a model from the others, who share what is left: a
+    lie about losses would do.
+    """
+    found: IntArray = losses.argmin(axis=1)
+    inside = np.arange(len(losses))
+    while True:
+        found[inside] = _grouped(losses[inside], place)
+        alone = np.bincount(found[inside])[found[inside]] == 1
+        if not alone.any() or len(inside) <= 2 * losses.shape[1]:
+            return found
+        far = np.where(alone, _nearest(losses[inside]), -1.0)
+        unlike = inside[far.argmax()]
+        found[unlike] = losses[unlike].argmin()
+        inside = inside[inside != unlike]
+
+
+def _nearest(losses: Array) -> Array:
+    """(devices,) how far each is from the one that is most like it."""
+    where = _places(losses)
+    apart = np.linalg.norm(where[:, None] - where[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    return np.asarray(apart.min(axis=1))
+
+
+def _places(losses: Array) -> Array:
+    """Where devices stand."""
+    return np.asarray(np.sqrt(losses - min(0.0, float(losses.min()))))
+
+
 def _grouped(losses: Array, place: Stream) -> IntArray:
-    """The same of devices that tell."""
+    """The same by k-means alone."""
     from sklearn.cluster import KMeans  # takes long to import, and few need it
 
-    where = np.sqrt(losses - min(0.0, float(losses.min())))
+    where = _places(losses)
     distinct = min(losses.shape[1], len(np.unique(where, axis=0)))
     grouped = KMeans(distinct, n_init=5, random_state=place.integer())
     group = np.asarray(grouped.fit_predict(where))
