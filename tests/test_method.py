@@ -131,6 +131,7 @@ def test_a_search_over_methods_and_their_settings(rows, start, grid):
 def test_every_method_of_the_list_can_be_fitted_and_kept(rows, name, tmp_path):
     X, y, who = rows
     few = {"rounds": 3, "budget": 10}
+    pytest.importorskip(METHODS[name]().needs().package or "numpy")
     has = METHODS[name]().get_params()
     method = method_of(name, **{k: v for k, v in few.items() if k in has})
     model = PersonalizedRegressor(method=method).fit(X, y, devices=who)
@@ -216,11 +217,9 @@ def test_what_models_are_made_of_in_numbers(rows):
         for peer, share in near:
             assert share == pytest.approx(helpers[(i, peer)] * shares[i, 2])
     assert (model.helpers_["adopted"] <= model.helpers_["asked"] + 1e-9).all()
-    assert (
-        1
-        < model.helpers_.groupby("device")["adopted"].sum().max()
-        <= model.n_rounds_ + 1e-9
-    )
+    # the one round of this rule: what is neighbours' in a model is all adopted from them
+    adopted = model.helpers_.groupby("device")["adopted"].sum()
+    assert adopted.max() == pytest.approx(model.n_rounds_)
     assert (
         info(
             PersonalizedRegressor(method=Paper(rounds=3), holdout=0).fit(

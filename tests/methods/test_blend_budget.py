@@ -136,6 +136,7 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
     real = {
         "grad": Network.grad,
         "answer": GradientStep.answer,
+        "descended": Network.descended,
         "search": descent.neighbours,
     }
     quiet = []
@@ -147,6 +148,11 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
         if not quiet:
             count(data)
         return real["grad"](self, model, data, **more)
+
+    def descended(self, models, data, marks, *more):  # a question a step
+        for _ in range(max(marks)):
+            count(data)
+        return real["descended"](self, models, data, marks, *more)
 
     def answer(self, learner, probe, data, place):  # of several steps: one question
         count(data)
@@ -164,6 +170,7 @@ def test_networks_keep_the_budget(n, budget, monkeypatch):
 
     begins(own, monkeypatch)
     monkeypatch.setattr(Network, "grad", grad)
+    monkeypatch.setattr(Network, "descended", descended)
     monkeypatch.setattr(GradientStep, "answer", answer)
     monkeypatch.setattr(descent, "neighbours", search)
     # one group at a time; own steps are free

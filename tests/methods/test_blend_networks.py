@@ -268,9 +268,9 @@ def test_mixes_that_are_none_are_refused():
             models_from(arrays | {name: wrong})
 
 
-def test_a_processor_elsewhere_is_refused():
+def test_a_processor_that_is_not_there_is_named():
     devices = clustered_regression(n=3, clusters=1, rows=6, features=2, seed=0)
-    with pytest.raises(InputError, match="compute is for methods that take steps"):
-        PersonalizedRegressor(SMALL, method="blend", compute="cuda").fit(
+    with pytest.raises(InputError, match="compute='cuda:99' cannot be used here"):
+        PersonalizedRegressor(SMALL, method="blend", compute="cuda:99").fit(
             devices.X, devices.y, devices=devices.owner
         )

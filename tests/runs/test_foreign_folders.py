@@ -260,13 +260,14 @@ def test_a_planted_command_does_not_run_in_a_federation(tmp_path):
 
     from persfl.federation.conduct import conduct
     from persfl.federation.local_grid import LocalGrid
+    from persfl.federation.run_plan import RunPlan
     from persfl.sources import clustered_regression
     from persfl.wire import Terms, pack
 
     devices = clustered_regression(n=4, clusters=2, rows=12, features=3, seed=0)
     homes = federated.at_home(devices)
     asked = federated.plan(tmp_path / "run", homes, run="r1", rounds=2)
-    folder = Folder.begin(tmp_path / "run", {"asked": {}})
+    folder = Folder.begin(tmp_path / "run", {"asked": RunPlan.read(asked).record()})
     marker = tmp_path / "marker"
     (tmp_path / "evil_net.py").write_text(f"import os\nos.mkdir({str(marker)!r})\n")
     terms = Terms(model="network", columns=("a",), settings={"make": "evil_net:make"})

@@ -30,7 +30,7 @@ def plain_estimator(fitted: Fitted, device: Hashable) -> Any:
     >>> fit = PersonalizedRegressor(method="own", holdout=0).fit(
     ...     X, y, devices=list("aaabbb")
     ... )
-    >>> plain_estimator(fit.fitted_, "a").predict([[3.0]]).round(3).tolist()
+    >>> plain_estimator(fit.fitted_, "a").predict([[3.0]]).round(2).tolist()
     [3.0]
     """
     i = device_place(fitted, device)

@@ -100,6 +100,7 @@ def measurements(
     >>> found = measurements(dealt, ["local", "pooled"])
     >>> found["picked"]["pooled"]["variant"], found["picked"]["pooled"]["tried"]
     ('centred', 2)
+    >>> import numpy as np
     >>> errors = {name: np.mean(each[CHOSEN]) for name, each in found["errors"].items()}
     >>> bool(errors["pooled"] < errors["local"])
     True

@@ -116,9 +116,11 @@ def next_rows(
 
     >>> from persfl.sources import clustered_regression
     >>> rows = clustered_regression(n=3, rows=(6, 12), features=2, seed=4)
-    >>> learn, judge, *_ = next_rows(rows, 5, 3, 0.5)
+    >>> rows.counts.tolist()
+    [9, 12, 11]
+    >>> learn, judge, *_ = next_rows(rows, 7, 3, 0.5)
     >>> learn.counts.tolist(), judge.counts.tolist()
-    ([5, 5], [3, 3])
+    ([7, 7], [3, 3])
     """
     whole("ahead", ahead, least=1)
     spare = devices.counts - few - ahead

@@ -60,7 +60,7 @@ def shares_by_loss(
     Of an absurd offer not even a small share is taken, and it moves no level:
 
     >>> losses = np.array([[1.0, 2.0, 1e28], [1.0, 2.0, 1.0]])
-    >>> shares_of(losses, np.array([1.0, 1.0]), relative=True)[0].round(1).tolist()
+    >>> shares_by_loss(losses, np.array([1.0, 1.0]), relative=True)[0].round(1).tolist()
     [0.5, 0.5, 0.0]
     """
     known = rows > 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from persfl.checks import one_of, real, whole
+from persfl.device_checks import refuse_rowless
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners.linear import Linear
@@ -119,6 +120,7 @@ class Private(MethodSettings):
             real("clip", self.clip, above=0)
         learner = task.learner
         rows = task.rows
+        refuse_rowless(rows)
         if isinstance(learner, Tree):
             grown = self._trees(learner, rows, task.seed)
             return at_once(task, grown, stage=stage, keep=keep)
