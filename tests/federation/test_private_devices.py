@@ -20,6 +20,7 @@ from persfl.federation.conduct import conduct
 from persfl.federation.letters import Letters, Limited
 from persfl.federation.local_grid import LocalGrid
 from persfl.federation.messages import Refused
+from persfl.federation.model_store import Shelf
 from persfl.federation.privacy_settings import PrivacySettings
 from persfl.federation.private_messages import HOME, TOLD
 from persfl.federation.sums_site import SumsSite
@@ -117,6 +118,34 @@ def test_a_refined_model_never_leaves(tmp_path):
         head, out = ask(home, "adopt", {"probe": True}, terms=refined.terms, run=run)
         assert head["code"] == "ok"
         assert (out["probe.vector"] == 0).all()
+
+
+def test_models_of_unprotected_runs_are_nobodys_words():
+    """One of a run called "told:r" left as it was, after protection was on."""
+    shelf = Shelf()
+    rows = Rows(["x0", "x1"], DEVICES[0])
+    before = Device("d", rows, shelf=shelf)
+    nothing = {"adoptions": [], "probe": True}
+    own = replace(LINEAR, start="own")
+    for name in ("told:r", TOLD + "r", (TOLD + "r")[:200]):
+        assert ask(before, "adopt", nothing, terms=own, run=name)[1]
+    after = Device("d", rows, shelf=shelf, privacy=PRIVATE)
+    told = ask(after, "adopt", nothing, terms=LINEAR, run="r")[1]
+    assert told["probe.vector"].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_refined_model_is_no_others_words_in_a_file_of_one_name(
+    tmp_path, monkeypatch
+):
+    """Names of files are 64 bits: whoever names runs finds two that have the same."""
+    monkeypatch.setattr(Shelf, "_path", lambda _, folder, run: folder / "one.model")
+    home = device(shelf=Shelf(tmp_path))
+    judged = {"count": 0, "judge": True, "adoptions": []}
+    assert ask(home, "score", judged, terms=LINEAR, run="a")[0]["code"] == "ok"
+    assert Shelf(tmp_path).latest().model.any()
+    asked = {"adoptions": [], "probe": True}
+    told = ask(home, "adopt", asked, terms=LINEAR, run="b")[1]
+    assert told["probe.vector"].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_fedavg_of_protected_classifiers_stays_within_the_budget(tmp_path):

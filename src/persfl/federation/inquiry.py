@@ -12,6 +12,8 @@ from persfl.federation.run_codec import RunCodec
 from persfl.wire.codec import unpack, within
 from persfl.wire.terms import Terms
 
+LONGEST_NAME = 200  # of a run, in letters
+
 
 @dataclass(frozen=True, eq=False)
 class Inquiry:
@@ -28,7 +30,7 @@ class Inquiry:
     def read(kind: str, body: object) -> Inquiry:
         """From the bytes of a message."""
         head, arrays = unpack(body)
-        run = str(head.get("run", ""))[:200]
+        run = str(head.get("run", ""))[:LONGEST_NAME]
         where = whole_of(head, "round"), whole_of(head, "ask")
         return Inquiry(kind, run, *where, head, arrays)
 

@@ -77,7 +77,11 @@ class Shelf:
         if self.folder is None:
             return _read(self._memory[run]) if run in self._memory else None
         path = self._path(self.folder, run)
-        return _read(read_whole(path)) if path.is_file() else None
+        if not path.is_file():
+            return None
+        body = read_whole(path)
+        # whoever names runs can find two whose files have one name
+        return _read(body) if unpack(body)[0].get("run") == run else None
 
     def latest(self) -> StoredModel:
         """The model that changed last."""

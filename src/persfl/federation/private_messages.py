@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from persfl.federation.adoptions import adoption_from, adoption_heads
 from persfl.federation.asked_device import names_of
 from persfl.federation.device_peer import code_of
-from persfl.federation.inquiry import Inquiry
+from persfl.federation.inquiry import LONGEST_NAME, Inquiry
 from persfl.federation.messages import (
     MOST,
     Arrays,
@@ -36,8 +36,9 @@ from persfl.types import Array, Data
 from persfl.wire import WireError, nested
 
 # Models that others' words alone led to, and those that own rows have refined: the latter stay.
-TOLD = "told:"
-HOME = "home:"
+# No run has so long a name: with protection off, one called "told:r" would be taken for the former.
+TOLD = "told:".ljust(LONGEST_NAME + 1)
+HOME = "home:".ljust(LONGEST_NAME + 1)
 
 
 class PrivateMessages:
