@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from persfl.methods.mixed.device_sums import DeviceSums
-from persfl.methods.mixed.fleet_panel import panel_fit, panel_near, some_devices
+from persfl.methods.mixed.fleet_panel import panel_fit, panel_near, sums_of_devices
 from persfl.methods.mixed.mixed_model import MixedModel
 from persfl.methods.mixed.near_centres import near
 
@@ -61,6 +61,6 @@ def test_who_is_outside_goes_by_own_sums_and_the_panel(fleet):
     sums, _ = fleet
     panel = np.arange(50)
     models, _ = panel_fit(KIND, sums, panel, None, 10)
-    fewer = some_devices(sums, np.arange(120))
+    fewer = sums_of_devices(sums, np.arange(120))
     again, _ = panel_fit(KIND, fewer, panel, None, 10)
     np.testing.assert_allclose(again, models[:120], atol=1e-12)

@@ -13,7 +13,7 @@ from persfl.fitting.fitted import Fitted
 from persfl.lab.leak_meter import NONE, Leak, leaks_of
 from persfl.methods import Private
 from persfl.report.run_pages import checked_spec
-from persfl.runs import Folder
+from persfl.runs.run_folder import Folder
 
 HEAD = (
     "epsilon",

@@ -18,7 +18,7 @@ from persfl.federation.row_table import RowTable
 from persfl.files import write_whole
 from persfl.formats import reading
 from persfl.methods import Method, cannot_run, method_of
-from persfl.runs import Folder
+from persfl.runs.run_folder import Folder
 
 # may differ when a run goes on
 _FREE = ("out", "members", "deadline", "quorum", "patience", "gather", "run")

@@ -20,13 +20,12 @@ from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import BoostedModels
-from persfl.methods.dummies import row_folds
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.mixed.class_trees import STAGES, GrownClasses, best_stage
 from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.reml import mixed_fit
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.single_fit import at_once
+from persfl.methods.single_fit import at_once, row_folds
 from persfl.training.state import Keep, State
 
 KINDS = ("squared", "logistic", "multinomial")

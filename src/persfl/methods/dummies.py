@@ -23,14 +23,12 @@ from persfl.learners.linear import Linear
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
 from persfl.methods.shared_models import own_columns
-from persfl.methods.single_fit import at_once
-from persfl.seeds import stream
+from persfl.methods.single_fit import FOLDS, at_once, row_folds
 from persfl.training.state import Keep, State
 from persfl.types import Array, IntArray
 
 RIDGES = tuple(10.0 ** np.arange(-2.0, 4.0, 0.5))
 OTHERS = (0.1, 1.0, 10.0)  # of losses that take a descent each
-FOLDS = 5
 
 
 def dummy_fits(
@@ -58,15 +56,6 @@ def dummy_fits(
     if ridge == "auto":
         ridge = _least(learner, rows, own, row_folds(rows, seed))
     return _descended(learner, rows, own, float(ridge), everywhere)
-
-
-def row_folds(rows: Devices, seed: int) -> IntArray:
-    """(rows,) a fold for each row; a device's rows are dealt to folds evenly."""
-    draw = stream(seed, "folds").generator()
-    order = np.lexsort([draw.random(len(rows.X)), rows.owner])
-    fold = np.empty(len(rows.X), dtype=np.int64)
-    fold[order] = (np.arange(len(order)) - rows.start[rows.owner[order]]) % FOLDS
-    return fold
 
 
 def _least(learner: Linear, rows: Devices, own: IntArray, fold: IntArray) -> float:

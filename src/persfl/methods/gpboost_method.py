@@ -22,10 +22,9 @@ from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import WORDS, BoostedModels, SharedTrees
-from persfl.methods.dummies import row_folds
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.single_fit import at_once
+from persfl.methods.single_fit import at_once, row_folds
 from persfl.training.state import Keep, State
 
 PACKAGE = "gpboost"

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from persfl.methods.loop_plan import loop_plan
+from persfl.seeds import stream
 from persfl.training.state import Keep, Pace, State
 from persfl.trust import Trust
 from persfl.types import Model
 
 if TYPE_CHECKING:
+    from persfl.devices import Devices
     from persfl.methods.protocol import Task
+    from persfl.types import IntArray
+
+FOLDS = 5  # that settings are chosen by
 
 
 def at_once(task: Task, models: Any, *, stage: str, keep: Keep | None) -> State:
@@ -28,3 +33,12 @@ def for_everybody(model: Model, n: int) -> Any:
     if isinstance(model, np.ndarray):
         return np.repeat(model[None], n, axis=0)
     return [model] * n
+
+
+def row_folds(rows: Devices, seed: int) -> IntArray:
+    """(rows,) a fold for each row; a device's rows are dealt to folds evenly."""
+    draw = stream(seed, "folds").generator()
+    order = np.lexsort([draw.random(len(rows.X)), rows.owner])
+    fold = np.empty(len(rows.X), dtype=np.int64)
+    fold[order] = (np.arange(len(order)) - rows.start[rows.owner[order]]) % FOLDS
+    return fold

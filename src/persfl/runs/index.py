@@ -45,7 +45,8 @@ _PASSING = re.compile(
 )
 # What may be removed with the run that an index belongs to: names that some run does give.
 _GIVEN = re.compile(
-    r"(?:spec|versions|model|federation|contributions)\.json|model\.(?:npz|safetensors)|worth\.parquet"
+    r"(?:spec|versions|model|federation|contributions)\.json"
+    r"|model\.(?:npz|safetensors)|worth\.parquet"
     r"|terms\.wire|state-[a-z0-9-]+\.npz|(?:fleet|exchange)-[0-9]+\.wire"
     r"|rounds/[a-z][a-z0-9-]*\.parquet"
 )

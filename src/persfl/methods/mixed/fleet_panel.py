@@ -19,7 +19,7 @@ from persfl.types import Array, IntArray
 OWN_STEPS = 8  # of the noise of devices that are not in the panel
 
 
-def some_devices(sums: DeviceSums, which: IntArray) -> DeviceSums:
+def sums_of_devices(sums: DeviceSums, which: IntArray) -> DeviceSums:
     """The sums of these devices."""
     return DeviceSums(*(part[which] for part in sums))
 
@@ -38,7 +38,7 @@ def panel_fit(
     if known is not None:
         each = known.noise.each[panel]
         begin = known._replace(noise=known.noise._replace(each=each))
-    some = some_devices(sums, panel)
+    some = sums_of_devices(sums, panel)
     _, var = kind.fit(some, begin, steps)
     C = kind.unknown_centre(some, var)
     each = np.full(len(sums.weight), var.noise.usual)
@@ -63,7 +63,7 @@ def panel_near(
     if len(centres) == len(sums.weight):
         return near(sums, precision, start, Sigma, centres, steps)
     here = np.arange(len(centres))
-    some = some_devices(sums, centres)
+    some = sums_of_devices(sums, centres)
     close = near(some, precision[centres], start[centres], Sigma, here, steps)
     models = start.copy()
     models[centres] = close.models
