@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from persfl.fitting.fitted import Fitted
+    from persfl.types import IntArray
 
 MOST_FEATURES = 12  # named, before "and so many more"
 Facts = list[tuple[str, str]]
@@ -21,11 +22,7 @@ def about_run(
 ) -> Facts:
     """Names and values, in the order in which a reader asks for them."""
     rows = fitted.rows
-    least = int(rows.min())
-    most = int(rows.max())
-    each = f"{least:,}" if least == most else f"{least:,} to {most:,}"
-    n = len(rows)
-    held = f"{int(rows.sum()):,} of {many(n, 'device')}, {each} a device"
+    held = f"{int(rows.sum()):,} of {many(len(rows), 'device')}, {rows_each(rows)}"
     facts = [
         ("Table", table),
         ("Rows", held),
@@ -37,6 +34,18 @@ def about_run(
         ("Date", date),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def rows_each(rows: IntArray) -> str:
+    """How many rows a device has, from the fewest to the most.
+
+    >>> import numpy as np
+    >>> rows_each(np.array([8, 8])), rows_each(np.array([3, 1200]))
+    ('8 a device', '3 to 1,200 a device')
+    """
+    least = int(rows.min())
+    most = int(rows.max())
+    return f"{least:,} a device" if least == most else f"{least:,} to {most:,} a device"
 
 
 def _some_names(names: Sequence[str]) -> str:

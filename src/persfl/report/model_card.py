@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from persfl.checks import many
 from persfl.evaluation.intervals import percent
 from persfl.methods import settings_of
+from persfl.report.about_run import rows_each
 from persfl.report.worth_info import PRIVACY, sentence
 
 if TYPE_CHECKING:
@@ -43,14 +44,11 @@ def _code(name: str) -> str:
 
 def _data(fitted: Fitted, spec: Mapping[str, Any]) -> str:
     rows = fitted.rows
-    low = int(rows.min())
-    high = int(rows.max())
-    each = f"{low:,} a device" if low == high else f"{low:,} to {high:,} a device"
     columns = ", ".join(_code(name) for name in fitted.schema.inputs)
     classes = fitted.schema.labels.classes
     lines = [
         f"- Devices: column {_code(str(spec['device']))}, {many(len(rows), 'device')}.",
-        f"- Rows: {int(rows.sum()):,} in all, {each}.",
+        f"- Rows: {int(rows.sum()):,} in all, {rows_each(rows)}.",
         f"- Label: {_code(str(spec['label']))}.",
         f"- Features: {columns}.",
     ]
