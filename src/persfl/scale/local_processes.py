@@ -55,9 +55,9 @@ class LocalProcesses:
             except BrokenProcessPool as error:
                 yield Reply(place, Lost(str(error)))
         for future in as_completed(asked):
-            error = future.exception()
-            if isinstance(error, BrokenProcessPool):
-                yield Reply(asked[future], Lost(str(error)))
+            trouble = future.exception()
+            if isinstance(trouble, BrokenProcessPool):
+                yield Reply(asked[future], Lost(str(trouble)))
             else:
                 yield Reply(asked[future], future.result())
 
