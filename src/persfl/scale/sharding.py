@@ -191,7 +191,7 @@ def _written(place: Path, name: str, rows: pa.Table, device: str) -> Shard:
     """A shard's file, whole devices in a row group."""
     import pyarrow.parquet as pq
 
-    starts = device_starts(rows[device])
+    starts = device_starts(rows[device].combine_chunks())
     cuts = group_cuts(starts)
     with pq.ParquetWriter(place / name, rows.schema) as writer:
         for begin, end in pairwise(cuts):
@@ -203,15 +203,15 @@ def _written(place: Path, name: str, rows: pa.Table, device: str) -> Shard:
     return Shard(name, len(starts) - 1, len(rows), first, last, largest)
 
 
-def device_starts(column: pa.ChunkedArray) -> IntArray:
+def device_starts(column: pa.Array) -> IntArray:
     """Where each device's rows begin in a sorted column, and after the last its length."""
     import pyarrow.compute as pc
 
     rows = len(column)
     if rows < 2:
         return np.arange(rows + 1)
-    same = pc.equal(column.slice(1), column.slice(0, rows - 1)).to_numpy()
-    begins = np.flatnonzero(~same) + 1
+    same = pc.equal(column.slice(1), column.slice(0, rows - 1))
+    begins = np.flatnonzero(~same.to_numpy(zero_copy_only=False)) + 1
     return np.concatenate([[0], begins, [rows]])
 
 

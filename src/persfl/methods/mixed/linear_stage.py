@@ -122,7 +122,7 @@ def models_of(found: LinearBlend, level: bool) -> Models:
 
 def with_shared_trees(
     models: Array, trees: tuple[tuple[float, SharedTrees], ...], level: bool
-) -> Models:
+) -> Array | BoostedModels:
     """Models with the level first as those of a learner, and these trees beside them."""
     vectors = np.roll(models, -1, axis=1) if level else models
     vectors = np.ascontiguousarray(vectors)
