@@ -70,6 +70,14 @@ FIT = f"""{_TABLE}
 --unseen      pooled|error  pooled  devices first seen when predicting: one model for all of them,
     or an error (default %(default)s)
 """
+SHARD = """
+folder           text   needed  a folder of .parquet or .csv files with the same columns
+--device COLUMN  text   needed  the column that says whose row it is
+--out FOLDER     text   needed  the folder to make, for the shards
+--shards N       whole  -       how many (default: as many as keep each at two million rows, 16 at
+    least)
+--json           switch  -      the result as JSON
+"""
 HELPERS = f"""{_RUN_FOLDER}
 --device ID    text   -   whose helpers (default: the best helper of every device)
 --top N        whole  20  how many lines (default %(default)s)
