@@ -99,6 +99,11 @@ table       text   needed  rows with the same columns (CSV or Parquet)
 --missing   error|skip  error  rows with missing or infinite values: stop, or no prediction (default
     %(default)s)
 {_VERBATIM}"""
+WATCH = """
+run     text    needed  the folder that a fit or a federation writes into, or wrote into
+--once  switch  -       say where it is now, and stop
+--json  switch  -       as JSON lines
+"""
 EXPORT = f"""{_RUN_FOLDER}
 --onnx FILE     text  -  one ONNX graph for the whole fleet: device and columns in, prediction out
 --sklearn FILE  text  -  a plain scikit-learn estimator of one device, as joblib writes it
