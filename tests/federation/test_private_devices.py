@@ -23,8 +23,10 @@ from persfl.federation.messages import Refused
 from persfl.federation.model_store import Shelf
 from persfl.federation.privacy_settings import PrivacySettings
 from persfl.federation.private_messages import HOME, TOLD
+from persfl.federation.rehearsal import questions_asked
 from persfl.federation.sums_site import SumsSite
 from persfl.fleets.flower import Device, Ledger, Policy, Rows
+from persfl.methods import method_of
 from persfl.privacy import Accountant, PrivacyBudget, answer_cost
 from persfl.runs import load_model
 from persfl.sources import clustered_regression
@@ -152,8 +154,7 @@ def test_fedavg_of_protected_classifiers_stays_within_the_budget(tmp_path):
     rng = np.random.default_rng(3)
     homes = {}
     for name in names(3):
-        # so many that noise in told losses is not taken for growth, which costs a second run
-        X = rng.normal(size=(800, 2))
+        X = rng.normal(size=(80, 2))
         rows = Rows(["x0", "x1"], Data(X, (X @ [2.0, -1.0] > 0) * 1.0))
         homes[name] = Device(
             name, rows, privacy=replace(PRIVATE, epsilon=8.0, answers=30)
@@ -167,6 +168,54 @@ def test_fedavg_of_protected_classifiers_stays_within_the_budget(tmp_path):
         data = home.source(0).data
         right = kept.terms.learner().labels(kept.model, data.X) == data.y
         assert right.mean() > 0.7  # noise is the system's: another one in every run
+
+
+def classifiers(rows=30, n=3, settings=PRIVATE):
+    """Devices with two classes, protected by these settings (None: not)."""
+    rng = np.random.default_rng(3)
+    homes = {}
+    for name in names(n):
+        X = rng.normal(size=(rows, 2))
+        table = Rows(["x0", "x1"], Data(X, (X @ [2.0, -1.0] > 0) * 1.0))
+        homes[name] = Device(name, table, policy=Policy(rows=0), privacy=settings)
+    return homes
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ifca", "clove", "pens"])
+def test_a_run_asks_as_often_as_was_counted_before(tmp_path, method):
+    """Losses of so few rows are mostly noise: taken for growth, they began the run anew."""
+    homes = classifiers(9, settings=replace(PRIVATE, answers=400))
+    asked = {
+        "method": method,
+        "classes": 2,
+        "units": "raw",
+        "rounds": 8,
+        "deadline": 9.0,
+    }
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    planned = method_of(method, rounds=8)
+    learner = LOGISTIC.learner()
+    counted = questions_asked(planned, learner, 3, 2, seed=0).tolist()
+    told = [len(home.ledger.protected.table()) for home in homes.values()]
+    assert all(np.array(told) <= counted)  # a model that stays is no new question
+    assert max(told) > 2
+    notes = " ".join(load_model(tmp_path / "run").fitted_.notes)
+    assert "3 of 3 devices pay for each answer" in notes
+    assert "rows per coefficient" not in notes  # how many rows there are is not told
+
+
+def test_a_step_that_is_too_long_is_said_and_not_paid_for_twice(tmp_path):
+    homes = classifiers(9, n=2) | {"d08": None, "d09": None}
+    open_ones = classifiers(9, n=4, settings=None)
+    homes |= {"d08": open_ones["d02"], "d09": open_ones["d03"]}
+    for name in ("d08", "d09"):
+        homes[name].name = name
+    asked = {"method": "fedavg", "classes": 2, "units": "raw", "rounds": 4}
+    asked |= {"step_size": 1e4, "method_settings": {"share": 1.0}}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    notes = " ".join(load_model(tmp_path / "run").fitted_.notes)
+    assert "Losses of the others grew" in notes
+    assert len(homes["d00"].ledger.protected.table()) == 4
 
 
 @pytest.mark.parametrize(
@@ -354,14 +403,23 @@ def test_a_run_that_cannot_be_protected_says_so(tmp_path):
         )
 
 
-@pytest.mark.parametrize(("method", "asked"), [("paper", 60), ("fedavg", 30)])
-def test_a_plan_beyond_the_budget_says_how_much_would_fit(tmp_path, method, asked):
+@pytest.mark.parametrize(
+    ("method", "asked", "fits"),
+    [
+        ("paper", "up to 60 questions", "--rounds 5 would fit"),
+        ("kin", "up to 77 questions", "--rounds 3 would fit"),
+        ("pens", "up to 60 questions", "fewer --rounds would"),
+    ],
+)
+def test_a_plan_beyond_the_budget_says_how_much_would_fit(
+    tmp_path, method, asked, fits
+):
     homes = {
         name: Device(name, Rows(["x0", "x1"], classes()), privacy=PRIVATE)
         for name in names(3)
     }
     told = {"method": method, "classes": 2, "units": "raw", "rounds": 15}
-    with pytest.raises(InputError, match=rf"up to {asked} questions.*--rounds 10"):
+    with pytest.raises(InputError, match=f"{asked}.*20 noised answers left.*{fits}"):
         conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **told))
     assert all(spent(home).spent == 0 for home in homes.values())
 

@@ -7,6 +7,7 @@ import pytest
 
 from persfl import Data, Linear
 from persfl.privacy import PrivacyBudget, mechanisms, true_positives
+from persfl.privacy.exposure import exposure_of
 from persfl.privacy.membership import (
     ALARMS,
     by_losses,
@@ -147,3 +148,19 @@ def test_a_single_row_is_read_off_exact_sums_and_lost_in_noised_ones():
     ).matrix
     assert row_error(told, u) > 0.5
     assert moment_error(told, exact) > 1.0
+
+
+def test_what_is_known_after_so_many_answers_is_a_rank():
+    rng = np.random.default_rng(4)
+    for d in (1, 2, 4):
+        for answers in range(d + 3):
+            known = known_by_steps(rng.normal(size=(answers, d)))
+            told = exposure_of(d, answers, squared=True)
+            assert told[:3] == known
+            assert told.found == (1.0 if answers else ALARMS)
+    noised = exposure_of(3, 9, squared=True, mu=0.5)
+    assert noised.known == 0
+    assert noised.sentence.endswith("3.4% of the time at most.")
+    assert "determine all 9 sums" in exposure_of(3, 4, squared=True).sentence
+    assert "6 of 9 sums" in exposure_of(3, 2, squared=True).sentence
+    assert "single rows out" in exposure_of(3, 2, squared=False).sentence

@@ -54,9 +54,8 @@ def costs(
     fits = account.answers(settings.noise)
     lines += [
         f"  A step or a loss of any other model costs {_share(one, account)} of the budget, with"
-        f" noise {settings.noise:.3g} times what one row\n    can add. A round of fedavg asks for"
-        f" both: {fits // 2} rounds fit (--method fedavg --rounds {max(fits // 2, 1)}),\n    fewer"
-        " where steps have to be shortened and asked for again.",
+        f" noise {settings.noise:.3g} times what one row\n    can add. fedavg asks for one step a"
+        f" round at most: {fits} rounds fit (--method fedavg --rounds {max(fits, 1)}).",
         "  Trees, forests, boosting, refits, several steps at a time and errors on rows held back"
         " will be refused.",
         "  However much anybody knows, telling whether a row is here with 1 % false alarms"

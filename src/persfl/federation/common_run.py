@@ -58,6 +58,11 @@ class FederatedTask:
     together: bool = False
 
     @property
+    def once(self) -> bool:
+        """Where devices pay for each answer."""
+        return bool(self.scene.paying)
+
+    @property
     def n(self) -> int:
         """How many devices there are."""
         return len(self.scene.ids)
@@ -262,11 +267,13 @@ class CommonFleet:
         self._lengths |= dict(zip(who, lengths, strict=True))
 
     def scored(self, models: Array, who: IntArray | None = None) -> Array:
-        """(devices, models) losses on each device's rows; of one that does not tell, infinite."""
+        """(devices, models) losses on these devices' rows; of one that does not tell, infinite."""
         inner = self.inner
         count = len(self.targets)
         columns = np.tile(np.arange(len(models)), (count, 1))
-        shown = {(t, j): model for t in range(count) for j, model in enumerate(models)}
+        asked = np.isin(self.targets, self.targets if who is None else who)
+        wanted = np.flatnonzero(asked).tolist()
+        shown = {(t, j): model for t in wanted for j, model in enumerate(models)}
         inner.states.before(self._r)
         told = inner.target_side.score(columns, shown, self._r, step=False).losses
         found = np.full((self.n, len(models)), np.inf)

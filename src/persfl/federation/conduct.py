@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +115,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     ids = sorted({*plan.devices, *home})
     folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
     if folder is None or "terms.wire" not in folder.index["files"]:
-        terms, unwilling = agreement(post, plan, ids, home, waiting)
+        terms, unwilling, paying = agreement(post, plan, ids, home, waiting)
         spec = {
             "device": "device",
             "label": plan.label,
@@ -125,6 +126,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
             "federated": True,
             "asked": plan.record(),
             "unwilling": unwilling,
+            "paying": paying,
         }
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))
@@ -135,7 +137,9 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     if not home:
         waiting.unwilling = [str(name) for name in folder.spec.get("unwilling", [])]
     targets = _targets(ids, home, waiting.unwilling)
-    return RunScene(plan, post, folder, terms, ids, targets, home, waiting, diary)
+    pays = frozenset(str(name) for name in folder.spec.get("paying", []))
+    scene = RunScene(plan, post, folder, terms, ids, targets, home, waiting, diary)
+    return replace(scene, paying=pays)
 
 
 def _targets(

@@ -17,10 +17,11 @@ from persfl.errors import InputError
 from persfl.federation.column_sums import Totals
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
 from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
+from persfl.federation.paid_answers import paying_in, refuse_beyond_budgets
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
-from persfl.methods import Blend, Kin, Own, Paper
+from persfl.methods import Own
 from persfl.public_points import made_up
 from persfl.training.state import step_of
 from persfl.traits import has_gradients, traits_of
@@ -31,10 +32,13 @@ _LONGEST = 1_000  # letters of a column's name
 
 
 class Agreement(NamedTuple):
-    """What a run begins with: its terms, and who said that it wants no model of its own."""
+    """What a run begins with: its terms, who said that it wants no model of its own, and who pays
+    for each answer.
+    """
 
     terms: Terms
     unwilling: list[str]
+    paying: list[str]
 
 
 def agreement(
@@ -47,47 +51,18 @@ def agreement(
     """The terms of a run, from what the devices that are there tell of themselves."""
     ask = _Inquiry(post, plan, ids, home)
     there = ask.described(waiting)
-    refuse_beyond_budgets(plan, there)
+    raw = _in_raw_units(plan, _columns(there))
+    paying = paying_in(raw, there)
+    refuse_beyond_budgets(plan, raw, ids, there, paying)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
-    return Agreement(
-        _terms(ask, plan, there), [name for name in unwilling if name not in home]
-    )
+    terms = _terms(ask, plan, raw, there)
+    return Agreement(terms, [name for name in unwilling if name not in home], paying)
 
 
-def refuse_beyond_budgets(plan: RunPlan, there: Mapping[str, Head]) -> None:
-    """Stop before anything is told where protected devices have too few answers left.
-
-    A linear regression costs sums alone, once; the devices say themselves whether those fit.
-    """
-    method = plan.personalization
-    squared = (
-        plan.model == "linear" and not plan.classes and "loss" not in plan.settings
-    )
-    if squared or isinstance(method, Blend | Own):
-        return
-    many = plan.peers if isinstance(method, Paper | Kin) else 1
-    left = {name: _answers_left(there[name]) for name in sorted(there)}
-    for name, answers in left.items():
-        if answers is not None and plan.rounds * (many + 1) > answers:
-            fit = f"--rounds {answers // 2} --method fedavg would fit"
-            raise InputError(
-                f"{method.name} asks each device up to {plan.rounds * (many + 1)} questions, and"
-                f" device {name!r} has {answers} noised answers left of its privacy budget:"
-                f" {fit if answers > 1 else 'nothing fits'}. Nothing was begun."
-            )
-
-
-def _answers_left(head: Head) -> int | None:
-    """How many noised answers a protected device says it has left; None of one that is not."""
-    told = head.get("privacy")
-    answers = told.get("answers") if isinstance(told, dict) else None
-    return answers if type(answers) is int and answers >= 0 else None
-
-
-def _terms(ask: _Inquiry, plan: RunPlan, there: Mapping[str, Head]) -> Terms:
-    raw = Terms(
+def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
+    return Terms(
         model=plan.model,
-        columns=tuple(_columns(there)),
+        columns=tuple(columns),
         classes=plan.classes,
         settings=plan.settings,
         seed=plan.seed,
@@ -98,6 +73,11 @@ def _terms(ask: _Inquiry, plan: RunPlan, there: Mapping[str, Head]) -> Terms:
         start="alone" if isinstance(plan.personalization, Own) else plan.start,
         local=plan.local,
     )
+
+
+def _terms(
+    ask: _Inquiry, plan: RunPlan, raw: Terms, there: Mapping[str, Head]
+) -> Terms:
     learner = raw.learner()
     if has_gradients(learner) and not plan.points:
         step = step_of(plan.first_step, learner, raw.features)

@@ -33,6 +33,7 @@ from persfl.federation.private_sums import PrivateSums
 from persfl.federation.run_codec import RunCodec
 from persfl.privacy.choice import prefers_sums
 from persfl.privacy.mechanisms import (
+    count_deviation,
     gradient_clip,
     noised_gradient,
     noised_losses,
@@ -132,7 +133,7 @@ class PrivateDesk:
         )
         told = ProtectedAnswer(question.run, "gradient", name, self.settings.noise)
         found = self._paid(question, told, digest, make)["told"]
-        return found[:-1], max(float(found[-1]), 1.0)
+        return found[:-1], self._rows_seen(float(found[-1]), 1)
 
     def losses(self, question: Inquiry, models: Array) -> Array:
         """(models,) mean losses on its rows."""
@@ -153,8 +154,15 @@ class PrivateDesk:
         )
         told = ProtectedAnswer(question.run, "losses", "", self.settings.noise)
         found = self._paid(question, told, digest, make)["told"]
-        mean = found[:-1] / max(float(found[-1]), 1.0)
+        mean = found[:-1] / self._rows_seen(float(found[-1]), len(models))
         return np.asarray(np.clip(mean, 0.0, LARGEST_LOSS))
+
+    def _rows_seen(self, told: float, beside: int) -> float:
+        """How many rows to divide by, of a noised number that was told beside so many others: at
+        least as many as its noise would hide, or what is divided would be noise made large.
+        """
+        deviation = self.settings.noise * count_deviation(beside)
+        return float(self.settings.rows or max(told, deviation, 1.0))
 
     # Rows
 
@@ -201,6 +209,7 @@ class PrivateDesk:
                 "delta": settings.delta,
                 "spent": account.epsilon,
                 "answers": account.answers(settings.noise),
+                "sums": self.tells_sums([str(name) for name in columns]),
             },
         }
 

@@ -13,7 +13,7 @@ from persfl.evaluation.verdicts import Worth
 from persfl.federation.blend_outcome import Outcome
 from persfl.federation.holdout import worth_of
 from persfl.federation.roster import WAYS
-from persfl.federation.run_notes import model_size, notes_of
+from persfl.federation.run_notes import model_size, notes_of, once_note
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
 from persfl.fitting.cells import Labels, id_array
@@ -50,6 +50,8 @@ def keep_result(
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
     notes = notes_of(fleet, plan, untold, folder.spec.get("unwilling", []))
+    if not isinstance(fleet, Outcome):
+        notes += once_note(fleet, state.losses, terms.step_size)
     if "member" in state.trust.notes:
         rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
         notes += doubts(state.trust, rows, model_size(fleet), fleet.ids)

@@ -79,6 +79,8 @@ class RunScene:
     home: Mapping[str, Responder]
     waiting: Waiting
     diary: Diary
+    paying: frozenset[str] = frozenset()
+    """Who pays for each answer."""
 
     def fleet(
         self, *, state: bytes | None = None, step_size: float | None = None
@@ -90,7 +92,7 @@ class RunScene:
         if step_size not in (None, terms.step_size):
             terms = replace(terms, step_size=step_size)
             run = f"{run}-{step_size:g}"
-        return FlowerFleet(
+        fleet = FlowerFleet(
             self.post,
             terms,
             ids=self.ids,
@@ -104,6 +106,8 @@ class RunScene:
             say=self.waiting,
             state=state,
         )
+        fleet.target_side.paying = self.paying
+        return fleet
 
     def first_state(self, fleet: FlowerFleet) -> State:
         """Before the first round; the models are the fleet's own state."""
