@@ -16,6 +16,7 @@ from persfl.privacy.membership import (
     ridge_losses,
 )
 from persfl.privacy.noised_ranges import counts_of, size_bins
+from persfl.privacy.noised_spread import told_spread
 from persfl.privacy.reconstruction import known_by_steps, moment_error, row_error
 from persfl.privacy.secure_noise import SeededNoise
 from persfl.seeds import stream
@@ -59,7 +60,11 @@ def counts(data, z, source):
     return float(told[np.arange(2), place].sum())
 
 
-MECHANISMS = [products, gradient, losses, leaves, counts]
+def spread(data, z, source):
+    return float(told_spread(data.X + 50.0, z, source).sum())
+
+
+MECHANISMS = [products, gradient, losses, leaves, counts, spread]
 
 
 def runs(mechanism, data, z, seed):

@@ -234,6 +234,14 @@ class CommonFleet:
         self._silent = far | still if len(far | still) < len(lengths) else set()
         return steps
 
+    def rows_told(self, i: int) -> tuple[float, float]:
+        """Of a device: its rows, noised if it is protected, and what its sum was divided by."""
+        if i in self._everyone.seen:
+            found = self._everyone.seen[i]
+            return found if np.isfinite(found).all() else (1.0, 1.0)
+        rows = float(self.inner.rows.get(self.ids[i], 1))
+        return rows, rows
+
     def _steps(self, models: Array, who: IntArray) -> Array:
         probes: list[Model | None] = [None] * self.n
         peers = np.full((self.n, 1), -1)

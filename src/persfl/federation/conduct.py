@@ -17,6 +17,11 @@ from persfl.federation.device import Device
 from persfl.federation.launch import FAILURE, LINK_GONE, PROGRESS
 from persfl.federation.loop_run import loop_run
 from persfl.federation.negotiation import agreement
+from persfl.federation.noised_descent import (
+    NoisedDescent,
+    descent_note,
+    steps_that_fit,
+)
 from persfl.federation.policy import Policy
 from persfl.federation.post import Post
 from persfl.federation.result import keep_result
@@ -82,7 +87,13 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
         diary.say("done", already=True)
         return
     method = plan.personalization
-    if isinstance(method, Blend | Mixed):
+    if isinstance(method, Blend) and scene.paying:
+        steps = steps_that_fit(dict(scene.paying))
+        fleet, state = common_run(scene, NoisedDescent(rounds=steps))
+        keep_result(
+            scene.folder, fleet, scene.terms, plan, state, [descent_note(steps)]
+        )
+    elif isinstance(method, Blend | Mixed):
         # blend's many files, where it runs
         from persfl.federation.blend_run import blended
 
@@ -137,7 +148,9 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     if not home:
         waiting.unwilling = [str(name) for name in folder.spec.get("unwilling", [])]
     targets = _targets(ids, home, waiting.unwilling)
-    pays = frozenset(str(name) for name in folder.spec.get("paying", []))
+    pays = {
+        str(name): int(left) for name, left in folder.spec.get("paying", {}).items()
+    }
     scene = RunScene(plan, post, folder, terms, ids, targets, home, waiting, diary)
     return replace(scene, paying=pays)
 

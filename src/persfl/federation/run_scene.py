@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -79,8 +79,8 @@ class RunScene:
     home: Mapping[str, Responder]
     waiting: Waiting
     diary: Diary
-    paying: frozenset[str] = frozenset()
-    """Who pays for each answer."""
+    paying: Mapping[str, int] = field(default_factory=dict)
+    """Who pays for each answer, and how many it had left."""
 
     def fleet(
         self, *, state: bytes | None = None, step_size: float | None = None
@@ -106,7 +106,7 @@ class RunScene:
             say=self.waiting,
             state=state,
         )
-        fleet.target_side.paying = self.paying
+        fleet.target_side.paying = frozenset(self.paying)
         return fleet
 
     def first_state(self, fleet: FlowerFleet) -> State:
