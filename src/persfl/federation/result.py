@@ -4,6 +4,7 @@ federation's own page shows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from persfl.evaluation.verdicts import Worth
 from persfl.federation.blend_outcome import Outcome
 from persfl.federation.holdout import worth_of
 from persfl.federation.roster import WAYS
-from persfl.federation.run_notes import model_size, notes_of
+from persfl.federation.run_notes import model_size, notes_of, once_note
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
 from persfl.fitting.cells import Labels, id_array
@@ -42,14 +43,20 @@ def keep_result(
     terms: Terms,
     plan: RunPlan,
     state: State,
+    more: Sequence[str] = (),
 ) -> None:
     """Tell every target its last adoption, have it judged, and write everything a finished run
     has.
     """
-    told = fleet.judged() if terms.holdout else {}
+    # who pays for answers refines its model when it is judged, and tells nothing of that
+    pays = not isinstance(fleet, Outcome) and fleet.target_side.paying
+    told = fleet.judged() if terms.holdout or pays else {}
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
     notes = notes_of(fleet, plan, untold, folder.spec.get("unwilling", []))
+    notes += more
+    if not isinstance(fleet, Outcome):
+        notes += once_note(fleet, state.losses, terms.step_size)
     if "member" in state.trust.notes:
         rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
         notes += doubts(state.trust, rows, model_size(fleet), fleet.ids)
