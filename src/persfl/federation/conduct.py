@@ -16,6 +16,7 @@ from persfl.federation.device import Device
 from persfl.federation.launch import FAILURE, LINK_GONE, PROGRESS
 from persfl.federation.loop_run import loop_run
 from persfl.federation.negotiation import agreement
+from persfl.federation.node_family import NodeFamily
 from persfl.federation.policy import Policy
 from persfl.federation.post import Post
 from persfl.federation.result import keep_result
@@ -114,7 +115,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     ids = sorted({*plan.devices, *home})
     folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
     if folder is None or "terms.wire" not in folder.index["files"]:
-        terms, unwilling = agreement(post, plan, ids, home, waiting)
+        terms, unwilling, families = agreement(post, plan, ids, home, waiting)
         spec = {
             "device": "device",
             "label": plan.label,
@@ -125,6 +126,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
             "federated": True,
             "asked": plan.record(),
             "unwilling": unwilling,
+            "families": families,
         }
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))
@@ -173,4 +175,10 @@ def _home(plan: RunPlan) -> dict[str, Device]:
     # whoever starts the run owns these rows
     policy = Policy.unlimited((str(make),) if make else ())
     table = plan.home_table
-    return {plan.home_id: Device(plan.home_id, lambda r: table.read(), policy=policy)}
+    home = Device(
+        plan.home_id,
+        lambda r: table.read(),
+        policy=policy,
+        family=NodeFamily.of(plan.family),
+    )
+    return {plan.home_id: home}

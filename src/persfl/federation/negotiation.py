@@ -17,9 +17,11 @@ from persfl.errors import InputError
 from persfl.federation.column_sums import Totals
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
 from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
+from persfl.federation.node_family import FAMILIES
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
+from persfl.learners.any_family import ANY
 from persfl.methods import Blend, Kin, Own, Paper
 from persfl.public_points import made_up
 from persfl.training.state import step_of
@@ -31,10 +33,13 @@ _LONGEST = 1_000  # letters of a column's name
 
 
 class Agreement(NamedTuple):
-    """What a run begins with: its terms, and who said that it wants no model of its own."""
+    """What a run begins with: its terms, who said that it wants no model of its own, and which
+    family devices named, where everybody has their own.
+    """
 
     terms: Terms
     unwilling: list[str]
+    families: dict[str, str]
 
 
 def agreement(
@@ -49,9 +54,13 @@ def agreement(
     there = ask.described(waiting)
     refuse_beyond_budgets(plan, there)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
-    return Agreement(
-        _terms(ask, plan, there), [name for name in unwilling if name not in home]
-    )
+    peers_only = [name for name in unwilling if name not in home]
+    families = {}
+    if plan.model == ANY:
+        told = {name: there[name].get("family") for name in sorted(there)}
+        # the word of somebody else: it is printed
+        families = {name: str(word) for name, word in told.items() if word in FAMILIES}
+    return Agreement(_terms(ask, plan, there), peers_only, families)
 
 
 def refuse_beyond_budgets(plan: RunPlan, there: Mapping[str, Head]) -> None:
