@@ -24,7 +24,7 @@ from persfl.federation.policy import Policy
 from persfl.federation.row_stock import Lot
 from persfl.federation.row_table import Rows
 from persfl.federation.run_plan import RunPlan
-from persfl.learners.any_family import AnyFamily, family_of, told_plainly
+from persfl.learners.any_family import AnyFamily, family_name, told_plainly
 from persfl.learners.linear import Linear
 from persfl.learners.plain import Plain
 from persfl.report.federation_page import federation_page
@@ -153,7 +153,7 @@ def test_leaves_rest_on_enough_rows_and_linear_answers_on_moments(family):
     assert head["codes"] == ["ok"]
     part = {name[3:]: array for name, array in arrays.items()}
     model = model_from(AnyFamily(), part, 2)
-    assert family_of(model) == family.replace("ridge", "linear")
+    assert family_name(model) == family.replace("ridge", "linear")
     for tree in model.trees:
         leaves = tree.feature < 0
         assert leaves.sum() <= 40 // 12 + 1  # and one for the public points
@@ -224,7 +224,7 @@ def test_too_many_or_too_deep_trees_are_none():
         base.pop("slopes")
         return base | arrays | {"nodes": many}
 
-    assert family_of(model_from(AnyFamily(), told(2, 30), 2)) == "forest"
+    assert family_name(model_from(AnyFamily(), told(2, 30), 2)) == "forest"
     for trees, deep in ((501, 1), (1, 31)):
         with pytest.raises(WireError):
             model_from(AnyFamily(), told(trees, deep), 2)

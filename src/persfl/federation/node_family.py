@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from persfl.checks import one_of
 from persfl.errors import InputError
-from persfl.federation.policy import trees_of
+from persfl.federation.policy import trees_asked
 from persfl.learners.any_family import ANY, DEEPEST, TREES, AnyFamily
 from persfl.learners.estimator import Estimator
 from persfl.learners.tree import Tree
@@ -75,7 +75,7 @@ class NodeFamily:
         except InputError:  # a setting that only classes have
             self.terms(Terms(model=ANY, columns=("x",), classes=2)).learner()
         deep = self.settings.get("max_depth", 1)
-        if not isinstance(deep, int) or deep > DEEPEST or trees_of(mine) > TREES:
+        if not isinstance(deep, int) or deep > DEEPEST or trees_asked(mine) > TREES:
             most = f"at most {TREES} trees of depth {DEEPEST}"
             raise InputError(f"a model between machines has {most}. Ask for fewer.")
 

@@ -95,11 +95,11 @@ class Policy:
         if max(terms.steps, Network.refit_steps if refits else 0) > self.steps:
             return "steps"
         if (
-            trees_of(terms) > self.trees
+            trees_asked(terms) > self.trees
             or int(terms.settings.get("max_depth") or 0) > 30
         ):
             return "trees"
-        least = max(self.rows, self.rows_per_leaf if trees_of(terms) else 0)
+        least = max(self.rows, self.rows_per_leaf if trees_asked(terms) else 0)
         return "rows" if min(rows, terms.batch or rows) < least else None
 
     @staticmethod
@@ -120,7 +120,7 @@ class Policy:
         return "\n".join(lines) + "\n"
 
 
-def trees_of(terms: Terms) -> int:
+def trees_asked(terms: Terms) -> int:
     """How many trees an answer has: boosting grows one for each of several classes in every
     step.
     """
@@ -147,7 +147,7 @@ def work_of(terms: Terms, rows: int) -> int:
         if terms.public is None
         else len(terms.public) * (terms.classes if terms.soft else 1)
     )
-    trees = trees_of(terms)
+    trees = trees_asked(terms)
     if trees:
         return trees * (_TREE + _CELL * rows * terms.features) + work_of_walk(
             terms, rows
@@ -167,7 +167,7 @@ def work_of_walk(terms: Terms, rows: int) -> int:
     >>> work_of_walk(Terms(model="forest", columns=("a",)), rows=1000)
     5400000
     """
-    trees = trees_of(terms)
+    trees = trees_asked(terms)
     return trees and walk_down(trees, deepest(terms.learner()), rows)
 
 
@@ -183,7 +183,7 @@ def work_of_fit(terms: Terms, rows: int) -> int:
     >>> work_of_fit(asked, rows=100) // work_of(asked, rows=100)
     201
     """
-    if trees_of(terms):
+    if trees_asked(terms):
         return work_of(terms, rows)
     learner = terms.learner()
     size = _size(terms)

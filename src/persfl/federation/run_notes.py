@@ -11,7 +11,7 @@ from persfl.federation.letters import capital, why
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
 from persfl.federation.wait_notices import unwilling_text
-from persfl.learners.any_family import family_of
+from persfl.learners.any_family import family_name
 from persfl.methods import Blend, Mixed
 from persfl.traits import has_gradients
 
@@ -95,7 +95,7 @@ def families_of(
         own = named.get(name, "unknown")
         found[name] = {
             "named": own,
-            "ended": own if model is None else family_of(model),
+            "ended": own if model is None else family_name(model),
         }
     return found
 

@@ -36,7 +36,10 @@ class AnyFamily:
     >>> from persfl.seeds import stream
     >>> rows = Data(np.array([[0.0], [1.0], [2.0]]), np.array([1.0, 3.0, 5.0]))
     >>> line = AnyFamily(grower=Linear(intercept=True)).fit(rows, stream(0))
-    >>> family_of(line), AnyFamily().predict(line, np.array([[4.0]])).round(6).tolist()
+    >>> (
+    ...     family_name(line),
+    ...     AnyFamily().predict(line, np.array([[4.0]])).round(6).tolist(),
+    ... )
     ('linear', [9.0])
     """
 
@@ -111,10 +114,10 @@ def told_plainly(learner: Learner, model: Any) -> Plain:
     return Plain(link, base, np.arange(float(max(len(rows), 2))), slopes)
 
 
-def family_of(model: Plain) -> str:
+def family_name(model: Plain) -> str:
     """The name of the family that a model's arrays are of; nobody's word for it.
 
-    >>> family_of(Plain("value", np.ones(1), slopes=np.zeros((1, 2))))
+    >>> family_name(Plain("value", np.ones(1), slopes=np.zeros((1, 2))))
     'constant'
     """
     if model.slopes is not None:
