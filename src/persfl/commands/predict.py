@@ -17,6 +17,7 @@ from pandas.api.types import is_float_dtype
 
 from persfl.checks import many, named, some
 from persfl.column_checks import refuse_missing
+from persfl.commands.folder_answers import predict_folder
 from persfl.commands.run_output import (
     Personalized,
     check_out,
@@ -28,6 +29,7 @@ from persfl.errors import InputError, UnseenWarning, need
 from persfl.estimators.personalized import PersonalizedClassifier
 from persfl.report.run_pages import checked_spec
 from persfl.runs.run_folder import Folder
+from persfl.scale.sharded_run import is_sharded
 from persfl.sources.table import refuse_endless
 from persfl.spreadsheets import write_csv
 from persfl.terminal import visible
@@ -41,6 +43,10 @@ def predict(chosen: argparse.Namespace) -> int:
     """Predictions for new rows, written with row number and device so that they can be joined
     again.
     """
+    if is_sharded(chosen.run):
+        return predict_folder(chosen)
+    if chosen.device is not None:
+        raise InputError("--device is for runs over shards. Leave it out.")
     check_out(chosen.out, ".csv", ".parquet", table=chosen.table)
     folder = Folder.open(Path(chosen.run))
     _refuse_own(folder, chosen.out)
