@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,13 @@ from persfl.errors import InputError
 from persfl.folder_locks import holding
 from persfl.methods import method_of
 from persfl.report.sharded_page import write_sharded_page
+from persfl.scale.dataset import ParquetDataset
 from persfl.scale.engines import engine_of
 from persfl.scale.memory_needed import memory_needed
 from persfl.scale.model_table import ModelTable
-from persfl.scale.shard_index import NAME, ShardIndex
 from persfl.scale.shard_reader import TableColumns
 from persfl.scale.sharded_fit import ShardedFit, fit_shards
 from persfl.scale.sharded_run import SHARDS, ShardedRun, is_sharded
-from persfl.scale.sharding import clear_unfinished, shard_folder
 
 # options that a fit over shards goes by; the others are for tables that fit one process
 KNOWN = {
@@ -55,8 +55,11 @@ def fit_folder(chosen: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     say = Progress(chosen.json)
     with holding(out):
-        index = _shards(chosen, out, say)
-        asked = _asked(chosen, index)
+        rows = ParquetDataset(
+            chosen.table, chosen.device, chosen.label, weight=chosen.weight
+        )
+        index = rows.shards(out / SHARDS, say.share_done)
+        asked = _asked(chosen, rows.columns(index))
         panel = asked.check(index).panel_size()
         if not chosen.json:
             need = memory_needed(index, len(asked.columns.features), panel)
@@ -82,32 +85,12 @@ def _refuse_options(chosen: argparse.Namespace) -> None:
             )
 
 
-def _shards(chosen: argparse.Namespace, out: Path, say: Progress) -> ShardIndex:
-    """The shards of a folder, sorted first where they are not."""
-    table = Path(chosen.table)
-    if (table / NAME).is_file():
-        index = ShardIndex.read(table)
-        if index.device != chosen.device:
-            raise InputError(
-                f"these shards are by {index.device!r}. Say --device {index.device}, or shard"
-                " the rows again."
-            )
-        return index
-    here = out / SHARDS
-    if (here / NAME).is_file():
-        return ShardIndex.read(here)
-    clear_unfinished(here)
-    return shard_folder(table, here, device=chosen.device, say=say.share_done)
-
-
-def _asked(chosen: argparse.Namespace, index: ShardIndex) -> ShardedFit:
-    special = [index.device, chosen.label, chosen.weight, *chosen.drop]
-    others = tuple(name for name in index.columns if name not in special)
-    features = tuple(chosen.features) or others
-    columns = TableColumns(chosen.label, features, chosen.weight)
+def _asked(chosen: argparse.Namespace, columns: TableColumns) -> ShardedFit:
+    features = [name for name in columns.features if name not in chosen.drop]
+    wanted = tuple(chosen.features or features)
     method = method_of(chosen.method).set_params(**dict(chosen.set))
     return ShardedFit(
-        columns,
+        replace(columns, features=wanted),
         method,
         holdout=chosen.holdout,
         seed=chosen.seed,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +116,7 @@ class ModelTable:
         found = [self._read(path, [name])[name] for path in self._parts(MODELS)]
         return pa.chunked_array([chunk for one in found for chunk in one.chunks])
 
+    @cached_property
     def weights(self) -> FleetWeights:
         """All models, to predict by."""
         path = self.run.folder / FLEET

@@ -65,7 +65,7 @@ class TablePredictor:
                 f"the files have no {named(absent, 'column')}. Their columns:"
                 f" {some(names, 12)}."
             )
-        self.weights = table.weights()
+        self.weights = table.weights
 
     def answer(self, question: int) -> Predicted:
         """Predict one file."""

@@ -144,8 +144,9 @@ class PanelKnowledge:
         posterior = softmax(near.about_them, axis=1)
         at = likeliest(posterior, chance)[:, :named]
         missed = np.where(mine, np.inf, sums.missed(self.population.centres))
-        kept = (np.take_along_axis(each, at, axis=1) for each in (posterior, chance))
-        return at, *kept, np.take_along_axis(missed, at, axis=1)
+        likely = np.take_along_axis(posterior, at, axis=1)
+        alike = np.take_along_axis(chance, at, axis=1)
+        return at, likely, alike, np.take_along_axis(missed, at, axis=1)
 
     def _offers(self, sums: DeviceSums, centre: IntArray) -> Iterator[_Offer]:
         """What is offered to these devices; the first is one model for all."""
