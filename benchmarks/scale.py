@@ -342,7 +342,7 @@ def predict(million: int, devices: int, features: int) -> None:
             columns = {name: luck.normal(size=10**6) for name in names}
             table = pa.table({"device": luck.integers(devices, size=10**6), **columns})
             pq.write_table(table, place / "new" / f"{k:03d}.parquet")
-        job = PredictJob(str(place / "run"), str(place / "new"), str(place / "out"))
+        job = PredictJob(str(place / "run"), str(place / "new"), str(place / "out"), ())
         began, busy = time.perf_counter(), time.process_time()
         told = predict_files(job, InThisProcess())
         took, busy = time.perf_counter() - began, time.process_time() - busy

@@ -71,8 +71,11 @@ def test_predictions_are_those_of_one_process(place, one, capsys):
 
 
 def test_predictions_of_one_device(place, capsys):
-    found = predictions(place, capsys, "--device", "m07")
+    found = predictions(place, capsys, "--device", "m07", "--only")
+    assert found.columns.tolist() == ["meter", "prediction"]
     assert set(found["meter"]) == {"m07"}
+    whole = predictions(place, capsys, "--device", "m07")
+    assert whole.columns.tolist() == ["meter", *"abc", "kwh", "prediction"]
     assert len(found) == 8
 
 

@@ -53,6 +53,12 @@ COMMANDS = {
             options.PREDICT,
         ),
         Command(
+            "watch",
+            "how far a run is that is going on, and in the end what came out",
+            "watch:watch",
+            options.WATCH,
+        ),
+        Command(
             "report",
             "write a run's report, one HTML file",
             "run_output:write_report_again",

@@ -83,11 +83,13 @@ def predict_folder(chosen: argparse.Namespace) -> int:
     """Predictions for a folder of files, or one file."""
     if chosen.out is None:
         raise InputError("name a folder for the predictions: --out FOLDER.")
+    if chosen.impute:
+        raise InputError("--impute is for runs in one process. Use --missing skip.")
     job = PredictJob(
         run=str(Path(chosen.run).resolve()),
         source=str(Path(chosen.table).resolve()),
         out=str(Path(chosen.out).resolve()),
-        keep=tuple(chosen.keep),
+        keep=() if chosen.only else (tuple(chosen.keep) or None),
         unseen=chosen.unseen or "pooled",
         missing=chosen.missing,
         only=chosen.device,

@@ -40,7 +40,8 @@ class PredictJob:
     run: str
     source: str
     out: str
-    keep: tuple[str, ...] = ()
+    keep: tuple[str, ...] | None = None
+    """Columns that are written beside the prediction; all without it."""
     unseen: str = "pooled"
     missing: str = "error"
     only: str | None = None
@@ -59,7 +60,8 @@ class TablePredictor:
         self.features = table.features
         self.files = SourceFiles.of(job.source, table.device)
         names = self.files.schema.names
-        absent = [name for name in [*self.features, *job.keep] if name not in names]
+        self.keep = names if job.keep is None else list(job.keep)
+        absent = [name for name in [*self.features, *self.keep] if name not in names]
         if absent:
             raise InputError(
                 f"the files have no {named(absent, 'column')}. Their columns:"
@@ -77,7 +79,7 @@ class TablePredictor:
         beside = out.with_name(out.name + BESIDE)
         total = Predicted(0, 0, 0)
         one = SourceFiles((path,), self.files.schema, self.files.device)
-        wanted = list(dict.fromkeys([one.device, *self.features, *self.job.keep]))
+        wanted = list(dict.fromkeys([one.device, *self.features, *self.keep]))
         writer = None
         try:
             for piece in one.pieces(wanted):
@@ -122,8 +124,11 @@ class TablePredictor:
         said = np.full(len(X), np.nan)
         said[known] = self.weights.predict(X[known], place[known])
         columns: dict[str, Any] = {device: piece[device]}
-        columns |= {name: piece[name] for name in self.job.keep if name != device}
-        columns["prediction"] = pa.array(said, from_pandas=True)
+        columns |= {name: piece[name] for name in self.keep if name != device}
+        free = "prediction"
+        while free in columns:
+            free += "_2"
+        columns[free] = pa.array(said, from_pandas=True)
         told = Predicted(len(X), int((new & known).sum()), int((~known).sum()))
         return pa.table(columns), told
 
