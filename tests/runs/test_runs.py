@@ -902,7 +902,7 @@ def test_a_simpler_way_that_does_better_is_named(tmp_path, capsys):
     ]
     assert main(["fit", str(tmp_path / "alike.csv"), *words]) == 0
     assert (
-        "a simpler way does better than personalizing: one model for all"
+        "A simple way does better than personalizing: one model for all"
         in capsys.readouterr().out
     )
 

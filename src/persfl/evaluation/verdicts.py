@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     from persfl.types import Array
 
 ARMS = {
+    "base": "always the mean",
     "own": "own rows only",
     "pooled": "one model for all",
     "centred": "one model for all, device-centred",
     "tuned": "one model for all, fine-tuned on own rows",
     "personal": "personalized",
 }
+BASE_OF_CLASSES = "always the most frequent class"
 HELPS = "helps here"
 SMALL_ERRORS = "both errors are small"
 TOO_FEW = "not enough of your own rows to tell"
@@ -93,6 +95,12 @@ class Worth:
             )
         return self._column("mistakes", arm)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from persfl.evaluation.worth_view import worth_html
+
+        return worth_html(self)
+
     def _column(self, kind: str, arm: str) -> Array:
         return np.asarray(self.table[f"{kind}_{one_of('arm', arm, self.arms)}"])
 
@@ -120,14 +128,22 @@ class Worth:
         left = 1.0 - float(np.nanmean(fall)) / level if level > 0 else 1.0
         return error * float(np.clip(left, 1.0 - _most_fall(arm), 1.0))
 
-    def fleet(self, against: str = "own", which: Mask | None = None) -> Verdict:
-        """Personalized against a rival, over all devices or those of a mask."""
+    def name(self, arm: str) -> str:
+        """What an arm is called."""
+        if arm == "base" and self.classes:
+            return BASE_OF_CLASSES
+        return ARMS.get(arm, arm)
+
+    def fleet(
+        self, against: str = "own", which: Mask | None = None, of: str = "personal"
+    ) -> Verdict:
+        """Personalized, or another arm, against a rival, over all devices or those of a mask."""
         rival = self.error(against)
-        personal = self.error("personal")
+        personal = self.error(of)
         known = np.isfinite(rival) & np.isfinite(personal)
         some = known if which is None else known & np.asarray(which)
         theirs = self.fall(against)
-        ours = self.fall("personal")
+        ours = self.fall(of)
         if theirs is None or ours is None or some.sum() < 2:
             return over_devices(rival[some], personal[some])
         # a group of a few devices is told by what the whole fleet's errors fall by
@@ -135,19 +151,22 @@ class Worth:
             _filled(theirs, rival, known)[some],
             _filled(ours, personal, known)[some],
         )
-        most = _most_fall(against), _most_fall("personal")
+        most = _most_fall(against), _most_fall(of)
         return over_devices(rival[some], personal[some], falls, most)
 
     def summary(self) -> list[dict[str, Any]]:
-        """Per arm: its key and name, mean and median error over devices, and the verdict of the
-        personalized model against it.
+        """Per arm: its key and name, mean and median error over devices, the verdict of the
+        personalized model against it; the share of wrong classes, or by how much numbers are off in
+        the label's own units (the root of the mean squared error).
         """
         found = []
         for arm in self.arms:
             errors = self.error(arm)
-            entry: dict[str, Any] = {"key": arm, "name": ARMS.get(arm, arm)}
+            entry: dict[str, Any] = {"key": arm, "name": self.name(arm)}
             entry["error"] = float(np.nanmean(errors))
             entry["median"] = float(np.nanmedian(errors))
+            if not self.classes:
+                entry["off_by"] = float(np.sqrt(entry["error"] * self.scale))
             verdict = self.fleet(arm)._asdict() if arm != "personal" else {}
             entry |= {k: verdict.get(k) for k in _TOLD}
             if self.classes:

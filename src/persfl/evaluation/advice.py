@@ -1,0 +1,81 @@
+"""What to do with what was measured: use the personalized models, a simpler way, or collect rows.
+
+Everything hangs on the *best simple alternative*: of all rivals that were judged on the same rows,
+the one that leaves personalizing the smallest gain. It was picked by the rows that judge it, which
+favours it a little: whoever beats it has beaten the others, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from persfl.evaluation.intervals import Verdict
+from persfl.evaluation.verdicts import ARMS, Worth
+
+BASE = "base"
+PERSONAL = "personal"
+# the simple ways by name, with the units that they need: what `persfl fit` makes them by
+METHODS_OF = {
+    "own": ("own", "auto"),
+    "pooled": ("pooled", "auto"),
+    "centred": ("pooled", "centred"),
+    "tuned": ("fine-tuned", "auto"),
+}
+
+
+class Advice(NamedTuple):
+    """The best simple alternative and the verdict against it; which arm to use ("" where nothing
+    predicts clearly better than the base rate), and whether the other would clearly be worse.
+    """
+
+    best: str
+    verdict: Verdict
+    use: str
+    clear: bool
+
+
+def advice(worth: Worth) -> Advice | None:
+    """What to do; None where nothing was measured that could say so.
+
+    >>> import pandas as pd
+    >>> error = np.linspace(0.8, 1.2, 20)
+    >>> columns = {"base": 2 * error, "own": error, "pooled": error / 2}
+    >>> columns["personal"] = error * 0.6
+    >>> table = pd.DataFrame({f"error_{arm}": e for arm, e in columns.items()})
+    >>> found = advice(Worth(table, 1.0, 0))
+    >>> found.best, found.use, found.clear
+    ('pooled', 'pooled', True)
+    """
+    against = {arm: worth.fleet(arm) for arm in simple_arms(worth)}
+    known = {arm: said for arm, said in against.items() if said.devices > 1}
+    if not known:
+        return None
+    best = min(known, key=lambda arm: known[arm].gain)
+    verdict = known[best]
+    # where nothing is clear, the personalized models: the others were many, and had more luck
+    use = best if verdict.high < 0 else PERSONAL
+    clear = verdict.low > 0 or verdict.high < 0
+    if not _predicts(worth, use):
+        return Advice(best, verdict, "", False)
+    return Advice(best, verdict, use, clear)
+
+
+def simple_arms(worth: Worth) -> list[str]:
+    """The rivals that are simple ways to do without; one that the method itself is, is none."""
+    mine = worth.error(PERSONAL)
+    return [
+        arm
+        for arm in worth.arms
+        if arm in ARMS
+        and arm != PERSONAL
+        and not np.array_equal(worth.error(arm), mine, equal_nan=True)
+    ]
+
+
+def _predicts(worth: Worth, arm: str) -> bool:
+    """Whether an arm does clearly better than the base rate, where that was judged."""
+    if arm == BASE:
+        return False
+    return BASE not in worth.arms or worth.fleet(BASE, of=arm).low > 0
