@@ -746,6 +746,21 @@ def test_who_is_missed(opened):
     assert page.js(rises) == []
 
 
+def test_what_answers_give_away(opened):
+    info = example_info(devices=3)
+    page = opened(info)
+    assert page.text("#leaks") == ""
+    info["leaks_by"] = "persfl leaks run --table <b>.csv"
+    page = opened(info)
+    assert page.text("#leaks code") == info["leaks_by"]
+    nothing = dict.fromkeys(("moments", "known", "worst", "by_model", "labels"))
+    budgets = [{"epsilon": e, "found": f} | nothing for e, f in ((0, 1.0), (3.0, 0.05))]
+    info["leaks"] = {"delta": 1e-5, "budgets": budgets}
+    page = opened(info)
+    assert page.text("#leaks thead") == "epsilonrows found"
+    assert plain(page.text("#leaks tbody")) == "no protection100 %3.005.0 %"
+
+
 def test_pairs_that_never_met_are_hatched(opened):
     info = example_info(devices=8)
     page = opened(info)

@@ -201,7 +201,7 @@ def test_helpers_in_the_terminal_and_exported(run, tmp_path, capsys):
     assert "Did you mean 'Austin'" in capsys.readouterr().err
     assert main(["helpers", str(run), "--export", str(tmp_path / "h.csv")]) == 0
     again = pd.read_csv(tmp_path / "h.csv")
-    pd.testing.assert_frame_equal(again, known, check_dtype=False)
+    pd.testing.assert_frame_equal(again, pd.DataFrame(known), check_dtype=False)
     assert main(["helpers", str(run), "--export", str(tmp_path / "h.graphml")]) == 0
     graph = nx.read_graphml(tmp_path / "h.graphml")
     assert graph.number_of_edges() == int((known["adopted"] > 0).sum())

@@ -2,7 +2,8 @@
 
 Everything hangs on the *best simple alternative*: of all rivals that were judged on the same rows,
 the one that leaves personalizing the smallest gain. It was picked by the rows that judge it, which
-favours it a little: whoever beats it has beaten the others, too.
+favours it: whoever beats it has beaten the others, too, but to be called better itself, ranks this
+uneven must be as many times less likely by chance as there are rivals to pick from.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from persfl.evaluation.intervals import Verdict
+from persfl.evaluation.intervals import CHANCE, Verdict
 from persfl.evaluation.verdicts import ARMS, Worth
 
 BASE = "base"
@@ -54,9 +55,10 @@ def advice(worth: Worth) -> Advice | None:
         return None
     best = min(known, key=lambda arm: known[arm].gain)
     verdict = known[best]
+    beaten = verdict.high < 0 and verdict.chance < CHANCE / len(known)
     # where nothing is clear, the personalized models: the others were many, and had more luck
-    use = best if verdict.high < 0 else PERSONAL
-    clear = verdict.low > 0 or verdict.high < 0
+    use = best if beaten else PERSONAL
+    clear = verdict.low > 0 or beaten
     if not _predicts(worth, use):
         return Advice(best, verdict, "", False)
     return Advice(best, verdict, use, clear)

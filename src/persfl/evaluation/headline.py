@@ -64,7 +64,8 @@ def headline(worth: Worth | None) -> Headline:
     if told.best == "own":
         found += _heads(told.verdict)
     use = told.best if told.best in METHODS_OF and not _sure(told) else ""
-    return Headline(found, alone, _advised(worth, told), told.verdict.says, use)
+    says = told.verdict.says if told.clear else "no clear difference"
+    return Headline(found, alone, _advised(worth, told), says, use)
 
 
 def personalized_is(says: str | None) -> str:
@@ -102,14 +103,15 @@ def _found(told: Advice, name: str, rows: int) -> str:
         mixed = _MIXED.get(verdict.says)
         most = f", but {mixed}" if mixed else ""
         return f"{said}{most}, {measured}."
-    if verdict.high < 0:
+    if told.clear:
         less = f"its error is {percent(-verdict.gain)} lower"
         between = f"{percent(-verdict.high)} to {percent(-verdict.low)}"
         said = f"A simple way does better than personalizing: {name}"
         return f"{said}; {less} (95 % interval {between}), {measured}."
     said = f"No clear difference between personalizing and {rival}"
     least = f"95 % interval of the gain {ends}"
-    return f"{said}: {_change(verdict)}, and that may be chance ({least}), {measured}."
+    luck = "chance" if verdict.high >= 0 else "the luck of the best of several"
+    return f"{said}: {_change(verdict)}, and that may be {luck} ({least}), {measured}."
 
 
 def _change(verdict: Verdict) -> str:

@@ -1773,6 +1773,59 @@
     );
   }
 
+  // ---- what answers give away, where somebody measured it
+  function leaks() {
+    const found = info.leaks,
+      title = h("h3", null, "What answers give away");
+    if (!found) {
+      if (info.leaks_by)
+        put(
+          "leaks",
+          title,
+          h("p", null, "Not measured yet. This command attacks the rows at home, without protection and with it:"),
+          h("pre", null, h("code", null, info.leaks_by)),
+        );
+      return;
+    }
+    const columns = [
+      ["rows found", "found"],
+      ["worst row", "worst"],
+      ["by a model of own rows", "by_model"],
+      ["devices whose sums are known", "known"],
+      ["labels alone in a leaf", "labels"],
+    ].filter(([, key]) => found.budgets.some(one => !missing(one[key])));
+    put(
+      "leaks",
+      title,
+      h(
+        "p",
+        { class: "read" },
+        "Measured by attacks on own rows, at home. Rows found: by whoever knows all other rows and sees what devices tell, at 1 % false alarms. ",
+        `Epsilon is the privacy budget of a row (delta ${num(found.delta)}); the smaller, the more noise.`,
+      ),
+      fitting(
+        h(
+          "table",
+          null,
+          h("caption", { class: "unseen" }, "What answers give away, by privacy budget"),
+          head([["epsilon", ""], ...columns.map(([name]) => [name, "n"])]),
+          h(
+            "tbody",
+            null,
+            found.budgets.map(one =>
+              h(
+                "tr",
+                { "data-epsilon": one.epsilon, "data-found": one.found },
+                h("th", { scope: "row" }, one.epsilon ? num(one.epsilon) : "no protection"),
+                columns.map(([, key]) => h("td", { class: "n" }, percent(one[key]))),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
+  }
+
   // The part of the page that is read is marked in its table of contents.
   function contents() {
     const links = new Map([...document.querySelectorAll("nav a")].map(each => [each.hash.slice(1), each]));
@@ -1793,6 +1846,7 @@
   fleetLoss();
   questions();
   rest();
+  leaks();
   chooser();
   contents();
   document.documentElement.dataset.ready = "yes";
