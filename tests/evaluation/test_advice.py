@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from persfl.evaluation.advice import advice, simple_arms
+from persfl.evaluation.advice import advice
 from persfl.evaluation.headline import headline, lowest_arm
 from persfl.evaluation.verdicts import Worth
 
@@ -61,9 +61,25 @@ def test_a_method_that_is_a_simple_way_is_not_compared_with_itself():
     worth = judged(base=4, own=2, pooled=1, personal=1)
     same = worth.table.assign(error_personal=worth.table["error_pooled"])
     worth = Worth(same, 1.0, 0)
-    assert simple_arms(worth) == ["base", "own"]
-    assert advice(worth).best == "own"
+    found = advice(worth)
+    assert (found.best, found.itself) == ("own", "pooled")
     assert lowest_arm(worth) == "personal"
+    assert worth.fleet("pooled").gain == 0
+    told = headline(worth)
+    assert told.found.startswith("These models remove")
+    assert told.advice == "Use these models."
+    assert "ersonaliz" not in " ".join(told.sentences)
+
+
+def test_own_rows_are_judged_alike_by_whatever_name():
+    """`--method own` falls with more rows as the rival of that name does."""
+    worth = judged(base=4, own=1, pooled=1.5, personal=1)
+    own = worth.table["error_own"]
+    falls = {f"fall_{arm}": 0.4 * own for arm in ("base", "own", "pooled", "personal")}
+    same = worth.table.assign(error_personal=own, **falls)
+    same = Worth(same, 1.0, 0)
+    assert same.fleet("pooled") == same.fleet("pooled", of="own")
+    assert headline(same).alone == ""
 
 
 def test_a_federation_knows_own_rows_alone():

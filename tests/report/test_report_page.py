@@ -746,6 +746,18 @@ def test_who_is_missed(opened):
     assert page.js(rises) == []
 
 
+def test_nobody_asked_is_said_instead_of_an_empty_map(opened):
+    info = example_info(devices=40)
+    info["help"] |= {"met": [0] * 40, "answered": [0] * 40, "top": [[]] * 40}
+    info["depends"] = info["missed"] = None
+    page = opened(info)
+    for name in ("whom-lead", "depends-lead", "questions-lead"):
+        assert page.text(f"#{name}").startswith("Nobody was asked")
+    assert page.js("return document.querySelectorAll('canvas, .strip').length") == 0
+    assert "answered" not in [row["column"] for row in page.data("#devices thead th")]
+    assert "asked nobody" in page.text("#device")
+
+
 def test_what_answers_give_away(opened):
     info = example_info(devices=3)
     page = opened(info)

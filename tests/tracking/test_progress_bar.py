@@ -26,6 +26,7 @@ class Display:
 
     def display(self, text, display_id):
         assert display_id
+        self.shown.append(text)
         return SimpleNamespace(update=self.shown.append)
 
 
@@ -46,6 +47,9 @@ def test_in_a_notebook_it_stands_under_the_cell(monkeypatch):
     assert any(text.startswith(last) for text in display.shown)
     assert any("trial-0: round 3 of 3" in text for text in display.shown)
     assert display.shown[-1] == ""
+    before = len(display.shown)
+    ProgressBar().on_fit(None)  # nothing was shown, so nothing is taken away
+    assert len(display.shown) == before
 
 
 def test_on_a_terminal_it_is_a_line(monkeypatch, capsys):

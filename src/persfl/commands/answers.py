@@ -25,9 +25,15 @@ if TYPE_CHECKING:
 
 
 def verdict_facts(model: Fitted | HasFitted) -> dict[str, Any]:
-    """The fleet's verdict for programs; nothing where no rows were held back."""
+    """The fleet's verdict against own rows, and the headline, for programs; nothing where no rows
+    were held back.
+    """
     worth = fitted_of(model).worth
-    return {} if worth is None else worth.fleet()._asdict()
+    if worth is None:
+        return {}
+    told = headline(worth)
+    facts = {"headline": told.found, "advice": told.advice, "use": told.use}
+    return worth.fleet()._asdict() | facts
 
 
 def print_answer(model: Fitted | HasFitted, out: Path) -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from persfl.evaluation.intervals import CHANCE, Verdict
 from persfl.evaluation.verdicts import ARMS, Worth
 
@@ -29,17 +27,20 @@ METHODS_OF = {
 class Advice(NamedTuple):
     """The best simple alternative and the verdict against it; which arm to use ("" where nothing
     predicts clearly better than the base rate), and whether the other would clearly be worse.
+    `itself` is the simple way that the method itself is, "" where models are personalized.
     """
 
     best: str
     verdict: Verdict
     use: str
     clear: bool
+    itself: str = ""
 
 
 def advice(worth: Worth) -> Advice | None:
     """What to do; None where nothing was measured that could say so.
 
+    >>> import numpy as np
     >>> import pandas as pd
     >>> error = np.linspace(0.8, 1.2, 20)
     >>> columns = {"base": 2 * error, "own": error, "pooled": error / 2}
@@ -49,7 +50,9 @@ def advice(worth: Worth) -> Advice | None:
     >>> found.best, found.use, found.clear
     ('pooled', 'pooled', True)
     """
-    against = {arm: worth.fleet(arm) for arm in simple_arms(worth)}
+    arms = [arm for arm in worth.arms if arm in ARMS and arm != PERSONAL]
+    itself = next((arm for arm in arms if worth.is_personal(arm)), "")
+    against = {arm: worth.fleet(arm) for arm in arms if arm != itself}
     known = {arm: said for arm, said in against.items() if said.devices > 1}
     if not known:
         return None
@@ -60,20 +63,8 @@ def advice(worth: Worth) -> Advice | None:
     use = best if beaten else PERSONAL
     clear = verdict.low > 0 or beaten
     if not _predicts(worth, use):
-        return Advice(best, verdict, "", False)
-    return Advice(best, verdict, use, clear)
-
-
-def simple_arms(worth: Worth) -> list[str]:
-    """The rivals that are simple ways to do without; one that the method itself is, is none."""
-    mine = worth.error(PERSONAL)
-    return [
-        arm
-        for arm in worth.arms
-        if arm in ARMS
-        and arm != PERSONAL
-        and not np.array_equal(worth.error(arm), mine, equal_nan=True)
-    ]
+        return Advice(best, verdict, "", False, itself)
+    return Advice(best, verdict, use, clear, itself)
 
 
 def _predicts(worth: Worth, arm: str) -> bool:

@@ -23,6 +23,36 @@ _MIXED = {
 }
 
 
+class Words(NamedTuple):
+    """How to speak of what was fitted."""
+
+    doing: str
+    removes: str
+    it_removes: str
+    its: str
+    models: str
+    rival: str
+
+
+PERSONALIZED = Words(
+    "personalizing",
+    "Personalizing removes",
+    "it removes",
+    "its",
+    "the personalized models",
+    "the best simple alternative",
+)
+# the method is a simple way itself
+THESE = Words(
+    "these models",
+    "These models remove",
+    "they remove",
+    "their",
+    "these models",
+    "the best other simple way",
+)
+
+
 class Headline(NamedTuple):
     """What was found against the best simple alternative, against own rows where that is another
     one, and what to do; `use` is the simple way to make models by, if there is one to try.
@@ -59,13 +89,16 @@ def headline(worth: Worth | None) -> Headline:
     if worth is None or told is None:
         return Headline(NOTHING, "", "", "not measured")
     rows = int(worth.table["held"].sum())
-    found = _found(told, worth.name(told.best), rows)
-    alone = "" if told.best == "own" else _against_own(worth.fleet())
+    words = THESE if told.itself else PERSONALIZED
+    found = _found(told, worth.name(told.best), rows, words)
+    alone = ""
     if told.best == "own":
         found += _heads(told.verdict)
+    elif told.itself != "own":
+        alone = _against_own(worth.fleet(), words)
     use = told.best if told.best in METHODS_OF and not _sure(told) else ""
     says = told.verdict.says if told.clear else "no clear difference"
-    return Headline(found, alone, _advised(worth, told), says, use)
+    return Headline(found, alone, _advised(worth, told, words), says, use)
 
 
 def personalized_is(says: str | None) -> str:
@@ -88,16 +121,16 @@ def _sure(told: Advice) -> bool:
     return not told.use or (told.clear and told.use == "personal")
 
 
-def _found(told: Advice, name: str, rows: int) -> str:
+def _found(told: Advice, name: str, rows: int, words: Words) -> str:
     """The verdict against the best simple alternative."""
     verdict = told.verdict
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
     measured = f"measured on {where} that the models had not seen"
     ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
-    rival = f"the best simple alternative, {name}"
+    rival = f"{words.rival}, {name}"
     if verdict.low > 0:
         said = (
-            f"Personalizing removes {percent(verdict.gain)} of the error of {rival}"
+            f"{words.removes} {percent(verdict.gain)} of the error of {rival}"
             f" (95 % interval {ends})"
         )
         mixed = _MIXED.get(verdict.says)
@@ -106,19 +139,20 @@ def _found(told: Advice, name: str, rows: int) -> str:
     if told.clear:
         less = f"its error is {percent(-verdict.gain)} lower"
         between = f"{percent(-verdict.high)} to {percent(-verdict.low)}"
-        said = f"A simple way does better than personalizing: {name}"
+        said = f"A simple way does better than {words.doing}: {name}"
         return f"{said}; {less} (95 % interval {between}), {measured}."
-    said = f"No clear difference between personalizing and {rival}"
+    said = f"No clear difference between {words.doing} and {rival}"
     least = f"95 % interval of the gain {ends}"
+    change = _change(verdict, words)
     luck = "chance" if verdict.high >= 0 else "the luck of the best of several"
-    return f"{said}: {_change(verdict)}, and that may be {luck} ({least}), {measured}."
+    return f"{said}: {change}, and that may be {luck} ({least}), {measured}."
 
 
-def _change(verdict: Verdict) -> str:
+def _change(verdict: Verdict, words: Words) -> str:
     """What personalizing does to a rival's error."""
     if verdict.gain >= 0:
-        return f"it removes {percent(verdict.gain)} of the error"
-    return f"its error is {percent(added(verdict.gain))} higher"
+        return f"{words.it_removes} {percent(verdict.gain)} of the error"
+    return f"{words.its} error is {percent(added(verdict.gain))} higher"
 
 
 def added(gain: float) -> float:
@@ -130,14 +164,13 @@ def added(gain: float) -> float:
     return min(-gain / (1.0 + gain), 1.0) if gain > -1 else 1.0
 
 
-def _against_own(verdict: Verdict) -> str:
+def _against_own(verdict: Verdict, words: Words) -> str:
     """The same against own rows alone."""
     if verdict.says == "not measured":
         return ""
     ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
-    said = (
-        f"Against own rows alone {_change(verdict)} (95 % interval of the gain {ends})."
-    )
+    change = f"{_change(verdict, words)} (95 % interval of the gain {ends})"
+    said = f"Against own rows alone {change}."
     return f"{said}{_heads(verdict)}"
 
 
@@ -149,7 +182,7 @@ def _heads(verdict: Verdict) -> str:
     return f" {shares}, {percent(verdict.worse)} more."
 
 
-def _advised(worth: Worth, told: Advice) -> str:
+def _advised(worth: Worth, told: Advice, words: Words) -> str:
     """What to do."""
     name = worth.name(told.best)
     if not told.use:
@@ -161,8 +194,7 @@ def _advised(worth: Worth, told: Advice) -> str:
     if told.use != "personal":
         return f"Use {name} instead."
     if told.clear:
-        return "Use the personalized models."
-    if told.best == "base":
-        return "Use the personalized models with care, and collect more rows."
+        return f"Use {words.models}."
+    simple = "" if told.itself else " if it must be simple"
     more = "more rows would tell them apart"
-    return f"Use the personalized models, or {name} if it must be simple; {more}."
+    return f"Use {words.models}, or {name}{simple}; {more}."

@@ -126,13 +126,23 @@ class Worth:
             return error
         level = float(np.nanmean(error[np.isfinite(fall)]))
         left = 1.0 - float(np.nanmean(fall)) / level if level > 0 else 1.0
-        return error * float(np.clip(left, 1.0 - _most_fall(arm), 1.0))
+        return error * float(np.clip(left, 1.0 - self._most_fall(arm), 1.0))
+
+    def _most_fall(self, arm: str) -> float:
+        """The share of an arm's error that more rows can take off."""
+        alone = arm == "own" or (arm == "personal" and self.is_personal("own"))
+        return MOST_FALL_ALONE if alone else MOST_FALL
 
     def name(self, arm: str) -> str:
         """What an arm is called."""
         if arm == "base" and self.classes:
             return BASE_OF_CLASSES
         return ARMS.get(arm, arm)
+
+    def is_personal(self, arm: str) -> bool:
+        """Whether an arm is what the method makes: `--method own` has the errors of own rows."""
+        mine = self.error("personal")
+        return np.array_equal(self.error(arm), mine, equal_nan=True)
 
     def fleet(
         self, against: str = "own", which: Mask | None = None, of: str = "personal"
@@ -144,14 +154,15 @@ class Worth:
         some = known if which is None else known & np.asarray(which)
         theirs = self.fall(against)
         ours = self.fall(of)
-        if theirs is None or ours is None or some.sum() < 2:
+        same = np.array_equal(rival[some], personal[some])
+        if theirs is None or ours is None or same or some.sum() < 2:
             return over_devices(rival[some], personal[some])
         # a group of a few devices is told by what the whole fleet's errors fall by
         falls = (
             _filled(theirs, rival, known)[some],
             _filled(ours, personal, known)[some],
         )
-        most = _most_fall(against), _most_fall(of)
+        most = self._most_fall(against), self._most_fall(of)
         return over_devices(rival[some], personal[some], falls, most)
 
     def summary(self) -> list[dict[str, Any]]:
@@ -291,11 +302,6 @@ class Worth:
         between = max(0.0, float(np.nanvar(d)) - float(noise[known].mean()))
         pull = between / np.maximum(between + noise, np.finfo(float).tiny)
         return np.asarray(np.where(known, fleet + pull * (d - fleet), fleet) < 0)
-
-
-def _most_fall(arm: str) -> float:
-    """The share of an arm's error that more rows can take off."""
-    return MOST_FALL_ALONE if arm == "own" else MOST_FALL
 
 
 def _filled(fall: Array, error: Array, known: Mask) -> Array:

@@ -7,6 +7,7 @@
   const measured = worth ? worth.device : null;
   const blended = Boolean(info.made_of) && info.made_of.names.includes("neighbours");
   const steps = blended ? "what it took from neighbours" : "the steps it adopted";
+  const nobody = help.met.every(k => !k);
   const chosen = { index: 0 };
   let printing = false;
 
@@ -786,7 +787,9 @@
           { key: "says", name: "verdict", cls: "told", of: i => measured.says[i], cell: i => told(measured.says[i]) },
         ]
       : []),
-    { key: "answered", name: "answered", cls: "n", of: i => help.answered[i], cell: i => count(help.answered[i]) },
+    ...(nobody
+      ? []
+      : [{ key: "answered", name: "answered", cls: "n", of: i => help.answered[i], cell: i => count(help.answered[i]) }]),
   ];
   function sortDevices() {
     const of = COLUMNS.find(column => column.key === table.by).of,
@@ -967,8 +970,8 @@
       never = (help.matrix.never || []).map(columns => new Set(columns)),
       unmet = (i, j) => Boolean(never[i] && never[i].has(j) && !(i === j && stands[i].length === 1)),
       untouched = never.some((columns, i) => [...columns].some(j => unmet(i, j)));
-    if (!k) {
-      put("whom-lead", "Nobody was asked.");
+    if (!k || nobody) {
+      put("whom-lead", "Nobody was asked: models were made without answers of single devices, so nobody helps anybody by name.");
       figure.remove();
       return;
     }
@@ -1412,7 +1415,9 @@
     if (!found && !missed) {
       put(
         "depends-lead",
-        "Whether models depend on the devices named for them was not measured in this run. persfl helpers RUN --prove --table TABLE measures it.",
+        nobody
+          ? "Nobody was asked, so nobody can be missed."
+          : "Whether models depend on the devices named for them was not measured in this run. persfl helpers RUN --prove --table TABLE measures it.",
       );
       return;
     }
@@ -1455,6 +1460,11 @@
 
   // ---- who was asked
   function questions() {
+    if (nobody) {
+      put("questions-lead", "Nobody was asked.");
+      $("questions-figure").remove();
+      return;
+    }
     const answered = help.answered,
       order = ids.map((_, i) => i).sort((a, b) => answered[b] - answered[a]);
     const least = answered[order[n - 1]],

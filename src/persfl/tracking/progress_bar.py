@@ -68,6 +68,12 @@ class BarPlace(Protocol):
     def end(self) -> None: ...
 
 
+class UpdatedDisplay(Protocol):
+    """What a notebook gives back for something that it shows and that may change."""
+
+    def update(self, shown: object) -> None: ...
+
+
 class Nowhere:
     """Nobody looks."""
 
@@ -88,19 +94,23 @@ class TerminalLine:
 
 
 class NotebookBar:
-    """An element under the cell, which is replaced again and again."""
+    """An element under the cell, which is replaced again and again; none where nothing is shown."""
 
     def __init__(self) -> None:
-        display = import_module("IPython.display")
-        self._html = display.HTML
-        self._handle = display.display(self._html(""), display_id=True)
+        self._display = import_module("IPython.display")
+        self._handle: UpdatedDisplay | None = None
 
     def show(self, done: int, rounds: int, text: str) -> None:
         bar = f'<progress value="{done}" max="{rounds}"></progress>'
-        self._handle.update(self._html(f"{bar} {text}"))
+        html = self._display.HTML(f"{bar} {text}")
+        if self._handle is None:
+            self._handle = self._display.display(html, display_id=True)
+        else:
+            self._handle.update(html)
 
     def end(self) -> None:
-        self._handle.update(self._html(""))
+        if self._handle is not None:
+            self._handle.update(self._display.HTML(""))
 
 
 def _place() -> BarPlace:
