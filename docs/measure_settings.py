@@ -224,7 +224,7 @@ def main(arguments: list[str] | None = None) -> None:
         " learn from"
     )
     names = [
-        *list(ARMS.values())[:-1],
+        *list(ARMS.values())[1:-1],
         "personalized, the paper's rule",
         ARMS["personal"],
     ]

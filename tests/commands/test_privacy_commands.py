@@ -1,6 +1,7 @@
 """Protection on the command line: what is said before anything leaves, and after."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,12 @@ pytest.importorskip("pyarrow")
 
 from persfl.cli import main
 from persfl.commands.privacy_lines import costs, spent, spent_lines
+from persfl.errors import InputError
 from persfl.federation.budget_book import ProtectedAnswer
 from persfl.federation.ledger import Entry, Ledger
 from persfl.federation.privacy_settings import PrivacySettings
 from persfl.privacy import Accountant, PrivacyBudget
+from persfl.runs.leak_words import SHARES, leaks_from
 from persfl.sources import clustered_regression
 
 RANGES = {"a": [-4, 4], "b": [-4, 4]}
@@ -50,6 +53,42 @@ def test_leaks_shows_what_protection_leaves(run, capsys):
     assert 0.01 <= found[1.0]["worst"] < found[8.0]["worst"] < 1.0
     assert main(words[:-1]) == 0
     assert "rows found" in capsys.readouterr().out
+
+
+def test_leaks_stand_in_the_report(run, capsys):
+    folder = run / "run"
+    page = folder / "report.html"
+    words = ["leaks", str(folder), "--table", str(run / "rows.csv"), "--json"]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert main(["report", str(folder)]) == 0
+    told = re.search(r'"leaks":(\{.*?\]\})', page.read_text())[1]
+    assert json.loads(told) == {"delta": 1e-5, "budgets": found}
+    kept = folder / "leaks.json"
+    whole = kept.read_text()
+    kept.write_text(whole.replace("1.0", "7.0"))
+    assert main(["report", str(folder)]) == 2  # not what the index says
+    kept.write_text(whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"found": 1.5}, "from 0 to 1"),
+        ({"found": "all"}, "numbers"),
+        ({"epsilon": None}, "numbers"),
+        ({"more": 1.0}, "must be by_model"),
+        ({"worst": True}, "numbers"),
+    ],
+)
+def test_leaks_of_a_foreign_folder_are_checked(change, says):
+    one = dict.fromkeys(("epsilon", "moments", *SHARES), 0.5)
+    assert leaks_from({"delta": 0.1, "budgets": [one]})["budgets"] == [one]
+    with pytest.raises(InputError, match=says):
+        leaks_from({"delta": 0.1, "budgets": [one | change]})
+    for words in ([], {"delta": 0.1}, {"delta": 0.1, "budgets": []}):
+        with pytest.raises(InputError):
+            leaks_from(words)
 
 
 def test_a_method_that_cannot_be_protected_is_named(run, capsys):

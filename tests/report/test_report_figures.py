@@ -51,6 +51,7 @@ def test_the_example_obeys_the_contract(devices, task):
         for rows in top
     )
     assert [arm["key"] for arm in info["worth"]["arms"]] == [
+        "base",
         "own",
         "pooled",
         "centred",
@@ -177,4 +178,4 @@ def test_figures_of_eight_devices():
     heights = [bar.get_height() for bar in figures.questions(info).axes[0].patches]
     assert heights == sorted(info["help"]["answered"], reverse=True)
     names = [text.get_text() for text in figures.worth(info).axes[0].get_yticklabels()]
-    assert names[:2] == ["against own rows only", "against one model for all"]
+    assert names[:2] == ["against always the mean", "against own rows only"]

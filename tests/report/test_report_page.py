@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 import report_example
 
@@ -207,7 +208,13 @@ def test_numbers_on_the_page_are_those_of_info(opened, devices, task):
     worth, ids = info["worth"], info["devices"]["ids"]
     assert page.text("h1") == info["title"] == page.driver.title
     assert page.text(".asked") == info["asked"]
-    assert plain(page.text("#verdict")) == worth["verdict"]["sentence"]
+    told = worth["headline"]
+    assert plain(page.text("#verdict")) == told["found"]
+    for name in ("advice", "how", "alone"):
+        assert plain(page.text(f"#{name}")) == told[name]
+    lowest = min(worth["arms"], key=lambda arm: arm["error"])["key"]
+    marked = [row["arm"] for row in page.data("[data-arm]") if "lowest" in row]
+    assert marked == [lowest]
     assert plain(page.text(".callout")) == info["notes"][0]
     for row, arm in zip(page.data("[data-arm]"), worth["arms"], strict=True):
         names = ("error", "median", "gain", "low", "high")
@@ -279,12 +286,57 @@ def test_two_thousand_devices_stay_small_and_quick(opened):
     assert len(page.data("#device-rows tr")) == 25
     page.js("document.getElementById('device-on').click()")
     assert page.text("#device-span") == "26 to 50 of 2,000"
-    strip = page.one("#gain-figure .strip")
+    strip = page.one("#questions-figure .strip")
     strip.send_keys(keyboard().END)
     assert strip.get_attribute("aria-valuenow") == strip.get_attribute("aria-valuemax")
     last = strip.get_attribute("aria-valuetext").split(",")[0]
     strip.send_keys(keyboard().ENTER)
     assert page.text("#device-name") == last
+
+
+def test_a_large_fleet_shows_how_gains_spread_and_finds_devices(opened):
+    info = example_info(devices=200)
+    page = opened(info)
+    gains = [gain for gain in info["worth"]["device"]["gain"] if gain is not None]
+    bars = page.data("#gain-figure [data-bin]")
+    assert sum(int(bar["many"]) for bar in bars) == len(gains)
+    middle = float(page.data("#gain-figure dd")[1]["gain"])
+    assert middle == pytest.approx(np.median(gains), rel=1e-12)
+    most = max(bars, key=lambda bar: int(bar["many"]))
+    press = "document.querySelector(`[data-bin='${arguments[0]}']`).dispatchEvent("
+    page.js(press + "new MouseEvent('click'))", most["bin"])
+    assert page.text("#device-span").endswith(f"of {most['many']}")
+    shown = [float(row["gain"]) for row in page.data("#device-rows tr")]
+    assert max(shown) - min(shown) <= 0.05
+    page.js("document.querySelector('#device-only button').click()")
+    assert page.text("#device-span").endswith("of 200")
+    page.keys("#device-find", "WACO")
+    found = [row["device"] for row in page.data("#device-rows tr")]
+    there = [name for name in info["devices"]["ids"] if "Waco" in name]
+    assert sorted(found) == sorted(there)
+    page.keys("#device-find", "zzz")
+    assert page.text("#device-span") == "No device is called so."
+
+
+def test_contents_stay_in_sight_and_follow(opened):
+    page = opened(example_info(devices=3))
+    place = "return getComputedStyle(document.querySelector('nav')).position"
+    current = (
+        "return [...document.querySelectorAll('nav [aria-current]')].map(e => e.hash)"
+    )
+    back = "return document.querySelector('.back').checkVisibility()"
+    for width, sticks in ((1280, True), (1024, True), (PHONE, False)):
+        page.resize(width)
+        assert (page.js(place) == "sticky", page.js(back)) == (sticks, not sticks)
+    page.resize(1280)
+    wide = "return document.querySelector('main').getBoundingClientRect().width"
+    assert page.js(wide) > 0.75 * 1280
+    page.js("document.documentElement.style.scrollBehavior = 'auto'")
+    page.js("document.getElementById('whom').scrollIntoView()")
+    deadline = time.monotonic() + 5
+    while page.js(current) != ["#whom"] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert page.js(current) == ["#whom"]
 
 
 def test_nothing_held_back(opened):
@@ -552,11 +604,11 @@ def test_a_phone_shows_gain_interval_and_verdict(opened, fonts):
     """
     assert page.wrong(PHONE) == []
     told = {name: text for name, text, inside in page.js(cells) if inside}
-    own = info["worth"]["arms"][0]
-    assert told["gain"] == f"{100 * own['gain']:.0f}\u00a0%"
+    own = next(arm for arm in info["worth"]["arms"] if arm["key"] == "own")
+    assert told["removed"] == f"{100 * own['gain']:.0f}\u00a0%"
     low, high = (f"{100 * own[end]:.0f}\u00a0%" for end in ("low", "high"))
     assert told["95\u00a0% interval"] == f"{low} to {high}"
-    assert told["says"] == own["says"]
+    assert told["personalized is"] == own["is"]
     roles = "return [...document.querySelectorAll('#arms [role]')].map(e => e.getAttribute('role'))"
     assert set(page.js(roles)) == {
         "table",
@@ -592,7 +644,7 @@ SPOILED = {
     "wider than its place: p": _STYLE.format(".callout", "width: 20px"),
     "outside the window: p": _STYLE.format(".asked", "margin-left: -50px"),
     "scrolls and does not say so": "document.querySelector('.hint').remove()",
-    "cut: button.link": _STYLE.format(".link", "display: block; height: 5px"),
+    "cut: button.link": _STYLE.format("th .link", "display: block; height: 5px"),
     "outside its picture": "document.querySelector('#gain-figure text').setAttribute('x', -300)",
     "touches": (
         """
@@ -694,6 +746,33 @@ def test_who_is_missed(opened):
     assert page.js(rises) == []
 
 
+def test_nobody_asked_is_said_instead_of_an_empty_map(opened):
+    info = example_info(devices=40)
+    info["help"] |= {"met": [0] * 40, "answered": [0] * 40, "top": [[]] * 40}
+    info["depends"] = info["missed"] = None
+    page = opened(info)
+    for name in ("whom-lead", "depends-lead", "questions-lead"):
+        assert page.text(f"#{name}").startswith("Nobody was asked")
+    assert page.js("return document.querySelectorAll('canvas, .strip').length") == 0
+    assert "answered" not in [row["column"] for row in page.data("#devices thead th")]
+    assert "asked nobody" in page.text("#device")
+
+
+def test_what_answers_give_away(opened):
+    info = example_info(devices=3)
+    page = opened(info)
+    assert page.text("#leaks") == ""
+    info["leaks_by"] = "persfl leaks run --table <b>.csv"
+    page = opened(info)
+    assert page.text("#leaks code") == info["leaks_by"]
+    nothing = dict.fromkeys(("moments", "known", "worst", "by_model", "labels"))
+    budgets = [{"epsilon": e, "found": f} | nothing for e, f in ((0, 1.0), (3.0, 0.05))]
+    info["leaks"] = {"delta": 1e-5, "budgets": budgets}
+    page = opened(info)
+    assert page.text("#leaks thead") == "epsilonrows found"
+    assert plain(page.text("#leaks tbody")) == "no protection100 %3.005.0 %"
+
+
 def test_pairs_that_never_met_are_hatched(opened):
     info = example_info(devices=8)
     page = opened(info)
@@ -750,8 +829,8 @@ def test_hostile_names_do_no_harm(opened):
     info = example_info(devices=6)
     info["devices"]["ids"] = info["help"]["matrix"]["names"] = HOSTILE
     info["title"] = info["notes"][0] = info["words"]["device"] = info["worth"][
-        "verdict"
-    ]["sentence"] = HOSTILE[0]
+        "headline"
+    ]["found"] = HOSTILE[0]
     page = opened(info)
     assert (
         page.text("h1") == page.text("#verdict") == page.text(".callout") == HOSTILE[0]

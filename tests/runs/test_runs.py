@@ -201,7 +201,7 @@ def test_helpers_in_the_terminal_and_exported(run, tmp_path, capsys):
     assert "Did you mean 'Austin'" in capsys.readouterr().err
     assert main(["helpers", str(run), "--export", str(tmp_path / "h.csv")]) == 0
     again = pd.read_csv(tmp_path / "h.csv")
-    pd.testing.assert_frame_equal(again, known, check_dtype=False)
+    pd.testing.assert_frame_equal(again, pd.DataFrame(known), check_dtype=False)
     assert main(["helpers", str(run), "--export", str(tmp_path / "h.graphml")]) == 0
     graph = nx.read_graphml(tmp_path / "h.graphml")
     assert graph.number_of_edges() == int((known["adopted"] > 0).sum())
@@ -902,7 +902,7 @@ def test_a_simpler_way_that_does_better_is_named(tmp_path, capsys):
     ]
     assert main(["fit", str(tmp_path / "alike.csv"), *words]) == 0
     assert (
-        "a simpler way does better than personalizing: one model for all"
+        "A simple way does better than personalizing: one model for all"
         in capsys.readouterr().out
     )
 

@@ -5,59 +5,91 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from persfl.commands.progress import table
 from persfl.evaluation.alike import alike, verdict_codes, what_was_found
+from persfl.evaluation.headline import headline, lowest_arm, personalized_is
 from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
 from persfl.evaluation.who_helps import pairs_known
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
-from persfl.report.worth_info import better_rivals, sentence
+from persfl.report.next_command import next_command
+from persfl.runs.run_folder import Folder
 from persfl.terminal import visible
+
+if TYPE_CHECKING:
+    from persfl.evaluation.headline import Headline
 
 
 def verdict_facts(model: Fitted | HasFitted) -> dict[str, Any]:
-    """The fleet's verdict for programs; nothing where no rows were held back."""
+    """The fleet's verdict against own rows, and the headline, for programs; nothing where no rows
+    were held back.
+    """
     worth = fitted_of(model).worth
-    return {} if worth is None else worth.fleet()._asdict()
+    if worth is None:
+        return {}
+    told = headline(worth)
+    facts = {"headline": told.found, "advice": told.advice, "use": told.use}
+    return worth.fleet()._asdict() | facts
 
 
 def print_answer(model: Fitted | HasFitted, out: Path) -> None:
-    """What came out, for people: notes, the verdict, every error, and where the run is kept."""
+    """What came out, for people: notes, the verdict, every error, what to do, and where the run is
+    kept.
+    """
     fitted = fitted_of(model)
     worth = fitted.worth
+    told = headline(worth)
     for note in fitted.notes:
         print(visible(note))
     if worth is not None:
-        print(sentence(worth.fleet(), int(worth.table["held"].sum())))
-        for note in better_rivals(worth):
-            print(note)
+        print(told.found)
+        if told.alone:
+            print(told.alone)
         if len(fitted.trust.pairs.key):
             print(kinds_of(fitted))
         if fitted.depends is not None:
             print(fitted.depends.sentence)
         print()
         print_errors(worth)
+        print_advice(told, out)
     print(f"\nModels and rounds are in {out}/.")
 
 
+def print_advice(told: Headline, out: Path) -> None:
+    """What to do, and the command for it where there is one."""
+    if told.advice:
+        print(f"\n{told.advice}")
+    how = next_command(Folder.open(out).spec, told.use, str(out)) if told.use else ""
+    if how:
+        print(f"  {visible(how)}")
+
+
 def print_errors(worth: Worth) -> None:
-    """Errors of all methods."""
+    """Errors of all methods, and what the personalized models are beside them."""
     rows = []
+    lowest = lowest_arm(worth)
     for arm in worth.summary():
-        cells = [arm["name"], f"{arm['error']:.4f}", f"{arm['median']:.4f}"]
-        if worth.classes:
-            cells.append(f"{arm['mistakes']:.3f}")
-        gain = ""
-        if arm["gain"] is not None and not math.isnan(arm["gain"]):
-            between = f"{percent(arm['low'])} to {percent(arm['high'])}"
-            gain = f"{percent(arm['gain'])} ({between})"
-        rows.append((*cells, gain))
-    mistakes = ["mistakes"] if worth.classes else []
-    gains = "removed by personalizing (95 % interval)"
-    table(("held-out error of", "mean", "median", *mistakes, gains), rows)
+        mark = " (lowest)" if arm["key"] == lowest else ""
+        cells = [arm["name"] + mark, f"{arm['error']:.4f}", f"{arm['median']:.4f}"]
+        cells.append(
+            f"{arm['mistakes']:.3f}" if worth.classes else f"{arm['off_by']:.4g}"
+        )
+        rows.append((*cells, _beside(arm)))
+    own_units = "mistakes" if worth.classes else "off by"
+    gains = "personalized is better by (95 % interval)"
+    table(("held-out error of", "mean", "median", own_units, gains), rows)
+
+
+def _beside(arm: Mapping[str, Any]) -> str:
+    """What the personalized models are beside an arm: by how much, and whether that is clear."""
+    if arm["gain"] is None or math.isnan(arm["gain"]):
+        return ""
+    between = f"{percent(arm['low'])} to {percent(arm['high'])}"
+    return f"{percent(arm['gain'])} ({between}): {personalized_is(arm['says'])}"
 
 
 def seconds(chosen: argparse.Namespace) -> str:

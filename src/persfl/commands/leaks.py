@@ -13,6 +13,7 @@ from persfl.fitting.fitted import Fitted
 from persfl.lab.leak_meter import NONE, Leak, leaks_of
 from persfl.methods import Private
 from persfl.report.run_pages import checked_spec
+from persfl.runs.leak_words import keep_leaks
 from persfl.runs.run_folder import Folder
 
 HEAD = (
@@ -51,18 +52,25 @@ def measure_leaks(chosen: argparse.Namespace) -> int:
     found = leaks_of(
         inside, fitted.learner, order, delta=delta, seed=fitted.settings.seed
     )
+    plain = [_plain(one) for one in found]
     if chosen.json:
-        print(json.dumps([_plain(one) for one in found]))
-        return 0
+        print(json.dumps(plain))
+    else:
+        _print_leaks(found, delta, Path(chosen.table).name, chosen.run)
+    keep_leaks(Path(chosen.run), delta, plain)
+    return 0
+
+
+def _print_leaks(found: list[Leak], delta: float, name: str, run: str) -> None:
     table(HEAD, [_cells(one) for one in found])
     print(
         "\nError of X'X: how far sums over a device's rows, as others know them, are off; 0 is all"
         " of it.\nRows found: by whoever knows all other rows and sees what devices tell, at 1 %"
         " false alarms; in the mean, and\nthe worst row. By model: by whoever sees a model of own"
         " rows alone. Labels: rows alone in a leaf of a tree.\n"
-        f"delta is {delta:g}. Measured on the rows of {Path(chosen.table).name}, which stay here."
+        f"delta is {delta:g}. Measured on the rows of {name}, which stay here. persfl report {run}"
+        " shows it too."
     )
-    return 0
 
 
 def _plain(one: Leak) -> dict[str, float | None]:

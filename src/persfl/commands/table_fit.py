@@ -274,5 +274,6 @@ def _print_result(
     print(f"{counts}, {features}, {rows.task}; {seconds(chosen)}.")
     print_answer(model, Path(chosen.out))
     if page is not None:
-        what = "see who helps whom" if n > 1 else "read the report"
+        asked = len(model.trust_.pairs.key) > 0
+        what = "see who helps whom" if asked else "read the report"
         print(f"Open {page} to {what}.")

@@ -210,6 +210,11 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         """
         return self._result().coefficients()
 
+    def _html_repr(self) -> str:
+        """What a notebook shows: scikit-learn's diagram, and below it what a fit came to."""
+        found = "" if "fitted_" not in vars(self) else self.fitted_._repr_html_()
+        return f"{super()._html_repr()}{found}"
+
     # Fitting
 
     def fit(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from persfl.types import Array
 
 DRAWS = 1000  # of the bootstrap over devices
-_CHANCE = 0.05  # of what is called no chance
+CHANCE = 0.05  # of what is called no chance
 _AT_ONCE = 2**21  # numbers that are drawn together
 
 # d of an error 4,000 times the rival's: intervals of very few devices end here
@@ -153,7 +153,7 @@ def _ranks(difference: Array) -> tuple[float, int]:
         return 1.0, 0
     chance = float(wilcoxon(some, method="asymptotic").pvalue)
     up = float((np.sign(some) * rankdata(np.abs(some))).sum())
-    return chance, int(np.sign(up)) if chance < _CHANCE else 0
+    return chance, int(np.sign(up)) if chance < CHANCE else 0
 
 
 def _heads(difference: Array) -> int:
@@ -162,7 +162,7 @@ def _heads(difference: Array) -> int:
     worse = int((difference < 0).sum())
     fewer = min(better, worse)
     by_chance = 2 * float(bdtr(fewer, better + worse, 0.5)) if better + worse else 1.0
-    return 0 if by_chance >= _CHANCE else 1 if better > worse else -1
+    return 0 if by_chance >= CHANCE else 1 if better > worse else -1
 
 
 def gains_of(rival: ArrayLike, personal: ArrayLike, least: ArrayLike = 0.0) -> Array:

@@ -70,8 +70,10 @@ def run_trial(
     }
     responses |= {name: respond_by(theirs) for name, theirs in (more or {}).items()}
     if classes:
-        return _of_chances(test, responses, classes)
-    losses = {}
+        often = np.bincount(train.y.astype(np.int64), train.weight, classes)
+        always = np.tile(often / often.sum(), (len(test.y), 1))
+        return _of_chances(test, {"base": always} | responses, classes)
+    losses = {"base": (np.average(train.y, weights=train.weight) - test.y) ** 2}
     for arm, response in responses.items():
         scale = centred if arm == "centred" else units
         losses[arm] = (scale.outside(response, test.owner) - test.y) ** 2

@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     from persfl.types import Array
 
 ARMS = {
+    "base": "always the mean",
     "own": "own rows only",
     "pooled": "one model for all",
     "centred": "one model for all, device-centred",
     "tuned": "one model for all, fine-tuned on own rows",
     "personal": "personalized",
 }
+BASE_OF_CLASSES = "always the most frequent class"
 HELPS = "helps here"
 SMALL_ERRORS = "both errors are small"
 TOO_FEW = "not enough of your own rows to tell"
@@ -93,6 +95,12 @@ class Worth:
             )
         return self._column("mistakes", arm)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from persfl.evaluation.worth_view import worth_html
+
+        return worth_html(self)
+
     def _column(self, kind: str, arm: str) -> Array:
         return np.asarray(self.table[f"{kind}_{one_of('arm', arm, self.arms)}"])
 
@@ -118,36 +126,58 @@ class Worth:
             return error
         level = float(np.nanmean(error[np.isfinite(fall)]))
         left = 1.0 - float(np.nanmean(fall)) / level if level > 0 else 1.0
-        return error * float(np.clip(left, 1.0 - _most_fall(arm), 1.0))
+        return error * float(np.clip(left, 1.0 - self._most_fall(arm), 1.0))
 
-    def fleet(self, against: str = "own", which: Mask | None = None) -> Verdict:
-        """Personalized against a rival, over all devices or those of a mask."""
+    def _most_fall(self, arm: str) -> float:
+        """The share of an arm's error that more rows can take off."""
+        alone = arm == "own" or (arm == "personal" and self.is_personal("own"))
+        return MOST_FALL_ALONE if alone else MOST_FALL
+
+    def name(self, arm: str) -> str:
+        """What an arm is called."""
+        if arm == "base" and self.classes:
+            return BASE_OF_CLASSES
+        return ARMS.get(arm, arm)
+
+    def is_personal(self, arm: str) -> bool:
+        """Whether an arm is what the method makes: `--method own` has the errors of own rows."""
+        mine = self.error("personal")
+        return np.array_equal(self.error(arm), mine, equal_nan=True)
+
+    def fleet(
+        self, against: str = "own", which: Mask | None = None, of: str = "personal"
+    ) -> Verdict:
+        """Personalized, or another arm, against a rival, over all devices or those of a mask."""
         rival = self.error(against)
-        personal = self.error("personal")
+        personal = self.error(of)
         known = np.isfinite(rival) & np.isfinite(personal)
         some = known if which is None else known & np.asarray(which)
         theirs = self.fall(against)
-        ours = self.fall("personal")
-        if theirs is None or ours is None or some.sum() < 2:
+        ours = self.fall(of)
+        same = np.array_equal(rival[some], personal[some])
+        if theirs is None or ours is None or same or some.sum() < 2:
             return over_devices(rival[some], personal[some])
         # a group of a few devices is told by what the whole fleet's errors fall by
         falls = (
             _filled(theirs, rival, known)[some],
             _filled(ours, personal, known)[some],
         )
-        most = _most_fall(against), _most_fall("personal")
+        most = self._most_fall(against), self._most_fall(of)
         return over_devices(rival[some], personal[some], falls, most)
 
     def summary(self) -> list[dict[str, Any]]:
-        """Per arm: its key and name, mean and median error over devices, and the verdict of the
-        personalized model against it.
+        """Per arm: its key and name, mean and median error over devices, the verdict of the
+        personalized model against it; the share of wrong classes, or by how much numbers are off in
+        the label's own units (the root of the mean squared error).
         """
         found = []
         for arm in self.arms:
             errors = self.error(arm)
-            entry: dict[str, Any] = {"key": arm, "name": ARMS.get(arm, arm)}
+            entry: dict[str, Any] = {"key": arm, "name": self.name(arm)}
             entry["error"] = float(np.nanmean(errors))
             entry["median"] = float(np.nanmedian(errors))
+            if not self.classes:
+                entry["off_by"] = float(np.sqrt(entry["error"] * self.scale))
             verdict = self.fleet(arm)._asdict() if arm != "personal" else {}
             entry |= {k: verdict.get(k) for k in _TOLD}
             if self.classes:
@@ -272,11 +302,6 @@ class Worth:
         between = max(0.0, float(np.nanvar(d)) - float(noise[known].mean()))
         pull = between / np.maximum(between + noise, np.finfo(float).tiny)
         return np.asarray(np.where(known, fleet + pull * (d - fleet), fleet) < 0)
-
-
-def _most_fall(arm: str) -> float:
-    """The share of an arm's error that more rows can take off."""
-    return MOST_FALL_ALONE if arm == "own" else MOST_FALL
 
 
 def _filled(fall: Array, error: Array, known: Mask) -> Array:

@@ -55,6 +55,8 @@ def helper_table(
     """
     import pandas as pd
 
+    from persfl.evaluation.helper_frame import HelperFrame
+
     known = pairs_known(trust)
     order = np.lexsort((known["peer"], -known["share"], known["target"]))
     known = known.iloc[order].reset_index(drop=True)
@@ -71,7 +73,7 @@ def helper_table(
         "alike": found.chance,
         "verdict": np.array(VERDICTS, dtype=object)[verdict_codes(known, found)],
     }
-    return pd.DataFrame(columns)
+    return HelperFrame(columns)
 
 
 def pairs_known(trust: Trust) -> pd.DataFrame:

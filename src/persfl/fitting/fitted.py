@@ -92,6 +92,12 @@ class Fitted:
         """The name of the method that ran; "own" where there was nobody to ask."""
         return "own" if self.alone else self.method.name
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from persfl.fitting.fitted_view import fitted_html
+
+        return fitted_html(self)
+
     def helpers(self) -> pd.DataFrame:
         """Who helps whom: device, peer, asked, adopted, share, reward mean and interval, whether
         it is alike, verdict; most adopted first.

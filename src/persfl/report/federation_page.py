@@ -165,7 +165,7 @@ def federation_page(info: Mapping[str, Any]) -> str:
         f'<p class="asked">{len(info["devices"])} devices, {len(info["targets"])} of them targets, '
         f"{escape(str(info['rounds']))} rounds. "
         '<a href="report.html">The report of the run</a></p></header>\n'
-        f'<main id="main">{notes}{"".join(parts)}</main>\n</body>\n</html>\n'
+        f'<main id="main" class="alone">{notes}{"".join(parts)}</main>\n</body>\n</html>\n'
     )
 
 

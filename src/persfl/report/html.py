@@ -51,7 +51,8 @@ def page(info: Mapping[str, Any]) -> str:
         "title": escape(str(info["title"])),
         "asked": _together(escape(str(info["asked"]))),
         "about": about_html(info.get("about", [])),
-        "answer": _together(escape(str(worth["verdict"]["sentence"]))) if worth else "",
+        "answer": _together(escape(str(worth["headline"]["found"]))) if worth else "",
+        "advice": _advice(worth["headline"]) if worth else "",
         "federation": _FEDERATION if info.get("federation") else "",
         "version": escape(str(info["version"])),
         "policy": f"default-src 'none'; img-src data:; {allowed}",
@@ -60,6 +61,16 @@ def page(info: Mapping[str, Any]) -> str:
         "data": embedded(_shortened(info)),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], part("page.html"))
+
+
+def _advice(told: Mapping[str, Any]) -> str:
+    """The rest of the headline: what to do, how, and how it is against own rows."""
+    lines = [f'<p class="advice" id="advice">{_together(escape(told["advice"]))}</p>']
+    if told["how"]:
+        lines.append(f'<pre id="how"><code>{escape(told["how"])}</code></pre>')
+    if told["alone"]:
+        lines.append(f'<p id="alone">{_together(escape(told["alone"]))}</p>')
+    return "\n".join(lines)
 
 
 def _together(text: str) -> str:

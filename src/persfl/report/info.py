@@ -23,10 +23,10 @@ from persfl.report.about_run import about_run
 from persfl.report.blocks import Blocks, adoption_shares, blocks, pairs_met
 from persfl.report.depends_info import depends_info
 from persfl.report.makeup import makeup
+from persfl.report.next_command import next_line
 from persfl.report.worth_info import (
     PRIVACY,
     Groups,
-    better_rivals,
     plain_numbers,
     question,
     worth_info,
@@ -136,16 +136,26 @@ def info(
         },
         "made_of": makeup(fitted),
         "method": fitted.notes[0],
-        "worth": None
-        if worth is None
-        else worth_info(worth, fitted.rows, layout, groups),
+        "worth": _worth(fitted, layout, groups),
         "depends": depends_info(fitted),
         "help": _help(fitted.trust, ids, layout, known, found),
         "loss": _loss(fitted.losses),
         "settings": _settings(fitted),
-        "notes": [*fitted.notes[1:], *better_rivals(worth)],
+        "notes": list(fitted.notes[1:]),
         "privacy": PRIVACY,
     }
+
+
+def _worth(
+    fitted: Fitted, layout: Blocks, groups: Groups | None
+) -> dict[str, Any] | None:
+    if fitted.worth is None:
+        return None
+    found = worth_info(fitted.worth, fitted.rows, layout, groups)
+    use = found["headline"]["use"]
+    if use:
+        found["headline"]["how"] = next_line(fitted, use)
+    return found
 
 
 def _help(

@@ -6,10 +6,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from persfl.checks import many
+from persfl.evaluation.headline import NOTHING, headline
 from persfl.evaluation.intervals import percent
 from persfl.methods import settings_of
 from persfl.report.about_run import rows_each
-from persfl.report.worth_info import PRIVACY, sentence
+from persfl.report.worth_info import PRIVACY
 from persfl.terminal import shown
 
 if TYPE_CHECKING:
@@ -84,9 +85,9 @@ def _method(fitted: Fitted) -> str:
 
 def _worth(worth: Worth | None) -> str:
     if worth is None:
-        return "No rows were held back, so nothing was measured."
-    held = int(worth.table["held"].sum())
-    lines = [sentence(worth.fleet(), held), "", "| models | mean error |", "|---|---|"]
+        return NOTHING
+    said = headline(worth).sentences
+    lines = [" ".join(said), "", "| models | mean error |", "|---|---|"]
     for arm in worth.summary():
         lines.append(f"| {arm['name']} | {arm['error']:.4g} |")
     return "\n".join(lines)

@@ -7,6 +7,7 @@
   const measured = worth ? worth.device : null;
   const blended = Boolean(info.made_of) && info.made_of.names.includes("neighbours");
   const steps = blended ? "what it took from neighbours" : "the steps it adopted";
+  const nobody = help.met.every(k => !k);
   const chosen = { index: 0 };
   let printing = false;
 
@@ -68,6 +69,8 @@
   }
   const kind = (low, high) => (missing(low) || missing(high) ? "unknown" : low > 0 ? "lower" : high < 0 ? "higher" : "same");
   const KINDS = {
+    better: "lower",
+    worse: "higher",
     helps: "lower",
     "helps here": "lower",
     hurts: "higher",
@@ -271,14 +274,15 @@
       );
       return;
     }
-    $("verdict").classList.add(KINDS[worth.verdict.says] || "same");
+    $("verdict").classList.add(KINDS[worth.headline.says] || "same");
     const rows = [...worth.arms, ...worth.groups],
       scale = gainScale(
         rows.map(row => row.low),
         rows.map(row => row.high),
       );
     const mistakes = worth.arms.some(arm => !missing(arm.mistakes)),
-      wide = mistakes ? 150 : 180;
+      own = arm => (mistakes ? percent(arm.mistakes) : num(arm.off_by)),
+      wide = 150;
     const cells = row =>
       missing(row.gain)
         ? [h("td"), h("td"), h("td"), h("td")]
@@ -290,7 +294,7 @@
             ),
             h("td", { class: "n" }, percent(row.gain)),
             h("td", { class: "t" }, span(row.low, row.high)),
-            h("td", { class: "t" }, row.says ? tag(row.says) : null),
+            h("td", { class: "t" }, row.is ? tag(row.is) : null),
           ];
     const data = row => ({
       "data-gain": row.gain,
@@ -300,10 +304,10 @@
       "data-median": row.median,
     });
     const gainHead = () => [
-      ["personalized removes", "", axis(scale, wide, whole)],
-      ["gain", "n"],
+      ["error removed by personalizing", "", axis(scale, wide, whole)],
+      ["removed", "n"],
       ["95 % interval", ""],
-      ["says", ""],
+      ["personalized is", ""],
     ];
     put(
       "arms",
@@ -312,25 +316,32 @@
         "p",
         { class: "read" },
         `Error is the ${words.error}, judged on ${many(worth.rows, "row")} that were kept back from training; smaller is better. `,
-        "The dots say how much of each model's error the personalized models remove: right of the line they do better.",
+        mistakes ? null : `\u201cOff by\u201d is the root of the mean squared error, in units of ${words.label}. `,
+        "The columns on the right say what the personalized models are beside each: right of the line they are better.",
       ),
       fitting(
         h(
           "table",
           null,
           h("caption", { class: "unseen" }, "Error of every kind of model, and what personalizing removes of it"),
-          head([["model", ""], ["error", "n"], ["median device", "n"], ...(mistakes ? [["mistakes", "n"]] : []), ...gainHead()]),
+          head([["model", ""], ["error", "n"], ["median device", "n"], [mistakes ? "mistakes" : "off by", "n"], ...gainHead()]),
           h(
             "tbody",
             null,
             worth.arms.map(arm =>
               h(
                 "tr",
-                { class: arm.key === "personal" ? "strong" : null, "data-arm": arm.key, ...data(arm) },
-                h("th", { scope: "row", class: "arm" }, arm.name),
+                {
+                  class: arm.lowest ? "best" : null,
+                  "data-arm": arm.key,
+                  "data-off": arm.off_by,
+                  "data-lowest": arm.lowest,
+                  ...data(arm),
+                },
+                h("th", { scope: "row", class: "arm" }, arm.name, arm.lowest ? h("small", null, "lowest error") : null),
                 h("td", { class: "n" }, num(arm.error)),
                 h("td", { class: "n" }, num(arm.median)),
-                mistakes ? h("td", { class: "n" }, percent(arm.mistakes)) : null,
+                h("td", { class: "n" }, own(arm)),
                 cells(arm),
               ),
             ),
@@ -386,6 +397,7 @@
       : tiny(i)
         ? `${shown(ids[i])}\nboth errors are small: own ${num(measured.own[i])}, personalized ${num(measured.personal[i])}`
         : `${shown(ids[i])}\ngain ${percent(measured.gain[i])} (${span(measured.low[i], measured.high[i])})`;
+  const FEW = 60; // devices that each get a bar with its name
   function gains() {
     if (!measured) {
       put("gain-lead", "Nothing was kept back to judge by, so no gain was measured.");
@@ -402,8 +414,7 @@
     put(
       "gain-lead",
       "How much less error the personalized model makes than the device's own, on the few rows the device held back. ",
-      order.length > 60 ? "Above" : "Right of",
-      " zero it makes less. One device's rows swing too much to say that it loses: a bar on the other side is no evidence of that.",
+      "Right of zero it makes less. One device's rows swing too much to say that it loses: a bar on the other side is no evidence of that.",
     );
     const box = h("div"),
       figure = $("gain-figure");
@@ -426,7 +437,10 @@
       h(
         "figcaption",
         null,
-        "How to read it: the line through each value is its 95 % interval. Blue are devices whose interval lies above zero and whose similar devices, those with about as many rows, gained too. Values beyond the edge are drawn at the edge. The same numbers stand in the table.",
+        order.length > FEW
+          ? "How to read it: each bar is a range of gains, as high as there are devices in it. Choose a bar to see them in the table. "
+          : "How to read it: the line through each value is its 95 % interval. ",
+        "Blue are devices whose interval lies above zero and whose similar devices, those with about as many rows, gained too. Values beyond the edge are drawn at the edge. The same numbers stand in the table.",
       ),
     );
     if (!order.length) return;
@@ -434,21 +448,86 @@
       order.map(i => measured.low[i]).concat(order.map(i => measured.gain[i])),
       order.map(i => measured.high[i]).concat(order.map(i => measured.gain[i])),
     );
-    const summary = `Gain of ${many(order.length, "device")}, sorted: ${meaning.lower} for ${counts.lower}, ${meaning.same} for ${counts.same}.`;
-    if (order.length > 60)
-      strip(box, {
-        order,
-        scale,
-        summary,
-        form: whole,
-        text: gainText,
-        value: i => measured.gain[i],
-        low: i => measured.low[i],
-        high: i => measured.high[i],
-        kind: gainKind,
-        unit: "gain",
-      });
-    else chart(box, wide => gainBars(order, scale, summary, wide));
+    const summary = `Gain of ${many(order.length, "device")}: ${meaning.lower} for ${counts.lower}, ${meaning.same} for ${counts.same}.`;
+    if (order.length > FEW) {
+      const tenth = Math.floor((order.length - 1) / 10),
+        middle = median(order.map(i => measured.gain[i]));
+      box.before(
+        threeFacts("gain", [
+          ["a tenth gains less than", measured.gain[order[order.length - 1 - tenth]]],
+          ["half gains more than", middle],
+          ["a tenth gains more than", measured.gain[order[tenth]]],
+        ]),
+      );
+      chart(box, wide => gainSpread(order, scale, summary, wide));
+    } else chart(box, wide => gainBars(order, scale, summary, wide));
+  }
+  const threeFacts = (name, facts) =>
+    h(
+      "dl",
+      { class: "facts" },
+      facts.map(([text, value]) => h("div", null, h("dt", null, text), h("dd", { [`data-${name}`]: value }, percent(value)))),
+    );
+  // Many devices: how many have which gain. A bar chooses its devices in the table.
+  function gainSpread(order, scale, summary, wide) {
+    const STEP = 0.05,
+      first = Math.floor(scale.low / STEP - 1e-9),
+      last = Math.ceil(scale.high / STEP + 1e-9),
+      bins = Array.from({ length: last - first }, () => ({ lower: 0, same: 0, unknown: 0 }));
+    const bin = value => Math.max(0, Math.min(bins.length - 1, Math.floor(value / STEP + 1e-9) - first));
+    for (const i of order) bins[bin(measured.gain[i])][gainKind(i)]++;
+    const size = each => each.lower + each.same + each.unknown,
+      most = Math.max(...bins.map(size)),
+      tall = 240,
+      bottom = tall - 24,
+      levels = ticks(0, most, 4).filter(Number.isInteger),
+      left = widest(levels.map(count), wide / 4) + 8;
+    const x = value => left + ((wide - left - 8) * (value / STEP - first)) / bins.length,
+      y = many => 10 + (bottom - 10) * (1 - many / most);
+    const svg = s("svg", { width: wide, height: tall, viewBox: `0 0 ${wide} ${tall}`, role: "group", "aria-label": summary });
+    for (const level of levels)
+      svg.append(
+        line(left, y(level), wide - 8, y(level), level ? "grid" : "zero"),
+        s("text", { x: left - 8, y: y(level) + 4, "text-anchor": "end" }, count(level)),
+      );
+    const ends = { low: first * STEP, high: last * STEP };
+    for (const value of marks(ends, wide < 520 ? 4 : 8, x, whole))
+      svg.append(s("text", { x: within(x(value), whole(value), wide), y: tall - 4, "text-anchor": "middle" }, whole(value)));
+    bins.forEach((each, k) => {
+      if (!size(each)) return;
+      const from = (first + k) * STEP,
+        to = from + STEP,
+        said = `gain ${whole(from)} to ${whole(to)}: ${many(size(each), "device")}`,
+        box = { x: x(from) + 0.5, width: Math.max(1, x(to) - x(from) - 1) },
+        show = () => onlyDevices(i => !missing(measured.gain[i]) && bin(measured.gain[i]) === k, said);
+      let under = 0;
+      for (const name of ["lower", "same", "unknown"]) {
+        if (each[name])
+          svg.append(
+            s("rect", { ...box, y: y(under + each[name]), height: y(under) - y(under + each[name]), class: "bar-" + name }),
+          );
+        under += each[name];
+      }
+      svg.append(
+        s("rect", {
+          ...box,
+          y: 10,
+          height: bottom - 10,
+          class: "hot",
+          role: "button",
+          tabindex: 0,
+          "aria-label": said,
+          "data-bin": k,
+          "data-many": size(each),
+          onpointermove: event => point(said, event.clientX, event.clientY),
+          onpointerleave: unpoint,
+          onclick: show,
+          onkeydown: event => event.key === "Enter" && show(),
+        }),
+      );
+    });
+    svg.append(line(x(0), 4, x(0), bottom, "mark"));
+    return svg;
   }
   function gainBars(order, scale, summary, wide) {
     const columns = order.length > 20 && (printing || wide >= 820) ? 2 : 1,
@@ -564,35 +643,12 @@
           s("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, it.form(value)),
         );
       it.order.forEach((i, r) => {
-        const mine = (paths[it.kind(i)] ||= { lines: "", dots: "" }),
+        const mine = paths[it.kind(i)] || "",
           X = x(r).toFixed(2);
-        if (!it.low) mine.lines += `M${X} ${y(0).toFixed(1)}V${Math.min(y(it.value(i)), y(0) - 0.5).toFixed(1)}`;
-        else {
-          if (!missing(it.low(i))) mine.lines += `M${X} ${y(it.low(i)).toFixed(1)}V${y(it.high(i)).toFixed(1)}`;
-          mine.dots += `M${X} ${y(it.value(i)).toFixed(1)}h0`;
-        }
+        paths[it.kind(i)] = `${mine}M${X} ${y(0).toFixed(1)}V${Math.min(y(it.value(i)), y(0) - 0.5).toFixed(1)}`;
       });
-      const bars = !it.low,
-        order = ["unknown", "same", "lower", "higher"].filter(name => paths[name]);
-      for (const name of order)
-        svg.append(
-          s("path", {
-            d: paths[name].lines,
-            class: "pen-" + name,
-            "stroke-width": bars ? Math.max(0.6, step > 3 ? step * 0.78 : step * 1.02) : Math.min(2, Math.max(0.6, step * 0.6)),
-            opacity: bars ? 1 : 0.35,
-          }),
-        );
-      if (!bars)
-        for (const name of order)
-          svg.append(
-            s("path", {
-              d: paths[name].dots,
-              class: "pen-" + name,
-              "stroke-width": step > 2 ? 5 : 3.2,
-              "stroke-linecap": "round",
-            }),
-          );
+      for (const [name, d] of Object.entries(paths))
+        svg.append(s("path", { d, class: "pen-" + name, "stroke-width": Math.max(0.6, step > 3 ? step * 0.78 : step * 1.02) }));
       const cursor = s("g", { visibility: "hidden" }, line(0, 0, 0, tall, "cursor"), s("circle", { r: 4.5, class: "dot" }));
       svg.append(cursor);
       mark = r => {
@@ -698,7 +754,7 @@
 
   // ---- the table of devices, a page at a time
   const compare = new Intl.Collator("en", { numeric: true }).compare;
-  const table = { by: measured ? "gain" : "id", down: Boolean(measured), page: 0, size: 25, order: [] };
+  const table = { by: measured ? "gain" : "id", down: Boolean(measured), page: 0, size: 25, order: [], name: "", only: null };
   const COLUMNS = [
     { key: "id", name: words.device, cls: "who", of: i => ids[i], cell: i => link(i) },
     ...(info.made_of
@@ -731,7 +787,9 @@
           { key: "says", name: "verdict", cls: "told", of: i => measured.says[i], cell: i => told(measured.says[i]) },
         ]
       : []),
-    { key: "answered", name: "answered", cls: "n", of: i => help.answered[i], cell: i => count(help.answered[i]) },
+    ...(nobody
+      ? []
+      : [{ key: "answered", name: "answered", cls: "n", of: i => help.answered[i], cell: i => count(help.answered[i]) }]),
   ];
   function sortDevices() {
     const of = COLUMNS.find(column => column.key === table.by).of,
@@ -739,6 +797,7 @@
     const none = x => x === null || x === undefined;
     table.order = ids
       .map((_, i) => i)
+      .filter(i => (!table.only || table.only(i)) && plain(ids[i]).toLowerCase().includes(table.name))
       .sort((a, b) => {
         const u = of(a),
           v = of(b);
@@ -747,11 +806,12 @@
       });
   }
   function devicePage() {
-    const last = Math.max(0, Math.ceil(n / table.size) - 1),
+    const k = table.order.length,
+      last = Math.max(0, Math.ceil(k / table.size) - 1),
       all = n <= 30;
     table.page = Math.max(0, Math.min(last, table.page));
     const from = all || printing ? 0 : table.page * table.size,
-      to = printing ? Math.min(n, 200) : all ? n : Math.min(n, from + table.size);
+      to = printing ? Math.min(k, 200) : all ? k : Math.min(k, from + table.size);
     for (const th of document.querySelectorAll("#devices thead th")) {
       if (th.dataset.column === table.by) th.setAttribute("aria-sort", table.down ? "descending" : "ascending");
       else th.removeAttribute("aria-sort");
@@ -782,12 +842,51 @@
         ),
       ),
     );
-    $("device-span").textContent = `${count(from + 1)} to ${count(to)} of ${count(n)}`;
+    $("device-span").textContent = k ? `${count(from + 1)} to ${count(to)} of ${count(k)}` : "No device is called so.";
     $("device-back").disabled = table.page === 0;
     $("device-on").disabled = table.page === last;
-    $("device-printed").hidden = !(printing && to < n);
+    $("device-printed").hidden = !(printing && to < k);
     settle();
   }
+  function listDevices() {
+    table.page = 0;
+    sortDevices();
+    devicePage();
+  }
+  // Those of a bar of the distribution alone, until somebody wants all of them again.
+  function onlyDevices(wanted, said) {
+    table.only = wanted;
+    $("device-only").hidden = !wanted;
+    $("device-only-said").textContent = said;
+    listDevices();
+    if (wanted) $("devices-title").scrollIntoView();
+  }
+  const finder = () =>
+    h(
+      "div",
+      { class: "choose controls" },
+      h("label", { for: "device-find" }, `Search (${words.device})`),
+      h(
+        "span",
+        { class: "row" },
+        h("input", {
+          id: "device-find",
+          type: "search",
+          spellcheck: "false",
+          oninput: event => {
+            table.name = plain(event.target.value).toLowerCase();
+            listDevices();
+          },
+        }),
+      ),
+      h(
+        "p",
+        { id: "device-only", hidden: true },
+        h("span", { id: "device-only-said" }),
+        ". ",
+        h("button", { type: "button", class: "link", onclick: () => onlyDevices(null, "") }, "Show all"),
+      ),
+    );
   function deviceTable() {
     put(
       "devices-read",
@@ -809,9 +908,7 @@
               table.by = column.key;
               table.down = column.key !== "id" && column.key !== "says";
             }
-            table.page = 0;
-            sortDevices();
-            devicePage();
+            listDevices();
           },
         },
         column.name,
@@ -822,6 +919,7 @@
     };
     put(
       "devices",
+      n > 30 ? finder() : null,
       fitting(
         h(
           "table",
@@ -872,8 +970,8 @@
       never = (help.matrix.never || []).map(columns => new Set(columns)),
       unmet = (i, j) => Boolean(never[i] && never[i].has(j) && !(i === j && stands[i].length === 1)),
       untouched = never.some((columns, i) => [...columns].some(j => unmet(i, j)));
-    if (!k) {
-      put("whom-lead", "Nobody was asked.");
+    if (!k || nobody) {
+      put("whom-lead", "Nobody was asked: models were made without answers of single devices, so nobody helps anybody by name.");
       figure.remove();
       return;
     }
@@ -1317,7 +1415,9 @@
     if (!found && !missed) {
       put(
         "depends-lead",
-        "Whether models depend on the devices named for them was not measured in this run. persfl helpers RUN --prove --table TABLE measures it.",
+        nobody
+          ? "Nobody was asked, so nobody can be missed."
+          : "Whether models depend on the devices named for them was not measured in this run. persfl helpers RUN --prove --table TABLE measures it.",
       );
       return;
     }
@@ -1360,6 +1460,11 @@
 
   // ---- who was asked
   function questions() {
+    if (nobody) {
+      put("questions-lead", "Nobody was asked.");
+      $("questions-figure").remove();
+      return;
+    }
     const answered = help.answered,
       order = ids.map((_, i) => i).sort((a, b) => answered[b] - answered[a]);
     const least = answered[order[n - 1]],
@@ -1678,6 +1783,70 @@
     );
   }
 
+  // ---- what answers give away, where somebody measured it
+  function leaks() {
+    const found = info.leaks,
+      title = h("h3", null, "What answers give away");
+    if (!found) {
+      if (info.leaks_by)
+        put(
+          "leaks",
+          title,
+          h("p", null, "Not measured yet. This command attacks the rows at home, without protection and with it:"),
+          h("pre", null, h("code", null, info.leaks_by)),
+        );
+      return;
+    }
+    const columns = [
+      ["rows found", "found"],
+      ["worst row", "worst"],
+      ["by a model of own rows", "by_model"],
+      ["devices whose sums are known", "known"],
+      ["labels alone in a leaf", "labels"],
+    ].filter(([, key]) => found.budgets.some(one => !missing(one[key])));
+    put(
+      "leaks",
+      title,
+      h(
+        "p",
+        { class: "read" },
+        "Measured by attacks on own rows, at home. Rows found: by whoever knows all other rows and sees what devices tell, at 1 % false alarms. ",
+        `Epsilon is the privacy budget of a row (delta ${num(found.delta)}); the smaller, the more noise.`,
+      ),
+      fitting(
+        h(
+          "table",
+          null,
+          h("caption", { class: "unseen" }, "What answers give away, by privacy budget"),
+          head([["epsilon", ""], ...columns.map(([name]) => [name, "n"])]),
+          h(
+            "tbody",
+            null,
+            found.budgets.map(one =>
+              h(
+                "tr",
+                { "data-epsilon": one.epsilon, "data-found": one.found },
+                h("th", { scope: "row" }, one.epsilon ? num(one.epsilon) : "no protection"),
+                columns.map(([, key]) => h("td", { class: "n" }, percent(one[key]))),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
+  }
+
+  // The part of the page that is read is marked in its table of contents.
+  function contents() {
+    const links = new Map([...document.querySelectorAll("nav a")].map(each => [each.hash.slice(1), each]));
+    const mark = parts => {
+      for (const part of parts.filter(each => each.isIntersecting))
+        links.forEach((each, id) => each.toggleAttribute("aria-current", id === part.target.id));
+    };
+    const watch = new IntersectionObserver(mark, { rootMargin: "-20% 0px -75% 0px" });
+    document.querySelectorAll("main > section").forEach(each => watch.observe(each));
+  }
+
   drawn = $("main").clientWidth;
   answer();
   gains();
@@ -1687,6 +1856,8 @@
   fleetLoss();
   questions();
   rest();
+  leaks();
   chooser();
+  contents();
   document.documentElement.dataset.ready = "yes";
 })();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,8 @@ from persfl.report.depends_info import missed_info
 from persfl.report.federation_page import is_ours, write_federation
 from persfl.report.html import write_report
 from persfl.report.info import info
+from persfl.report.next_command import next_command
+from persfl.runs.leak_words import read_leaks
 from persfl.runs.model_checks import check_spec
 from persfl.runs.model_reader import load_model
 from persfl.runs.removal_words import read_contributions
@@ -58,9 +61,17 @@ def write_page(folder: Folder, model: Fitted | HasFitted, path: Path) -> Path:
     names["date"] = datetime.fromtimestamp(made).date().isoformat()
     with reading(folder.path):  # its numbers may make no sense together
         found = info(model, groups=groups, **names)
+    worth = found["worth"]
+    if worth is not None and worth["headline"]["use"]:
+        use = worth["headline"]["use"]
+        worth["headline"]["how"] = next_command(spec, use, str(folder.path))
     missed = read_contributions(folder)
     if missed is not None:
         found["missed"] = missed_info(missed)
+    found["leaks"] = read_leaks(folder)
+    if found["leaks"] is None and "table" in spec:
+        words = ["persfl", "leaks", str(folder.path), "--table", str(spec["table"])]
+        found["leaks_by"] = shlex.join(words)
     return write_report(found | {"federation": bool(spec.get("federated"))}, path)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from persfl.checks import many
-from persfl.evaluation.intervals import Verdict, percent
-from persfl.evaluation.verdicts import ARMS, Worth
+from persfl.evaluation.headline import headline, lowest_arm, personalized_is
+from persfl.evaluation.verdicts import Worth
 
 if TYPE_CHECKING:
     from persfl.report.blocks import Blocks
@@ -39,70 +39,6 @@ def question(devices: int, device: str, what: str) -> str:
     return f"Which of {all_of_them} help each other to predict {what}?"
 
 
-def sentence(verdict: Verdict, rows: int) -> str:
-    """What may be said of the whole fleet.
-
-    >>> sentence(Verdict(0.2, 0.1, 0.3, "helps", 50, 0.7, 0.3, 0.001), 400)[:67]
-    "Personalizing removes 20 % of the fleet's error (95 % interval 10 %"
-    """
-    if verdict.says == "not measured":
-        return "No rows were held back, so nothing was measured."
-    ends = (
-        f"95 % interval of the gain {percent(verdict.low)} to {percent(verdict.high)}"
-    )
-    where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
-    measured = f"measured on {where} that the models had not seen"
-    if verdict.says == "helps":
-        ends = ends.replace(" of the gain", "")
-        said = f"Personalizing removes {percent(verdict.gain)} of the fleet's error"
-        return f"{said} ({ends}), {measured}.{_better_and_worse(verdict)}"
-    means = {
-        "hurts": "Models from own rows alone do better",
-        "better on average, worse for most": (
-            "Personalizing is better on average and worse for most"
-        ),
-        "worse on average, better for most": (
-            "Personalizing is worse on average and better for most"
-        ),
-    }
-    start = means.get(
-        verdict.says, "No clear difference between personalizing and own rows alone"
-    )
-    ways = (
-        f"removes {percent(verdict.gain)} of",
-        f"adds {percent(_added(verdict.gain))} to",
-    )
-    how = ways[verdict.gain < 0]
-    did = f"{start}: it {how} the fleet's error"
-    if verdict.says == "hurts":
-        did = f"{start}: their error is {percent(-verdict.gain)} lower over the fleet"
-    elif verdict.says.startswith("no clear"):
-        did += ", and that may be chance"
-    return f"{did} ({ends}), {measured}.{_better_and_worse(verdict)}"
-
-
-def _added(gain: float) -> float:
-    """How much of the rival's error comes on top, at most all of it once more."""
-    return min(-gain / (1.0 + gain), 1.0) if gain > -1 else 1.0
-
-
-def _better_and_worse(verdict: Verdict) -> str:
-    """How many devices have less error, and how many more."""
-    if not verdict.better >= 0:
-        return ""
-    shares = f"{percent(verdict.better)} of devices have less error than alone"
-    return f" {shares}, {percent(verdict.worse)} more."
-
-
-def better_rivals(worth: Worth | None) -> list[str]:
-    """Whoever does better than the personalized models is named."""
-    rivals = ("pooled", "centred", "tuned")
-    arms = [] if worth is None else [arm for arm in rivals if arm in worth.arms]
-    better = [ARMS[arm] for arm in arms if worth and worth.fleet(arm).says == "hurts"]
-    what = "On these rows a simpler way does better than personalizing"
-    return [f"{what}: {'; '.join(better)}."] if better else []
-
-
 Groups = Mapping[Hashable, object]  # of device ids
 # thirds by number of rows make sense from so many devices on
 _THIRDS = 9
@@ -116,8 +52,14 @@ def worth_info(
     """Verdicts on the fleet, on groups and on devices, as plain numbers."""
     fleet = worth.fleet()
     held = int(worth.table["held"].sum())
-    verdict = fleet._asdict() | {"sentence": sentence(fleet, held)}
+    told = headline(worth)
+    verdict = fleet._asdict() | {"sentence": " ".join(told.sentences)}
     del verdict["devices"]
+    lowest = lowest_arm(worth)
+    arms = [
+        arm | {"is": personalized_is(arm["says"]), "lowest": arm["key"] == lowest}
+        for arm in worth.summary()
+    ]
     device = worth.device()
     similar = {
         name: plain_numbers(device[f"similar_{name}"])
@@ -130,7 +72,8 @@ def worth_info(
     return {
         "rows": held,
         "verdict": verdict,
-        "arms": worth.summary(),
+        "headline": told._asdict() | {"how": ""},
+        "arms": arms,
         "groups": _groups(worth, rows, layout, groups),
         "device": {**each, "says": says, "small": small, "similar": similar},
     }
@@ -161,6 +104,7 @@ def _groups(
             table = table.sort_values("group", key=orders[kind])
         for row in table[table["devices"] > 0].to_dict(orient="records"):
             shown = {name: row[name] for name in _SHOWN}
+            shown |= {"is": personalized_is(row["says"])}
             found.append({"kind": kind, "name": str(row["group"]), **shown})
     return found
 

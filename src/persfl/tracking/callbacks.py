@@ -33,6 +33,9 @@ class Callback:
     final 1 True
     """
 
+    def on_stage(self, stage: str, rounds: int) -> None:
+        """When a stage begins, or begins anew with shorter steps: so many rounds are to come."""
+
     def on_round(self, round_: Round, stage: str) -> None:
         """After every round of a stage: "trial-0", "trial-1", ..., "final"."""
 
@@ -57,6 +60,7 @@ class Told:
                 )
         self.keep = keep
         self.listeners = listeners
+        self._stage = ""
 
     def last(self, stage: str) -> State | None:
         """The state to go on from."""
@@ -65,6 +69,8 @@ class Told:
     def after(self, stage: str, plan: Plan, state: State, round_: Round | None) -> None:
         """Keep it first: who listens may fail."""
         self.keep.after(stage, plan, state, round_)
+        if round_ is None or stage != self._stage:
+            self._begin(stage, plan.rounds)
         if round_ is None:
             return
         for one in self.listeners:
@@ -72,6 +78,12 @@ class Told:
                 one.on_round(round_, stage)
             else:
                 one(round_)
+
+    def _begin(self, stage: str, rounds: int) -> None:
+        self._stage = stage
+        for one in self.listeners:
+            if isinstance(one, Callback):
+                one.on_stage(stage, rounds)
 
     def done(self, fitted: Fitted) -> None:
         """The fit is over."""

@@ -1,0 +1,74 @@
+"""What to do with what was measured: use the personalized models, a simpler way, or collect rows.
+
+Everything hangs on the *best simple alternative*: of all rivals that were judged on the same rows,
+the one that leaves personalizing the smallest gain. It was picked by the rows that judge it, which
+favours it: whoever beats it has beaten the others, too, but to be called better itself, ranks this
+uneven must be as many times less likely by chance as there are rivals to pick from.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from persfl.evaluation.intervals import CHANCE, Verdict
+from persfl.evaluation.verdicts import ARMS, Worth
+
+BASE = "base"
+PERSONAL = "personal"
+# the simple ways by name, with the units that they need: what `persfl fit` makes them by
+METHODS_OF = {
+    "own": ("own", "auto"),
+    "pooled": ("pooled", "auto"),
+    "centred": ("pooled", "centred"),
+    "tuned": ("fine-tuned", "auto"),
+}
+
+
+class Advice(NamedTuple):
+    """The best simple alternative and the verdict against it; which arm to use ("" where nothing
+    predicts clearly better than the base rate), and whether the other would clearly be worse.
+    `itself` is the simple way that the method itself is, "" where models are personalized.
+    """
+
+    best: str
+    verdict: Verdict
+    use: str
+    clear: bool
+    itself: str = ""
+
+
+def advice(worth: Worth) -> Advice | None:
+    """What to do; None where nothing was measured that could say so.
+
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> error = np.linspace(0.8, 1.2, 20)
+    >>> columns = {"base": 2 * error, "own": error, "pooled": error / 2}
+    >>> columns["personal"] = error * 0.6
+    >>> table = pd.DataFrame({f"error_{arm}": e for arm, e in columns.items()})
+    >>> found = advice(Worth(table, 1.0, 0))
+    >>> found.best, found.use, found.clear
+    ('pooled', 'pooled', True)
+    """
+    arms = [arm for arm in worth.arms if arm in ARMS and arm != PERSONAL]
+    itself = next((arm for arm in arms if worth.is_personal(arm)), "")
+    against = {arm: worth.fleet(arm) for arm in arms if arm != itself}
+    known = {arm: said for arm, said in against.items() if said.devices > 1}
+    if not known:
+        return None
+    best = min(known, key=lambda arm: known[arm].gain)
+    verdict = known[best]
+    beaten = verdict.high < 0 and verdict.chance < CHANCE / len(known)
+    # where nothing is clear, the personalized models: the others were many, and had more luck
+    use = best if beaten else PERSONAL
+    clear = verdict.low > 0 or beaten
+    if not _predicts(worth, use):
+        return Advice(best, verdict, "", False, itself)
+    return Advice(best, verdict, use, clear, itself)
+
+
+def _predicts(worth: Worth, arm: str) -> bool:
+    """Whether an arm does clearly better than the base rate, where that was judged."""
+    if arm == BASE:
+        return False
+    return BASE not in worth.arms or worth.fleet(BASE, of=arm).low > 0

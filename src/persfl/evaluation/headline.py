@@ -1,0 +1,200 @@
+"""The headline of a report: personalized models against the best simple alternative, and what to do
+about it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from persfl.checks import many
+from persfl.evaluation.advice import METHODS_OF, Advice, advice
+from persfl.evaluation.intervals import Verdict, percent
+
+if TYPE_CHECKING:
+    from persfl.evaluation.verdicts import Worth
+
+NOTHING = "No rows were held back, so nothing was measured."
+# what each of the mixed verdicts says
+_MIXED = {
+    "better on average, worse for most": "is better on average and worse for most",
+    "worse on average, better for most": "is worse on average and better for most",
+}
+
+
+class Words(NamedTuple):
+    """How to speak of what was fitted."""
+
+    doing: str
+    removes: str
+    it_removes: str
+    its: str
+    models: str
+    rival: str
+
+
+PERSONALIZED = Words(
+    "personalizing",
+    "Personalizing removes",
+    "it removes",
+    "its",
+    "the personalized models",
+    "the best simple alternative",
+)
+# the method is a simple way itself
+THESE = Words(
+    "these models",
+    "These models remove",
+    "they remove",
+    "their",
+    "these models",
+    "the best other simple way",
+)
+
+
+class Headline(NamedTuple):
+    """What was found against the best simple alternative, against own rows where that is another
+    one, and what to do; `use` is the simple way to make models by, if there is one to try.
+    """
+
+    found: str
+    alone: str
+    advice: str
+    says: str
+    use: str = ""
+
+    @property
+    def sentences(self) -> list[str]:
+        """All of it, for a page without a layout."""
+        return [text for text in (self.found, self.alone, self.advice) if text]
+
+
+def headline(worth: Worth | None) -> Headline:
+    """What may be said of the whole fleet, and what follows from it.
+
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from persfl.evaluation.verdicts import Worth
+    >>> error = np.linspace(0.8, 1.2, 20)
+    >>> columns = {"base": 2 * error, "own": error, "personal": error * 0.6}
+    >>> table = pd.DataFrame({f"error_{arm}": e for arm, e in columns.items()})
+    >>> found = headline(Worth(table.assign(held=5), 1.0, 0))
+    >>> found.found[:73]
+    'Personalizing removes 40 % of the error of the best simple alternative, o'
+    >>> found.advice
+    'Use the personalized models.'
+    """
+    told = None if worth is None else advice(worth)
+    if worth is None or told is None:
+        return Headline(NOTHING, "", "", "not measured")
+    rows = int(worth.table["held"].sum())
+    words = THESE if told.itself else PERSONALIZED
+    found = _found(told, worth.name(told.best), rows, words)
+    alone = ""
+    if told.best == "own":
+        found += _heads(told.verdict)
+    elif told.itself != "own":
+        alone = _against_own(worth.fleet(), words)
+    use = told.best if told.best in METHODS_OF and not _sure(told) else ""
+    says = told.verdict.says if told.clear else "no clear difference"
+    return Headline(found, alone, _advised(worth, told, words), says, use)
+
+
+def personalized_is(says: str | None) -> str:
+    """A verdict against a rival as what the personalized models are beside it.
+
+    >>> personalized_is("helps"), personalized_is("no clear difference")
+    ('better', 'no clear difference')
+    """
+    return {"helps": "better", "hurts": "worse"}.get(says or "", says or "")
+
+
+def lowest_arm(worth: Worth) -> str:
+    """The arm with the lowest mean error; personalized models where they tie."""
+    arms = sorted(worth.arms, key=lambda arm: arm != "personal")
+    return min(arms, key=lambda arm: float(np.nanmean(worth.error(arm))))
+
+
+def _sure(told: Advice) -> bool:
+    """Whether the personalized models are the ones to use, and nothing else."""
+    return not told.use or (told.clear and told.use == "personal")
+
+
+def _found(told: Advice, name: str, rows: int, words: Words) -> str:
+    """The verdict against the best simple alternative."""
+    verdict = told.verdict
+    where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
+    measured = f"measured on {where} that the models had not seen"
+    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
+    rival = f"{words.rival}, {name}"
+    if verdict.low > 0:
+        said = (
+            f"{words.removes} {percent(verdict.gain)} of the error of {rival}"
+            f" (95 % interval {ends})"
+        )
+        mixed = _MIXED.get(verdict.says)
+        most = f", but {mixed}" if mixed else ""
+        return f"{said}{most}, {measured}."
+    if told.clear:
+        less = f"its error is {percent(-verdict.gain)} lower"
+        between = f"{percent(-verdict.high)} to {percent(-verdict.low)}"
+        said = f"A simple way does better than {words.doing}: {name}"
+        return f"{said}; {less} (95 % interval {between}), {measured}."
+    said = f"No clear difference between {words.doing} and {rival}"
+    least = f"95 % interval of the gain {ends}"
+    change = _change(verdict, words)
+    luck = "chance" if verdict.high >= 0 else "the luck of the best of several"
+    return f"{said}: {change}, and that may be {luck} ({least}), {measured}."
+
+
+def _change(verdict: Verdict, words: Words) -> str:
+    """What personalizing does to a rival's error."""
+    if verdict.gain >= 0:
+        return f"{words.it_removes} {percent(verdict.gain)} of the error"
+    return f"{words.its} error is {percent(added(verdict.gain))} higher"
+
+
+def added(gain: float) -> float:
+    """How much of the rival's error comes on top, at most all of it once more.
+
+    >>> round(added(-0.5), 3), added(-1.0)
+    (1.0, 1.0)
+    """
+    return min(-gain / (1.0 + gain), 1.0) if gain > -1 else 1.0
+
+
+def _against_own(verdict: Verdict, words: Words) -> str:
+    """The same against own rows alone."""
+    if verdict.says == "not measured":
+        return ""
+    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
+    change = f"{_change(verdict, words)} (95 % interval of the gain {ends})"
+    said = f"Against own rows alone {change}."
+    return f"{said}{_heads(verdict)}"
+
+
+def _heads(verdict: Verdict) -> str:
+    """How many devices have less error, and how many more."""
+    if not verdict.better >= 0:
+        return ""
+    shares = f"{percent(verdict.better)} of devices have less error than alone"
+    return f" {shares}, {percent(verdict.worse)} more."
+
+
+def _advised(worth: Worth, told: Advice, words: Words) -> str:
+    """What to do."""
+    name = worth.name(told.best)
+    if not told.use:
+        base = worth.name("base")
+        return (
+            f"Collect more rows, or columns that say more: nothing here predicts clearly better"
+            f" than {base}."
+        )
+    if told.use != "personal":
+        return f"Use {name} instead."
+    if told.clear:
+        return f"Use {words.models}."
+    simple = "" if told.itself else " if it must be simple"
+    more = "more rows would tell them apart"
+    return f"Use {words.models}, or {name}{simple}; {more}."

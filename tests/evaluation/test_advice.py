@@ -1,0 +1,104 @@
+"""What to do with what was measured: every branch, on errors made up for it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from persfl.evaluation.advice import advice
+from persfl.evaluation.headline import headline, lowest_arm
+from persfl.evaluation.verdicts import Worth
+
+BESIDE = np.linspace(0.8, 1.2, 24)
+NOISE = np.random.default_rng(0).normal(0, 0.25, (6, 24))
+
+
+def judged(classes=0, **levels):
+    """Devices' errors about these levels, with noise of their own for each arm."""
+    columns = {
+        f"error_{arm}": level * BESIDE * np.exp(noise)
+        for (arm, level), noise in zip(levels.items(), NOISE, strict=False)
+    }
+    return Worth(pd.DataFrame(columns).assign(held=5), 1.0, classes)
+
+
+@pytest.mark.parametrize(
+    ("levels", "best", "use", "clear", "says"),
+    [
+        (
+            {"base": 4, "own": 2, "pooled": 1.5, "personal": 0.8},
+            *("pooled", "personal", True, "Use the personalized models."),
+        ),
+        (
+            {"base": 4, "own": 2, "pooled": 0.6, "personal": 1.2},
+            *("pooled", "pooled", True, "Use one model for all instead."),
+        ),
+        (
+            {"base": 4, "own": 0.6, "pooled": 2, "personal": 1.2},
+            *("own", "own", True, "Use own rows only instead."),
+        ),
+        (
+            {"base": 4, "own": 2, "centred": 1, "personal": 1},
+            *("centred", "personal", False, "device-centred if it must be simple"),
+        ),
+        (
+            {"base": 1, "own": 2, "pooled": 1.6, "personal": 1.05},
+            *("base", "", False, "Collect more rows"),
+        ),
+    ],
+)
+def test_advice_follows_the_best_simple_alternative(levels, best, use, clear, says):
+    worth = judged(**levels)
+    found = advice(worth)
+    assert (found.best, found.use, found.clear) == (best, use, clear)
+    told = headline(worth)
+    assert says in told.advice
+    assert bool(told.use) == (use != "" and not (use == "personal" and clear))
+    assert worth.name(best) in told.found
+    assert ("Against own rows" in told.alone) == (best != "own")
+
+
+def test_a_method_that_is_a_simple_way_is_not_compared_with_itself():
+    worth = judged(base=4, own=2, pooled=1, personal=1)
+    same = worth.table.assign(error_personal=worth.table["error_pooled"])
+    worth = Worth(same, 1.0, 0)
+    found = advice(worth)
+    assert (found.best, found.itself) == ("own", "pooled")
+    assert lowest_arm(worth) == "personal"
+    assert worth.fleet("pooled").gain == 0
+    told = headline(worth)
+    assert told.found.startswith("These models remove")
+    assert told.advice == "Use these models."
+    assert "ersonaliz" not in " ".join(told.sentences)
+
+
+def test_own_rows_are_judged_alike_by_whatever_name():
+    """`--method own` falls with more rows as the rival of that name does."""
+    worth = judged(base=4, own=1, pooled=1.5, personal=1)
+    own = worth.table["error_own"]
+    falls = {f"fall_{arm}": 0.4 * own for arm in ("base", "own", "pooled", "personal")}
+    same = worth.table.assign(error_personal=own, **falls)
+    same = Worth(same, 1.0, 0)
+    assert same.fleet("pooled") == same.fleet("pooled", of="own")
+    assert headline(same).alone == ""
+
+
+def test_a_federation_knows_own_rows_alone():
+    found = advice(judged(own=2, personal=0.8))
+    assert (found.best, found.use, found.clear) == ("own", "personal", True)
+
+
+def test_one_device_is_no_evidence():
+    few = judged(own=2, personal=1).table[:1]
+    assert advice(Worth(few, 1.0, 0)) is None
+    assert headline(Worth(few, 1.0, 0)).sentences == [headline(None).found]
+
+
+def test_classes_have_a_base_rate_of_their_own():
+    worth = judged(classes=2, base=1, own=2, personal=1.05)
+    table = worth.table.assign(
+        mistakes_base=0.1, mistakes_own=0.1, mistakes_personal=0.1
+    )
+    worth = Worth(table, 1.0, 2)
+    assert "always the most frequent class" in headline(worth).advice
+    assert worth.summary()[0]["name"] == "always the most frequent class"
+    assert "off_by" not in worth.summary()[0]

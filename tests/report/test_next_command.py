@@ -1,0 +1,74 @@
+"""The command that a report advises makes the models that it speaks of."""
+
+import contextlib
+import io
+import shlex
+from html import escape
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from persfl.cli import main
+from persfl.commands.option_tables import FIT
+from persfl.commands.options import defaults
+from persfl.evaluation.advice import METHODS_OF
+from persfl.report.next_command import USUAL, next_command, next_line
+from persfl.runs.model_reader import load_model
+from persfl.runs.run_folder import Folder
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory):
+    """A run in which one model for all wins, since devices are all alike; and what it printed."""
+    folder = tmp_path_factory.mktemp("alike")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(160, 4))
+    y = X.sum(axis=1) + rng.normal(size=160)
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(
+        who=np.repeat(np.arange(20), 8), y=y, extra=1.5 * y
+    )
+    rows = folder / "all alike.csv"
+    frame.to_csv(rows, index=False)
+    words = "--device who --label y --drop extra --seed 3 --method paper --rounds 2"
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        main(["fit", str(rows), *words.split(), "--out", str(folder / "run")])
+    return folder, printed.getvalue()
+
+
+def test_usual_values_are_those_of_the_command():
+    usual = defaults(FIT)
+    assert {name: usual[name] for name in USUAL} == USUAL
+
+
+def test_the_advised_command_is_printed_and_on_the_page(alike):
+    folder, out = alike
+    assert "A simple way does better than personalizing: one model for all;" in out
+    assert "one model for all (lowest)" in out
+    line = next(line for line in out.splitlines() if line.startswith("  persfl fit"))
+    assert line.strip() == next_command(
+        Folder.open(folder / "run").spec, "pooled", str(folder / "run")
+    )
+    page = (folder / "run" / "report.html").read_text(encoding="utf-8")
+    assert f'id="how"><code>{escape(line.strip())}</code>' in page
+
+
+@pytest.mark.parametrize("use", METHODS_OF)
+def test_the_advised_command_makes_the_models_that_were_judged(alike, use):
+    folder, _ = alike
+    run = folder / "run"
+    out = folder / use
+    words = shlex.split(next_command(Folder.open(run).spec, use, str(run)))[1:]
+    assert main([*words[:-1], str(out), "--no-report", "--force"]) == 0
+    judged = load_model(run).worth_.error(use)
+    made = load_model(out).worth_.error("personal")
+    np.testing.assert_allclose(made, judged, rtol=1e-12)
+
+
+def test_in_python_it_is_a_line():
+    fitted = SimpleNamespace(classes=2)
+    assert next_line(fitted, "centred") == (
+        "PersonalizedClassifier(method='pooled', units='centred')"
+    )
