@@ -17,6 +17,7 @@ from persfl.federation.device import Device
 from persfl.federation.launch import FAILURE, LINK_GONE
 from persfl.federation.loop_run import loop_run
 from persfl.federation.negotiation import agreement
+from persfl.federation.node_family import NodeFamily
 from persfl.federation.noised_descent import (
     NoisedDescent,
     descent_note,
@@ -127,7 +128,8 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     ids = sorted({*plan.devices, *home})
     folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
     if folder is None or "terms.wire" not in folder.index["files"]:
-        terms, unwilling, paying = agreement(post, plan, ids, home, waiting)
+        agreed = agreement(post, plan, ids, home, waiting)
+        terms = agreed.terms
         spec = {
             "device": "device",
             "label": plan.label,
@@ -137,8 +139,9 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
             "decimal": ".",
             "federated": True,
             "asked": plan.record(),
-            "unwilling": unwilling,
-            "paying": paying,
+            "unwilling": agreed.unwilling,
+            "paying": agreed.paying,
+            "families": agreed.families,
         }
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))
@@ -191,4 +194,10 @@ def _home(plan: RunPlan) -> dict[str, Device]:
     # whoever starts the run owns these rows
     policy = Policy.unlimited((str(make),) if make else ())
     table = plan.home_table
-    return {plan.home_id: Device(plan.home_id, lambda r: table.read(), policy=policy)}
+    home = Device(
+        plan.home_id,
+        lambda r: table.read(),
+        policy=policy,
+        family=NodeFamily.of(plan.family),
+    )
+    return {plan.home_id: home}

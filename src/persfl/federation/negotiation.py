@@ -17,6 +17,7 @@ from persfl.errors import InputError
 from persfl.federation.column_sums import Totals
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
 from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
+from persfl.federation.node_family import FAMILIES
 from persfl.federation.paid_answers import (
     paying_in,
     ranges_in,
@@ -25,6 +26,7 @@ from persfl.federation.paid_answers import (
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
+from persfl.learners.any_family import ANY
 from persfl.methods import Own
 from persfl.privacy.noised_spread import spread_from
 from persfl.public_points import made_up
@@ -44,13 +46,15 @@ class _Others(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What a run begins with: its terms, who said that it wants no model of its own, and who pays
-    for each answer, with how many are left.
+    """What a run begins with: its terms, who said that it wants no model of its own, who pays for
+    each answer, with how many are left, and which family devices named, where everybody has their
+    own.
     """
 
     terms: Terms
     unwilling: list[str]
     paying: dict[str, int]
+    families: dict[str, str]
 
 
 def agreement(
@@ -69,7 +73,13 @@ def agreement(
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
     ranges = ranges_in(raw, there, paying)
     terms = _terms(ask, plan, raw, _Others(there, ranges))
-    return Agreement(terms, [name for name in unwilling if name not in home], paying)
+    peers_only = [name for name in unwilling if name not in home]
+    families = {}
+    if plan.model == ANY:
+        told = {name: there[name].get("family") for name in sorted(there)}
+        # the word of somebody else: it is printed
+        families = {name: str(word) for name, word in told.items() if word in FAMILIES}
+    return Agreement(terms, peers_only, paying, families)
 
 
 def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
