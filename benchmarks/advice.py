@@ -128,7 +128,7 @@ def told(name: str, method: str, seed: int) -> Told | None:
     right = found.verdict.low <= gain <= found.verdict.high
     if not found.use:
         right = errors["base"] <= 1.02 * min(errors.values())
-    elif found.clear:
+    elif found.clear or found.use != "personal":
         simple_one = found.use != "personal"
         said = "use a simple way" if simple_one else "use personalized"
         right = gain < 0 if simple_one else gain > 0

@@ -82,6 +82,17 @@ def test_own_rows_are_judged_alike_by_whatever_name():
     assert headline(same).alone == ""
 
 
+def test_of_two_that_cannot_be_told_apart_one_may_beat_the_base_rate():
+    worth = judged(base=1.6, own=1, personal=1)
+    wild = np.where(np.arange(24) % 6 == 0, 6.0, 0.1) * BESIDE
+    worth = Worth(worth.table.assign(error_personal=wild), 1.0, 0)
+    found = advice(worth)
+    assert (found.best, found.use, found.clear) == ("own", "own", False)
+    told = headline(worth)
+    assert told.advice.startswith("Use own rows only instead: it clearly beats")
+    assert (told.says, told.use) == ("no clear difference", "own")
+
+
 def test_a_federation_knows_own_rows_alone():
     found = advice(judged(own=2, personal=0.8))
     assert (found.best, found.use, found.clear) == ("own", "personal", True)

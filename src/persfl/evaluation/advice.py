@@ -63,7 +63,9 @@ def advice(worth: Worth) -> Advice | None:
     use = best if beaten else PERSONAL
     clear = verdict.low > 0 or beaten
     if not _predicts(worth, use):
-        return Advice(best, verdict, "", False, itself)
+        # the one may beat the base rate though the two cannot be told apart
+        use = best if _predicts(worth, best) else ""
+        clear = False
     return Advice(best, verdict, use, clear, itself)
 
 

@@ -191,8 +191,11 @@ def _advised(worth: Worth, told: Advice, words: Words) -> str:
             f"Collect more rows, or columns that say more: nothing here predicts clearly better"
             f" than {base}."
         )
-    if told.use != "personal":
+    if told.use != "personal" and told.clear:
         return f"Use {name} instead."
+    if told.use != "personal":
+        why = f"it clearly beats {worth.name('base')}, and {words.models} do not"
+        return f"Use {name} instead: {why}."
     if told.clear:
         return f"Use {words.models}."
     simple = "" if told.itself else " if it must be simple"
