@@ -10,8 +10,7 @@ method, then one for each advice: how often it was given, and how often it was r
 
 use personalized    right if they have less error than the best simple way named
 use a simple way    right if that has less error than the personalized models
-either              right if the difference lies in the interval given; "first": how often the
-                    personalized models, which are named first, are no worse
+either              right if the difference lies in the interval given
 collect rows        right if nothing has less error than always the mean, but for 2 %
 """
 

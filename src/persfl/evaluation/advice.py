@@ -26,7 +26,8 @@ METHODS_OF = {
 
 class Advice(NamedTuple):
     """The best simple alternative and the verdict against it; which arm to use ("" where nothing
-    predicts clearly better than the base rate), and whether the other would clearly be worse.
+    predicts clearly better than the base rate), and whether the other would clearly be worse: if
+    not, the two cannot be told apart.
     `itself` is the simple way that the method itself is, "" where models are personalized.
     """
 
@@ -59,7 +60,6 @@ def advice(worth: Worth) -> Advice | None:
     best = min(known, key=lambda arm: known[arm].gain)
     verdict = known[best]
     beaten = verdict.high < 0 and verdict.chance < CHANCE / len(known)
-    # where nothing is clear, the personalized models: the others were many, and had more luck
     use = best if beaten else PERSONAL
     clear = verdict.low > 0 or beaten
     if not _predicts(worth, use):

@@ -198,6 +198,7 @@ def _advised(worth: Worth, told: Advice, words: Words) -> str:
         return f"Use {name} instead: {why}."
     if told.clear:
         return f"Use {words.models}."
-    simple = "" if told.itself else " if it must be simple"
-    more = "more rows would tell them apart"
-    return f"Use {words.models}, or {name}{simple}; {more}."
+    first, second = words.models, name  # the lower error comes first
+    if told.verdict.gain < 0:
+        first, second = second, first
+    return f"Use {first} or {second}: more rows would tell them apart."
