@@ -10,8 +10,7 @@ method, then one for each advice: how often it was given, and how often it was r
 
 use personalized    right if they have less error than the best simple way named
 use a simple way    right if that has less error than the personalized models
-either              right if the difference lies in the interval given; "first": how often the
-                    personalized models, which are named first, are no worse
+either              right if the difference lies in the interval given
 collect rows        right if nothing has less error than always the mean, but for 2 %
 """
 
@@ -128,7 +127,7 @@ def told(name: str, method: str, seed: int) -> Told | None:
     right = found.verdict.low <= gain <= found.verdict.high
     if not found.use:
         right = errors["base"] <= 1.02 * min(errors.values())
-    elif found.clear:
+    elif found.clear or found.use != "personal":
         simple_one = found.use != "personal"
         said = "use a simple way" if simple_one else "use personalized"
         right = gain < 0 if simple_one else gain > 0

@@ -38,7 +38,7 @@ def judged(classes=0, **levels):
         ),
         (
             {"base": 4, "own": 2, "centred": 1, "personal": 1},
-            *("centred", "personal", False, "device-centred if it must be simple"),
+            *("centred", "personal", False, "more rows would tell them apart"),
         ),
         (
             {"base": 1, "own": 2, "pooled": 1.6, "personal": 1.05},
@@ -80,6 +80,30 @@ def test_own_rows_are_judged_alike_by_whatever_name():
     same = Worth(same, 1.0, 0)
     assert same.fleet("pooled") == same.fleet("pooled", of="own")
     assert headline(same).alone == ""
+
+
+def test_of_two_that_cannot_be_told_apart_one_may_beat_the_base_rate():
+    worth = judged(base=1.6, own=1, personal=1)
+    wild = np.where(np.arange(24) % 6 == 0, 6.0, 0.1) * BESIDE
+    worth = Worth(worth.table.assign(error_personal=wild), 1.0, 0)
+    found = advice(worth)
+    assert (found.best, found.use, found.clear) == ("own", "own", False)
+    told = headline(worth)
+    assert told.advice.startswith("Use own rows only instead: it clearly beats")
+    assert (told.says, told.use) == ("no clear difference", "own")
+
+
+def test_of_two_that_cannot_be_told_apart_the_lower_error_comes_first():
+    orders = set()
+    for factor in (0.9, 1.1):
+        worth = judged(base=4, own=2, centred=1, personal=1)
+        middle = worth.table["error_personal"].mean()
+        scaled = factor * worth.table["error_centred"].mean() / middle
+        mine = worth.table["error_personal"] * scaled
+        found = Worth(worth.table.assign(error_personal=mine), 1.0, 0)
+        assert not advice(found).clear
+        orders.add((factor < 1, headline(found).advice.startswith("Use the pers")))
+    assert orders == {(True, True), (False, False)}
 
 
 def test_a_federation_knows_own_rows_alone():

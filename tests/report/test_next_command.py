@@ -72,3 +72,13 @@ def test_in_python_it_is_a_line():
     assert next_line(fitted, "centred") == (
         "PersonalizedClassifier(method='pooled', units='centred')"
     )
+
+
+def test_where_no_command_can_say_it_there_is_none():
+    spec = {"table": "t.csv", "device": "who", "label": "y", "features": ["a"]}
+    assert next_command(spec, "own", "run").endswith("--method own --out run-own")
+    assert next_command(spec | {"features": ["a,b"]}, "own", "run") == ""
+    assert next_command(spec | {"federated": True}, "own", "run") == ""
+    assert next_command({"device": "who", "label": "y"}, "own", "run") == ""
+    odd = next_command(spec | {"table": "$(rm) '.csv"}, "own", "run")
+    assert shlex.split(odd)[2] == "$(rm) '.csv"

@@ -26,7 +26,8 @@ METHODS_OF = {
 
 class Advice(NamedTuple):
     """The best simple alternative and the verdict against it; which arm to use ("" where nothing
-    predicts clearly better than the base rate), and whether the other would clearly be worse.
+    predicts clearly better than the base rate), and whether the other would clearly be worse: if
+    not, the two cannot be told apart.
     `itself` is the simple way that the method itself is, "" where models are personalized.
     """
 
@@ -59,11 +60,12 @@ def advice(worth: Worth) -> Advice | None:
     best = min(known, key=lambda arm: known[arm].gain)
     verdict = known[best]
     beaten = verdict.high < 0 and verdict.chance < CHANCE / len(known)
-    # where nothing is clear, the personalized models: the others were many, and had more luck
     use = best if beaten else PERSONAL
     clear = verdict.low > 0 or beaten
     if not _predicts(worth, use):
-        return Advice(best, verdict, "", False, itself)
+        # the one may beat the base rate though the two cannot be told apart
+        use = best if _predicts(worth, best) else ""
+        clear = False
     return Advice(best, verdict, use, clear, itself)
 
 

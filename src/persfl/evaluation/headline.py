@@ -191,10 +191,14 @@ def _advised(worth: Worth, told: Advice, words: Words) -> str:
             f"Collect more rows, or columns that say more: nothing here predicts clearly better"
             f" than {base}."
         )
-    if told.use != "personal":
+    if told.use != "personal" and told.clear:
         return f"Use {name} instead."
+    if told.use != "personal":
+        why = f"it clearly beats {worth.name('base')}, and {words.models} do not"
+        return f"Use {name} instead: {why}."
     if told.clear:
         return f"Use {words.models}."
-    simple = "" if told.itself else " if it must be simple"
-    more = "more rows would tell them apart"
-    return f"Use {words.models}, or {name}{simple}; {more}."
+    first, second = words.models, name  # the lower error comes first
+    if told.verdict.gain < 0:
+        first, second = second, first
+    return f"Use {first} or {second}: more rows would tell them apart."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ def about_run(
 ) -> Facts:
     """Names and values, in the order in which a reader asks for them."""
     rows = fitted.rows
-    held = f"{int(rows.sum()):,} of {many(len(rows), 'device')}, {rows_each(rows)}"
+    held = f"{int(rows.sum()):,} of {counted(len(rows), device)}, {rows_each(rows)}"
     facts = [
         ("Table", table),
         ("Rows", held),
@@ -34,6 +35,29 @@ def about_run(
         ("Date", date),
     ]
     return [(name, value) for name, value in facts if value]
+
+
+def counted(n: int, column: str) -> str:
+    """How many devices there are, in the column's own word where it has one.
+
+    >>> counted(26, "Subject"), counted(46, "city"), counted(1, "class")
+    ('26 subjects', '46 cities', '1 class')
+    >>> counted(3, "boxes"), counted(3, "station_id"), counted(3, "ID")
+    ('3 boxes', '3 devices', '3 devices')
+    """
+    if not re.fullmatch("[A-Za-z]{3,24}", column):
+        return many(n, "device")
+    word = column.lower()
+    return f"{n:,} {word if n == 1 else _plural(word)}"
+
+
+def _plural(word: str) -> str:
+    """More than one of a word; one that looks like several stays as it is."""
+    if re.search("(ss|x|ch|sh)$", word):
+        return word + "es"
+    if word.endswith("s"):
+        return word
+    return word[:-1] + "ies" if re.search("[^aeiou]y$", word) else word + "s"
 
 
 def rows_each(rows: IntArray) -> str:

@@ -36,7 +36,7 @@ USUAL: dict[str, object] = {
 
 def next_command(spec: Mapping[str, Any], use: str, run: str) -> str:
     """The `persfl fit` of the same table by a simple way (a key of `METHODS_OF`), beside this run;
-    "" over a federation, which has no table.
+    "" over a federation, which has no table, and where no command could name the columns.
 
     >>> spec = {"table": "my rows.csv", "device": "city", "label": "y", "seed": 1}
     >>> print(next_command(spec, "centred", "run"))
@@ -44,6 +44,8 @@ def next_command(spec: Mapping[str, Any], use: str, run: str) -> str:
     run-pooled
     """
     if spec.get("federated") or "table" not in spec:
+        return ""
+    if any("," in str(name) for name in spec.get("features", [])):
         return ""
     method, units = METHODS_OF[use]
     words = ["persfl", "fit", str(spec["table"])]

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from persfl.checks import many
 from persfl.evaluation.headline import headline, lowest_arm, personalized_is
 from persfl.evaluation.verdicts import Worth
+from persfl.report.about_run import counted
 
 if TYPE_CHECKING:
     from persfl.report.blocks import Blocks
@@ -35,8 +36,7 @@ def question(devices: int, device: str, what: str) -> str:
     """The question that the page answers."""
     if devices == 1:
         return f"How well can the only device ({device}) predict {what}?"
-    all_of_them = f"{many(devices, 'device')} ({device})"
-    return f"Which of {all_of_them} help each other to predict {what}?"
+    return f"Which of {counted(devices, device)} help each other to predict {what}?"
 
 
 Groups = Mapping[Hashable, object]  # of device ids
