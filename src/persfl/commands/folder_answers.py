@@ -13,7 +13,7 @@ from persfl.commands.progress import table
 from persfl.errors import InputError
 from persfl.evaluation.intervals import percent
 from persfl.report.sharded_page import kept_verdict, write_sharded_page
-from persfl.report.worth_info import sentence
+from persfl.report.sharded_words import against_own_rows
 from persfl.scale.engines import engine_of
 from persfl.scale.model_table import ModelTable
 from persfl.scale.sharded_run import ShardedRun
@@ -34,7 +34,7 @@ def print_facts(run: ShardedRun) -> None:
     whose = f"{run.facts['panel']:,} devices of {run.spec['devices']:,}"
     if run.facts["panel"] < run.spec["devices"]:
         print(f"Measured on {whose}, drawn by the seed:")
-    print(sentence(kept_verdict(run), worth["held"]))
+    print(against_own_rows(kept_verdict(run), worth["held"]))
     print()
     lines = [
         (arm["name"], f"{arm['error']:.4f}", f"{arm['median']:.4f}")

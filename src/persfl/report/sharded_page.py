@@ -19,7 +19,7 @@ from persfl.checks import many
 from persfl.evaluation.intervals import Verdict, percent
 from persfl.files import write_whole
 from persfl.report.run_pages import REPORT
-from persfl.report.worth_info import sentence
+from persfl.report.sharded_words import against_own_rows
 from persfl.scale.fleet_file import damaged
 from persfl.scale.model_table import ModelTable
 from persfl.scale.sharded_run import NAME, ShardedRun
@@ -76,7 +76,7 @@ def _answer(table: ModelTable) -> str:
     worth = facts.get("worth")
     if not worth:
         return "No rows were held back, so nothing was measured (holdout 0)."
-    said = sentence(kept_verdict(table.run), int(worth["held"]))
+    said = against_own_rows(kept_verdict(table.run), int(worth["held"]))
     devices = int(table.run.spec["devices"])
     if facts["panel"] < devices:
         some = many(int(facts["panel"]), "device")

@@ -1,0 +1,54 @@
+"""What may be said of a fleet of which only the verdict against own rows alone was kept."""
+
+from __future__ import annotations
+
+from persfl.checks import many
+from persfl.evaluation.headline import NOTHING, added
+from persfl.evaluation.intervals import percent
+from persfl.evaluation.verdicts import Verdict
+
+_STARTS = {
+    "hurts": "Models from own rows alone do better",
+    "better on average, worse for most": (
+        "Personalizing is better on average and worse for most"
+    ),
+    "worse on average, better for most": (
+        "Personalizing is worse on average and better for most"
+    ),
+}
+_UNCLEAR = "No clear difference between personalizing and own rows alone"
+
+
+def against_own_rows(verdict: Verdict, rows: int) -> str:
+    """The verdict in a sentence.
+
+    >>> told = Verdict(0.2, 0.1, 0.3, "helps", 50, 0.7, 0.3, 0.001)
+    >>> against_own_rows(told, 400)[:67]
+    "Personalizing removes 20 % of the fleet's error (95 % interval of t"
+    """
+    if verdict.says == "not measured":
+        return NOTHING
+    gain = verdict.gain
+    change = (
+        f"removes {percent(gain)} of"
+        if gain >= 0
+        else f"adds {percent(added(gain))} to"
+    )
+    if verdict.says == "helps":
+        said = f"Personalizing {change} the fleet's error"
+    else:
+        said = f"{_STARTS.get(verdict.says, _UNCLEAR)}: it {change} the fleet's error"
+    if verdict.says.startswith("no clear"):
+        said += ", and that may be chance"
+    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
+    where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
+    measured = f"measured on {where} that the models had not seen"
+    return f"{said} (95 % interval of the gain {ends}), {measured}.{_shares(verdict)}"
+
+
+def _shares(verdict: Verdict) -> str:
+    """How many devices have less error, and how many more."""
+    if not verdict.better >= 0:
+        return ""
+    less = f"{percent(verdict.better)} of devices have less error than alone"
+    return f" {less}, {percent(verdict.worse)} more."
