@@ -20,6 +20,7 @@ from persfl.methods.protocol import Needs, Task
 from persfl.training.state import Keep, State, rounds_for
 from persfl.types import Array
 
+OF_NUMBERS = ("squared", "huber", "absolute", "poisson")  # losses of linear models
 MOST = 10**9  # questions that a budget may be
 
 
@@ -74,19 +75,19 @@ class Blend(MethodSettings):
         refuse_rowless(task.rows)
         if _of_numbers(task):
             order = found_order(task.rows, order)
-        if isinstance(learner, Linear) and learner.kind == "squared":
+        if isinstance(learner, Linear) and learner.kind in OF_NUMBERS:
             from persfl.methods.mixed.linear_stage import linear_stage
 
             return linear_stage(
                 task.rows,
                 plan,
-                level=learner.intercept,
+                learner,
                 order=order,
                 trees=self.trees,
                 stage=stage,
                 keep=keep,
             )
-        if isinstance(learner, Linear) and learner.kind in ("logistic", "multinomial"):
+        if isinstance(learner, Linear):
             from persfl.methods.mixed.class_stage import class_stage
 
             return class_stage(
@@ -130,7 +131,7 @@ def _of_numbers(task: Task) -> bool:
     """
     learner = task.learner
     if isinstance(learner, Linear):
-        return learner.kind == "squared"
+        return learner.kind in OF_NUMBERS
     return isinstance(learner, Estimator | Tree) and not task.classes
 
 

@@ -1,4 +1,4 @@
-"""The default rule for squared loss as a stage of a fit: its models, and who is near whom."""
+"""The default rule for numbers and counts as a stage of a fit: its models, and who is near whom."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
+from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import BoostedModels
 from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
+from persfl.methods.mixed.loss_rule import loss_blend
 from persfl.methods.mixed.near_round import (
     SHARED,
+    level_last,
     likeliest,
     near_round,
     one_round_stage,
@@ -28,19 +31,25 @@ if TYPE_CHECKING:
 def linear_stage(
     devices: Devices,
     plan: Plan,
+    learner: Linear,
     *,
-    level: bool,
     order: RowOrder | None = None,
     trees: bool = True,
     stage: str = "final",
     keep: Keep | None = None,
 ) -> State:
     """The rule on these devices, kept as a stage."""
+    level = learner.intercept
 
     def rule(blank: Trust) -> tuple[Models, Round]:
-        found = linear_blend(
-            devices, level=level, seed=plan.seed, order=order, trees=trees
-        )
+        if learner.kind == "squared":
+            found = linear_blend(
+                devices, level=level, seed=plan.seed, order=order, trees=trees
+            )
+        else:
+            found = loss_blend(
+                devices, learner, seed=plan.seed, order=order, trees=trees
+            )
         return models_of(found, level), record(found, blank)
 
     return one_round_stage(devices, plan, rule, stage=stage, keep=keep)
@@ -48,8 +57,7 @@ def linear_stage(
 
 def models_of(found: LinearBlend, level: bool) -> Models:
     """A vector per device, the level last; and trees beside them, where they have a share."""
-    vectors = np.roll(found.models, -1, axis=1) if level else found.models
-    vectors = np.ascontiguousarray(vectors)
+    vectors = level_last(found.models, level)
     if not found.trees:
         return vectors
     return BoostedModels(vectors, found.trees, np.zeros(len(vectors), dtype=bool))
