@@ -17,9 +17,9 @@ from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
 from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
+from persfl.evaluation.dependence import Removal, Rise
 from persfl.evaluation.intervals import percent
 from persfl.fitting.fitted import fitted_of
-from persfl.fitting.removal import Removal, Rise
 from persfl.formats import reading
 from persfl.report.export import export
 from persfl.report.run_pages import FEDERATION, checked_spec, write_pages
