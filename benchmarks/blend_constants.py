@@ -134,7 +134,7 @@ CONSTANTS = (
     ),
     Constant("centres", _mixed("linear_rule.CENTRES"), (), "time and memory"),
     Constant("columns", _mixed("principal_axes.WIDE"), (), "time and memory"),
-    Constant("devices of the panel", _mixed("linear_rule.PANEL"), (), "time"),
+    Constant("devices of the panel", ("persfl.methods.mixed.PANEL",), (), "time"),
 )
 
 

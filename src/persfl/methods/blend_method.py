@@ -16,11 +16,12 @@ from persfl.learners.linear import Linear
 from persfl.learners.tree import Tree
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
+from persfl.methods.mixed import PANEL
 from persfl.methods.protocol import Needs, Task
 from persfl.training.state import Keep, State, rounds_for
 from persfl.types import Array
 
-OF_NUMBERS = ("squared", "huber", "absolute", "poisson")  # losses of linear models
+OF_SCORES = ("huber", "absolute", "poisson")  # losses blended by working rows
 MOST = 10**9  # questions that a budget may be
 
 
@@ -38,6 +39,10 @@ class Blend(MethodSettings):
         640, "questions that a device may ask, where models are blended by questions"
     )
     trees: bool = setting(True, "offer trees of the whole fleet beside linear models")
+    panel: int = setting(
+        PANEL,
+        "devices, drawn by the seed, that a larger fleet of linear models learns from",
+    )
 
     def needs(self) -> Needs:
         leaves = (
@@ -50,6 +55,10 @@ class Blend(MethodSettings):
     def questions(self) -> int:
         """The budget, if it is one."""
         return whole("budget", self.budget, least=1, most=MOST)
+
+    def panel_size(self) -> int:
+        """The panel, if it is one."""
+        return whole("panel", self.panel, least=2)
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
@@ -73,12 +82,23 @@ class Blend(MethodSettings):
         plan = loop_plan(task, rounds_for("auto", task.learner))
         learner = task.learner
         refuse_rowless(task.rows)
-        if _of_numbers(task):
-            order = found_order(task.rows, order)
-        if isinstance(learner, Linear) and learner.kind in OF_NUMBERS:
+        if isinstance(learner, Linear) and learner.kind == "squared":
             from persfl.methods.mixed.linear_stage import linear_stage
 
             return linear_stage(
+                task.rows,
+                plan,
+                level=learner.intercept,
+                order=order,
+                trees=self.trees,
+                panel=self.panel_size(),
+                stage=stage,
+                keep=keep,
+            )
+        if isinstance(learner, Linear) and learner.kind in OF_SCORES:
+            from persfl.methods.mixed.loss_stage import loss_stage
+
+            return loss_stage(
                 task.rows,
                 plan,
                 learner,
@@ -103,11 +123,13 @@ class Blend(MethodSettings):
         if isinstance(learner, Estimator | Tree):
             from persfl.methods.refitted.refits_stage import refit_stage
 
+            # tables of classes are often sorted by class: their order says nothing of time
+            found = order if task.classes else found_order(task.rows, order)
             return refit_stage(
                 task.rows,
                 plan,
                 classes=task.classes,
-                order=order,
+                order=found,
                 stage=stage,
                 keep=keep,
             )
@@ -123,16 +145,6 @@ class Blend(MethodSettings):
             stage=stage,
             keep=keep,
         )
-
-
-def _of_numbers(task: Task) -> bool:
-    """Whether the rule hides rows of all devices at once, and labels are numbers. Tables of
-    classes are often sorted by class: their order says nothing of time.
-    """
-    learner = task.learner
-    if isinstance(learner, Linear):
-        return learner.kind in OF_NUMBERS
-    return isinstance(learner, Estimator | Tree) and not task.classes
 
 
 def _wider(losses: Array, n: int) -> Array:

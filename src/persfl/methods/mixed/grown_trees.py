@@ -24,15 +24,17 @@ def grow(
     rows: Devices,
     which: IntArray,
     y: Array,
+    strangers: bool = False,
     *,
     loss: str = "squared_error",
     weight: Array | None = None,
 ) -> SharedTrees:
     """Trees for these rows and labels, under a loss of scikit-learn's; the device is a category in
-    front. Rows weigh what they do in the table, unless told otherwise.
+    front, unless there are too many or the trees are for `strangers` too. Rows weigh what they do
+    in the table, unless told otherwise.
     """
     devices = len(rows)
-    several = devices <= CATEGORIES
+    several = devices <= CATEGORIES and not strangers
     owner = rows.owner[which]
     X = rows.X[which]
     wide = np.column_stack([owner if several else np.zeros(len(X)), X])

@@ -101,14 +101,16 @@ class HiddenEvidence:
         effect = max(1.0, together / max(alone, 1e-300))
         return replace(self, weight=self.weight / effect)
 
-    def grown(self, rows: Devices, start: int, learn: Mask) -> SharedTrees:
+    def grown(
+        self, rows: Devices, start: int, learn: Mask, strangers: bool = False
+    ) -> SharedTrees:
         """Trees of the labels of these rows (-1), or of what an offer leaves of those among them
-        that were hidden from it.
+        that were hidden from it; `strangers` as in `grow`.
         """
         if start < 0:
-            return grow(rows, np.flatnonzero(learn), rows.y[learn])
+            return grow(rows, np.flatnonzero(learn), rows.y[learn], strangers)
         seen = learn[self.row]
-        return grow(rows, self.row[seen], self.left[seen, start])
+        return grow(rows, self.row[seen], self.left[seen, start], strangers)
 
     def shares(self, simplest: int) -> Array:
         """Of each offer."""

@@ -47,20 +47,25 @@ class HiddenLoss(HiddenEvidence):
         plain = HiddenEvidence(self.fold, self.row, self.weight, left[:, None])
         return replace(self, weight=plain.once_a_key(keys, 0).weight)
 
-    def grown(self, rows: Devices, start: int, learn: Mask) -> SharedTrees:
+    def grown(
+        self, rows: Devices, start: int, learn: Mask, strangers: bool = False
+    ) -> SharedTrees:
         """Trees that add to scores."""
         counts = self.learner.kind == "poisson"
         loss = "poisson" if counts else "absolute_error"
         if start < 0:
-            return grow(rows, np.flatnonzero(learn), rows.y[learn], loss=loss)
+            return grow(
+                rows, np.flatnonzero(learn), rows.y[learn], strangers, loss=loss
+            )
         seen = learn[self.row]
         which = self.row[seen]
         if not counts:
-            return grow(rows, which, self.left[seen, start], loss=loss)
+            return grow(rows, which, self.left[seen, start], strangers, loss=loss)
         usual = usual_score(rows.y[which], rows.weight[which])
         rate = np.exp(np.clip(self.score[seen, start], usual - FAR, usual + FAR))
         weight = rows.weight[which] * rate
-        return grow(rows, which, rows.y[which] / rate, loss=loss, weight=weight)
+        y = rows.y[which] / rate
+        return grow(rows, which, y, strangers, loss=loss, weight=weight)
 
     def shares(self, simplest: int) -> Array:
         """Of each offer: as `shares_of`, of working rows at the scores of the mix, until shares

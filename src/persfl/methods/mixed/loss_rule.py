@@ -16,12 +16,12 @@ import numpy as np
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.linear import Linear
+from persfl.methods.mixed import PANEL
 from persfl.methods.mixed.hidden_evidence import HiddenEvidence
 from persfl.methods.mixed.hidden_loss import HiddenLoss
 from persfl.methods.mixed.hidden_rows import hidden_rows
 from persfl.methods.mixed.linear_rule import (
     BOOSTED,
-    PANEL,
     LinearBlend,
     SumsBlend,
     some_centres,

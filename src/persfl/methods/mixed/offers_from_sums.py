@@ -133,7 +133,7 @@ class SumOffers:
             many = min(most, NEAR_FOLD_STEPS if before else NEAR_STEPS)
             close = panel_near(sums, var.noise.each, models, Sigma, self.centres, many)
             models, posterior, Sigma = close
-        decided = _decided(used, kind.random, Sigma, var.noise.each)
+        decided = decided_by_rows(used, kind.random, Sigma, var.noise.each)
         if back is not None:
             models = np.einsum("nji,nj->ni", back, models)
         return OneOffer(models, Learned(var, Sigma), posterior, decided)
@@ -166,7 +166,9 @@ class SumOffers:
         )
 
 
-def _decided(sums: DeviceSums, F: IntArray, Sigma: Array, precision: Array) -> Array:
+def decided_by_rows(
+    sums: DeviceSums, F: IntArray, Sigma: Array, precision: Array
+) -> Array:
     """(n,) how many coefficients of a personal model its own rows decide: the trace of V t G."""
     if not len(F):
         return np.zeros(len(precision))
