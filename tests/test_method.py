@@ -109,16 +109,14 @@ def test_settings_of_methods_are_reached_from_outside():
     ("start", "grid"),
     [
         ("blend", {"method": ["own", Paper(rounds=3, peers=2)]}),
-        ("blend", {"method__budget": [5, 300]}),
+        ("fedavg", {"method__rounds": [2, 20]}),
         (Paper(peers=2), {"method__rounds": [2, 4]}),
     ],
 )
 def test_a_search_over_methods_and_their_settings(rows, start, grid):
     X, y, who = rows
     table = pd.DataFrame(X, columns=["a", "b"]).assign(who=who)
-    # the budget is for models that are blended by questions
-    kind = Linear("huber", intercept=True) if "method__budget" in grid else None
-    model = PersonalizedRegressor(kind, method=start, device="who", holdout=0)
+    model = PersonalizedRegressor(method=start, device="who", holdout=0)
     cv = KFold(2, shuffle=True, random_state=0)
     search = GridSearchCV(model, grid, cv=cv, error_score="raise").fit(table, y)
     (name, values) = next(iter(grid.items()))

@@ -15,6 +15,7 @@ from persfl import Devices
 from persfl.errors import InputError
 from persfl.federation.blend_exchange import BlendScene
 from persfl.federation.blend_journal import Journal
+from persfl.federation.blend_run import BY_QUESTIONS
 from persfl.federation.conduct import conduct
 from persfl.federation.fleet import Away
 from persfl.federation.letters import Letters, Limited
@@ -224,7 +225,19 @@ def test_from_end_to_end(tmp_path):
         method_settings=settings,
     )
     conduct(LocalGrid(homes), other)
-    assert NO_TREES not in load_model(tmp_path / "plain").notes_
+    notes = load_model(tmp_path / "plain").notes_
+    assert NO_TREES not in notes
+    assert BY_QUESTIONS not in notes
+
+
+def test_other_losses_say_that_their_rule_is_an_earlier_one(tmp_path):
+    out = tmp_path / "run"
+    homes = at_home(DEVICES, Policy(rows=2))
+    settings = {"loss": "huber"}
+    few = {"budget": 1}
+    asked = plan(out, homes, method="blend", settings=settings, method_settings=few)
+    conduct(LocalGrid(homes), asked)
+    assert BY_QUESTIONS in load_model(out).notes_
 
 
 # What a device tells

@@ -61,11 +61,13 @@ def test_cost_grows_with_what_is_asked():
     assert not usual.large
     assert wide.large
     assert many.large
-    huber = Linear("huber", intercept=True)
+    two = Linear("logistic", intercept=True)
     few, more = (
-        cost_of(huber, np.full(46, 10), 4, budget=budget) for budget in (640, 64_000)
+        cost_of(two, np.full(46, 10), 4, budget=budget) for budget in (640, 64_000)
     )
     assert few.seconds < more.seconds < 101 * few.seconds
+    counts = Linear("poisson", intercept=True)
+    assert cost_of(counts, np.full(46, 10), 4).seconds > 2 * usual.seconds
     classes = Linear("multinomial", classes=10, intercept=True)
     assert cost_of(classes, np.full(46, 10), 4, classes=10).seconds > usual.seconds
     assert cost_of(Tree(3), np.full(46, 10), 4) is None

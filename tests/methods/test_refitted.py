@@ -103,8 +103,8 @@ def test_fits_are_few(ordered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = Estimator(RandomForestRegressor(2, max_depth=2))
     monkeypatch.setattr(Estimator, "fit", fit)
     refit_blend(rows, learner, order=RowOrder(ordered=ordered))
-    # the try whether leftovers can be fitted, and what a fold's fits cost beyond 4/5 of FIXED
-    assert 3 < sum(spent) < 1.15 * PURSE
+    # and the try whether leftovers can be fitted
+    assert 3 < sum(spent) < PURSE + 0.5
     assert len(spent) < 40  # no fit of a single device
 
 

@@ -47,12 +47,12 @@ class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
         intercept=True)`.
     device : the column of X that says whose row it is, instead of `devices=` in every call.
     method : how models are made: a name, or a method of `persfl.methods` with its settings, such as
-        `Blend(budget=300)` or `Paper(peers=5, rounds=50)`. "blend", the default: mix what own rows,
-        the fleet and neighbours offer, by the evidence of own folds and of the fleet
+        `Blend(trees=False)` or `Paper(peers=5, rounds=50)`. "blend", the default: mix what own
+        rows, the fleet and neighbours offer, by the evidence of rows hidden from the offers
         (docs/blend.md). "paper": Algorithm 1 or 2 as printed. "kin": find out who answers from the
         same truth, learn from all of those, then stop asking (docs/kin.md). "own", "pooled",
         "fine-tuned", "clustered", "fedavg", "fedavg+fine-tuning", "ditto", "ifca": what they are
-        compared with. `persfl methods` lists all of them; `set_params(method__budget=300)` reaches
+        compared with. `persfl methods` lists all of them; `set_params(method__trees=False)` reaches
         their settings, and so does a grid search.
     units : "shared" (fleet mean and spread per column), "centred" (about each device's own means),
         "raw", or "auto": shared for models that take steps, raw for others. See `persfl.units` for

@@ -21,6 +21,7 @@ from persfl.exports.onnx_trees import forests, shared_ensemble
 from persfl.learners.network import Network
 from persfl.learners.responses import unknown
 from persfl.learners.shared_trees import ABSENT, BoostedModels, SharedTrees
+from persfl.traits import traits_of
 
 if TYPE_CHECKING:
     from persfl.fitting.fitted import Fitted
@@ -172,13 +173,18 @@ def _response(nodes: Nodes, fitted: Fitted, X: str, at: str) -> str:
     features = len(fitted.schema.columns)
     heard = nodes.wide(nodes.rows_of(_hear_trees(fitted, models), at))
     if not fitted.classes:
+        counts = traits_of(fitted.learner).task == "counts"
         for weight, trees in models.trees:
             one = nodes.op(
                 "Mul",
                 _shared(nodes, trees, features, X, at),
                 nodes.constant(np.array(weight)),
             )
-            found = nodes.op("Add", found, nodes.op("Mul", one, heard))
+            more = nodes.op("Mul", one, heard)
+            if counts:  # what is added to the logarithm of a rate multiplies it
+                found = nodes.op("Mul", found, nodes.op("Exp", more))
+            else:
+                found = nodes.op("Add", found, more)
         return found
     added = nodes.op("Mul", _class_trees(nodes, fitted, models, X, at), heard)
     both = nodes.op("Add", nodes.op("Log", found), added)

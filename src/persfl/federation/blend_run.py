@@ -36,6 +36,11 @@ from persfl.trust import Trust
 from persfl.wire.terms import Terms
 
 STAGE = "final"
+NETWORKS = ("mlp", "network")  # are blended by the same rule everywhere
+BY_QUESTIONS = (
+    "Over a federation models of this kind are blended by an earlier rule, from steps or refits"
+    " that devices answer: they are others than those of 'persfl fit' on the same rows."
+)
 
 
 class ExchangeLines:
@@ -129,6 +134,8 @@ def blended(
     site, found = _run(letters, scene, plan)
     if tells_sums(terms) and plan.setting("trees"):
         site.notes.append(NO_TREES)
+    if not tells_sums(terms) and terms.model not in NETWORKS:
+        site.notes.append(BY_QUESTIONS)
     if all(model is None for model in found.models):
         raise InputError(
             "no target could be told its mix. Go on with --resume when they are back."

@@ -29,6 +29,7 @@ from persfl.federation.told_sums import (
     in_one_part,
     uneven,
 )
+from persfl.learners.linear import Linear
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.blend.questions import PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums, total
@@ -167,7 +168,8 @@ def _among_all(found: LinearBlend, who: IntArray, n: int, level: bool) -> Linear
         return found
     none = np.zeros(0)
     width = found.models.shape[1] - level
-    nobody = found.population.newcomer(np.zeros((0, width)), none, none, level)
+    learner = Linear(intercept=level)
+    nobody = found.population.newcomer(np.zeros((0, width)), none, none, learner)
 
     def wide(array: Array, other: Any) -> Array:
         every = np.full((n, *array.shape[1:]), np.nan)

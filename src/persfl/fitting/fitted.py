@@ -179,16 +179,15 @@ class Fitted:
     def adapt(self, rows: Devices) -> Model:
         """The model of a device that was not there, from its rows, without a new fit.
 
-        Nobody else's model changes. With blend and linear models of squared loss it is what the
-        fleet says of such rows; other linear models begin at the one for all.
+        Nobody else's model changes. With blend and linear models of numbers or counts it is
+        what the fleet says of such rows; other linear models begin at the one for all.
         """
         learner = self.learner
         units = self.pooled_units
         population = self.population
-        if population is not None:
+        if population is not None and isinstance(learner, Linear):
             own = self.units.inside(rows)
-            level = bool(isinstance(learner, Linear) and learner.intercept)
-            return population.newcomer(own.X, own.y, own.weight, level)
+            return population.newcomer(own.X, own.y, own.weight, learner)
         if (
             isinstance(learner, Linear)
             and units is not None
@@ -212,17 +211,19 @@ class Fitted:
         inside = units.features(X, nobody)
         found = respond(self.learner, model, inside, self.classes)
         if population is not None and isinstance(self.models, BoostedModels):
-            found = with_trees(self.models, found, inside, nobody, self.classes)
+            found = with_trees(
+                self.learner, self.models, found, inside, nobody, self.classes
+            )
         return found if self.classes else units.outside(found, nobody)
 
     def newcomer_model(self) -> Model:
         """The model of a device that has not shown a row; None where this run has none."""
         population = self.population
-        if population is None or self.pooled is None:
+        learner = self.learner
+        if population is None or self.pooled is None or not isinstance(learner, Linear):
             return self.pooled
         none = self.units.inside(_no_rows(len(self.schema.columns)))
-        level = bool(isinstance(self.learner, Linear) and self.learner.intercept)
-        return population.newcomer(none.X, none.y, none.weight, level)
+        return population.newcomer(none.X, none.y, none.weight, learner)
 
     @property
     def population(self) -> Population | None:

@@ -13,7 +13,7 @@ from persfl.batches import batches
 from persfl.learners.fleet_mix import DeviceMix, FleetMix, ModelBank, said_by
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.tree import Grown
-from persfl.traits import has_chances, tells_chances
+from persfl.traits import has_chances, tells_chances, traits_of
 
 if TYPE_CHECKING:
     from persfl.types import Array, IntArray, Learner, Mask, Model, Models
@@ -60,7 +60,7 @@ def respond_each(
     """
     if isinstance(models, BoostedModels):
         linear = respond_each(learner, models.vectors, X, owner, classes)
-        return with_trees(models, linear, X, owner, classes)
+        return with_trees(learner, models, linear, X, owner, classes)
     if isinstance(models, FleetMix):
         return _by_banks(learner, models, X, owner, classes)
     out = np.empty((len(X), classes) if classes else len(X))
@@ -78,11 +78,21 @@ def respond_each(
 
 
 def with_trees(
-    models: BoostedModels, linear: Array, X: Array, owner: IntArray, classes: int
+    learner: Learner,
+    models: BoostedModels,
+    linear: Array,
+    X: Array,
+    owner: IntArray,
+    classes: int,
 ) -> Array:
-    """Responses of vectors, with what trees of the fleet add: to values, or to log chances."""
+    """Responses of vectors, with what trees of the fleet add: to values, or to the logarithms of
+    rates or chances.
+    """
     if not classes:
-        return np.asarray(linear + models.added(X, owner))
+        added = models.added(X, owner)
+        if traits_of(learner).task == "counts":
+            return np.asarray(linear * np.exp(added))
+        return np.asarray(linear + added)
     with np.errstate(divide="ignore"):
         known = np.log(linear)
     return np.asarray(softmax(known + models.log_added(X, owner, classes), axis=1))

@@ -21,6 +21,7 @@ from persfl.methods.protocol import Needs, Task
 from persfl.training.state import Keep, State, rounds_for
 from persfl.types import Array
 
+OF_SCORES = ("huber", "absolute", "poisson")  # losses blended by working rows
 MOST = 10**9  # questions that a budget may be
 
 
@@ -94,7 +95,19 @@ class Blend(MethodSettings):
                 stage=stage,
                 keep=keep,
             )
-        if isinstance(learner, Linear) and learner.kind in ("logistic", "multinomial"):
+        if isinstance(learner, Linear) and learner.kind in OF_SCORES:
+            from persfl.methods.mixed.loss_stage import loss_stage
+
+            return loss_stage(
+                task.rows,
+                plan,
+                learner,
+                order=order,
+                trees=self.trees,
+                stage=stage,
+                keep=keep,
+            )
+        if isinstance(learner, Linear):
             from persfl.methods.mixed.class_stage import class_stage
 
             return class_stage(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persfl.devices import Devices
+from persfl.learners.linear import Linear
 from persfl.learners.shared_trees import SharedTrees
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.linear_rule import LinearBlend
@@ -155,4 +156,5 @@ def _newcomer(population: Population) -> Array:
     """The model of a device without rows, the level first."""
     none = np.zeros(0)
     nobody = np.zeros((0, len(_pooled(population)) - 1))
-    return np.roll(population.newcomer(nobody, none, none, True), 1)
+    learner = Linear(intercept=True)
+    return np.roll(population.newcomer(nobody, none, none, learner), 1)

@@ -23,6 +23,7 @@ LONG = 300.0
 LARGE = 4 * 2**30
 _DEVICE = 1e-3  # seconds per device
 _MIXED = 1.2e-5  # seconds per device for mixed models, and square of the coefficients
+_WORKING = 5.0  # times as many, where labels of mixed models are made again and again
 _AXES = 1e-9  # seconds per row, column, and the fewer of both, for principal axes
 _STEPPED = 8e-6  # seconds per question about steps
 # seconds per row and coefficient for a device's own steps, all of them together
@@ -81,7 +82,7 @@ def cost_of(
     if not isinstance(learner, Linear):
         each = _DEVICE + _TRAINED * rows * size
         return Cost(float(each.sum()) * runs, held + 30 * kept)
-    if learner.kind != "squared":
+    if learner.kind in ("logistic", "multinomial"):
         each = _DEVICE + _STEPPED * SHORTER * budget + _STEPS * rows * size * copies
         return Cost(
             float(each.sum()) * runs,
@@ -91,6 +92,7 @@ def cost_of(
     total = float(rows.sum())
     axes = _AXES * total * size * min(total, size) if size > wide else 0.0
     each_mixed = _MIXED * (170.0 + wide**2 + 0.011 * wide**3)
+    each_mixed *= 1.0 if learner.kind == "squared" else _WORKING
     sums = 15 * 8.0 * wide**2 * len(counts)
     return Cost((each_mixed * len(counts) + axes) * runs, held + sums)
 

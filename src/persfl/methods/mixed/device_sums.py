@@ -94,7 +94,9 @@ def about_own_means(sums: DeviceSums) -> tuple[DeviceSums, Array]:
     """
     n, d = sums.product.shape
     back = np.repeat(np.eye(d)[None], n, axis=0)
-    back[:, 1:, 0] = -sums.square[:, 1:, 0] / np.maximum(sums.weight, 1e-12)[:, None]
+    # what the ones weigh: of working rows not their number
+    mass = np.maximum(sums.square[:, :1, 0], 1e-12)
+    back[:, 1:, 0] = -sums.square[:, 1:, 0] / mass
     square = back @ sums.square @ back.transpose(0, 2, 1)
     product = np.einsum("nij,nj->ni", back, sums.product)
     return DeviceSums(square, product, sums.label, sums.weight), back

@@ -21,10 +21,17 @@ FEW = 20_000
 
 
 def grow(
-    rows: Devices, which: IntArray, y: Array, strangers: bool = False
+    rows: Devices,
+    which: IntArray,
+    y: Array,
+    strangers: bool = False,
+    *,
+    loss: str = "squared_error",
+    weight: Array | None = None,
 ) -> SharedTrees:
-    """Trees for these rows and labels; the device is a category in front, unless there are too many
-    or the trees are for `strangers` too.
+    """Trees for these rows and labels, under a loss of scikit-learn's; the device is a category in
+    front, unless there are too many or the trees are for `strangers` too. Rows weigh what they do
+    in the table, unless told otherwise.
     """
     devices = len(rows)
     several = devices <= CATEGORIES and not strangers
@@ -32,10 +39,11 @@ def grow(
     X = rows.X[which]
     wide = np.column_stack([owner if several else np.zeros(len(X)), X])
     grower = HistGradientBoostingRegressor(
+        loss=loss,
         categorical_features=[0] if several else None,
         random_state=0,
     )
-    weight = rows.weight[which]
+    weight = rows.weight[which] if weight is None else weight
     alike = bool(
         (weight == weight[0]).all()
     )  # then bins need no weighted quantiles, which are slow

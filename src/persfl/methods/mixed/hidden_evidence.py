@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from persfl.devices import Devices
+from persfl.learners.shared_trees import SharedTrees
+from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_rows import HiddenRows
 from persfl.methods.mixed.stacking import shares_of
-from persfl.types import Array, IntArray
+from persfl.types import Array, IntArray, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +64,14 @@ class HiddenEvidence:
         """Of so many folds."""
         return self._of(self.fold < folds)
 
-    def _of(self, which: NDArray[np.bool_]) -> HiddenEvidence:
-        weight = self.weight[which]
-        left = self.left[which]
-        return HiddenEvidence(self.fold[which], self.row[which], weight, left)
+    def _of(self, which: Mask) -> HiddenEvidence:
+        return replace(
+            self,
+            fold=self.fold[which],
+            row=self.row[which],
+            weight=self.weight[which],
+            left=self.left[which],
+        )
 
     def also(self, left: Array) -> HiddenEvidence:
         """With more offers."""
@@ -95,6 +100,17 @@ class HiddenEvidence:
         together = float((np.bincount(key, weights=away) ** 2).sum())
         effect = max(1.0, together / max(alone, 1e-300))
         return replace(self, weight=self.weight / effect)
+
+    def grown(
+        self, rows: Devices, start: int, learn: Mask, strangers: bool = False
+    ) -> SharedTrees:
+        """Trees of the labels of these rows (-1), or of what an offer leaves of those among them
+        that were hidden from it; `strangers` as in `grow`.
+        """
+        if start < 0:
+            return grow(rows, np.flatnonzero(learn), rows.y[learn], strangers)
+        seen = learn[self.row]
+        return grow(rows, self.row[seen], self.left[seen, start], strangers)
 
     def shares(self, simplest: int) -> Array:
         """Of each offer."""

@@ -18,14 +18,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.shared_trees import SharedTrees
 from persfl.methods.mixed import PANEL
 from persfl.methods.mixed.device_sums import DeviceSums, total
-from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_evidence import HiddenEvidence
 from persfl.methods.mixed.hidden_rows import Hidden, HiddenRows, hidden_rows
 from persfl.methods.mixed.likeness import Likeness
@@ -120,7 +118,7 @@ def judged_offers(
             told = told.once_a_key(keys[told.row], known.simplest)
             known = replace(known, shares=told.shares(known.simplest))
         if boosted:
-            known = _with_trees(known, rows, hidden, told, strangers)
+            known = with_tree_offers(known, rows, hidden, told, strangers)
     return known, axes
 
 
@@ -266,12 +264,12 @@ def some_centres(n: int, seed: int, most: int = CENTRES) -> IntArray:
     return np.sort(drawn[0])
 
 
-def _with_trees(
+def with_tree_offers(
     known: SumsBlend,
     rows: Devices,
     hidden: HiddenRows,
     told: HiddenEvidence,
-    strangers: bool,
+    strangers: bool = False,
 ) -> SumsBlend:
     """Trees as further offers: of labels, and of what some offers leave of hidden rows. Those that
     the first rows hidden show no use for are left out.
@@ -279,20 +277,13 @@ def _with_trees(
     names = known.names
     learned = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
 
-    def grown(start: int, learn: NDArray[np.bool_]) -> SharedTrees:
-        if start < 0:
-            which = np.flatnonzero(learn)
-            return grow(rows, which, rows.y[which], strangers)
-        seen = learn[told.row]
-        return grow(rows, told.row[seen], told.left[seen, start], strangers)
-
     def left(fold: int, start: int) -> Array:
         """What is left of the rows that this fold hides."""
         mine = told.at(fold)
         rest = rows.y[mine.row] if start < 0 else mine.left[:, start]
         if start >= 0 and learned[fold][told.row].sum() < BOOSTED / 2:
             return np.asarray(rest)
-        trees = grown(start, learned[fold])
+        trees = told.grown(rows, start, learned[fold], strangers)
         return np.asarray(rest - trees.predict(rows.X[mine.row], rows.owner[mine.row]))
 
     starts = [-1, *(names.index(name) for name in LEFT_OVER if name in names)]
@@ -312,5 +303,5 @@ def _with_trees(
         known,
         names=(*names, *titles),
         shares=judged.shares(known.simplest),
-        trees=tuple((k, grown(k, everything)) for k in kept),
+        trees=tuple((k, told.grown(rows, k, everything, strangers)) for k in kept),
     )

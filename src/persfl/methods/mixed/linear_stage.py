@@ -18,6 +18,7 @@ from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
 from persfl.methods.mixed.near_round import (
     NAMED,
     SHARED,
+    level_last,
     likeliest,
     near_round,
     one_round_stage,
@@ -124,8 +125,7 @@ def with_shared_trees(
     models: Array, trees: tuple[tuple[float, SharedTrees], ...], level: bool
 ) -> Array | BoostedModels:
     """Models with the level first as those of a learner, and these trees beside them."""
-    vectors = np.roll(models, -1, axis=1) if level else models
-    vectors = np.ascontiguousarray(vectors)
+    vectors = level_last(models, level)
     if not trees:
         return vectors
     return BoostedModels(vectors, trees, np.zeros(len(vectors), dtype=bool))

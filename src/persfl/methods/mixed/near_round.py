@@ -44,6 +44,15 @@ def one_round_stage(
     return state
 
 
+def level_last(models: Array, level: bool) -> Array:
+    """Models (n, d) whose first coefficient is the level, in the order of `Linear`.
+
+    >>> level_last(np.array([[9.0, 1.0, 2.0]]), True).tolist()
+    [[1.0, 2.0, 9.0]]
+    """
+    return np.ascontiguousarray(np.roll(models, -1, axis=1) if level else models)
+
+
 def likeliest(posterior: Array, chance: Array) -> IntArray:
     """(n, NAMED) the places of the centres most alike, of equals the likeliest first."""
     alike = np.nan_to_num(chance.round(6), nan=-1.0)

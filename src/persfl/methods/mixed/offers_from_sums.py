@@ -10,6 +10,7 @@ personal.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,6 +51,15 @@ class Offered(NamedTuple):
         return np.asarray(known[:, None] + known[None, :])
 
 
+class OneOffer(NamedTuple):
+    """As `Offered`, of one of them."""
+
+    models: Array
+    learned: Learned
+    posterior: Array
+    decided: Array
+
+
 @dataclass(frozen=True, eq=False)
 class SumOffers:
     """The offers for models of `columns` columns, the first of which may be the level.
@@ -83,35 +93,50 @@ class SumOffers:
         self, sums: DeviceSums, before: tuple[Learned, ...] | None = None
     ) -> Offered:
         """Offers from these sums, going on from what was learned before."""
-        models = []
-        learned = []
-        decided = []
-        own = []
+        known = before or [None] * len(self.names)
+        found = [
+            self.one(name, sums, each)
+            for name, each in zip(self.names, known, strict=True)
+        ]
+        return self.offered(found)
+
+    def offered(self, found: Sequence[OneOffer]) -> Offered:
+        """All offers, side by side."""
+        decided = np.stack([each.decided for each in found])
+        return Offered(
+            np.stack([each.models for each in found]),
+            tuple(each.learned for each in found),
+            found[self.names.index("near")].posterior,
+            decided,
+            decided / self.columns,
+        )
+
+    def one(
+        self,
+        name: str,
+        sums: DeviceSums,
+        before: Learned | None,
+        most: int = STEPS,
+    ) -> OneOffer:
+        """The offer of this name, by so many steps at most."""
+        kind = self.kind(name)
         posterior = np.zeros((len(sums.weight), len(self.centres)))
-        for k, name in enumerate(self.names):
-            kind = self.kind(name)
-            used, back = sums, None
-            if name == "centred level":
-                used, back = about_own_means(sums)
-            known = before[k].variances if before else None
-            many = FOLD_STEPS if before else STEPS
-            found, var = panel_fit(kind, used, self.panel, known, many)
-            Sigma = var.Sigma
-            if name == "near" and len(self.centres) > 1:
-                Sigma = before[k].Sigma if before else var.Sigma / 2
-                many = NEAR_FOLD_STEPS if before else NEAR_STEPS
-                close = panel_near(
-                    sums, var.noise.each, found, Sigma, self.centres, many
-                )
-                found, posterior, Sigma = close
-            decided.append(decided_by_rows(used, kind.random, Sigma, var.noise.each))
-            own.append(decided[-1] / self.columns)
-            if back is not None:
-                found = np.einsum("nji,nj->ni", back, found)
-            models.append(found)
-            learned.append(Learned(var, Sigma))
-        told = np.stack(models), tuple(learned), posterior
-        return Offered(*told, np.stack(decided), np.stack(own))
+        used, back = sums, None
+        if name == "centred level":
+            used, back = about_own_means(sums)
+        known = before.variances if before else None
+        many = min(most, FOLD_STEPS if before else STEPS)
+        models, var = panel_fit(kind, used, self.panel, known, many)
+        Sigma = var.Sigma
+        if name == "near" and len(self.centres) > 1:
+            Sigma = before.Sigma if before else var.Sigma / 2
+            many = min(most, NEAR_FOLD_STEPS if before else NEAR_STEPS)
+            close = panel_near(sums, var.noise.each, models, Sigma, self.centres, many)
+            models, posterior, Sigma = close
+        decided = decided_by_rows(used, kind.random, Sigma, var.noise.each)
+        if back is not None:
+            models = np.einsum("nji,nj->ni", back, models)
+        return OneOffer(models, Learned(var, Sigma), posterior, decided)
 
     def likeness(self, sums: DeviceSums, found: Offered) -> Likeness:
         """Who is like whom, by what these offers learned."""

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from persfl.errors import InputError
+from persfl.learners.linear import Linear
 from persfl.learners.storage.named_arrays import has_form
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means
+from persfl.methods.mixed.working_rows import ROUNDS, safe_part, working_rows
 from persfl.types import Array
 
 _ROUNDS = 3  # in which a newcomer's noise and its model are found from one another
@@ -51,18 +53,34 @@ class Population:
     centres: Array
     axes: Array
 
-    def newcomer(self, X: Array, y: Array, weight: Array, level: bool) -> Array:
+    def newcomer(self, X: Array, y: Array, weight: Array, learner: Linear) -> Array:
         """(features and, last, the level) the model of a device with these rows; or none."""
+        level = learner.intercept
         Z = X @ self.axes if self.axes.size else X
         Z = np.column_stack([np.ones(len(Z)), Z]) if level else Z
-        sums = DeviceSums.of(Z, y, weight, np.array([0, len(y)]))
         found = np.zeros(Z.shape[1])
         for k, name in enumerate(self.names.tolist()):
             if self.shares[k] > 0:
-                found += self.shares[k] * self._offer(k, name, sums)
+                model = self._settled(k, name, Z, y, weight, learner)
+                found += self.shares[k] * model
         slopes = found[int(level) :]
         slopes = self.axes @ slopes if self.axes.size else slopes
         return np.append(slopes, found[:1]) if level else slopes
+
+    def _settled(
+        self, k: int, name: str, Z: Array, y: Array, weight: Array, learner: Linear
+    ) -> Array:
+        """One offer's model, of other losses than the squared one by working rows."""
+        sums = DeviceSums.of(Z, y, weight, np.array([0, len(y)]))
+        if learner.kind == "squared" or not weight.sum() > 0:
+            return self._offer(k, name, sums)
+        model = self.centre[k]
+        for _ in range(ROUNDS):
+            made = working_rows(learner, Z @ model, y, weight)
+            step = self._offer(k, name, made.sums(Z, weight, np.array([0, len(y)])))
+            step = step - model
+            model = model + safe_part(learner, Z @ step) * step
+        return np.asarray(model)
 
     def _offer(self, k: int, name: str, sums: DeviceSums) -> Array:
         """One offer's model for this device."""

@@ -7,9 +7,10 @@ from scipy.optimize import nnls
 
 from persfl.types import Array
 
-# Rows' worth of evidence for the shares that are expected before any row is seen: half for one
-# model for all, the rest even. Twelve rows cannot choose among five offers.
+# Rows' worth of evidence for the shares that are expected before any row is seen: twelve rows
+# cannot choose among five offers.
 EXPECTED = 10.0
+SIMPLEST = 0.5  # of these shares is for one model for all, the rest is even
 _ONE = 1e4  # weight of the equation "all shares are 1 together"
 
 
@@ -27,8 +28,8 @@ def shares_of(crossed: Array, rows: float, simplest: int) -> Array:
     many = len(crossed)
     if many == 1:
         return np.ones(1)
-    expected = np.full(many, 0.5 / (many - 1))
-    expected[simplest] = 0.5
+    expected = np.full(many, (1.0 - SIMPLEST) / (many - 1))
+    expected[simplest] = SIMPLEST
     if not rows > 0:  # nothing was hidden
         return expected
     Q = crossed / rows

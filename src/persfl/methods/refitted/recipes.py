@@ -11,6 +11,8 @@ One fit to all rows costs 1. A fit of forests or boosting takes as long for one 
 and trees look at every column:
 
     price = (sum over fits of rows + FIXED) / (all rows + FIXED) * (columns + told) / columns
+
+Without a fold there are fewer rows, and `FIXED` stays.
 """
 
 from __future__ import annotations
@@ -43,9 +45,16 @@ class Recipe(NamedTuple):
     rest: str = ""
 
     def price(
-        self, rows: int, fits: int, columns: int, fixed: float, labels: int = 1
+        self,
+        rows: int,
+        fits: int,
+        columns: int,
+        fixed: float,
+        labels: int = 1,
+        share: float = 1.0,
     ) -> float:
-        """In fits of all rows; the linear rule sees so many labels.
+        """In fits of all rows, of a fit to such a share of them; the linear rule sees so many
+        labels.
 
         >>> Recipe("all rows").price(700, 1, 4, FIXED)
         1.0
@@ -53,7 +62,7 @@ class Recipe(NamedTuple):
         2.2
         """
         wider = (columns + labels * len(self.told)) / columns
-        return (rows + fits * fixed) / (rows + fixed) * wider
+        return (share * rows + fits * fixed) / (rows + fixed) * wider
 
 
 RECIPES = (

@@ -9,10 +9,10 @@ mixed by shares with the linear rule.
 
 **Cost**, in fits of all rows, of recipes with these `price`s:
 
-    4/5 * sum of those tried  +  (4/5 + 1) * sum of those kept  <=  PURSE
+    sum of those tried, without a fold  +  sum of those kept, without another and of all  <=  PURSE
 
-plus the linear rule once (of classes at most three times). Prices are estimates, and by the clock
-it may be some tenths more; but no clock is read, so the same rows and seed give the same models.
+plus the linear rule once (of classes at most three times), so that by the clock it is ten at most.
+No clock is read, so the same rows and seed give the same models.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from persfl.methods.refitted.recipes import (
 )
 from persfl.types import Array, Learner
 
-PURSE = 10.0  # fits of all rows
+PURSE = 8.0  # fits of all rows; with the linear rule and what prices do not know, ten
 TRIES = 2  # folds that judge fits; linear offers have five, since their fits are sums
 LEAST = 0.01  # share on the first fold below which a recipe is not worth more fits
-_FOLD = 1 - 1 / PARTS  # of a fit of all rows, that a fit without a fold costs
+_FOLD = 1 - 1 / PARTS  # of all rows, that are left without a fold
 # which of own rows, the fleet and neighbours a recipe is; leftovers are what their offer is
 _SORT = {"own": 0, "all": 1, "groups": 2}
 
@@ -119,12 +119,13 @@ def _tried(fits: BankFits) -> list[Recipe]:
     return found or list(RECIPES[:1])
 
 
-def _price(fits: BankFits, recipe: Recipe) -> float:
+def _price(fits: BankFits, recipe: Recipe, share: float = 1.0) -> float:
+    """Of a recipe fitted to such a share of the rows."""
     rows = fits.rows
     many = int(fits.whose(recipe).max()) + 1
     fixed = fixed_rows(fits.learner)
     labels = len(fits.view.known)
-    return recipe.price(len(rows.y), many, rows.features, fixed, labels)
+    return recipe.price(len(rows.y), many, rows.features, fixed, labels, share)
 
 
 def _kept(
@@ -133,14 +134,14 @@ def _kept(
     """Those that earned most, as far as the purse goes; of classes always the one of all rows,
     where no linear offer is the simplest.
     """
-    left = PURSE - _FOLD * sum(_price(fits, recipe) for recipe in tried)
-    again = _FOLD * (folds - 1) + 1
+    left = PURSE - sum(_price(fits, recipe, _FOLD) for recipe in tried)
     order = np.argsort(-earned, kind="stable").tolist()
     if fits.classes:
         order = [0, *(k for k in order if k)]
     kept = []
     for k in order:
-        price = again * _price(fits, tried[k])
+        hidden = (folds - 1) * _price(fits, tried[k], _FOLD)
+        price = hidden + _price(fits, tried[k])
         needed = bool(fits.classes) and k == 0
         if needed or (earned[k] >= LEAST and price <= left):
             kept.append(k)

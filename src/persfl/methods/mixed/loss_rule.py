@@ -1,0 +1,110 @@
+"""Blend for counts and robust losses: the rule of `linear_rule`, with the learner's own loss.
+
+1. Offers are the same mixed models, of working rows (`loss_offers`).
+2. They are made again without some rows, hidden at all devices at once (`hidden_rows`).
+3. With enough rows, trees of the whole fleet add to scores (`hidden_loss`).
+4. One set of shares for the fleet makes the loss of those hidden rows least: of scores, so that
+   offers are again one vector per device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from persfl.devices import Devices
+from persfl.evaluation.row_order import RowOrder
+from persfl.learners.linear import Linear
+from persfl.methods.mixed import PANEL
+from persfl.methods.mixed.hidden_evidence import HiddenEvidence
+from persfl.methods.mixed.hidden_loss import HiddenLoss
+from persfl.methods.mixed.hidden_rows import hidden_rows
+from persfl.methods.mixed.linear_rule import (
+    BOOSTED,
+    LinearBlend,
+    SumsBlend,
+    some_centres,
+    with_tree_offers,
+)
+from persfl.methods.mixed.loss_offers import LossOffers
+from persfl.methods.mixed.near_round import level_last, likeliest
+from persfl.methods.mixed.offers_from_sums import SumOffers
+from persfl.methods.mixed.principal_axes import axes_of
+from persfl.types import Array, Mask
+
+
+def loss_blend(
+    rows: Devices,
+    learner: Linear,
+    *,
+    seed: int,
+    order: RowOrder | None = None,
+    trees: bool = True,
+) -> LinearBlend:
+    """Blend the models of these devices: `Linear("poisson")`, "huber" or "absolute".
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 1))
+    >>> y = rng.poisson(np.exp(1.0 + 0.5 * X[:, 0])) + 0.0
+    >>> rows = Devices.grouped(X, y, np.arange(60) % 6, range(6))
+    >>> found = loss_blend(rows, Linear("poisson", intercept=True), seed=0)
+    >>> bool(abs(found.models - [1.0, 0.5]).max() < 0.3)
+    True
+    """
+    axes = axes_of(rows, learner.intercept)
+    Z = axes.inside(rows.X)
+    n, d = len(rows), Z.shape[1]
+    panel = some_centres(n, seed, PANEL)
+    plan = SumOffers(d, learner.intercept, some_centres(n, seed), panel)
+    offers = LossOffers(rows, Z, learner, plan)
+    whole = offers.fit(rows.weight)
+    noise = whole.learned[plan.names.index("diagonal")].variances.noise
+    calm = np.minimum(noise.each / noise.usual, 1.0)
+    hidden = hidden_rows(rows, seed, order)
+    shown = [np.isin(hidden.part, fold.learn) for fold in hidden.folds]
+    folds = [offers.fit(rows.weight * left, whole.learned).models for left in shown]
+    simplest = plan.names.index("pooled")
+    plain = HiddenEvidence.of(rows, Z, hidden, folds, calm)
+    told = HiddenLoss(plain.fold, plain.row, plain.weight, plain.left, learner, rows.y)
+    if order is not None and order.keys is not None:
+        told = told.once_a_key(order.keys[told.row], simplest)
+    shares = told.shares(simplest)
+    mixed = np.einsum("c,cnd->nd", shares, whole.models)
+    sums = offers.sums(mixed, rows.weight)
+    known = SumsBlend(plan, sums, whole, folds, calm, plan.names, shares)
+    if trees and len(rows.y) >= BOOSTED and _growable(rows, learner, told, shown):
+        known = with_tree_offers(known, rows, hidden, told)
+    near, pooled = (
+        level_last(axes.outside(whole.models[plan.names.index(name)]), plan.level)
+        for name in ("near", "pooled")
+    )
+    return _with_losses(known.blended(axes), near, pooled, rows, learner)
+
+
+def _growable(
+    rows: Devices, learner: Linear, told: HiddenLoss, shown: Sequence[Mask]
+) -> bool:
+    """Whether there is anything to grow trees from: nothing but zeros are no rates."""
+    if learner.kind != "poisson":
+        return True
+    y = rows.y * rows.weight
+    hidden = [y[told.row[left[told.row]]].sum() for left in shown]
+    return bool(min(*(y[left].sum() for left in shown), *hidden) > 0)
+
+
+def _with_losses(
+    found: LinearBlend, near: Array, pooled: Array, rows: Devices, learner: Linear
+) -> LinearBlend:
+    """With the loss on a device's rows: of one model for all (`pooled`), and of models (`near`) of
+    the likeliest centres.
+    """
+    order = likeliest(found.posterior, found.likeness.chance)
+    errors = np.full(found.centre_error.shape, np.inf)
+    fleet = np.empty(len(rows))
+    for i in range(len(rows)):
+        models = np.concatenate([pooled[i : i + 1], near[found.centres[order[i]]]])
+        losses = learner.loss(models, rows[i])
+        fleet[i] = losses[0]
+        errors[i, order[i]] = losses[1:]
+    return found._replace(centre_error=errors, fleet_error=fleet)
