@@ -75,6 +75,7 @@ _SETTINGS: dict[str, tuple[str, tuple[Any, Any]]] = {
     "cobo": ("pull", (0.01, 0.1)),
     "fedper": ("local", (5, 1)),
     "fedrep": ("head", (10, 3)),
+    "knn-per": ("k", (10, 5)),
     "mixed": ("effects", ("diagonal", "full")),
     "boosting": ("levels", (False, True)),
 }
