@@ -101,7 +101,8 @@ def node(chosen: argparse.Namespace) -> int:
         account = book.protected.account(settings.budget)
         names = [str(name) for name in rows.columns]
         print(f"Device {config.device!r} joins {config.superlink}.")
-        print(costs(settings, names, account), flush=True)
+        told = book.protected.told("units")
+        print(costs(settings, names, account, units=told), flush=True)
     if chosen.check:
         return 0
     return run_node(folder, say=_say, going=_until_stopped())

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from persfl.checks import many
 from persfl.federation.blend_outcome import Outcome
 from persfl.federation.letters import capital, why
 from persfl.federation.run_plan import RunPlan
@@ -13,7 +14,9 @@ from persfl.federation.sums_device import tells_sums
 from persfl.federation.wait_notices import unwilling_text
 from persfl.learners.any_family import family_name
 from persfl.methods import Blend, Mixed
+from persfl.methods.shared_method import have_grown_for_several
 from persfl.traits import has_gradients
+from persfl.types import Array
 
 if TYPE_CHECKING:
     from persfl.federation.fleet import FlowerFleet
@@ -23,6 +26,24 @@ def model_size(fleet: FlowerFleet | Outcome) -> int:
     """How many numbers a model has; 0 where it is no vector."""
     learner = fleet.learner
     return learner.size(fleet.terms.features) if has_gradients(learner) else 0
+
+
+def once_note(fleet: FlowerFleet, losses: Sequence[Array], step: float) -> list[str]:
+    """What a run that does not begin anew should say of its step."""
+    paying = len(fleet.target_side.paying)
+    if not paying:
+        return []
+    text = (
+        f"{paying} of {many(fleet.n, 'device')} pay for each answer from a privacy budget: they"
+        " were not asked for losses that nothing hangs on, and the run did not begin anew with a"
+        f" shorter step than {step:g}."
+    )
+    if losses and have_grown_for_several(losses[0], losses[-1]):
+        text += (
+            " Losses of the others grew, so it was too long: begin again with --set"
+            f" step_size={step / 2:g}, which protected devices pay for again."
+        )
+    return [text]
 
 
 def notes_of(
@@ -72,7 +93,8 @@ def notes_of(
             f"{', '.join(untold)} could not be told what came out in the end and {older}."
         )
     least = 2 * model_size(fleet)
-    few = [t for t in fleet.targets if fleet.rows.get(fleet.ids[int(t)], 0) < least]
+    # none: how many there are is not told
+    few = [t for t in fleet.targets if 0 < fleet.rows.get(fleet.ids[int(t)], 0) < least]
     if few:
         notes.append(
             f"{len(few)} of {targets} targets have fewer than two rows per coefficient: their rows"

@@ -122,7 +122,14 @@ class KNNPer(SharedMethod):
         part = Devices(
             rows.X[learn], rows.y[learn], rows.weight[learn], start, rows.ids
         )
-        inner = LocalTask(part, task.learner, task.seed, classes=task.classes)
+        inner = LocalTask(
+            part,
+            task.learner,
+            task.seed,
+            n_jobs=task.n_jobs,
+            compute=task.compute,
+            classes=task.classes,
+        )
         shared = FedAvg(
             share=self.share, rounds=self.rounds, step_size=self.step_size
         ).run(inner)
