@@ -128,7 +128,8 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     ids = sorted({*plan.devices, *home})
     folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
     if folder is None or "terms.wire" not in folder.index["files"]:
-        terms, unwilling, paying, families = agreement(post, plan, ids, home, waiting)
+        agreed = agreement(post, plan, ids, home, waiting)
+        terms = agreed.terms
         spec = {
             "device": "device",
             "label": plan.label,
@@ -138,9 +139,9 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
             "decimal": ".",
             "federated": True,
             "asked": plan.record(),
-            "unwilling": unwilling,
-            "paying": paying,
-            "families": families,
+            "unwilling": agreed.unwilling,
+            "paying": agreed.paying,
+            "families": agreed.families,
         }
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))

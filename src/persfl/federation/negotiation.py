@@ -47,7 +47,8 @@ class _Others(NamedTuple):
 
 class Agreement(NamedTuple):
     """What a run begins with: its terms, who said that it wants no model of its own, who pays for
-    each answer, with how many are left, and which family devices named, where all have their own.
+    each answer, with how many are left, and which family devices named, where everybody has their
+    own.
     """
 
     terms: Terms
@@ -73,15 +74,12 @@ def agreement(
     ranges = ranges_in(raw, there, paying)
     terms = _terms(ask, plan, raw, _Others(there, ranges))
     peers_only = [name for name in unwilling if name not in home]
-    return Agreement(terms, peers_only, paying, _families(plan, there))
-
-
-def _families(plan: RunPlan, there: Mapping[str, Head]) -> dict[str, str]:
-    """Which family devices named; the word of somebody else, which is printed."""
-    if plan.model != ANY:
-        return {}
-    told = {name: there[name].get("family") for name in sorted(there)}
-    return {name: str(word) for name, word in told.items() if word in FAMILIES}
+    families = {}
+    if plan.model == ANY:
+        told = {name: there[name].get("family") for name in sorted(there)}
+        # the word of somebody else: it is printed
+        families = {name: str(word) for name, word in told.items() if word in FAMILIES}
+    return Agreement(terms, peers_only, paying, families)
 
 
 def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:

@@ -61,12 +61,12 @@ def keep_result(
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
     notes = notes_of(fleet, plan, untold, folder.spec.get("unwilling", []))
-    named = folder.spec.get("families", {})
-    families = families_of(fleet, named) if terms.model == ANY else {}
-    notes += [families_note(families)] if families else []
     notes += more
     if not isinstance(fleet, Outcome):
         notes += once_note(fleet, state.losses, terms.step_size)
+    named = folder.spec.get("families", {})
+    families = families_of(fleet, named) if terms.model == ANY else {}
+    notes += [families_note(families)] if families else []
     if "member" in state.trust.notes:
         rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
         notes += doubts(state.trust, rows, model_size(fleet), fleet.ids)
