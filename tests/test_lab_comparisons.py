@@ -477,10 +477,11 @@ def test_results_go_into_the_page(tiny, tmp_path, monkeypatch):
         for name in ("linear", "txhousing")
         for s in (7, 8)
     ]
-    run_cells(cells[:3], path=tmp_path / "a.json")  # cut: the last seed is missing
-    script.main(tmp_path / "a.json")
+    run_cells(cells[:2], path=tmp_path / "a.json")
+    run_cells(cells[2:3], path=tmp_path / "b.json")  # elsewhere, and a seed is missing
+    script.main([tmp_path / "a.json", tmp_path / "b.json"])
     text = (tmp_path / "comparing.md").read_text()
-    assert "One seed (7)" in text
+    assert "Seeds: txhousing 7, linear 7 to 8. A set with one seed has no" in text
     assert "Not measured yet" not in text
     regrets = (
         text.split("<!-- regrets -->")[1].split("<!-- end -->")[0].strip().splitlines()
@@ -488,6 +489,10 @@ def test_results_go_into_the_page(tiny, tmp_path, monkeypatch):
     assert regrets[0] == "| | txhousing | linear | mean regret |"
     assert len(regrets) == 2 + len(FAST) + 1 + 2
     assert (tmp_path / "comparing.png").stat().st_size > 1e4
+    content = json.loads((tmp_path / "b.json").read_text())
+    (tmp_path / "b.json").write_text(json.dumps(content | {"code": "other"}))
+    with pytest.raises(SystemExit, match="results of other code"):
+        script.main([tmp_path / "a.json", tmp_path / "b.json"])
 
 
 # Commands
