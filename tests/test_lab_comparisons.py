@@ -20,7 +20,7 @@ from persfl.lab.comparison_cells import Cell, equal_rounds, measurements, run_ce
 from persfl.lab.comparison_sets import DataSet, Table
 from persfl.lab.comparison_specs import load_comparison
 from persfl.lab.counted_questions import AskingCost, CountedTask
-from persfl.lab.line_up import line_up
+from persfl.lab.line_up import NUMBERS_ONLY, line_up
 from persfl.lab.row_splits import RowSplit, few_rows, held_back, next_rows
 from persfl.lab.setting_choice import EqualTerms, candidates, choose, linear_learner
 from persfl.lab.standings import (
@@ -458,6 +458,14 @@ def test_a_method_that_cannot_run_is_left_out_and_named(tiny):
     assert set(found["errors"]) == {"local"}
     said = comparison_tables.failures({"linear": [found]})
     assert said == "- linear, clustered: clusters must be at most 3 (3 devices). Got 4."
+
+
+@pytest.mark.parametrize("name", ["mixed", "boosting"])
+def test_settings_that_classes_do_not_have_are_not_tried_of_them(name):
+    variants = line_up()[name]
+    assert len(candidates(variants, classes=0)) == 4
+    assert len(candidates(variants, classes=3)) == 2
+    assert all(one in NUMBERS_ONLY for one in list(variants)[1:])
 
 
 def test_nobody_errs():

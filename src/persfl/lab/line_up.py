@@ -79,6 +79,8 @@ _SETTINGS: dict[str, tuple[str, tuple[Any, Any]]] = {
     "mixed": ("effects", ("diagonal", "full")),
     "boosting": ("levels", (False, True)),
 }
+# Second values that of classes are the first: trying them would be the same again.
+NUMBERS_ONLY = ("effects full", "levels True")
 # Beside what every fit is compared with anyway (see `persfl.evaluation`).
 _RIVALS = ("FedAvg", "FedAvg + fine-tuning", "IFCA (2)", "IFCA (4)")
 
