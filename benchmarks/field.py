@@ -13,17 +13,21 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.neighbors import KNeighborsRegressor
 
 from persfl import Linear
 from persfl.devices import Devices, offsets
 from persfl.lab.published_page import best_of
 from persfl.lab.published_runs import load_published, relaxed_trees, run_set
 from persfl.lab.published_sets import fmi, station_places
+from persfl.learners.near_rows import NearRows
+from persfl.learners.responses import respond_each
 from persfl.methods import (
     APFL,
     CFL,
@@ -40,6 +44,7 @@ from persfl.methods import (
     FedPer,
     FedProx,
     FedRep,
+    KNNPer,
     LocalTask,
     Method,
     Mocha,
@@ -207,6 +212,37 @@ def roots() -> Iterator[Check]:
         yield Check(
             name, "slopes less those of dummies", gap(models[:, :3], want[:3]), 0, 5e-3
         )
+    yield nearest_rows(made)
+
+
+def nearest_rows(rows: Devices) -> Check:
+    """What own rows say, beside scikit-learn's nearest neighbours with the same kernel."""
+    state = KNNPer(k=4).set_params(rounds=20).run(LocalTask(rows, Linear(), seed=0))
+    models = state.models
+    assert isinstance(models, NearRows)
+    alone = replace(models, share=np.ones(len(rows)))
+    said = respond_each(Linear(), alone, rows.X, rows.owner)
+    want = np.empty_like(said)
+    for i in range(len(rows)):
+        scale = models.scale[i]
+        known = KNeighborsRegressor(4, weights=lambda far, s=scale: np.exp(-far / s))
+        own = rows.owner == i
+        want[own] = known.fit(rows.X[own], rows.y[own]).predict(rows.X[own])
+    what = "own rows, from scikit-learn's neighbours"
+    return Check("knn-per", what, float(np.abs(said - want).max()), 0, 1e-6)
+
+
+def judged(method: Method, rows: Devices) -> float:
+    """The mean squared error on every second row, of models that saw the others."""
+    second = np.arange(len(rows.X)) % 2 == 1
+    ids = rows.ids
+    half = [offsets(np.bincount(rows.owner[part])) for part in (~second, second)]
+    learn = Devices(
+        rows.X[~second], rows.y[~second], rows.weight[~second], half[0], ids
+    )
+    state = method.set_params(rounds=100).run(LocalTask(learn, Linear(), seed=0))
+    said = respond_each(Linear(), state.models, rows.X[second], rows.owner[second])
+    return float(np.mean((said - rows.y[second]) ** 2))
 
 
 def claims() -> Iterator[Check]:
@@ -225,6 +261,9 @@ def claims() -> Iterator[Check]:
     ):
         found = away(ran(method, rows, rounds=150), rows.true_weights)
         yield Check(name, "error over that of own steps", found / alone, 0, most)
+    two = clustered_regression(n=10, clusters=2, rows=40, features=2, noise=0.3, seed=2)
+    found = judged(KNNPer(), two) / judged(FedAvg(), two)
+    yield Check("knn-per", "error over that of its common model", found, 0, 0.9)
     tied = clustered_regression(
         n=30, clusters=1, rows=5, features=5, deviation=0.3, noise=0.3, seed=1
     )

@@ -1,8 +1,8 @@
 """Puts the results of a comparison into docs/comparing.md, as tables, and draws docs/comparing.png.
 
-python docs/draw_comparing.py results.json     what persfl run compare has left
+python docs/draw_comparing.py results.json [more.json]     what persfl run compare has left
 
-Only seeds that all data sets have are shown, so that every number is over the same ones.
+Files of one code and of the same settings count as one. Each set is shown with the seeds it has.
 """
 
 import sys
@@ -28,42 +28,51 @@ from persfl.lab.standings import REFERENCE, by_set, least, mean_regret, standing
 HERE = Path(__file__).parent
 
 
-def complete(path: Path) -> dict[str, list[Mapping[str, Any]]]:
-    """Cells by data set, in the order of the page, for the seeds that no set misses."""
-    cells = by_set(read_cells(path)["cells"])
-    seeds = set.intersection(
-        *({cell["seed"] for cell in some} for some in cells.values())
-    )
-    if not seeds:
-        raise SystemExit(
-            f"{path} has no seed that all its data sets have. Run the same command again to"
-            " complete it."
-        )
+SAME = ("form", "code", "methods", "rounds", "budget", "questions")
+
+
+def together(paths: Sequence[Path]) -> dict[str, Any]:
+    """The content of all files, if they are of one code and the same settings."""
+    first, *others = [read_cells(path) for path in paths]
+    cells = {(cell["set"], cell["seed"]): cell for cell in first["cells"]}
+    for path, other in zip(paths[1:], others, strict=True):
+        odd = [key for key in SAME if other.get(key) != first.get(key)]
+        if odd:
+            raise SystemExit(f"{path} holds results of other {odd[0]} than {paths[0]}.")
+        cells |= {(cell["set"], cell["seed"]): cell for cell in other["cells"]}
+    return first | {"cells": list(cells.values())}
+
+
+def ordered(content: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """Cells by data set, in the order of the page and of seeds."""
+    cells = by_set(content["cells"])
     page = (HERE / "comparing.md").read_text(encoding="utf-8")
     order = sorted(cells, key=lambda name: page.find(f"| {name} |"))
-    return {
-        name: sorted(
-            (c for c in cells[name] if c["seed"] in seeds),
-            key=lambda cell: cell["seed"],
-        )
-        for name in order
-    }
+    return {name: sorted(cells[name], key=lambda cell: cell["seed"]) for name in order}
 
 
 def about(
     cells: Mapping[str, Sequence[Mapping[str, Any]]], rounds: int, budget: int
 ) -> str:
     """What was run."""
-    seeds = [cell["seed"] for cell in next(iter(cells.values()))]
-    many = (
-        f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]})"
-        if len(seeds) > 1
-        else f"One seed ({seeds[0]}), so regrets have no interval"
-    )
+    seeds = {name: [cell["seed"] for cell in some] for name, some in cells.items()}
+    said = {name: _span(some) for name, some in seeds.items()}
+    if len(set(said.values())) == 1:
+        many = f"Seeds {next(iter(said.values()))}"
+    else:
+        listed = ", ".join(f"{name} {span}" for name, span in said.items())
+        many = f"Seeds: {listed}"
+    once = [name for name, some in seeds.items() if len(some) == 1]
+    alone = " A set with one seed has no interval." if once else ""
     return (
-        f"{many}; {len(cells)} data sets, {rounds} rounds, {budget} questions per device for blend."
-        f" {seconds_line(cells)}"
+        f"{many}.{alone} {len(cells)} data sets, {rounds} rounds, {budget} questions per device"
+        f" for blend. {seconds_line(cells)}"
     )
+
+
+def _span(seeds: Sequence[int]) -> str:
+    """Seeds in a row, as in 3000 to 3002."""
+    return f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
 
 
 def losses(cells: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -89,9 +98,10 @@ def losses(cells: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     return f"{head}:\n\n" + "\n".join(lines) if lines else f"{head}."
 
 
-def main(path: Path) -> None:
+def main(paths: Sequence[Path]) -> None:
     """Fill the page, draw."""
-    content, cells = read_cells(path), complete(path)
+    content = together(paths)
+    cells = ordered(content)
     page = HERE / "comparing.md"
     parts = {
         "about": about(cells, content["rounds"], content["budget"]),
@@ -107,6 +117,8 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        raise SystemExit("usage: python docs/draw_comparing.py results.json")
-    main(Path(sys.argv[1]))
+    if len(sys.argv) < 2:
+        raise SystemExit(
+            "usage: python docs/draw_comparing.py results.json [more.json]"
+        )
+    main([Path(word) for word in sys.argv[1:]])

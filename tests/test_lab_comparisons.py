@@ -20,7 +20,7 @@ from persfl.lab.comparison_cells import Cell, equal_rounds, measurements, run_ce
 from persfl.lab.comparison_sets import DataSet, Table
 from persfl.lab.comparison_specs import load_comparison
 from persfl.lab.counted_questions import AskingCost, CountedTask
-from persfl.lab.line_up import line_up
+from persfl.lab.line_up import NUMBERS_ONLY, line_up
 from persfl.lab.row_splits import RowSplit, few_rows, held_back, next_rows
 from persfl.lab.setting_choice import EqualTerms, candidates, choose, linear_learner
 from persfl.lab.standings import (
@@ -460,6 +460,14 @@ def test_a_method_that_cannot_run_is_left_out_and_named(tiny):
     assert said == "- linear, clustered: clusters must be at most 3 (3 devices). Got 4."
 
 
+@pytest.mark.parametrize("name", ["mixed", "boosting"])
+def test_settings_that_classes_do_not_have_are_not_tried_of_them(name):
+    variants = line_up()[name]
+    assert len(candidates(variants, classes=0)) == 4
+    assert len(candidates(variants, classes=3)) == 2
+    assert all(one in NUMBERS_ONLY for one in list(variants)[1:])
+
+
 def test_nobody_errs():
     found = standings(
         [made({"local": {"shared": [0.0, 0.0]}, "blend": {"both": [0.0, 0.0]}})]
@@ -477,10 +485,11 @@ def test_results_go_into_the_page(tiny, tmp_path, monkeypatch):
         for name in ("linear", "txhousing")
         for s in (7, 8)
     ]
-    run_cells(cells[:3], path=tmp_path / "a.json")  # cut: the last seed is missing
-    script.main(tmp_path / "a.json")
+    run_cells(cells[:2], path=tmp_path / "a.json")
+    run_cells(cells[2:3], path=tmp_path / "b.json")  # elsewhere, and a seed is missing
+    script.main([tmp_path / "a.json", tmp_path / "b.json"])
     text = (tmp_path / "comparing.md").read_text()
-    assert "One seed (7)" in text
+    assert "Seeds: txhousing 7, linear 7 to 8. A set with one seed has no" in text
     assert "Not measured yet" not in text
     regrets = (
         text.split("<!-- regrets -->")[1].split("<!-- end -->")[0].strip().splitlines()
@@ -488,6 +497,10 @@ def test_results_go_into_the_page(tiny, tmp_path, monkeypatch):
     assert regrets[0] == "| | txhousing | linear | mean regret |"
     assert len(regrets) == 2 + len(FAST) + 1 + 2
     assert (tmp_path / "comparing.png").stat().st_size > 1e4
+    content = json.loads((tmp_path / "b.json").read_text())
+    (tmp_path / "b.json").write_text(json.dumps(content | {"code": "other"}))
+    with pytest.raises(SystemExit, match="results of other code"):
+        script.main([tmp_path / "a.json", tmp_path / "b.json"])
 
 
 # Commands

@@ -84,6 +84,7 @@ def test_the_list_has_every_method_once_under_its_name():
         "fedrelax",
         "fedper",
         "fedrep",
+        "knn-per",
         "mixed",
         "boosting",
         "gpboost",

@@ -11,7 +11,8 @@ pytest.importorskip("flwr")
 
 from federated import OPEN, columns, names, plan
 
-from persfl.cli import main
+from persfl.cli import main, parser
+from persfl.commands.federate import plan_of
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.federation.conduct import conduct
@@ -280,6 +281,56 @@ def test_plans_of_any_family():
         name: value for name, value in asked.to_plain().items() if name != "family"
     }
     assert asked.difference(before) == ""
+
+
+def test_the_command_takes_any_family_and_one_for_the_target_at_home(tmp_path):
+    fed = init(tmp_path / "fed", ["ann", "bob"], port=19443, inner=19444)
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a,y\n1,2\n")
+    words = f"federate {fed.path} --out {tmp_path / 'run'} --model any --method paper"
+    words += f" --family tree --target {rows} --label y"
+    asked = plan_of(parser().parse_args(words.split()), fed)
+    assert (asked.model, asked.family) == ("any", "tree")
+
+
+def test_a_target_at_home_has_a_family_of_its_own(tmp_path):
+    devices = steps_and_lines(n=3)
+    homes = nodes(devices, NAMED)
+    rows = tmp_path / "rows.csv"
+    table = pd.DataFrame(devices[1].X, columns=["x0", "x1"]).assign(y=devices[1].y)
+    table.to_csv(rows, index=False)
+    home = {"device": "me", "data": str(rows), "label": "y", "drop": [], "weight": None}
+    _, info = ran(tmp_path / "run", homes, home=home, family="tree", rounds=1, peers=2)
+    assert info["families"]["me"]["named"] == "tree"
+
+
+def test_a_run_that_was_cut_goes_on_to_the_same_models(tmp_path):
+    devices = steps_and_lines(n=4)
+    whole, _ = ran(tmp_path / "whole", nodes(devices, NAMED), rounds=2, peers=3)
+    homes = nodes(devices, NAMED)
+    path = plan(tmp_path / "cut", homes, model="any", method="paper", rounds=2, peers=3)
+    grid = LocalGrid(homes)
+    push = grid.push_messages
+    sent = 0
+
+    class Cut(Exception):
+        pass
+
+    def falling(messages):
+        nonlocal sent
+        sent += 1
+        if sent == 30:  # in the second round
+            raise Cut
+        return push(messages)
+
+    grid.push_messages = falling
+    with pytest.raises(Cut):
+        conduct(grid, path)
+    conduct(grid, path)
+    X = np.zeros((4, 2)) + np.arange(4)[:, None]
+    again = load_model(tmp_path / "cut")
+    both = (said_by(one, X, np.arange(4)) for one in (whole, again))
+    np.testing.assert_array_equal(*both)
 
 
 def test_a_node_names_its_family_in_its_file(tmp_path, capsys):

@@ -9,6 +9,7 @@ import numpy as np
 
 from persfl.learners.fleet_mix import FleetMix
 from persfl.learners.linear import Linear
+from persfl.learners.near_rows import NearRows
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.shrunk import shrunk
 from persfl.proposers.gradient import GradientStep
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from persfl.devices import Devices
 
 Fits = Array | list[Model]  # one a device
-Models = Fits | BoostedModels | FleetMix
+Models = Fits | BoostedModels | FleetMix | NearRows
 _NUMBERS = 2**22  # of rows and models that are fitted at a time
 # times a fine-tuning step is quartered before the device keeps the pooled model
 _SHORTER = 6

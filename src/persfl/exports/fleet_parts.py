@@ -18,6 +18,7 @@ import numpy as np
 from persfl.errors import InputError
 from persfl.learners.fleet_mix import DeviceMix
 from persfl.learners.linear import Linear
+from persfl.learners.near_rows import refuse_rows
 from persfl.learners.plain import Plain
 from persfl.learners.plain_families import as_plain
 from persfl.learners.shared_trees import BoostedModels
@@ -111,6 +112,7 @@ def tables_of(fitted: Fitted) -> FleetTables:
 def fleet_parts_of(fitted: Fitted) -> list[FleetPart]:
     """All parts of all models; those of trees that a whole fleet shares are not among them."""
     models = fitted.models
+    refuse_rows(models)
     if isinstance(models, BoostedModels):
         models = list(models.vectors)
     each = [*models, fitted.newcomer_model()]

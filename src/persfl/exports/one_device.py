@@ -10,6 +10,7 @@ import numpy as np
 
 from persfl.checks import some
 from persfl.errors import InputError
+from persfl.learners.near_rows import refuse_rows
 from persfl.learners.shared_trees import BoostedModels
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def only_device(fitted: Fitted, device: Hashable) -> Fitted:
 
 
 def _model(models: Models, i: int) -> Models:
+    refuse_rows(models)
     if isinstance(models, BoostedModels):
         trees = tuple(
             (share, replace(each, place=each.place[[i]]))

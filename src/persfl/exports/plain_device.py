@@ -12,6 +12,7 @@ from persfl.errors import InputError
 from persfl.exports.one_device import device_place
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
+from persfl.learners.near_rows import refuse_rows
 from persfl.learners.shared_trees import BoostedModels
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def plain_estimator(fitted: Fitted, device: Hashable) -> Any:
         )
     learner = fitted.learner
     models = fitted.models
+    refuse_rows(models)
     if isinstance(models, BoostedModels) and not models.alone[i]:
         raise InputError(
             "trees of the whole fleet are part of these models, so no plain estimator says the"

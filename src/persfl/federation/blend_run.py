@@ -107,7 +107,7 @@ def blended(
     if mixed and not tells_sums(terms):
         raise InputError(
             "mixed over a federation is for linear models of numbers, from sums. Use --method"
-            " blend."
+            " mr-mtl, which asks for steps: own models are pulled toward their mean."
         )
     if has_statistics(terms.learner()):
         raise InputError(

@@ -227,7 +227,9 @@ class Fitted:
 
     @property
     def population(self) -> Population | None:
-        """What the fleet says of a device that was not there, where blend found it."""
+        """What the fleet says of a device that was not there, where blend or mixed found it."""
+        if self.units.kind == "centred":  # about means that a newcomer does not have
+            return None
         return Population.from_notes(self.trust.notes, len(self.schema.columns))
 
     def respond(self, X: Array, devices: Ids, *, unseen: str | None = None) -> Array:

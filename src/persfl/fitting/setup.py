@@ -14,6 +14,7 @@ from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
 from persfl.learners.fleet_mix import FleetMix, ModelBank
 from persfl.learners.linear import Linear
+from persfl.learners.near_rows import NearRows
 from persfl.learners.network import Network
 from persfl.learners.shared_trees import BoostedModels
 from persfl.methods import (
@@ -47,7 +48,7 @@ CHEAP = 3e7
 # made-up public points, where a base estimator needs some and none are handed in
 POINTS = 100
 # one per device: vectors, or whatever the learner makes
-Models = Array | list[Model] | BoostedModels | FleetMix
+Models = Array | list[Model] | BoostedModels | FleetMix | NearRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,6 +220,11 @@ def chosen(
     if isinstance(others, BoostedModels):
         vectors = np.where(which[:, None], models, others.vectors)
         return replace(others, vectors=vectors, alone=others.alone | which)
+    if isinstance(others, NearRows):
+        vectors = np.where(which[:, None], models, others.vectors)
+        return replace(
+            others, vectors=vectors, share=np.where(which, 0.0, others.share)
+        )
     if isinstance(others, FleetMix):
         return replace(others, alone=_by_themselves(which, models, others.alone))
     if isinstance(models, np.ndarray):

@@ -17,7 +17,8 @@ import numpy as np
 from persfl.device_checks import refuse_rowless
 from persfl.fleets.array_fleet import ArrayFleet
 from persfl.learners.linear import Linear
-from persfl.methods import Blend, LocalTask, Method, Mixed, Own
+from persfl.methods import Blend, KNNPer, LocalTask, Method, Mixed, Own
+from persfl.methods.single_fit import FOLDS
 from persfl.seeds import Stream
 from persfl.types import Answers, Array, IntArray, Model, Proposer
 
@@ -105,8 +106,10 @@ class CountedTask(LocalTask):
         n = self.n
         tally = self.tally
         if tally.answers:
-            each = tally.answers / n
-            size = NUMBER * tally.numbers / n / 1000
+            # one that learns a common model for every fold, too, asks as often for each
+            times = 1 + FOLDS if isinstance(method, KNNPer) else 1
+            each = times * tally.answers / n
+            size = times * NUMBER * tally.numbers / n / 1000
             return AskingCost(each, 2 * each, size, "answers")
         if isinstance(method, Own):
             return AskingCost(0.0, 0.0, 0.0, "nothing")

@@ -75,9 +75,12 @@ _SETTINGS: dict[str, tuple[str, tuple[Any, Any]]] = {
     "cobo": ("pull", (0.01, 0.1)),
     "fedper": ("local", (5, 1)),
     "fedrep": ("head", (10, 3)),
+    "knn-per": ("k", (10, 5)),
     "mixed": ("effects", ("diagonal", "full")),
     "boosting": ("levels", (False, True)),
 }
+# Second values that of classes are the first: trying them would be the same again.
+NUMBERS_ONLY = ("effects full", "levels True")
 # Beside what every fit is compared with anyway (see `persfl.evaluation`).
 _RIVALS = ("FedAvg", "FedAvg + fine-tuning", "IFCA (2)", "IFCA (4)")
 

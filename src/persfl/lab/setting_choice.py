@@ -15,7 +15,7 @@ import numpy as np
 
 from persfl.errors import Diverged, InputError
 from persfl.lab.counted_questions import AskingCost, CountedTask
-from persfl.lab.line_up import HARDLY, Variants, on_terms
+from persfl.lab.line_up import HARDLY, NUMBERS_ONLY, Variants, on_terms
 from persfl.lab.row_splits import RowSplit, held_back
 from persfl.learners.named import learner_named
 from persfl.learners.responses import respond_each
@@ -65,7 +65,8 @@ def candidates(
         for setting, method in variants.items():
             takes = method.needs().units
             # Shrinking is a matter of classes: without any, leaving rows out knows best.
-            if kind not in takes or (setting == HARDLY and not classes):
+            other = setting in NUMBERS_ONLY if classes else setting == HARDLY
+            if kind not in takes or other:
                 continue
             both = "both" if "centred" not in takes else kind
             words = ", ".join(word for word in (both, setting) if word)

@@ -11,6 +11,7 @@ from scipy.special import softmax
 
 from persfl.batches import batches
 from persfl.learners.fleet_mix import DeviceMix, FleetMix, ModelBank, said_by
+from persfl.learners.near_rows import NearRows
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.tree import Grown
 from persfl.traits import has_chances, tells_chances, traits_of
@@ -63,6 +64,9 @@ def respond_each(
         return with_trees(learner, models, linear, X, owner, classes)
     if isinstance(models, FleetMix):
         return _by_banks(learner, models, X, owner, classes)
+    if isinstance(models, NearRows):
+        said = respond_each(learner, models.vectors, X, owner, classes)
+        return models.mixed(learner, said, X, owner, classes)
     out = np.empty((len(X), classes) if classes else len(X))
     if isinstance(models, np.ndarray):
         for part in batches(len(X), 8 * models.shape[1]):
@@ -148,7 +152,7 @@ def unknown(models: Models) -> Mask:
     ... )
     ([False, True], [True])
     """
-    if isinstance(models, BoostedModels):
+    if isinstance(models, BoostedModels | NearRows):
         return unknown(models.vectors)
     if isinstance(models, FleetMix):
         return np.zeros(len(models), dtype=bool)

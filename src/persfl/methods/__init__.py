@@ -42,6 +42,7 @@ from persfl.methods.gpboost_method import GPBoost
 from persfl.methods.gtvmin import GTVMin
 from persfl.methods.ifca import IFCA
 from persfl.methods.kin import Kin
+from persfl.methods.knn_per import KNNPer
 from persfl.methods.local_task import LocalTask
 from persfl.methods.method_fields import MethodSettings, Setting, setting, settings_of
 from persfl.methods.mixed_effects import Mixed
@@ -98,6 +99,7 @@ METHODS: dict[str, type[Method]] = {
         FedRelax,
         FedPer,
         FedRep,
+        KNNPer,
         Mixed,
         Boosting,
         GPBoost,
@@ -134,6 +136,7 @@ __all__ = [
     "FineTuned",
     "GPBoost",
     "GTVMin",
+    "KNNPer",
     "Kin",
     "LocalTask",
     "Method",

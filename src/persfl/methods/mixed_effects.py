@@ -3,6 +3,8 @@
 y_i = X_i (m + u_i) + noise,   u_i ~ N(0, Sigma),   noise ~ N(0, s2)
 w_i = m + u_i,                 u_i = Sigma X_i' Omega_i^-1 (y_i - X_i m)      (empirical Bayes)
 
+A device that was not there has `m`, and with some rows (`adapt`) the same u_i as others.
+
 `Sigma` and `s2` are where the restricted likelihood (REML) is greatest; `m` is then generalised
 least squares. Sigma is that of levels alone ("intercept"), of all coefficients without covariances
 ("diagonal"), or with them ("full"). All of it follows from each device's X'X, X'y and y'y.
@@ -26,17 +28,19 @@ from persfl.learners.linear import Linear
 from persfl.methods.dummies import dummy_fits
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.mixed.device_sums import DeviceSums
+from persfl.methods.mixed.population import Population
 from persfl.methods.mixed.reml import (
     EFFECTS,
     MixedFit,
     mixed_fit,
+    random_columns,
     refuse_one,
     unprofiled,
 )
 from persfl.methods.protocol import Needs, Task
 from persfl.methods.single_fit import at_once
 from persfl.training.state import Keep, State
-from persfl.types import Array
+from persfl.types import Array, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,6 +148,31 @@ def _variance_errors(
     return np.asarray(error[diagonal])
 
 
+def population_of(found: MixedFit, random: IntArray, *, level: bool) -> Population:
+    """What a device that was not there is before it shows a row: the common effects, and how far
+    devices are from them.
+    """
+    size = len(found.common)
+    order = np.roll(np.arange(size), 1) if level else np.arange(size)
+    Sigma = np.zeros((size, size))
+    Sigma[np.ix_(random, random)] = found.Sigma
+    return Population(
+        names=np.array(["mixed"]),
+        shares=np.ones(1),
+        centre=found.common[None, order],
+        Sigma=Sigma[order[:, None], order][None],
+        usual=np.array([1.0 / max(found.noise, np.finfo(float).tiny ** 0.5)]),
+        alike=np.array([_SURE]),
+        centres=np.zeros((0, size)),
+        axes=np.zeros((0, 0)),
+    )
+
+
+_SURE = (
+    1e12  # rows' worth of evidence for the noise: it is everybody's, not a newcomer's
+)
+
+
 @dataclass(frozen=True)
 class Mixed(MethodSettings):
     """Common effects and own ones, which are shrunk as the fleet's spread says."""
@@ -174,10 +203,12 @@ class Mixed(MethodSettings):
             raise InputError(f"mixed is for linear models. Got {learner!r}.")
         refuse_one(task.n)
         if learner.kind == "squared":
-            models = mixed_fit(learner, task.rows, effects).models
-        else:
-            own = effects != "intercept"
-            models = dummy_fits(learner, task.rows, slopes=own, seed=task.seed)
+            found = mixed_fit(learner, task.rows, effects)
+            random = random_columns(effects, len(found.common), level=learner.intercept)
+            notes = population_of(found, random, level=learner.intercept).to_notes()
+            return at_once(task, found.models, stage=stage, keep=keep, notes=notes)
+        own = effects != "intercept"
+        models = dummy_fits(learner, task.rows, slopes=own, seed=task.seed)
         return at_once(task, models, stage=stage, keep=keep)
 
     def summary(

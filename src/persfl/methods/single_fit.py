@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,17 @@ if TYPE_CHECKING:
 FOLDS = 5  # that settings are chosen by
 
 
-def at_once(task: Task, models: Any, *, stage: str, keep: Keep | None) -> State:
-    """The state of a method without rounds: models, and nobody asked."""
-    state = State(0, models, Trust(task.n, np.arange(task.n)), Pace(1.0))
+def at_once(
+    task: Task,
+    models: Any,
+    *,
+    stage: str,
+    keep: Keep | None,
+    notes: Mapping[str, Any] | None = None,
+) -> State:
+    """The state of a method without rounds: models, and nobody asked; `notes` are kept with it."""
+    trust = Trust(task.n, np.arange(task.n), notes=dict(notes or {}))
+    state = State(0, models, trust, Pace(1.0))
     if keep is not None:
         keep.after(stage, loop_plan(task, 0), state, None)
     return state

@@ -14,10 +14,12 @@ from persfl.errors import InputError
 from persfl.fitting.families import learner_for
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.learners.estimator import Estimator
+from persfl.learners.near_rows import NearRows
 from persfl.learners.network import Network
 from persfl.learners.storage.estimator_words import estimator_to
 from persfl.learners.storage.family_table import learner_to, mixtures_to, models_to
 from persfl.learners.storage.named_arrays import prefixed
+from persfl.learners.storage.near_arrays import near_to
 from persfl.learners.storage.network_files import networks_to
 from persfl.methods import METHODS, Method, method_of
 from persfl.runs.model_checks import (
@@ -78,7 +80,10 @@ def keep_model(folder: Folder, model: Fitted | HasFitted) -> None:
         arrays |= prefixed("pooled_units_", units_to(units))
     if isinstance(fitted.learner, Network):
         networks = {"models": models}
-        if not isinstance(models, np.ndarray):
+        if isinstance(models, NearRows):
+            networks["models"] = models.vectors
+            arrays |= near_to(models)
+        elif not isinstance(models, np.ndarray):
             parts, shares = mixtures_to(models)
             networks["models"] = np.asarray(parts)
             arrays |= shares

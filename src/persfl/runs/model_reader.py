@@ -22,6 +22,7 @@ from persfl.fitting.schema import TableSchema
 from persfl.fitting.setup import FitSettings
 from persfl.formats import reading
 from persfl.learners.estimator import Estimator
+from persfl.learners.near_rows import NearRows
 from persfl.learners.storage.family_table import (
     learner_from,
     mixtures_from,
@@ -29,6 +30,7 @@ from persfl.learners.storage.family_table import (
     refuse_unfit,
 )
 from persfl.learners.storage.named_arrays import under
+from persfl.learners.storage.near_arrays import NEAR, near_from
 from persfl.learners.storage.network_files import (
     check_network_size,
     network_from,
@@ -170,6 +172,8 @@ def _read_models(
     classes = schema.labels.count
     models = models_from(arrays, features=columns, classes=classes)
     refuse_unfit(learner, models, columns)
+    if isinstance(models, NearRows):
+        models.check(learner, columns)
     pooled = None
     if "pooled" in about:
         found = under("pooled_", arrays)
@@ -219,6 +223,10 @@ def _read_networks(
     if "mix_sizes" in arrays:
         with reading(folder.path / "model.npz"):
             models = mixtures_from(list(models), arrays)
+    if NEAR in arrays:
+        with reading(folder.path / "model.npz"):
+            models = near_from(models, arrays, schema.labels.count)
+            models.check(learner, len(schema.columns))
     return {
         "learner": learner,
         "models": models,

@@ -24,12 +24,14 @@ from persfl.learners.any_family import ANY, AnyFamily
 from persfl.learners.estimator import Estimator
 from persfl.learners.fleet_mix import FleetMix
 from persfl.learners.linear import Linear
+from persfl.learners.near_rows import NearRows
 from persfl.learners.network import Network
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.storage.bank_arrays import BANKS, banks_from, banks_to
 from persfl.learners.storage.boosted_arrays import BOOSTED, boosted_from, boosted_to
 from persfl.learners.storage.estimator_words import estimator_from, estimator_to
 from persfl.learners.storage.named_arrays import AnyArray, Arrays, has_form
+from persfl.learners.storage.near_arrays import NEAR, near_from, near_to
 from persfl.learners.storage.network_files import network_from, network_words
 from persfl.learners.storage.own_arrays import TreeModels, Vectors
 from persfl.learners.storage.plain_arrays import OLD_KEY, PlainModels
@@ -199,6 +201,8 @@ def models_to(models: Models) -> dict[str, AnyArray]:
         return models_to(models.vectors) | boosted_to(models)
     if isinstance(models, FleetMix):
         return banks_to(models, models_to)
+    if isinstance(models, NearRows):
+        return models_to(models.vectors) | near_to(models)
     each = list(models)
     if any(isinstance(model, list) for model in each):
         parts, shares = mixtures_to(each)
@@ -227,6 +231,8 @@ def models_from(
         return boosted_from(
             VECTORS.many_from(arrays, features, classes), arrays, features, classes
         )
+    if NEAR in arrays:
+        return near_from(VECTORS.many_from(arrays, features, classes), arrays, classes)
     codec: ModelCodec = TREES
     if VECTORS.KEY in arrays:
         codec = VECTORS
