@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from persfl.checks import many
 from persfl.evaluation.headline import NOTHING, added
-from persfl.evaluation.intervals import percent
-from persfl.evaluation.verdicts import Verdict
+from persfl.evaluation.intervals import Verdict, percent
 
 _STARTS = {
     "hurts": "Models from own rows alone do better",
