@@ -45,7 +45,7 @@ from persfl.scale.crew import Crew
 from persfl.scale.engines import engine_of
 from persfl.scale.executor import Answers, InThisProcess
 from persfl.scale.fleet_file import read_knower, write_knower
-from persfl.scale.panel_fit import PanelFit, PanelRows
+from persfl.scale.panel_fit import LearnBlend, PanelFit, PanelRows
 from persfl.scale.shard_index import Shard, ShardIndex
 from persfl.scale.shard_reader import ShardPiece, TableColumns
 from persfl.scale.shard_worker import (
@@ -213,7 +213,7 @@ def _fit_made_up(columns, devices, rows, engine, folder: Path, say) -> None:
     run.mkdir(parents=True)
     job = ShardJob("", str(run), columns, 0.25, 0, False, 10)
     panel = Panel.drawn(devices, 0, Blend().panel)
-    fit = PanelFit(devices, panel, Blend(), 0, False, 10)
+    fit = PanelFit(devices, panel, LearnBlend(Blend()), 0, False, 10)
     edges = edges_of(devices)
     many = len(edges) - 1
     with Crew(engine, MadeUpJob(job, devices, rows)) as crew:

@@ -146,7 +146,7 @@ def test_a_run_that_is_there_is_kept(place, capsys):
         (["--time", "a"], "--time is for tables that fit one process"),
         (["--task", "classification"], "--task is for tables that fit one process"),
         (["--engine", "abacus"], "there is no engine 'abacus'"),
-        (["--method", "paper"], "made by blend"),
+        (["--method", "paper"], "made by blend or mixed"),
         (["--label", "watt"], "there is no column 'watt'"),
     ],
 )

@@ -12,7 +12,8 @@ import pytest
 
 from persfl import PersonalizedRegressor
 from persfl.errors import InputError
-from persfl.methods import Blend, Paper
+from persfl.methods import Blend, Mixed, Paper
+from persfl.methods.mixed import PANEL
 from persfl.scale.executor import InThisProcess
 from persfl.scale.local_processes import LocalProcesses
 from persfl.scale.shard_reader import TableColumns
@@ -74,6 +75,25 @@ def test_models_are_those_of_one_process(tmp_path, shards, panel):
     made = one.made_of()[["own", "fleet", "neighbours"]].to_numpy()
     shares = found[["own", "fleet", "neighbours"]].to_numpy()
     np.testing.assert_allclose(shares, made, atol=1e-9)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 7])
+@pytest.mark.parametrize("effects", ["diagonal", "full", "intercept"])
+@pytest.mark.parametrize("panel", [PANEL, 25])
+def test_a_mixed_model_is_that_of_one_process(
+    tmp_path, monkeypatch, shards, effects, panel
+):
+    monkeypatch.setattr("persfl.scale.sharded_fit.PANEL", panel)
+    table = fleet()
+    index = sharded(table, tmp_path, shards)
+    asked = ShardedFit(COLUMNS, Mixed(effects=effects), holdout=0.25)
+    run = fit_shards(index, tmp_path / "run", asked, InThisProcess())
+    found = models_of(run)[["coef_a", "coef_b", "coef_c", "intercept"]]
+    one = PersonalizedRegressor(method=Mixed(effects=effects), holdout=0)
+    one.fit(table[list("abc")], table["kwh"], devices=table["meter"])
+    wanted = one.coefficients().to_numpy()
+    np.testing.assert_allclose(found.to_numpy(), wanted, rtol=1e-9, atol=1e-9)
+    assert models_of(run)["error"].notna().all()
 
 
 def test_helpers_are_those_of_one_process(tmp_path):
@@ -207,7 +227,7 @@ def test_a_shard_that_was_changed_is_refused(tmp_path):
 
 def test_other_methods_are_refused(tmp_path):
     index = sharded(fleet(), tmp_path, 2)
-    with pytest.raises(InputError, match="made by blend. Got 'paper'"):
+    with pytest.raises(InputError, match="made by blend or mixed. Got 'paper'"):
         fit_shards(
             index, tmp_path / "run", ShardedFit(COLUMNS, Paper()), InThisProcess()
         )

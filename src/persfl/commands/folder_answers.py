@@ -27,7 +27,8 @@ def print_facts(run: ShardedRun) -> None:
         f"{name} {share:.0%}".replace("%", " %")
         for name, share in sorted(offers, key=lambda each: -each[1])
     )
-    print(f"Models are mixed from these offers: {said}.")
+    if offers:
+        print(f"Models are mixed from these offers: {said}.")
     worth = run.facts["worth"]
     if worth is None:
         return

@@ -60,9 +60,9 @@ def fit_folder(chosen: argparse.Namespace) -> int:
         )
         index = rows.shards(out / SHARDS, say.share_done)
         asked = _asked(chosen, rows.columns(index))
-        panel = asked.check(index).panel_size()
+        asked.check(index)
         if not chosen.json:
-            need = memory_needed(index, len(asked.columns.features), panel)
+            need = memory_needed(index, len(asked.columns.features), asked.panel)
             print(need.sentence(executor.workers), file=sys.stderr)
         run = fit_shards(index, out, asked, executor, resume=True, say=say.shards_done)
         say.close()

@@ -19,6 +19,7 @@ from persfl.methods.mixed.likeness import FleetFacts
 from persfl.methods.mixed.panel_knowledge import Panel, PanelKnowledge
 from persfl.methods.mixed.population import Population
 from persfl.scale.fleet_model import FleetModel, PanelKnower, Trees
+from persfl.scale.mixed_knower import MixedKnower
 from persfl.types import Array, IntArray
 from persfl.units import Units
 
@@ -34,6 +35,12 @@ _KNOWN = {
     "panel_devices": "i8 P",
     "panel_centres": "i8 M",
     "peers": "U|i8 M",
+}
+_MIXED = {
+    "mixed_common": "f8 D",
+    "mixed_Sigma": "f8 Q Q",
+    "mixed_noise": "f8 1",
+    "mixed_random": "i8 Q",
 }
 
 
@@ -106,6 +113,9 @@ def trees_from(arrays: Mapping[str, Any], features: int) -> Trees:
 def write_knower(path: Path, model: FleetModel) -> None:
     """What workers need to know."""
     knower = model.knower
+    if isinstance(knower, MixedKnower):
+        write_arrays(path, units_to(model.units) | _mixed_to(knower))
+        return
     assert isinstance(knower, PanelKnower)
     known = knower.known
     facts = known.facts
@@ -130,6 +140,8 @@ def read_knower(path: Path, named: int) -> FleetModel:
     arrays = read_arrays(path)
     units = units_from(arrays, path)
     features = len(units.mean)
+    if "mixed_common" in arrays:
+        return FleetModel(units, _mixed_from(arrays, features, path), apart=False)
     population = Population.from_notes(arrays, features)
     if population is None or not set(_KNOWN) <= set(arrays):
         raise damaged(path)
@@ -151,3 +163,23 @@ def read_knower(path: Path, named: int) -> FleetModel:
     return FleetModel(
         units, PanelKnower(known, panel, arrays["peers"], named), apart=False
     )
+
+
+def _mixed_to(knower: MixedKnower) -> Arrays:
+    return {
+        "mixed_common": knower.common,
+        "mixed_Sigma": knower.Sigma,
+        "mixed_noise": np.array([knower.noise]),
+        "mixed_random": knower.random,
+    }
+
+
+def _mixed_from(arrays: Mapping[str, Any], features: int, path: Path) -> MixedKnower:
+    there = set(_MIXED) <= set(arrays)
+    if not there or not has_form(arrays, _MIXED, D=features + 1):
+        raise damaged(path)
+    random = arrays["mixed_random"]
+    if not ((random >= 0) & (random <= features)).all():
+        raise damaged(path)
+    noise = float(arrays["mixed_noise"][0])
+    return MixedKnower(arrays["mixed_common"], arrays["mixed_Sigma"], noise, random)

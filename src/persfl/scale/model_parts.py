@@ -111,6 +111,7 @@ def helper_rows(
     """The rows of the table of helpers, errors in the label's units."""
     import pyarrow as pa
 
+    peers = pa.array(model.knower.peers.tolist(), type=piece.ids.type)
     n, named = told.at.shape
     owner = np.repeat(np.arange(n), named)
     share = (told.made_of[:, 2:] * told.posterior).ravel()
@@ -118,7 +119,7 @@ def helper_rows(
     known = np.isfinite(told.missed.ravel())
     columns = {
         device: piece.ids.take(pa.array(owner[known])),
-        "peer": pa.array(model.knower.peers[other[known]], type=piece.ids.type),
+        "peer": peers.take(pa.array(other[known])),
         "share": share[known],
         "alike": told.chance.ravel()[known],
         "error": told.missed.ravel()[known] * model.units.label_scale**2,

@@ -4,12 +4,13 @@ functions as in one process, and a trial that says whether it was worth it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from persfl.checks import one_of
 from persfl.devices import Devices
 from persfl.evaluation.row_course import found_order
 from persfl.evaluation.row_order import RowOrder
@@ -18,12 +19,16 @@ from persfl.evaluation.trials import run_trial, worth_of_trials
 from persfl.evaluation.verdicts import Worth
 from persfl.learners.linear import Linear
 from persfl.methods.blend_method import Blend
+from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.linear_rule import linear_blend
 from persfl.methods.mixed.linear_stage import with_shared_trees
 from persfl.methods.mixed.panel_knowledge import Panel, learned_from_panel
+from persfl.methods.mixed.reml import EFFECTS, fit_of_sums, random_columns
+from persfl.methods.mixed_effects import Mixed
 from persfl.proposers.gradient import GradientStep
 from persfl.scale.column_moments import ColumnMoments
 from persfl.scale.fleet_model import FleetModel, Ids, PanelKnower, WholeFleet
+from persfl.scale.mixed_knower import MixedKnower, sums_with_level
 from persfl.scale.shard_worker import Looked
 from persfl.training.state import STEP_ROUNDS, step_of
 from persfl.types import Mask
@@ -42,6 +47,10 @@ class PanelRows(NamedTuple):
     rows: Devices
     learn: Mask
 
+    def learned_from(self, *, trial: bool) -> Devices:
+        """All rows, or those that a trial learns from."""
+        return some_rows(self.rows, self.learn) if trial else self.rows
+
     @staticmethod
     def of(answers: Mapping[int, Looked]) -> PanelRows:
         """What all shards tell, in their order: the order of answers changes nothing."""
@@ -59,13 +68,22 @@ class PanelRows(NamedTuple):
         return PanelRows(moments, ids, rows, learn)
 
 
+class Learn(Protocol):
+    """How a method learns what devices have in common."""
+
+    def learned(
+        self, fit: PanelFit, told: PanelRows, units: Units, *, trial: bool
+    ) -> FleetModel:
+        """From the rows of the panel, or of a trial those that it learns from."""
+
+
 @dataclass(frozen=True)
 class PanelFit:
     """How the panel of a fleet of `n` devices learns."""
 
     n: int
     panel: Panel
-    method: Blend
+    learn: Learn
     seed: int
     ordered: bool
     named: int
@@ -80,14 +98,14 @@ class PanelFit:
         units = told.moments.units()
         if self.everybody:
             units = Units.of(told.rows, "shared", labels=True)
-        return self._learned(told.rows, told.ids, units)
+        return self.learn.learned(self, told, units, trial=False)
 
     def trial(self, told: PanelRows) -> tuple[FleetModel, Worth | None]:
         """From the rows that a trial learns from, and how well it does on the others."""
-        learn = some_rows(told.rows, told.learn)
+        learn = told.learned_from(trial=True)
         held = some_rows(told.rows, ~told.learn)
         units = Units.of(learn, "shared", labels=True)
-        model = self._learned(learn, told.ids, units)
+        model = self.learn.learned(self, told, units, trial=True)
         if not len(held.y):
             return model, None
         positions = self.panel.devices
@@ -105,19 +123,50 @@ class PanelFit:
         )
         return model, worth_of_trials([trial], 0)
 
-    def _learned(self, rows: Devices, ids: Ids, units: Units) -> FleetModel:
-        inside = units.inside(rows)
-        order = RowOrder(ordered=self.ordered)
-        how: dict[str, Any] = {"level": True, "seed": self.seed}
+
+@dataclass(frozen=True)
+class LearnBlend:
+    """Blend: from the panel's rows alone."""
+
+    method: Blend
+
+    def learned(
+        self, fit: PanelFit, told: PanelRows, units: Units, *, trial: bool
+    ) -> FleetModel:
+        inside = units.inside(told.learned_from(trial=trial))
+        order = RowOrder(ordered=fit.ordered)
+        how: dict[str, Any] = {"level": True, "seed": fit.seed}
         how["trees"] = self.method.trees
-        if self.everybody:
+        if fit.everybody:
             order = found_order(inside, order)
             found = linear_blend(inside, order=order, **how)
-            whole = WholeFleet(found, ids[found.centres], self.named)
-            return FleetModel(units, whole, apart=self.n <= TREES_APART)
+            whole = WholeFleet(found, told.ids[found.centres], fit.named)
+            return FleetModel(units, whole, apart=fit.n <= TREES_APART)
         known = learned_from_panel(inside, order=order, **how)
-        at = np.searchsorted(self.panel.devices, self.panel.centres)
-        knower = PanelKnower(known, self.panel, ids[at], self.named)
+        at = np.searchsorted(fit.panel.devices, fit.panel.centres)
+        knower = PanelKnower(known, fit.panel, told.ids[at], fit.named)
+        return FleetModel(units, knower, apart=False)
+
+
+@dataclass(frozen=True)
+class LearnMixed:
+    """The mixed model: from everybody's sums, which `gather` brings here."""
+
+    method: Mixed
+    gather: Callable[[Units, bool], DeviceSums]
+
+    def learned(
+        self, fit: PanelFit, told: PanelRows, units: Units, *, trial: bool
+    ) -> FleetModel:
+        if fit.everybody:
+            inside = units.inside(told.learned_from(trial=trial))
+            sums = sums_with_level(inside)
+        else:
+            sums = self.gather(units, trial)
+        effects = one_of("effects", self.method.effects, EFFECTS)
+        random = random_columns(effects, sums.product.shape[1], level=True)
+        found = fit_of_sums(sums, random, full=effects == "full")
+        knower = MixedKnower(found.common, found.Sigma, found.noise, random)
         return FleetModel(units, knower, apart=False)
 
 

@@ -13,11 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from persfl.devices import Devices
-from persfl.evaluation.split import taken
+from persfl.evaluation.split import some_rows, taken
+from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.scale.column_moments import ColumnMoments
 from persfl.scale.executor import Answers
 from persfl.scale.fleet_file import read_knower
 from persfl.scale.fleet_model import FleetModel, Ids
+from persfl.scale.mixed_knower import sums_with_level
 from persfl.scale.model_parts import (
     GROUP,
     HELPERS,
@@ -33,6 +35,7 @@ from persfl.scale.model_parts import (
 from persfl.scale.shard_index import ShardIndex
 from persfl.scale.shard_reader import ShardPiece, TableColumns, shard_pieces
 from persfl.types import IntArray, Mask
+from persfl.units import Units
 
 FINAL = "learned.npz"
 TRIAL = "trial.npz"
@@ -64,6 +67,17 @@ class Make:
     shard: int
 
 
+@dataclass(frozen=True)
+class Sum:
+    """The sums of a shard's devices in these units, with a level; of a trial without what it holds
+    back.
+    """
+
+    shard: int
+    units: Units
+    trial: bool
+
+
 class Made(NamedTuple):
     """How many devices of a shard have models now."""
 
@@ -93,10 +107,12 @@ class ShardWorker:
         self.job = job
         self.index = ShardIndex.read(job.shards)
 
-    def answer(self, question: Look | Make) -> Looked | Made:
+    def answer(self, question: Look | Sum | Make) -> Looked | DeviceSums | Made:
         """Answer a question about a shard."""
         if isinstance(question, Look):
             return self._looked(question)
+        if isinstance(question, Sum):
+            return self._summed(question)
         trial = self._trial if self.job.holdout > 0 else None
         return make_part(self.job, self.index, question.shard, self._final, trial)
 
@@ -112,6 +128,17 @@ class ShardWorker:
     def _looked(self, question: Look) -> Looked:
         pieces = shard_pieces(self.index, question.shard, self.job.columns)
         return looked_at(pieces, self.job, question.wanted)
+
+    def _summed(self, question: Sum) -> DeviceSums:
+        job = self.job
+        found = []
+        for piece in shard_pieces(self.index, question.shard, job.columns):
+            rows = piece.rows
+            if question.trial:
+                fold = held_back(rows, piece.first, job.holdout, job.seed, job.ordered)
+                rows = some_rows(rows, fold.learn)
+            found.append(sums_with_level(question.units.inside(rows)))
+        return DeviceSums(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def looked_at(pieces: Iterable[ShardPiece], job: ShardJob, wanted: IntArray) -> Looked:

@@ -14,17 +14,27 @@ import numpy as np
 from persfl.checks import real
 from persfl.errors import InputError
 from persfl.evaluation.verdicts import Worth
-from persfl.methods import Blend, Method
+from persfl.methods import Blend, Method, Mixed
+from persfl.methods.mixed import PANEL
+from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.panel_knowledge import Panel
 from persfl.scale.crew import Crew
 from persfl.scale.executor import Executor
 from persfl.scale.fleet_file import trees_to, units_to, write_arrays, write_knower
 from persfl.scale.fleet_model import FleetModel
-from persfl.scale.panel_fit import PanelFit, PanelRows, offers_of
+from persfl.scale.panel_fit import (
+    Learn,
+    LearnBlend,
+    LearnMixed,
+    PanelFit,
+    PanelRows,
+    offers_of,
+)
 from persfl.scale.shard_index import ShardIndex
 from persfl.scale.shard_reader import TableColumns, refuse_columns
-from persfl.scale.shard_worker import FINAL, TRIAL, Look, Make, ShardJob, make_part
+from persfl.scale.shard_worker import FINAL, TRIAL, Look, Make, ShardJob, Sum, make_part
 from persfl.scale.sharded_run import FLEET, ShardedRun
+from persfl.units import Units
 
 NAMED = 10  # helpers of a device that are kept
 Say = Callable[[str, int, int], None]
@@ -40,19 +50,23 @@ class ShardedFit:
     seed: int = 0
     ordered: bool = False
 
-    def check(self, index: ShardIndex) -> Blend:
+    def check(self, index: ShardIndex) -> None:
         """Stop where it cannot be done."""
         refuse_columns(index, self.columns)
         if real("holdout", self.holdout, least=0.0) >= 1:
             raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
-        if not isinstance(self.method, Blend):
+        if not isinstance(self.method, Blend | Mixed):
             raise InputError(
-                f"over shards models are made by blend. Got {self.method.name!r}: fit in one"
-                " process, without --engine."
+                f"over shards models are made by blend or mixed. Got {self.method.name!r}: fit"
+                " in one process, without --engine."
             )
         if index.devices < 2:
             raise InputError("a fit over shards needs at least 2 devices. Got 1.")
-        return self.method
+
+    @property
+    def panel(self) -> int:
+        """How many devices a panel has."""
+        return self.method.panel_size() if isinstance(self.method, Blend) else PANEL
 
     def spec(self, index: ShardIndex) -> dict[str, Any]:
         """As plain values, for whoever resumes it."""
@@ -85,7 +99,7 @@ def fit_shards(
     `say` is told what is being done, how many shards of it are done, and how many there are. A run
     that was killed goes on with `resume`, to the same result.
     """
-    method = asked.check(index)
+    asked.check(index)
     run = ShardedRun.begin(Path(out), asked.spec(index), resume=resume)
     if run.finished:
         return run
@@ -100,9 +114,10 @@ def fit_shards(
         named=NAMED,
     )
     n = index.devices
-    panel = Panel.drawn(n, asked.seed, method.panel_size())
-    fit = PanelFit(n, panel, method, asked.seed, asked.ordered, NAMED)
+    panel = Panel.drawn(n, asked.seed, asked.panel)
     with Crew(executor, job) as crew:
+        learn = _learning(asked.method, crew, index)
+        fit = PanelFit(n, panel, learn, asked.seed, asked.ordered, NAMED)
         if not run.learned:
             told = _looked(crew, index, panel, tell)
             tell("learning what devices have in common", 0, 1)
@@ -115,6 +130,25 @@ def fit_shards(
 
 def _nothing(what: str, done: int, total: int) -> None:
     """Says nothing."""
+
+
+def _learning(method: Method, crew: Crew, index: ShardIndex) -> Learn:
+    """How this method learns; the mixed model from sums of all shards."""
+    if isinstance(method, Blend):
+        return LearnBlend(method)
+    assert isinstance(method, Mixed)
+
+    def gather(units: Units, trial: bool) -> DeviceSums:
+        many = range(len(index.shards))
+        told = dict(crew.ask({k: Sum(k, units, trial) for k in many}))
+        return DeviceSums(
+            *(
+                np.concatenate(each)
+                for each in zip(*(told[k] for k in many), strict=True)
+            )
+        )
+
+    return LearnMixed(method, gather)
 
 
 def _looked(crew: Crew, index: ShardIndex, panel: Panel, say: Say) -> PanelRows:

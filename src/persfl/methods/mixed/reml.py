@@ -21,6 +21,8 @@ from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.types import Array, IntArray
 
 HAIR = 1e-10  # of the labels' mean square: noise is never less
+NEARBY = 1e-4  # how far aside, of a parameter, slopes are looked at
+NEWTON = 4  # steps at most
 EFFECTS = ("diagonal", "full", "intercept")
 
 
@@ -122,7 +124,7 @@ def fit_of_sums(sums: DeviceSums, random: IntArray, *, full: bool) -> MixedFit:
     reml = RestrictedLikelihood(sums.turned(np.diag(1.0 / size)), random, full)
     L = np.zeros((len(random), len(random)))
     if len(random):
-        L = reml.factor(_likeliest(reml))
+        L = reml.factor(_settled(reml, _likeliest(reml)))
     now = reml.solved(L)
     e = (now.h - now.H @ now.common)[:, random]
     models = np.repeat(now.common[None], len(sums.weight), axis=0)
@@ -150,6 +152,28 @@ def _likeliest(reml: RestrictedLikelihood) -> Array:
     start = np.zeros((q, q))
     np.fill_diagonal(start, np.maximum(np.abs(found), 1e-3))
     return np.asarray(minimize(reml.minus, start[np.tril_indices(q)], **how).x)
+
+
+def _settled(reml: RestrictedLikelihood, told: Array) -> Array:
+    """Newton's steps from where a search has stopped, as long as the slope gets less: a search
+    stops where the likelihood hardly grows, some millionths beside its top, and where that is hangs
+    on rounding. The curvature is that of the first place, by differences of slopes.
+    """
+    slope = reml.minus(told)[1]
+    aside = NEARBY * (np.abs(told) + NEARBY)
+    curved = np.stack(
+        [(reml.minus(told + step)[1] - slope) / step.sum() for step in np.diag(aside)]
+    )
+    curved = (curved + curved.T) / 2
+    if not np.isfinite(curved).all() or np.linalg.eigvalsh(curved)[0] <= 0:
+        return told
+    for _ in range(NEWTON):
+        new = told - np.linalg.solve(curved, slope)
+        less = reml.minus(new)[1]
+        if not np.linalg.norm(less) < np.linalg.norm(slope):
+            break
+        told, slope = new, less
+    return told
 
 
 def unprofiled(sums: DeviceSums, random: IntArray, Sigma: Array, noise: float) -> float:
