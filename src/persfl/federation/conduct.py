@@ -34,6 +34,7 @@ from persfl.formats import reading
 from persfl.methods import Blend, Kin, Mixed, Own, Paper
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
+from persfl.traits import has_gradients
 from persfl.wire.codec import pack, unpack
 from persfl.wire.terms import Terms
 
@@ -87,7 +88,8 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
         diary.say("done", already=True)
         return
     method = plan.personalization
-    if isinstance(method, Blend) and scene.paying:
+    steps_of = scene.paying and has_gradients(scene.terms.learner())
+    if isinstance(method, Blend) and steps_of:
         steps = steps_that_fit(dict(scene.paying))
         fleet, state = common_run(scene, NoisedDescent(rounds=steps))
         keep_result(

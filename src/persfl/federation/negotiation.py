@@ -21,9 +21,11 @@ from persfl.federation.paid_answers import (
     paying_in,
     ranges_in,
     refuse_beyond_budgets,
+    refuse_unprotected,
 )
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
+from persfl.federation.told_leaves import tells_leaves
 from persfl.federation.wait_notices import Waiting
 from persfl.methods import Own
 from persfl.privacy.noised_spread import spread_from
@@ -65,6 +67,7 @@ def agreement(
     there = ask.described(waiting)
     raw = _in_raw_units(plan, _columns(there))
     paying = paying_in(raw, there)
+    refuse_unprotected(plan, raw, there, paying)
     refuse_beyond_budgets(plan, raw, ids, paying)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
     ranges = ranges_in(raw, there, paying)
@@ -90,6 +93,8 @@ def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
 
 def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
     learner = raw.learner()
+    if others.ranges is not None and tells_leaves(raw):
+        return _checked(_within(raw, others.ranges))
     if has_gradients(learner) and not plan.points:
         step = step_of(plan.first_step, learner, raw.features)
         terms = replace(raw, step_size=step)
@@ -106,6 +111,14 @@ def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
         points = terms.inside(Data(points, np.zeros(count))).X
     soft = bool(plan.classes) and traits_of(learner).loss == "log"
     return _checked(replace(terms, public=points, soft=soft))
+
+
+def _within(terms: Terms, ranges: Array) -> Terms:
+    """Units in which declared ranges are -1 to 1."""
+    middle = ranges.mean(axis=1)
+    half = np.ptp(ranges, axis=1) / 2.0
+    inside = replace(terms, mean=middle[:-1], scale=half[:-1])
+    return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))
 
 
 def _scaled(terms: Terms, learner: Learner, mean: Array, scale: Array) -> Terms:

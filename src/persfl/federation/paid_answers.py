@@ -16,6 +16,7 @@ from persfl.federation.privacy_settings import is_range
 from persfl.federation.rehearsal import questions_asked
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
+from persfl.federation.told_leaves import DEEPEST, tells_leaves
 from persfl.methods import Blend, Kin, Own, Paper
 from persfl.methods.shared_method import SteppedMethod
 from persfl.traits import has_gradients
@@ -42,6 +43,50 @@ def answers_left(head: Head) -> int | None:
     told = head.get("privacy")
     answers = told.get("answers") if isinstance(told, dict) else None
     return answers if type(answers) is int and answers >= 0 else None
+
+
+def refuse_unprotected(
+    plan: RunPlan,
+    terms: Terms,
+    there: Mapping[str, Head],
+    paying: Mapping[str, int],
+) -> None:
+    """Stop before anything is told where no noise protects the models of a run."""
+    if not paying or has_gradients(terms.learner()):
+        return
+    some = f"device {next(iter(paying))!r} protects its rows"
+    if not tells_leaves(terms):
+        raise InputError(
+            f"{some}, and {_unprotected(terms)} Use --model tree, linear or mlp. Nothing was begun."
+        )
+    if not isinstance(plan.personalization, Blend):
+        raise InputError(
+            f"{some}: of trees it tells noised sums in leaves, which --method blend asks for."
+            " Nothing was begun."
+        )
+    others = [name for name in sorted(there) if name not in paying]
+    if others:
+        raise InputError(
+            f"{some} and device {others[0]!r} does not: trees are learned by devices that all do,"
+            " or all do not. Nothing was begun."
+        )
+    if ranges_in(terms, there, paying) is None:
+        raise InputError(
+            f"{some}, and random trees need ranges of all columns and the label in its [privacy]."
+            " Nothing was begun."
+        )
+
+
+def _unprotected(terms: Terms) -> str:
+    """Why."""
+    if terms.model == "tree" and not terms.classes:
+        return f"trees are told of to a depth of {DEEPEST} at most (--set max_depth)."
+    if terms.model == "ridge":
+        return "this model is fitted without noise."
+    return (
+        f"questions of {terms.model} are chosen by looking at rows again and again, which no budget"
+        " pays for."
+    )
 
 
 def refuse_beyond_budgets(
