@@ -15,6 +15,7 @@ from persfl.methods import Private
 from persfl.report.run_pages import checked_spec
 from persfl.runs.run_folder import Folder
 
+LEAKS = "leaks.json"
 HEAD = (
     "epsilon",
     "error of X'X",
@@ -23,6 +24,7 @@ HEAD = (
     "worst",
     "by model",
     "labels",
+    "error of a row",
 )
 
 
@@ -51,6 +53,12 @@ def measure_leaks(chosen: argparse.Namespace) -> int:
     found = leaks_of(
         inside, fitted.learner, order, delta=delta, seed=fitted.settings.seed
     )
+    folder = Folder.open(Path(chosen.run), lock=True)
+    try:  # for the report
+        folder.write_json(LEAKS, [_plain(one) for one in found])
+        folder.commit()
+    finally:
+        folder.close()
     if chosen.json:
         print(json.dumps([_plain(one) for one in found]))
         return 0
@@ -59,7 +67,8 @@ def measure_leaks(chosen: argparse.Namespace) -> int:
         "\nError of X'X: how far sums over a device's rows, as others know them, are off; 0 is all"
         " of it.\nRows found: by whoever knows all other rows and sees what devices tell, at 1 %"
         " false alarms; in the mean, and\nthe worst row. By model: by whoever sees a model of own"
-        " rows alone. Labels: rows alone in a leaf of a tree.\n"
+        " rows alone. Labels: rows alone in a leaf of a tree. Error of a row: of the best guess of"
+        " one that is all a device has.\n"
         f"delta is {delta:g}. Measured on the rows of {Path(chosen.table).name}, which stay here."
     )
     return 0
@@ -75,4 +84,6 @@ def _cells(one: Leak) -> tuple[str, ...]:
     name = "none" if one.epsilon == NONE else f"{one.epsilon:g}"
     off = "" if math.isnan(one.moments) else f"{one.moments:.2g}"
     shares = (one.known, one.found, one.worst, one.by_model, one.labels)
-    return (name, off, *("" if math.isnan(s) else f"{s:.1%}" for s in shares))
+    cells = ("" if math.isnan(share) else f"{share:.1%}" for share in shares)
+    row = "" if math.isnan(one.row) else f"{one.row:.2g}"
+    return (name, off, *cells, row)

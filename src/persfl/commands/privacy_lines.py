@@ -89,7 +89,7 @@ def _cost_of_steps(
 
 
 def _share(cost: float, account: Accountant) -> str:
-    return f"{cost / account.budget.whole:.0%}".replace("%", " %")
+    return f"{100.0 * cost / account.budget.whole:.3g} %"
 
 
 def _most(settings: PrivacySettings) -> float:
