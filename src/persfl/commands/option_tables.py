@@ -70,6 +70,14 @@ FIT = f"""{_TABLE}
 --unseen      pooled|error  pooled  devices first seen when predicting: one model for all of them,
     or an error (default %(default)s)
 """
+SHARD = """
+folder           text   needed  a folder of .parquet or .csv files with the same columns
+--device COLUMN  text   needed  the column that says whose row it is
+--out FOLDER     text   needed  the folder to make, for the shards
+--shards N       whole  -       how many (default: as many as keep each at two million rows, 16 at
+    least)
+--json           switch  -      the result as JSON
+"""
 HELPERS = f"""{_RUN_FOLDER}
 --device ID    text   -   whose helpers (default: the best helper of every device)
 --top N        whole  20  how many lines (default %(default)s)
@@ -85,16 +93,25 @@ HELPERS = f"""{_RUN_FOLDER}
 --targets N    whole   12  with --prove: for how many devices (default %(default)s)
 --without N    whole   10  with --prove: how many helpers go at a time (default %(default)s)
 """
-PREDICT = f"""{_RUN_FOLDER}
+PREDICT = f"""
+run                    text  needed  a run folder of `persfl fit --out`, or a node's folder
+--module FILE.py:NAME  text  -       the torch module of a run that was fitted with one of your own
 table       text   needed  rows with the same columns (CSV or Parquet)
 --out FILE  text   -       a .csv or .parquet file (default: print CSV)
---keep A,B  names  ''      columns of the table to write beside row, device and prediction; 'all'
-    for all of them
+--keep A,B  names  ''      columns of the table to write beside row, device and prediction
+    (default: all)
+--only      switch  -      row, device and prediction, and no other columns
+--impute    switch  -      fill missing values with means or most frequent categories of the fit
 --unseen    pooled|error|skip  -  devices that were not there when fitting: one model for all, stop,
     or no prediction (default: as fitted)
 --missing   error|skip  error  rows with missing or infinite values: stop, or no prediction (default
     %(default)s)
 {_VERBATIM}"""
+WATCH = """
+run     text    needed  the folder that a fit or a federation writes into, or wrote into
+--once  switch  -       say where it is now, and stop
+--json  switch  -       as JSON lines
+"""
 EXPORT = f"""{_RUN_FOLDER}
 --onnx FILE     text  -  one ONNX graph for the whole fleet: device and columns in, prediction out
 --sklearn FILE  text  -  a plain scikit-learn estimator of one device, as joblib writes it

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from persfl.errors import InputError, PersflError
 from persfl.federation.common_run import common_run
 from persfl.federation.device import Device
-from persfl.federation.launch import FAILURE, LINK_GONE, PROGRESS
+from persfl.federation.launch import FAILURE, LINK_GONE
 from persfl.federation.loop_run import loop_run
 from persfl.federation.negotiation import agreement
 from persfl.federation.noised_descent import (
@@ -34,6 +34,7 @@ from persfl.formats import reading
 from persfl.methods import Blend, Kin, Mixed, Own, Paper
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
+from persfl.runs.standing import DIARY
 from persfl.traits import has_gradients
 from persfl.wire.codec import pack, unpack
 from persfl.wire.terms import Terms
@@ -49,7 +50,7 @@ def conduct(grid: Grid, path: Path) -> None:
     plan = RunPlan.read(path)
     out = Path(plan.out)
     out.mkdir(parents=True, exist_ok=True)
-    diary = Diary(out / PROGRESS)
+    diary = Diary(out / DIARY)
     diary.say("begun", pid=os.getpid())
     try:
         with holding(out):

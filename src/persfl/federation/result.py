@@ -73,17 +73,14 @@ def fitted(
     notes: list[str],
 ) -> Fitted:
     """The result that a run in one process would have given, as far as it is known here."""
-    classes = np.arange(terms.classes) if terms.classes else None
     return Fitted(
         devices=id_array(fleet.ids),
         rows=np.array([fleet.rows.get(name, 0) for name in fleet.ids]),
-        schema=TableSchema(
-            Labels(classes is None, classes), terms.features, tuple(terms.columns)
-        ),
+        schema=schema_of(terms),
         settings=_settings(terms, plan),
         method=_method(terms, plan, fleet.n),
         learner=fleet.learner,
-        units=_units(terms, fleet.n),
+        units=units_of(terms, fleet.n),
         models=_models(fleet),
         trust=state.trust,
         losses=_losses(np.array(state.losses), fleet.targets, fleet.n),
@@ -121,7 +118,14 @@ def _kind(terms: Terms) -> str:
     return "raw" if terms.mean is None else "shared"
 
 
-def _units(terms: Terms, n: int) -> Units:
+def schema_of(terms: Terms) -> TableSchema:
+    """The table that a run's models are for."""
+    classes = np.arange(terms.classes) if terms.classes else None
+    labels = Labels(classes is None, classes)
+    return TableSchema(labels, terms.features, tuple(terms.columns))
+
+
+def units_of(terms: Terms, n: int) -> Units:
     """The units of the run; no device has its own."""
     d = terms.features
     mean = np.zeros(d) if terms.mean is None else terms.mean
