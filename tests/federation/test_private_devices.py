@@ -405,7 +405,7 @@ def test_a_blend_of_protected_classifiers_takes_as_many_steps_as_fit(tmp_path):
     asked = {"method": "blend", "classes": 2, "holdout": 0.0, "deadline": 9.0}
     conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
     fitted = load_model(tmp_path / "run").fitted_
-    assert "were asked 20 times" in " ".join(fitted.notes)
+    assert fitted.notes[0].startswith("One model for all by 20 noised steps")
     assert (fitted.models == fitted.models[0]).all()
     for home in homes.values():
         kinds = [line["kind"] for line in home.ledger.protected.table()]
@@ -450,8 +450,8 @@ def test_units_of_a_protected_fleet_lie_within_declared_ranges(tmp_path):
 @pytest.mark.parametrize(
     ("method", "asked", "fits"),
     [
-        ("paper", "up to 60 questions", "--rounds 5 would fit"),
-        ("kin", "up to 77 questions", "--rounds 3 would fit"),
+        ("paper", "up to 60 questions", "--peers 3 --rounds 5 would fit"),
+        ("kin", "up to 77 questions", "--peers 3 --rounds 3 would fit"),
         ("pens", "up to 60 questions", "fewer --rounds would"),
     ],
 )
@@ -466,6 +466,33 @@ def test_a_plan_beyond_the_budget_says_how_much_would_fit(
     with pytest.raises(InputError, match=f"{asked}.*20 noised answers left.*{fits}"):
         conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **told))
     assert all(spent(home).spent == 0 for home in homes.values())
+
+
+@pytest.mark.parametrize(("method", "rounds"), [("paper", 5), ("kin", 3)])
+def test_loops_of_other_losses_fit_as_the_sentence_says(tmp_path, method, rounds):
+    homes = classifiers(9, n=4, settings=PRIVATE)
+    told = {"method": method, "classes": 2, "rounds": rounds, "deadline": 9.0}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **told))
+    for home in homes.values():
+        kinds = [line["kind"] for line in home.ledger.protected.table()]
+        assert kinds[0] == "units"
+        assert len(kinds) <= 21
+        assert home.shelf.get(f"{HOME}r1") is not None
+
+
+def test_networks_tell_noised_steps_in_their_own_numbers():
+    pytest.importorskip("torch")
+    terms = Terms(
+        model="mlp", columns=("x0", "x1"), classes=2, settings={"hidden": [3]}
+    )
+    model = np.zeros(terms.learner().size(2), dtype=np.float32)
+    arrays = {"targets": np.array([0])} | nested("q0", {"vector": model})
+    one = device(classes(9))
+    head, out = ask(one, "answer", {"names": ["a"]}, arrays, terms=terms)
+    assert head["codes"] == ["ok"]
+    assert out["p0.vector"].dtype == np.float32
+    assert out["p0.vector"].any()
+    assert out["seen"].shape == (1, 2)
 
 
 def test_a_loop_of_linear_regressions_costs_sums_alone(tmp_path):

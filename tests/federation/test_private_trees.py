@@ -51,7 +51,7 @@ def test_a_forest_of_noised_leaves_is_refined_at_home(tmp_path):
     asked = {"method": "blend", "model": "tree", "deadline": 9.0}
     conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
     fitted = load_model(tmp_path / "run").fitted_
-    assert "leaves of 8 trees of depth 3" in " ".join(fitted.notes)
+    assert fitted.notes[0].startswith("One forest for all: 8 trees")
     assert fitted.units.label_scale == 8.0  # the range is all that units are made of
     for home in homes.values():
         assert kinds(home) == ["leaves"]

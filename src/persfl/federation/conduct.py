@@ -19,7 +19,7 @@ from persfl.federation.loop_run import loop_run
 from persfl.federation.negotiation import agreement
 from persfl.federation.noised_descent import (
     NoisedDescent,
-    descent_note,
+    descent_words,
     steps_that_fit,
 )
 from persfl.federation.policy import Policy
@@ -27,6 +27,7 @@ from persfl.federation.post import Post
 from persfl.federation.result import keep_result
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.run_scene import Diary, RunScene
+from persfl.federation.told_leaves import LEAVES, tells_leaves
 from persfl.federation.wait_notices import Waiting
 from persfl.files import write_whole
 from persfl.folder_locks import holding
@@ -93,9 +94,7 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
     if isinstance(method, Blend) and steps_of:
         steps = steps_that_fit(dict(scene.paying))
         fleet, state = common_run(scene, NoisedDescent(rounds=steps))
-        keep_result(
-            scene.folder, fleet, scene.terms, plan, state, [descent_note(steps)]
-        )
+        keep_result(scene.folder, fleet, scene.terms, plan, state, descent_words(steps))
     elif isinstance(method, Blend | Mixed):
         # blend's many files, where it runs
         from persfl.federation.blend_run import blended
@@ -114,7 +113,8 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
             scene.waiting,
             diary.say,
         )
-        keep_result(scene.folder, outcome, scene.terms, plan, state)
+        trees = LEAVES if tells_leaves(scene.terms) else ""
+        keep_result(scene.folder, outcome, scene.terms, plan, state, trees)
     else:
         asks = isinstance(method, Paper | Kin | Own)
         fleet, state = (loop_run if asks else common_run)(scene, method)

@@ -19,7 +19,7 @@ from persfl.methods.blend.fixed_point import LONG
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.blend.questions import LeafSums, Take
 from persfl.methods.mixed.near_round import SHARED
-from persfl.methods.private.private_trees import TREES, leaf_means
+from persfl.methods.private.private_trees import leaf_means
 from persfl.types import Array, Model
 
 
@@ -43,12 +43,6 @@ class LeavesSite(BlendExchange):
         for letter, reply in zip(letters, self.ask(letters), strict=True):
             if reply is not NOTHING:
                 models[letter.to] = forest
-        depth = self.family.trees.depth
-        self.notes.append(
-            f"Protected devices told noised sums in the leaves of {TREES} trees of depth {depth},"
-            " whose questions are random. Each has weighed what others told against its own rows at"
-            " home. The model here is the forest of all."
-        )
         nothing = np.zeros((self.n, len(SHARED)))
         return BlendResult(models, SHARED, nothing, ())
 

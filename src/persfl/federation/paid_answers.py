@@ -23,6 +23,8 @@ from persfl.traits import has_gradients
 from persfl.types import Array
 from persfl.wire.terms import Terms
 
+FEW = 3  # peers that a loop is advised to ask, where each answer is paid for
+
 
 def paying_in(terms: Terms, there: Mapping[str, Head]) -> dict[str, int]:
     """Protected devices that answer one by one, and not from sums that they tell once; and how
@@ -132,9 +134,10 @@ def _fitting(plan: RunPlan, left: int) -> str:
         return f"{left} would fit"
     if isinstance(method, Kin | Paper):
         own = 2 if isinstance(method, Kin) else 1
-        rounds = (left - 2 * (own - 1)) // (plan.peers + own)
+        peers = min(plan.peers, FEW)
+        rounds = (left - 2 * (own - 1)) // (peers + own)
         if rounds > 0:
-            return f"--rounds {rounds} would fit, or --method blend"
+            return f"--peers {peers} --rounds {rounds} would fit, or --method blend"
     return "fewer --rounds would, or --method blend"
 
 

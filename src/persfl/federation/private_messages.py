@@ -105,7 +105,8 @@ class PrivateMessages:
         else:
             total, rows = self.desk.gradient(question, model, name)
             slope = total / rows.divisor
-        return np.asarray(model - terms.step_size * slope), rows
+        moved = np.asarray(model - terms.step_size * slope)
+        return moved.astype(model.dtype), rows  # networks have numbers of their own
 
     def _from_sums(self, question: Inquiry) -> bool:
         """Whether steps follow from sums, which cost nothing once they are told."""

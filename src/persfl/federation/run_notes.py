@@ -49,11 +49,12 @@ def notes_of(
     plan: RunPlan,
     untold: Sequence[str],
     unwilling: Sequence[str],
+    about: str = "",
 ) -> list[str]:
-    """The notes of a run; the first says by which method."""
+    """The notes of a run; the first says by which method, in the method's own words or these."""
     method = plan.personalization
     targets = len(fleet.targets)
-    notes = [f"{method.about} (method {plan.method!r})."]
+    notes = [f"{about or method.about} (method {plan.method!r})."]
     counts = fleet.roster.counts.values()
     guarded = sum(count["guarded"] for count in counts)
     if guarded:

@@ -21,6 +21,11 @@ from persfl.seeds import stream
 from persfl.types import Array, Learner
 from persfl.wire.terms import Terms
 
+LEAVES = (
+    f"One forest for all: {TREES} trees with random questions, in whose leaves protected devices"
+    " told noised sums; each has weighed what others told against its own rows at home, and keeps"
+    " the outcome there"
+)
 DEEPEST = 6  # leaves share what rows say, and all of them are told
 
 
