@@ -114,6 +114,15 @@ def test_a_blend_of_protected_devices_runs_and_finishes_at_home(tmp_path):
         assert np.mean(error**2) < 0.3  # own rows are used without noise
 
 
+def test_a_model_is_refined_at_home_where_no_rows_are_held_back(tmp_path):
+    homes = protected()
+    asked = {"method": "fedavg", "rounds": 2, "holdout": 0.0}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    assert load_model(tmp_path / "run").fitted_.worth is None
+    for home in homes.values():
+        assert home.shelf.get(f"{HOME}r1") is not None
+
+
 def test_a_refined_model_never_leaves(tmp_path):
     homes = protected()
     conduct(LocalGrid(homes), plan(tmp_path / "run", homes, method="blend"))

@@ -129,7 +129,8 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     ids = sorted({*plan.devices, *home})
     folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
     if folder is None or "terms.wire" not in folder.index["files"]:
-        terms, unwilling, paying = agreement(post, plan, ids, home, waiting)
+        agreed = agreement(post, plan, ids, home, waiting)
+        terms = agreed.terms
         spec = {
             "device": "device",
             "label": plan.label,
@@ -139,8 +140,9 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
             "decimal": ".",
             "federated": True,
             "asked": plan.record(),
-            "unwilling": unwilling,
-            "paying": paying,
+            "unwilling": agreed.unwilling,
+            "paying": agreed.paying,
+            "protected": agreed.protected,
         }
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))
@@ -155,7 +157,8 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
         str(name): int(left) for name, left in folder.spec.get("paying", {}).items()
     }
     scene = RunScene(plan, post, folder, terms, ids, targets, home, waiting, diary)
-    return replace(scene, paying=pays)
+    budgets = frozenset(str(name) for name in folder.spec.get("protected", []))
+    return replace(scene, paying=pays, protected=budgets)
 
 
 def _targets(

@@ -19,6 +19,7 @@ from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
 from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
 from persfl.federation.paid_answers import (
     paying_in,
+    protected_in,
     ranges_in,
     refuse_beyond_budgets,
     refuse_unprotected,
@@ -46,13 +47,14 @@ class _Others(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What a run begins with: its terms, who said that it wants no model of its own, and who pays
-    for each answer, with how many are left.
+    """What a run begins with: its terms, who said that it wants no model of its own, who pays
+    for each answer, with how many are left, and who is protected.
     """
 
     terms: Terms
     unwilling: list[str]
     paying: dict[str, int]
+    protected: list[str]
 
 
 def agreement(
@@ -72,7 +74,8 @@ def agreement(
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
     ranges = ranges_in(raw, there, paying)
     terms = _terms(ask, plan, raw, _Others(there, ranges))
-    return Agreement(terms, [name for name in unwilling if name not in home], paying)
+    unwilling = [name for name in unwilling if name not in home]
+    return Agreement(terms, unwilling, paying, protected_in(there))
 
 
 def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:

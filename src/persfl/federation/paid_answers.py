@@ -40,6 +40,11 @@ def paying_in(terms: Terms, there: Mapping[str, Head]) -> dict[str, int]:
     return found
 
 
+def protected_in(there: Mapping[str, Head]) -> list[str]:
+    """Devices whose owners have set a budget."""
+    return [name for name in sorted(there) if answers_left(there[name]) is not None]
+
+
 def answers_left(head: Head) -> int | None:
     """How many noised answers a protected device says it has left; None of one that is not."""
     told = head.get("privacy")

@@ -47,9 +47,7 @@ def keep_result(
     """Tell every target its last adoption, have it judged, and write everything a finished run
     has.
     """
-    # who pays for answers refines its model when it is judged, and tells nothing of that
-    pays = not isinstance(fleet, Outcome) and fleet.target_side.paying
-    told = fleet.judged() if terms.holdout or pays else {}
+    told = fleet.judged()
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
     unwilling = folder.spec.get("unwilling", [])
