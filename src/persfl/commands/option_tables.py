@@ -169,8 +169,8 @@ FEDERATE = """
 folder            text    needed  a federation's folder
 --out FOLDER      text    needed  the run folder to make
 --resume          switch  -       go on with an interrupted run: the result is the same
---model           linear|mlp|tree|forest|boosting|ridge|network  linear  what a model is (default
-    %(default)s)
+--model           linear|mlp|tree|forest|boosting|ridge|network|any  linear  what a model is
+    (default %(default)s); any: of each device the family that its node.toml names
 --rounds N        whole   -     of methods that go by rounds: how many (default 60)
 --peers N         whole   -     of the paper's loop and kin: peers asked per round (default 10)
 --classes N       int     0     labels 0 to N - 1 (default 0: a regression)
@@ -180,6 +180,8 @@ folder            text    needed  a federation's folder
 --set KEY=VALUE   setting*  -   a setting of the method, or of the model
 --target TABLE    text    -     target at home: this table stays here, only probes go out
 --name ID         text    home  what the target at home is called (default %(default)s)
+--family NAME     text    linear  with --model any: the family of the target at home (default
+    %(default)s)
 --label COLUMN    text    -     the label's name; with --target, its column
 --step-size X     number  auto  length of a step (default: chosen)
 --steps N         whole   1     gradient steps per answer (default %(default)s)

@@ -17,6 +17,7 @@ from persfl.federation.device import Device
 from persfl.federation.launch import FAILURE, LINK_GONE
 from persfl.federation.loop_run import loop_run
 from persfl.federation.negotiation import agreement
+from persfl.federation.node_family import NodeFamily
 from persfl.federation.noised_descent import (
     NoisedDescent,
     descent_words,
@@ -143,6 +144,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
             "unwilling": agreed.unwilling,
             "paying": agreed.paying,
             "protected": agreed.protected,
+            "families": agreed.families,
         }
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))
@@ -196,4 +198,10 @@ def _home(plan: RunPlan) -> dict[str, Device]:
     # whoever starts the run owns these rows
     policy = Policy.unlimited((str(make),) if make else ())
     table = plan.home_table
-    return {plan.home_id: Device(plan.home_id, lambda r: table.read(), policy=policy)}
+    home = Device(
+        plan.home_id,
+        lambda r: table.read(),
+        policy=policy,
+        family=NodeFamily.of(plan.family),
+    )
+    return {plan.home_id: home}

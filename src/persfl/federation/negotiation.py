@@ -17,6 +17,7 @@ from persfl.errors import InputError
 from persfl.federation.column_sums import Totals
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
 from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
+from persfl.federation.node_family import FAMILIES
 from persfl.federation.paid_answers import (
     paying_in,
     protected_in,
@@ -26,8 +27,9 @@ from persfl.federation.paid_answers import (
 )
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.told_leaves import tells_leaves
+from persfl.federation.told_leaves import tells_leaves, within_ranges
 from persfl.federation.wait_notices import Waiting
+from persfl.learners.any_family import ANY
 from persfl.methods import Own
 from persfl.privacy.noised_spread import spread_from
 from persfl.public_points import made_up
@@ -47,14 +49,16 @@ class _Others(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What a run begins with: its terms, who said that it wants no model of its own, who pays
-    for each answer, with how many are left, and who is protected.
+    """What a run begins with: its terms, who said that it wants no model of its own, who pays for
+    each answer, with how many are left, who is protected, and which family devices named, where
+    everybody has their own.
     """
 
     terms: Terms
     unwilling: list[str]
     paying: dict[str, int]
     protected: list[str]
+    families: dict[str, str]
 
 
 def agreement(
@@ -74,8 +78,13 @@ def agreement(
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
     ranges = ranges_in(raw, there, paying)
     terms = _terms(ask, plan, raw, _Others(there, ranges))
-    unwilling = [name for name in unwilling if name not in home]
-    return Agreement(terms, unwilling, paying, protected_in(there))
+    peers_only = [name for name in unwilling if name not in home]
+    families = {}
+    if plan.model == ANY:
+        told = {name: there[name].get("family") for name in sorted(there)}
+        # the word of somebody else: it is printed
+        families = {name: str(word) for name, word in told.items() if word in FAMILIES}
+    return Agreement(terms, peers_only, paying, protected_in(there), families)
 
 
 def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
@@ -97,7 +106,7 @@ def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
 def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
     learner = raw.learner()
     if others.ranges is not None and tells_leaves(raw):
-        return _checked(_within(raw, others.ranges))
+        return _checked(within_ranges(raw, others.ranges))
     if has_gradients(learner) and not plan.points:
         step = step_of(plan.first_step, learner, raw.features)
         terms = replace(raw, step_size=step)
@@ -114,14 +123,6 @@ def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
         points = terms.inside(Data(points, np.zeros(count))).X
     soft = bool(plan.classes) and traits_of(learner).loss == "log"
     return _checked(replace(terms, public=points, soft=soft))
-
-
-def _within(terms: Terms, ranges: Array) -> Terms:
-    """Units in which declared ranges are -1 to 1."""
-    middle = ranges.mean(axis=1)
-    half = np.ptp(ranges, axis=1) / 2.0
-    inside = replace(terms, mean=middle[:-1], scale=half[:-1])
-    return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))
 
 
 def _scaled(terms: Terms, learner: Learner, mean: Array, scale: Array) -> Terms:

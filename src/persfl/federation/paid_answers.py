@@ -88,8 +88,8 @@ def _unprotected(terms: Terms) -> str:
     """Why."""
     if terms.model == "tree" and not terms.classes:
         return f"trees are told of to a depth of {DEEPEST} at most (--set max_depth)."
-    if terms.model == "ridge":
-        return "this model is fitted without noise."
+    if terms.model not in ("tree", "forest", "boosting"):
+        return f"models of the kind {terms.model} are fitted without noise."
     return (
         f"questions of {terms.model} are chosen by looking at rows again and again, which no budget"
         " pays for."

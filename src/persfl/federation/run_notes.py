@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from persfl.checks import many
@@ -11,6 +12,7 @@ from persfl.federation.letters import capital, why
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
 from persfl.federation.wait_notices import unwilling_text
+from persfl.learners.any_family import family_name
 from persfl.methods import Blend, Mixed
 from persfl.methods.shared_method import have_grown_for_several
 from persfl.traits import has_gradients
@@ -101,3 +103,47 @@ def notes_of(
             " you trust."
         )
     return notes
+
+
+def families_of(
+    fleet: FlowerFleet | Outcome, named: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Per target the family that its node names, and the one of the model it ended with.
+
+    A target that adopted nothing still has the model of its own family, which stayed there.
+    """
+    found = {}
+    for t, model in zip(fleet.targets.tolist(), fleet.models, strict=True):
+        name = fleet.ids[t]
+        own = named.get(name, "unknown")
+        found[name] = {
+            "named": own,
+            "ended": own if model is None else family_name(model),
+        }
+    return found
+
+
+_NAMED = 12  # devices that a note names one by one
+
+
+def families_note(families: Mapping[str, Mapping[str, str]]) -> str:
+    """Which family each device ended with, in a sentence; of many devices how many.
+
+    >>> families_note({"ann": {"named": "linear", "ended": "forest"}})
+    'Families that devices ended with (in brackets what they named): ann forest (linear).'
+    """
+    if len(families) <= _NAMED:
+        each = (
+            f"{name} {one['ended']} ({one['named']})" for name, one in families.items()
+        )
+        return (
+            "Families that devices ended with (in brackets what they named):"
+            f" {', '.join(each)}."
+        )
+    ended = Counter(one["ended"] for one in families.values())
+    kept = sum(one["ended"] == one["named"] for one in families.values())
+    counts = ", ".join(f"{name} {count}" for name, count in ended.most_common())
+    return (
+        f"Families that devices ended with: {counts}. {kept} of {len(families)} ended with the one"
+        " that they named; federation.html has each."
+    )

@@ -7,7 +7,7 @@ within these by the run's seed: no row has a part in them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -40,6 +40,14 @@ def tells_leaves(terms: Terms) -> bool:
     if terms.model != "tree" or terms.classes or terms.public is not None:
         return False
     return bool(terms.learner().max_depth <= DEEPEST)
+
+
+def within_ranges(terms: Terms, ranges: Array) -> Terms:
+    """The same in units in which these ranges, of columns and the label, are -1 to 1."""
+    middle = ranges.mean(axis=1)
+    half = np.ptp(ranges, axis=1) / 2.0
+    inside = replace(terms, mean=middle[:-1], scale=half[:-1])
+    return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))
 
 
 @dataclass(frozen=True, eq=False)
