@@ -30,7 +30,7 @@ from persfl.federation.run_notes import once_note
 from persfl.federation.sums_site import SumsSite
 from persfl.fleets.flower import Device, Ledger, Policy, Rows
 from persfl.methods import method_of
-from persfl.privacy import Accountant, PrivacyBudget, answer_cost
+from persfl.privacy import Accountant, PrivacyBudget, answer_cost, mechanisms
 from persfl.runs import load_model
 from persfl.sources import clustered_regression
 from persfl.wire import Terms, nested, pack, unpack
@@ -569,3 +569,37 @@ def test_the_budget_refuses_and_spends_nothing():
     with pytest.raises(Refused, match="budget"):
         book.pay("digest", answer, PRIVATE.budget, b"answer")
     assert book.table() == []
+
+
+LEAVES = Terms(model="tree", columns=("x0", "x1"), settings={"max_depth": 1})
+DRAWN = {  # what one row can add to each answer, and how to ask for it
+    "sums": (4.0, "describe", {"sums": True}, LINEAR),
+    "units": (np.sqrt(7.0), "describe", {"sums": True}, LOGISTIC),
+    "gradient": (np.sqrt(3.0) * np.hypot(1, 0.5), "answer", {}, LOGISTIC),
+    "losses": (4.0 * np.sqrt(1.25), "score", {"count": 0}, LOGISTIC),
+    "leaves": (np.sqrt(8 * 1.25), "blend", {"asks": [{"what": "leaves"}]}, LEAVES),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_what_is_counted_is_the_noise_that_was_drawn(monkeypatch, kind):
+    """A desk that drew half the noise that it pays for would be found out here."""
+    room, message, head, terms = DRAWN[kind]
+    drawn = []
+    noised = mechanisms.noised
+
+    def watched(total, deviation, step, source):
+        drawn.append(deviation)
+        return noised(total, deviation, step, source)
+
+    monkeypatch.setattr(mechanisms, "noised", watched)
+    one = device(classes())
+    if kind == "gradient":
+        assert step(one, np.ones(3))[0] == "ok"
+    else:
+        told = ask(one, message, head, terms=terms)[0]
+        assert told.get("codes", [told["code"]]) == ["ok"]
+    (line,) = one.ledger.protected.table()
+    assert (line["kind"], len(drawn)) == (kind, 1)
+    assert drawn[0] == pytest.approx(line["noise"] * room)
+    assert line["cost"] == answer_cost(line["noise"])
