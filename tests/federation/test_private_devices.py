@@ -223,7 +223,7 @@ def test_a_step_that_was_too_long_is_said(last, said):
     before = np.array([np.inf, np.inf, 1.0, 1.0, 1.0])
     (note,) = once_note(fleet, [before, before * last], 0.5)
     assert note.startswith("2 of 5 devices pay for each answer")
-    assert ("--set step_size=0.25" in note) == said
+    assert ("--step-size 0.25" in note) == said
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def once_note(fleet: FlowerFleet, losses: Sequence[Array], step: float) -> list[
     )
     if losses and have_grown_for_several(losses[0], losses[-1]):
         text += (
-            " Losses of the others grew, so it was too long: begin again with --set"
-            f" step_size={step / 2:g}, which protected devices pay for again."
+            " Losses of the others grew, so it was too long: begin again with"
+            f" --step-size {step / 2:g}, which protected devices pay for again."
         )
     return [text]
 
