@@ -9,7 +9,9 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from persfl import Data
 from persfl.cli import main
+from persfl.commands.leak_lines import leak_lines
 from persfl.commands.privacy_lines import costs, spent, spent_lines
 from persfl.errors import InputError
 from persfl.federation.budget_book import ProtectedAnswer
@@ -17,6 +19,7 @@ from persfl.federation.ledger import Entry, Ledger
 from persfl.federation.privacy_settings import PrivacySettings
 from persfl.privacy import Accountant, PrivacyBudget
 from persfl.runs.leak_words import SHARES, leaks_from
+from persfl.runs.run_folder import Folder
 from persfl.sources import clustered_regression
 
 RANGES = {"a": [-4, 4], "b": [-4, 4]}
@@ -51,8 +54,12 @@ def test_leaks_shows_what_protection_leaves(run, capsys):
     assert found[0.0]["found"] == 1.0
     assert found[0.0]["moments"] == 0.0
     assert 0.01 <= found[1.0]["worst"] < found[8.0]["worst"] < 1.0
+    assert 0.0 == found[0.0]["row"] < found[8.0]["row"]
     assert main(words[:-1]) == 0
     assert "rows found" in capsys.readouterr().out
+    folder = Folder.open(run / "run")
+    assert [one["epsilon"] for one in folder.read_json("leaks.json")] == list(found)
+    assert folder.strangers() == []
 
 
 def test_leaks_stand_in_the_report(run, capsys):
@@ -136,3 +143,35 @@ def test_a_smaller_budget_than_was_spent_is_spent():
     assert account.left == 0
     assert account.answers(1e6) == 0
     assert account.epsilon == pytest.approx(3.0)
+
+
+ROWS = np.random.default_rng(0).normal(size=(30, 4))
+
+
+def test_a_check_says_what_is_known_now_and_what_attacks_find():
+    data = Data(ROWS[:, :3], ROWS @ [1.0, 2.0, 3.0, 0.1])
+    ledger = Ledger()
+    text = leak_lines(data, ledger, None)
+    assert "Now: nothing has left" in text
+    assert "5 answers of a linear regression determine its sums" in text
+    assert "With epsilon" not in text
+    for k in range(2):
+        ledger.write([Entry("r", 0, "answer", "ann", f"d{k}", numbers=4)])
+    text = leak_lines(data, ledger, None)
+    assert "2 different answers left" in text
+    assert "8 of 14 sums" in text
+    ledger.write([Entry("r", 0, "parts", "ann", "d9", numbers=90)])
+    assert "determine all 14 sums" in leak_lines(data, ledger, None)
+
+
+def test_a_check_of_a_protected_device_attacks_what_it_would_tell():
+    data = Data(ROWS[:, :3], ROWS @ [1.0, 2.0, 3.0, 0.1])
+    ledger = Ledger()
+    assert "With epsilon 3, all of it spent" in leak_lines(data, ledger, PRIVATE)
+    answer = ProtectedAnswer("r", "sums", "", PRIVATE.noise_of_sums)
+    ledger.protected.pay("d", answer, PRIVATE.budget, b"told")
+    assert "Now: Answers have noise: with 1 % false alarms" in leak_lines(
+        data, ledger, PRIVATE
+    )
+    few = leak_lines(data.take(np.arange(2)), ledger, PRIVATE)
+    assert "Too few rows to attack" in few

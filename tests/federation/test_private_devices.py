@@ -30,7 +30,7 @@ from persfl.federation.run_notes import once_note
 from persfl.federation.sums_site import SumsSite
 from persfl.fleets.flower import Device, Ledger, Policy, Rows
 from persfl.methods import method_of
-from persfl.privacy import Accountant, PrivacyBudget, answer_cost
+from persfl.privacy import Accountant, PrivacyBudget, answer_cost, mechanisms
 from persfl.runs import load_model
 from persfl.sources import clustered_regression
 from persfl.wire import Terms, nested, pack, unpack
@@ -112,6 +112,15 @@ def test_a_blend_of_protected_devices_runs_and_finishes_at_home(tmp_path):
         said = kept.terms.learner().predict(kept.model, X)
         error = said * kept.terms.label_scale + kept.terms.label_mean - DEVICES[i].y
         assert np.mean(error**2) < 0.3  # own rows are used without noise
+
+
+def test_a_model_is_refined_at_home_where_no_rows_are_held_back(tmp_path):
+    homes = protected()
+    asked = {"method": "fedavg", "rounds": 2, "holdout": 0.0}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    assert load_model(tmp_path / "run").fitted_.worth is None
+    for home in homes.values():
+        assert home.shelf.get(f"{HOME}r1") is not None
 
 
 def test_a_refined_model_never_leaves(tmp_path):
@@ -214,7 +223,7 @@ def test_a_step_that_was_too_long_is_said(last, said):
     before = np.array([np.inf, np.inf, 1.0, 1.0, 1.0])
     (note,) = once_note(fleet, [before, before * last], 0.5)
     assert note.startswith("2 of 5 devices pay for each answer")
-    assert ("--set step_size=0.25" in note) == said
+    assert ("--step-size 0.25" in note) == said
 
 
 @pytest.mark.parametrize(
@@ -405,7 +414,7 @@ def test_a_blend_of_protected_classifiers_takes_as_many_steps_as_fit(tmp_path):
     asked = {"method": "blend", "classes": 2, "holdout": 0.0, "deadline": 9.0}
     conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
     fitted = load_model(tmp_path / "run").fitted_
-    assert "were asked 20 times" in " ".join(fitted.notes)
+    assert fitted.notes[0].startswith("One model for all by 20 noised steps")
     assert (fitted.models == fitted.models[0]).all()
     for home in homes.values():
         kinds = [line["kind"] for line in home.ledger.protected.table()]
@@ -450,8 +459,8 @@ def test_units_of_a_protected_fleet_lie_within_declared_ranges(tmp_path):
 @pytest.mark.parametrize(
     ("method", "asked", "fits"),
     [
-        ("paper", "up to 60 questions", "--rounds 5 would fit"),
-        ("kin", "up to 77 questions", "--rounds 3 would fit"),
+        ("paper", "up to 60 questions", "--peers 3 --rounds 5 would fit"),
+        ("kin", "up to 77 questions", "--peers 3 --rounds 3 would fit"),
         ("pens", "up to 60 questions", "fewer --rounds would"),
     ],
 )
@@ -466,6 +475,33 @@ def test_a_plan_beyond_the_budget_says_how_much_would_fit(
     with pytest.raises(InputError, match=f"{asked}.*20 noised answers left.*{fits}"):
         conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **told))
     assert all(spent(home).spent == 0 for home in homes.values())
+
+
+@pytest.mark.parametrize(("method", "rounds"), [("paper", 5), ("kin", 3)])
+def test_loops_of_other_losses_fit_as_the_sentence_says(tmp_path, method, rounds):
+    homes = classifiers(9, n=4, settings=PRIVATE)
+    told = {"method": method, "classes": 2, "rounds": rounds, "deadline": 9.0}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **told))
+    for home in homes.values():
+        kinds = [line["kind"] for line in home.ledger.protected.table()]
+        assert kinds[0] == "units"
+        assert len(kinds) <= 21
+        assert home.shelf.get(f"{HOME}r1") is not None
+
+
+def test_networks_tell_noised_steps_in_their_own_numbers():
+    pytest.importorskip("torch")
+    terms = Terms(
+        model="mlp", columns=("x0", "x1"), classes=2, settings={"hidden": [3]}
+    )
+    model = np.zeros(terms.learner().size(2), dtype=np.float32)
+    arrays = {"targets": np.array([0])} | nested("q0", {"vector": model})
+    one = device(classes(9))
+    head, out = ask(one, "answer", {"names": ["a"]}, arrays, terms=terms)
+    assert head["codes"] == ["ok"]
+    assert out["p0.vector"].dtype == np.float32
+    assert out["p0.vector"].any()
+    assert out["seen"].shape == (1, 2)
 
 
 def test_a_loop_of_linear_regressions_costs_sums_alone(tmp_path):
@@ -533,3 +569,37 @@ def test_the_budget_refuses_and_spends_nothing():
     with pytest.raises(Refused, match="budget"):
         book.pay("digest", answer, PRIVATE.budget, b"answer")
     assert book.table() == []
+
+
+LEAVES = Terms(model="tree", columns=("x0", "x1"), settings={"max_depth": 1})
+DRAWN = {  # what one row can add to each answer, and how to ask for it
+    "sums": (4.0, "describe", {"sums": True}, LINEAR),
+    "units": (np.sqrt(7.0), "describe", {"sums": True}, LOGISTIC),
+    "gradient": (np.sqrt(3.0) * np.hypot(1, 0.5), "answer", {}, LOGISTIC),
+    "losses": (4.0 * np.sqrt(1.25), "score", {"count": 0}, LOGISTIC),
+    "leaves": (np.sqrt(8 * 1.25), "blend", {"asks": [{"what": "leaves"}]}, LEAVES),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_what_is_counted_is_the_noise_that_was_drawn(monkeypatch, kind):
+    """A desk that drew half the noise that it pays for would be found out here."""
+    room, message, head, terms = DRAWN[kind]
+    drawn = []
+    noised = mechanisms.noised
+
+    def watched(total, deviation, step, source):
+        drawn.append(deviation)
+        return noised(total, deviation, step, source)
+
+    monkeypatch.setattr(mechanisms, "noised", watched)
+    one = device(classes())
+    if kind == "gradient":
+        assert step(one, np.ones(3))[0] == "ok"
+    else:
+        told = ask(one, message, head, terms=terms)[0]
+        assert told.get("codes", [told["code"]]) == ["ok"]
+    (line,) = one.ledger.protected.table()
+    assert (line["kind"], len(drawn)) == (kind, 1)
+    assert drawn[0] == pytest.approx(line["noise"] * room)
+    assert line["cost"] == answer_cost(line["noise"])

@@ -48,9 +48,8 @@ def losses(data, z, source):
 
 
 def leaves(data, z, source):
-    fell = np.zeros((data.rows, 4))
-    fell[:, [0, 2]] = 1.0
-    told = mechanisms.noised_leaves(fell, data.y[:, None], 2, 1.0, z, source)
+    fell = np.zeros((data.rows, 2), dtype=np.int64)
+    told = mechanisms.noised_leaves(fell, data.y[:, None], (2, 2), 1.0, z, source)
     return float(told[0, [0, 2]].sum() + mechanisms.COUNTING**2 * told[1, [0, 2]].sum())
 
 

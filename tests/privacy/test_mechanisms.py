@@ -7,6 +7,7 @@ from scipy.stats import kstest
 from persfl import Data, Linear
 from persfl.errors import InputError
 from persfl.privacy import mechanisms as m
+from persfl.privacy.noised_spread import spread_room, told_spread
 from persfl.privacy.secure_noise import (
     FINE,
     SeededNoise,
@@ -84,9 +85,7 @@ def _mechanisms(data):
     d = data.X.shape[1]
     model = np.linspace(-1, 1, d + 1)
     losses = (data.y[:, None] - data.X @ np.ones((d, 3))) ** 2
-    leaves = np.zeros((data.rows, 8))
-    leaves[np.arange(data.rows), (data.X[:, 0] > 0).astype(int)] = 1
-    leaves[np.arange(data.rows), 4 + (data.X[:, -1] > 0).astype(int)] = 1
+    leaves = (data.X[:, [0, -1]] > 0).astype(int)
     clip = m.product_clip(d)
     told = m.noised_products(data, clip, 1.0, quiet)
     at = np.triu_indices(d + 2)
@@ -96,8 +95,10 @@ def _mechanisms(data):
     counted = np.append(np.ones(len(model)), 2.0 * half)
     fitted = m.noised_losses(losses, 4.0, 1.0, quiet)
     lost = np.append(np.ones(3), 4.0 * half)
-    grown = m.noised_leaves(leaves, data.y[:, None], 2, 1.5, 1.0, quiet)
+    grown = m.noised_leaves(leaves, data.y[:, None], (2, 4), 1.5, 1.0, quiet)
+    spread = told_spread(np.column_stack([data.X, data.y]), 1.0, quiet)
     return {
+        "spread": (spread, spread_room(d + 1)),
         "products": (told.matrix[at] * root, clip**2),
         "gradient": (gradient * counted, 2.0 * np.hypot(1, half)),
         "losses": (fitted * lost, 4.0 * np.sqrt(3 + half**2)),
@@ -157,3 +158,16 @@ def test_products_say_the_truth_with_many_rows():
 def test_noise_that_is_none_is_refused(clip, z):
     with pytest.raises(InputError, match="at least"):
         m.noised_sum(np.ones((2, 2)), clip, z, SystemNoise())
+
+
+def test_leaves_are_the_same_however_many_rows_are_taken_at_a_time(monkeypatch):
+    rng = np.random.default_rng(6)
+    fell = rng.integers(0, 4, size=(50, 2))
+    labels = rng.normal(size=(50, 1))
+    asked = (fell, labels, (2, 4), 1.0, 1.0)
+    whole = m.noised_leaves(*asked, NoNoise())
+    monkeypatch.setattr(m, "_TOGETHER", 40)
+    assert (m.noised_leaves(*asked, NoNoise()) == whole).all()
+    first = np.clip(labels, -1, 1)[fell[:, 1] == 3].sum()
+    assert whole[0, 7] == pytest.approx(first, abs=1e-3)
+    assert whole[1, 7] == pytest.approx((fell[:, 1] == 3).sum(), abs=1e-3)

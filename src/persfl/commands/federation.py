@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from persfl.commands.federate import Lines, finish
+from persfl.commands.leak_lines import leak_lines
 from persfl.commands.privacy_lines import OFF, costs, spent, spent_lines
 from persfl.commands.progress import table
 from persfl.errors import need
@@ -94,16 +95,17 @@ def node(chosen: argparse.Namespace) -> int:
         weight=chosen.weight,
     )
     settings = PrivacySettings.read(folder / NODE)
+    book = Ledger(folder / LEDGER)
     if settings is None:
         print(_leaving(config, policy, rows, folder) + OFF, flush=True)
     else:
-        book = Ledger(folder / LEDGER)
         account = book.protected.account(settings.budget)
         names = [str(name) for name in rows.columns]
         print(f"Device {config.device!r} joins {config.superlink}.")
         told = book.protected.told("units")
         print(costs(settings, names, account, units=told), flush=True)
     if chosen.check:
+        print(leak_lines(rows.data, book, settings), end="")
         return 0
     return run_node(folder, say=_say, going=_until_stopped())
 

@@ -24,6 +24,7 @@ HEAD = (
     "worst",
     "by model",
     "labels",
+    "error of a row",
 )
 
 
@@ -67,7 +68,8 @@ def _print_leaks(found: list[Leak], delta: float, name: str, run: str) -> None:
         "\nError of X'X: how far sums over a device's rows, as others know them, are off; 0 is all"
         " of it.\nRows found: by whoever knows all other rows and sees what devices tell, at 1 %"
         " false alarms; in the mean, and\nthe worst row. By model: by whoever sees a model of own"
-        " rows alone. Labels: rows alone in a leaf of a tree.\n"
+        " rows alone. Labels: rows alone in a leaf of a tree. Error of a row: of the best guess of"
+        " one that is all a device has.\n"
         f"delta is {delta:g}. Measured on the rows of {name}, which stay here. persfl report {run}"
         " shows it too."
     )
@@ -83,4 +85,6 @@ def _cells(one: Leak) -> tuple[str, ...]:
     name = "none" if one.epsilon == NONE else f"{one.epsilon:g}"
     off = "" if math.isnan(one.moments) else f"{one.moments:.2g}"
     shares = (one.known, one.found, one.worst, one.by_model, one.labels)
-    return (name, off, *("" if math.isnan(s) else f"{s:.1%}" for s in shares))
+    cells = ("" if math.isnan(share) else f"{share:.1%}" for share in shares)
+    row = "" if math.isnan(one.row) else f"{one.row:.2g}"
+    return (name, off, *cells, row)

@@ -34,7 +34,10 @@ def costs(
         f"  Spent so far: epsilon {account.epsilon:.4g}. Left: {left} noised answers, and units.",
         _cost_of_sums(settings, columns, account),
         *_cost_of_steps(settings, columns, account, left),
-        "  Boosting, refits, several steps at a time and errors on rows held back will be refused.",
+        "  Trees of numbers cost as much as sums: sums in the leaves of random trees, once for the"
+        " same trees.",
+        "  Boosting, forests, trees of classes, refits, several steps at a time and errors on rows"
+        " held back will be refused.",
         "  However much anybody knows, telling whether a row is here with 1 % false alarms"
         f" succeeds at most {_most(settings):.1%} of the time.",
         "  Own rows refine this device's model at home, without noise.",
@@ -86,7 +89,7 @@ def _cost_of_steps(
 
 
 def _share(cost: float, account: Accountant) -> str:
-    return f"{cost / account.budget.whole:.0%}".replace("%", " %")
+    return f"{100.0 * cost / account.budget.whole:.3g} %"
 
 
 def _most(settings: PrivacySettings) -> float:

@@ -31,7 +31,9 @@ class Outcome:
         self.notes = list(site.notes)
 
     def judged(self) -> dict[int, dict[str, Any]]:
-        """What targets tell of the rows that they held back."""
+        """What targets tell of the rows that they held back, if any."""
+        if not self.terms.holdout:
+            return {}
         return {i: told for i, told in self._told.items() if sound(told)}
 
     def finish(self) -> list[str]:

@@ -17,6 +17,7 @@ from persfl.federation.blend_exchange import BlendExchange, BlendScene
 from persfl.federation.blend_journal import Exchanges
 from persfl.federation.blend_outcome import Outcome
 from persfl.federation.blend_site import FlowerSite
+from persfl.federation.leaves_site import LeavesSite
 from persfl.federation.letters import Letters
 from persfl.federation.messages import Responder
 from persfl.federation.mixed_site import MixedSite
@@ -24,6 +25,7 @@ from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
 from persfl.federation.sums_site import NO_TREES, SumsSite
+from persfl.federation.told_leaves import tells_leaves
 from persfl.federation.wait_notices import Waiting
 from persfl.methods import Mixed
 from persfl.methods.blend.algorithm import blend_over
@@ -87,6 +89,9 @@ def _run(
     if tells_sums(letters.terms):
         sums = SumsSite(letters, scene)
         return sums, sums.blended()
+    if tells_leaves(letters.terms):
+        leaves = LeavesSite(letters, scene)
+        return leaves, leaves.blended()
     site = FlowerSite(letters, scene)
     return site, blend_over(site, budget=plan.setting("budget"))
 

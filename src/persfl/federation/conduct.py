@@ -20,7 +20,7 @@ from persfl.federation.negotiation import agreement
 from persfl.federation.node_family import NodeFamily
 from persfl.federation.noised_descent import (
     NoisedDescent,
-    descent_note,
+    descent_words,
     steps_that_fit,
 )
 from persfl.federation.policy import Policy
@@ -28,6 +28,7 @@ from persfl.federation.post import Post
 from persfl.federation.result import keep_result
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.run_scene import Diary, RunScene
+from persfl.federation.told_leaves import LEAVES, tells_leaves
 from persfl.federation.wait_notices import Waiting
 from persfl.files import write_whole
 from persfl.folder_locks import holding
@@ -36,6 +37,7 @@ from persfl.methods import Blend, Kin, Mixed, Own, Paper
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
 from persfl.runs.standing import DIARY
+from persfl.traits import has_gradients
 from persfl.wire.codec import pack, unpack
 from persfl.wire.terms import Terms
 
@@ -89,12 +91,11 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
         diary.say("done", already=True)
         return
     method = plan.personalization
-    if isinstance(method, Blend) and scene.paying:
+    steps_of = scene.paying and has_gradients(scene.terms.learner())
+    if isinstance(method, Blend) and steps_of:
         steps = steps_that_fit(dict(scene.paying))
         fleet, state = common_run(scene, NoisedDescent(rounds=steps))
-        keep_result(
-            scene.folder, fleet, scene.terms, plan, state, [descent_note(steps)]
-        )
+        keep_result(scene.folder, fleet, scene.terms, plan, state, descent_words(steps))
     elif isinstance(method, Blend | Mixed):
         # blend's many files, where it runs
         from persfl.federation.blend_run import blended
@@ -113,7 +114,8 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
             scene.waiting,
             diary.say,
         )
-        keep_result(scene.folder, outcome, scene.terms, plan, state)
+        trees = LEAVES if tells_leaves(scene.terms) else ""
+        keep_result(scene.folder, outcome, scene.terms, plan, state, trees)
     else:
         asks = isinstance(method, Paper | Kin | Own)
         fleet, state = (loop_run if asks else common_run)(scene, method)
@@ -141,6 +143,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
             "asked": plan.record(),
             "unwilling": agreed.unwilling,
             "paying": agreed.paying,
+            "protected": agreed.protected,
             "families": agreed.families,
         }
         folder = Folder.begin(out, spec, every=0)
@@ -156,7 +159,8 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
         str(name): int(left) for name, left in folder.spec.get("paying", {}).items()
     }
     scene = RunScene(plan, post, folder, terms, ids, targets, home, waiting, diary)
-    return replace(scene, paying=pays)
+    budgets = frozenset(str(name) for name in folder.spec.get("protected", []))
+    return replace(scene, paying=pays, protected=budgets)
 
 
 def _targets(

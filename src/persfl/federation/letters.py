@@ -66,7 +66,8 @@ def why(name: str, code: str) -> str:
     if code == "privacy":
         return (
             f"device {name!r} protects its rows: it tells noised sums, steps and losses of linear"
-            " models and networks, and nothing else. Use --method blend, or fedavg with a few"
+            " models and networks, and sums in leaves of random trees of numbers, and nothing else."
+            " Use --method blend, or fedavg with a few"
             " --rounds; shared units need ranges of all columns in its [privacy.ranges]."
             " docs/privacy.md says what can be asked."
         )

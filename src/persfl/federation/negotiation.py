@@ -20,11 +20,14 @@ from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
 from persfl.federation.node_family import FAMILIES
 from persfl.federation.paid_answers import (
     paying_in,
+    protected_in,
     ranges_in,
     refuse_beyond_budgets,
+    refuse_unprotected,
 )
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
+from persfl.federation.told_leaves import tells_leaves, within_ranges
 from persfl.federation.wait_notices import Waiting
 from persfl.learners.any_family import ANY
 from persfl.methods import Own
@@ -47,13 +50,14 @@ class _Others(NamedTuple):
 
 class Agreement(NamedTuple):
     """What a run begins with: its terms, who said that it wants no model of its own, who pays for
-    each answer, with how many are left, and which family devices named, where everybody has their
-    own.
+    each answer, with how many are left, who is protected, and which family devices named, where
+    everybody has their own.
     """
 
     terms: Terms
     unwilling: list[str]
     paying: dict[str, int]
+    protected: list[str]
     families: dict[str, str]
 
 
@@ -69,6 +73,7 @@ def agreement(
     there = ask.described(waiting)
     raw = _in_raw_units(plan, _columns(there))
     paying = paying_in(raw, there)
+    refuse_unprotected(plan, raw, there, paying)
     refuse_beyond_budgets(plan, raw, ids, paying)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
     ranges = ranges_in(raw, there, paying)
@@ -79,7 +84,7 @@ def agreement(
         told = {name: there[name].get("family") for name in sorted(there)}
         # the word of somebody else: it is printed
         families = {name: str(word) for name, word in told.items() if word in FAMILIES}
-    return Agreement(terms, peers_only, paying, families)
+    return Agreement(terms, peers_only, paying, protected_in(there), families)
 
 
 def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
@@ -100,6 +105,8 @@ def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
 
 def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
     learner = raw.learner()
+    if others.ranges is not None and tells_leaves(raw):
+        return _checked(within_ranges(raw, others.ranges))
     if has_gradients(learner) and not plan.points:
         step = step_of(plan.first_step, learner, raw.features)
         terms = replace(raw, step_size=step)

@@ -84,11 +84,13 @@ class NoisedDescent(SteppedMethod):
             raise InputError("noised steps are for the devices of a federation.")
         trust = Trust.blank(fleet)
         step = step_length(fleet, self.name)
-        path = MeanPath(np.asarray(start_of(fleet, seed)), step, rounds)
+        start = np.asarray(start_of(fleet, seed))
+        path = MeanPath(start.astype(np.float64), step, rounds)
         totals = SlopeTotals(fleet.n)
         for r in range(rounds):
-            path.move(totals.at(fleet, path.model))
+            path.move(totals.at(fleet, path.model.astype(start.dtype)))
             model = path.result if r == rounds - 1 else path.model
+            model = model.astype(start.dtype)
             hold(fleet, np.repeat(model[None], len(fleet.targets), axis=0), r)
             yield quiet_round(fleet, r, trust)
 
@@ -102,10 +104,10 @@ def steps_that_fit(paying: dict[str, int]) -> int:
     return min(PLANNED, *paying.values())
 
 
-def descent_note(steps: int) -> str:
-    """What a blend says that came to this."""
+def descent_words(steps: int) -> str:
+    """What a blend came to where devices pay for each answer."""
     return (
-        f"Devices that pay for each answer from a privacy budget were asked {steps} times: that"
-        " finds one model for all, which each protected device has weighed against its own rows at"
-        " home. The models here are the one for all."
+        f"One model for all by {steps} noised steps of every device, which is what privacy budgets"
+        " allow; each protected device has weighed it against its own rows at home, and keeps the"
+        " outcome there"
     )

@@ -16,11 +16,14 @@ from persfl.federation.privacy_settings import is_range
 from persfl.federation.rehearsal import questions_asked
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
+from persfl.federation.told_leaves import DEEPEST, tells_leaves
 from persfl.methods import Blend, Kin, Own, Paper
 from persfl.methods.shared_method import SteppedMethod
 from persfl.traits import has_gradients
 from persfl.types import Array
 from persfl.wire.terms import Terms
+
+FEW = 3  # peers that a loop is advised to ask, where each answer is paid for
 
 
 def paying_in(terms: Terms, there: Mapping[str, Head]) -> dict[str, int]:
@@ -37,11 +40,60 @@ def paying_in(terms: Terms, there: Mapping[str, Head]) -> dict[str, int]:
     return found
 
 
+def protected_in(there: Mapping[str, Head]) -> list[str]:
+    """Devices whose owners have set a budget."""
+    return [name for name in sorted(there) if answers_left(there[name]) is not None]
+
+
 def answers_left(head: Head) -> int | None:
     """How many noised answers a protected device says it has left; None of one that is not."""
     told = head.get("privacy")
     answers = told.get("answers") if isinstance(told, dict) else None
     return answers if type(answers) is int and answers >= 0 else None
+
+
+def refuse_unprotected(
+    plan: RunPlan,
+    terms: Terms,
+    there: Mapping[str, Head],
+    paying: Mapping[str, int],
+) -> None:
+    """Stop before anything is told where no noise protects the models of a run."""
+    if not paying or has_gradients(terms.learner()):
+        return
+    some = f"device {next(iter(paying))!r} protects its rows"
+    if not tells_leaves(terms):
+        raise InputError(
+            f"{some}, and {_unprotected(terms)} Use --model tree, linear or mlp. Nothing was begun."
+        )
+    if not isinstance(plan.personalization, Blend):
+        raise InputError(
+            f"{some}: of trees it tells noised sums in leaves, which --method blend asks for."
+            " Nothing was begun."
+        )
+    others = [name for name in sorted(there) if name not in paying]
+    if others:
+        raise InputError(
+            f"{some} and device {others[0]!r} does not: trees are learned by devices that all do,"
+            " or all do not. Nothing was begun."
+        )
+    if ranges_in(terms, there, paying) is None:
+        raise InputError(
+            f"{some}, and random trees need ranges of all columns and the label in its [privacy]."
+            " Nothing was begun."
+        )
+
+
+def _unprotected(terms: Terms) -> str:
+    """Why."""
+    if terms.model == "tree" and not terms.classes:
+        return f"trees are told of to a depth of {DEEPEST} at most (--set max_depth)."
+    if terms.model not in ("tree", "forest", "boosting"):
+        return f"models of the kind {terms.model} are fitted without noise."
+    return (
+        f"questions of {terms.model} are chosen by looking at rows again and again, which no budget"
+        " pays for."
+    )
 
 
 def refuse_beyond_budgets(
@@ -87,9 +139,10 @@ def _fitting(plan: RunPlan, left: int) -> str:
         return f"{left} would fit"
     if isinstance(method, Kin | Paper):
         own = 2 if isinstance(method, Kin) else 1
-        rounds = (left - 2 * (own - 1)) // (plan.peers + own)
+        peers = min(plan.peers, FEW)
+        rounds = (left - 2 * (own - 1)) // (peers + own)
         if rounds > 0:
-            return f"--rounds {rounds} would fit, or --method blend"
+            return f"--peers {peers} --rounds {rounds} would fit, or --method blend"
     return "fewer --rounds would, or --method blend"
 
 

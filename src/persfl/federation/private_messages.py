@@ -12,6 +12,7 @@ from persfl.federation.adoptions import adoption_from, adoption_heads
 from persfl.federation.asked_device import names_of
 from persfl.federation.device_peer import code_of
 from persfl.federation.inquiry import LONGEST_NAME, Inquiry
+from persfl.federation.leaves_desk import forest_at_home, leaves_told
 from persfl.federation.messages import (
     MOST,
     Arrays,
@@ -26,13 +27,15 @@ from persfl.federation.private_desk import PrivateDesk, RowsSeen
 from persfl.federation.private_sums import device_sums
 from persfl.federation.row_stock import alone
 from persfl.federation.sums_device import tells_sums
+from persfl.federation.told_leaves import LeavesFamily, tells_leaves
 from persfl.federation.told_sums import MANY, SumsFamily
 from persfl.learners.linear import Linear
 from persfl.methods.blend.questions import checked
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.private.home_finish import Outside, finished_at_home
+from persfl.methods.private.private_trees import leaf_means
 from persfl.seeds import stream
-from persfl.types import Array, Data
+from persfl.types import Array, Data, Model
 from persfl.wire import WireError, nested
 
 # Models that others' words alone led to, and those that own rows have refined: the latter stay.
@@ -102,7 +105,8 @@ class PrivateMessages:
         else:
             total, rows = self.desk.gradient(question, model, name)
             slope = total / rows.divisor
-        return np.asarray(model - terms.step_size * slope), rows
+        moved = np.asarray(model - terms.step_size * slope)
+        return moved.astype(model.dtype), rows  # networks have numbers of their own
 
     def _from_sums(self, question: Inquiry) -> bool:
         """Whether steps follow from sums, which cost nothing once they are told."""
@@ -197,21 +201,29 @@ class PrivateMessages:
         return stored
 
     def _finish(self, question: Inquiry, model: Array) -> None:
-        """Refine the model of a run with own rows, without noise: it never leaves, and whether
-        that went well does not show.
-        """
-        try:
+        """Refine the model of a run with own rows, without noise."""
+
+        def refined() -> Model:
             rows = alone(self.desk.rows(question))
             learner = question.codec.learner
-            seed = self.home.lot.seed
             told = Outside(model[None])
-            model = finished_at_home(learner, rows, told, seed)[0]
+            return finished_at_home(learner, rows, told, self.home.lot.seed)[0]
+
+        self._keep_home(question, model, refined)
+
+    def _keep_home(
+        self, question: Inquiry, usual: Model, refined: Callable[[], Model]
+    ) -> None:
+        """Keep a refined model: it never leaves, and whether refining went well does not show."""
+        model = usual
+        try:
+            model = refined()
         except Exception as error:
             self._code(error, question)
         stored = StoredModel(question.round + 1, model, question.terms)
         self.home.keep(HOME + question.run, stored)
 
-    # Blend of linear models under squared loss
+    # Blend of linear models under squared loss, and of trees
 
     def blend(self, question: Inquiry) -> Content:
         """Sums once, and a model in return."""
@@ -219,18 +231,19 @@ class PrivateMessages:
         asks = question.head.get("asks")
         if not isinstance(asks, list) or len(asks) > MOST:
             raise WireError("questions must be a list.")
-        if not tells_sums(question.terms):
+        if not (tells_sums(question.terms) or tells_leaves(question.terms)):
             raise Refused("privacy")
+        asked_of = self._asked if tells_sums(question.terms) else self._asked_of_trees
         parts = parts_of(question.arrays)
         codes: list[str] = []
         out: dict[str, NDArray[Any]] = {}
         for i, asked in enumerate(asks):
-            found: dict[str, NDArray[Any]] = {}
+            found: Arrays = {}
             code = "ok"
             what = "blend"
             try:
                 names_of(asked)
-                what, found = self._asked(question, asked, parts.get(f"k{i}", {}))
+                what, found = asked_of(question, asked, parts.get(f"k{i}", {}))
             except Exception as error:
                 code = self._code(error, question)
             codes.append(code)
@@ -240,7 +253,7 @@ class PrivateMessages:
 
     def _asked(
         self, question: Inquiry, asked: Any, arrays: Arrays
-    ) -> tuple[str, dict[str, NDArray[Any]]]:
+    ) -> tuple[str, Arrays]:
         """One of the two questions of such a blend."""
         learner = question.codec.learner
         assert isinstance(learner, Linear)
@@ -256,3 +269,22 @@ class PrivateMessages:
         nothing = DeviceSums(*(np.zeros_like(array) for array in whole))
         told = [nothing] * (MANY - 1) + [whole]  # nothing of it is ever hidden
         return one.kind, family.written(told)
+
+    def _asked_of_trees(
+        self, question: Inquiry, asked: Any, arrays: Arrays
+    ) -> tuple[str, Arrays]:
+        """Sums in leaves, and a forest in return."""
+        family = LeavesFamily(question.terms)
+        one = checked(asked, arrays, family, size=family.size, names=1)
+        if one.kind != "take":
+            return one.kind, leaves_told(self.desk, question, family)
+        if not self.home.policy.target:
+            raise Refused("target")
+        others = one.model
+        usual = family.trees.models(leaf_means(others.reshape(2, -1)))
+        self._keep_home(
+            question,
+            usual,
+            lambda: forest_at_home(self.desk, question, family, others),
+        )
+        return one.kind, {}

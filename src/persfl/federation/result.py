@@ -4,7 +4,6 @@ federation's own page shows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,18 +49,16 @@ def keep_result(
     terms: Terms,
     plan: RunPlan,
     state: State,
-    more: Sequence[str] = (),
+    about: str = "",
 ) -> None:
     """Tell every target its last adoption, have it judged, and write everything a finished run
     has.
     """
-    # who pays for answers refines its model when it is judged, and tells nothing of that
-    pays = not isinstance(fleet, Outcome) and fleet.target_side.paying
-    told = fleet.judged() if terms.holdout or pays else {}
+    told = fleet.judged()
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
-    notes = notes_of(fleet, plan, untold, folder.spec.get("unwilling", []))
-    notes += more
+    unwilling = folder.spec.get("unwilling", [])
+    notes = notes_of(fleet, plan, untold, unwilling, about)
     if not isinstance(fleet, Outcome):
         notes += once_note(fleet, state.losses, terms.step_size)
     named = folder.spec.get("families", {})

@@ -40,8 +40,8 @@ def once_note(fleet: FlowerFleet, losses: Sequence[Array], step: float) -> list[
     )
     if losses and have_grown_for_several(losses[0], losses[-1]):
         text += (
-            " Losses of the others grew, so it was too long: begin again with --set"
-            f" step_size={step / 2:g}, which protected devices pay for again."
+            " Losses of the others grew, so it was too long: begin again with"
+            f" --step-size {step / 2:g}, which protected devices pay for again."
         )
     return [text]
 
@@ -51,11 +51,12 @@ def notes_of(
     plan: RunPlan,
     untold: Sequence[str],
     unwilling: Sequence[str],
+    about: str = "",
 ) -> list[str]:
-    """The notes of a run; the first says by which method."""
+    """The notes of a run; the first says by which method, in the method's own words or these."""
     method = plan.personalization
     targets = len(fleet.targets)
-    notes = [f"{method.about} (method {plan.method!r})."]
+    notes = [f"{about or method.about} (method {plan.method!r})."]
     counts = fleet.roster.counts.values()
     guarded = sum(count["guarded"] for count in counts)
     if guarded:

@@ -81,6 +81,8 @@ class RunScene:
     diary: Diary
     paying: Mapping[str, int] = field(default_factory=dict)
     """Who pays for each answer, and how many it had left."""
+    protected: frozenset[str] = frozenset()
+    """Who has a privacy budget at all."""
 
     def fleet(
         self, *, state: bytes | None = None, step_size: float | None = None
@@ -107,6 +109,7 @@ class RunScene:
             state=state,
         )
         fleet.target_side.paying = frozenset(self.paying)
+        fleet.target_side.protected = self.protected
         return fleet
 
     def first_state(self, fleet: FlowerFleet) -> State:

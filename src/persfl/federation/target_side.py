@@ -46,6 +46,8 @@ class TargetSide:
         self.roster = Roster()  # whom to leave alone for a while
         # who pays for each answer, and is not asked for a loss that nothing hangs on
         self.paying: frozenset[str] = frozenset()
+        # who refines its model when it is judged, and tells nothing of that
+        self.protected: frozenset[str] = frozenset()
         self.names = [peers.ids[int(t)] for t in peers.targets]
 
     @property
@@ -165,11 +167,13 @@ class TargetSide:
 
     def judgements(self, r: int) -> dict[int, Arrays]:
         """What targets tell of the rows that they held back, by position among the devices (see
-        `holdout`).
+        `holdout`); where none are held back, only those are asked that refine their models then.
         """
         found: dict[int, Arrays] = {}
         head = {"count": 0, "judge": True}
-        replies = self._ask("score", list(self.everyone), r, lambda t: (head, {}))
+        held = self.letters.terms.holdout > 0
+        who = [t for t in self.everyone if held or self.names[t] in self.protected]
+        replies = self._ask("score", who, r, lambda t: (head, {})) if who else {}
         for t, reply in replies.items():
             if isinstance(reply, Lost):
                 continue

@@ -27,7 +27,7 @@ from persfl.privacy.mechanisms import (
     row_gradients,
 )
 from persfl.privacy.membership import by_losses, by_sums, ridge_losses
-from persfl.privacy.reconstruction import moment_error
+from persfl.privacy.reconstruction import moment_error, row_error
 from persfl.privacy.secure_noise import SeededNoise
 from persfl.seeds import stream
 from persfl.traits import has_gradients
@@ -42,7 +42,8 @@ class Leak(NamedTuple):
 
     `moments` and `known`: the error of sums as others know them, in the mean over devices, and the
     share of devices of whom all sums are known. `found` and `worst`: rows that are found by what
-    devices tell. `by_model`: by a model of own rows alone. `labels`: rows alone in a leaf.
+    devices tell. `by_model`: by a model of own rows alone. `labels`: rows alone in a leaf. `row`:
+    how far the best guess of a row is off that is all a device has, as a share of its length.
     """
 
     epsilon: float
@@ -52,6 +53,7 @@ class Leak(NamedTuple):
     worst: float
     by_model: float
     labels: float
+    row: float
 
 
 def leaks_of(
@@ -77,7 +79,7 @@ def leaks_of(
         if epsilon == NONE:
             exact = isinstance(learner, Linear) and learner.kind == "squared"
             moments, known = (0.0, 1.0) if exact else (np.nan, np.nan)
-            leak = Leak(epsilon, moments, known, 1.0, 1.0, model, labels)
+            leak = Leak(epsilon, moments, known, 1.0, 1.0, model, labels, moments)
         else:
             z = PrivacyBudget(epsilon=epsilon, delta=delta).multiplier()
             leak = _protected(rows, learner, epsilon, z, seed)
@@ -89,7 +91,7 @@ def _protected(
     rows: Devices, learner: Learner, epsilon: float, z: float, seed: int
 ) -> Leak:
     """With noise on what is told. What others make of it, models and all, tells no more."""
-    told = np.nan
+    told = row = np.nan
     if isinstance(learner, Linear) and learner.kind == "squared":
         clip = product_clip(rows.features)
         u = clipped(np.column_stack([np.ones(len(rows.y)), rows.X, rows.y]), clip)
@@ -101,13 +103,26 @@ def _protected(
             mine = u[rows.start[i] : rows.start[i + 1]]
             errors.append(moment_error(noisy, mine.T @ mine))
         told = float(np.mean(errors))
+        row = _row_alone(rows, clip, z, seed)
     elif has_gradients(learner):
         lengths = _gradient_lengths(rows, learner, seed)
     else:
         lengths = np.ones(len(rows.y))  # a row is in one leaf of every tree
     found = by_sums(lengths, z)
     nothing = 0.0 if isinstance(learner, Tree) else np.nan
-    return Leak(epsilon, told, 0.0, found.mean, found.worst, np.nan, nothing)
+    return Leak(epsilon, told, 0.0, found.mean, found.worst, np.nan, nothing, row)
+
+
+def _row_alone(rows: Devices, clip: float, z: float, seed: int) -> float:
+    """How far guesses of some rows are off, the middle one, if each were all that a device has."""
+    luck = stream(seed, "rows alone").uniform(len(rows.y))
+    errors = []
+    for r in np.argsort(luck)[:SHADOWS].tolist():
+        one = Data(rows.X[r : r + 1], rows.y[r : r + 1])
+        source = SeededNoise(stream(seed, "row alone", r))
+        noisy = noised_products(one, clip, z, source).matrix
+        errors.append(row_error(noisy, np.array([1.0, *rows.X[r], rows.y[r]])))
+    return float(np.median(errors))
 
 
 def _gradient_lengths(rows: Devices, learner: Learner, seed: int) -> Array:

@@ -52,15 +52,30 @@ def noised_sum(
     >>> bool(abs(told[0] - 50.0) < 0.2)
     True
     """
+    _must_be_noise(clip, multiplier)
+    return _told(_in_steps(parts, clip, multiplier), clip, multiplier, source)
+
+
+def _must_be_noise(clip: float, multiplier: float) -> None:
     if not (clip > 0 and multiplier >= LEAST):
         raise InputError(
             f"clip must be above 0 and the noise multiplier at least {LEAST:g}."
             f" Got {clip:g} and {multiplier:g}."
         )
-    deviation = multiplier * clip
-    step = deviation * FINE
+
+
+def _in_steps(parts: Array, clip: float, multiplier: float) -> IntArray:
+    """(size,) the sum of rows' clipped parts, in whole steps of the grid."""
+    step = multiplier * clip * FINE
     whole = whole_steps(clipped(parts, clip * (1.0 - _HAIR)), step)
-    return noised(whole.sum(axis=0), deviation, step, source)
+    return np.asarray(whole.sum(axis=0))
+
+
+def _told(
+    total: IntArray, clip: float, multiplier: float, source: NoiseSource
+) -> Array:
+    deviation = multiplier * clip
+    return noised(total, deviation, deviation * FINE, source)
 
 
 # Sums of products
@@ -179,27 +194,35 @@ def noised_losses(
 
 
 def noised_leaves(
-    leaves: Array,
+    leaves: IntArray,
     labels: Array,
-    trees: int,
+    shape: tuple[int, int],
     most: float,
     multiplier: float,
     source: NoiseSource,
 ) -> Array:
-    """(outputs + 1, leaves) sums of labels and numbers of rows, leaf by leaf.
+    """(outputs + 1, all leaves of all trees) sums of labels and numbers of rows, leaf by leaf.
 
-    `leaves` (rows, all leaves of all trees) is 1 where a row falls, which is in one leaf of each
-    of so many `trees`; `labels` (rows, outputs) are cut to a length of at most `most`.
+    `leaves` (rows, trees) is where each row falls, among the leaves of each tree, of which there
+    are `shape`: trees and leaves of one; `labels` (rows, outputs) are cut to a length of at most
+    `most`. Rows are taken a few at a time.
     """
+    trees, each = shape
     share = most * COUNTING
+    room = most * float(np.sqrt(trees * (1.0 + COUNTING**2)))
+    _must_be_noise(room, multiplier)
     kept = clipped(labels, most)
     wide = np.hstack([kept, np.full((len(kept), 1), share)])
-    parts = (wide[:, :, None] * leaves[:, None, :]).reshape(
-        len(kept), wide.shape[1] * leaves.shape[1]
-    )
-    room = most * float(np.sqrt(trees * (1.0 + COUNTING**2)))
-    told = noised_sum(parts, room, multiplier, source)
-    told = told.reshape(labels.shape[1] + 1, leaves.shape[1])
+    many = wide.shape[1]
+    total = np.zeros(many * trees * each, dtype=np.int64)
+    place = np.clip(leaves, 0, each - 1) + each * np.arange(trees)
+    for first in range(0, len(kept), max(1, _TOGETHER // len(total))):
+        part = slice(first, first + max(1, _TOGETHER // len(total)))
+        chosen = np.zeros((len(place[part]), trees * each))
+        np.put_along_axis(chosen, place[part], 1.0, axis=1)
+        parts = wide[part, :, None] * chosen[:, None, :]
+        total += _in_steps(parts.reshape(len(parts), -1), room, multiplier)
+    told = _told(total, room, multiplier, source).reshape(many, -1)
     told[-1] /= share
     return told
 

@@ -41,11 +41,12 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 # What may be removed once no index names it: files that a run makes on its way, by their shape.
 _PASSING = re.compile(
     r"(?:state-[a-z0-9-]+\.(?:npz|skops)|(?:fleet|exchange)-[0-9]+\.wire)(?:\.part)?"
-    rf"|(?:run|spec|versions|model|federation|worth|terms|contributions)\.(?:{_ENDINGS})\.part"
+    r"|(?:run|spec|versions|model|federation|leaks|worth|terms|contributions)"
+    rf"\.(?:{_ENDINGS})\.part"
 )
 # What may be removed with the run that an index belongs to: names that some run does give.
 _GIVEN = re.compile(
-    r"(?:spec|versions|model|federation|contributions)\.json"
+    r"(?:spec|versions|model|federation|leaks|contributions)\.json"
     r"|model\.(?:npz|safetensors)|worth\.parquet"
     r"|terms\.wire|state-[a-z0-9-]+\.npz|(?:fleet|exchange)-[0-9]+\.wire"
     r"|rounds/[a-z][a-z0-9-]*\.parquet"

@@ -12,9 +12,9 @@ from persfl.formats import reading
 from persfl.runs.run_folder import Folder
 
 LEAKS = "leaks.json"
-# shares of rows or devices; the error of sums has no upper end
+# shares of rows or devices; the errors of sums and of a row have no upper end
 SHARES = ("known", "found", "worst", "by_model", "labels")
-_NUMBERS = {"epsilon", "moments", *SHARES}
+_NUMBERS = {"epsilon", "moments", "row", *SHARES}
 Leaked = dict[str, float | None]
 
 

@@ -139,6 +139,16 @@ class PartSums(Question):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class LeafSums(Question):
+    """Sums of labels and numbers of rows in the leaves of random trees that everybody draws alike,
+    with noise: what a protected device tells of trees.
+    """
+
+    kind = "leaves"
+    replies: ClassVar[Mapping[str, Shape]] = {"leaves": ("size",)}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class GradientSteps(Question):
     """From each model a few gradient steps."""
 
@@ -262,7 +272,7 @@ class Take(Question):
 KINDS: Mapping[str, type[Question]] = {
     kind.kind: kind
     for kind in (
-        Spread, Weight, PartSums, GradientSteps, Slopes, Falls, Fit, Refits, OwnRows,
+        Spread, Weight, PartSums, LeafSums, GradientSteps, Slopes, Falls, Fit, Refits, OwnRows,
         Weigh, JudgeOffers, Mix, Take,
     )
 }  # fmt: skip

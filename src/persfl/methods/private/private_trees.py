@@ -15,6 +15,7 @@ from persfl.devices import Devices
 from persfl.learners.tree import Grown, Tree
 from persfl.methods.private.private_budget import RunBudget
 from persfl.privacy.mechanisms import noised_leaves
+from persfl.privacy.secure_noise import NoiseSource
 from persfl.seeds import Stream, stream
 from persfl.types import Array, Data, IntArray, Learner, Model
 
@@ -57,6 +58,14 @@ class RandomTrees(NamedTuple):
         found = np.zeros((len(X), self.leaves * len(self.trees)))
         np.put_along_axis(found, place, 1.0, axis=1)
         return found
+
+    def told(self, X: Array, y: Array, multiplier: float, source: NoiseSource) -> Array:
+        """(2, all leaves) sums of labels, which lie between -1 and 1, and numbers of rows, with
+        noise.
+        """
+        shape = (len(self.trees), self.leaves)
+        fell = self.falls(X)
+        return noised_leaves(fell, y[:, None], shape, 1.0, multiplier, source)
 
     def models(self, values: Array) -> Model:
         """A mix of the trees, whose leaves (all leaves,) say this."""
@@ -107,21 +116,24 @@ def tree_models(
     told = []
     for i in range(len(rows)):
         mine = slice(rows.start[i], rows.start[i + 1])
-        leaves = trees.chosen(rows.X[mine])
         source = spend.source(i, "leaves")
-        found = noised_leaves(leaves, y[mine, None], TREES, 1.0, spend.noise(), source)
-        told.append(found)
+        told.append(trees.told(rows.X[mine], y[mine], spend.noise(), source))
     total = np.sum(told, axis=0)
     models = []
     for i in range(len(rows)):
         others = total - told[i]
         models.append(
-            _at_home(learner, rows[i], trees, others, (middle, half), spend.seed)
+            trees_at_home(learner, rows[i], trees, others, (middle, half), spend.seed)
         )
     return models
 
 
-def _at_home(
+def leaf_means(told: Array) -> Array:
+    """(all leaves,) what leaves say, from sums and numbers of rows with noise."""
+    return np.asarray(np.clip(told[0] / (np.maximum(told[1], 0.0) + CALM), -1.0, 1.0))
+
+
+def trees_at_home(
     learner: Tree,
     data: Data,
     trees: RandomTrees,

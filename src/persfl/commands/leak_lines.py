@@ -1,0 +1,103 @@
+"""What a device's answers would give away, by attacks on its own rows, at home."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from persfl.checks import many
+from persfl.devices import Devices
+from persfl.lab.leak_meter import NONE, Leak, leaks_of
+from persfl.learners.linear import Linear
+from persfl.learners.tree import Tree
+from persfl.privacy.exposure import exposure_of
+from persfl.types import Data
+
+if TYPE_CHECKING:
+    from persfl.federation.ledger import Ledger
+    from persfl.federation.privacy_settings import PrivacySettings
+
+MOST = 2_000  # rows that attacks are tried on: each refits models without a row
+STEPS = ("answer", "steps", "slopes")  # answers that are steps of models
+DEPTH = 3
+NOTHING = "nothing has left that rows had a part in."
+EXACT = "But {count} answers left without protection before."
+
+
+def known_now(ledger: Ledger, features: int, settings: PrivacySettings | None) -> str:
+    """What others know by what the ledger says has left."""
+    size = features + 1
+    if settings is not None:
+        account = ledger.protected.account(settings.budget)
+        now = exposure_of(size, 0, squared=True, mu=account.spent**0.5)
+        exact = ledger.unprotected()
+        text = now.sentence if account.spent else NOTHING
+        return f"{text} {EXACT.format(count=exact)}" if exact else text
+    told = ledger.table()
+    answers = sum(line["different"] for line in told if line["kind"] in STEPS)
+    if any(line["kind"] == "parts" and line["numbers"] for line in told):
+        return exposure_of(size, size + 1, squared=True).sentence
+    if not answers:
+        return NOTHING
+    now = exposure_of(size, int(answers), squared=True)
+    return (
+        f"{many(int(answers), 'different answer')} left. If they were steps of a linear regression:"
+        f" {now.sentence}"
+    )
+
+
+def leak_lines(
+    data: Data, ledger: Ledger, settings: PrivacySettings | None, seed: int = 0
+) -> str:
+    """What others know now, and what attacks find without protection and with it."""
+    rows = _in_own_units(data, seed)
+    part = "" if len(rows.y) == data.rows else f" on {many(len(rows.y), 'row')} of them"
+    lines = [
+        f"What answers give away, by attacks on these rows{part} (here; nothing of it leaves):",
+        f"  Now: {known_now(ledger, data.X.shape[1], settings)}",
+    ]
+    if len(rows.y) < 3:
+        return (
+            "\n".join([*lines, "  Too few rows to attack: few answers tell them."])
+            + "\n"
+        )
+    budgets = [NONE] if settings is None else [NONE, settings.epsilon]
+    delta = 1e-5 if settings is None else settings.delta
+    linear = leaks_of(rows, Linear(intercept=True), budgets, delta=delta, seed=seed)
+    tree = leaks_of(rows, Tree(DEPTH), [NONE], delta=delta, seed=seed)[0]
+    size = data.X.shape[1] + 1
+    alone = linear[0].by_model
+    lines.append(
+        f"  Without protection: {size + 1} answers of a linear regression determine its sums, and"
+        " with these whoever knows all\n    other rows finds each one. A model of own rows alone"
+        f" shows {alone:.1%} of rows at 1 % false alarms, a tree\n    {tree.by_model:.1%};"
+        f" {tree.labels:.1%} of labels stand alone in a leaf of a tree of depth {DEPTH}."
+    )
+    if settings is not None:
+        lines.append(_with_noise(linear[1]))
+    return "\n".join(lines) + "\n"
+
+
+def _with_noise(leak: Leak) -> str:
+    return (
+        f"  With epsilon {leak.epsilon:g}, all of it spent: sums over rows are off by"
+        f" {leak.moments:.2g} times their size, a guess of a row that\n    were alone here by"
+        f" {leak.row:.2g} times its length; {leak.found:.1%} of rows are found at 1 % false alarms,"
+        f" the one that\n    stands out most {leak.worst:.1%} of the time. Models and trees that"
+        " others make of it tell no more."
+    )
+
+
+def _in_own_units(data: Data, seed: int) -> Devices:
+    """Some of the rows as a device of its own, in standard units; without what is no number."""
+    sound = np.isfinite(data.X).all(axis=1) & np.isfinite(data.y) & (data.weight > 0)
+    place = np.flatnonzero(sound)
+    if len(place) > MOST:
+        place = np.sort(np.random.default_rng(seed).permutation(place)[:MOST])
+    values = np.column_stack([data.X[place], data.y[place]])
+    spread = values.std(axis=0) if len(values) else np.ones(values.shape[1])
+    middle = values.mean(axis=0) if len(values) else np.zeros(values.shape[1])
+    values = (values - middle) / np.where(spread > 0, spread, 1.0)
+    start = np.array([0, len(values)])
+    return Devices(values[:, :-1], values[:, -1], np.ones(len(values)), start, ["own"])

@@ -1,0 +1,96 @@
+"""Random trees that everybody draws alike, and sums in their leaves: how those travel.
+
+Rows come in units in which declared ranges are -1 to 1, labels too. Questions of trees are drawn
+within these by the run's seed: no row has a part in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from persfl.learners.tree import Tree
+from persfl.methods.blend.forms import Form
+from persfl.methods.blend.questions import LeafSums, Question, Take, reply_numbers
+from persfl.methods.private.private_trees import TREES, RandomTrees
+from persfl.seeds import stream
+from persfl.types import Array, Learner
+from persfl.wire.terms import Terms
+
+LEAVES = (
+    f"One forest for all: {TREES} trees with random questions, in whose leaves protected devices"
+    " told noised sums; each has weighed what others told against its own rows at home, and keeps"
+    " the outcome there"
+)
+DEEPEST = 6  # leaves share what rows say, and all of them are told
+
+
+def tells_leaves(terms: Terms) -> bool:
+    """Whether these are trees of numbers without public points: what protected devices answer.
+
+    >>> tells_leaves(Terms(model="tree", columns=("a",)))
+    True
+    >>> tells_leaves(Terms(model="tree", columns=("a",), settings={"max_depth": 9}))
+    False
+    """
+    if terms.model != "tree" or terms.classes or terms.public is not None:
+        return False
+    return bool(terms.learner().max_depth <= DEEPEST)
+
+
+def within_ranges(terms: Terms, ranges: Array) -> Terms:
+    """The same in units in which these ranges, of columns and the label, are -1 to 1."""
+    middle = ranges.mean(axis=1)
+    half = np.ptp(ranges, axis=1) / 2.0
+    inside = replace(terms, mean=middle[:-1], scale=half[:-1])
+    return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))
+
+
+@dataclass(frozen=True, eq=False)
+class LeavesFamily:
+    """Random trees, as `persfl.methods.blend.forms.ModelFamily`: devices are asked for sums in
+    their leaves, and handed those of the others.
+    """
+
+    terms: Terms
+    classes: ClassVar[int] = 0
+    views: ClassVar[tuple[str, ...]] = ()
+    proposer: ClassVar[None] = None
+    questions: ClassVar[tuple[type[Question], ...]] = (LeafSums, Take)
+
+    @cached_property
+    def learner(self) -> Learner:
+        """What own rows are fitted by at home."""
+        learner: Learner = self.terms.learner()
+        return learner
+
+    @property
+    def features(self) -> int:
+        """How many columns rows have."""
+        return self.terms.features
+
+    @cached_property
+    def trees(self) -> RandomTrees:
+        """The same for everybody."""
+        assert isinstance(self.learner, Tree)
+        edge = np.ones(self.features)
+        place = stream(self.terms.seed, "random trees")
+        return RandomTrees.drawn(-edge, edge, self.learner.max_depth, place)
+
+    @property
+    def size(self) -> int:
+        """How many numbers a device tells: a sum and a count of each leaf."""
+        return 2 * TREES * self.trees.leaves
+
+    def start_forms(self) -> Mapping[str, Form]:
+        """Nothing is offered to be judged at home."""
+        return {}
+
+    def read(self, told: Mapping[str, Any]) -> Array | None:
+        """(2, all leaves) what a device told; None where it is no such thing."""
+        found = reply_numbers(told.get("leaves"), (self.size,))
+        return found.reshape(2, -1) if np.isfinite(found).all() else None

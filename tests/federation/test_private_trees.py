@@ -1,0 +1,137 @@
+"""Trees over a federation of protected devices: random questions, noised leaves."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from federated import names, plan
+
+from persfl import Data
+from persfl.errors import InputError
+from persfl.federation.conduct import conduct
+from persfl.federation.leaves_site import _bounded
+from persfl.federation.local_grid import LocalGrid
+from persfl.federation.privacy_settings import PrivacySettings
+from persfl.federation.private_messages import HOME
+from persfl.federation.told_leaves import LeavesFamily
+from persfl.fleets.flower import Device, Policy, Rows
+from persfl.runs import load_model
+from persfl.wire import Terms, nested, pack, unpack
+
+RANGES = {"x0": [-4, 4], "x1": [-4, 4]}
+PRIVATE = PrivacySettings(epsilon=8.0, ranges=RANGES, label=(-8.0, 8.0))
+TREES = Terms(model="tree", columns=("x0", "x1"), settings={"max_depth": 2})
+
+
+def fleet(rows=30, n=3, settings=PRIVATE):
+    rng = np.random.default_rng(1)
+    homes = {}
+    for name in names(n):
+        X = rng.normal(size=(rows, 2))
+        data = Data(X, 5.0 * np.sign(X[:, 0]) + rng.normal(size=rows))
+        homes[name] = Device(name, Rows(["x0", "x1"], data), privacy=settings)
+    return homes
+
+
+def ask(device, asks, arrays=None, terms=TREES):
+    told, more = terms.to_wire()
+    head = {"run": "r", "round": 0, "ask": 7, "me": 0, **told, "asks": asks}
+    return unpack(device.reply("blend", pack(head, more | (arrays or {}))))
+
+
+def kinds(home):
+    return [line["kind"] for line in home.ledger.protected.table()]
+
+
+def test_a_forest_of_noised_leaves_is_refined_at_home(tmp_path):
+    homes = fleet()
+    asked = {"method": "blend", "model": "tree", "deadline": 9.0}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    fitted = load_model(tmp_path / "run").fitted_
+    assert fitted.notes[0].startswith("One forest for all: 8 trees")
+    assert fitted.units.label_scale == 8.0  # the range is all that units are made of
+    for home in homes.values():
+        assert kinds(home) == ["leaves"]
+        kept = home.shelf.get(f"{HOME}r1")
+        mix = kept.model if isinstance(kept.model, list) else [(1.0, kept.model)]
+        inside = kept.terms.inside(home.source(0).data)
+        learner = kept.terms.learner()
+        said = sum(share * learner.predict(tree, inside.X) for share, tree in mix)
+        assert np.mean((said - inside.y) ** 2) < 0.5 * np.var(inside.y)
+
+
+def test_leaves_are_told_once_and_other_trees_do_not_fit():
+    home = fleet(n=1)["d00"]
+    first = ask(home, [{"what": "leaves"}])[1]["k0.leaves"]
+    again = ask(home, [{"what": "leaves"}], terms=replace(TREES, holdout=0.5))
+    assert (again[1]["k0.leaves"] == first).all()
+    for other in (replace(TREES, seed=9), replace(TREES, label_mean=0.5)):
+        assert ask(home, [{"what": "leaves"}], terms=other)[0]["codes"] == ["budget"]
+    assert kinds(home) == ["leaves"]
+
+
+def test_what_trees_refuse_does_not_hang_on_rows():
+    told = []
+    for data in (Data(np.zeros((1, 2)), np.array([np.nan])), None):
+        home = fleet(n=1)["d00"]
+        if data is not None:
+            home = Device("d00", Rows(["x0", "x1"], data), privacy=PRIVATE)
+        deep = replace(TREES, settings={"max_depth": 7})
+        others = {"k0.model": np.zeros(LeavesFamily(TREES).size)}
+        heads = [
+            ask(home, [{"what": "leaves"}])[0],
+            ask(home, [{"what": "take"}], others)[0],
+            ask(home, [{"what": "take"}], nested("k0", {"model": np.zeros(3)}))[0],
+            ask(home, [{"what": "parts", "ordered": False}])[0],
+            ask(home, [{"what": "leaves"}], terms=deep)[0],
+        ]
+        told.append(heads)
+    assert told[0] == told[1]
+    codes = [head.get("codes", [head["code"]])[0] for head in told[0]]
+    assert codes == ["ok", "ok", "format", "format", "privacy"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"model": "boosting"}, "questions of boosting are chosen by looking at rows"),
+        ({"model": "forest"}, "questions of forest are chosen"),
+        ({"model": "tree", "classes": 2}, "questions of tree are chosen"),
+        ({"model": "tree", "settings": {"max_depth": 9}}, "depth of 6 at most"),
+        ({"model": "tree", "method": "paper"}, "--method blend asks for"),
+    ],
+)
+def test_what_cannot_be_protected_is_said_before_anything_is_told(
+    tmp_path, asked, said
+):
+    homes = fleet(9)
+    with pytest.raises(InputError, match=said):
+        conduct(
+            LocalGrid(homes),
+            plan(tmp_path / "run", homes, **{"method": "blend", **asked}),
+        )
+    assert all(kinds(home) == [] for home in homes.values())
+
+
+def test_trees_are_for_devices_that_all_protect_their_rows(tmp_path):
+    homes = fleet(9) | {"d09": fleet(9, 1, None)["d00"]}
+    homes["d09"].name = "d09"
+    asked = {"method": "blend", "model": "tree"}
+    with pytest.raises(InputError, match="'d09' does not: trees are learned by"):
+        conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+
+
+def test_an_owner_who_tells_no_sums_tells_no_leaves():
+    home = fleet(n=1)["d00"]
+    mute = Device("d", home.source, privacy=PRIVATE, policy=Policy(sums=False))
+    assert ask(mute, [{"what": "leaves"}])[0]["codes"] == ["sums"]
+
+
+def test_one_device_alone_decides_no_leaf():
+    told = np.ones((4, 2, 8))
+    told[3] = 1e12
+    length = np.linalg.norm(_bounded(told), axis=(1, 2))
+    assert length.max() <= 10 * np.median(length) + 1e-9
