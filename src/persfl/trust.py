@@ -65,9 +65,12 @@ class Pairs:
 
 
 def _kept(array: AnyArray) -> AnyArray:
-    """The array, if nobody can change it; else a copy."""
-    own = array.flags.owndata and not array.flags.writeable
-    return array if own else array.copy()
+    """The array, if nobody can change it, nor what it is a part of; else a copy."""
+    whole: object = array if array.base is None else array.base
+    if array.flags.writeable or not isinstance(whole, np.ndarray):
+        return array.copy()
+    fixed = whole.flags.owndata and not whole.flags.writeable
+    return array if fixed else array.copy()
 
 
 @dataclass(frozen=True, eq=False)

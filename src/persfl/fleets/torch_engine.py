@@ -84,6 +84,8 @@ class Torch:
         # where the targets' own rows are, here and there
         self._own: tuple[IntArray, torch.Tensor] | None = None
         self._held: torch.Tensor | None = None
+        # rounds of which one may be under way that nobody asked for yet
+        self.ahead: ChipRounds | None = None
         # Rows of a stream lie elsewhere every round, and a minibatch is drawn on this side: those
         # are launched kernel by kernel.
         stays = self.rows.source is None and self.pairs.batch is None
@@ -98,6 +100,8 @@ class Torch:
     @property
     def there(self) -> torch.Tensor:
         """(T, size) the models where they are computed."""
+        if self.ahead is not None:
+            self.ahead.take_back()
         assert self._held is not None
         return self._held
 
@@ -111,11 +115,11 @@ class Torch:
         import torch
 
         new = torch.tensor(np.stack(list(models))).to(self.device, self.pairs.dtype)
-        if self._held is None or self._held.shape != new.shape:
+        if self._held is None or self.there.shape != new.shape:
             self._held = new
             self.runtime.forget()
         else:
-            self._held.copy_(new)  # recordings read this place
+            self.there.copy_(new)  # recordings read this place
 
     def moved(self, rows: Devices) -> TensorRows:
         """Rows on the device; those of a fleet that stays are moved once."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from persfl.fleets.carried_points import CarriedPoints
+from persfl.fleets.pair_programs import linear_program, perceptron_program
 from persfl.fleets.torch_graphs import Graphs
 from persfl.fleets.torch_linear import LinearTensors
 from persfl.fleets.torch_runtime import TensorRows, tensor_dtype
@@ -20,6 +21,7 @@ from persfl.traits import TensorLearner, TensorMath
 if TYPE_CHECKING:
     import torch
 
+    from persfl.fleets.pair_programs import PairProgram
     from persfl.proposers.gradient import GradientStep
     from persfl.seeds import Stream
     from persfl.traits import Parts
@@ -75,6 +77,10 @@ class TensorPairs:
         else:
             self.steps, self.step_size = proposer.steps, float(proposer.step_size)
             self.batch = proposer.batch
+        # what a GPU computes of a pair in one piece, where it can
+        self.program: PairProgram | None = None
+        if compiled and device.type == "cuda" and self.public is self.batch is None:
+            self.program = self._program(features)
         self.graphs = Graphs()
         self._alone: dict[Whole, Whole] = {}
 
@@ -91,7 +97,23 @@ class TensorPairs:
         with computed_in(self.precision):
             if not self.compiled or self.batch is not None:
                 return method(*tensors, *rows, place)
+            if self.program is not None and method == self.answers:
+                return self.program.answers(*tensors, *rows)
+            if self.program is not None and method == self.mixes:
+                return self.program.mixes(*tensors, *rows)
             return self.graphs(method, tensors, rows)
+
+    def _program(self, features: int) -> PairProgram | None:
+        """The chip's program for these models and steps; None where there is none."""
+        proposer = self.proposer
+        if self.dtype != tensor_dtype("float32") or isinstance(proposer, Refit):
+            return None
+        if isinstance(self.learner, Linear):
+            return linear_program(self.learner, features, proposer)
+        if self.math is not self.learner or not isinstance(self.learner, Network):
+            return None
+        math = self.learner.tensors
+        return perceptron_program(math, features, proposer, self.precision)
 
     def compiled_once(self, function: Whole) -> Whole:
         """A function of tensors and whole numbers, compiled where that was asked for."""

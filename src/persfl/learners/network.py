@@ -138,6 +138,11 @@ class Network(NetworkFace):
         return Traits.of(self.kind, gradients=True, renews=self._norms, tensors=True)
 
     @property
+    def tensors(self) -> NetworkTensors:
+        """What the module computes for one device, on tensors."""
+        return self._tensors
+
+    @property
     def width(self) -> int:
         """About how many numbers a row takes on its way through the module and back."""
         return self._tensors.width

@@ -1,0 +1,240 @@
+"""Rounds of small models on a GPU: one program of the chip per pair, for the models that have one.
+
+A linear model of one output has one, and a module of two linear layers with ReLU or tanh between
+them. What they say is what `persfl.fleets.torch_pairs` says of any model, without writing down
+what is in between: for models this small that is most of the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from persfl.learners.linear import ROUNDING, Linear
+
+if TYPE_CHECKING:
+    import torch
+
+    from persfl.fleets.torch_runtime import TensorRows
+    from persfl.learners.network_tensors import NetworkTensors
+    from persfl.proposers.gradient import GradientStep
+
+# Found on an H200:
+_ROWS = 64  # of a block, for networks
+_WARPS = 4
+_MOST = 8192  # numbers in a first layer that registers hold
+_LEAST = 16  # of a side that products of blocks take
+_WIDEST = 1024  # features of linear models
+_NUMBERS = 2048  # of a block of their rows
+
+
+class PairProgram(Protocol):
+    """What `TensorPairs` says of one chunk, by programs of the chip."""
+
+    def answers(
+        self,
+        w: torch.Tensor,
+        mine: torch.Tensor,
+        their: torch.Tensor,
+        theirs: TensorRows,
+        own: TensorRows,
+    ) -> torch.Tensor:
+        """(C, 1 + 2 S): the own loss, the answers' losses, their lengths."""
+
+    def mixes(
+        self,
+        w: torch.Tensor,
+        their: torch.Tensor,
+        weights: torch.Tensor,
+        theirs: TensorRows,
+    ) -> torch.Tensor:
+        """(C, size) models and answers by these weights."""
+
+
+def _blocked(size: int, least: int = _LEAST) -> int:
+    """The side of a block that holds so many."""
+    return max(least, 1 << (size - 1).bit_length())
+
+
+def _read(rows: TensorRows) -> tuple[torch.Tensor, ...]:
+    return rows.X, rows.y, rows.weight, rows.start, rows.counts
+
+
+@dataclass(frozen=True)
+class LinearProgram:
+    """Linear models of one output."""
+
+    learner: Linear
+    features: int
+    steps: int
+    rate: float
+
+    def answers(
+        self,
+        w: torch.Tensor,
+        mine: torch.Tensor,
+        their: torch.Tensor,
+        theirs: TensorRows,
+        own: TensorRows,
+    ) -> torch.Tensor:
+        """(C, 1 + 2 S): the own loss, the answers' losses, their lengths."""
+        from persfl.learners.linear_kernels import linear_answers
+
+        C, S = their.shape
+        out = w.new_empty((C, 1 + 2 * S))
+        known = {"squared": ROUNDING, "huber": ROUNDING, "absolute": ROUNDING**0.5}
+        floor = known.get(self.learner.kind, 0.0)
+        linear_answers[(C * (S + 1),)](
+            w, w.shape[1], their.contiguous(), *_read(theirs), mine, *_read(own), out,
+            S, *self._numbers(), floor, **self._block(max(theirs.longest, own.longest)),
+        )  # fmt: skip
+        return out
+
+    def mixes(
+        self,
+        w: torch.Tensor,
+        their: torch.Tensor,
+        weights: torch.Tensor,
+        theirs: TensorRows,
+    ) -> torch.Tensor:
+        """(C, size) models and answers by these weights."""
+        from persfl.learners.linear_kernels import linear_mixes
+
+        out = w.new_empty(w.shape)
+        C, K = their.shape
+        linear_mixes[(C,)](
+            w, w.shape[1], their.contiguous(), weights.contiguous(), *_read(theirs), out,
+            K, *self._numbers(), **self._block(theirs.longest),
+        )  # fmt: skip
+        return out
+
+    def _numbers(self) -> tuple[int, float, float, float]:
+        learner = self.learner
+        return self.steps, self.rate, float(learner.l2), float(learner.delta)
+
+    def _block(self, longest: int) -> dict[str, int | str | bool]:
+        wide = _blocked(self.features)
+        high = min(_blocked(longest, 1), max(1, _NUMBERS // wide))
+        return {
+            "F": self.features,
+            "KIND": self.learner.kind,
+            "INTERCEPT": self.learner.intercept,
+            "BR": high,
+            "FP": wide,
+            "num_warps": 1,
+        }
+
+
+@dataclass(frozen=True)
+class PerceptronProgram:
+    """Modules of two linear layers with a bend between them."""
+
+    features: int
+    hidden: int
+    outputs: int
+    biases: tuple[bool, bool]
+    tanh: bool
+    loss: str
+    l2: float
+    steps: int
+    rate: float
+    digits: str  # of products, as Triton names them
+
+    def answers(
+        self,
+        w: torch.Tensor,
+        mine: torch.Tensor,
+        their: torch.Tensor,
+        theirs: TensorRows,
+        own: TensorRows,
+    ) -> torch.Tensor:
+        """(C, 1 + 2 S): the own loss, the answers' losses, their lengths."""
+        from persfl.learners.perceptron_kernels import perceptron_answers
+
+        C, S = their.shape
+        out = w.new_empty((C, 1 + 2 * S))
+        perceptron_answers[(C * (S + 1),)](
+            w, w.shape[1], their.contiguous(), *_read(theirs), mine, *_read(own), out,
+            S, self.steps, self.rate, self.l2, **self._block(),
+        )  # fmt: skip
+        return out
+
+    def mixes(
+        self,
+        w: torch.Tensor,
+        their: torch.Tensor,
+        weights: torch.Tensor,
+        theirs: TensorRows,
+    ) -> torch.Tensor:
+        """(C, size) models and answers by these weights."""
+        from persfl.learners.perceptron_kernels import perceptron_mixes
+
+        out = w.new_empty(w.shape)
+        C, K = their.shape
+        perceptron_mixes[(C,)](
+            w, w.shape[1], their.contiguous(), weights.contiguous(), *_read(theirs), out,
+            K, self.steps, self.rate, self.l2, **self._block(),
+        )  # fmt: skip
+        return out
+
+    def _block(self) -> dict[str, int | str | bool]:
+        return {
+            "F": self.features,
+            "H": self.hidden,
+            "C": self.outputs,
+            "TANH": self.tanh,
+            "LOSS": self.loss,
+            "B1": self.biases[0],
+            "B2": self.biases[1],
+            "EXACT": self.digits,
+            "BR": _ROWS,
+            "FP": _blocked(self.features),
+            "HP": _blocked(self.hidden),
+            "OP": _blocked(self.outputs),
+            "num_warps": _WARPS,
+        }
+
+
+def linear_program(
+    learner: Linear, features: int, proposer: GradientStep
+) -> LinearProgram | None:
+    """The program of such models; None where there is none."""
+    if learner.classes > 1 or not 0 < features <= _WIDEST:
+        return None
+    return LinearProgram(learner, features, proposer.steps, float(proposer.step_size))
+
+
+def perceptron_program(
+    math: NetworkTensors, features: int, proposer: GradientStep, precision: str
+) -> PerceptronProgram | None:
+    """The program of such a module; None where there is none."""
+    from torch import nn
+
+    layers = list(math.module) if type(math.module) is nn.Sequential else []
+    if [type(layer) for layer in layers[::2]] != [nn.Linear, nn.Linear]:
+        return None
+    if len(layers) != 3 or type(layers[1]) not in (nn.ReLU, nn.Tanh):
+        return None
+    if math.shape is not None or math.loss.free or precision == "bf16":
+        return None
+    first, bend, last = layers
+    names = [slot.name for slot in math.slots if slot.begin < math.trained]
+    # hooks, parametrizations and frozen parts say other names or none
+    if names != [name for name, _ in math.module.named_parameters()]:
+        return None
+    hidden = first.out_features
+    room = _blocked(features) * _blocked(hidden)
+    if room > _MOST or _blocked(hidden) * _blocked(last.out_features) > _MOST // 2:
+        return None
+    return PerceptronProgram(
+        features=features,
+        hidden=hidden,
+        outputs=last.out_features,
+        biases=(first.bias is not None, last.bias is not None),
+        tanh=type(bend) is nn.Tanh,
+        loss=math.loss.name,
+        l2=float(math.l2),
+        steps=proposer.steps,
+        rate=float(proposer.step_size),
+        digits="tf32" if precision == "tf32" else "tf32x3",
+    )
