@@ -8,12 +8,13 @@ what is in between: for models this small that is most of the time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from persfl.learners.linear import ROUNDING, Linear
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
     from persfl.fleets.torch_runtime import TensorRows
     from persfl.learners.network_tensors import NetworkTensors
@@ -210,31 +211,51 @@ def perceptron_program(
     """The program of such a module; None where there is none."""
     from torch import nn
 
-    layers = list(math.module) if type(math.module) is nn.Sequential else []
-    if [type(layer) for layer in layers[::2]] != [nn.Linear, nn.Linear]:
+    layers = _two_layers(math.module)
+    if layers is None or math.shape is not None:
         return None
-    if len(layers) != 3 or type(layers[1]) not in (nn.ReLU, nn.Tanh):
-        return None
-    if math.shape is not None or math.loss.free or precision == "bf16":
+    if math.loss.free or precision == "bf16":
         return None
     first, bend, last = layers
     names = [slot.name for slot in math.slots if slot.begin < math.trained]
-    # hooks, parametrizations and frozen parts say other names or none
-    if names != [name for name, _ in math.module.named_parameters()]:
+    every = math.module.named_parameters(remove_duplicate=False)
+    if names != [name for name, _ in every]:  # some are frozen, or one another
         return None
-    hidden = first.out_features
-    room = _blocked(features) * _blocked(hidden)
-    if room > _MOST or _blocked(hidden) * _blocked(last.out_features) > _MOST // 2:
+    hidden = _blocked(first.out_features)
+    sides = _blocked(features), _blocked(last.out_features)
+    if hidden * sides[0] > _MOST or hidden * sides[1] > _MOST // 2:
         return None
     return PerceptronProgram(
         features=features,
-        hidden=hidden,
+        hidden=first.out_features,
         outputs=last.out_features,
         biases=(first.bias is not None, last.bias is not None),
-        tanh=type(bend) is nn.Tanh,
+        tanh=isinstance(bend, nn.Tanh),
         loss=math.loss.name,
         l2=float(math.l2),
         steps=proposer.steps,
         rate=float(proposer.step_size),
         digits="tf32" if precision == "tf32" else "tf32x3",
     )
+
+
+def _two_layers(
+    module: nn.Module,
+) -> tuple[nn.Linear, nn.Module, nn.Linear] | None:
+    """The layers of such a module, if it is one and nobody listens in."""
+    from torch import nn
+
+    if type(module) is not nn.Sequential:
+        return None
+    layers = list(module)
+    kinds = [type(layer).__name__ for layer in layers]
+    known = [type(layer) in (nn.Linear, nn.ReLU, nn.Tanh) for layer in layers]
+    bends = ("ReLU", "Tanh")
+    if kinds not in (["Linear", bend, "Linear"] for bend in bends) or not all(known):
+        return None
+    for layer in (module, *layers):
+        hooks = vars(layer)
+        if hooks["_forward_hooks"] or hooks["_forward_pre_hooks"]:
+            return None
+    first, bend, last = layers
+    return cast("nn.Linear", first), bend, cast("nn.Linear", last)

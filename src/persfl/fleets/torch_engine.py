@@ -108,7 +108,7 @@ class Torch:
     @property
     def models(self) -> Array:
         """(T, size) a copy on this side."""
-        return np.asarray(self.there.detach().cpu().numpy())
+        return np.array(self.there.detach().cpu().numpy())
 
     @models.setter
     def models(self, models: Models) -> None:

@@ -6,7 +6,7 @@ A model is a dict of named tensors here; it becomes one vector only where it is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from persfl.fleets.carried_points import CarriedPoints
 from persfl.fleets.pair_programs import linear_program, perceptron_program
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Rows = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # X, y, weight
     Whole = Callable[..., torch.Tensor]
+    Made = TypeVar("Made", bound=Callable[..., object])
 
 
 class TensorPairs:
@@ -79,10 +80,10 @@ class TensorPairs:
             self.batch = proposer.batch
         # what a GPU computes of a pair in one piece, where it can
         self.program: PairProgram | None = None
-        if compiled and device.type == "cuda" and self.public is self.batch is None:
+        if compiled and device.type == "cuda" and self.batch is None:
             self.program = self._program(features)
         self.graphs = Graphs()
-        self._alone: dict[Whole, Whole] = {}
+        self._alone: dict[Callable[..., object], Any] = {}
 
     def whole(
         self,
@@ -98,9 +99,11 @@ class TensorPairs:
             if not self.compiled or self.batch is not None:
                 return method(*tensors, *rows, place)
             if self.program is not None and method == self.answers:
-                return self.program.answers(*tensors, *rows)
+                w, mine, their = tensors
+                return self.program.answers(w, mine, their, *rows)
             if self.program is not None and method == self.mixes:
-                return self.program.mixes(*tensors, *rows)
+                w, their, weights = tensors
+                return self.program.mixes(w, their, weights, *rows)
             return self.graphs(method, tensors, rows)
 
     def _program(self, features: int) -> PairProgram | None:
@@ -115,7 +118,7 @@ class TensorPairs:
         math = self.learner.tensors
         return perceptron_program(math, features, proposer, self.precision)
 
-    def compiled_once(self, function: Whole) -> Whole:
+    def compiled_once(self, function: Made) -> Made:
         """A function of tensors and whole numbers, compiled where that was asked for."""
         import torch
 
@@ -123,7 +126,8 @@ class TensorPairs:
             return function
         if function not in self._alone:
             self._alone[function] = torch.compile(function, dynamic=False)
-        return self._alone[function]
+        found: Made = self._alone[function]
+        return found
 
     def tried(
         self, w: torch.Tensor, mine: torch.Tensor, own: TensorRows, peers: int
