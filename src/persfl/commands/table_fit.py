@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 # options that an estimator takes by the same name
 SETTINGS = (
     *("ordered", "blocks", "time", "gap", "horizon"),
-    *("units", "holdout", "trials", "impute", "compute"),
+    *("units", "holdout", "trials", "impute"),
+    *("compute", "precision", "memory"),
 )
 # options that are short for --set
 SHORT = ("budget", "peers", "rounds", "step_size")
@@ -52,6 +53,7 @@ FREE = {
     "features",
     "drop",
     "jobs",
+    "memory",
     "json",
     "out",
     "resume",

@@ -164,8 +164,7 @@ class ChipRounds:
         rows = [static, engine.moved(engine.rows.scoring.rows)]
         tensors = [w, engine.mine(), peers]
         both = engine.pairs.whole(engine.pairs.answers, tensors, rows, None)
-        choose = engine.pairs.compiled_once(self._chosen)
-        losses, lengths, chosen, shares = choose(peers, both)
+        losses, lengths, chosen, shares = self._chosen(peers, both)
         tensors = [w, chosen, shares]
         w.copy_(engine.pairs.whole(engine.pairs.mixes, tensors, [static], None))
         weights, stay = shares[:, 1:], shares[:, 0]

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from persfl.proposers.gradient import GradientStep
 
 # Found on an H200:
-_ROWS = 64  # of a block, for networks
-_WARPS = 4
+_ROWS = 32  # of a block, for networks
+_WARPS = 2
 _MOST = 8192  # numbers in a first layer that registers hold
 _LEAST = 16  # of a side that products of blocks take
 _WIDEST = 1024  # features of linear models
-_NUMBERS = 2048  # of a block of their rows
+_NUMBERS = 1024  # of a block of their rows
 
 
 class PairProgram(Protocol):
@@ -55,6 +55,11 @@ class PairProgram(Protocol):
 def _blocked(size: int, least: int = _LEAST) -> int:
     """The side of a block that holds so many."""
     return max(least, 1 << (size - 1).bit_length())
+
+
+def _blocks(rows: TensorRows) -> int:
+    """How many blocks of rows everybody has; 0 where they have not alike."""
+    return -(-rows.longest // _ROWS) if rows.even else 0
 
 
 def _read(rows: TensorRows) -> tuple[torch.Tensor, ...]:
@@ -156,7 +161,8 @@ class PerceptronProgram:
         out = w.new_empty((C, 1 + 2 * S))
         perceptron_answers[(C * (S + 1),)](
             w, w.shape[1], their.contiguous(), *_read(theirs), mine, *_read(own), out,
-            S, self.steps, self.rate, self.l2, **self._block(),
+            S, self.steps, self.rate, self.l2,
+            EVEN=_blocks(theirs), EVEN0=_blocks(own), **self._block(),
         )  # fmt: skip
         return out
 
@@ -174,7 +180,7 @@ class PerceptronProgram:
         C, K = their.shape
         perceptron_mixes[(C,)](
             w, w.shape[1], their.contiguous(), weights.contiguous(), *_read(theirs), out,
-            K, self.steps, self.rate, self.l2, **self._block(),
+            K, self.steps, self.rate, self.l2, EVEN=_blocks(theirs), **self._block(),
         )  # fmt: skip
         return out
 
@@ -193,6 +199,7 @@ class PerceptronProgram:
             "HP": _blocked(self.hidden),
             "OP": _blocked(self.outputs),
             "num_warps": _WARPS,
+            "num_stages": 1,
         }
 
 

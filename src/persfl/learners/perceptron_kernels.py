@@ -109,11 +109,13 @@ def _losses(z, y, o, C, LOSS: tl.constexpr):
 def _stepped(
     w1, b1, w2, b2, X, Y, V, first, count, steps, rate, ridge, f, h, o, F, C,
     TANH: tl.constexpr, LOSS: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr,
-    EXACT: tl.constexpr, BR: tl.constexpr,
+    EXACT: tl.constexpr, BR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """The model after gradient steps on a device's rows."""
     every = 0.0
-    for i in range(0, tl.cdiv(count, BR)):
+    # where all have as many rows, how often to go round is known beforehand
+    blocks = EVEN if EVEN else tl.cdiv(count, BR)
+    for i in range(0, blocks):
         r = i * BR + tl.arange(0, BR)
         every += tl.sum(tl.load(V + first + r, mask=r < count, other=0.0))
     share = tl.where(every > 0, 1.0 / tl.where(every > 0, every, 1.0), 0.0)
@@ -122,7 +124,7 @@ def _stepped(
         c1 = 2.0 * ridge * b1
         d2 = 2.0 * ridge * w2
         c2 = 2.0 * ridge * b2
-        for i in range(0, tl.cdiv(count, BR)):
+        for i in range(0, blocks):
             x, y, v = _rows(X, Y, V, first, count, i, F, f, BR)
             hidden, z = _said(x, w1, b1, w2, b2, TANH, EXACT)
             pull = _pulls(z, y, o, C, LOSS) * share
@@ -149,7 +151,7 @@ def perceptron_answers(
     S, steps, rate, ridge,
     F: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     TANH: tl.constexpr, LOSS: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr,
-    EXACT: tl.constexpr, BR: tl.constexpr,
+    EXACT: tl.constexpr, BR: tl.constexpr, EVEN: tl.constexpr, EVEN0: tl.constexpr,
     FP: tl.constexpr, HP: tl.constexpr, OP: tl.constexpr,
 ):  # fmt: skip
     """Losses of the own model and of S answers on a target's rows, and the answers' lengths."""
@@ -166,14 +168,15 @@ def perceptron_answers(
     count = tl.load(COUNT + peer, mask=asked, other=0).to(tl.int32)
     w1, b1, w2, b2 = _stepped(
         w1, b1, w2, b2, X, Y, V, first, count, tl.where(s > 0, steps, 0),
-        rate, ridge, f, h, o, F, C, TANH, LOSS, B1, B2, EXACT, BR,
+        rate, ridge, f, h, o, F, C, TANH, LOSS, B1, B2, EXACT, BR, EVEN,
     )  # fmt: skip
     own = tl.load(MINE + t)
     first = tl.load(START0 + own)
     count = tl.load(COUNT0 + own).to(tl.int32)
     value = 0.0
     every = 0.0
-    for i in range(0, tl.cdiv(count, BR)):
+    blocks = EVEN0 if EVEN0 else tl.cdiv(count, BR)
+    for i in range(0, blocks):
         x, y, v = _rows(X0, Y0, V0, first, count, i, F, f, BR)
         _, z = _said(x, w1, b1, w2, b2, TANH, EXACT)
         each = _losses(z, y, o, C, LOSS)
@@ -196,7 +199,7 @@ def perceptron_mixes(
     K, steps, rate, ridge,
     F: tl.constexpr, H: tl.constexpr, C: tl.constexpr,
     TANH: tl.constexpr, LOSS: tl.constexpr, B1: tl.constexpr, B2: tl.constexpr,
-    EXACT: tl.constexpr, BR: tl.constexpr,
+    EXACT: tl.constexpr, BR: tl.constexpr, EVEN: tl.constexpr,
     FP: tl.constexpr, HP: tl.constexpr, OP: tl.constexpr,
 ):  # fmt: skip
     """A target's model and K answers, mixed by their shares."""
@@ -219,7 +222,7 @@ def perceptron_mixes(
             count = tl.load(COUNT + peer).to(tl.int32)
             u1, a1, u2, a2 = _stepped(
                 w1, b1, w2, b2, X, Y, V, first, count, steps,
-                rate, ridge, f, h, o, F, C, TANH, LOSS, B1, B2, EXACT, BR,
+                rate, ridge, f, h, o, F, C, TANH, LOSS, B1, B2, EXACT, BR, EVEN,
             )  # fmt: skip
             m1 += share * u1
             n1 += share * a1
