@@ -129,6 +129,17 @@ def test_the_last_round_is_undone_though_the_next_has_begun():
         np.testing.assert_array_equal(fleet.models, usual[1])
 
 
+def test_a_second_run_takes_back_its_own_rounds():
+    fleet = fleet_of()
+    first = ChipRounds(fleet.engine, 7, Best(), 5)
+    first(0, more=True)
+    start = fleet.models
+    second = ChipRounds(fleet.engine, 7, Best(), 6)
+    second(0, more=True)
+    second.undo()
+    np.testing.assert_array_equal(fleet.models, start)
+
+
 def test_nothing_of_a_record_can_be_changed():
     peers, answers, choice = ChipRounds(fleet_of().engine, 7, Best(), 5)(0)
     for part in (peers, *answers, *choice[:3]):

@@ -78,10 +78,6 @@ class ChipRounds:
         self.targets = torch.as_tensor(engine.rows.targets).to(engine.device)
         steps = [_signed(k * GAMMA % 2**64) for k in range(1, peers + 1)]
         self.steps = torch.tensor(steps).to(engine.device)
-        models = engine.there
-        # the models before the last round that was begun, and before the one before
-        self.before = torch.empty_like(models)
-        self.earlier = torch.empty_like(models)
         self.under_way: tuple[int, Told] | None = None
         self.lost = False  # whether memory ran out
 
@@ -109,11 +105,11 @@ class ChipRounds:
         """The models as they were before the round that nobody asked for yet."""
         if self.under_way is not None:
             self._now_under_way(None)
-            self.engine.there.copy_(self.before)
+            self.engine.there.copy_(self.engine.past[0])
 
     def undo(self) -> None:
         """The models as they were before the last round, which nobody can go on from."""
-        last = self.before if self.under_way is None else self.earlier
+        last = self.engine.past[0 if self.under_way is None else 1]
         self._now_under_way(None)
         self.engine.there.copy_(last)
 
@@ -156,8 +152,9 @@ class ChipRounds:
         """All that comes back, part after part; whole numbers as they lie in memory."""
         engine = self.engine
         w = engine.there
-        self.earlier.copy_(self.before)
-        self.before.copy_(w)
+        before, earlier = engine.past
+        earlier.copy_(before)
+        before.copy_(w)
         draw = engine.pairs.compiled_once(_drawn)
         peers = draw(key, self.steps, self.targets, engine.rows.n - 1)
         static = engine.moved(engine.rows.static)

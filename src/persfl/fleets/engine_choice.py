@@ -140,16 +140,24 @@ def _cannot_be_mapped(learner: TensorLearner, features: int) -> str:
     from torch.func import vmap
 
     from persfl.fleets.torch_runtime import tensor_dtype
+    from persfl.learners.network_module import cannot_map
 
     dtype = tensor_dtype(learner.dtype)
     w = torch.zeros((2, learner.size(features)), dtype=dtype)
     X = torch.zeros((2, 2, features), dtype=dtype)
     y = torch.zeros((2, 2), dtype=dtype)
+
+    def loss(model: torch.Tensor, *rows: torch.Tensor) -> torch.Tensor:
+        moving, fixed = learner.parts(model)
+        return learner.part_loss(moving | fixed, *rows)
+
     try:
+        # a module may be mapped with slopes and not without
         vmap(learner.slopes)(w, X, y, y + 1)
+        vmap(loss)(w, X, y, y + 1)
     except RuntimeError as error:
         text = str(error).strip().splitlines()[0]
-        if "vmap" in str(error) or "functorch" in str(error):
+        if cannot_map(error):
             return text
         raise InputError(
             f"the module does not take rows of {features} features: {text}"

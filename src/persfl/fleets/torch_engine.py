@@ -84,6 +84,7 @@ class Torch:
         # where the targets' own rows are, here and there
         self._own: tuple[IntArray, torch.Tensor] | None = None
         self._held: torch.Tensor | None = None
+        self._past: tuple[torch.Tensor, torch.Tensor] | None = None
         # rounds of which one may be under way that nobody asked for yet
         self.ahead: ChipRounds | None = None
         # Rows of a stream lie elsewhere every round, and a minibatch is drawn on this side: those
@@ -106,17 +107,29 @@ class Torch:
         return self._held
 
     @property
+    def past(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """(T, size) each: where whole rounds keep the models before the last one that was begun,
+        and before the one before.
+        """
+        if self._past is None:
+            models = self.there
+            self._past = models.clone(), models.clone()
+        return self._past
+
+    @property
     def models(self) -> Array:
         """(T, size) a copy on this side."""
-        return np.array(self.there.detach().cpu().numpy())
+        return np.asarray(self.there.detach().to("cpu", copy=True).numpy())
 
     @models.setter
     def models(self, models: Models) -> None:
         import torch
 
-        new = torch.tensor(np.stack(list(models))).to(self.device, self.pairs.dtype)
+        given = models if isinstance(models, np.ndarray) else np.stack(list(models))
+        new = torch.tensor(given, dtype=self.pairs.dtype, device=self.device)
         if self._held is None or self.there.shape != new.shape:
             self._held = new
+            self._past = None
             self.runtime.forget()
         else:
             self.there.copy_(new)  # recordings read this place

@@ -255,7 +255,9 @@ class Replayed:
             for tensor, array in zip(held, self.pinned, strict=True):
                 tensor.copy_(array, non_blocking=True)
             out = function(*held)
-        self.held = held  # the recording reads this memory
+        # the recording reads this memory, and what the function holds
+        self.held = held
+        self.function = function
         self.said: torch.Tensor | None = out
         self.outputs: list[torch.Tensor] = []
         if out is not None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from persfl.learners.network_module import norms
+from persfl.learners.network_module import cannot_map, norms
 from persfl.learners.precision import computed_in
 from persfl.types import Data
 
@@ -209,6 +209,6 @@ def _mapped(function: OfOne, tensors: list[Tensor]) -> Tensor:
     try:
         return vmap(function)(*tensors)
     except RuntimeError as error:
-        if "vmap" not in str(error) and "functorch" not in str(error):
+        if not cannot_map(error):
             raise
         return torch.stack([function(*some) for some in zip(*tensors, strict=True)])
