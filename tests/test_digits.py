@@ -241,7 +241,7 @@ def test_specs_of_networks_are_fair():
     assert not set(spec_names("networks")) & set(spec_names())
     for name in spec_names("networks"):
         series = load_spec(name).series
-        assert len(series) == 32
+        assert len(series) == 36
         assert (
             len(
                 {
@@ -257,7 +257,9 @@ def test_specs_of_networks_are_fair():
             )
             == 1
         )
-        assert len({tuple(s.grid["step_size"]) for s in series}) == 1
+        assert len({tuple(s.grid["step_size"]) for s in series if s.grid}) == 1
+        blends = [s for s in series if not s.grid]  # which chooses for itself
+        assert {s.settings.method for s in blends} == {"blend"}
         assert all(
             getattr(s.settings, key) in values
             for s in series
