@@ -219,6 +219,20 @@ def test_every_method_learns_digits(method):
     np.testing.assert_array_equal(error, digit_curve(settings, 0))
 
 
+@pytest.mark.slow  # a blend of networks takes some seconds, however few there are
+def test_a_blend_has_one_error_for_all_rounds():
+    few = {"n": 3, "clusters": 1, "rounds": 2}
+    settings = Settings(learner="mlp", method="blend", **few)
+    error = digit_curve(settings, 0)
+    assert error.shape == (3,)
+    assert error[1] == error[2] < 0.8 * error[0]
+
+
+def test_a_blend_is_drawn_of_networks_only():
+    with pytest.raises(InputError, match="goes with networks here. Got 'linear'"):
+        checked_settings("mine", {"method": "blend"})
+
+
 def test_a_run_that_diverges_is_wrong_about_everything():
     error = digit_curve(
         Settings(
