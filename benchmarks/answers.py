@@ -1,7 +1,8 @@
 """Do the two answers hold: who helps, and was it worth it? A row per claim, with its goal.
 
     python benchmarks/answers.py [same-kind] [other-models] [digits] [no-structure] [removal]
-        [stability] [verdicts] [cost] [--seeds 2] [--methods blend,paper,kin]
+        [stability] [verdicts] [real-verdicts] [cost]
+        [--seeds 2] [--first 100] [--methods blend,paper,kin]
 
 same-kind     devices of known kinds: area under the ROC curve of `alike`, precision and recall of
               "helps"; linear models
@@ -12,6 +13,7 @@ removal       house prices, and with --data FOLDER chickweight, household, wisdm
               by without the named helpers, as a fit tells it and as it is proved
 stability     helpers named from two halves of every device's rows: rank correlation of `alike`
 verdicts      the fleet's verdict and interval against fresh rows of the same devices
+real-verdicts the same on the sets of `persfl run compare`, with the default method
 cost          seconds of a fit with and without what answers take
 """
 
@@ -21,6 +23,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +40,8 @@ from persfl.evaluation.trials import run_trial, worth_of_trials
 from persfl.fitting.quick_removal import quick_removal
 from persfl.fitting.setup import Setup
 from persfl.lab.comparison_sets import DataSet
+from persfl.lab.comparison_specs import load_comparison
+from persfl.lab.row_splits import RowSplit
 from persfl.learners import MLP
 from persfl.methods import Blend
 from persfl.sources import clustered_regression, shifted_digits
@@ -106,7 +111,9 @@ def same_kind(chosen: argparse.Namespace) -> Iterator[Row]:
                 for rows in (10, 20):
                     told = []
                     for seed in range(chosen.seeds):
-                        made, kind = kinds_of_lines(kinds, noise, rows, 100 + seed)
+                        made, kind = kinds_of_lines(
+                            kinds, noise, rows, chosen.first + seed
+                        )
                         told.append(_told(helpers(made, method), kind))
                     goal = "AUC >= .97, precision >= .95"
                     goal += ", recall >= .8" if kinds <= 4 else ""
@@ -122,7 +129,7 @@ def other_models(chosen: argparse.Namespace) -> Iterator[Row]:
             for kinds in (2, 4):
                 told = []
                 for seed in range(chosen.seeds):
-                    made, kind = _kinds(name, kinds, 100 + seed)
+                    made, kind = _kinds(name, kinds, chosen.first + seed)
                     estimator, classes = made_by()
                     table = helpers(made, method, estimator, classes=classes)
                     told.append(_told(table, kind))
@@ -137,7 +144,7 @@ def digits(chosen: argparse.Namespace) -> Iterator[Row]:
         for shift in ("relabelled", "rotated", "feature-shifted"):
             told = []
             for seed in range(chosen.seeds):
-                made = shifted_digits(shift, 40, seed=100 + seed)
+                made = shifted_digits(shift, 40, seed=chosen.first + seed)
                 table = helpers(made, method, classes=True)
                 told.append(_told(table, np.asarray(made.clusters)))
             goal = goals.get(shift, "") if method == "blend" else ""
@@ -225,7 +232,7 @@ def no_structure(chosen: argparse.Namespace) -> Iterator[Row]:
             for noise in (0.1, 1.0, 3.0):
                 for rows in (5, 10, 20):
                     tables = [
-                        helpers(lines(alike, noise, rows, 100 + seed), method)
+                        helpers(lines(alike, noise, rows, chosen.first + seed), method)
                         for seed in range(chosen.seeds)
                     ]
                     title = f"{method}, {what}, noise {noise}, {rows} rows"
@@ -234,7 +241,7 @@ def no_structure(chosen: argparse.Namespace) -> Iterator[Row]:
             estimator, classes = made_by()
             tables = []
             for seed in range(chosen.seeds):
-                made, _ = _kinds(name, int(alike), 100 + seed)
+                made, _ = _kinds(name, int(alike), chosen.first + seed)
                 tables.append(helpers(made, "blend", estimator, classes=classes))
             yield Row(f"blend, {what}, {name}", goal, _said(tables))
 
@@ -252,8 +259,8 @@ def removal(chosen: argparse.Namespace) -> Iterator[Row]:
     """Named helpers of real rows: what a fit tells by itself, and what is proved."""
     goal = "named >= random"
     for dataset in _real_sets(chosen):
-        rows = dataset.dealt(100).learn
-        _, classes = dataset.rows(100)
+        rows = dataset.dealt(chosen.first).learn
+        _, classes = dataset.rows(chosen.first)
         for method in chosen.methods:
             kind = PersonalizedClassifier if classes else PersonalizedRegressor
             model = kind(method=method, random_state=0)
@@ -303,7 +310,7 @@ def stability(chosen: argparse.Namespace) -> Iterator[Row]:
     for kinds in (2, 4, 8):
         ranks = []
         for seed in range(chosen.seeds):
-            made, _ = kinds_of_lines(kinds, 0.5, 20, 100 + seed)
+            made, _ = kinds_of_lines(kinds, 0.5, 20, chosen.first + seed)
             within = np.arange(len(made.y)) - made.start[made.owner]
             both = []
             for part in (0, 1):
@@ -327,10 +334,36 @@ def verdicts(chosen: argparse.Namespace) -> Iterator[Row]:
         "housing",
         "flights",
     ):
-        found = [_verdict(name, 100 + seed) for seed in range(chosen.draws)]
+        found = [_verdict(name, chosen.first + seed) for seed in range(chosen.draws)]
         everything += found
         yield _row_of_verdicts(name, found)
     yield _row_of_verdicts("all", everything)
+
+
+def real_verdicts(chosen: argparse.Namespace) -> Iterator[Row]:
+    """What is said of fleets of real rows by the default method, against rows held back."""
+    everything = []
+    for dataset in load_comparison("compare").sets:
+        dataset = replace(dataset, folder=chosen.data or "")
+        if dataset.missing or (chosen.only and dataset.name not in chosen.only):
+            continue
+        found = []
+        for seed in range(chosen.draws):
+            dealt = dataset.dealt(chosen.first + seed)
+            found.append(_said_of(dealt, seed))
+        everything += found
+        yield _row_of_verdicts(dataset.name, found)
+    yield _row_of_verdicts("all", everything)
+
+
+def _said_of(dealt: RowSplit, seed: int) -> tuple[float, Any, Any]:
+    """The true gain over the fleet, what was said of it, and what fresh rows say."""
+    learn = dealt.learn
+    kind = PersonalizedClassifier if dealt.classes else PersonalizedRegressor
+    ordered = dealt.order is not None and dealt.order.ordered
+    model = kind(ordered=ordered, random_state=seed)
+    model.fit(learn.X, learn.y, devices=learn.owner)
+    return _against_truth(model, learn, dealt.judge, dealt.classes)
 
 
 def _row_of_verdicts(name: str, found: list[tuple[float, Any, Any]]) -> Row:
@@ -356,9 +389,16 @@ def _verdict(name: str, seed: int) -> tuple[float, Any, Any]:
         model = kind(method=method, random_state=seed)
         model.fit(learn[0], learn[1], devices=learn[2])
     rows, rest = (_devices(*part) for part in (learn, fresh))
+    return _against_truth(model, rows, rest, classes)
+
+
+def _against_truth(
+    model: Any, rows: Devices, fresh: Devices, classes: int
+) -> tuple[float, Any, Any]:
+    """The true gain over the fleet, what was said of it, and what fresh rows say."""
     trial = run_trial(
         rows,
-        rest,
+        fresh,
         learner=model.learner_,
         units=model.units_,
         models=model.models_,
@@ -412,7 +452,7 @@ def _made_up(name: str, seed: int) -> tuple[Part, Part]:
 
 def cost(chosen: argparse.Namespace) -> Iterator[Row]:
     """What the two answers take: refits of the fit, and the tables and verdicts after it."""
-    learn, _ = _bundled("housing", 100)
+    learn, _ = _bundled("housing", chosen.first)
     rows = _devices(*learn)
     model = PersonalizedRegressor(random_state=0)
     began = time.perf_counter()
@@ -441,6 +481,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "removal": removal,
     "stability": stability,
     "verdicts": verdicts,
+    "real-verdicts": real_verdicts,
     "cost": cost,
 }
 
@@ -450,6 +491,8 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("sections", nargs="*", default=[], metavar="SECTION")
     asked.add_argument("--seeds", type=int, default=2)
+    asked.add_argument("--first", type=int, default=100, help="the first seed")
+    asked.add_argument("--only", type=lambda text: text.split(","), default=[])
     asked.add_argument("--draws", type=int, default=30)
     asked.add_argument("--targets", type=int, default=12)
     asked.add_argument("--data", metavar="FOLDER")

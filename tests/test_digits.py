@@ -19,7 +19,7 @@ from persfl.cli import main
 from persfl.errors import Diverged, InputError
 from persfl.lab.digit_curves import digit_curve
 from persfl.lab.figure_runs import Result, run_spec
-from persfl.lab.figure_settings import Settings
+from persfl.lab.figure_settings import Settings, checked_settings
 from persfl.lab.figure_specs import load_spec
 from persfl.lab.spec_files import spec_names
 from persfl.lab.tuning import grid_spec, tuned_spec

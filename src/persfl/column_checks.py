@@ -29,8 +29,8 @@ _FIT_MISSING = (
     "category: impute=True (command line: --impute)."
 )
 _PREDICT_MISSING = (
-    "Fill them in, leave those rows out (command line: --missing skip), or fit with impute=True "
-    "(command line: --impute), which then fills them in here too."
+    "Fill them in, leave those rows out (command line: --missing skip), or fit with impute=True, "
+    "which then fills them in here too (command line: --impute, of fit or of predict)."
 )
 _DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T]\d{1,2}:\d{2}.*)?"
 

@@ -14,28 +14,24 @@ def run(tmp_path_factory):
 
 def test_predictions_can_be_joined(run, tmp_path):
     new = rows(seed=1).sample(frac=1.0, random_state=0)
-    found = predicted(run, new, tmp_path)
+    found = predicted(run, new, tmp_path, "--only")
     assert list(found.columns) == ["row", "who", "prediction"]
     assert found["row"].tolist() == list(range(1, len(new) + 1))
     assert found["who"].tolist() == new["who"].tolist()
     kept = predicted(run, new, tmp_path, "--keep", "y,a")
     assert list(kept.columns) == ["row", "who", "y", "a", "prediction"]
     np.testing.assert_allclose(kept["y"], new["y"])
-    assert list(predicted(run, new, tmp_path, "--keep", "all").columns) == [
-        "row",
-        "who",
-        "a",
-        "b",
-        "y",
-        "prediction",
-    ]
+    usual = predicted(run, new[["a", "who", "y", "b"]], tmp_path)
+    assert list(usual.columns) == ["row", "a", "who", "y", "b", "prediction"]
+    np.testing.assert_array_equal(usual["prediction"], found["prediction"])
     assert predicted(run, new, tmp_path, "--keep", "z") == 2
+    assert predicted(run, new, tmp_path, "--keep", "a", "--only") == 2
 
 
 def test_names_that_are_taken_are_not_written_over(tmp_path):
     table = rows().rename(columns={"a": "row", "b": "prediction"})
     assert fit(tmp_path, table) == 0
-    found = predicted(tmp_path / "run", table, tmp_path, "--keep", "all")
+    found = predicted(tmp_path / "run", table, tmp_path)
     assert list(found.columns) == [
         "row_2",
         "who",
@@ -112,10 +108,44 @@ def test_a_run_that_imputes_fills_them_in(tmp_path):
     assert predicted(tmp_path / "run", table, tmp_path)["prediction"].notna().all()
 
 
+def test_gaps_are_filled_with_means_of_the_fit_on_request(run, tmp_path, capsys):
+    new = rows(seed=1)
+    means = new.assign(a=rows()["a"].mean())
+    gone = new.assign(a=np.nan)
+    assert predicted(run, gone, tmp_path) == 2
+    assert "--impute, of fit or of predict" in capsys.readouterr().err
+    found = predicted(run, gone, tmp_path, "--impute")
+    np.testing.assert_allclose(
+        found["prediction"], predicted(run, means, tmp_path)["prediction"]
+    )
+    assert found["a"].isna().all()  # the table's own columns stay as they are
+    gone.loc[2, "who"] = None
+    skip = ("--impute", "--missing", "skip")
+    assert predicted(run, gone, tmp_path, *skip)["prediction"].isna().sum() == 1
+
+
+def test_gaps_in_categories_get_the_most_frequent_one(tmp_path):
+    table = rows().assign(kind=["x", "y", "y"] * 12)
+    assert fit(tmp_path, table) == 0
+    run = tmp_path / "run"
+    found = predicted(run, table.assign(kind=None), tmp_path, "--impute")
+    usual = predicted(run, table.assign(kind="y"), tmp_path)
+    np.testing.assert_array_equal(found["prediction"], usual["prediction"])
+
+
+def test_a_run_without_means_says_how_to_get_them(tmp_path, capsys):
+    raw = ("--units", "raw", "--unseen", "error")
+    assert fit(tmp_path, rows(), *raw) == 0
+    gone = rows().assign(a=np.nan)
+    assert predicted(tmp_path / "run", gone, tmp_path, "--impute") == 2
+    assert "no column means to fill gaps with. Fit again" in capsys.readouterr().err
+
+
 def test_chances_of_classes_where_rows_are_left_out(tmp_path, capsys):
     table = rows().assign(y=lambda t: np.where(t["y"] > 5, "hi", "lo"))
     assert fit(tmp_path, table) == 0
     table.loc[1, "a"] = np.nan
-    found = predicted(tmp_path / "run", table, tmp_path, "--missing", "skip")
+    skip = ("--missing", "skip", "--only")
+    found = predicted(tmp_path / "run", table, tmp_path, *skip)
     assert list(found.columns) == ["row", "who", "prediction", "chance_hi", "chance_lo"]
     assert found.isna().sum().tolist() == [0, 0, 1, 1, 1]

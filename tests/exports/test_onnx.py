@@ -59,6 +59,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers(name):
     estimator, method = NUMBERS[name]

@@ -9,10 +9,10 @@ import pytest
 from persfl import PersonalizedRegressor
 from persfl.cli import main
 from persfl.errors import InputError
+from persfl.evaluation.dependence import Removal, Rise
 from persfl.evaluation.row_order import RowOrder
 from persfl.fitting.contribution import _few_false
 from persfl.fitting.quick_removal import _rises, quick_removal
-from persfl.fitting.removal import Removal, Rise
 from persfl.fitting.setup import FitSettings, Setup
 from persfl.methods import Blend
 from persfl.report import info

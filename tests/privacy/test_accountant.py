@@ -93,6 +93,7 @@ def test_a_budget_is_spent_to_the_last_answer_and_no_further():
     assert not account.fits(answer_cost(1000 * z))
 
 
+@pytest.mark.smoke
 def test_somebody_elses_accountant_agrees():
     pytest.importorskip("dp_accounting", reason="the extra `privacy` is not installed")
     from persfl.privacy.second_opinion import other_epsilon

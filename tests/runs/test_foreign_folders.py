@@ -840,7 +840,7 @@ def test_many_classes_do_not_take_the_square_of_the_time(table, tmp_path, monkey
 
     monkeypatch.setattr(pd.DataFrame, "__setitem__", counted)
     out = tmp_path / "out.csv"
-    assert main(["predict", str(run), str(table), "--out", str(out)]) == 0
+    assert main(["predict", str(run), str(table), "--only", "--out", str(out)]) == 0
     found = pd.read_csv(out)
     assert found.shape == (24, 3 + 402)
     assert found.columns[3:6].tolist() == ["chance_no", "chance_yes", "chance_0"]

@@ -173,7 +173,7 @@ def test_predicting_new_rows(run, table, tmp_path, capsys):
     )
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "p.parquet"), found)
     capsys.readouterr()
-    assert main(["predict", str(run), str(tmp_path / "new.csv")]) == 0
+    assert main(["predict", str(run), str(tmp_path / "new.csv"), "--only"]) == 0
     assert capsys.readouterr().out.startswith("row,city,prediction\n1,")
     new.assign(city="Atlantis").to_csv(tmp_path / "strange.csv", index=False)
     assert (

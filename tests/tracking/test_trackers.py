@@ -83,6 +83,7 @@ def test_weights_and_biases_gets_a_few_names():
     assert np.isfinite(run.summary["gain"])
 
 
+@pytest.mark.smoke
 def test_tensorboard_files_hold_the_curves(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -103,6 +104,7 @@ def mlflow(tmp_path, monkeypatch):
     return mlflow
 
 
+@pytest.mark.smoke
 @pytest.mark.slow  # MLflow makes a database
 @pytest.mark.filterwarnings("ignore")  # of MLflow's own
 def test_mlflow_predicts_what_the_fleet_predicts(mlflow):

@@ -35,6 +35,12 @@ COMMANDS = {
             " rows stay its own; peers answer from theirs.",
         ),
         Command(
+            "shard",
+            "sort a folder of files, larger than memory, by device into shards",
+            "shard_rows:shard_rows",
+            options.SHARD,
+        ),
+        Command(
             "helpers",
             "who helps a device, ranked",
             "run_output:list_helpers",
@@ -45,6 +51,12 @@ COMMANDS = {
             "predictions for new rows, each by its own device's model",
             "predict:predict",
             options.PREDICT,
+        ),
+        Command(
+            "watch",
+            "how far a run is that is going on, and in the end what came out",
+            "watch:watch",
+            options.WATCH,
         ),
         Command(
             "report",

@@ -92,8 +92,8 @@ def run_method(chosen: argparse.Namespace) -> str:
 
 # Settings of a plan that are options of the command, by the same names.
 _SAME = (
-    "model classes units holdout points steps batch seed ordered growth reach deadline quorum"
-    " patience gather need"
+    "model family classes units holdout points steps batch seed ordered growth reach deadline"
+    " quorum patience gather need"
 )
 
 
@@ -138,6 +138,8 @@ class Lines:
 
     def __init__(self, plain: bool) -> None:
         self.plain = plain
+        self._rounds = 0  # of the whole run
+        self._seconds: list[float] = []  # that each round took
 
     def __call__(self, event: str, facts: dict[str, Any]) -> None:
         if self.plain:
@@ -157,6 +159,7 @@ class Lines:
                 f"round {facts['round']}: asked {facts['asked']}, answered"
                 f" {facts['answered']}{unfit}{far}{refused}; median loss {loss}{new};"
                 f" {facts['seconds']:.1f} s, of these our own {facts['own']:.2f} s"
+                f"{self._left(facts['round'], facts['seconds'])}"
             )
         elif event == "devices":
             last = (
@@ -164,6 +167,7 @@ class Lines:
                 if facts["rounds"]
                 else ""
             )
+            self._rounds = facts["rounds"]
             unwilling = facts.get("unwilling")
             but = f" ({unwilling_text(unwilling)})" if unwilling else ""
             targets = f"{len(facts['targets'])} of them targets"
@@ -174,3 +178,11 @@ class Lines:
             text = facts.get("text", "")
         if text:
             print(visible(str(text)), flush=True)
+
+    def _left(self, r: int, seconds: float) -> str:
+        """How long it will take yet, by the rounds so far."""
+        self._seconds.append(seconds)
+        if r >= self._rounds:
+            return ""
+        usual = sum(self._seconds) / len(self._seconds)
+        return f"; about {usual * (self._rounds - r):.0f} s left"

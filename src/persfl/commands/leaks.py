@@ -32,7 +32,7 @@ def measure_leaks(chosen: argparse.Namespace) -> int:
     fitted: Fitted = model.fitted_
     spec = checked_spec(Folder.open(Path(chosen.run)))
     frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
-    whose = model_ids(frame[spec["device"]], model)
+    whose = model_ids(frame[spec["device"]], model.devices_)
     X = frame[spec["features"]]
     if model.device is not None:
         X = X.assign(**{model.device: whose})

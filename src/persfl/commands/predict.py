@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-import warnings
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +16,19 @@ from pandas.api.types import is_float_dtype
 
 from persfl.checks import many, named, some
 from persfl.column_checks import refuse_missing
-from persfl.commands.run_output import (
-    Personalized,
-    check_out,
-    model_ids,
-    model_of,
-    read_like_fit,
+from persfl.commands.row_predictors import (
+    RowPredictor,
+    RunPredictor,
+    chance_columns,
+    filled,
+    predictor_of,
 )
-from persfl.errors import InputError, UnseenWarning, need
-from persfl.estimators.personalized import PersonalizedClassifier
-from persfl.report.run_pages import checked_spec
-from persfl.runs.run_folder import Folder
+from persfl.commands.run_output import check_out, model_ids
+from persfl.errors import InputError, need
 from persfl.sources.table import refuse_endless
 from persfl.spreadsheets import write_csv
 from persfl.terminal import visible
 
-ALL = "all"
 Mask = NDArray[np.bool_]  # of rows
 _SKIP = "Leave them without a prediction: --unseen skip"
 
@@ -42,23 +38,19 @@ def predict(chosen: argparse.Namespace) -> int:
     again.
     """
     check_out(chosen.out, ".csv", ".parquet", table=chosen.table)
-    folder = Folder.open(Path(chosen.run))
-    _refuse_own(folder, chosen.out)
-    spec = checked_spec(folder)
-    model = model_of(chosen)
-    features = spec["features"]
-    if model.fitted_.schema.names not in (None, tuple(features)):
-        where = str(folder.path / "spec.json")
-        raise InputError(
-            f"{where!r} names other columns than the run's models were fitted to."
-        )
-    frame = _read(Path(chosen.table), spec)
-    X = frame[features]
-    whose = model_ids(frame[spec["device"]], model)
-    usable = _usable(X, whose, model, chosen)
-    known = _known(whose, usable, model, chosen)
-    out = _beside(frame, spec["device"], chosen.keep)
-    out = _with_predictions(out, model, X, whose, usable & known)
+    source = predictor_of(chosen)
+    frame = source.read(Path(chosen.table))
+    if not len(frame):
+        raise InputError(f"{Path(chosen.table).name!r} has no rows to predict.")
+    X = frame[source.features]
+    if chosen.impute:
+        X = filled(X, source)
+    whose = _owners(frame, source)
+    usable = _usable(X, whose, source, chosen)
+    known = _known(whose, usable, source, chosen)
+    out = _with_predictions(
+        _beside(frame, source, chosen), source, X, whose, usable & known
+    )
     _write(out, chosen)
     reasons = {
         "values missing or infinite": ~usable,
@@ -71,29 +63,23 @@ def predict(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_own(folder: Folder, out: str | None) -> None:
-    """Stop where predictions would be written over the run that makes them."""
-    files = [(folder.path / name).resolve() for name in folder.index["files"]]
-    if out is not None and Path(out).resolve() in files:
-        raise InputError(
-            f"--out {out!r} is a file of the run itself. Choose another file."
-        )
-
-
-def _read(path: Path, spec: Mapping[str, Any]) -> pd.DataFrame:
-    """The table, read as the one of the fit was."""
-    frame = read_like_fit(path, spec)
-    if not len(frame):
-        raise InputError(f"{path.name!r} has no rows to predict.")
-    return frame
+def _owners(frame: pd.DataFrame, source: RowPredictor) -> pd.Series:
+    """Whose row each is, by the ids of the models; at a node all are its own."""
+    if isinstance(source, RunPredictor):
+        return model_ids(frame[source.spec["device"]], source.fitted.devices)
+    return pd.Series("", index=frame.index)
 
 
 def _usable(
-    X: pd.DataFrame, whose: pd.Series, model: Personalized, chosen: argparse.Namespace
+    X: pd.DataFrame,
+    whose: pd.Series,
+    source: RowPredictor,
+    chosen: argparse.Namespace,
 ) -> Mask:
     """(rows,) where nothing is missing that the model needs; with --missing error that is
     everywhere.
     """
+    fills = source.schema.impute
     if chosen.missing == "error":
         table = Path(chosen.table)
         refuse_endless(X, table)
@@ -102,26 +88,29 @@ def _usable(
                 f"{many(int(whose.isna().sum()), 'row')} of {table.name!r} say not whose they are."
                 " Fill that in, or leave them without a prediction: --missing skip."
             )
-        if not model.impute:
+        if not fills:
             refuse_missing(X, fitting=False)
-    gone = whose.isna() if model.impute else whose.isna() | X.isna().any(axis=1)
+    gone = whose.isna() if fills else whose.isna() | X.isna().any(axis=1)
     floats = X[[name for name in X.columns if is_float_dtype(X[name])]]
     endless = np.isinf(floats.to_numpy(dtype=np.float64, na_value=np.nan)).any(axis=1)
     return np.asarray(~(gone | endless))
 
 
 def _known(
-    whose: pd.Series, usable: Mask, model: Personalized, chosen: argparse.Namespace
+    whose: pd.Series, usable: Mask, source: RowPredictor, chosen: argparse.Namespace
 ) -> Mask:
     """(rows,) where there is a model for the device, or one for all newcomers."""
-    seen = whose.isin(model.devices_.tolist()).to_numpy()
+    if not isinstance(source, RunPredictor):
+        return np.ones(len(whose), dtype=bool)
+    fitted = source.fitted
+    seen = whose.isin(fitted.devices.tolist()).to_numpy()
     new = usable & ~seen
     strangers = pd.unique(whose[new]).tolist()
     if not strangers or chosen.unseen == "skip":
         return seen
     devices = many(len(strangers), "device")
-    asked = chosen.unseen or model.unseen
-    pooled = model.pooled_ is not None
+    asked = chosen.unseen or fitted.settings.unseen
+    pooled = fitted.pooled is not None
     if asked == "pooled" and pooled:
         print(
             f"persfl: {many(int(new.sum()), 'row')} of {devices} not there when fitting"
@@ -137,16 +126,22 @@ def _known(
     raise InputError(f"{what} {_SKIP}, or {other}.")
 
 
-def _beside(frame: pd.DataFrame, device: str, keep: list[str]) -> pd.DataFrame:
-    """Row number, device and the columns to keep."""
+def _beside(
+    frame: pd.DataFrame, source: RowPredictor, chosen: argparse.Namespace
+) -> pd.DataFrame:
+    """Row number, device and the columns to keep: all of the table's, or those that are named."""
     names = [str(name) for name in frame.columns]
-    wanted = names if keep == [ALL] and ALL not in names else keep
+    if chosen.only and chosen.keep:
+        raise InputError("--only keeps no columns, and --keep names some. Use one.")
+    wanted = chosen.keep or ([] if chosen.only else names)
     strange = [name for name in wanted if name not in names]
     if strange:
         raise InputError(
             f"--keep: the table has no {named(strange, 'column')}. Its columns: {some(names, 12)}."
         )
-    out = frame[[device, *(name for name in wanted if name != device)]].copy()
+    device = [] if source.device is None else [source.device]
+    first = [name for name in device if chosen.keep or chosen.only]
+    out = frame[[*first, *(name for name in wanted if name not in first)]].copy()
     out.insert(0, unused("row", out.columns), np.arange(1, len(frame) + 1))
     return out
 
@@ -167,36 +162,22 @@ def unused(name: str, taken: Container[str]) -> str:
 
 def _with_predictions(
     out: pd.DataFrame,
-    model: Personalized,
+    source: RowPredictor,
     X: pd.DataFrame,
     whose: pd.Series,
     which: Mask,
 ) -> pd.DataFrame:
     """Predictions as further columns, empty where there are none."""
-    X = X[which]
-    whose = whose[which]
-    asked = (X, whose) if model.device is None else (X.assign(**{model.device: whose}),)
-    columns: dict[str, NDArray[Any]] = {}
-    with warnings.catch_warnings():
-        # said already, in the words of this command
-        warnings.simplefilter("ignore", UnseenWarning)
-        if isinstance(model, PersonalizedClassifier):
-            labels = model.classes_
-            chances = np.empty((0, len(labels)))
-            if which.any():
-                chances = model.predict_proba(*asked)
-            columns["prediction"] = labels[chances.argmax(axis=1)]
-            for k, label in enumerate(labels.tolist()):
-                columns[f"chance_{label}"] = chances[:, k]
-        else:
-            columns["prediction"] = (
-                model.predict(*asked) if which.any() else np.empty(0)
-            )
+    schema = source.schema
+    classes = schema.labels.classes
+    answers = np.empty((0, schema.labels.count) if classes is not None else 0)
+    if which.any():
+        answers = source.answers(schema.table_numbers(X[which]), whose[which])
     # All at once: one column after the other takes the square of the time, and a run may have
     # many classes.
     taken = set(out.columns)
     found: dict[str, NDArray[Any]] = {}
-    for name, values in columns.items():
+    for name, values in chance_columns(answers, classes).items():
         free = unused(name, taken)
         taken.add(free)
         found[free] = _spread(values, which)

@@ -6,11 +6,13 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from persfl.errors import need
+from persfl.runs.standing import Standing, remove_standing
 from persfl.terminal import shown
 from persfl.training.state import Keep, Plan, State
 from persfl.types import Round
@@ -30,15 +32,25 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 class Progress:
     """A keeper that also says how far a run is: a line that changes on a terminal, JSON lines
-    with `--json`, else nothing.
+    with `--json`; and `place`, the folder of the run, has it for whoever watches.
     """
 
-    def __init__(self, keep: Keep, *, lines: bool) -> None:
+    def __init__(
+        self,
+        keep: Keep,
+        *,
+        lines: bool,
+        place: Path | None = None,
+        report: bool = True,
+    ) -> None:
         self.keep = keep
         self.lines = lines
         self.live = not lines and sys.stderr.isatty()
+        self.place = place
+        self.report = report
         self._begin = (time.monotonic(), 0)
         self._last = 0.0
+        self._took: float | None = None  # seconds of the stage before
 
     def last(self, stage: str) -> State | None:
         state = self.keep.last(stage)
@@ -49,30 +61,68 @@ class Progress:
         self.keep.after(stage, plan, state, round_)
         if round_ is None:
             self._begin = (time.monotonic(), state.r)
+            self._leave(stage, plan.rounds, state.r, None)
             if state.pace.halved:
                 step = state.pace.step_size
                 text = f"step size halved to {step:g}"
                 self.say("halved", stage=stage, step_size=step, text=text)
-        elif self.lines or self.live:
+        elif self.lines or self.live or self.place is not None:
             self._round(stage, plan.rounds, state.r, round_)
 
     def _round(self, stage: str, rounds: int, r: int, round_: Round) -> None:
         """One round more."""
         now = time.monotonic()
-        if now - self._last < _OFTEN and r < rounds:
+        over = r >= rounds
+        if now - self._last < _OFTEN and not over:
             return
         self._last = now
-        began, first = self._begin
-        left = (now - began) / max(r - first, 1) * (rounds - r)
+        self._leave(stage, rounds, r, round_)
+        left = self._left(rounds, r) or 0.0
+        if over:
+            self._took = now - self._begin[0]
         loss = float(np.median(round_.loss))
         if self.lines:
             facts = {"stage": stage, "round": r, "rounds": rounds, "loss": loss}
             self.say("round", **facts, seconds_left=round(left, 1))
+        elif self.live:
+            done = "█" * round(20 * r / rounds)
+            count = f"round {r} of {rounds}, median loss {loss:.4g}, {left:.0f} s left"
+            line = f"{stage_name(stage)}: |{done:20}| {count}"
+            print(f"{_CLEAR}{line}", end="", file=sys.stderr, flush=True)
+
+    def _left(self, rounds: int, r: int) -> float | None:
+        """Seconds until a stage is over: by its rounds so far, or by the stage before."""
+        began, first = self._begin
+        gone = time.monotonic() - began
+        if r > first:
+            return gone / (r - first) * (rounds - r)
+        return None if self._took is None else max(self._took - gone, 0.0)
+
+    def _leave(self, stage: str, rounds: int, r: int, round_: Round | None) -> None:
+        """Leave word for whoever watches the folder."""
+        if self.place is None:
             return
-        done = "█" * round(20 * r / rounds)
-        count = f"round {r} of {rounds}, median loss {loss:.4g}, {left:.0f} s left"
-        line = f"{_stage_name(stage)}: |{done:20}| {count}"
-        print(f"{_CLEAR}{line}", end="", file=sys.stderr, flush=True)
+        now = time.time()
+        gone = time.monotonic() - self._begin[0]
+        here = Standing(
+            stage,
+            r,
+            max(rounds, r),
+            now - gone,
+            now,
+            left=self._left(rounds, r),
+            report=self.report,
+        )
+        if round_ is not None:
+            asked = round_.peers >= 0
+            told = np.isfinite(round_.losses[:, 1:]) & asked
+            known = round_.loss[np.isfinite(round_.loss)]
+            here = here._replace(
+                asked=int(asked.sum()),
+                answered=int(told.sum()),
+                loss=float(np.median(known)) if len(known) else None,
+            )
+        here.write(self.place)
 
     def say(self, event: str, **facts: Any) -> None:
         """One event: a line of JSON, or its `text` on a terminal."""
@@ -88,11 +138,17 @@ class Progress:
         if self.live:
             print(_CLEAR, end="", file=sys.stderr, flush=True)
 
+    def over(self) -> None:
+        """The command ends: there is nothing more to watch."""
+        if self.place is not None:
+            remove_standing(self.place)
+            self.place = None
 
-def _stage_name(stage: str) -> str:
+
+def stage_name(stage: str) -> str:
     """What a person calls a stage.
 
-    >>> _stage_name("final"), _stage_name("trial-0")
+    >>> stage_name("final"), stage_name("trial-0")
     ('all rows', 'trial 1')
     """
     if stage.startswith("trial-"):

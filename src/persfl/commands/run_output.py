@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from numpy.typing import NDArray
 
 from persfl.checks import named, some
 from persfl.commands.answers import kinds_of
@@ -17,9 +18,9 @@ from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
 from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
+from persfl.evaluation.dependence import Removal, Rise
 from persfl.evaluation.intervals import percent
 from persfl.fitting.fitted import fitted_of
-from persfl.fitting.removal import Removal, Rise
 from persfl.formats import reading
 from persfl.report.export import export
 from persfl.report.run_pages import FEDERATION, checked_spec, write_pages
@@ -101,7 +102,7 @@ def _rows_of_fit(
         )
     spec = checked_spec(Folder.open(Path(chosen.run)))
     frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
-    whose = model_ids(frame[spec["device"]], model)
+    whose = model_ids(frame[spec["device"]], model.devices_)
     X = frame[spec["features"]]
     if model.device is not None:
         X = X.assign(**{model.device: whose})
@@ -186,9 +187,9 @@ def read_like_fit(
     return frame
 
 
-def model_ids(whose: pd.Series, model: Personalized) -> pd.Series:
-    """Whose row it is, by the ids that the model has: one saved from Python may have numbers."""
-    known = {str(name): name for name in model.devices_.tolist()}
+def model_ids(whose: pd.Series, devices: NDArray[Any]) -> pd.Series:
+    """Whose row it is, by the ids that models have: a run saved from Python may have numbers."""
+    known = {str(name): name for name in devices.tolist()}
     return whose.map(lambda name: known.get(name, name), na_action="ignore")
 
 

@@ -89,12 +89,22 @@ def fit_table(chosen: argparse.Namespace) -> int:
     replaced = runs_aside(behind(out)) if chosen.force or chosen.resume else []
     print_remarks(chosen, rows.remarks)
     _announce(chosen, rows, model)
-    progress = Progress(place.folder, lines=chosen.json)
-    if not _fit_and_keep(model, rows, place, progress, chosen):
-        return 130
-    for old in replaced:
-        remove_run(old)
-    page = None if chosen.no_report else write_page(place.folder, model, out / REPORT)
+    progress = Progress(
+        place.folder,
+        lines=chosen.json,
+        place=place.folder.path,
+        report=not chosen.no_report,
+    )
+    page = None
+    try:
+        if not _fit_and_keep(model, rows, place, progress, chosen):
+            return 130
+        for old in replaced:
+            remove_run(old)
+        if not chosen.no_report:
+            page = write_page(place.folder, model, out / REPORT)
+    finally:
+        progress.over()
     _print_result(chosen, progress, model, rows, page)
     return 0
 

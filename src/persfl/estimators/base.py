@@ -37,9 +37,8 @@ from persfl.types import Array, IntArray, Learner, Model
 from persfl.units import Units
 
 if TYPE_CHECKING:
-    from persfl.fitting.contribution import Contributions
+    from persfl.evaluation.dependence import Contributions, Removal
     from persfl.fitting.fitted import Fitted
-    from persfl.fitting.removal import Removal
     from persfl.training.state import Keep
 
 

@@ -7,15 +7,22 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from persfl.errors import InputError, PersflError
 from persfl.federation.common_run import common_run
 from persfl.federation.device import Device
-from persfl.federation.launch import FAILURE, LINK_GONE, PROGRESS
+from persfl.federation.launch import FAILURE, LINK_GONE
 from persfl.federation.loop_run import loop_run
 from persfl.federation.negotiation import agreement
+from persfl.federation.node_family import NodeFamily
+from persfl.federation.noised_descent import (
+    NoisedDescent,
+    descent_note,
+    steps_that_fit,
+)
 from persfl.federation.policy import Policy
 from persfl.federation.post import Post
 from persfl.federation.result import keep_result
@@ -28,6 +35,7 @@ from persfl.formats import reading
 from persfl.methods import Blend, Kin, Mixed, Own, Paper
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
+from persfl.runs.standing import DIARY
 from persfl.wire.codec import pack, unpack
 from persfl.wire.terms import Terms
 
@@ -42,7 +50,7 @@ def conduct(grid: Grid, path: Path) -> None:
     plan = RunPlan.read(path)
     out = Path(plan.out)
     out.mkdir(parents=True, exist_ok=True)
-    diary = Diary(out / PROGRESS)
+    diary = Diary(out / DIARY)
     diary.say("begun", pid=os.getpid())
     try:
         with holding(out):
@@ -81,7 +89,13 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
         diary.say("done", already=True)
         return
     method = plan.personalization
-    if isinstance(method, Blend | Mixed):
+    if isinstance(method, Blend) and scene.paying:
+        steps = steps_that_fit(dict(scene.paying))
+        fleet, state = common_run(scene, NoisedDescent(rounds=steps))
+        keep_result(
+            scene.folder, fleet, scene.terms, plan, state, [descent_note(steps)]
+        )
+    elif isinstance(method, Blend | Mixed):
         # blend's many files, where it runs
         from persfl.federation.blend_run import blended
 
@@ -114,7 +128,8 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     ids = sorted({*plan.devices, *home})
     folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
     if folder is None or "terms.wire" not in folder.index["files"]:
-        terms, unwilling = agreement(post, plan, ids, home, waiting)
+        agreed = agreement(post, plan, ids, home, waiting)
+        terms = agreed.terms
         spec = {
             "device": "device",
             "label": plan.label,
@@ -124,7 +139,9 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
             "decimal": ".",
             "federated": True,
             "asked": plan.record(),
-            "unwilling": unwilling,
+            "unwilling": agreed.unwilling,
+            "paying": agreed.paying,
+            "families": agreed.families,
         }
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))
@@ -135,7 +152,11 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     if not home:
         waiting.unwilling = [str(name) for name in folder.spec.get("unwilling", [])]
     targets = _targets(ids, home, waiting.unwilling)
-    return RunScene(plan, post, folder, terms, ids, targets, home, waiting, diary)
+    pays = {
+        str(name): int(left) for name, left in folder.spec.get("paying", {}).items()
+    }
+    scene = RunScene(plan, post, folder, terms, ids, targets, home, waiting, diary)
+    return replace(scene, paying=pays)
 
 
 def _targets(
@@ -173,4 +194,10 @@ def _home(plan: RunPlan) -> dict[str, Device]:
     # whoever starts the run owns these rows
     policy = Policy.unlimited((str(make),) if make else ())
     table = plan.home_table
-    return {plan.home_id: Device(plan.home_id, lambda r: table.read(), policy=policy)}
+    home = Device(
+        plan.home_id,
+        lambda r: table.read(),
+        policy=policy,
+        family=NodeFamily.of(plan.family),
+    )
+    return {plan.home_id: home}

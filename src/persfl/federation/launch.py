@@ -21,8 +21,8 @@ from persfl.folder_locks import LOCK, holder
 from persfl.runs.begun_runs import is_begun, remove_begun
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
+from persfl.runs.standing import DIARY
 
-PROGRESS = "progress.jsonl"
 FAILURE = "failure.txt"
 LINK_GONE = (
     "the SuperLink, which carries the messages, was stopped or started again. Everything is kept:"
@@ -52,7 +52,7 @@ def launch(
     place.mkdir(exist_ok=True)
     told = place / f"{plan.run}.json"
     plan.write(told)
-    progress = out / PROGRESS
+    progress = out / DIARY
     begin = progress.stat().st_size if progress.is_file() else 0
     mark = link_mark(federation)
     child = None if held(out) else start_run(federation, told)
@@ -75,9 +75,27 @@ def launch(
             child.stop()
 
 
+def follow(
+    out: Path, show: Callable[[str, dict[str, Any]], None], *, once: bool
+) -> int:
+    """Show what a run has written down since it last began, and until it is over; with `once`
+    only that. 0 when it is finished or still going on, 3 when it stopped early.
+    """
+    diary = out / DIARY
+    begin = 0
+    for event in _events(diary, 0):
+        begin = event["_begin"] if event.get("event") == "begun" else begin
+    if not once:
+        return _watch(diary, begin, None, show, lambda: True)
+    for event in _events(diary, begin):
+        facts = {name: event[name] for name in event if name[0] != "_"}
+        show(str(facts.pop("event", "")), facts)
+    return 0
+
+
 def _make_room(out: Path, resume: bool) -> None:
     """Stop where a run that begins would not be alone in its folder."""
-    beside = (PROGRESS, LOCK, FAILURE)
+    beside = (DIARY, LOCK, FAILURE)
     if is_begun(out, besides=beside):
         if not resume:
             raise InputError(
@@ -131,6 +149,7 @@ def _watch(
         over = child is not None and child.code is not None
         for event in _events(progress, position):
             position = event.pop("_end")
+            event.pop("_begin")
             name = str(event.pop("event"))
             if name == "begun" and _is_process(event.get("pid")):
                 pid = event["pid"]
@@ -165,9 +184,10 @@ def _events(progress: Path, position: int) -> list[dict[str, Any]]:
         for line in file:
             if not line.endswith(b"\n"):
                 break
+            place = {"_begin": position, "_end": position + len(line)}
             position += len(line)
             try:
-                found.append(dict(json.loads(line)) | {"_end": position})
+                found.append(dict(json.loads(line)) | place)
             except (ValueError, TypeError, RecursionError):
                 continue
     return found

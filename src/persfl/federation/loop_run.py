@@ -89,7 +89,9 @@ def loop_plan_over(fleet: FlowerFleet, method: Method, scene: RunScene) -> Plan:
         adopter = rule.adopter
     elif isinstance(method, Paper):
         rounds = rounds_for(method.rounds, learner)
-        sampler = method.asks(min(peers_asked(method.peers, n), n - 1), n)
+        peers = min(peers_asked(method.peers, n), n - 1)
+        own = method.sampler is not None
+        sampler = method.asking(n) if own else method.asks(peers, n)
         adopter = method.adopter or adopter
     else:
         raise InputError(f"{method.name} does not run over a federation yet.")

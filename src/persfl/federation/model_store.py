@@ -14,8 +14,9 @@ from persfl.errors import InputError
 from persfl.federation.messages import Arrays, parts_of
 from persfl.federation.run_codec import RunCodec
 from persfl.files import read_whole, write_whole
+from persfl.formats import reading
 from persfl.types import Model
-from persfl.wire.codec import WireError, nested, pack, unpack, within
+from persfl.wire.codec import LARGEST, WireError, nested, pack, unpack, within
 from persfl.wire.models import finite
 from persfl.wire.terms import Terms
 
@@ -83,12 +84,29 @@ class Shelf:
         # whoever names runs can find two whose files have one name
         return _read(body) if unpack(body)[0].get("run") == run else None
 
-    def latest(self) -> StoredModel:
-        """The model that changed last."""
+    def latest(self, *, network: str | None = None) -> StoredModel:
+        """The model that changed last.
+
+        A network is made by a function of an installed module, which is imported: whoever opens a
+        folder must name it, since a folder must not choose what is run.
+        """
         files = [] if self.folder is None else list(self.folder.glob("*.model"))
         if not files:
             raise InputError("there is no model here yet. Take part in a run first.")
-        return _read(read_whole(max(files, key=lambda path: path.stat().st_mtime)))
+        path = max(files, key=lambda path: path.stat().st_mtime)
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{str(path)!r} is larger than a model can be.")
+        body = read_whole(path)
+        with reading(path):
+            terms = Terms.from_wire(*unpack(body))
+        made = terms.settings.get("make")
+        if made is not None and made != network:
+            raise InputError(
+                f"this model is a network that {made!r} makes. If you trust that function, name it:"
+                f" --module {made}"
+            )
+        with reading(path):
+            return _read(body)
 
     @staticmethod
     def _path(folder: Path, run: str) -> Path:

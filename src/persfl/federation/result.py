@@ -4,6 +4,7 @@ federation's own page shows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +14,20 @@ from persfl.evaluation.verdicts import Worth
 from persfl.federation.blend_outcome import Outcome
 from persfl.federation.holdout import worth_of
 from persfl.federation.roster import WAYS
-from persfl.federation.run_notes import model_size, notes_of
+from persfl.federation.run_notes import (
+    families_note,
+    families_of,
+    model_size,
+    notes_of,
+    once_note,
+)
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
 from persfl.fitting.cells import Labels, id_array
 from persfl.fitting.fitted import Fitted
 from persfl.fitting.schema import TableSchema
 from persfl.fitting.setup import FitSettings
+from persfl.learners.any_family import ANY
 from persfl.learners.tree import Grown
 from persfl.methods import Blend, Method, Mixed
 from persfl.methods.shared_method import SharedMethod
@@ -42,18 +50,28 @@ def keep_result(
     terms: Terms,
     plan: RunPlan,
     state: State,
+    more: Sequence[str] = (),
 ) -> None:
     """Tell every target its last adoption, have it judged, and write everything a finished run
     has.
     """
-    told = fleet.judged() if terms.holdout else {}
+    # who pays for answers refines its model when it is judged, and tells nothing of that
+    pays = not isinstance(fleet, Outcome) and fleet.target_side.paying
+    told = fleet.judged() if terms.holdout or pays else {}
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
     notes = notes_of(fleet, plan, untold, folder.spec.get("unwilling", []))
+    notes += more
+    if not isinstance(fleet, Outcome):
+        notes += once_note(fleet, state.losses, terms.step_size)
+    named = folder.spec.get("families", {})
+    families = families_of(fleet, named) if terms.model == ANY else {}
+    notes += [families_note(families)] if families else []
     if "member" in state.trust.notes:
         rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
         notes += doubts(state.trust, rows, model_size(fleet), fleet.ids)
-    folder.write_json("federation.json", federation_info(fleet, plan, state, notes))
+    info = federation_info(fleet, plan, state, notes) | {"families": families}
+    folder.write_json("federation.json", info)
     keep_model(folder, fitted(fleet, terms, plan, state, worth, notes))
 
 
@@ -66,17 +84,14 @@ def fitted(
     notes: list[str],
 ) -> Fitted:
     """The result that a run in one process would have given, as far as it is known here."""
-    classes = np.arange(terms.classes) if terms.classes else None
     return Fitted(
         devices=id_array(fleet.ids),
         rows=np.array([fleet.rows.get(name, 0) for name in fleet.ids]),
-        schema=TableSchema(
-            Labels(classes is None, classes), terms.features, tuple(terms.columns)
-        ),
+        schema=schema_of(terms),
         settings=_settings(terms, plan),
         method=_method(terms, plan, fleet.n),
         learner=fleet.learner,
-        units=_units(terms, fleet.n),
+        units=units_of(terms, fleet.n),
         models=_models(fleet),
         trust=state.trust,
         losses=_losses(np.array(state.losses), fleet.targets, fleet.n),
@@ -114,7 +129,14 @@ def _kind(terms: Terms) -> str:
     return "raw" if terms.mean is None else "shared"
 
 
-def _units(terms: Terms, n: int) -> Units:
+def schema_of(terms: Terms) -> TableSchema:
+    """The table that a run's models are for."""
+    classes = np.arange(terms.classes) if terms.classes else None
+    labels = Labels(classes is None, classes)
+    return TableSchema(labels, terms.features, tuple(terms.columns))
+
+
+def units_of(terms: Terms, n: int) -> Units:
     """The units of the run; no device has its own."""
     d = terms.features
     mean = np.zeros(d) if terms.mean is None else terms.mean

@@ -10,26 +10,25 @@ for the whole fleet, refits leave them out: they cost most, and name nobody.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from scipy.special import stdtr
 
-from persfl.checks import many as counted
 from persfl.checks import whole
 from persfl.errors import InputError
+from persfl.evaluation.dependence import Contributions
 from persfl.evaluation.split import split
-from persfl.fitting.removal import (
+from persfl.fitting.setup import Setup
+from persfl.fitting.unseen_errors import (
     HELD,
     SMALL,
-    Rise,
     errors_of,
     mean_rise,
     rerun,
     without_devices,
 )
-from persfl.fitting.setup import Setup
 from persfl.methods import Blend
 
 if TYPE_CHECKING:
@@ -40,35 +39,6 @@ if TYPE_CHECKING:
 
 FALSE = 0.1  # of those that are said to be missed
 REFITS = 60  # devices that are left out, unless more are asked for
-
-
-class Contributions(NamedTuple):
-    """`table`: device, `rise` of the others' errors without it, `low` and `high`, whether it is
-    `missed`, most helpful first; `refits` is how many runs it took, `devices` how many there are.
-    """
-
-    table: pd.DataFrame
-    refits: int
-    devices: int
-
-    @property
-    def sentence(self) -> str:
-        """What may be said."""
-        clear = self.table[self.table["missed"]]
-        asked = f"{len(self.table)} of {self.devices} devices were left out in turn"
-        if not len(clear):
-            return (
-                f"Nobody is clearly missed by the others: {asked}; {self.refits} fits. What helps"
-                " is the fleet as a whole."
-            )
-        best = clear.iloc[0]
-        rise = Rise(best["rise"], best["low"], best["high"])
-        return (
-            f"{counted(len(clear), 'device')} of those left out"
-            f" {'is' if len(clear) == 1 else 'are'} missed by the others, {best['device']} most:"
-            f" without it their errors rise by {rise}. {asked[0].upper()}{asked[1:]};"
-            f" {self.refits} fits."
-        )
 
 
 def contributions(

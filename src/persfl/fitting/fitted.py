@@ -26,9 +26,8 @@ from persfl.rules.kin_rule import members
 from persfl.sources.table import device_codes
 
 if TYPE_CHECKING:
+    from persfl.evaluation.dependence import Contributions, Removal
     from persfl.evaluation.verdicts import Worth
-    from persfl.fitting.contribution import Contributions
-    from persfl.fitting.removal import Removal
     from persfl.fitting.schema import Ids, TableSchema
     from persfl.fitting.setup import FitSettings, Models, Setup
     from persfl.methods import Method

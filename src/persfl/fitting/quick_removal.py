@@ -20,13 +20,12 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from persfl.evaluation.dependence import Removal, Rise
 from persfl.evaluation.row_order import RowOrder
 from persfl.evaluation.split import some_rows, split_masks, taken
-from persfl.fitting.removal import (
+from persfl.fitting.unseen_errors import (
     HELD,
     SMALL,
-    Removal,
-    Rise,
     errors_of,
     named_devices,
 )

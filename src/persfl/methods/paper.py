@@ -10,6 +10,7 @@ from persfl.errors import InputError
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.protocol import Needs, Task
+from persfl.samplers.nobody import Nobody
 from persfl.training.state import (
     Keep,
     Plan,
@@ -38,6 +39,13 @@ class Paper(MethodSettings):
     >>> state = Paper(peers=5, rounds=50).run(LocalTask(rows, Linear()))
     >>> state.r, bool(state.losses[-1].mean() < state.losses[0].mean())
     (50, True)
+
+    A sampler of your own says whom a device asks:
+
+    >>> from persfl import Uniform
+    >>> state = Paper(sampler=Uniform(2), rounds=5).run(LocalTask(rows, Linear()))
+    >>> int(state.trust.table()["asked"].sum()) == 30 * 2 * 5
+    True
     """
 
     name: ClassVar[str] = "paper"
@@ -55,6 +63,9 @@ class Paper(MethodSettings):
         None, "which answers are adopted; None: the best"
     )
     online_rounds: int = setting(10, "rounds after each call of partial_fit")
+    sampler: Sampler | None = setting(  # noqa: RUF009
+        None, "whom a device asks; None: so many peers, each set equally likely"
+    )
 
     def needs(self) -> Needs:
         return Needs(leaves=LEAVES)
@@ -70,10 +81,24 @@ class Paper(MethodSettings):
         more = whole("online_rounds", self.online_rounds, least=0)
         return train(task, self._plan(task, state.r + more), start=state)
 
-    def sampler(self, n: int) -> Sampler:
+    def asking(self, n: int) -> Sampler:
         """Whom a device asks; refuses more peers than there are."""
+        if self.sampler is not None:
+            return self._own_sampler(self.sampler, n)
         peers_of(self.peers, n)
         return self.asks(peers_asked(self.peers, n), n)
+
+    def _own_sampler(self, sampler: Sampler, n: int) -> Sampler:
+        """The person's sampler, where nothing else says whom to ask."""
+        _refuse_no_part("sampler", sampler, "Uniform(5)")
+        if type(self) is not Paper:
+            own = f"{self.name} chooses itself whom to ask"
+            raise InputError(f"{own}. Use Paper(sampler=...) for a sampler of yours.")
+        if self.peers != "auto":
+            raise InputError(
+                f"a sampler says itself how many peers are asked. Leave peers={self.peers} out."
+            )
+        return sampler if n > 1 else Nobody()
 
     def asks(self, peers: int, n: int) -> Sampler:
         """So many of `n` devices, each set equally likely."""
@@ -81,13 +106,19 @@ class Paper(MethodSettings):
 
     def _plan(self, task: Task, rounds: int) -> Plan:
         adopter = self.adopter
-        if isinstance(adopter, type) or not (adopter is None or callable(adopter)):
-            what = "adopter must be a part such as TopK(4), or a function."
-            raise InputError(f"{what} Got {adopter!r}.")
+        if adopter is not None:
+            _refuse_no_part("adopter", adopter, "TopK(4)")
         return loop_plan(
             task,
             rounds,
             step_size=self.step_size,
-            sampler=self.sampler(task.n),
+            sampler=self.asking(task.n),
             adopter=adopter,
         )
+
+
+def _refuse_no_part(name: str, part: object, such: str) -> None:
+    """Stop where a part is none: a class, or no function."""
+    if isinstance(part, type) or not callable(part):
+        what = f"{name} must be a part such as {such}, or a function."
+        raise InputError(f"{what} Got {part!r}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from persfl.fitting.contribution import Contributions
+from persfl.evaluation.dependence import Contributions
 from persfl.fitting.fitted import Fitted
 
 SHOWN = 20  # devices in the chart of who is missed most

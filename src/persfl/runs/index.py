@@ -143,6 +143,11 @@ def check_name(name: str) -> None:
         raise InputError(f"{name[:80]!r} is not a name for a file of a run folder.")
 
 
+def is_stage(name: str) -> bool:
+    """Whether a run may have a stage of this name."""
+    return _STAGE.fullmatch(name) is not None
+
+
 def is_given(name: str) -> bool:
     """Whether runs give this name to a file of theirs.
 

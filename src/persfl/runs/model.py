@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from persfl.learners.storage.named_arrays import prefixed
 from persfl.learners.storage.network_files import networks_to
 from persfl.methods import METHODS, Method, method_of
 from persfl.runs.model_checks import (
-    ADOPTERS,
+    PARTS,
     check_classes,
     is_plain,
     units_to,
@@ -43,7 +44,7 @@ def refuse_unkept(model: Any) -> None:
     method = method_of(model.method)
     _refuse_unlisted(method)
     for name, value in method.get_params().items():
-        if name != "adopter":  # kept in words of its own
+        if name not in PARTS:  # kept in words of their own
             _plain(name, value)
     base = model.estimator
     if isinstance(base, Estimator):  # a learner around one
@@ -126,7 +127,7 @@ def _words_of(fitted: Fitted) -> dict[str, Any]:
     words: dict[str, Any] = {
         "kind": "PersonalizedClassifier" if fitted.classes else "PersonalizedRegressor",
         "settings": _settings(fitted),
-        "adopter": _adopter(fitted.method.get_params().get("adopter")),
+        **_parts(fitted.method),
         "method": fitted.ran,
         "devices": devices,
         "learner": learner_to(fitted.learner),
@@ -187,18 +188,23 @@ def save_model(
     return folder.path
 
 
-def _adopter(adopter: Any) -> Any:
-    """An adopter in plain words; those of the user's own are kept by name only."""
-    if adopter is None:
+def _parts(method: Method) -> dict[str, Any]:
+    """The adopter and the sampler in plain words; those of the user's own are kept by name only."""
+    given = method.get_params()
+    return {name: _part(given.get(name), known) for name, known in PARTS.items()}
+
+
+def _part(part: Any, known: Collection[str]) -> Any:
+    if part is None:
         return None
-    if type(adopter).__name__ in ADOPTERS and dataclasses.is_dataclass(adopter):
-        settings = dataclasses.asdict(adopter)  # type: ignore[arg-type]
-        return {"kind": type(adopter).__name__} | settings
-    return {"kind": repr(adopter)}
+    if type(part).__name__ in known and dataclasses.is_dataclass(part):
+        settings = dataclasses.asdict(part)  # type: ignore[arg-type]
+        return {"kind": type(part).__name__} | settings
+    return {"kind": repr(part)}
 
 
 def _settings(fitted: Fitted) -> dict[str, Any]:
-    """What was asked, by name; points and adopters are kept elsewhere or not at all."""
+    """What was asked, by name; points and parts are kept elsewhere or not at all."""
     own = {
         field.name: getattr(fitted.settings, field.name)
         for field in dataclasses.fields(fitted.settings)
@@ -211,7 +217,7 @@ def _settings(fitted: Fitted) -> dict[str, Any]:
             " setting of that name. Give it another."
         )
     asked = own | of_method
-    for apart in ("seed", "public", "adopter"):
+    for apart in ("seed", "public", *PARTS):
         asked.pop(apart, None)
     kept = {name: _plain(name, value) for name, value in asked.items()}
     return kept | {

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from persfl.learners.storage.named_arrays import AnyArray, Arrays
     from persfl.types import Array
 
-ADOPTERS = ("Best", "BestOrStay", "TopK", "Weighted")  # known by their names
+# settings of a method that are functions: those of persfl's own are known by their names
+PARTS = {
+    "adopter": ("Best", "BestOrStay", "TopK", "Weighted"),
+    "sampler": ("Nobody", "Thompson", "UCB", "Uniform"),
+}
 MOST_CLASSES = 10_000
 _MEASURED = ("held", "evidence", "spread", "error_own", "error_personal")
 # D devices, F columns of numbers
@@ -92,7 +96,7 @@ def _known_settings() -> set[str]:
     beside = {"device", "impute", "method", "random_state"}
     of_fits = {field.name for field in fields(FitSettings)}
     of_methods = {name for kind in METHODS.values() for name in kind().get_params()}
-    return (beside | of_fits | of_methods) - {"adopter", "public", "seed"}
+    return (beside | of_fits | of_methods) - {"public", "seed", *PARTS}
 
 
 def _are_settings(value: object) -> bool:
@@ -134,6 +138,7 @@ _POSSIBLE: dict[str, Check] = {
     "pooled": lambda value: value in KINDS,
     "worth": lambda value: _is_object(value) and set(value) == {"scale", "classes"},
     "removal": _is_object,
+    "sampler": _maybe(_is_described),
 }
 _SPEC: dict[str, Check] = {
     "device": _is_text,

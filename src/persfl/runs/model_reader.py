@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from persfl import adopters, samplers
 from persfl.encoding import Preparation
 from persfl.errors import InputError
 from persfl.fitting.cells import Labels, id_array
@@ -35,7 +36,7 @@ from persfl.learners.storage.network_files import (
 )
 from persfl.methods import Method, method_of
 from persfl.runs.model_checks import (
-    ADOPTERS,
+    PARTS,
     check_words,
     counts_from,
     losses_from,
@@ -152,8 +153,9 @@ def _method_from(about: Mapping[str, Any]) -> Method:
     method = method_of(name)
     known = method.get_params()
     settings = {name: value for name, value in given.items() if name in known}
-    if "adopter" in known:
-        settings["adopter"] = _adopter_from(about["adopter"])
+    for part in PARTS:
+        if part in known:
+            settings[part] = _part_from(about.get(part), part)
     return method.set_params(**settings)
 
 
@@ -252,13 +254,13 @@ def _read_numbers(
     }
 
 
-def _adopter_from(described: Any) -> Any:
-    from persfl import adopters
-
-    if described is None or described["kind"] not in ADOPTERS:
+def _part_from(described: Any, part: str) -> Any:
+    """An adopter or a sampler of persfl's; None for one that a folder has by name only."""
+    if described is None or described["kind"] not in PARTS[part]:
         return None
     settings = {name: value for name, value in described.items() if name != "kind"}
-    return getattr(adopters, described["kind"])(**settings)
+    home = adopters if part == "adopter" else samplers
+    return getattr(home, described["kind"])(**settings)
 
 
 def _as_estimator(described: Mapping[str, Any], module: Any, learner: Any) -> Any:

@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 
 from persfl.errors import InputError
-from persfl.fitting.contribution import Contributions
-from persfl.fitting.removal import Removal, Rise
+from persfl.evaluation.dependence import Contributions, Removal, Rise
 from persfl.formats import reading
 from persfl.runs.run_folder import Folder
 

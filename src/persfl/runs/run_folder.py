@@ -37,6 +37,7 @@ from persfl.runs.index import (
     versions,
 )
 from persfl.runs.stages import Saver, all_rounds, last_state
+from persfl.runs.standing import STANDING, is_standing, remove_standing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -236,7 +237,12 @@ class Folder:
         """
         known = {INDEX, LOCK, *PAGES, *self._own()}
         files = [path for path in sorted(self.path.rglob("*")) if not path.is_dir()]
-        return [p for p in files if p.relative_to(self.path).as_posix() not in known]
+        strange = [
+            path
+            for path in files
+            if path.relative_to(self.path).as_posix() not in known
+        ]
+        return [path for path in strange if not is_standing(path)]
 
     def _own(self) -> list[str]:
         """Files that are what the index says; somebody else may have written that, beside files
@@ -267,6 +273,8 @@ class Folder:
             remove_regular(self.path / name)
         for path in passing_files(self.path):
             remove_regular(path)
+        if is_standing(self.path / STANDING):
+            remove_standing(self.path)
         self.close()
         remove_empty(self.path / "rounds")
         if self._made or replaced:
