@@ -97,7 +97,7 @@ from persfl.fleets.torch_pairs import TensorPairs
 from persfl.fleets.torch_runtime import TensorRows
 from persfl.learners import Network
 
-pair_programs._ROWS = 16
+pair_programs._ROWS = 32
 rng = np.random.default_rng(0)
 
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from persfl.proposers.gradient import GradientStep
 
 # Found on an H200:
-_ROWS = 32  # of a block, for networks
-_WARPS = 2
+_ROWS = 64  # of a block, for networks; half of it where nobody has more
 _MOST = 8192  # numbers in a first layer that registers hold
 _LEAST = 16  # of a side that products of blocks take
 _WIDEST = 1024  # features of linear models
@@ -57,9 +56,14 @@ def _blocked(size: int, least: int = _LEAST) -> int:
     return max(least, 1 << (size - 1).bit_length())
 
 
-def _blocks(rows: TensorRows) -> int:
+def _blocks(rows: TensorRows, size: int) -> int:
     """How many blocks of rows everybody has; 0 where they have not alike."""
-    return -(-rows.longest // _ROWS) if rows.even else 0
+    return -(-rows.longest // size) if rows.even else 0
+
+
+def _size(longest: int) -> int:
+    """How many rows a network's block has."""
+    return _ROWS if longest > _ROWS // 2 else _ROWS // 2
 
 
 def _read(rows: TensorRows) -> tuple[torch.Tensor, ...]:
@@ -159,10 +163,11 @@ class PerceptronProgram:
 
         C, S = their.shape
         out = w.new_empty((C, 1 + 2 * S))
+        rows = _size(max(theirs.longest, own.longest))
         perceptron_answers[(C * (S + 1),)](
             w, w.shape[1], their.contiguous(), *_read(theirs), mine, *_read(own), out,
-            S, self.steps, self.rate, self.l2,
-            EVEN=_blocks(theirs), EVEN0=_blocks(own), **self._block(),
+            S, self.steps, self.rate, self.l2, BR=rows, num_warps=rows // 16,
+            EVEN=_blocks(theirs, rows), EVEN0=_blocks(own, rows), **self._block(),
         )  # fmt: skip
         return out
 
@@ -178,9 +183,11 @@ class PerceptronProgram:
 
         out = w.new_empty(w.shape)
         C, K = their.shape
+        rows = _size(theirs.longest)
         perceptron_mixes[(C,)](
             w, w.shape[1], their.contiguous(), weights.contiguous(), *_read(theirs), out,
-            K, self.steps, self.rate, self.l2, EVEN=_blocks(theirs), **self._block(),
+            K, self.steps, self.rate, self.l2, BR=rows, num_warps=rows // 16,
+            EVEN=_blocks(theirs, rows), **self._block(),
         )  # fmt: skip
         return out
 
@@ -194,11 +201,9 @@ class PerceptronProgram:
             "B1": self.biases[0],
             "B2": self.biases[1],
             "EXACT": self.digits,
-            "BR": _ROWS,
             "FP": _blocked(self.features),
             "HP": _blocked(self.hidden),
             "OP": _blocked(self.outputs),
-            "num_warps": _WARPS,
             "num_stages": 1,
         }
 
