@@ -219,7 +219,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("table", choices=list(WORLDS))
     parser.add_argument("--data", type=Path, required=True, help="the folder of files")
     parser.add_argument("--devices", type=int, default=10**9, help="the first so many")
-    parser.add_argument("--methods", nargs="+", choices=list(GRIDS), default=[*GRIDS])
+    known = [name for name in GRIDS if name in METHODS]
+    parser.add_argument("--methods", nargs="+", choices=known, default=known)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--split", default="test", help="HAR: test or test_bout")
     parser.add_argument("--compute", default="cpu")

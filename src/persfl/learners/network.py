@@ -138,21 +138,6 @@ class Network(NetworkFace):
         return Traits.of(self.kind, gradients=True, renews=self._norms, tensors=True)
 
     @property
-    def precision(self) -> str:
-        """How many digits it is computed with; see `on`."""
-        return self._batches.precision
-
-    @property
-    def memory(self) -> float | None:
-        """How many GiB it may take at once; see `on`."""
-        return self._batches.memory
-
-    @property
-    def tensors(self) -> NetworkTensors:
-        """What the module computes for one device, on tensors."""
-        return self._tensors
-
-    @property
     def width(self) -> int:
         """About how many numbers a row takes on its way through the module and back."""
         return self._tensors.width
