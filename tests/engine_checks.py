@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,5 +57,17 @@ class Refuses:
     def begin(self) -> Answers:
         def answer(question: object) -> object:
             raise ValueError(f"not {question}")
+
+        return answer
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Answers after so many seconds as the question says."""
+
+    def begin(self) -> Answers:
+        def answer(question: float) -> float:
+            time.sleep(question)
+            return question
 
         return answer

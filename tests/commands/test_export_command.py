@@ -1,11 +1,14 @@
 """`persfl export`: files that other tools read, or one sentence."""
 
+from dataclasses import replace
+
 import joblib
 import numpy as np
 import pytest
 from fitted_runs import fit, rows
 
 from persfl.cli import main
+from persfl.report.model_card import model_card
 from persfl.runs import load_model
 
 
@@ -49,6 +52,18 @@ def test_a_card_says_what_it_is_about(run, tmp_path):
     assert card.startswith("# Models of `y`, one for each of 6 devices")
     for words in ("`who`", "36 in all", "`a`, `b`", "Method: paper", "## Privacy"):
         assert words in card
+
+
+def test_names_in_a_card_are_no_markup(run):
+    """A device's name in a note was a picture from elsewhere, one in a column a heading."""
+    fitted = load_model(run).fitted_
+    odd = "![x](http://a.example/x.png)<img src=y>`\r\r# b"
+    notes = (*fitted.notes, f"Device {odd} is away.")
+    card = model_card(replace(fitted, notes=notes), {"device": odd, "label": odd})
+    assert "\r" not in card
+    assert card.count("`") % 2 == 1  # that of the note is escaped
+    note = card[card.index("Device !") :]
+    assert note.startswith("Device !\\[x](http://a.example/x.png)\\<img src=y>")
 
 
 @pytest.mark.parametrize(

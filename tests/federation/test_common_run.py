@@ -236,6 +236,32 @@ def test_a_device_whose_losses_are_like_nobodys_takes_no_cluster(tmp_path):
     assert len(pairs) == len(set(group)) == 2
 
 
+def stepless(kind, head, arrays):
+    """No step that can be used; its losses are true."""
+    return pack(head, {} if kind == "answer" else arrays)
+
+
+@pytest.mark.parametrize("name", ["clove", "ifca", "cfl"])
+def test_a_device_alone_in_its_cluster_that_takes_no_step_ends_no_run(name, tmp_path):
+    """The mean of its cluster was 0 / 0, every step length diverged, and the run ended."""
+    devices = clustered_regression(n=3, clusters=1, rows=24, features=3, seed=4)
+    homes = at_home(devices)
+    homes["d01"] = Tampered(homes["d01"], stepless)
+    has = method_of(name).get_params()
+    settings = {k: v for k, v in {"share": 1.0}.items() if k in has}
+    asked = {"holdout": 0.0, "units": "raw", "method_settings": settings}
+    asked |= {"rounds": 6, "step_size": 0.05}
+    out = tmp_path / "run"
+    conduct(LocalGrid(homes), plan(out, homes, method=name, **asked))
+    found = load_model(out)
+    assert found.n_rounds_ == 6
+    assert np.isfinite(np.stack(found.models_)).all()
+    learner = Terms(columns=("x0", "x1", "x2")).learner()
+    for i in (0, 2):
+        zeros = learner.loss(np.zeros(4), devices[i])
+        assert learner.loss(found.models_[i], devices[i]) < 0.7 * zeros
+
+
 @pytest.mark.parametrize("name", WEIGHED)
 def test_who_says_that_it_has_no_rows_ends_no_run(name, tmp_path):
     """A mean over it alone was none, every step length diverged, and the run ended."""

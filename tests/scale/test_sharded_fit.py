@@ -106,13 +106,12 @@ def test_errors_and_the_verdict_are_those_of_one_process(tmp_path):
     assert run.facts["worth"]["verdict"]["gain"] == pytest.approx(worth.fleet().gain)
 
 
-@pytest.mark.parametrize("panel", [4000, 45])
-def test_trees_are_part_of_errors(tmp_path, panel):
+def test_trees_are_part_of_errors(tmp_path):
     table = fleet(bent=True)
     index = sharded(table, tmp_path, 2)
-    asked = ShardedFit(COLUMNS, Blend(panel=panel))
+    asked = ShardedFit(COLUMNS, Blend(panel=45))
     run = fit_shards(index, tmp_path / "run", asked, InThisProcess())
-    linear = ShardedFit(COLUMNS, Blend(panel=panel, trees=False))
+    linear = ShardedFit(COLUMNS, Blend(panel=45, trees=False))
     other = fit_shards(index, tmp_path / "other", linear, InThisProcess())
     assert any("trees" in name for name, _ in run.facts["offers"])
     bent, straight = (models_of(each)["error"].mean() for each in (run, other))

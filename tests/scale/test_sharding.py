@@ -56,8 +56,8 @@ def test_shards_hold_the_rows_by_device_in_their_order(folder, tmp_path, shards)
 
 def test_pieces_need_not_be_whole_files(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("persfl.scale.source_files.PIECE", 7)
-    monkeypatch.setattr(sharding, "GROUP", 10)
-    index = shard_folder(folder, tmp_path / "out", device="meter", shards=3)
+    index = shard_folder(folder, tmp_path / "out", device="meter", shards=3, group=10)
+    assert index.shards[0].largest < 80
     wanted = meters().sort_values("meter", kind="stable").reset_index(drop=True)
     pd.testing.assert_frame_equal(rows_of(index).reset_index(drop=True), wanted)
 
@@ -130,10 +130,10 @@ def test_pages_that_are_damaged_are_named_too(folder, tmp_path):
 def test_a_full_disk_is_a_sentence_and_nothing_is_left(folder, tmp_path, monkeypatch):
     kept = sharding._written
 
-    def full(place, name, rows, device):
+    def full(place, name, *rest):
         if name == "shard-00001.parquet":
             raise OSError(errno.ENOSPC, "No space left on device")
-        return kept(place, name, rows, device)
+        return kept(place, name, *rest)
 
     monkeypatch.setattr(sharding, "_written", full)
     with pytest.raises(InputError, match="no space left in .*as they were"):

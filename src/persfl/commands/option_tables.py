@@ -40,8 +40,8 @@ table             text     needed  a table: .csv, .tsv, .csv.gz or .parquet
 --holdout SHARE   float    0.25    rows held back to judge by (default %(default)s)
 --trials N        number   auto    how often to hold back other rows
 --seed SEED       int      0       the same seed gives the same result (default %(default)s)
---jobs N          int      1       parallel processes for trees, forests, boosting (default
-    %(default)s)
+--jobs N          int      1       parallel processes for trees, forests, boosting, and of --engine
+    (default %(default)s)
 --compute WHERE   text     -       where steps are computed: cuda for a GPU (default: this
     processor)
 --precision       float32|tf32|bf16  float32  of networks' products on a GPU: float32 is exact, the
@@ -65,6 +65,8 @@ DEMO = """
 """
 FIT = f"""{_TABLE}
 --out FOLDER  text    needed  the run folder to make
+--engine NAME  text   -       for a folder of Parquet or CSV files that is larger than memory: who
+    computes, processes (docs/scale.md)
 --resume      switch  -       go on with an interrupted run: the result is the same to the last bit
 --force       switch  -       replace a run folder that is there
 --no-report   switch  -       do not write report.html
@@ -80,6 +82,8 @@ folder           text   needed  a folder of .parquet or .csv files with the same
 --out FOLDER     text   needed  the folder to make, for the shards
 --shards N       whole  -       how many (default: as many as keep each at two million rows, 16 at
     least)
+--group-rows N   whole  65536   rows of a row group, unless one device has more: what a worker of
+    a fit holds at a time (default %(default)s)
 --json           switch  -      the result as JSON
 """
 HELPERS = f"""{_RUN_FOLDER}
@@ -100,12 +104,17 @@ HELPERS = f"""{_RUN_FOLDER}
 PREDICT = f"""
 run                    text  needed  a run folder of `persfl fit --out`, or a node's folder
 --module FILE.py:NAME  text  -       the torch module of a run that was fitted with one of your own
-table       text   needed  rows with the same columns (CSV or Parquet)
---out FILE  text   -       a .csv or .parquet file (default: print CSV)
+table       text   needed  rows with the same columns (CSV or Parquet); for a run over shards also a
+    folder of such files
+--out FILE  text   -       a .csv or .parquet file (default: print CSV); for a run over shards a
+    folder
 --keep A,B  names  ''      columns of the table to write beside row, device and prediction
     (default: all)
 --only      switch  -      row, device and prediction, and no other columns
 --impute    switch  -      fill missing values with means or most frequent categories of the fit
+--device ID  text  -       of a run over shards: the rows of this device alone
+--engine NAME  text  processes  of a run over shards: who computes (default %(default)s)
+--jobs N    int    1       of a run over shards: parallel processes (default %(default)s)
 --unseen    pooled|error|skip  -  devices that were not there when fitting: one model for all, stop,
     or no prediction (default: as fitted)
 --missing   error|skip  error  rows with missing or infinite values: stop, or no prediction (default

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from persfl.checks import named, some
 from persfl.commands.answers import kinds_of
+from persfl.commands.folder_answers import list_table_helpers, report_table
 from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
@@ -27,6 +28,7 @@ from persfl.report.run_pages import FEDERATION, checked_spec, write_pages
 from persfl.runs.model_reader import load_model
 from persfl.runs.removal_words import keep_contributions
 from persfl.runs.run_folder import Folder
+from persfl.scale.sharded_run import is_sharded
 from persfl.sources.table import read_frame
 
 Personalized = PersonalizedClassifier | PersonalizedRegressor
@@ -44,6 +46,8 @@ _HEAD = (
 
 def write_report_again(chosen: argparse.Namespace) -> int:
     """The page of a finished run, and the federation's own where it was one."""
+    if is_sharded(chosen.run):
+        return report_table(chosen)
     check_out(chosen.out, ".html", table=chosen.run)
     out = Path(chosen.out) if chosen.out else None
     if out and out.name == FEDERATION:
@@ -56,6 +60,8 @@ def write_report_again(chosen: argparse.Namespace) -> int:
 
 def list_helpers(chosen: argparse.Namespace) -> int:
     """Who helps a device, ranked; or everything, exported."""
+    if is_sharded(chosen.run):
+        return list_table_helpers(chosen)
     model = model_of(chosen)
     if chosen.prove:
         return _prove(model, chosen)

@@ -21,7 +21,12 @@ def shard_rows(chosen: argparse.Namespace) -> int:
             print(f"\r\x1b[2K{what}{part}", end="", file=sys.stderr, flush=True)
 
     index = shard_folder(
-        chosen.folder, chosen.out, device=chosen.device, shards=chosen.shards, say=say
+        chosen.folder,
+        chosen.out,
+        device=chosen.device,
+        shards=chosen.shards,
+        group=chosen.group_rows,
+        say=say,
     )
     if live:
         print("\r\x1b[2K", end="", file=sys.stderr)

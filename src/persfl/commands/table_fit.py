@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from persfl.checks import many, named, one_of, some
 from persfl.commands.answers import print_answer, seconds, verdict_facts
+from persfl.commands.folder_fit import fit_folder, is_for_shards
 from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
 from persfl.commands.progress import Progress
@@ -52,6 +53,7 @@ FREE = {
     "task",
     "features",
     "drop",
+    "engine",
     "jobs",
     "memory",
     "json",
@@ -66,6 +68,8 @@ FREE = {
 def fit_table(chosen: argparse.Namespace) -> int:
     """Models for every device of a table, kept in a folder, with a report."""
     need("pyarrow", extra="app", why="keeping a run")
+    if is_for_shards(chosen):
+        return fit_folder(chosen)
     out = Path(chosen.out)
     if out.exists() and not out.is_dir():
         raise InputError(

@@ -323,7 +323,7 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
             words=self._words(),
             aside=aside,
         )
-        seed = _seed(self.random_state)
+        seed = drawn_seed(self.random_state)
         classes = schema.labels.count
         learner = learner_for(self.estimator, classes, rows.features, seed)
         settings = self._settings(seed)
@@ -438,7 +438,8 @@ def _without(X: Table, device: str | None) -> Table:
     return X
 
 
-def _seed(random_state: int | RandomState | None) -> int:
+def drawn_seed(random_state: int | RandomState | None) -> int:
+    """The seed that scikit-learn's `random_state` stands for."""
     whole = isinstance(random_state, (int, np.integer))
     if whole and not isinstance(random_state, bool):
         return int(random_state)  # type: ignore[arg-type]

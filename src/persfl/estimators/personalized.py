@@ -5,23 +5,31 @@ through them: a result from elsewhere, a trial, a table.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 
+from persfl.errors import InputError
 from persfl.estimators.base import Asked, Personalized
+from persfl.estimators.dataset_fit import fitted_table, table_says
 from persfl.fitting.fit import Rivals, judge_fleet
 from persfl.methods import Method, method_of
+from persfl.scale.dataset import ParquetDataset
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     import pandas as pd
 
     from persfl.evaluation.verdicts import Worth
     from persfl.fitting.fitted import Fitted
     from persfl.fitting.schema import Ids, Table, Weights
+    from persfl.scale.executor import Executor
+    from persfl.tracking.callbacks import Listener
     from persfl.training.state import Keep
     from persfl.types import Array
 
@@ -99,6 +107,8 @@ class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
     rows_ : rows per device.
     units_, learner_, trust_ : the parts underneath.
     progress_ : errors before learning, of `partial_fit`.
+    table_ : after a fit of a `ParquetDataset`, instead of all of these: the table of models, see
+        `persfl.scale.model_table.ModelTable`.
 
     >>> from persfl.datasets import load_housing
     >>> housing = load_housing()
@@ -120,8 +130,36 @@ class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
 
     numeric = True
 
+    def fit(
+        self,
+        X: Table | ParquetDataset,
+        y: ArrayLike | None = None,
+        devices: Ids = None,
+        sample_weight: Weights = None,
+        keep: Keep | None = None,
+        aside: pd.DataFrame | None = None,
+        callbacks: Sequence[Listener] = (),
+        engine: str | Executor = "processes",
+        out: str | Path | None = None,
+    ) -> Self:
+        """Learn a model for every device, as `PersonalizedClassifier.fit`.
+
+        X may also be a `persfl.scale.ParquetDataset`, a folder that is larger than memory maybe.
+        Then `engine` computes with `n_jobs` workers, and models are a table in the folder `out`:
+        `table_` answers from it, and so does `predict` (docs/scale.md).
+        """
+        self.__dict__.pop("table_", None)
+        if isinstance(X, ParquetDataset):
+            self.table_ = fitted_table(self, X, engine, out)
+            return self
+        if y is None:
+            raise InputError("fit requires y to be passed, but the target y is None.")
+        return super().fit(X, y, devices, sample_weight, keep, aside, callbacks)
+
     def predict(self, X: Table, devices: Ids = None) -> Array:
         """(rows,) each row's label by its own device's model."""
+        if "table_" in vars(self):
+            return table_says(self.table_, X, devices)
         return self._responses(X, devices)
 
     def score(

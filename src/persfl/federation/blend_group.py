@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from persfl.federation.blend_exchange import Letter
-from persfl.federation.messages import parts_of
+from persfl.federation.messages import parts_of, size_of
 from persfl.learners.responses import respond
 from persfl.learners.storage.named_arrays import is_sensible
 from persfl.methods.blend.adam import adam
@@ -112,10 +112,18 @@ class FlowerGroup:
             letters.append(Letter(int(self.plan.rest[p]), part, names))
             places.append(at)
         found = self._blank(question, len(who))
-        for at, told in zip(places, self._ask(letters), strict=True):
+        replies = self._ask(letters)
+        for letter, told in zip(letters, replies, strict=True):
+            self._noted(question, letter.to, told)
+        for at, told in zip(places, replies, strict=True):
             for name, values in found.items():
                 values[at] = self._read(question, name, told, len(at))
         return found
+
+    def _noted(self, question: Question, device: int, told: Mapping[str, Any]) -> None:
+        """Remember how large a device's models are, before any of an exchange is read."""
+        for part in () if question.replies else _models(told).values():
+            self._site.sizes.note(device, size_of(part))
 
     def _blank(self, question: Question, many: int) -> dict[str, Any]:
         """Nothing told yet."""
@@ -135,14 +143,16 @@ class FlowerGroup:
         if question.replies:
             shape = (many, self.family.size) if question.has("names") else (1,)
             return reply_numbers(told.get(name), shape)
-        parts = parts_of(within(name, told))
+        parts = _models(told)
         found = np.full(many, None, dtype=object)
         for i in range(many):
+            part = parts.get(str(i), {})
             try:
-                model = one_model(parts.get(str(i), {}), self.family)
+                model = one_model(part, self.family)
             except WireError:
                 continue
-            if self._is_askable(model):
+            large = self._site.sizes.is_too_large(size_of(part))
+            if not large and self._is_askable(model):
                 found[i] = model
         return found
 
@@ -268,6 +278,11 @@ class FlowerGroup:
         if whose is None:
             return ""
         return self._site.ids[int(self.plan.mine[int(whose[k]) // self.copies])]
+
+
+def _models(told: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The models that a peer answers with, each as arrays, by their places."""
+    return parts_of(within("answers", told))
 
 
 def _ordered(question: Question, ordered: bool) -> Any:

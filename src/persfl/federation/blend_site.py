@@ -15,6 +15,7 @@ from persfl.federation.blend_exchange import BlendExchange, BlendScene, Letter
 from persfl.federation.blend_group import Ask, FlowerBundle, FlowerGroup
 from persfl.federation.letters import Letters
 from persfl.federation.lockstep import side_by_side
+from persfl.federation.model_sizes import ModelSizes
 from persfl.federation.model_store import mixture_from
 from persfl.methods.blend.fixed_point import counted
 from persfl.methods.blend.folds import Folding
@@ -48,6 +49,7 @@ class FlowerSite(BlendExchange):
         self.classes = terms.classes
         self.copies = Folding(terms.classes, scene.ordered).count + 1
         self.weight = np.zeros(self.n)
+        self.sizes = ModelSizes()
 
     def spreads(self) -> Spreads:
         """Of all devices; a device that does not tell them does not count, and none counts as

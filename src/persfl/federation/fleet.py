@@ -19,6 +19,7 @@ from persfl.errors import InputError
 from persfl.federation.adoptions import Adoption
 from persfl.federation.letters import Letters
 from persfl.federation.messages import Arrays, Responder
+from persfl.federation.model_sizes import ModelSizes
 from persfl.federation.patience import Away, Patience, Say
 from persfl.federation.peer_side import PeerSide, Proposals
 from persfl.federation.post import Post
@@ -280,6 +281,7 @@ class FlowerFleet:
             "roster": self.roster.to_plain(),
             "scoring": self.target_side.roster.to_plain(),
             "rows": self.rows,
+            "sizes": self.peer_side.sizes.to_plain(),
             "quiet": self._quiet,
         }
         return pack({"targets": heads} | counts, arrays)
@@ -292,4 +294,6 @@ class FlowerFleet:
         self.target_side.roster = Roster.from_plain(head["scoring"])
         rows = {str(name): int(count) for name, count in head["rows"].items()}
         self.rows.update(rows)
+        # states of earlier versions have none
+        self.peer_side.sizes = ModelSizes(head.get("sizes"))
         self._quiet = int(head["quiet"])

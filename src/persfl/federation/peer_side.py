@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from persfl.errors import NotReady
 from persfl.federation.letters import Letters, Lost, capital, ends, way, why
-from persfl.federation.messages import Content, parts_of
+from persfl.federation.messages import Content, parts_of, size_of
+from persfl.federation.model_sizes import ModelSizes
 from persfl.federation.patience import Away, Go, Patience
 from persfl.federation.roster import Roster
 from persfl.types import IntArray, Probe, Proposal
@@ -41,12 +42,15 @@ class PeerSide:
         self.seen: dict[int, tuple[float, float]] = {}
         # answers of this round that could not be read, by target and peer
         self.odd: set[tuple[int, int]] = set()
+        self.sizes = ModelSizes()
+        self._bytes: dict[tuple[int, int], int] = {}  # of this round's answers
 
     def collect(
         self, peers: IntArray, probes: Sequence[Probe | None], r: int
     ) -> Proposals:
         """What the peers of each target propose, in several goes where too few answer."""
         self.odd = set()
+        self._bytes = {}
         found: Proposals = {}
         asked = self._asked(peers, probes, r)
         left = dict(asked)
@@ -66,7 +70,18 @@ class PeerSide:
                 f" quorum is {self.patience.quorum:g} of them. Everything is kept: go on when they"
                 f" are back.{self.at_limits()}"
             )
+        self._leave_out_large(found)
         return found
+
+    def _leave_out_large(self, found: Proposals) -> None:
+        """Without answers that would fill the messages to those who asked."""
+        for pair, size in self._bytes.items():
+            if self.sizes.is_too_large(size):
+                del found[pair]
+                self.odd.add(pair)
+                name = self.ids[pair[1]]
+                self.roster.count(name, "answered", -1)
+                self.roster.count(name, "format")
 
     def _asked(
         self, peers: IntArray, probes: Sequence[Probe | None], r: int
@@ -151,6 +166,8 @@ class PeerSide:
             try:
                 part = parts.get(f"p{i}", {})
                 found[t, peer] = self.letters.codec.model_from(part)
+                self._bytes[t, peer] = size_of(part)
+                self.sizes.note(peer, self._bytes[t, peer])
                 usable += 1
             except WireError:
                 roster.count(name, "format")

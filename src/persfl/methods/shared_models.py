@@ -85,8 +85,12 @@ def mean_of_steps(
 
 
 def mean_by_rows(fleet: InProcessFleet, models: Array, who: IntArray) -> Model:
-    """The mean of one model of each of these devices, weighted by their rows."""
+    """The mean of one model of each of these devices, weighted by their rows; evenly where none of
+    them counts, such as a cluster over a federation in which nobody took a step.
+    """
     weight = fleet.home.static.total[who]
+    if not weight.any():
+        weight = np.ones(len(who))
     return fleet.learner.mix(models, weight / weight.sum())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from persfl.checks import many
@@ -9,6 +10,7 @@ from persfl.evaluation.intervals import percent
 from persfl.methods import settings_of
 from persfl.report.about_run import rows_each
 from persfl.report.worth_info import PRIVACY, sentence
+from persfl.terminal import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +41,16 @@ def model_card(fitted: Fitted, spec: Mapping[str, Any]) -> str:
 
 def _code(name: str) -> str:
     """A name from somebody's table, which may hold marks that Markdown reads."""
-    return "`" + name.replace("`", "'").replace("\n", " ") + "`"
+    return "`" + shown(name).replace("`", "'") + "`"
+
+
+def _plain(text: str) -> str:
+    r"""A sentence with names in it, as text alone: no links, pictures or markup.
+
+    >>> _plain("![x](//a) <b>\n# b")
+    '!\\[x](//a) \\<b>\\\\n# b'
+    """
+    return re.sub(r"([\\`\[<])", r"\\\1", shown(text))
 
 
 def _data(fitted: Fitted, spec: Mapping[str, Any]) -> str:
@@ -64,7 +75,7 @@ def _method(fitted: Fitted) -> str:
     )
     lines = [
         f"- Method: {fitted.ran}" + (f" ({settings})." if settings else "."),
-        f"- {fitted.notes[0]}",
+        f"- {_plain(fitted.notes[0])}",
         f"- A model is {_code(repr(fitted.learner))}.",
         f"- Seed: {fitted.settings.seed}. The same seed gives the same models.",
     ]
@@ -94,4 +105,4 @@ def _limits(fitted: Fitted) -> str:
             f"Errors were measured with {share} of the rows held back; these models learned from"
             " all rows."
         )
-    return "\n".join(f"- {line}" for line in lines)
+    return "\n".join(f"- {_plain(line)}" for line in lines)

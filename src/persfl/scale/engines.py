@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from persfl.errors import InputError
+from persfl.scale.dask_workers import DaskWorkers
 from persfl.scale.executor import Executor, InThisProcess
 from persfl.scale.local_processes import LocalProcesses
+from persfl.scale.ray_workers import RayWorkers
 
 
 def _processes(address: str, jobs: int) -> Executor:
@@ -14,7 +16,11 @@ def _processes(address: str, jobs: int) -> Executor:
 
 
 # what stands before "://" in a name, or the whole of it; given what stands behind, and the jobs
-ENGINES: dict[str, Callable[[str, int], Executor]] = {"processes": _processes}
+ENGINES: dict[str, Callable[[str, int], Executor]] = {
+    "processes": _processes,
+    "dask": DaskWorkers,
+    "ray": RayWorkers,
+}
 
 
 def engine_of(name: str, jobs: int) -> Executor:
@@ -25,7 +31,7 @@ def engine_of(name: str, jobs: int) -> Executor:
     >>> engine_of("spark", 1)
     Traceback (most recent call last):
     ...
-    persfl.errors.InputError: there is no engine 'spark'. There are: processes.
+    persfl.errors.InputError: there is no engine 'spark'. There are: processes, dask, ray.
     """
     kind, _, address = name.partition("://")
     if kind not in ENGINES:

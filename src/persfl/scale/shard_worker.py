@@ -4,7 +4,7 @@ in common, make their models.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -106,25 +106,31 @@ class ShardWorker:
 
     @cached_property
     def _trial(self) -> FleetModel:
-        return read_knower(Path(self.job.run) / TRIAL, self.job.named)
+        # errors alone are wanted of it, no helpers
+        return read_knower(Path(self.job.run) / TRIAL, 0)
 
     def _looked(self, question: Look) -> Looked:
-        job = self.job
-        moments = ColumnMoments.none(len(job.columns.features) + 1)
-        found: list[Devices] = []
-        ids: list[Ids] = []
-        learn: list[Mask] = []
-        for piece in shard_pieces(self.index, question.shard, job.columns):
-            rows = piece.rows
-            both = np.column_stack([rows.X, rows.y])
-            moments = moments.joined(ColumnMoments.of(both, rows.weight))
-            which = np.isin(piece.positions, question.wanted)
-            if which.any():
-                fold = held_back(rows, piece.first, job.holdout, job.seed, job.ordered)
-                found.append(taken(rows, which))
-                ids.append(piece.ids.to_numpy(zero_copy_only=False)[which])
-                learn.append(fold.learn[which[rows.owner]])
-        return Looked(moments, *_together(found, ids, learn, job.columns))
+        pieces = shard_pieces(self.index, question.shard, self.job.columns)
+        return looked_at(pieces, self.job, question.wanted)
+
+
+def looked_at(pieces: Iterable[ShardPiece], job: ShardJob, wanted: IntArray) -> Looked:
+    """What columns are like, and the devices at the positions `wanted`."""
+    moments = ColumnMoments.none(len(job.columns.features) + 1)
+    found: list[Devices] = []
+    ids: list[Ids] = []
+    learn: list[Mask] = []
+    for piece in pieces:
+        rows = piece.rows
+        both = np.column_stack([rows.X, rows.y])
+        moments = moments.joined(ColumnMoments.of(both, rows.weight))
+        which = np.isin(piece.positions, wanted)
+        if which.any():
+            fold = held_back(rows, piece.first, job.holdout, job.seed, job.ordered)
+            found.append(taken(rows, which))
+            ids.append(np.asarray(piece.ids)[which])
+            learn.append(fold.learn[which[rows.owner]])
+    return Looked(moments, *_together(found, ids, learn, job.columns))
 
 
 def _together(
@@ -153,7 +159,7 @@ def make_part(
     models = []
     helpers = []
     for piece in shard_pieces(index, shard, job.columns):
-        errors = _errors(job, piece, trial)
+        errors = trial_errors(job, piece, trial)
         told = final.told(piece.rows, piece.positions)
         W = final.coefficients(told.models)
         features = job.columns.features
@@ -166,9 +172,10 @@ def make_part(
     return Made(sum(map(len, models)))
 
 
-def _errors(
+def trial_errors(
     job: ShardJob, piece: ShardPiece, trial: FleetModel | None
 ) -> HeldErrors | None:
+    """Errors on rows held back, where there is a trial."""
     if trial is None:
         return None
     return held_errors(trial, piece, job.holdout, job.seed, job.ordered)

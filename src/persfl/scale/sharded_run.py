@@ -21,6 +21,7 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.files import append, read_whole, remove_regular, write_whole
+from persfl.folder_locks import LOCK
 from persfl.scale.model_parts import MODELS, part_name
 from persfl.scale.shard_worker import FINAL, TRIAL
 
@@ -154,8 +155,8 @@ def is_sharded(folder: str | Path) -> bool:
 
 
 def _foreign(folder: Path) -> bool:
-    """Whether there is anything but a lock."""
-    return any(path.name != "lock" for path in folder.iterdir())
+    """Whether there is anything but a lock and the shards."""
+    return any(path.name not in (LOCK, SHARDS) for path in folder.iterdir())
 
 
 def _damaged(path: Path) -> InputError:

@@ -44,12 +44,14 @@ def shard_folder(
     *,
     device: str,
     shards: int | None = None,
+    group: int = GROUP,
     say: Say | None = None,
 ) -> ShardIndex:
     """Sort the rows of a folder of files by `device` into shards.
 
-    `shards` is how many; without it as many as keep each at two million rows. `say` is told what is
-    being done, and which share of it is.
+    `shards` is how many; without it as many as keep each at two million rows. `group` is how many
+    rows a row group has at most, unless one device has more: what a worker holds at a time. `say`
+    is told what is being done, and which share of it is.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -69,6 +71,7 @@ def shard_folder(
         raise InputError(
             "the shards must have a folder outside that of the files. Name it with --out."
         )
+    whole("group", group, least=1)
     tell = say or _nothing
     ids, counts = _who_is_there(files, tell)
     cuts = _cuts(counts, shards)
@@ -79,7 +82,8 @@ def shard_folder(
         for k in range(len(cuts) - 1):
             tell("sorting shards", k / (len(cuts) - 1))
             rows = _sorted_rows(place / PARTS / str(k), device)
-            found.append(_written(place, f"shard-{k:05d}.parquet", rows, device))
+            name = f"shard-{k:05d}.parquet"
+            found.append(_written(place, name, rows, device, group))
             (place / PARTS / str(k)).unlink()
         kinds = {field.name: str(field.type) for field in rows.schema}
         index = ShardIndex(place, device, kinds, found)
@@ -187,12 +191,12 @@ def _sorted_rows(path: Path, device: str) -> pa.Table:
     return rows.take(pc.sort_indices(rows[device])).combine_chunks()
 
 
-def _written(place: Path, name: str, rows: pa.Table, device: str) -> Shard:
+def _written(place: Path, name: str, rows: pa.Table, device: str, group: int) -> Shard:
     """A shard's file, whole devices in a row group."""
     import pyarrow.parquet as pq
 
     starts = device_starts(rows[device].combine_chunks())
-    cuts = group_cuts(starts)
+    cuts = group_cuts(starts, group)
     with pq.ParquetWriter(place / name, rows.schema) as writer:
         for begin, end in pairwise(cuts):
             part = rows.slice(begin, end - begin)
@@ -215,7 +219,7 @@ def device_starts(column: pa.Array) -> IntArray:
     return np.concatenate([[0], begins, [rows]])
 
 
-def group_cuts(starts: IntArray, most: int = GROUP) -> list[int]:
+def group_cuts(starts: IntArray, most: int) -> list[int]:
     """Where row groups begin and end: whole devices, at most so many rows unless one has more.
 
     >>> group_cuts(np.array([0, 3, 5, 9, 10]), 5)
@@ -229,6 +233,15 @@ def group_cuts(starts: IntArray, most: int = GROUP) -> list[int]:
             k += 1
         cuts.append(int(starts[k]))
     return cuts
+
+
+def clear_unfinished(place: Path) -> None:
+    """Remove what a run left in a folder of shards that was killed before the index was written."""
+    if not place.is_dir() or (place / NAME).is_file():
+        return
+    shutil.rmtree(place / PARTS, ignore_errors=True)
+    for path in place.glob("shard-*.parquet"):
+        path.unlink()
 
 
 @contextlib.contextmanager

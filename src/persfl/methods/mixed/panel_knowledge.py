@@ -120,6 +120,22 @@ class PanelKnowledge:
         near = offers[k]
         own = linear @ share
         close = linear[k] * (1.0 - share[k])
+        return ToldModels(
+            self.axes.outside(np.einsum("c,cnd->nd", linear, models)),
+            np.stack([own, 1.0 - own - close, close], axis=1),
+            *self._named(sums, near, k, centre, named),
+            sums.residual(models[0]) / sums.weight,
+        )
+
+    def _named(
+        self, sums: DeviceSums, near: _Offer, k: int, centre: IntArray, named: int
+    ) -> tuple[IntArray, Array, Array, Array]:
+        """Of so many of the likeliest centres: their places, how likely each is a device's own, the
+        chance that it is like it, and the errors of their models.
+        """
+        if not named:
+            none = np.zeros((len(centre), 0))
+            return none.astype(np.int64), none, none, none
         mine = np.arange(len(self.population.centres)) == centre[:, None]
         many = (~mine).sum(axis=1)
         about_all = self._about_all(sums, near.precision, k)
@@ -128,15 +144,9 @@ class PanelKnowledge:
         posterior = softmax(near.about_them, axis=1)
         at = likeliest(posterior, chance)[:, :named]
         missed = np.where(mine, np.inf, sums.missed(self.population.centres))
-        return ToldModels(
-            self.axes.outside(np.einsum("c,cnd->nd", linear, models)),
-            np.stack([own, 1.0 - own - close, close], axis=1),
-            at,
-            np.take_along_axis(posterior, at, axis=1),
-            np.take_along_axis(chance, at, axis=1),
-            np.take_along_axis(missed, at, axis=1),
-            sums.residual(models[0]) / sums.weight,
-        )
+        likely = np.take_along_axis(posterior, at, axis=1)
+        alike = np.take_along_axis(chance, at, axis=1)
+        return at, likely, alike, np.take_along_axis(missed, at, axis=1)
 
     def _offers(self, sums: DeviceSums, centre: IntArray) -> Iterator[_Offer]:
         """What is offered to these devices; the first is one model for all."""

@@ -1,0 +1,184 @@
+"""The report of a run over shards: summaries and quantiles of all devices, and a search.
+
+The page holds a few kilobytes, however many devices there are. To find one of them it reads one
+small file of `report/` beside it, which holds a range of ids.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from persfl import __version__
+from persfl.checks import many
+from persfl.evaluation.intervals import Verdict, percent
+from persfl.files import write_whole
+from persfl.report.run_pages import REPORT
+from persfl.report.worth_info import sentence
+from persfl.scale.fleet_file import damaged
+from persfl.scale.model_table import ModelTable
+from persfl.scale.sharded_run import NAME, ShardedRun
+from persfl.types import Array
+
+FOUND = "report"  # the folder of what a search reads
+DRAWER = 2_000  # devices in one of its files
+SEARCHED = 2_000_000  # devices that a search is written for
+SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+COLUMNS = {
+    "rows": "rows",
+    "error": "error on rows held back",
+    "error_pooled": "error of one model for all",
+    "own": "own rows in the model",
+    "fleet": "fleet in the model",
+    "neighbours": "neighbours in the model",
+}
+BARS = 24
+_PLACE = Path(__file__).parent
+
+
+def write_sharded_page(table: ModelTable, path: Path | None = None) -> Path:
+    """Write the page of a run, and what its search reads."""
+    page = path or table.run.folder / REPORT
+    numbers = {name: table.column(name) for name in COLUMNS}
+    drawers = _write_drawers(table, numbers, page.parent / FOUND)
+    text = (_PLACE / "sharded.html").read_text()
+    filled = {
+        "version": __version__,
+        "title": html.escape(_title(table)),
+        "answer": html.escape(_answer(table)),
+        "facts": _facts(table),
+        "quantiles": _quantiles(numbers),
+        "bars": _bars(numbers["error"]),
+        "drawers": _script(drawers),
+        "names": _script(list(COLUMNS.values())),
+        "folder": FOUND,
+    }
+    for name, value in filled.items():
+        text = text.replace("{{" + name + "}}", value)
+    write_whole(page, text.encode())
+    return page
+
+
+def _title(table: ModelTable) -> str:
+    spec = table.run.spec
+    return (
+        f"{spec['label']} by {spec['device']}: {many(int(spec['devices']), 'device')}"
+    )
+
+
+def _answer(table: ModelTable) -> str:
+    facts = table.run.facts
+    worth = facts.get("worth")
+    if not worth:
+        return "No rows were held back, so nothing was measured (holdout 0)."
+    said = sentence(kept_verdict(table.run), int(worth["held"]))
+    devices = int(table.run.spec["devices"])
+    if facts["panel"] < devices:
+        some = many(int(facts["panel"]), "device")
+        said += f" Measured on {some}, drawn by the seed, of {devices:,}."
+    return said
+
+
+def kept_verdict(run: ShardedRun) -> Verdict:
+    """The verdict of a run, as it was kept; somebody else may have written it."""
+    told: dict[str, Any] = {
+        key: np.nan if value is None else value
+        for key, value in run.facts["worth"]["verdict"].items()
+    }
+    try:
+        return Verdict(**told)
+    except TypeError:
+        raise damaged(run.folder / NAME) from None
+
+
+def _facts(table: ModelTable) -> str:
+    """What was asked, and the offers that models are mixed from."""
+    spec = table.run.spec
+    lines = {
+        "devices": f"{int(spec['devices']):,}",
+        "rows": f"{int(spec['rows']):,}",
+        "features": ", ".join(map(str, spec["features"])),
+        "method": str(spec["method"]),
+        "seed": str(spec["seed"]),
+        "held back": percent(float(spec["holdout"])),
+    }
+    offers = [(str(name), float(share)) for name, share in table.run.facts["offers"]]
+    mixed = (f"{name} {percent(share)}" for name, share in offers if share >= 0.005)
+    lines["mixed from"] = ", ".join(mixed)
+    return "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+        for name, value in lines.items()
+    )
+
+
+def _quantiles(numbers: dict[str, Array]) -> str:
+    """A row of the table for each column."""
+    rows = []
+    for name, values in numbers.items():
+        known = values[np.isfinite(values)]
+        if not len(known):
+            continue
+        cells = [float(known.mean()), *np.quantile(known, SHARES).tolist()]
+        shown = "".join(f"<td>{_number(cell)}</td>" for cell in cells)
+        rows.append(f"<tr><th>{html.escape(COLUMNS[name])}</th>{shown}</tr>")
+    return "".join(rows)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) < 1e5 else f"{value:,.3g}"
+
+
+def _bars(errors: Array) -> str:
+    """A histogram of errors up to the 99th percentile, as SVG."""
+    known = errors[np.isfinite(errors)]
+    if not len(known):
+        return ""
+    top = float(np.quantile(known, 0.99)) or 1.0
+    counts, _ = np.histogram(known, bins=BARS, range=(0.0, top))
+    high = max(int(counts.max()), 1)
+    wide = 600 / BARS
+    drawn = "".join(
+        f'<rect x="{k * wide:.1f}" y="{120 - 110 * count / high:.1f}"'
+        f' width="{wide - 2:.1f}" height="{110 * count / high:.1f}"/>'
+        for k, count in enumerate(counts.tolist())
+    )
+    ends = f'<text x="0" y="136">0</text><text x="600" y="136">{_number(top)}</text>'
+    return f'<svg viewBox="0 0 620 140" role="img">{drawn}{ends}</svg>'
+
+
+def _write_drawers(
+    table: ModelTable, numbers: dict[str, Array], folder: Path
+) -> list[Any]:
+    """Files that a search reads; the first id of each."""
+    ids = table.ids()
+    if len(ids) > SEARCHED:
+        return []
+    first = []
+    for k, rows in enumerate(_drawers(ids, numbers)):
+        first.append(rows[0][0])
+        text = f"found({_script(rows)});"
+        write_whole(folder / f"{k:05d}.js", text.encode())
+    return first
+
+
+def _drawers(ids: Any, numbers: dict[str, Array]) -> Iterator[list[list[Any]]]:
+    columns = list(numbers.values())
+    for begin in range(0, len(ids), DRAWER):
+        names = ids[begin : begin + DRAWER].to_pylist()
+        values = np.stack([each[begin : begin + DRAWER] for each in columns], axis=1)
+        plain = [[_short(value) for value in row] for row in values.tolist()]
+        yield [[name, *row] for name, row in zip(names, plain, strict=True)]
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.5g}") if np.isfinite(value) else None
+
+
+def _script(value: Any) -> str:
+    """JSON that may stand in a script."""
+    return json.dumps(value).replace("<", "\\u003c").replace("\u2028", "\\u2028")

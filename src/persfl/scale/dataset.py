@@ -1,0 +1,52 @@
+"""A folder of Parquet or CSV files to fit, larger than memory maybe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from persfl.errors import InputError
+from persfl.scale.shard_index import NAME, ShardIndex
+from persfl.scale.shard_reader import TableColumns
+from persfl.scale.sharding import Say, clear_unfinished, shard_folder
+
+
+@dataclass(frozen=True)
+class ParquetDataset:
+    """Rows in a folder: `device` and `label` name their columns, `features` those to predict from
+    (all others without it), `weight` how much each row counts.
+
+    Folders of shards (`persfl shard`) are taken as they are; rows of others are sorted first.
+
+    >>> ParquetDataset("meters", device="meter", label="kwh").folder
+    'meters'
+    """
+
+    folder: str | Path
+    device: str
+    label: str
+    features: tuple[str, ...] | None = None
+    weight: str | None = None
+
+    def shards(self, place: Path, say: Say | None = None) -> ShardIndex:
+        """Its shards, sorted into `place` where it has none."""
+        table = Path(self.folder)
+        if (table / NAME).is_file():
+            index = ShardIndex.read(table)
+            if index.device != self.device:
+                raise InputError(
+                    f"these shards are by {index.device!r}, not by {self.device!r}. Name that"
+                    " column as the device, or shard the rows again."
+                )
+            return index
+        if (place / NAME).is_file():
+            return ShardIndex.read(place)
+        clear_unfinished(place)
+        return shard_folder(table, place, device=self.device, say=say)
+
+    def columns(self, index: ShardIndex) -> TableColumns:
+        """Which columns are what."""
+        special = (self.device, self.label, self.weight)
+        others = tuple(name for name in index.columns if name not in special)
+        features = others if self.features is None else tuple(self.features)
+        return TableColumns(self.label, features, self.weight)

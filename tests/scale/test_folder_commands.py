@@ -1,0 +1,184 @@
+"""From a folder of Parquet files to predictions, on the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from persfl import PersonalizedRegressor
+from persfl.cli import main
+from persfl.methods import Blend
+from persfl.sources import clustered_regression
+
+pytest.importorskip("pyarrow")
+PANEL = 25
+
+
+def meters() -> pd.DataFrame:
+    made = clustered_regression(n=60, clusters=3, rows=8, features=3, noise=0.4, seed=2)
+    table = pd.DataFrame(made.X, columns=list("abc"))
+    table["kwh"] = 50 + 10 * made.y
+    table["meter"] = [f"m{k:02d}" for k in made.owner]
+    return table
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder of files and a run of it: more devices than its panel has."""
+    place = tmp_path_factory.mktemp("scale")
+    table = meters()
+    (place / "meters").mkdir()
+    table[:200].to_parquet(place / "meters" / "1.parquet", index=False)
+    table[200:].to_parquet(place / "meters" / "2.parquet", index=False)
+    assert main(fit(place)) == 0
+    return place
+
+
+def fit(place, *more: str) -> list[str]:
+    words = ["fit", str(place / "meters"), "--device", "meter", "--label", "kwh"]
+    words += ["--engine", "processes", "--out", str(place / "run")]
+    return [*words, "--set", f"panel={PANEL}", "--set", "trees=false", *more]
+
+
+@pytest.fixture(scope="module")
+def one():
+    table = meters()
+    model = PersonalizedRegressor(method=Blend(panel=PANEL, trees=False), holdout=0)
+    return model.fit(table[list("abc")], table["kwh"], devices=table["meter"])
+
+
+def predictions(place, capsys, *more: str) -> pd.DataFrame:
+    out = place / "said"
+    shutil.rmtree(out, ignore_errors=True)
+    words = ["predict", str(place / "run"), str(place / "meters"), "--out", str(out)]
+    assert main([*words, *more]) == 0
+    assert "with predictions in" in capsys.readouterr().out
+    return pd.concat([pd.read_parquet(path) for path in sorted(out.iterdir())])
+
+
+def test_predictions_are_those_of_one_process(place, one, capsys):
+    found = predictions(place, capsys, "--keep", "kwh")
+    table = meters()
+    wanted = one.predict(table[list("abc")], devices=table["meter"])
+    assert found.columns.tolist() == ["meter", "kwh", "prediction"]
+    assert found["meter"].tolist() == table["meter"].tolist()
+    np.testing.assert_allclose(found["prediction"], wanted, rtol=1e-9)
+
+
+def test_predictions_of_one_device(place, capsys):
+    found = predictions(place, capsys, "--device", "m07", "--only")
+    assert found.columns.tolist() == ["meter", "prediction"]
+    assert set(found["meter"]) == {"m07"}
+    whole = predictions(place, capsys, "--device", "m07")
+    assert whole.columns.tolist() == ["meter", *"abc", "kwh", "prediction"]
+    assert len(found) == 8
+
+
+def test_newcomers_and_missing_values(place, one, tmp_path, capsys):
+    table = meters()[:4].assign(meter=["m00", "new", "m01", "m02"])
+    table.loc[3, "a"] = np.nan
+    table.to_parquet(tmp_path / "x.parquet", index=False)
+    words = ["predict", str(place / "run"), str(tmp_path / "x.parquet")]
+    assert main([*words, "--out", str(tmp_path / "0")]) == 2
+    assert "1 rows of 'x.parquet' have missing" in capsys.readouterr().err
+    words += ["--missing", "skip"]
+    assert main([*words, "--out", str(tmp_path / "1")]) == 0
+    said = pd.read_parquet(tmp_path / "1" / "x.parquet")["prediction"]
+    with pytest.warns(UserWarning, match="not there"):
+        wanted = one.predict(table[list("abc")][:3], devices=table["meter"][:3])
+    np.testing.assert_allclose(said[:3], wanted, rtol=1e-9)
+    assert np.isnan(said[3])
+    assert main([*words, "--unseen", "skip", "--out", str(tmp_path / "2")]) == 0
+    said = pd.read_parquet(tmp_path / "2" / "x.parquet")["prediction"]
+    assert np.isnan(said).tolist() == [False, True, False, True]
+    assert main([*words, "--unseen", "error", "--out", str(tmp_path / "3")]) == 2
+    assert "device 'new' of 'x.parquet' was not there" in capsys.readouterr().err
+    assert main([*words, "--out", str(tmp_path / "1")]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_helpers_of_a_device(place, one, capsys):
+    words = ["helpers", str(place / "run"), "--device", "m07"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    theirs = one.helpers_.query("device == 'm07'").set_index("peer")["share"]
+    assert [row["peer"] for row in found[:2]] == theirs.nlargest(2).index.tolist()
+    assert main(words) == 0
+    assert "The model of m07 is" in capsys.readouterr().out
+    assert main([*words[:-1], "m99"]) == 2
+    assert "there is no device 'm99'. Known: 'm00'" in capsys.readouterr().err
+    assert main(words[:2]) == 2
+    assert "say whose helpers" in capsys.readouterr().err
+
+
+def test_the_report_is_small_and_finds_a_device(place, tmp_path, capsys):
+    page = (place / "run" / "report.html").read_text()
+    assert "60 devices" in page
+    assert "{{" not in page
+    assert len(page) < 20_000
+    first = json.loads(re.search(r"const first = (\[.*?\]),", page)[1])
+    assert first == ["m00"]
+    drawer = (place / "run" / "report" / "00000.js").read_text()
+    rows = json.loads(drawer.removeprefix("found(").removesuffix(");"))
+    assert [row[0] for row in rows] == sorted(set(meters()["meter"]))
+    assert main(["report", str(place / "run"), "--out", str(tmp_path / "r.html")]) == 0
+    assert (tmp_path / "report" / "00000.js").exists()
+
+
+def test_a_run_that_is_there_is_kept(place, capsys):
+    assert main(fit(place)) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    assert main(fit(place, "--resume")) == 0
+    assert main(fit(place, "--resume", "--seed", "5")) == 2
+    assert "seed was 0 and is 5 now" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--model", "tree"], "--model is for tables that fit one process"),
+        (["--impute"], "--impute is for tables that fit one process"),
+        (["--time", "a"], "--time is for tables that fit one process"),
+        (["--task", "classification"], "--task is for tables that fit one process"),
+        (["--engine", "abacus"], "there is no engine 'abacus'"),
+        (["--method", "paper"], "made by blend"),
+        (["--label", "watt"], "there is no column 'watt'"),
+    ],
+)
+def test_what_cannot_be_done_is_said(place, tmp_path, capsys, words, says):
+    told = [*fit(place), "--out", str(tmp_path / "run"), *words]
+    if words[0] == "--method":
+        told = [word for word in told if word != "--set" and "=" not in word]
+    assert main(told) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_rows_that_are_shards_already_are_not_sorted_again(place, tmp_path, capsys):
+    shards = place / "run" / "shards"
+    words = ["fit", str(shards), "--device", "meter", "--label", "kwh", "--json"]
+    words += ["--set", "panel=25", "--set", "trees=false", "--out", str(tmp_path / "r")]
+    assert main([*words, "--no-report"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[-1]["event"] == "done"
+    assert {line["stage"] for line in lines[:-1]} >= {"making models"}
+    assert not (tmp_path / "r" / "shards").exists()
+    words[3] = "who"
+    assert main([*words[:-1], str(tmp_path / "other")]) == 2
+    assert "these shards are by 'meter'" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_over_answers_nothing(place, tmp_path, capsys):
+    shutil.copytree(place / "run", tmp_path / "run")
+    path = tmp_path / "run" / "sharded.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps(told | {"facts": {}}))
+    assert main(["helpers", str(tmp_path / "run"), "--device", "m00"]) == 2
+    assert "is not over" in capsys.readouterr().err
+    path.write_text("{")
+    assert main(["helpers", str(tmp_path / "run"), "--device", "m00"]) == 2
+    assert "damaged" in capsys.readouterr().err
