@@ -9,7 +9,8 @@ split of PFLlib, or whole recordings hidden (`--split test_bout`).
 
 Every method's settings are chosen on the devices' own training rows: a fifth of each device's is
 hidden, those with the best mean accuracy there after half of the rounds are taken, and the method
-runs on all training rows once. Test rows are scored once.
+runs on all training rows once. Test rows are scored once. With `--out` accuracies are kept by
+method; what is in that file already is not computed again, so a table can be made in parts.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     "ditto": [{"step_size": 0.3, "share": 1.0, "pull": pull} for pull in (0.1, 1.0)],
     "fedrep": [{"step_size": step} for step in STEPS],
     "apfl": [{"step_size": step, "share": 1.0} for step in STEPS],
+    "knn-per": [{"step_size": 0.3, "share": 1.0, "k": k} for k in (5, 10)],
     "ifca": [{"step_size": 0.3, "share": 1.0, "clusters": k} for k in (2, 4)],
     "dac": [{"step_size": step} for step in STEPS],
     "pens": [{"step_size": step} for step in STEPS],
@@ -161,7 +163,9 @@ def run(
     known = method.get_params()
     wanted = settings | {"rounds": rounds}
     method = method.set_params(**{k: v for k, v in wanted.items() if k in known})
-    learner = world.learner.on(chosen.compute)
+    learner = world.learner.on(
+        chosen.compute, precision=chosen.precision, memory=chosen.memory
+    )
     task = LocalTask(
         world.training,
         learner,
@@ -190,8 +194,18 @@ def best_settings(world: World, name: str, chosen: Any) -> dict[str, Any]:
     return grid[int(np.argmax(scores))]
 
 
-def line(name: str, found: Any, weight: Any, settings: Any, spent: float) -> str:
+def measured(world: World, name: str, chosen: Any) -> dict[str, Any]:
+    """A method's accuracies by device, with which settings, and how many seconds it took."""
+    begin = time.perf_counter()
+    settings = best_settings(world, name, chosen)
+    accuracy = run(world, name, settings, chosen.rounds, chosen).tolist()
+    spent = time.perf_counter() - begin
+    return {"accuracy": accuracy, "settings": settings, "spent": spent}
+
+
+def line(name: str, weight: Any, accuracy: Any, settings: Any, spent: float) -> str:
     """A row of the table."""
+    found = np.array(accuracy)
     shown = ", ".join(f"{k}={v:g}" for k, v in settings.items())
     mean = 100 * np.average(found, weights=weight)
     figures = (100 * found.mean(), mean, 100 * np.quantile(found, 0.1))
@@ -205,10 +219,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("table", choices=list(WORLDS))
     parser.add_argument("--data", type=Path, required=True, help="the folder of files")
     parser.add_argument("--devices", type=int, default=10**9, help="the first so many")
-    parser.add_argument("--methods", nargs="+", default=list(GRIDS))
+    known = [name for name in GRIDS if name in METHODS]
+    parser.add_argument("--methods", nargs="+", choices=known, default=known)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--split", default="test", help="HAR: test or test_bout")
     parser.add_argument("--compute", default="cpu")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--memory", type=float, help="GiB that are computed at once")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="a file for accuracies by device")
     chosen = parser.parse_args(arguments)
@@ -221,18 +238,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"published ({whose}): {numbers}")
     print("| method | mean | by rows | bottom decile | settings | |", flush=True)
     print("|---|---|---|---|---|---|", flush=True)
-    kept = {}
+    kept: dict[str, Any] = {}
+    if chosen.out is not None and chosen.out.exists():
+        kept = json.loads(chosen.out.read_text())
     for name in chosen.methods:
-        begin = time.perf_counter()
         try:
-            settings = best_settings(world, name, chosen)
-            found = run(world, name, settings, chosen.rounds, chosen)
+            if name not in kept:
+                kept[name] = measured(world, name, chosen)
         except Diverged as error:
             print(f"| {name} | diverged: {error} |", flush=True)
             continue
-        spent = time.perf_counter() - begin
-        print(line(name, found, world.test.counts, settings, spent), flush=True)
-        kept[name] = found.tolist()
+        print(line(name, world.test.counts, **kept[name]), flush=True)
         if chosen.out is not None:
             chosen.out.write_text(json.dumps(kept))
 

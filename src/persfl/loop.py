@@ -129,7 +129,7 @@ def _rounds(
         whole = fleet.staying(sampler, adopter, seed)
     for r in numbers:
         fleet.observe(r)
-        done = None if whole is None else whole(r)
+        done = None if whole is None else whole(r, r + 1 in numbers)
         if done is not None:
             peers, (losses, lengths), choice = done
             trust = trust.recorded(peers, losses, choice)

@@ -258,9 +258,9 @@ class Fleet(Protocol):
     def adopt(self, choice: Choice) -> None: ...
 
 
-# of a round's number to whom was asked, what came of it and what was adopted; None where that
-# cannot be done in one piece after all
-WholeRound = Callable[[int], tuple[IntArray, Answers, Choice] | None]
+# of a round's number, and whether another one follows, to whom was asked, what came of it and what
+# was adopted; None where that cannot be done in one piece after all
+WholeRound = Callable[[int, bool], tuple[IntArray, Answers, Choice] | None]
 
 
 @runtime_checkable

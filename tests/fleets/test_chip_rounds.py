@@ -85,3 +85,63 @@ def test_where_memory_runs_out_rounds_are_taken_step_by_step(monkeypatch):
 
 def test_a_processor_takes_rounds_step_by_step():
     assert fleet_of().staying(Uniform(5), Best(), 0) is None
+
+
+def models_after(rounds, adopter=Best()):
+    """Models and records of a usual run."""
+    fleet = fleet_of()
+    run = personalize(fleet, sampler=Uniform(7), adopter=adopter, rounds=rounds, seed=5)
+    return [fleet.models for _ in run]
+
+
+def test_a_round_that_has_begun_ahead_is_not_seen():
+    usual = models_after(4)
+    fleet = fleet_of()
+    rounds = ChipRounds(fleet.engine, 7, Best(), 5)
+    for r in range(4):
+        rounds(r, more=True)
+        if r != 1:  # looking changes nothing, nor does not looking
+            np.testing.assert_array_equal(fleet.models, usual[r])
+
+
+def test_models_that_are_set_meanwhile_are_those_of_the_next_round():
+    usual = models_after(3)
+    fleet = fleet_of()
+    rounds = ChipRounds(fleet.engine, 7, Best(), 5)
+    start = fleet.models
+    rounds(0, more=True)
+    fleet.models = start
+    for r in range(3):
+        rounds(r, more=r < 2)
+    np.testing.assert_array_equal(fleet.models, usual[2])
+
+
+def test_the_last_round_is_undone_though_the_next_has_begun():
+    usual = models_after(2)
+    for more in (False, True):
+        fleet = fleet_of()
+        rounds = ChipRounds(fleet.engine, 7, Best(), 5)
+        rounds(0, more=True)
+        rounds(1, more=more)
+        rounds.undo()
+        np.testing.assert_array_equal(fleet.models, usual[0])
+        rounds(1)
+        np.testing.assert_array_equal(fleet.models, usual[1])
+
+
+def test_a_second_run_takes_back_its_own_rounds():
+    fleet = fleet_of()
+    first = ChipRounds(fleet.engine, 7, Best(), 5)
+    first(0, more=True)
+    start = fleet.models
+    second = ChipRounds(fleet.engine, 7, Best(), 6)
+    second(0, more=True)
+    second.undo()
+    np.testing.assert_array_equal(fleet.models, start)
+
+
+def test_nothing_of_a_record_can_be_changed():
+    peers, answers, choice = ChipRounds(fleet_of().engine, 7, Best(), 5)(0)
+    for part in (peers, *answers, *choice[:3]):
+        with pytest.raises(ValueError, match="read-only"):
+            part[0] = 1

@@ -28,6 +28,7 @@ from persfl import (
 )
 from persfl.errors import CannotMix, Diverged, InputError
 from persfl.fleets import Guarded
+from persfl.fleets.share import Share
 from persfl.sources import clustered_regression
 
 PUBLIC = np.random.default_rng(0).standard_normal((30, 3))
@@ -482,3 +483,11 @@ def test_some_devices_in_any_order(devices):
             assert np.array_equal(some[place].X, devices[i].X)
             assert np.array_equal(some[place].y, devices[i].y)
             assert np.array_equal(some[place].weight, devices[i].weight)
+
+
+def test_own_steps_of_those_who_share_models_may_run_away():
+    devices = clustered_regression(n=4, clusters=1, rows=6, features=3, seed=0)
+    step = GradientStep(1e300)
+    fleet = ArrayFleet(devices, learner=Linear(), proposer=step)
+    with pytest.raises(Diverged, match="no answer gives device"):
+        Share(fleet, local=3).probe(np.array([[1], [2], [3], [0]]), 0)

@@ -8,11 +8,18 @@ import pytest
 pytest.importorskip("torch")
 from torch import nn
 
-from persfl import Data, Devices, Linear
+from persfl import (
+    ArrayFleet,
+    Data,
+    Devices,
+    GradientStep,
+    Linear,
+    PersonalizedClassifier,
+)
 from persfl.errors import InputError
 from persfl.fitting.setup import FitSettings
-from persfl.learners import Network
-from persfl.methods import METHODS, Blend, LocalTask
+from persfl.learners import MLP, Network
+from persfl.methods import METHODS, Blend, LocalTask, Paper
 from persfl.methods.blend.adam import adam
 
 
@@ -70,3 +77,41 @@ def test_what_has_no_tensors_is_computed_here():
     settings.check(Blend(), network())
     with pytest.raises(InputError, match="blend of other models computes on this"):
         settings.check(Blend(), Linear())
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"precision": "bf16"}, "is for a GPU: compute='cuda'. Got compute=None"),
+        ({"precision": "half"}, "precision must be one of"),
+        ({"memory": 0}, "memory must be greater than 0"),
+    ],
+)
+def test_precision_and_memory_of_a_fit_are_checked(settings, says):
+    method = METHODS["paper"]()
+    with pytest.raises(InputError, match=says):
+        FitSettings(**settings).check(method, network())
+    with pytest.raises(InputError, match="precision and memory are for networks"):
+        FitSettings(memory=1.0).check(method, Linear())
+
+
+def test_a_fleet_is_computed_as_its_network_says_unless_it_is_told():
+    learner = network().on("cpu", memory=0.5)
+    step = GradientStep(0.1)
+    for told, expected in ({}, 0.5), ({"memory": 2.0}, 2.0):
+        fleet = ArrayFleet(rows(), learner=learner, proposer=step, **told)
+        assert fleet.engine.runtime.memory == expected
+
+
+def test_memory_of_a_fit_changes_no_model():
+    data = rows()
+    found = []
+    for memory in (None, 1e-6):
+        model = PersonalizedClassifier(
+            MLP(hidden=(4,)), method=Paper(rounds=3), memory=memory, holdout=0
+        ).fit(data.X, data.y, devices=data.owner)
+        found.append(np.asarray(model.models_))
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
+    every = data.gather(np.arange(6))
+    little = network().on("cpu", memory=1e-9).fit(every, None)
+    np.testing.assert_allclose(little, network().fit(every, None), rtol=1e-9)

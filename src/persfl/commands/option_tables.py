@@ -44,6 +44,10 @@ table             text     needed  a table: .csv, .tsv, .csv.gz or .parquet
     (default %(default)s)
 --compute WHERE   text     -       where steps are computed: cuda for a GPU (default: this
     processor)
+--precision       float32|tf32|bf16  float32  of networks' products on a GPU: float32 is exact, the
+    others are faster
+--memory GIB      float    -       of what networks compute at once (default: a share of what is
+    free)
 --json            switch   -       progress and result as JSON lines
 """
 _VERBATIM = """

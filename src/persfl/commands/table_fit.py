@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 # options that an estimator takes by the same name
 SETTINGS = (
     *("ordered", "blocks", "time", "gap", "horizon"),
-    *("units", "holdout", "trials", "impute", "compute"),
+    *("units", "holdout", "trials", "impute"),
+    *("compute", "precision", "memory"),
 )
 # options that are short for --set
 SHORT = ("budget", "peers", "rounds", "step_size")
@@ -54,6 +55,7 @@ FREE = {
     "drop",
     "engine",
     "jobs",
+    "memory",
     "json",
     "out",
     "resume",

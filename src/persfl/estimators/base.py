@@ -85,6 +85,8 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         gap: Span = None,
         horizon: Span = None,
         compute: str | None = None,
+        precision: str = "float32",
+        memory: float | None = None,
         n_jobs: int | None = 1,
         random_state: int | RandomState | None = 0,
     ) -> None:
@@ -105,6 +107,8 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         self.gap = gap
         self.horizon = horizon
         self.compute = compute
+        self.precision = precision
+        self.memory = memory
         self.n_jobs = n_jobs
         self.random_state = random_state
 

@@ -84,6 +84,10 @@ class PersonalizedRegressor(RegressorMixin, Personalized):  # type: ignore[misc]
     compute : where gradient steps are computed, as torch names it: "cuda" for a GPU, "cpu"; None is
         this processor, without torch where the models are linear. For networks, and for methods
         that ask a fleet round by round.
+    precision : of networks' products on a GPU: "float32" is exact, "tf32" rounds what goes into
+        them to 10 binary digits, "bf16" computes the module with 8.
+    memory : how many GiB the devices of a network that are computed at once may take; None is a
+        share of what is free.
     n_jobs : parallel processes for refits.
     random_state : the same number gives the same result; None draws one.
 

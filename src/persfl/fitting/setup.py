@@ -71,6 +71,8 @@ class FitSettings:
     gap: float | str | None = None
     horizon: float | str | None = None
     compute: str | None = None
+    precision: str = "float32"
+    memory: float | None = None
     n_jobs: int | None = 1
     seed: int = 0
 
@@ -102,6 +104,18 @@ class FitSettings:
                 f"compute is for networks and for methods that take steps with a fleet, such as"
                 f" method='paper'; {method.name} of other models computes on this processor. Leave"
                 " it out."
+            )
+        if self.precision != "float32" or self.memory is not None:
+            self._check_networks(learner)
+
+    def _check_networks(self, learner: Learner) -> None:
+        """Stop where what only networks have makes no sense."""
+        from persfl.fleets.engine_choice import Wishes  # engines take long to load
+
+        Wishes(self.compute, precision=self.precision, memory=self.memory)
+        if not isinstance(learner, Network):
+            raise InputError(
+                f"precision and memory are for networks. Got {learner!r}: leave them out."
             )
 
 
@@ -194,8 +208,10 @@ class Setup:
         """What the method is given: rows in the units of the run."""
         compute = self.settings.compute
         learner = self.learner
-        if compute is not None and isinstance(learner, Network):
-            learner = learner.on(compute)
+        memory = self.settings.memory
+        if isinstance(learner, Network) and (compute or memory):
+            precision = self.settings.precision
+            learner = learner.on(compute or "cpu", precision=precision, memory=memory)
         return LocalTask(
             inside,
             learner,

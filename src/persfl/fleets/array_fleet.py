@@ -101,9 +101,9 @@ class ArrayFleet(InProcessFleet):
         if rounds is None:
             return None
 
-        def whole(r: int) -> tuple[IntArray, Answers, Choice] | None:
+        def whole(r: int, more: bool) -> tuple[IntArray, Answers, Choice] | None:
             self._r = r
-            done = rounds(r)
+            done = rounds(r, more)
             if done is None:
                 return None
             peers, answers, choice = done

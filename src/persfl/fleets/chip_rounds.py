@@ -6,6 +6,8 @@ The same devices are drawn and chosen as by `persfl.samplers.Uniform` and the ad
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +24,8 @@ from persfl.types import Answers, AnyArray, Choice, IntArray
 if TYPE_CHECKING:
     from persfl.fleets.torch_engine import Torch
     from persfl.types import Adopter, Sampler
+
+    Told = Callable[[], AnyArray | None]  # waits for a round
 
 
 def chip_rounds(
@@ -45,6 +49,8 @@ def _is_whole(engine: Torch, peers: int) -> bool:
     """Whether a round can be recorded in one piece."""
     if not engine.runtime.records or not engine.pairs.compiled:
         return False
+    if engine.pairs.program is not None:  # which takes no memory
+        return True
     rows = engine.rows
     longest = max(
         engine.moved(some).longest for some in (rows.static, rows.scoring.rows)
@@ -54,7 +60,12 @@ def _is_whole(engine: Torch, peers: int) -> bool:
 
 
 class ChipRounds:
-    """A function of a round's number to whom was asked, what came of it, and what was chosen."""
+    """A function of a round's number to whom was asked, what came of it, and what was chosen.
+
+    Where another round follows, it begins before this side has looked at the last one: nothing
+    that happens here changes it. Whoever looks at the models meanwhile sees those in between
+    (`take_back`), and it is then done again.
+    """
 
     def __init__(self, engine: Torch, peers: int, adopter: Adopter, seed: int) -> None:
         self.engine = engine
@@ -67,95 +78,135 @@ class ChipRounds:
         self.targets = torch.as_tensor(engine.rows.targets).to(engine.device)
         steps = [_signed(k * GAMMA % 2**64) for k in range(1, peers + 1)]
         self.steps = torch.tensor(steps).to(engine.device)
-        self.before: Tensor | None = None
+        self.under_way: tuple[int, Told] | None = None
         self.lost = False  # whether memory ran out
 
-    def __call__(self, r: int) -> tuple[IntArray, Answers, Choice] | None:
-        """Draw, ask, choose and adopt; None where memory runs out, from then on."""
+    def __call__(
+        self, r: int, more: bool = False
+    ) -> tuple[IntArray, Answers, Choice] | None:
+        """Draw, ask, choose and adopt; None where memory runs out, from then on. With `more` the
+        next round is begun.
+        """
         if self.lost:
             return None
-        key = stream(self.seed, "sample", r).key
-        place = np.array([key], dtype=np.uint64).view(np.int64)
         try:
-            told = self._told(place)
+            told = self._begun(r)()
         except torch.cuda.OutOfMemoryError:
             self.lost = True
             self.engine.runtime.forget()
             torch.cuda.empty_cache()
             return None
-        S, K = self.peers, self.width
-        shapes = [(len(self.targets), wide) for wide in (S, S + 1, S, K, K)]
-        ends = np.cumsum([many * wide for many, wide in shapes]).tolist()
-        starts = [0, *ends]
-        peers, losses, lengths, chosen, weights = (
-            told[lo:hi].reshape(shape)
-            for lo, hi, shape in zip(starts, ends, shapes, strict=False)
-        )
-        stay = (weights.sum(axis=1) == 0).astype(np.float64)
-        # the next round writes to the same memory
-        choice = Choice(_own(chosen, np.int64), _own(weights), stay)
-        return _own(peers, np.int64), Answers(_own(losses), _own(lengths)), choice
+        self._now_under_way(None)
+        if more:
+            self._now_under_way((r + 1, self._begun(r + 1)))
+        return self._read(told)
+
+    def take_back(self) -> None:
+        """The models as they were before the round that nobody asked for yet."""
+        if self.under_way is not None:
+            self._now_under_way(None)
+            self.engine.there.copy_(self.engine.past[0])
 
     def undo(self) -> None:
         """The models as they were before the last round, which nobody can go on from."""
-        if self.before is not None:
-            self.engine.there.copy_(self.before)
+        last = self.engine.past[0 if self.under_way is None else 1]
+        self._now_under_way(None)
+        self.engine.there.copy_(last)
 
-    def _told(self, place: AnyArray) -> AnyArray:
-        """What comes back of a round that is drawn at this place."""
-        runtime = self.engine.runtime
-        if not runtime.records:
-            return np.asarray(self._round(runtime.tensor(place)).cpu().numpy())
-        key = ("round", self.peers, self.adopter)
-        found = runtime.replayed(key, self._round, self.engine.there, place)
-        assert found is not None
-        return found
+    def _now_under_way(self, what: tuple[int, Told] | None) -> None:
+        self.under_way = what
+        self.engine.ahead = None if what is None else self
+
+    def _begun(self, r: int) -> Told:
+        """What comes back of a round, once it is over; begun here, if it is not yet."""
+        if self.under_way is not None and self.under_way[0] == r:
+            return self.under_way[1]
+        engine = self.engine
+        models = engine.there
+        key = stream(self.seed, "sample", r).key
+        place = np.array([key], dtype=np.uint64).view(np.int64)
+        if not engine.runtime.records:
+            told = self._round(engine.runtime.tensor(place)).cpu().numpy()
+            return lambda: told
+        name = ("round", self.peers, self.adopter)
+        recorded = engine.runtime.replayed(name, self._round, models, place)
+        return lambda: recorded.wait()
+
+    def _read(self, told: AnyArray | None) -> tuple[IntArray, Answers, Choice]:
+        """What came back, part by part."""
+        assert told is not None
+        # the round after the next writes to the same memory
+        block = told.copy()
+        block.flags.writeable = False
+        T, S, K = len(self.targets), self.peers, self.width
+        shapes = [(T, S), (T, S + 1), (T, S), (T, K), (T, K), (T,)]
+        ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+        peers, losses, lengths, chosen, weights, stay = (
+            block[hi - math.prod(shape) : hi].reshape(shape)
+            for hi, shape in zip(ends, shapes, strict=True)
+        )
+        choice = Choice(chosen.view(np.int64), weights, stay)
+        return peers.view(np.int64), Answers(losses, lengths), choice
 
     def _round(self, key: Tensor) -> Tensor:
-        """All that comes back, part after part."""
+        """All that comes back, part after part; whole numbers as they lie in memory."""
         engine = self.engine
         w = engine.there
-        if self.before is None:
-            self.before = torch.empty_like(w)
-        self.before.copy_(w)
+        before, earlier = engine.past
+        earlier.copy_(before)
+        before.copy_(w)
         draw = engine.pairs.compiled_once(_drawn)
         peers = draw(key, self.steps, self.targets, engine.rows.n - 1)
         static = engine.moved(engine.rows.static)
         rows = [static, engine.moved(engine.rows.scoring.rows)]
         tensors = [w, engine.mine(), peers]
         both = engine.pairs.whole(engine.pairs.answers, tensors, rows, None)
+        losses, lengths, chosen, shares = self._chosen(peers, both)
+        tensors = [w, chosen, shares]
+        w.copy_(engine.pairs.whole(engine.pairs.mixes, tensors, [static], None))
+        weights, stay = shares[:, 1:], shares[:, 0]
+        parts = (_bits(peers), losses, lengths, _bits(chosen), weights, stay)
+        return torch.cat([part.flatten() for part in parts])
+
+    def _chosen(self, peers: Tensor, both: Tensor) -> tuple[Tensor, ...]:
+        """Losses and lengths, (T, K) whom, and (T, 1 + K) the shares of staying and of them."""
         losses = both[:, : self.peers + 1]
         losses = torch.where(losses.isfinite(), losses, torch.inf)
-        chosen, weights = self._chosen(peers, losses)
-        stay = (weights.sum(dim=1, keepdim=True) == 0).double()
-        tensors = [w, chosen, torch.cat([stay, weights], dim=1)]
-        w.copy_(engine.pairs.whole(engine.pairs.mixes, tensors, [static], None))
-        parts = (peers, losses, both[:, self.peers + 1 :], chosen, weights)
-        return torch.cat([part.double().flatten() for part in parts])
-
-    def _chosen(self, peers: Tensor, losses: Tensor) -> tuple[Tensor, Tensor]:
-        """(T, K) whom, and with which share."""
         if isinstance(self.adopter, TopK):
-            order = losses[:, 1:].argsort(dim=1, stable=True)[:, : self.width]
-            usable = losses[:, 1:].gather(1, order).isfinite()
-            count = usable.sum(dim=1, keepdim=True).clamp_min(1)
-            whom = torch.where(usable, peers.gather(1, order), -1)
-            return whom, usable.double() / count
-        least = losses[:, 1:].amin(dim=1, keepdim=True)
-        places = torch.arange(self.peers, device=losses.device)
-        first = torch.where(losses[:, 1:] == least, places, self.peers - 1)
-        whom = peers.gather(1, first.amin(dim=1, keepdim=True))
-        took = least.isfinite()
-        if isinstance(self.adopter, BestOrStay):
-            took = took & (least < losses[:, :1])
-        return torch.where(took, whom, -1), took.double()
+            whom, weights = _first(peers, losses, self.width)
+        else:
+            stays = isinstance(self.adopter, BestOrStay)
+            whom, weights = _best(peers, losses, stays)
+        stay = (weights.sum(dim=1, keepdim=True) == 0).double()
+        shares = torch.cat([stay, weights], dim=1)
+        return losses.double(), both[:, self.peers + 1 :].double(), whom, shares
 
 
-def _own(part: AnyArray, kind: type = np.float64) -> AnyArray:
-    """A copy that nobody can change, and that may therefore be kept as it is."""
-    copied: AnyArray = part.astype(kind)
-    copied.flags.writeable = False
-    return copied
+def _first(peers: Tensor, losses: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """(T, width) the best answers in equal shares."""
+    order = losses[:, 1:].argsort(dim=1, stable=True)[:, :width]
+    usable = losses[:, 1:].gather(1, order).isfinite()
+    count = usable.sum(dim=1, keepdim=True).clamp_min(1)
+    whom = torch.where(usable, peers.gather(1, order), -1)
+    return whom, usable.double() / count
+
+
+def _best(peers: Tensor, losses: Tensor, stays: bool) -> tuple[Tensor, Tensor]:
+    """(T, 1) the best answer; `stays` where it is no better than staying."""
+    least = losses[:, 1:].amin(dim=1, keepdim=True)
+    count = peers.shape[1]
+    places = torch.arange(count, device=losses.device)
+    first = torch.where(losses[:, 1:] == least, places, count - 1)
+    whom = peers.gather(1, first.amin(dim=1, keepdim=True))
+    took = least.isfinite()
+    if stays:
+        took = took & (least < losses[:, :1])
+    return torch.where(took, whom, -1), took.double()
+
+
+def _bits(numbers: Tensor) -> Tensor:
+    """Whole numbers in the memory of others: one array holds both."""
+    return numbers.contiguous().view(torch.float64)
 
 
 def _drawn(key: Tensor, steps: Tensor, targets: Tensor, others: int) -> Tensor:

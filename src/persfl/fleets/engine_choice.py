@@ -13,6 +13,7 @@ from persfl.fleets.batched import Batched
 from persfl.fleets.compiled_engine import Compiled, pair_kernel
 from persfl.fleets.pairwise import Pairwise
 from persfl.learners.linear import Linear
+from persfl.learners.network import Network
 from persfl.proposers.gradient import GradientStep
 from persfl.proposers.refit import Refit
 from persfl.traits import TensorLearner, has_gradients, has_tensors
@@ -49,6 +50,11 @@ class Wishes:
             )
         if self.memory is not None:
             real("memory", self.memory, above=0)
+
+    @property
+    def of_networks(self) -> bool:
+        """Whether there is one that only networks have."""
+        return self.precision != "float32" or self.memory is not None
 
     @property
     def torch(self) -> bool:
@@ -112,6 +118,10 @@ def _tensors(task: EngineTask, learner: Learner, wishes: Wishes) -> Engine | Non
         return None
     from persfl.fleets.torch_engine import Torch
 
+    # a network may say by itself how it is computed; what the fleet was told goes first
+    precision, memory = wishes.precision, wishes.memory
+    if isinstance(learner, Network) and not wishes.of_networks:
+        precision, memory = learner.precision, learner.memory
     return Torch(
         task,
         known,
@@ -119,8 +129,8 @@ def _tensors(task: EngineTask, learner: Learner, wishes: Wishes) -> Engine | Non
         compute=compute,
         dtype=wishes.dtype,
         compiled=wishes.compiled,
-        precision=wishes.precision,
-        memory=wishes.memory,
+        precision=precision,
+        memory=memory,
     )
 
 
@@ -130,16 +140,24 @@ def _cannot_be_mapped(learner: TensorLearner, features: int) -> str:
     from torch.func import vmap
 
     from persfl.fleets.torch_runtime import tensor_dtype
+    from persfl.learners.network_module import cannot_map
 
     dtype = tensor_dtype(learner.dtype)
     w = torch.zeros((2, learner.size(features)), dtype=dtype)
     X = torch.zeros((2, 2, features), dtype=dtype)
     y = torch.zeros((2, 2), dtype=dtype)
+
+    def loss(model: torch.Tensor, *rows: torch.Tensor) -> torch.Tensor:
+        moving, fixed = learner.parts(model)
+        return learner.part_loss(moving | fixed, *rows)
+
     try:
+        # a module may be mapped with slopes and not without
         vmap(learner.slopes)(w, X, y, y + 1)
+        vmap(loss)(w, X, y, y + 1)
     except RuntimeError as error:
         text = str(error).strip().splitlines()[0]
-        if "vmap" in str(error) or "functorch" in str(error):
+        if cannot_map(error):
             return text
         raise InputError(
             f"the module does not take rows of {features} features: {text}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from persfl.fleets.refusals import diverged
 from persfl.proposers.gradient import distance
 from persfl.seeds import stream
 from persfl.types import Answers, Array, Choice, IntArray
@@ -84,6 +85,10 @@ class Share:
     def probe(self, peers: IntArray, r: int) -> Answers:
         """Train, then score the models of peers; infinite for nobody."""
         models = self.trained(r)
+        lost = ~np.isfinite(models).all(axis=-1)
+        if lost.any():
+            first = int(self.targets[np.argmax(lost)])
+            raise diverged(r, self.ids[first], self.inner.proposer.advice())
         self.inner.models = models
         own = self.inner.probe(peers[:, :0], r).losses
         at = np.where(peers >= 0, self._place[peers], -1)

@@ -18,6 +18,7 @@ from persfl.errors import need
 from persfl.fleets.batched import Batched, column, somebody
 from persfl.fleets.handed_in_models import chunk_ends, scored, stepped
 from persfl.fleets.pair_memory import pair_bytes
+from persfl.fleets.tensor_models import TensorModels
 from persfl.fleets.torch_pairs import TensorPairs
 from persfl.fleets.torch_runtime import Runtime, TensorJob, TensorRows
 from persfl.seeds import Stream, stream
@@ -29,7 +30,6 @@ from persfl.types import (
     Array,
     Choice,
     IntArray,
-    Models,
     Sampler,
 )
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from persfl.proposers.refit import Refit
 
 
-class Torch:
+class Torch(TensorModels):
     """Steps and scores of all pairs on tensors; holds the targets' models there."""
 
     def __init__(
@@ -83,7 +83,6 @@ class Torch:
         self._fits: dict[tuple[int, int], int] = {}
         # where the targets' own rows are, here and there
         self._own: tuple[IntArray, torch.Tensor] | None = None
-        self._held: torch.Tensor | None = None
         # Rows of a stream lie elsewhere every round, and a minibatch is drawn on this side: those
         # are launched kernel by kernel.
         stays = self.rows.source is None and self.pairs.batch is None
@@ -92,30 +91,6 @@ class Torch:
         self.runtime = Runtime(
             self.device, targets=targets, records=records, memory=memory
         )
-
-    # Models
-
-    @property
-    def there(self) -> torch.Tensor:
-        """(T, size) the models where they are computed."""
-        assert self._held is not None
-        return self._held
-
-    @property
-    def models(self) -> Array:
-        """(T, size) a copy on this side."""
-        return np.asarray(self.there.detach().cpu().numpy())
-
-    @models.setter
-    def models(self, models: Models) -> None:
-        import torch
-
-        new = torch.tensor(np.stack(list(models))).to(self.device, self.pairs.dtype)
-        if self._held is None or self._held.shape != new.shape:
-            self._held = new
-            self.runtime.forget()
-        else:
-            self._held.copy_(new)  # recordings read this place
 
     def moved(self, rows: Devices) -> TensorRows:
         """Rows on the device; those of a fleet that stays are moved once."""

@@ -6,9 +6,10 @@ A model is a dict of named tensors here; it becomes one vector only where it is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from persfl.fleets.carried_points import CarriedPoints
+from persfl.fleets.pair_programs import linear_program, perceptron_program
 from persfl.fleets.torch_graphs import Graphs
 from persfl.fleets.torch_linear import LinearTensors
 from persfl.fleets.torch_runtime import TensorRows, tensor_dtype
@@ -20,12 +21,14 @@ from persfl.traits import TensorLearner, TensorMath
 if TYPE_CHECKING:
     import torch
 
+    from persfl.fleets.pair_programs import PairProgram
     from persfl.proposers.gradient import GradientStep
     from persfl.seeds import Stream
     from persfl.traits import Parts
 
     Rows = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # X, y, weight
     Whole = Callable[..., torch.Tensor]
+    Made = TypeVar("Made", bound=Callable[..., object])
 
 
 class TensorPairs:
@@ -75,8 +78,12 @@ class TensorPairs:
         else:
             self.steps, self.step_size = proposer.steps, float(proposer.step_size)
             self.batch = proposer.batch
+        # what a GPU computes of a pair in one piece, where it can
+        self.program: PairProgram | None = None
+        if compiled and device.type == "cuda" and self.batch is None:
+            self.program = self._program(features)
         self.graphs = Graphs()
-        self._alone: dict[Whole, Whole] = {}
+        self._alone: dict[Callable[..., object], Any] = {}
 
     def whole(
         self,
@@ -91,9 +98,27 @@ class TensorPairs:
         with computed_in(self.precision):
             if not self.compiled or self.batch is not None:
                 return method(*tensors, *rows, place)
+            if self.program is not None and method == self.answers:
+                w, mine, their = tensors
+                return self.program.answers(w, mine, their, *rows)
+            if self.program is not None and method == self.mixes:
+                w, their, weights = tensors
+                return self.program.mixes(w, their, weights, *rows)
             return self.graphs(method, tensors, rows)
 
-    def compiled_once(self, function: Whole) -> Whole:
+    def _program(self, features: int) -> PairProgram | None:
+        """The chip's program for these models and steps; None where there is none."""
+        proposer = self.proposer
+        if self.dtype != tensor_dtype("float32") or isinstance(proposer, Refit):
+            return None
+        if isinstance(self.learner, Linear):
+            return linear_program(self.learner, features, proposer)
+        if self.math is not self.learner or not isinstance(self.learner, Network):
+            return None
+        math = self.learner.tensors
+        return perceptron_program(math, features, proposer, self.precision)
+
+    def compiled_once(self, function: Made) -> Made:
         """A function of tensors and whole numbers, compiled where that was asked for."""
         import torch
 
@@ -101,7 +126,8 @@ class TensorPairs:
             return function
         if function not in self._alone:
             self._alone[function] = torch.compile(function, dynamic=False)
-        return self._alone[function]
+        found: Made = self._alone[function]
+        return found
 
     def tried(
         self, w: torch.Tensor, mine: torch.Tensor, own: TensorRows, peers: int

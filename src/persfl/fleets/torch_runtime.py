@@ -54,6 +54,8 @@ class Runtime:
 
     def forget(self) -> None:
         """Drop the recordings: something that they read lies elsewhere now."""
+        for recorded in self._recorded.values():
+            recorded.done.synchronize()
         self._recorded.clear()
 
     def run(
@@ -69,7 +71,7 @@ class Runtime:
         if not self.records or len(inputs[0]) < self.targets:
             out = function(*(self.tensor(array) for array in inputs))
             return None if out is None else out.cpu().numpy()
-        return self.replayed(key, function, models, *inputs)
+        return self.replayed(key, function, models, *inputs).wait()
 
     def replayed(
         self,
@@ -77,11 +79,11 @@ class Runtime:
         function: TensorJob,
         models: torch.Tensor,
         *inputs: AnyArray,
-    ) -> AnyArray | None:
-        """The same from a recording, which is made where there is none."""
+    ) -> Replayed:
+        """A recording of it, under way with these arrays; made where there is none."""
         if key not in self._recorded:
             if len(self._recorded) >= MOST_RECORDED:
-                self._recorded.clear()
+                self.forget()
             # recording runs the function, which may change the models
             kept = models.clone()
             try:
@@ -89,7 +91,8 @@ class Runtime:
             finally:
                 models.copy_(kept)
             self._recorded[key] = recorded
-        return self._recorded[key](*inputs)
+        self._recorded[key].launch(*inputs)
+        return self._recorded[key]
 
     def chunks(
         self, targets: int, fits: int, work: Callable[[slice], Any]
@@ -111,7 +114,7 @@ class Runtime:
             except torch.cuda.OutOfMemoryError:
                 if size == 1:
                     raise
-                self._recorded.clear()
+                self.forget()
                 torch.cuda.empty_cache()
                 size = self._chunk = max(1, size // 2)
                 said = f"the device ran out of memory: going on with {size} targets at a time."
@@ -221,9 +224,8 @@ class Replayed:
     """A function of arrays recorded as a CUDA graph: launching kernel by kernel takes longer than
     they run.
 
-    Arrays go in and come out through pinned memory, and the copies are part of the recording: a
-    call costs one launch and, where something comes out, one wait. What it returns is overwritten
-    by the next call.
+    Arrays go in and come out through pinned memory. What comes out stays until the launch after
+    the next one: there are two places for it, so that one can be read while the next is computed.
     """
 
     def __init__(
@@ -248,29 +250,39 @@ class Replayed:
         torch.cuda.current_stream().wait_stream(side)
         torch.cuda.synchronize()
         self.into = tuple(array.numpy() for array in self.pinned)
-        self.output: torch.Tensor | None = (
-            None
-            if out is None
-            else torch.empty(out.shape, dtype=out.dtype, pin_memory=True)
-        )
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, pool=pool):
             for tensor, array in zip(held, self.pinned, strict=True):
                 tensor.copy_(array, non_blocking=True)
             out = function(*held)
-            if self.output is not None and out is not None:
-                self.output.copy_(out, non_blocking=True)
-        self.held = held  # the recording reads this memory
+        # the recording reads this memory, and what the function holds
+        self.held = held
+        self.function = function
+        self.said: torch.Tensor | None = out
+        self.outputs: list[torch.Tensor] = []
+        if out is not None:
+            self.outputs = [
+                torch.empty_like(out, device="cpu").pin_memory() for _ in "12"
+            ]
+        self.arrays = [output.numpy() for output in self.outputs]
+        self.turn = 0
+        self.done = torch.cuda.Event()
 
-    def __call__(self, *inputs: AnyArray) -> AnyArray | None:
-        import torch
-
+    def launch(self, *inputs: AnyArray) -> None:
+        """Begin with these arrays."""
         # the last replay must have read its inputs before they are overwritten
-        torch.cuda.current_stream().synchronize()
+        self.done.synchronize()
         for place, array in zip(self.into, inputs, strict=True):
             np.copyto(place, array)
         self.graph.replay()
-        if self.output is None:
+        if self.said is not None:
+            self.turn = 1 - self.turn
+            self.outputs[self.turn].copy_(self.said, non_blocking=True)
+        self.done.record()
+
+    def wait(self) -> AnyArray | None:
+        """What came out of the last launch."""
+        if self.said is None:
             return None
-        torch.cuda.current_stream().synchronize()
-        return self.output.numpy()
+        self.done.synchronize()
+        return self.arrays[self.turn]

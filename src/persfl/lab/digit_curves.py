@@ -13,9 +13,13 @@ from persfl.fleets.array_fleet import ArrayFleet
 from persfl.lab.figure_rounds import rounds_of
 from persfl.lab.figure_settings import Settings
 from persfl.learners.network import Network
+from persfl.learners.responses import respond
+from persfl.methods.blend_method import Blend
+from persfl.methods.local_task import LocalTask
 from persfl.proposers.gradient import GradientStep
 from persfl.seeds import stream
 from persfl.sources import clustered_digits
+from persfl.sources.dealt import Dealt
 from persfl.types import Array
 
 
@@ -32,6 +36,7 @@ def digit_cnn() -> Any:
     return nn.Sequential(*filters, nn.Flatten(), nn.Linear(72, 10))
 
 
+DIGITS = 10
 LEARNERS = {
     "mlp": lambda seed: Network(digit_mlp, seed=seed),
     "cnn": lambda seed: Network(digit_cnn, shape=(1, 8, 8), seed=seed),
@@ -63,6 +68,8 @@ def digit_curve(settings: Settings, seed: int) -> Array:
     )
     judge = Judge(learner, world.held, s.compute)
     errors = [judge.error(fleet.models)]
+    if s.method == "blend":  # which has no rounds
+        return np.array(errors + s.rounds * [blended_error(world, learner, seed)])
     clusters = np.asarray(world.training.clusters)
     try:
         for _ in rounds_of(s, fleet, np.zeros_like(clusters), clusters, seed):
@@ -70,6 +77,18 @@ def digit_curve(settings: Settings, seed: int) -> Array:
     except Diverged:
         errors += [1.0] * (s.rounds + 1 - len(errors))
     return np.array(errors)
+
+
+def blended_error(world: Dealt, learner: Network, seed: int) -> float:
+    """The mean over devices of the share of rows that a device's blend labels wrong."""
+    task = LocalTask(world.training, learner, seed=seed, classes=DIGITS)
+    models = Blend().run(task).models
+    wrong = []
+    for i, model in enumerate(models):
+        rows = world.held[i]
+        said = respond(learner, model, rows.X, DIGITS)
+        wrong.append(float((said.argmax(axis=1) != rows.y).mean()))
+    return float(np.mean(wrong))
 
 
 class Judge:

@@ -18,6 +18,7 @@ FIGURE_METHODS = (
     "fedavg",
     "finetuned",
     "ditto",
+    "blend",
 )
 # all devices of a run share models
 SHARING = ("ifca", "pooled", "fedavg", "finetuned", "ditto")
@@ -92,6 +93,10 @@ def checked_settings(spec: str, values: Values) -> Settings:
     if s.network and (s.method in ("algorithm2", "pooled") or s.online):
         need = f"learner={s.learner!r} goes with steps on rows that stay"
         raise InputError(f"{spec}: {need}. Got {s.method!r}.")
+    if s.method == "blend" and not s.network:
+        raise InputError(
+            f"{spec}: method='blend' goes with networks here. Got {s.learner!r}."
+        )
     if s.method in SHARING and (s.online or s.drift_at):
         need = f"method={s.method!r} needs data that stays"
         raise InputError(f"{spec}: {need}: online=false, drift_at=0.")

@@ -275,13 +275,18 @@ class Network(NetworkFace):
 
         return mark_of_frozen(self._tensors.module)
 
-    def on(self, compute: str) -> Network:
-        """The same network, whose fits, losses and slopes are computed there, as torch names it."""
+    def on(
+        self, compute: str, *, precision: str = "float32", memory: float | None = None
+    ) -> Network:
+        """The same network, whose fits, losses and slopes are computed there, as torch names it;
+        `precision` and `memory` as `persfl.ArrayFleet` has them, also for fleets of it.
+        """
         from persfl.learners.network_batches import NetworkBatches
         from persfl.learners.network_module import device_named
 
         other = copy.copy(self)
-        batches = NetworkBatches(self._tensors, device_named(compute))
+        place = device_named(compute)
+        batches = NetworkBatches(self._tensors, place, precision, memory)
         object.__setattr__(other, "_batches", batches)
         return other
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from persfl.learners.network_module import norms
+from persfl.learners.network_module import cannot_map, norms
 from persfl.learners.precision import computed_in
 from persfl.types import Data
 
@@ -32,6 +32,8 @@ class NetworkBatches:
 
     network: NetworkTensors
     device: torch.device = torch.device("cpu")  # noqa: RUF009
+    precision: str = "float32"
+    memory: float | None = None  # in GiB, of a batched call
 
     def batched(self, function: OfOne, model: Array, X: Array, *more: Array) -> Array:
         """A function of one model and one device's arrays over all leading axes, a chunk at a
@@ -40,7 +42,7 @@ class NetworkBatches:
         lead = np.broadcast_shapes(model.shape[:-1], X.shape[:-2])
         tensors = _tensors(self.network.dtype, lead, model, X, *more)
         if not lead:
-            with computed_in("float32"):
+            with computed_in(self.precision):
                 one = function(*(tensor.to(self.device) for tensor in tensors))
             return np.asarray(one.detach().cpu().numpy())
         if not len(tensors[0]):
@@ -53,7 +55,7 @@ class NetworkBatches:
 
     def _there(self, function: OfOne, tensors: list[Tensor]) -> Tensor:
         """A function of one over the first axis, computed on the device."""
-        with computed_in("float32"):
+        with computed_in(self.precision):
             found = _mapped(function, [tensor.to(self.device) for tensor in tensors])
         return found.detach().cpu()
 
@@ -65,7 +67,10 @@ class NetworkBatches:
             self.device.type != "cpu"
         ):  # what a processor computes one by one takes little
             each += 8 * X.shape[1] * self.network.width
-        step = max(1, int(_BYTES.get(self.device.type, _BYTES["cpu"]) // each))
+        room = float(_BYTES.get(self.device.type, _BYTES["cpu"]))
+        if self.memory is not None:
+            room = self.memory * 2**30
+        step = max(1, int(room // each))
         return [[t[i : i + step] for t in tensors] for i in range(0, len(w), step)]
 
     def fit_from(self, start: Array, data: Data, *, epochs: int, rate: float) -> Array:
@@ -129,7 +134,7 @@ class NetworkBatches:
         X = torch.as_tensor(data.X, dtype=self.network.dtype).flatten(0, -2)
         made = cut.features(X.to(self.device)).cpu().numpy()
         rows = Data(made.reshape(*data.X.shape[:-1], -1), data.y, data.weight)
-        return NetworkBatches(cut.rest, self.device), rows
+        return replace(self, network=cut.rest), rows
 
     def _marked(
         self, tensors: list[Tensor], marks: Sequence[int], rate: float
@@ -146,7 +151,7 @@ class NetworkBatches:
         m = torch.zeros_like(w)
         v = torch.zeros_like(w)
         for t in range(1, steps + 2):
-            with computed_in("float32"):
+            with computed_in(self.precision):
                 found = _mapped(self.network.slope_and_loss, [w, *rows])
             slope = found[:, :-1]
             yield w, found[:, -1]
@@ -204,6 +209,6 @@ def _mapped(function: OfOne, tensors: list[Tensor]) -> Tensor:
     try:
         return vmap(function)(*tensors)
     except RuntimeError as error:
-        if "vmap" not in str(error) and "functorch" not in str(error):
+        if not cannot_map(error):
             raise
         return torch.stack([function(*some) for some in zip(*tensors, strict=True)])

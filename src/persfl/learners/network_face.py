@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+    from persfl.learners.network_batches import NetworkBatches
     from persfl.learners.network_tensors import CutNetwork, NetworkTensors
     from persfl.traits import Parts
 
@@ -15,6 +16,22 @@ class NetworkFace:
     """See `persfl.traits.TensorLearner`."""
 
     _tensors: NetworkTensors
+    _batches: NetworkBatches
+
+    @property
+    def precision(self) -> str:
+        """How many digits it is computed with; see `Network.on`."""
+        return self._batches.precision
+
+    @property
+    def memory(self) -> float | None:
+        """How many GiB it may take at once; see `Network.on`."""
+        return self._batches.memory
+
+    @property
+    def tensors(self) -> NetworkTensors:
+        """What the module computes for one device, on tensors."""
+        return self._tensors
 
     def cut(self, features: int) -> CutNetwork | None:
         """What steps are taken with behind a frozen body, where the module has one."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from persfl.errors import InputError
 from persfl.learners.frozen_parts import frozen_names
@@ -117,7 +117,7 @@ def fill(module: nn.Module, named: Mapping[str, Array]) -> None:
             parts[name].copy_(torch.as_tensor(value))
 
 
-def still_parts(module: nn.Module) -> dict[str, torch.Tensor]:
+def still_parts(module: nn.Module) -> dict[str, Tensor]:
     """What is no part of a model's vector: what is frozen, and whole numbers."""
     frozen = frozen_names(module)
     return {
@@ -139,7 +139,7 @@ def mark_of_frozen(module: nn.Module) -> str:
     return digest.hexdigest() if frozen else ""
 
 
-def _parts(module: nn.Module) -> dict[str, torch.Tensor]:
+def _parts(module: nn.Module) -> dict[str, Tensor]:
     return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
@@ -152,3 +152,28 @@ def norms(module: nn.Module) -> list[Any]:
         if "running_mean" in dict(part.named_buffers(recurse=False))
         and f"{path}.running_mean".lstrip(".") not in still
     ]
+
+
+def unsteady(module: nn.Module, rows: Tensor, said: Tensor) -> str:
+    """Why what a module said of rows is not a function of each row; empty if it is."""
+    again = module(rows)
+    if not isinstance(again, Tensor) or not isinstance(said, Tensor):
+        return ""  # which is said elsewhere
+    if not torch.equal(again.nan_to_num(), said.nan_to_num()):
+        return (
+            "the module says something else of the same rows each time. Take nn.Dropout, which is"
+            " off here, instead of functions that draw at random."
+        )
+    alone = module(rows[:1]).nan_to_num()
+    if said.ndim and not torch.allclose(alone, said[:1].nan_to_num(), 1e-3, 1e-4):
+        return (
+            "what the module says of a row depends on the rows beside it. Take a norm that keeps"
+            " running statistics (track_running_stats=True), or one of each row, such as GroupNorm."
+        )
+    return ""
+
+
+def cannot_map(error: RuntimeError) -> bool:
+    """Whether this is `torch.func.vmap` saying that it cannot take a module."""
+    text = str(error)
+    return any(word in text for word in ("vmap", "functorch", "Batching rule"))

@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, grad_and_value
 
 from persfl.errors import InputError
 from persfl.learners.frozen_parts import Head, frozen_body
-from persfl.learners.network_module import still_parts
+from persfl.learners.network_module import still_parts, unsteady
 from persfl.learners.precision import precision_now
 
 if TYPE_CHECKING:
@@ -237,10 +237,12 @@ class NetworkTensors:
         return self.widths[features]
 
     def _width_of_output(self, features: int) -> int:
-        rows = torch.zeros((2, features), dtype=self.dtype)
+        place = torch.Generator().manual_seed(0)
+        rows = torch.randn((2, features), dtype=self.dtype, generator=place)
         try:
             with torch.no_grad():
                 z = self.module(self.shaped(rows))
+                trouble = unsteady(self.module, self.shaped(rows), z)
         except Exception as error:  # whatever a module of the user's says
             text = str(error).strip().splitlines()
             raise InputError(
@@ -252,4 +254,6 @@ class NetworkTensors:
             raise InputError(
                 "the module must give one entry per row along its first axis. Got something else."
             )
+        if trouble:
+            raise InputError(trouble)
         return z.numel() // 2
