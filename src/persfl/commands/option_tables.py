@@ -134,6 +134,8 @@ INIT = """
 folder             text   needed     the folder to make
 --nodes N          whole  5          how many devices (default %(default)s)
 --names A,B        names  ''         their ids (default node-1, node-2, ...)
+--categories COLUMN=A,B  levels*  -  the levels of a text column, for all devices; as often as there
+    are such columns
 --host HOST        text   127.0.0.1  name or address by which nodes reach this machine (default
     %(default)s)
 --port PORT        whole  9443       the port nodes come in by (default %(default)s)
@@ -151,7 +153,8 @@ FEDERATION_DEMO = """
 """
 NODE = """
 --config FOLDER  text    needed  this device's folder, from `persfl federation init`
---data TABLE     text    needed  its rows: .csv, .tsv, .csv.gz or .parquet, numbers only
+--data TABLE     text    needed  its rows: .csv, .tsv, .csv.gz or .parquet; numbers, and texts
+    whose levels node.toml declares
 --label COLUMN   text    needed  the column to predict
 --drop A,B       names   ''      columns to leave out
 --weight COLUMN  text    -       how much each row counts

@@ -165,9 +165,9 @@ def _of_node(place: Path, network: str | None) -> NodePredictor:
     from persfl.federation.node_folder import MODELS
     from persfl.federation.result import schema_of
 
-    read_node(place)
+    levels = read_node(place).categories
     stored = Shelf(place / MODELS).latest(network=network)
-    return NodePredictor(stored, schema_of(stored.terms))
+    return NodePredictor(stored, schema_of(stored.terms, levels))
 
 
 def _refuse_own(folder: Folder, out: str | None) -> None:

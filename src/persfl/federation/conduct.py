@@ -18,7 +18,7 @@ from persfl.federation.loop_run import loop_run
 from persfl.federation.negotiation import agreement
 from persfl.federation.policy import Policy
 from persfl.federation.post import Post
-from persfl.federation.result import keep_result
+from persfl.federation.result import keep_result, schema_of
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.run_scene import Diary, RunScene
 from persfl.federation.wait_notices import Waiting
@@ -119,7 +119,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
         spec = {
             "device": "device",
             "label": plan.label,
-            "features": list(terms.columns),
+            "features": schema_of(terms, plan.levels).inputs,
             "groups": None,
             "separator": None,
             "decimal": ".",
@@ -174,4 +174,8 @@ def _home(plan: RunPlan) -> dict[str, Device]:
     # whoever starts the run owns these rows
     policy = Policy.unlimited((str(make),) if make else ())
     table = plan.home_table
-    return {plan.home_id: Device(plan.home_id, lambda r: table.read(), policy=policy)}
+    return {
+        plan.home_id: Device(
+            plan.home_id, lambda r: table.read(plan.levels), policy=policy
+        )
+    }

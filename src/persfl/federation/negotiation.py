@@ -14,6 +14,7 @@ import numpy as np
 from persfl import __version__
 from persfl.checks import some
 from persfl.errors import InputError
+from persfl.federation.category_levels import in_order
 from persfl.federation.column_sums import Totals
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
 from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
@@ -87,7 +88,7 @@ def _answers_left(head: Head) -> int | None:
 def _terms(ask: _Inquiry, plan: RunPlan, there: Mapping[str, Head]) -> Terms:
     raw = Terms(
         model=plan.model,
-        columns=tuple(_columns(there)),
+        columns=tuple(in_order(_columns(there), plan.levels)),
         classes=plan.classes,
         settings=plan.settings,
         seed=plan.seed,

@@ -13,6 +13,7 @@ from typing import Any
 
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
+from persfl.federation.category_levels import Levels, levels_from
 from persfl.federation.plain_settings import settings_from
 from persfl.federation.row_table import RowTable
 from persfl.files import write_whole
@@ -44,6 +45,7 @@ class RunPlan:
     devices: tuple[str, ...]
     home: Mapping[str, object] | None = None
     label: str = "y"
+    categories: Mapping[str, object] = field(default_factory=dict)
     # What is learned
     model: str = "linear"
     classes: int = 0
@@ -95,6 +97,7 @@ class RunPlan:
             real("step_size", self.step_size, above=0)
         if real("holdout", self.holdout, least=0) >= 1:
             raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
+        _ = self.levels
         if self.home is None:
             return
         _ = self.home_table
@@ -135,9 +138,16 @@ class RunPlan:
         told = {k: v for k, v in (self.home or {}).items() if k != "device"}
         return RowTable.of(told)
 
+    @property
+    def levels(self) -> Levels:
+        """The declared levels of text columns."""
+        return levels_from(self.categories, "federation.toml")
+
     def to_plain(self) -> dict[str, object]:
         """What JSON takes; `of` takes it back."""
-        return dataclasses.asdict(self) | {"devices": list(self.devices)}
+        levels = {name: list(self.levels[name]) for name in self.levels}
+        plain = dataclasses.asdict(self) | {"devices": list(self.devices)}
+        return plain | {"categories": levels}
 
     @staticmethod
     def of(told: object) -> RunPlan:
@@ -163,7 +173,8 @@ class RunPlan:
         """What a run that was begun under other settings would say; "" where they are the same."""
         fixed = {k: v for k, v in self.to_plain().items() if k not in _FREE}
         for name, value in fixed.items():
-            if before.get(name) != value:
+            usual: object = {} if name == "categories" else None  # not in older plans
+            if before.get(name, usual) != value:
                 return f"{name} was {before.get(name)!r} and is {value!r} now"
         return ""
 
