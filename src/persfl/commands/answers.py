@@ -14,7 +14,6 @@ from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
 from persfl.evaluation.who_helps import pairs_known
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
-from persfl.report.worth_info import better_rivals, sentence
 from persfl.terminal import visible
 
 
@@ -26,6 +25,8 @@ def verdict_facts(model: Fitted | HasFitted) -> dict[str, Any]:
 
 def print_answer(model: Fitted | HasFitted, out: Path) -> None:
     """What came out, for people: notes, the verdict, every error, and where the run is kept."""
+    from persfl.report.worth_info import better_rivals, sentence
+
     fitted = fitted_of(model)
     worth = fitted.worth
     for note in fitted.notes:

@@ -16,18 +16,7 @@ from persfl.learners.fleet_mix import FleetMix, ModelBank
 from persfl.learners.linear import Linear
 from persfl.learners.network import Network
 from persfl.learners.shared_trees import BoostedModels
-from persfl.methods import (
-    Blend,
-    Clustered,
-    FineTuned,
-    Kin,
-    LocalTask,
-    Method,
-    Own,
-    Pooled,
-    Private,
-    cannot_run,
-)
+from persfl.methods import Method, cannot_run
 from persfl.public_points import public_points
 from persfl.training.state import KIN_ROUNDS, STEP_ROUNDS, peers_asked, rounds_for
 from persfl.traits import has_gradients, has_tensors, traits_of
@@ -38,10 +27,11 @@ if TYPE_CHECKING:
     from persfl.devices import Devices
     from persfl.evaluation.row_order import RowOrder
     from persfl.fitting.schema import TableSchema
+    from persfl.methods.local_task import LocalTask
 
 # methods that make models without a fleet that takes steps: networks where they are computed,
 # others on this processor
-_ON_THIS_PROCESSOR = (Blend, Own, Pooled, FineTuned, Clustered, Private)
+_ON_THIS_PROCESSOR = ("blend", "own", "pooled", "fine-tuned", "clustered", "private")
 # numbers touched by a run that may be repeated without being noticed
 CHEAP = 3e7
 # made-up public points, where a base estimator needs some and none are handed in
@@ -95,7 +85,7 @@ class FitSettings:
                 f"{method.name} goes by {' or '.join(usual)} units. Got units={self.units!r}:"
                 " leave it out, or take another method such as method='paper'."
             )
-        here = isinstance(method, _ON_THIS_PROCESSOR) and not has_tensors(learner)
+        here = method.name in _ON_THIS_PROCESSOR and not has_tensors(learner)
         if self.compute is not None and here:
             raise InputError(
                 f"compute is for networks and for methods that take steps with a fleet, such as"
@@ -133,6 +123,8 @@ class Setup:
 
         Labels that are classes have none, and counts lose their meaning in any but their own.
         """
+        from persfl.methods.private.private_method import Private
+
         scaled = not self.classes and traits_of(self.learner).task != "counts"
         wanted = kind or self.kind
         if isinstance(self.method, Private) and wanted == "shared":
@@ -177,6 +169,8 @@ class Setup:
 
     def _questions(self, n: int) -> int:
         """About how many questions a device asks in a run."""
+        from persfl.methods import Blend, Kin
+
         if isinstance(self.method, Blend):
             return self.method.budget
         usual = KIN_ROUNDS if isinstance(self.method, Kin) else STEP_ROUNDS
@@ -195,6 +189,8 @@ class Setup:
         learner = self.learner
         if compute is not None and isinstance(learner, Network):
             learner = learner.on(compute)
+        from persfl.methods.local_task import LocalTask
+
         return LocalTask(
             inside,
             learner,
