@@ -46,7 +46,7 @@ FLOORS = [
         "privacy",
     ],
     ["loop", "fleets"],
-    ["wire", "training", "evaluation", "methods", "fitting", "tracking"],
+    ["wire", "training", "evaluation", "methods", "fitting", "tracking", "scale"],
     [
         "estimators",
         "exports",

@@ -132,7 +132,7 @@ def _rounds(
         done = None if whole is None else whole(r)
         if done is not None:
             peers, (losses, lengths), choice = done
-            trust = trust.updated(peers, losses, lengths, choice)
+            trust = trust.recorded(peers, losses, choice)
             yield Round(r, peers, losses, lengths, choice, trust)
             continue
         peers = _checked_peers(sampler(trust, r, seed), fleet)
@@ -144,9 +144,10 @@ def _rounds(
             adopter(trust, peers, losses), peers, trust.targets, trust.n, keeps
         )
         fleet.adopt(choice)
-        trust = trust.updated(
-            peers, losses, lengths, _shares(choice, trust.targets) if keeps else choice
-        )
+        took = _shares(choice, trust.targets) if keeps else choice
+        trust = trust.recorded(
+            peers, losses.copy(), took
+        )  # a fleet may use its array again
         yield Round(r, peers, losses, lengths, choice, trust)
 
 

@@ -38,8 +38,9 @@ MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def _mix_int(x: int) -> int:
-    for by, times in MIXERS:
-        x = ((x ^ (x >> by)) * times) & _MASK
+    """As `_mix`, without its loop: a third of the time in which one target draws its peers."""
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
     return x ^ (x >> 31)
 
 

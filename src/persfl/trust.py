@@ -64,12 +64,6 @@ class Pairs:
         return Pairs(np.empty(0, dtype=np.int64), *(np.empty(0) for _ in _COLUMNS))
 
 
-def _kept(array: AnyArray) -> AnyArray:
-    """The array, if nobody can change it; else a copy."""
-    own = array.flags.owndata and not array.flags.writeable
-    return array if own else array.copy()
-
-
 @dataclass(frozen=True, eq=False)
 class Trust:
     """Sums over rounds, per (target, peer); `n` devices, `targets` their indices."""
@@ -90,7 +84,15 @@ class Trust:
     def updated(
         self, peers: IntArray, losses: Array, lengths: Array, choice: Choice
     ) -> Trust:
-        """Trust after one more round; `lengths` are not remembered by these sums."""
+        """Trust after one more round; `lengths` are not remembered by these sums.
+
+        Folding comes later, so it keeps copies: whoever made the arrays may use them again.
+        """
+        own = Choice(choice.peers.copy(), choice.weights.copy(), choice.stay)
+        return self.recorded(peers.copy(), losses.copy(), own)
+
+    def recorded(self, peers: IntArray, losses: Array, choice: Choice) -> Trust:
+        """As `updated`, with arrays that nobody will change."""
         folded = self._folded
         queue = self._queue
         queued = self._queued
@@ -107,14 +109,7 @@ class Trust:
             queue = None
             queued = 0
         size = peers.size + choice.peers.size
-        # Folding comes later: what is queued must not change when a part uses its arrays again.
-        parts = (
-            _kept(peers),
-            _kept(losses),
-            _kept(choice.peers),
-            _kept(choice.weights),
-        )
-        entry = (parts, queue)
+        entry = ((peers, losses, choice.peers, choice.weights), queue)
         longer = Trust(self.n, self.targets, folded, entry, queued + size, self.notes)
         if longer._queued > max(
             _QUEUE, 4 * len(folded.key), min(96 * size, 16 * _QUEUE)

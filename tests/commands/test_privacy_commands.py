@@ -67,7 +67,8 @@ def test_costs_are_said_before_anything_leaves():
     assert "epsilon 3, delta 1e-05" in text
     assert "costs 90 % of the budget, once" in text
     assert "Left: 20 noised answers" in text
-    assert "10 rounds fit" in text
+    assert "20 rounds fit" in text
+    assert "Units of other models cost 10 % of the budget, once" in text
     late = account.after(0.5 * PRIVATE.budget.whole)
     assert "does not fit any more" in costs(PRIVATE, ["a", "b"], late)
     assert "no range of 'c'" in costs(PRIVATE, ["a", "b", "c"], account)

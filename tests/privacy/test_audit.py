@@ -7,6 +7,7 @@ import pytest
 
 from persfl import Data, Linear
 from persfl.privacy import PrivacyBudget, mechanisms, true_positives
+from persfl.privacy.exposure import exposure_of
 from persfl.privacy.membership import (
     ALARMS,
     by_losses,
@@ -15,6 +16,7 @@ from persfl.privacy.membership import (
     ridge_losses,
 )
 from persfl.privacy.noised_ranges import counts_of, size_bins
+from persfl.privacy.noised_spread import told_spread
 from persfl.privacy.reconstruction import known_by_steps, moment_error, row_error
 from persfl.privacy.secure_noise import SeededNoise
 from persfl.seeds import stream
@@ -58,7 +60,11 @@ def counts(data, z, source):
     return float(told[np.arange(2), place].sum())
 
 
-MECHANISMS = [products, gradient, losses, leaves, counts]
+def spread(data, z, source):
+    return float(told_spread(data.X + 50.0, z, source).sum())
+
+
+MECHANISMS = [products, gradient, losses, leaves, counts, spread]
 
 
 def runs(mechanism, data, z, seed):
@@ -147,3 +153,19 @@ def test_a_single_row_is_read_off_exact_sums_and_lost_in_noised_ones():
     ).matrix
     assert row_error(told, u) > 0.5
     assert moment_error(told, exact) > 1.0
+
+
+def test_what_is_known_after_so_many_answers_is_a_rank():
+    rng = np.random.default_rng(4)
+    for d in (1, 2, 4):
+        for answers in range(d + 3):
+            known = known_by_steps(rng.normal(size=(answers, d)))
+            told = exposure_of(d, answers, squared=True)
+            assert told[:3] == known
+            assert told.found == (1.0 if answers else ALARMS)
+    noised = exposure_of(3, 9, squared=True, mu=0.5)
+    assert noised.known == 0
+    assert noised.sentence.endswith("3.4% of the time at most.")
+    assert "determine all 9 sums" in exposure_of(3, 4, squared=True).sentence
+    assert "6 of 9 sums" in exposure_of(3, 2, squared=True).sentence
+    assert "single rows out" in exposure_of(3, 2, squared=False).sentence

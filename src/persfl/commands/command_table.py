@@ -35,6 +35,12 @@ COMMANDS = {
             " rows stay its own; peers answer from theirs.",
         ),
         Command(
+            "shard",
+            "sort a folder of files, larger than memory, by device into shards",
+            "shard_rows:shard_rows",
+            options.SHARD,
+        ),
+        Command(
             "helpers",
             "who helps a device, ranked",
             "run_output:list_helpers",

@@ -92,8 +92,8 @@ def run_method(chosen: argparse.Namespace) -> str:
 
 # Settings of a plan that are options of the command, by the same names.
 _SAME = (
-    "model classes units holdout points steps batch seed ordered growth reach deadline quorum"
-    " patience gather need"
+    "model family classes units holdout points steps batch seed ordered growth reach deadline"
+    " quorum patience gather need"
 )
 
 

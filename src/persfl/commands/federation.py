@@ -101,7 +101,8 @@ def node(chosen: argparse.Namespace) -> int:
         account = book.protected.account(settings.budget)
         names = [str(name) for name in rows.columns]
         print(f"Device {config.device!r} joins {config.superlink}.")
-        print(costs(settings, names, account), flush=True)
+        told = book.protected.told("units")
+        print(costs(settings, names, account, units=told), flush=True)
     if chosen.check:
         return 0
     return run_node(folder, say=_say, going=_until_stopped())
@@ -109,6 +110,9 @@ def node(chosen: argparse.Namespace) -> int:
 
 def _leaving(node: NodeConfig, policy: Policy, rows: Rows, folder: Path) -> str:
     """What will leave this machine, before anything does."""
+    from persfl.federation.node_family import NodeFamily
+    from persfl.learners.any_family import ANY
+
     sums = (
         "; and sums over its rows,\n  per column (weights, values, squares) for shared units, and"
         " in a blend of linear models of products of\n  columns and the label, part by part of its"
@@ -124,7 +128,9 @@ def _leaving(node: NodeConfig, policy: Policy, rows: Rows, folder: Path) -> str:
         if policy.target
         else "It has no model of its own: it answers as a peer only."
     )
-    families = ", ".join([*policy.models, *policy.networks]) or "none"
+    family = NodeFamily.read(folder / "node.toml").model
+    models = [f"any ({family})" if name == ANY else name for name in policy.models]
+    families = ", ".join([*models, *policy.networks]) or "none"
     few = ""
     if rows.data.rows < 2 * (len(rows.columns) + 1):
         few = (

@@ -70,6 +70,14 @@ FIT = f"""{_TABLE}
 --unseen      pooled|error  pooled  devices first seen when predicting: one model for all of them,
     or an error (default %(default)s)
 """
+SHARD = """
+folder           text   needed  a folder of .parquet or .csv files with the same columns
+--device COLUMN  text   needed  the column that says whose row it is
+--out FOLDER     text   needed  the folder to make, for the shards
+--shards N       whole  -       how many (default: as many as keep each at two million rows, 16 at
+    least)
+--json           switch  -      the result as JSON
+"""
 HELPERS = f"""{_RUN_FOLDER}
 --device ID    text   -   whose helpers (default: the best helper of every device)
 --top N        whole  20  how many lines (default %(default)s)
@@ -164,8 +172,8 @@ FEDERATE = """
 folder            text    needed  a federation's folder
 --out FOLDER      text    needed  the run folder to make
 --resume          switch  -       go on with an interrupted run: the result is the same
---model           linear|mlp|tree|forest|boosting|ridge|network  linear  what a model is (default
-    %(default)s)
+--model           linear|mlp|tree|forest|boosting|ridge|network|any  linear  what a model is
+    (default %(default)s); any: of each device the family that its node.toml names
 --rounds N        whole   -     of methods that go by rounds: how many (default 60)
 --peers N         whole   -     of the paper's loop and kin: peers asked per round (default 10)
 --classes N       int     0     labels 0 to N - 1 (default 0: a regression)
@@ -175,6 +183,8 @@ folder            text    needed  a federation's folder
 --set KEY=VALUE   setting*  -   a setting of the method, or of the model
 --target TABLE    text    -     target at home: this table stays here, only probes go out
 --name ID         text    home  what the target at home is called (default %(default)s)
+--family NAME     text    linear  with --model any: the family of the target at home (default
+    %(default)s)
 --label COLUMN    text    -     the label's name; with --target, its column
 --step-size X     number  auto  length of a step (default: chosen)
 --steps N         whole   1     gradient steps per answer (default %(default)s)

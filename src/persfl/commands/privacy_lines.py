@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from persfl.checks import some
-from persfl.privacy import Accountant, answer_cost, true_positives
+from persfl.privacy import PLANNED, Accountant, answer_cost, true_positives
 from persfl.privacy.choice import prefers_sums
 
 if TYPE_CHECKING:
@@ -20,50 +20,69 @@ OFF = (
 
 
 def costs(
-    settings: PrivacySettings, columns: Sequence[str], account: Accountant
+    settings: PrivacySettings,
+    columns: Sequence[str],
+    account: Accountant,
+    *,
+    units: bool = False,
 ) -> str:
-    """What runs will cost a protected device, and what it will refuse."""
-    noise = settings.noise_of_sums
-    sums = answer_cost(noise)
-    told = prefers_sums(len(columns), settings.rows, noise)
-    absent = settings.lacking(columns)
+    """What runs will cost a protected device, and what it will refuse; `units` are paid for."""
+    left = settings.answers_left(account, units=units)
     lines = [
         f"Protection is on: epsilon {settings.epsilon:g}, delta {settings.delta:g} for every row,"
         " against everybody else together,\nfor all that ever leaves this folder.",
-        f"  Spent so far: epsilon {account.epsilon:.4g}. Left:"
-        f" {account.answers(settings.noise)} noised answers.",
-    ]
-    if told and not absent:
-        word = "costs" if account.fits(sums) else "does not fit any more; it would cost"
-        lines.append(
-            f"  A blend of linear regressions {word} {_share(sums, account)} of the budget, once"
-            f" and for ever: sums over rows,\n    with noise {noise:.3g} times what one row can"
-            " add. Units, steps and later runs follow from them."
-        )
-    elif told:
-        lines.append(
-            "  A blend of linear regressions, and shared units, will be refused: there is no range"
-            f" of {some(list(absent))} in [privacy]."
-        )
-    else:
-        lines.append(
-            f"  A blend of linear regressions will be refused: sums of {len(columns)} columns"
-            " drown in their noise, unless rows are public and many\n    (rows in [privacy])."
-        )
-    one = answer_cost(settings.noise)
-    fits = account.answers(settings.noise)
-    lines += [
-        f"  A step or a loss of any other model costs {_share(one, account)} of the budget, with"
-        f" noise {settings.noise:.3g} times what one row\n    can add. A round of fedavg asks for"
-        f" both: {fits // 2} rounds fit (--method fedavg --rounds {max(fits // 2, 1)}),\n    fewer"
-        " where steps have to be shortened and asked for again.",
-        "  Trees, forests, boosting, refits, several steps at a time and errors on rows held back"
-        " will be refused.",
+        f"  Spent so far: epsilon {account.epsilon:.4g}. Left: {left} noised answers, and units.",
+        _cost_of_sums(settings, columns, account),
+        *_cost_of_steps(settings, columns, account, left),
+        "  Boosting, refits, several steps at a time and errors on rows held back will be refused.",
         "  However much anybody knows, telling whether a row is here with 1 % false alarms"
         f" succeeds at most {_most(settings):.1%} of the time.",
         "  Own rows refine this device's model at home, without noise.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _cost_of_sums(
+    settings: PrivacySettings, columns: Sequence[str], account: Accountant
+) -> str:
+    """What a linear regression costs."""
+    noise = settings.noise_of_sums
+    sums = answer_cost(noise)
+    if not prefers_sums(len(columns), settings.rows, noise):
+        return (
+            f"  Linear regressions go by steps as other models do: sums of {len(columns)} columns"
+            " would drown in their noise,\n    unless rows are public and many (rows in [privacy])."
+        )
+    absent = settings.lacking(columns)
+    if absent:
+        return (
+            "  Linear regressions go by steps as other models do: sums need the range of"
+            f" {some(list(absent))} in [privacy]."
+        )
+    word = "costs" if account.fits(sums) else "does not fit any more; it would cost"
+    return (
+        f"  A linear regression {word} {_share(sums, account)} of the budget, once and for ever:"
+        f" sums over rows, with noise {noise:.3g}\n    times what one row can add. Units, steps and"
+        " later runs follow from them."
+    )
+
+
+def _cost_of_steps(
+    settings: PrivacySettings, columns: Sequence[str], account: Accountant, left: int
+) -> list[str]:
+    """What other models cost."""
+    one = answer_cost(settings.noise)
+    absent = settings.lacking(columns, classes=2)
+    shared = (
+        f"cost {_share(answer_cost(settings.noise_of_units), account)} of the budget, once"
+        if not absent
+        else f"will be refused (--units raw): there is no range of {some(list(absent))}"
+    )
+    return [
+        f"  Units of other models {shared}. A step or a loss costs {_share(one, account)}, with"
+        f" noise {settings.noise:.3g} times\n    what one row can add: a blend takes"
+        f" {min(left, PLANNED)} steps, --method fedavg one a round at most ({left} rounds fit).",
+    ]
 
 
 def _share(cost: float, account: Accountant) -> str:
@@ -85,7 +104,9 @@ def spent(settings: PrivacySettings | None, ledger: Ledger) -> dict[str, Any] | 
         "epsilon": settings.epsilon,
         "delta": settings.delta,
         "spent": account.epsilon,
-        "answers_left": account.answers(settings.noise),
+        "answers_left": settings.answers_left(
+            account, units=ledger.protected.told("units")
+        ),
         "before": ledger.unprotected(),
         "answers": lines,
     }

@@ -48,6 +48,11 @@ class BudgetBook:
         found = self._base.execute(query, (digest,)).fetchone()
         return None if found is None else bytes(found[0])
 
+    def told(self, kind: str) -> bool:
+        """Whether an answer of this kind has left."""
+        query = "SELECT 1 FROM protected WHERE kind = ? LIMIT 1"
+        return self._base.execute(query, (kind,)).fetchone() is not None
+
     def pay(
         self, digest: str, told: ProtectedAnswer, budget: PrivacyBudget, reply: bytes
     ) -> bytes:

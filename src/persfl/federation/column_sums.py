@@ -40,6 +40,7 @@ class Totals:
 
     def __init__(self, replies: Iterable[Arrays], width: int) -> None:
         self.weight = 0.0
+        self.noises: list[float] = []  # deviations of sums, of devices that noise them
         self.sums = np.zeros(width)
         self.squares = np.zeros(width)
         self.binary = np.ones(width, dtype=bool)
@@ -54,12 +55,22 @@ class Totals:
                 " a node's policy."
             )
 
+    @property
+    def deviation(self) -> float:
+        """Of the noise in all sums together; as of devices that are like most of them."""
+        if not self.noises:
+            return 0.0
+        return float(np.median(self.noises) * np.sqrt(len(self.noises)))
+
     def _add(self, arrays: Arrays, width: int) -> None:
         weight = float(finite(arrays["weight"], (1,))[0])
         sums = finite(arrays["sums"], (width,))
         squares = _squares(arrays["squares"], width)
-        if arrays["binary"].shape != (width,) or not weight > 0:
+        noise = float(finite(arrays["noise"], (1,))[0]) if "noise" in arrays else 0.0
+        # a number of rows with noise may be below 0
+        if arrays["binary"].shape != (width,) or not (weight > 0 or noise > 0):
             return
+        self.noises += [noise] if noise > 0 else []
         self.weight += weight
         self.sums = self.sums + sums
         self.squares = self.squares + squares

@@ -58,6 +58,11 @@ class FederatedTask:
     together: bool = False
 
     @property
+    def once(self) -> bool:
+        """Where devices pay for each answer."""
+        return bool(self.scene.paying)
+
+    @property
     def n(self) -> int:
         """How many devices there are."""
         return len(self.scene.ids)
@@ -229,6 +234,14 @@ class CommonFleet:
         self._silent = far | still if len(far | still) < len(lengths) else set()
         return steps
 
+    def rows_told(self, i: int) -> tuple[float, float]:
+        """Of a device: its rows, noised if it is protected, and what its sum was divided by."""
+        if i in self._everyone.seen:
+            found = self._everyone.seen[i]
+            return found if np.isfinite(found).all() else (1.0, 1.0)
+        rows = float(self.inner.rows.get(self.ids[i], 1))
+        return rows, rows
+
     def _steps(self, models: Array, who: IntArray) -> Array:
         probes: list[Model | None] = [None] * self.n
         peers = np.full((self.n, 1), -1)
@@ -262,11 +275,13 @@ class CommonFleet:
         self._lengths |= dict(zip(who, lengths, strict=True))
 
     def scored(self, models: Array, who: IntArray | None = None) -> Array:
-        """(devices, models) losses on each device's rows; of one that does not tell, infinite."""
+        """(devices, models) losses on these devices' rows; of one that does not tell, infinite."""
         inner = self.inner
         count = len(self.targets)
         columns = np.tile(np.arange(len(models)), (count, 1))
-        shown = {(t, j): model for t in range(count) for j, model in enumerate(models)}
+        asked = np.isin(self.targets, self.targets if who is None else who)
+        wanted = np.flatnonzero(asked).tolist()
+        shown = {(t, j): model for t in wanted for j, model in enumerate(models)}
         inner.states.before(self._r)
         told = inner.target_side.score(columns, shown, self._r, step=False).losses
         found = np.full((self.n, len(models)), np.inf)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,12 @@ from persfl.federation.device import Device
 from persfl.federation.launch import FAILURE, LINK_GONE
 from persfl.federation.loop_run import loop_run
 from persfl.federation.negotiation import agreement
+from persfl.federation.node_family import NodeFamily
+from persfl.federation.noised_descent import (
+    NoisedDescent,
+    descent_note,
+    steps_that_fit,
+)
 from persfl.federation.policy import Policy
 from persfl.federation.post import Post
 from persfl.federation.result import keep_result, schema_of
@@ -82,7 +89,13 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
         diary.say("done", already=True)
         return
     method = plan.personalization
-    if isinstance(method, Blend | Mixed):
+    if isinstance(method, Blend) and scene.paying:
+        steps = steps_that_fit(dict(scene.paying))
+        fleet, state = common_run(scene, NoisedDescent(rounds=steps))
+        keep_result(
+            scene.folder, fleet, scene.terms, plan, state, [descent_note(steps)]
+        )
+    elif isinstance(method, Blend | Mixed):
         # blend's many files, where it runs
         from persfl.federation.blend_run import blended
 
@@ -115,7 +128,8 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     ids = sorted({*plan.devices, *home})
     folder = Folder.open(out, every=0) if (out / INDEX).is_file() else None
     if folder is None or "terms.wire" not in folder.index["files"]:
-        terms, unwilling = agreement(post, plan, ids, home, waiting)
+        agreed = agreement(post, plan, ids, home, waiting)
+        terms = agreed.terms
         spec = {
             "device": "device",
             "label": plan.label,
@@ -125,7 +139,9 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
             "decimal": ".",
             "federated": True,
             "asked": plan.record(),
-            "unwilling": unwilling,
+            "unwilling": agreed.unwilling,
+            "paying": agreed.paying,
+            "families": agreed.families,
         }
         folder = Folder.begin(out, spec, every=0)
         folder.write("terms.wire", pack(*terms.to_wire()))
@@ -136,7 +152,11 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
     if not home:
         waiting.unwilling = [str(name) for name in folder.spec.get("unwilling", [])]
     targets = _targets(ids, home, waiting.unwilling)
-    return RunScene(plan, post, folder, terms, ids, targets, home, waiting, diary)
+    pays = {
+        str(name): int(left) for name, left in folder.spec.get("paying", {}).items()
+    }
+    scene = RunScene(plan, post, folder, terms, ids, targets, home, waiting, diary)
+    return replace(scene, paying=pays)
 
 
 def _targets(
@@ -174,8 +194,10 @@ def _home(plan: RunPlan) -> dict[str, Device]:
     # whoever starts the run owns these rows
     policy = Policy.unlimited((str(make),) if make else ())
     table = plan.home_table
-    return {
-        plan.home_id: Device(
-            plan.home_id, lambda r: table.read(plan.levels), policy=policy
-        )
-    }
+    home = Device(
+        plan.home_id,
+        lambda r: table.read(plan.levels),
+        policy=policy,
+        family=NodeFamily.of(plan.family),
+    )
+    return {plan.home_id: home}

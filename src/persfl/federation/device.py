@@ -37,6 +37,7 @@ from persfl.federation.messages import (
     size_of,
 )
 from persfl.federation.model_store import Shelf, StoredModel
+from persfl.federation.node_family import NodeFamily
 from persfl.federation.policy import Policy
 from persfl.federation.privacy_settings import PrivacySettings
 from persfl.federation.private_desk import PrivateDesk
@@ -44,6 +45,7 @@ from persfl.federation.private_messages import PrivateMessages
 from persfl.federation.row_stock import Lot
 from persfl.federation.row_table import Rows
 from persfl.federation.sums_device import SumsDevice, tells_sums
+from persfl.learners.any_family import ANY
 from persfl.methods.blend.questions import KINDS as QUESTIONS
 from persfl.wire.codec import WireError, nested, pack
 
@@ -55,7 +57,8 @@ class Device(DeviceHome):
 
     Which of them are held back, in which fold or batch, is decided by `lot`: by default the
     ledger's secret. Devices that are to give what a run in one process gives are told its seed and
-    their position. With `privacy` everything that leaves is noised and paid for.
+    their position. With `privacy` everything that leaves is noised and paid for. `family` is what
+    it answers in where a run lets every device have its own.
 
     >>> import numpy as np
     >>> from persfl import Data
@@ -79,6 +82,7 @@ class Device(DeviceHome):
         lot: Lot | None = None,
         log: Callable[[str], None] | None = None,
         privacy: PrivacySettings | None = None,
+        family: NodeFamily | None = None,
     ) -> None:
         book = ledger or Ledger()
         super().__init__(
@@ -88,6 +92,7 @@ class Device(DeviceHome):
             book,
             shelf or Shelf(),
             lot or Lot(book.secret),
+            family or NodeFamily(),
         )
         self._log = log or (lambda _: None)
         self._kinds: dict[str, Callable[[Inquiry], Content]] = {
@@ -136,6 +141,7 @@ class Device(DeviceHome):
             "rows": rows,
             "columns": [str(name) for name in now.columns],
             "target": self.policy.target,  # whether it wants a model of its own
+            "family": self.family.model,
             "protocol": PROTOCOL,
             "version": __version__,
         }
@@ -166,6 +172,8 @@ class Device(DeviceHome):
         terms = question.terms
         me = question.me
         asks = question.head.get("asks")
+        if terms.model == ANY:
+            raise Refused("models")
         if not isinstance(asks, list) or len(asks) > MOST:
             raise WireError("questions must be a list.")
         deal = self.dealt_for(question)

@@ -22,12 +22,14 @@ from persfl.federation.messages import (
 )
 from persfl.federation.model_store import Shelf, StoredModel
 from persfl.federation.moment_rows import Likenesses, by_moments
+from persfl.federation.node_family import NodeFamily
 from persfl.federation.policy import Policy
 from persfl.federation.row_stock import Deal, Lot, Stock, Taken, alone
 from persfl.federation.row_table import Rows
 from persfl.federation.run_codec import RunCodec
 from persfl.federation.tree_leaves import sheltered
 from persfl.fleets.refusals import check_labels
+from persfl.learners.any_family import ANY
 from persfl.proposers import GradientStep
 from persfl.seeds import Stream
 from persfl.types import Array, Data, LabelCheck, Learner, Model, Probe
@@ -37,7 +39,7 @@ from persfl.wire.terms import Terms
 
 class DeviceHome:
     """`source` gives the rows of a round; `lot` decides which of them are held back, in which fold
-    or batch.
+    or batch; `family` is what it answers in where a run lets every device have its own.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class DeviceHome:
         ledger: Ledger,
         shelf: Shelf,
         lot: Lot,
+        family: NodeFamily,
     ) -> None:
         self.name = name
         self.source = source
@@ -55,6 +58,7 @@ class DeviceHome:
         self.ledger = ledger
         self.shelf = shelf
         self.lot = lot
+        self.family = family
         self.likenesses = Likenesses()
         self._last: tuple[Data, int, Taken] | None = None
 
@@ -112,10 +116,14 @@ class DeviceHome:
         terms = question.terms
         deal = self.deal(terms, question.round)
         rows = deal.learn.rows
-        no = self.policy.refuses(terms, rows)
+        mine = self.family.terms(terms)
+        if terms.model == ANY and terms.public is None:
+            raise WireError("models of any family are told by what they say at points.")
+        # its own family, and that models of others are shown to it
+        no = self.policy.refuses(mine, rows) or self.policy.refuses(terms, rows)
         if no is not None:
             raise Refused(no)
-        if by_moments(terms) and rows * (terms.features + 1) ** 2 > self.policy.work:
+        if by_moments(mine) and rows * (terms.features + 1) ** 2 > self.policy.work:
             raise Refused("work")  # for rows alike
         check_fit(question.codec, deal.learn)
         return deal
@@ -154,9 +162,15 @@ class DeviceHome:
         if batches is not None and isinstance(proposer, GradientStep):
             first = int(place.at("batch").uniform(1)[0] * len(batches))
             return steps_on(proposer, codec.learner, probe, batches, first)
-        grower = sheltered(codec.learner, learn.rows, self.policy.rows_per_leaf)
+        grower = self.grower(codec.terms, learn.rows)
         with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
             return proposer.answer(grower, probe, learn, place)
+
+    def grower(self, terms: Terms, rows: int) -> Learner:
+        """What grows models of so many private rows, each leaf on enough of them."""
+        learner = self.family.learner(terms)
+        fit_to_leave = sheltered(learner, rows, self.policy.rows_per_leaf)
+        return self.family.grower(terms, fit_to_leave)
 
     def keep(self, run: str, stored: StoredModel) -> None:
         """Put the own model away: names of runs are the asker's, the disk is the owner's."""

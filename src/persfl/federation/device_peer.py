@@ -48,12 +48,13 @@ def proposals(home: DeviceHome, question: Inquiry, log: Log) -> Content:
         raise WireError("a question must say on whose behalf it is asked.")
     rows = home.count(question.round)
     deal = home.dealt_for(question)
-    learn = home.inside(terms, deal.learn)
+    mine = home.family.terms(terms)
+    learn = home.inside(mine, deal.learn)
     batches = home.batches(terms, deal)
     said = question.digest(question.round, me, deal.mark)
     parts = parts_of(question.arrays)
     allowance = home.allowance(question)
-    work = work_of(terms, learn.rows)
+    work = work_of(mine, learn.rows)
     size = 0
 
     def proposal(i: int, target: int) -> dict[str, NDArray[Any]]:

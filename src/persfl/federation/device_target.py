@@ -22,11 +22,11 @@ from persfl.federation.messages import (
     whole_of,
 )
 from persfl.federation.model_store import StoredModel
-from persfl.federation.policy import work_of, work_of_fit
+from persfl.federation.policy import walk_down, work_of, work_of_fit
 from persfl.federation.row_stock import Deal, alone
 from persfl.federation.run_codec import RunCodec
-from persfl.federation.tree_leaves import sheltered
 from persfl.fleets.engine import starting_model
+from persfl.learners.any_family import ANY, DEEPEST
 from persfl.seeds import stream
 from persfl.traits import has_gradients, has_statistics
 from persfl.types import Data, Model
@@ -78,9 +78,11 @@ def score(home: DeviceHome, question: Inquiry) -> Content:
     learn = now.learn
     count = whole_of(head, "count", most=MOST)
     moves = codec.models_travel and bool(head.get("step") or head.get("length"))
-    must(now.allowance.work((count + 1 + moves) * work_of(terms, learn.rows)))
+    mine = home.family.terms(terms)
+    work = (count + 1 + moves) * work_of(mine, learn.rows)
+    must(now.allowance.work(work + _work_of_others(question, learn.rows)))
     if head.get("judge"):
-        must(now.allowance.work(work_of_fit(terms, learn.rows)))
+        must(now.allowance.work(work_of_fit(mine, learn.rows)))
     out = _losses(question, now, count)
     rows = home.count(question.round)
     out["own"] = np.array([float(learner.loss(now.stored.model, learn))])
@@ -88,7 +90,7 @@ def score(home: DeviceHome, question: Inquiry) -> Content:
         out |= _own_step(home, question, now)
     if head.get("judge"):
         out |= judged(
-            terms,
+            (terms, mine),
             now.stored.model,
             now.deal.learn,
             now.deal.held,
@@ -106,6 +108,14 @@ def score(home: DeviceHome, question: Inquiry) -> Content:
     entry = home.telling(question, "score", home.name, about, rows, out)
     home.ledger.write([entry], home.policy)
     return home.news(question, rows), out
+
+
+def _work_of_others(question: Inquiry, rows: int) -> int:
+    """About how many nanoseconds rows take down trees that are not of this device's own family."""
+    if question.terms.model != ANY:
+        return 0
+    told = (part for name, part in question.arrays.items() if name.endswith("nodes"))
+    return sum(walk_down(int(nodes.size), DEEPEST, rows) for nodes in told)
 
 
 def _losses(question: Inquiry, now: TargetNow, count: int) -> dict[str, NDArray[Any]]:
@@ -156,11 +166,14 @@ def _now(home: DeviceHome, question: Inquiry) -> TargetNow:
     stored = before = home.shelf.get(question.run)
     heads = adoption_heads(question.head.get("adoptions", []))
     allowance = home.allowance(question)
-    must(allowance.work(len(heads) * work_of(terms, learn.rows)))
+    mine = home.family.terms(terms)
+    work = len(heads) * work_of(mine, learn.rows)
+    must(allowance.work(work + _work_of_others(question, learn.rows)))
     if stored is None:
         fits = terms.start in ("own", "alone") or not has_gradients(codec.learner)
-        must(allowance.work(work_of_fit(terms, learn.rows) if fits else 0))
-        stored = StoredModel(0, _first_model(home, codec, learn), terms)
+        must(allowance.work(work_of_fit(mine, learn.rows) if fits else 0))
+        own = home.inside(mine, deal.learn)
+        stored = StoredModel(0, _first_model(home, codec, own), terms)
     parts = parts_of(question.arrays)
     for i, head in enumerate(heads):
         if head["round"] < stored.round and not head["set"]:
@@ -185,7 +198,7 @@ def _first_model(home: DeviceHome, codec: RunCodec, learn: Data) -> Model:
             raise WireError("only models that travel are fitted alone.")
         return own_fits(codec.learner, alone(learn), home.lot.seed)[0]
     # What this model says at public points will leave.
-    grower = sheltered(codec.learner, learn.rows, home.policy.rows_per_leaf)
+    grower = home.grower(codec.terms, learn.rows)
     return starting_model(grower, learn, home.lot.at("start"), start)
 
 

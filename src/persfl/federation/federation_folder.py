@@ -218,12 +218,15 @@ def _federation_text(
 
 def _node_text(name: str, host: str, port: int, categories: str) -> str:
     # and with it much that the proxy does without
+    from persfl.federation.node_family import FAMILIES
     from persfl.federation.policy import Policy
 
+    families = f"of its own models, in runs with --model any: {', '.join(FAMILIES)}"
     return (
         "# This device in its federation. The owner of the rows owns this file: the policy below is"
         " what may leave.\n"
-        f'device = "{name}"\nsuperlink = "{host}:{port}"\n\n{Policy().text()}'
+        f'device = "{name}"\nsuperlink = "{host}:{port}"\n'
+        f'family = "linear"  # {families}\n\n{Policy().text()}'
         f"\n{categories}"
     )
 

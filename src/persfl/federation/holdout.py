@@ -55,7 +55,7 @@ def sound(told: Mapping[str, Any]) -> bool:
 
 
 def judged(
-    terms: Terms,
+    asked: Terms | tuple[Terms, Terms],
     model: Any,
     learn: Data,
     held: Data,
@@ -69,24 +69,26 @@ def judged(
     single rows are told of, all of it comes from rows alike under squared loss: also the own model,
     whose strength is chosen by leaving rows out, and the spread of errors, which is then that of
     rows of which none stands out. Both would tell more than moments, in units and of models of the
-    asker's choice.
+    asker's choice. Where a device has a family of its own, `asked` are the terms of the run and
+    what they come to there; the own model is of that family.
     """
+    terms, mine = asked if isinstance(asked, tuple) else (asked, asked)
     if held.rows < 2:
         return {
             "judged": np.zeros(FIELDS),
             "errors": np.zeros(2),
             "mistakes": np.zeros(2),
         }
-    if by_moments(terms) and not single:
+    if by_moments(mine) and not single:
         learn = rows_alike(learn)
+    if by_moments(terms) and not single:
         held = rows_alike(held)
     learn = terms.inside(learn)
     held = terms.inside(held)
-    learner = terms.learner()
     alone = Devices(learn.X, learn.y, learn.weight, np.array([0, learn.rows]), [0])
-    own = own_fits(learner, alone, seed)[0]
+    own = own_fits(mine.learner(), alone, seed)[0]
     weight = held.weight
-    losses, mistakes = _missed(terms, (own, model), held)
+    losses, mistakes = _missed(((mine, own), (terms, model)), held)
     y = held.y * terms.label_scale + terms.label_mean
     middle = float(weight @ (losses[0] - losses[1])) / float(weight.sum())
     spread = float(weight @ (losses[0] - losses[1] - middle) ** 2)
@@ -101,14 +103,13 @@ def judged(
 
 
 def _missed(
-    terms: Terms, models: Sequence[Any], rows: Data
+    models: Sequence[tuple[Terms, Any]], rows: Data
 ) -> tuple[list[Array], list[float]]:
     """Per model: the error of every row, and the weight of those whose class is missed."""
-    learner = terms.learner()
     losses = list[Array]()
     mistakes = list[float]()
-    for model in models:
-        found = respond(learner, model, rows.X, terms.classes)
+    for terms, model in models:
+        found = respond(terms.learner(), model, rows.X, terms.classes)
         if terms.classes:
             code = rows.y.astype(np.int64)
             truth = code[:, None] == np.arange(terms.classes)

@@ -66,9 +66,9 @@ def why(name: str, code: str) -> str:
     if code == "privacy":
         return (
             f"device {name!r} protects its rows: it tells noised sums, steps and losses of linear"
-            " models and networks, and nothing else. Use blend for a linear regression of few"
-            " columns, or --method fedavg with a few --rounds; docs/privacy.md says what can be"
-            " asked."
+            " models and networks, and nothing else. Use --method blend, or fedavg with a few"
+            " --rounds; shared units need ranges of all columns in its [privacy.ranges]."
+            " docs/privacy.md says what can be asked."
         )
     reached = f"device {name!r} is at its owner's limit {code!r} ({LIMITS[code]})."
     return f"{reached} Only the owner can raise it, in node.toml."

@@ -18,10 +18,18 @@ from persfl.federation.category_levels import in_order
 from persfl.federation.column_sums import Totals
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
 from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
+from persfl.federation.node_family import FAMILIES
+from persfl.federation.paid_answers import (
+    paying_in,
+    ranges_in,
+    refuse_beyond_budgets,
+)
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.wait_notices import Waiting
-from persfl.methods import Blend, Kin, Own, Paper
+from persfl.learners.any_family import ANY
+from persfl.methods import Own
+from persfl.privacy.noised_spread import spread_from
 from persfl.public_points import made_up
 from persfl.training.state import step_of
 from persfl.traits import has_gradients, traits_of
@@ -31,11 +39,23 @@ from persfl.wire.terms import COLUMNS, Terms
 _LONGEST = 1_000  # letters of a column's name
 
 
+class _Others(NamedTuple):
+    """Who is there, and the ranges that protected devices have declared."""
+
+    there: Mapping[str, Head]
+    ranges: Array | None
+
+
 class Agreement(NamedTuple):
-    """What a run begins with: its terms, and who said that it wants no model of its own."""
+    """What a run begins with: its terms, who said that it wants no model of its own, who pays for
+    each answer, with how many are left, and which family devices named, where everybody has their
+    own.
+    """
 
     terms: Terms
     unwilling: list[str]
+    paying: dict[str, int]
+    families: dict[str, str]
 
 
 def agreement(
@@ -48,47 +68,25 @@ def agreement(
     """The terms of a run, from what the devices that are there tell of themselves."""
     ask = _Inquiry(post, plan, ids, home)
     there = ask.described(waiting)
-    refuse_beyond_budgets(plan, there)
+    raw = _in_raw_units(plan, _columns(there))
+    paying = paying_in(raw, there)
+    refuse_beyond_budgets(plan, raw, ids, paying)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
-    return Agreement(
-        _terms(ask, plan, there), [name for name in unwilling if name not in home]
-    )
+    ranges = ranges_in(raw, there, paying)
+    terms = _terms(ask, plan, raw, _Others(there, ranges))
+    peers_only = [name for name in unwilling if name not in home]
+    families = {}
+    if plan.model == ANY:
+        told = {name: there[name].get("family") for name in sorted(there)}
+        # the word of somebody else: it is printed
+        families = {name: str(word) for name, word in told.items() if word in FAMILIES}
+    return Agreement(terms, peers_only, paying, families)
 
 
-def refuse_beyond_budgets(plan: RunPlan, there: Mapping[str, Head]) -> None:
-    """Stop before anything is told where protected devices have too few answers left.
-
-    A linear regression costs sums alone, once; the devices say themselves whether those fit.
-    """
-    method = plan.personalization
-    squared = (
-        plan.model == "linear" and not plan.classes and "loss" not in plan.settings
-    )
-    if squared or isinstance(method, Blend | Own):
-        return
-    many = plan.peers if isinstance(method, Paper | Kin) else 1
-    left = {name: _answers_left(there[name]) for name in sorted(there)}
-    for name, answers in left.items():
-        if answers is not None and plan.rounds * (many + 1) > answers:
-            fit = f"--rounds {answers // 2} --method fedavg would fit"
-            raise InputError(
-                f"{method.name} asks each device up to {plan.rounds * (many + 1)} questions, and"
-                f" device {name!r} has {answers} noised answers left of its privacy budget:"
-                f" {fit if answers > 1 else 'nothing fits'}. Nothing was begun."
-            )
-
-
-def _answers_left(head: Head) -> int | None:
-    """How many noised answers a protected device says it has left; None of one that is not."""
-    told = head.get("privacy")
-    answers = told.get("answers") if isinstance(told, dict) else None
-    return answers if type(answers) is int and answers >= 0 else None
-
-
-def _terms(ask: _Inquiry, plan: RunPlan, there: Mapping[str, Head]) -> Terms:
-    raw = Terms(
+def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
+    return Terms(
         model=plan.model,
-        columns=tuple(in_order(_columns(there), plan.levels)),
+        columns=tuple(in_order(columns, plan.levels)),
         classes=plan.classes,
         settings=plan.settings,
         seed=plan.seed,
@@ -99,15 +97,18 @@ def _terms(ask: _Inquiry, plan: RunPlan, there: Mapping[str, Head]) -> Terms:
         start="alone" if isinstance(plan.personalization, Own) else plan.start,
         local=plan.local,
     )
+
+
+def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
     learner = raw.learner()
     if has_gradients(learner) and not plan.points:
         step = step_of(plan.first_step, learner, raw.features)
         terms = replace(raw, step_size=step)
         if plan.units == "raw":
             return _checked(terms)
-        return _checked(_scaled(terms, learner, *ask.units(raw, there)[:2]))
+        return _checked(_scaled(terms, learner, *ask.units(raw, others)[:2]))
     step = 1.0 if plan.first_step == "auto" else float(plan.first_step)
-    mean, scale, binary = ask.units(raw, there)
+    mean, scale, binary = ask.units(raw, others)
     count = plan.points or 100
     points = made_up(mean[:-1], scale[:-1], binary[:-1], count, seed=plan.seed)
     terms = replace(raw, step_size=step)
@@ -257,18 +258,32 @@ class _Inquiry:
             waiting(few, missing)
             time.sleep(1.0)
 
-    def units(
-        self, terms: Terms, there: Mapping[str, Head]
-    ) -> tuple[Array, Array, Array]:
+    def units(self, terms: Terms, others: _Others) -> tuple[Array, Array, Array]:
         """Mean, root mean square deviation and whether all are 0 or 1, per column and the
-        label; from totals, in two steps.
+        label; from totals, in two steps, or in one about the middle of declared ranges.
         """
+        there, ranges = others
+        if ranges is not None:
+            return self._units_within(terms, there, ranges)
         first = self._totals(terms, there, {})
         mean = first.sums / first.weight
         second = self._totals(terms, there, {"about": mean})
         scale = np.sqrt(np.maximum(second.squares / second.weight, 0.0))
         steady = scale <= 1e-12 * np.abs(mean)
         return mean, np.where(steady, 0.0, scale), first.binary
+
+    def _units_within(
+        self, terms: Terms, there: Mapping[str, Head], ranges: Array
+    ) -> tuple[Array, Array, Array]:
+        """The same from noised totals."""
+        middle = ranges.mean(axis=1)
+        half = np.ptp(ranges, axis=1) / 2.0
+        found = self._totals(terms, there, {"about": middle})
+        told = np.concatenate(
+            [[found.weight], found.sums / half, found.squares / half**2]
+        )
+        mean, spread = spread_from(told, found.deviation)
+        return middle + half * mean, half * spread, found.binary
 
     def _totals(
         self, terms: Terms, there: Mapping[str, Head], arrays: Arrays

@@ -16,6 +16,7 @@ from persfl.federation.device import Device
 from persfl.federation.federation_folder import NODE, read_node
 from persfl.federation.ledger import Ledger
 from persfl.federation.model_store import Shelf
+from persfl.federation.node_family import NodeFamily
 from persfl.federation.policy import Policy
 from persfl.federation.privacy_settings import PrivacySettings
 from persfl.federation.row_table import Rows, RowTable
@@ -87,6 +88,7 @@ def device_of(folder: Path) -> Device:
         shelf=Shelf(folder / MODELS),
         log=lambda text: _noted(folder / "errors.log", text),
         privacy=node_privacy(folder),
+        family=NodeFamily.read(folder / NODE),
     )
 
 

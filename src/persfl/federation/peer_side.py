@@ -36,6 +36,9 @@ class PeerSide:
         self.ids = ids
         self.targets = targets
         self.roster = Roster()
+        # of peers that pay for each answer: noised numbers of rows beside the last one (see
+        # `persfl.federation.private_messages`)
+        self.seen: dict[int, tuple[float, float]] = {}
         # answers of this round that could not be read, by target and peer
         self.odd: set[tuple[int, int]] = set()
 
@@ -133,6 +136,13 @@ class PeerSide:
             return False
         usable = 0
         parts = parts_of(arrays)
+        seen = arrays.get("seen")
+        if (
+            seen is not None
+            and seen.dtype == np.float64
+            and seen.shape == (len(who), 2)
+        ):
+            self.seen[peer] = (float(seen[0, 0]), float(seen[0, 1]))
         for i, (t, code) in enumerate(zip(who, codes, strict=True)):
             if code != "ok":
                 self.limited(name, code)

@@ -10,19 +10,21 @@ from typing import Any
 
 from persfl.errors import InputError
 from persfl.federation.plain_settings import settings_from
+from persfl.learners.any_family import ANY
 from persfl.learners.named import ESTIMATORS
 from persfl.learners.network import Network
 from persfl.learners.storage.own_arrays import deepest
 from persfl.wire.terms import Terms
 
-MODELS = ("linear", "mlp", "ridge", "tree", "forest", "boosting")
+MODELS = ("linear", "mlp", "ridge", "tree", "forest", "boosting", ANY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
     """What a device answers.
 
-    `models`: families; `networks`: torch modules of installed packages, as "module:function".
+    `models`: families, and "any" for runs in which every device has its own; `networks`: torch
+    modules of installed packages, as "module:function".
 
     In one run: `questions_per_target` and `questions`, the most different questions that are
     answered to one target and in all; `numbers`, the most numbers that the device tells of itself
@@ -92,9 +94,12 @@ class Policy:
         refits = terms.public is not None and terms.model in ("mlp", "network")
         if max(terms.steps, Network.refit_steps if refits else 0) > self.steps:
             return "steps"
-        if _trees(terms) > self.trees or int(terms.settings.get("max_depth") or 0) > 30:
+        if (
+            trees_asked(terms) > self.trees
+            or int(terms.settings.get("max_depth") or 0) > 30
+        ):
             return "trees"
-        least = max(self.rows, self.rows_per_leaf if _trees(terms) else 0)
+        least = max(self.rows, self.rows_per_leaf if trees_asked(terms) else 0)
         return "rows" if min(rows, terms.batch or rows) < least else None
 
     @staticmethod
@@ -115,7 +120,7 @@ class Policy:
         return "\n".join(lines) + "\n"
 
 
-def _trees(terms: Terms) -> int:
+def trees_asked(terms: Terms) -> int:
     """How many trees an answer has: boosting grows one for each of several classes in every
     step.
     """
@@ -142,7 +147,7 @@ def work_of(terms: Terms, rows: int) -> int:
         if terms.public is None
         else len(terms.public) * (terms.classes if terms.soft else 1)
     )
-    trees = _trees(terms)
+    trees = trees_asked(terms)
     if trees:
         return trees * (_TREE + _CELL * rows * terms.features) + work_of_walk(
             terms, rows
@@ -162,8 +167,13 @@ def work_of_walk(terms: Terms, rows: int) -> int:
     >>> work_of_walk(Terms(model="forest", columns=("a",)), rows=1000)
     5400000
     """
-    trees = _trees(terms)
-    return trees and trees * deepest(terms.learner()) * (_LEVEL + _STEP * rows)
+    trees = trees_asked(terms)
+    return trees and walk_down(trees, deepest(terms.learner()), rows)
+
+
+def walk_down(trees: int, deep: int, rows: int) -> int:
+    """The same of so many trees of this depth."""
+    return trees * deep * (_LEVEL + _STEP * rows)
 
 
 def work_of_fit(terms: Terms, rows: int) -> int:
@@ -173,7 +183,7 @@ def work_of_fit(terms: Terms, rows: int) -> int:
     >>> work_of_fit(asked, rows=100) // work_of(asked, rows=100)
     201
     """
-    if _trees(terms):
+    if trees_asked(terms):
         return work_of(terms, rows)
     learner = terms.learner()
     size = _size(terms)

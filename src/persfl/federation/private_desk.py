@@ -8,7 +8,7 @@ not how many there are, nor whether a label fits, nor how long an answer took.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,22 +29,36 @@ from persfl.federation.messages import (
 )
 from persfl.federation.policy import work_of
 from persfl.federation.privacy_settings import PrivacySettings
+from persfl.federation.private_rows import (
+    fitting_labels,
+    in_order,
+    kind_of_loss,
+    row_losses,
+    stepping_learner,
+    units_arrays,
+)
 from persfl.federation.private_sums import PrivateSums
-from persfl.federation.run_codec import RunCodec
+from persfl.federation.told_units import column_sums
 from persfl.privacy.choice import prefers_sums
 from persfl.privacy.mechanisms import (
+    count_deviation,
     gradient_clip,
     noised_gradient,
     noised_losses,
 )
 from persfl.privacy.secure_noise import NoiseSource, SystemNoise
-from persfl.traits import has_gradients, has_statistics, traits_of
-from persfl.types import Array, Data, Differentiable
-from persfl.wire import Terms, pack, unpack
-from persfl.wire.models import finite
+from persfl.types import Array, Data
+from persfl.wire import pack, unpack
 
 USUAL_ROWS = 1_000  # that work is counted by, where no number of rows is public
 LARGEST_LOSS = 4.0  # of a row: as of an error of two in standard units
+
+
+class RowsSeen(NamedTuple):
+    """A number of rows with noise, and what a sum that was told beside it is divided by."""
+
+    rows: float
+    divisor: float
 
 
 class PrivateDesk:
@@ -58,11 +72,11 @@ class PrivateDesk:
     ) -> None:
         self.home = home
         self.settings = settings
-        self._source = source or SystemNoise()
+        self.source = source or SystemNoise()
 
     # What is paid for
 
-    def _paid(
+    def paid(
         self,
         question: Inquiry,
         told: ProtectedAnswer,
@@ -97,12 +111,12 @@ class PrivateDesk:
         digest = digest_of(("sums", columns), {"middle": middle, "scale": scale})
 
         def make() -> Arrays:
-            data = _in_order(now.columns, columns, now.data)
-            made = PrivateSums.of(columns, data, settings, self._source)
+            data = in_order(now.columns, columns, now.data)
+            made = PrivateSums.of(columns, data, settings, self.source)
             return {"matrix": made.matrix}
 
         told = ProtectedAnswer(question.run, "sums", "", noise)
-        matrix = self._paid(question, told, digest, make)["matrix"]
+        matrix = self.paid(question, told, digest, make)["matrix"]
         return PrivateSums(tuple(columns), middle, scale, matrix)
 
     def tells_sums(self, columns: Sequence[str]) -> bool:
@@ -114,47 +128,55 @@ class PrivateDesk:
 
     def gradient(
         self, question: Inquiry, model: Array, name: str
-    ) -> tuple[Array, float]:
+    ) -> tuple[Array, RowsSeen]:
         """The sum of rows' gradients at a model, and how many rows there seem to be."""
         terms = question.terms
-        learner = _stepping(question.codec)
+        learner = stepping_learner(question.codec)
         clip = self.settings.length(gradient_clip(terms.features))
 
         def make() -> Arrays:
             data = self.rows(question)
             noise = self.settings.noise
             return {
-                "told": noised_gradient(learner, model, data, clip, noise, self._source)
+                "told": noised_gradient(learner, model, data, clip, noise, self.source)
             }
 
         digest = digest_of(
-            ("gradient", *_kind_of(terms)), _units_of(terms), {"m": model}
+            ("gradient", *kind_of_loss(terms)), units_arrays(terms), {"m": model}
         )
         told = ProtectedAnswer(question.run, "gradient", name, self.settings.noise)
-        found = self._paid(question, told, digest, make)["told"]
-        return found[:-1], max(float(found[-1]), 1.0)
+        found = self.paid(question, told, digest, make)["told"]
+        count = float(found[-1])
+        return found[:-1], RowsSeen(count, self._rows_seen(count, 1))
 
     def losses(self, question: Inquiry, models: Array) -> Array:
         """(models,) mean losses on its rows."""
         terms = question.terms
-        learner = _stepping(question.codec)
+        learner = stepping_learner(question.codec)
 
         def make() -> Arrays:
             data = self.rows(question)
-            each = np.stack([_row_losses(learner, model, data) for model in models], 1)
+            each = np.stack([row_losses(learner, model, data) for model in models], 1)
             return {
                 "told": noised_losses(
-                    each, LARGEST_LOSS, self.settings.noise, self._source
+                    each, LARGEST_LOSS, self.settings.noise, self.source
                 )
             }
 
         digest = digest_of(
-            ("losses", *_kind_of(terms)), _units_of(terms), {"m": models}
+            ("losses", *kind_of_loss(terms)), units_arrays(terms), {"m": models}
         )
         told = ProtectedAnswer(question.run, "losses", "", self.settings.noise)
-        found = self._paid(question, told, digest, make)["told"]
-        mean = found[:-1] / max(float(found[-1]), 1.0)
+        found = self.paid(question, told, digest, make)["told"]
+        mean = found[:-1] / self._rows_seen(float(found[-1]), len(models))
         return np.asarray(np.clip(mean, 0.0, LARGEST_LOSS))
+
+    def _rows_seen(self, told: float, beside: int) -> float:
+        """How many rows to divide by, of a noised number that was told beside so many others: at
+        least as many as its noise would hide, or what is divided would be noise made large.
+        """
+        deviation = self.settings.noise * count_deviation(beside)
+        return float(self.settings.rows or max(told, deviation, 1.0))
 
     # Rows
 
@@ -162,9 +184,9 @@ class PrivateDesk:
         """All rows, in the units of the run; labels made to fit, so that none is refused."""
         terms = question.terms
         now = self.home.source(question.round)
-        data = terms.inside(_in_order(now.columns, terms.columns, now.data))
+        data = terms.inside(in_order(now.columns, terms.columns, now.data))
         return Data(
-            data.X, _fitting(question.codec, data.y), np.minimum(data.weight, 1.0)
+            data.X, fitting_labels(question.codec, data.y), np.minimum(data.weight, 1.0)
         )
 
     def check(self, question: Inquiry, models: int = 1) -> None:
@@ -188,11 +210,14 @@ class PrivateDesk:
     def about(self, question: Inquiry) -> dict[str, Any]:
         """Who it is, and what it promises its rows."""
         settings = self.settings
-        account = self.home.ledger.protected.account(settings.budget)
+        book = self.home.ledger.protected
+        account = book.account(settings.budget)
+        left = settings.answers_left(account, units=book.told("units"))
         columns = self.home.source(question.round).columns
+        names = [str(name) for name in columns]
         return {
             "rows": settings.rows,
-            "columns": [str(name) for name in columns],
+            "columns": names,
             "target": self.home.policy.target,
             "protocol": PROTOCOL,
             "version": __version__,
@@ -200,7 +225,9 @@ class PrivateDesk:
                 "epsilon": settings.epsilon,
                 "delta": settings.delta,
                 "spent": account.epsilon,
-                "answers": account.answers(settings.noise),
+                "answers": left,
+                "sums": self.tells_sums(names),
+                "ranges": settings.declared(names),
             },
         }
 
@@ -209,27 +236,9 @@ class PrivateDesk:
         found = self.about(question)
         out: dict[str, NDArray[Any]] = {}
         if question.head.get("sums"):
-            out = self._column_sums(question)
+            out = column_sums(self, question)
         self.write(question, "describe", "", out)
         return found, out
-
-    def _column_sums(self, question: Inquiry) -> dict[str, NDArray[Any]]:
-        """What shared units are made of; whether values are all 0 or 1 is not told."""
-        terms = question.terms
-        matrix = self.sums(question).inside(terms)
-        about = question.arrays.get("about")
-        wide = terms.features + 1
-        away = np.zeros(wide) if about is None else finite(about, (wide,))
-        sums = matrix[0, 1:] - away * matrix[0, 0]
-        squares = (
-            np.diag(matrix)[1:] - 2 * away * matrix[0, 1:] + away**2 * matrix[0, 0]
-        )
-        return {
-            "weight": matrix[:1, 0].copy(),
-            "sums": sums,
-            "squares": np.maximum(squares, 0.0),
-            "binary": np.zeros(wide, dtype=np.int64),
-        }
 
     def write(
         self, question: Inquiry, kind: str, name: str, out: Arrays, code: str = "ok"
@@ -240,49 +249,3 @@ class PrivateDesk:
         left = {"bytes": size_of(out), "numbers": numbers_of(out), "code": code}
         entry: Entry = question.entry(kind, name, digest, **left)
         self.home.ledger.write([entry], self.home.policy)
-
-
-def _stepping(codec: RunCodec) -> Differentiable:
-    """The learner, if rows have gradients of their own."""
-    learner = codec.learner
-    if not has_gradients(learner) or has_statistics(learner):
-        raise Refused("privacy")
-    return learner
-
-
-def _in_order(there: Any, wanted: Any, data: Data) -> Data:
-    """Rows with these columns alone, in this order; those that weigh nothing are left out."""
-    place = {str(name): i for i, name in enumerate(there)}
-    used = data.weight > 0
-    X = data.X[:, [place[name] for name in wanted]]
-    return Data(np.ascontiguousarray(X[used]), data.y[used], data.weight[used])
-
-
-def _fitting(codec: RunCodec, y: Array) -> Array:
-    """Labels that the loss of a run can take: others are moved to the nearest one."""
-    classes = codec.terms.classes
-    if classes:
-        return np.asarray(np.clip(np.rint(np.nan_to_num(y)), 0, classes - 1))
-    counts = traits_of(codec.learner).task == "counts"
-    return np.asarray(np.maximum(y, 0.0) if counts else y)
-
-
-def _row_losses(learner: Differentiable, model: Array, data: Data) -> Array:
-    """(rows,) the loss of each row."""
-    rows = Data(data.X[:, None], data.y[:, None], np.ones_like(data.y[:, None]))
-    with np.errstate(all="ignore"):
-        found = learner.loss(np.repeat(model[None], data.rows, axis=0), rows)
-    return np.asarray(found) * data.weight
-
-
-def _kind_of(terms: Terms) -> tuple[object, ...]:
-    """What a gradient hangs on beside the model and the units; not on the length of a step."""
-    return terms.model, terms.columns, terms.classes, sorted(terms.settings.items())
-
-
-def _units_of(terms: Terms) -> dict[str, Array]:
-    label = np.array([terms.label_mean, terms.label_scale])
-    found = {"label": label}
-    if terms.mean is not None and terms.scale is not None:
-        found |= {"mean": terms.mean, "scale": terms.scale}
-    return found

@@ -22,7 +22,7 @@ from persfl.federation.messages import (
     whole_of,
 )
 from persfl.federation.model_store import StoredModel
-from persfl.federation.private_desk import PrivateDesk
+from persfl.federation.private_desk import PrivateDesk, RowsSeen
 from persfl.federation.private_sums import device_sums
 from persfl.federation.row_stock import alone
 from persfl.federation.sums_device import tells_sums
@@ -68,18 +68,23 @@ class PrivateMessages:
     # As a peer
 
     def answer(self, question: Inquiry) -> Content:
-        """A noised step for each target that asks."""
+        """A noised step for each target that asks, and the noised numbers of rows that it was
+        divided by, so that who adds steps up can weigh them.
+        """
         names = askers_of(question.head.get("names"))
         self.desk.check(question, len(names))
         parts = parts_of(question.arrays)
         codes: list[str] = []
-        out: dict[str, NDArray[Any]] = {}
+        seen = np.zeros((len(names), 2))
+        out: dict[str, NDArray[Any]] = {"seen": seen}
         for i, name in enumerate(names):
             given: dict[str, NDArray[Any]] = {}
             code = "ok"
             try:
                 probe = question.codec.probe_from(parts.get(f"q{i}", {}))
-                given = question.codec.model_to(self._step(question, probe, name))
+                step, rows = self._step(question, probe, name)
+                seen[i] = np.array(rows)
+                given = question.codec.model_to(step)
             except Exception as error:
                 code = self._code(error, question)
             codes.append(code)
@@ -87,15 +92,17 @@ class PrivateMessages:
             self.desk.write(question, "answer", name, given, code)
         return {"codes": codes, **self._news()}, out
 
-    def _step(self, question: Inquiry, model: Array, name: str) -> Array:
+    def _step(
+        self, question: Inquiry, model: Array, name: str
+    ) -> tuple[Array, RowsSeen]:
         """Where its rows would take a model, as far as noise lets see."""
         terms = question.terms
         if self._from_sums(question):
-            slope = self._slope(question, model)
+            slope, rows = self._slope(question, model)
         else:
             total, rows = self.desk.gradient(question, model, name)
-            slope = total / rows
-        return np.asarray(model - terms.step_size * slope)
+            slope = total / rows.divisor
+        return np.asarray(model - terms.step_size * slope), rows
 
     def _from_sums(self, question: Inquiry) -> bool:
         """Whether steps follow from sums, which cost nothing once they are told."""
@@ -103,7 +110,7 @@ class PrivateMessages:
         told = self.desk.tells_sums([str(name) for name in columns])
         return told and tells_sums(question.terms)
 
-    def _slope(self, question: Inquiry, model: Array) -> Array:
+    def _slope(self, question: Inquiry, model: Array) -> tuple[Array, RowsSeen]:
         """The gradient of squared loss, from sums."""
         learner = question.codec.learner
         assert isinstance(learner, Linear)
@@ -111,8 +118,10 @@ class PrivateMessages:
         sums = device_sums(matrix, learner.intercept)
         # models have their intercept last, sums first
         w = np.roll(model, 1) if learner.intercept else model
-        slope = 2.0 * (sums.square[0] @ w - sums.product[0]) / sums.weight[0]
-        return np.roll(slope, -1) if learner.intercept else np.asarray(slope)
+        rows = float(sums.weight[0])
+        slope = 2.0 * (sums.square[0] @ w - sums.product[0]) / rows
+        turned = np.roll(slope, -1) if learner.intercept else slope
+        return np.asarray(turned), RowsSeen(rows, rows)
 
     # As a target
 
@@ -141,7 +150,7 @@ class PrivateMessages:
         lengths = [float(np.linalg.norm(model - stored.model)) for model in models]
         out = {"own": told[:1], "losses": told[1:], "lengths": np.array(lengths)}
         if question.head.get("step"):
-            step = self._step(question, stored.model, self.home.name)
+            step, _ = self._step(question, stored.model, self.home.name)
             out |= nested("step", codec.model_to(step))
         self.desk.write(question, "score", self.home.name, out)
         return self._news(), out

@@ -4,6 +4,7 @@ federation's own page shows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +15,20 @@ from persfl.federation.blend_outcome import Outcome
 from persfl.federation.category_levels import Levels, preparation_of
 from persfl.federation.holdout import worth_of
 from persfl.federation.roster import WAYS
-from persfl.federation.run_notes import model_size, notes_of
+from persfl.federation.run_notes import (
+    families_note,
+    families_of,
+    model_size,
+    notes_of,
+    once_note,
+)
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_device import tells_sums
 from persfl.fitting.cells import Labels, id_array
 from persfl.fitting.fitted import Fitted
 from persfl.fitting.schema import TableSchema
 from persfl.fitting.setup import FitSettings
+from persfl.learners.any_family import ANY
 from persfl.learners.tree import Grown
 from persfl.methods import Blend, Method, Mixed
 from persfl.methods.shared_method import SharedMethod
@@ -43,18 +51,28 @@ def keep_result(
     terms: Terms,
     plan: RunPlan,
     state: State,
+    more: Sequence[str] = (),
 ) -> None:
     """Tell every target its last adoption, have it judged, and write everything a finished run
     has.
     """
-    told = fleet.judged() if terms.holdout else {}
+    # who pays for answers refines its model when it is judged, and tells nothing of that
+    pays = not isinstance(fleet, Outcome) and fleet.target_side.paying
+    told = fleet.judged() if terms.holdout or pays else {}
     untold = fleet.finish()
     worth = worth_of(fleet.ids, told, terms.classes) if told else None
     notes = notes_of(fleet, plan, untold, folder.spec.get("unwilling", []))
+    notes += more
+    if not isinstance(fleet, Outcome):
+        notes += once_note(fleet, state.losses, terms.step_size)
+    named = folder.spec.get("families", {})
+    families = families_of(fleet, named) if terms.model == ANY else {}
+    notes += [families_note(families)] if families else []
     if "member" in state.trust.notes:
         rows = [fleet.rows.get(fleet.ids[int(t)], 0) for t in fleet.targets]
         notes += doubts(state.trust, rows, model_size(fleet), fleet.ids)
-    folder.write_json("federation.json", federation_info(fleet, plan, state, notes))
+    info = federation_info(fleet, plan, state, notes) | {"families": families}
+    folder.write_json("federation.json", info)
     keep_model(folder, fitted(fleet, terms, plan, state, worth, notes))
 
 

@@ -18,7 +18,8 @@ from persfl.federation.plain_settings import settings_from
 from persfl.federation.row_table import RowTable
 from persfl.files import write_whole
 from persfl.formats import reading
-from persfl.methods import Method, cannot_run, method_of
+from persfl.learners.any_family import ANY
+from persfl.methods import Kin, Method, Paper, cannot_run, method_of
 from persfl.runs.run_folder import Folder
 
 # may differ when a run goes on
@@ -31,7 +32,8 @@ class RunPlan:
 
     `members` are device ids and their keys as the SuperLink knows them; without any, every node
     that is there is taken for who it says it is. `home` is the table of a target that lives at the
-    coordinator, under the id `home_id`. `run` is the name by which devices keep their models.
+    coordinator, under the id `home_id`; where devices have families of their own, `family` is its
+    own. `run` is the name by which devices keep their models.
 
     >>> RunPlan(out="run", devices=("a", "b"), quorum=2.0)
     Traceback (most recent call last):
@@ -44,6 +46,7 @@ class RunPlan:
     members: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...]
     home: Mapping[str, object] | None = None
+    family: str = "linear"
     label: str = "y"
     categories: Mapping[str, object] = field(default_factory=dict)
     # What is learned
@@ -81,6 +84,7 @@ class RunPlan:
         refusal = cannot_run(self.personalization, federated=True)
         if refusal:
             raise InputError(refusal)
+        self._refuse_any_family()
         one_of("units", self.units, ("auto", "shared", "raw"))
         for name in ("points", "need", "classes", "seed"):
             whole(name, getattr(self, name), least=0)
@@ -105,6 +109,19 @@ class RunPlan:
             raise InputError(
                 f"the target at home must have an id of its own. {self.home_id!r} is a device of"
                 " the federation."
+            )
+
+    def _refuse_any_family(self) -> None:
+        """Stop where a method would have to know what models are made of."""
+        asks = isinstance(self.personalization, Paper | Kin)
+        if self.model == ANY and not asks:
+            raise InputError(
+                "--model any takes a method that asks peers: --method paper or kin. Got"
+                f" {self.method!r}."
+            )
+        if self.model != ANY and self.family != "linear":
+            raise InputError(
+                f"--family is for runs with --model any. Got --model {self.model}."
             )
 
     @property
@@ -172,10 +189,12 @@ class RunPlan:
     def difference(self, before: Mapping[str, object]) -> str:
         """What a run that was begun under other settings would say; "" where they are the same."""
         fixed = {k: v for k, v in self.to_plain().items() if k not in _FREE}
+        # a version that did not know a setting ran as it is without
+        usual = {one.name: _default(one) for one in dataclasses.fields(RunPlan)}
         for name, value in fixed.items():
-            usual: object = {} if name == "categories" else None  # not in older plans
-            if before.get(name, usual) != value:
-                return f"{name} was {before.get(name)!r} and is {value!r} now"
+            was = before.get(name, usual[name])
+            if was != value:
+                return f"{name} was {was!r} and is {value!r} now"
         return ""
 
     def of_folder(self, folder: Folder) -> Mapping[str, object]:
@@ -193,3 +212,9 @@ class RunPlan:
                 " another --out."
             )
         return before
+
+
+def _default(one: dataclasses.Field[Any]) -> object:
+    """What a setting is where nothing is said."""
+    made = one.default_factory
+    return one.default if isinstance(made, type(dataclasses.MISSING)) else made()

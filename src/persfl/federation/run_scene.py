@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +79,8 @@ class RunScene:
     home: Mapping[str, Responder]
     waiting: Waiting
     diary: Diary
+    paying: Mapping[str, int] = field(default_factory=dict)
+    """Who pays for each answer, and how many it had left."""
 
     def fleet(
         self, *, state: bytes | None = None, step_size: float | None = None
@@ -90,7 +92,7 @@ class RunScene:
         if step_size not in (None, terms.step_size):
             terms = replace(terms, step_size=step_size)
             run = f"{run}-{step_size:g}"
-        return FlowerFleet(
+        fleet = FlowerFleet(
             self.post,
             terms,
             ids=self.ids,
@@ -104,6 +106,8 @@ class RunScene:
             say=self.waiting,
             state=state,
         )
+        fleet.target_side.paying = frozenset(self.paying)
+        return fleet
 
     def first_state(self, fleet: FlowerFleet) -> State:
         """Before the first round; the models are the fleet's own state."""

@@ -44,6 +44,8 @@ class TargetSide:
         self.letters = peers.letters
         self.patience = peers.patience
         self.roster = Roster()  # whom to leave alone for a while
+        # who pays for each answer, and is not asked for a loss that nothing hangs on
+        self.paying: frozenset[str] = frozenset()
         self.names = [peers.ids[int(t)] for t in peers.targets]
 
     @property
@@ -69,6 +71,9 @@ class TargetSide:
             t: [s for s in range(many) if (t, int(peers[t, s])) in proposals]
             for t in due
         }
+        if not step:
+            spared = [t for t in due if self.names[t] in self.paying and not shown[t]]
+            shown = {t: shown[t] for t in due if t not in spared}
 
         def letter(t: int) -> tuple[Head, Arrays]:
             arrays: dict[str, NDArray[Any]] = {}
@@ -78,7 +83,7 @@ class TargetSide:
             length = self.letters.codec.models_travel
             return {"count": len(shown[t]), "step": step, "length": length}, arrays
 
-        replies = self._ask("score", due, r, letter)
+        replies = self._ask("score", list(shown), r, letter)
         with self.letters.own_time():
             for t, columns in shown.items():
                 self._read_scores(t, columns, replies[t], r, found)

@@ -31,6 +31,10 @@ class Batched:
         self.proposer = task.proposer
         self._models = np.empty((0, 0))
         self._settles = self.learner if has_statistics(self.learner) else None
+        # looked up once: a round of small steps takes no longer than the question
+        self._extra = 0
+        if isinstance(task.proposer, PublicProposer):
+            self._extra = task.proposer.extra_rows
 
     @property
     def models(self) -> Array:
@@ -160,8 +164,7 @@ class Batched:
     def _chunks(self, rows: Slice) -> list[slice]:
         """Targets in parts whose gathered rows fit into CHUNK bytes."""
         longest = int(rows.rows.counts[rows.which].max(initial=1))
-        if isinstance(self.proposer, PublicProposer):
-            longest += self.proposer.extra_rows
+        longest += self._extra
         each = 8 * (rows.rows.features + 2) * longest * max(1, rows.which[0].size)
         return batches(len(rows.which), each, CHUNK)
 

@@ -19,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from persfl.checks import one_of
 from persfl.errors import InputError
+from persfl.learners.any_family import ANY, AnyFamily
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
 from persfl.learners.mlp import MLP
@@ -28,7 +29,7 @@ from persfl.learners.tree import Tree
 if TYPE_CHECKING:
     from persfl.learners.network import Network
 
-NAMES = ("linear", "mlp", "ridge", "tree", "forest", "boosting", "network")
+NAMES = ("linear", "mlp", "ridge", "tree", "forest", "boosting", "network", ANY)
 WIDEST, DEEPEST = 4096, 8  # of a network that somebody else asks for
 WEIGHTS = 2**23  # in all: a message holds no more
 ESTIMATORS = 30  # trees of a forest or of boosting, where nothing is said
@@ -79,6 +80,8 @@ def learner_named(
             return _small_network(features, classes, given)
         if model == "network":
             return _network(classes, given)
+        if model == ANY:
+            return AnyFamily(classes)
         found = base(model, classes=bool(classes), **given)
         if isinstance(found, Tree):
             return found

@@ -16,6 +16,7 @@ from persfl.learners.linear import Linear
 from persfl.learners.tree import Tree
 from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
+from persfl.methods.mixed import PANEL
 from persfl.methods.protocol import Needs, Task
 from persfl.training.state import Keep, State, rounds_for
 from persfl.types import Array
@@ -37,6 +38,10 @@ class Blend(MethodSettings):
         640, "questions that a device may ask, where models are blended by questions"
     )
     trees: bool = setting(True, "offer trees of the whole fleet beside linear models")
+    panel: int = setting(
+        PANEL,
+        "devices, drawn by the seed, that a larger fleet of linear models learns from",
+    )
 
     def needs(self) -> Needs:
         leaves = (
@@ -49,6 +54,10 @@ class Blend(MethodSettings):
     def questions(self) -> int:
         """The budget, if it is one."""
         return whole("budget", self.budget, least=1, most=MOST)
+
+    def panel_size(self) -> int:
+        """The panel, if it is one."""
+        return whole("panel", self.panel, least=2)
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
@@ -72,8 +81,6 @@ class Blend(MethodSettings):
         plan = loop_plan(task, rounds_for("auto", task.learner))
         learner = task.learner
         refuse_rowless(task.rows)
-        if _of_numbers(task):
-            order = found_order(task.rows, order)
         if isinstance(learner, Linear) and learner.kind == "squared":
             from persfl.methods.mixed.linear_stage import linear_stage
 
@@ -83,6 +90,7 @@ class Blend(MethodSettings):
                 level=learner.intercept,
                 order=order,
                 trees=self.trees,
+                panel=self.panel_size(),
                 stage=stage,
                 keep=keep,
             )
@@ -102,11 +110,13 @@ class Blend(MethodSettings):
         if isinstance(learner, Estimator | Tree):
             from persfl.methods.refitted.refits_stage import refit_stage
 
+            # tables of classes are often sorted by class: their order says nothing of time
+            found = order if task.classes else found_order(task.rows, order)
             return refit_stage(
                 task.rows,
                 plan,
                 classes=task.classes,
-                order=order,
+                order=found,
                 stage=stage,
                 keep=keep,
             )
@@ -122,16 +132,6 @@ class Blend(MethodSettings):
             stage=stage,
             keep=keep,
         )
-
-
-def _of_numbers(task: Task) -> bool:
-    """Whether the rule hides rows of all devices at once, and labels are numbers. Tables of
-    classes are often sorted by class: their order says nothing of time.
-    """
-    learner = task.learner
-    if isinstance(learner, Linear):
-        return learner.kind == "squared"
-    return isinstance(learner, Estimator | Tree) and not task.classes
 
 
 def _wider(losses: Array, n: int) -> Array:

@@ -28,3 +28,8 @@ class LocalTask(InProcess):
     def together(self) -> bool:
         """They are."""
         return True
+
+    @property
+    def once(self) -> bool:
+        """Answers cost nothing here."""
+        return False

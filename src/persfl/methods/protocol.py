@@ -86,6 +86,12 @@ class Task(Protocol):
         """Whether everybody's rows are in one place."""
 
     @property
+    def once(self) -> bool:
+        """Whether a run must not begin anew with a shorter step: devices pay for each answer, and
+        their losses, if told at all, have noise.
+        """
+
+    @property
     def rows(self) -> Devices:
         """Everybody's rows; refused in one sentence where they are not in one place."""
 

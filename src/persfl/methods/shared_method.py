@@ -81,7 +81,8 @@ class SteppedMethod(MethodSettings):
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
-        """The state after the last round, with half the step as long as it makes losses grow.
+        """The state after the last round, with half the step as long as it makes losses grow, or
+        with the first one where a run must not begin anew.
 
         A stage that was cut begins anew and ends the same, since nothing is drawn but by the seed.
         """
@@ -96,6 +97,8 @@ class SteppedMethod(MethodSettings):
         nobody, best = Nobody(), Best()  # nobody is asked in such rounds
         plan = Plan(task.learner, GradientStep, first, nobody, best, rounds, task.seed)
         pace = Pace(first)
+        if task.once:
+            return self._attempt(task, plan, pace, stage, keep)
         for _ in range(HALVINGS):
             try:
                 state = self._attempt(task, plan, pace, stage, keep)

@@ -22,6 +22,7 @@ from persfl.checks import real
 from persfl.privacy.gaussian import epsilon_of, mu_of
 
 _ROUNDING = 1e-12  # by which noise is larger: sums of many costs are rounded
+UNITS = 0.1  # of the budget for finding out units, where declared ranges do not do
 PLANNED = 20  # answers that a device plans for, where nobody says how many
 
 

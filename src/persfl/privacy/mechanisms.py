@@ -149,6 +149,16 @@ def noised_gradient(
     return told
 
 
+def count_deviation(beside: int) -> float:
+    """The noise of a number of rows that is told beside so many parts of full length, in
+    multipliers.
+
+    >>> round(count_deviation(1), 3)
+    2.236
+    """
+    return float(np.hypot(np.sqrt(beside), COUNTING)) / COUNTING
+
+
 # Losses, and leaves of trees
 
 

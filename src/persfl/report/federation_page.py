@@ -136,6 +136,7 @@ def federation_page(info: Mapping[str, Any]) -> str:
         ("guard: step at most this many times the usual", info["reach"]),
     ]
     parts = [
+        _families(info.get("families", {})),
         "<section><h2>Who was asked, and what came of it</h2>",
         _table(["device", "rows", *ways], [*rows, total]),
         "<dl>"
@@ -166,6 +167,15 @@ def federation_page(info: Mapping[str, Any]) -> str:
         '<a href="report.html">The report of the run</a></p></header>\n'
         f'<main id="main">{notes}{"".join(parts)}</main>\n</body>\n</html>\n'
     )
+
+
+def _families(families: Mapping[str, Mapping[str, str]]) -> str:
+    """Which family each device named, and which its model ended with."""
+    if not families:
+        return ""
+    rows = [(name, one["named"], one["ended"]) for name, one in families.items()]
+    head = ["device", "family that its node names", "family of its model"]
+    return f"<section><h2>Families</h2>{_table(head, rows)}</section>"
 
 
 def is_ours(path: Path) -> bool:

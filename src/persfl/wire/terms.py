@@ -49,6 +49,7 @@ _SETTINGS = {
     "forest": {"n_estimators", "max_depth"},
     "boosting": {"n_estimators", "max_depth", "learning_rate"},
     "network": {"make", "loss", "shape", "dtype", "l2", "seed"},
+    "any": set(),
 }
 _ARRAYS = ("mean", "scale", "public")
 _PLAIN = (bool, int, float, str, type(None), list)  # what a setting may be on the wire
@@ -86,7 +87,7 @@ class Terms:
         one_of("model", self.model, NAMES)
         odd = sorted(set(self.settings) - _SETTINGS[self.model])
         if odd:
-            known = ", ".join(sorted(_SETTINGS[self.model]))
+            known = ", ".join(sorted(_SETTINGS[self.model])) or "none"
             raise InputError(
                 f"settings of model {self.model!r} are {known}. Got {odd[0]!r}."
             )

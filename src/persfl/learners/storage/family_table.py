@@ -5,6 +5,7 @@ linear       its loss and settings               vectors
 network      its parts, shapes and settings      vectors
 tree         its depth                           trees
 estimator    its name and settings               plain arrays
+any          how many classes                    plain arrays
 
 Devices that mix several models: the models one after the other, and each device's shares.
 """
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from persfl.checks import whole
 from persfl.errors import InputError
+from persfl.learners.any_family import ANY, AnyFamily
 from persfl.learners.estimator import Estimator
 from persfl.learners.fleet_mix import FleetMix
 from persfl.learners.linear import Linear
@@ -116,6 +119,13 @@ FAMILY_TABLE = (
     ),
     Family("network", Network, VECTORS, network_words, network_from),
     Family("estimator", Estimator, PLAIN, _estimator_words, _estimator_learner),
+    Family(
+        ANY,
+        AnyFamily,
+        PLAIN,
+        lambda learner: {"classes": learner.classes},
+        lambda words: AnyFamily(whole("classes", words["classes"], least=0)),
+    ),
 )
 
 

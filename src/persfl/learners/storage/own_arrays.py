@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from persfl.errors import InputError
+from persfl.learners import any_family
+from persfl.learners.any_family import AnyFamily
 from persfl.learners.estimator import Estimator
 from persfl.learners.storage.named_arrays import (
     AnyArray,
@@ -180,6 +182,8 @@ def deepest(learner: Learner) -> int:
     """How deep a learner's trees may be."""
     if isinstance(learner, Tree):
         return learner.max_depth
+    if isinstance(learner, AnyFamily):
+        return any_family.DEEPEST
     said = _setting(learner, "max_depth")
     return DEEPEST if said is None else int(said)
 
@@ -188,6 +192,8 @@ def most_trees(learner: Learner, classes: int) -> int:
     """How many trees a learner's models may have: boosting grows one for each of several classes
     in every step.
     """
+    if isinstance(learner, AnyFamily):
+        return any_family.TREES
     steps = _setting(learner, "n_estimators")
     boosts = _setting(learner, "learning_rate") is not None
     if steps is None:

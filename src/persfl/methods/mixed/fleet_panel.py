@@ -45,9 +45,17 @@ def panel_fit(
     if kind.loud and known is not None:
         each = known.noise.each
     var = var._replace(noise=var.noise._replace(each=each))
-    if kind.loud:
-        for _ in range(OWN_STEPS if known is None else 1):
-            var = kind.with_own_noise(sums, var, C)
+    return told_by_others(kind, sums, var, C, OWN_STEPS if known is None else 1)
+
+
+def told_by_others(
+    kind: MixedModel, sums: DeviceSums, var: Variances, C: Array, steps: int = OWN_STEPS
+) -> tuple[Array, Variances]:
+    """Models of devices that others have told what the fleet has in common, and their own noise;
+    `C` is how far those know the centre.
+    """
+    for _ in range(steps if kind.loud else 0):
+        var = kind.with_own_noise(sums, var, C)
     return kind.own_models(sums, var), var
 
 

@@ -20,10 +20,14 @@ CATEGORIES = (
 FEW = 20_000
 
 
-def grow(rows: Devices, which: IntArray, y: Array) -> SharedTrees:
-    """Trees for these rows and labels; the device is a category in front."""
+def grow(
+    rows: Devices, which: IntArray, y: Array, strangers: bool = False
+) -> SharedTrees:
+    """Trees for these rows and labels; the device is a category in front, unless there are too many
+    or the trees are for `strangers` too.
+    """
     devices = len(rows)
-    several = devices <= CATEGORIES
+    several = devices <= CATEGORIES and not strangers
     owner = rows.owner[which]
     X = rows.X[which]
     wide = np.column_stack([owner if several else np.zeros(len(X)), X])

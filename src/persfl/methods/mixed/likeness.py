@@ -61,18 +61,37 @@ def likeness(
     model = MixedModel(every, full=True, loud=True, level=level)
     centre = model.centre(sums, spread)
     W = near[centres]
-    about_them = _log_chances(sums, spread.noise.each, W, Sigma)
+    about_them = place_chances(sums, spread.noise.each, W, Sigma)
     mine = centres[None, :] == np.arange(len(near))[:, None]
     about_them = np.where(mine, -np.inf, about_them)
-    about_all = _log_chances(sums, spread.noise.each, centre[None], spread.Sigma)[:, 0]
+    about_all = place_chances(sums, spread.noise.each, centre[None], spread.Sigma)[:, 0]
     many = np.maximum((~mine).sum(axis=1), 1)
     by_kind = logsumexp(about_them, axis=1) - np.log(many)
     kinds = bool((by_kind - about_all).mean() > KINDS)
-    either = np.logaddexp(by_kind, about_all)
-    posterior = np.exp(about_them - either[:, None]) / many[:, None]
-    chance = posterior @ _same_place(W, Sigma, spread.Sigma)
-    chance = whole + (1.0 - whole) * (1.0 if kinds else 0.5) * chance
-    return Likeness(np.where(mine, np.nan, np.clip(chance, 0.0, 1.0)), whole, kinds)
+    facts = FleetFacts(same_place(W, Sigma, spread.Sigma), whole, kinds)
+    chance = facts.chance(about_them, about_all, many)
+    return Likeness(np.where(mine, np.nan, chance), whole, kinds)
+
+
+class FleetFacts(NamedTuple):
+    """What a fleet knows of its likeness: the chance that two centres are in one place (centres,
+    centres), the chance that all devices are alike, and whether there are kinds.
+    """
+
+    same: Array
+    whole: float
+    kinds: bool
+
+    def chance(self, about_them: Array, about_all: Array, many: Array) -> Array:
+        """(n, centres) that a device is like each of the `many` (n,) centres that it may have, by
+        how likely its rows are about each centre and about that of all.
+        """
+        by_kind = logsumexp(about_them, axis=1) - np.log(many)
+        either = np.logaddexp(by_kind, about_all)
+        posterior = np.exp(about_them - either[:, None]) / many[:, None]
+        found = posterior @ self.same
+        found = self.whole + (1.0 - self.whole) * (1.0 if self.kinds else 0.5) * found
+        return np.asarray(np.clip(found, 0.0, 1.0))
 
 
 def chance_of_one(one: float, spread: float, variances: int) -> float:
@@ -87,7 +106,7 @@ def chance_of_one(one: float, spread: float, variances: int) -> float:
     return float(expit(one - spread + 2 * variances))
 
 
-def _log_chances(
+def place_chances(
     sums: DeviceSums, precision: Array, places: Array, Sigma: Array
 ) -> Array:
     """(n, places) how likely every place is the centre of a device's model, in logarithms."""
@@ -106,7 +125,7 @@ def _log_chances(
     return np.asarray(h @ places.T - H.reshape(n, d * d) @ outer.T / 2 + own[:, None])
 
 
-def _same_place(W: Array, Sigma: Array, spread: Array) -> Array:
+def same_place(W: Array, Sigma: Array, spread: Array) -> Array:
     """(places, places) the chance that two centres are in one place and not just in one fleet."""
     narrow = 2 * (Sigma + LEAST * np.eye(len(Sigma)))
     wide = narrow + 2 * spread

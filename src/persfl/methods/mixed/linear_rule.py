@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.learners.shared_trees import SharedTrees
+from persfl.methods.mixed import PANEL
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_evidence import HiddenEvidence
@@ -37,7 +38,6 @@ from persfl.types import Array, IntArray
 
 # devices at most that may be the centre of another; time and memory grow with them
 CENTRES = 1000
-PANEL = 4000  # devices that what the fleet has in common is learned from
 # fewer rows are not boosted
 BOOSTED = 200
 # hidden rows by which trees are judged; growing them takes most of the time
@@ -87,6 +87,23 @@ def linear_blend(
     >>> found.models.shape, round(float(found.shares.sum()), 6)
     ((20, 4), 1.0)
     """
+    known, axes = judged_offers(rows, level=level, seed=seed, order=order, trees=trees)
+    return known.blended(axes)
+
+
+def judged_offers(
+    rows: Devices,
+    *,
+    level: bool,
+    seed: int,
+    order: RowOrder | None = None,
+    trees: bool = True,
+    panel: int = PANEL,
+    strangers: bool = False,
+) -> tuple[SumsBlend, PrincipalAxes]:
+    """Offers and their shares, and the columns that they are models of; `strangers` says that trees
+    will meet other devices than these.
+    """
     axes = axes_of(rows, level)
     Z = axes.inside(rows.X)
     hidden = hidden_rows(rows, seed, order)
@@ -94,7 +111,7 @@ def linear_blend(
         DeviceSums.of(Z, rows.y, rows.weight * (hidden.part == k), rows.start)
         for k in range(hidden.parts)
     ]
-    known = blend_of_sums(parts, hidden.folds, level=level, seed=seed)
+    known = blend_of_sums(parts, hidden.folds, level=level, seed=seed, panel=panel)
     keys = None if order is None else order.keys
     boosted = trees and len(rows.y) >= BOOSTED
     if boosted or keys is not None:
@@ -103,8 +120,8 @@ def linear_blend(
             told = told.once_a_key(keys[told.row], known.simplest)
             known = replace(known, shares=told.shares(known.simplest))
         if boosted:
-            known = _with_trees(known, rows, hidden, told)
-    return known.blended(axes)
+            known = _with_trees(known, rows, hidden, told, strangers)
+    return known, axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +145,26 @@ class SumsBlend:
         """The place of one model for all among the offers."""
         return self.names.index("pooled")
 
+    @property
+    def linear(self) -> Array:
+        """(offers,) the share of each linear model, also as what trees are added to."""
+        many = len(self.offers.names)
+        found = self.shares[:many].copy()
+        for share, (start, _) in zip(self.shares[many:], self.trees, strict=True):
+            if start >= 0:
+                found[start] += share
+        return found
+
+    @property
+    def shared_trees(self) -> tuple[tuple[float, SharedTrees], ...]:
+        """Trees that have a share, and which."""
+        shares = self.shares[len(self.offers.names) :].tolist()
+        pairs = zip(shares, self.trees, strict=True)
+        return tuple((share, trees) for share, (_, trees) in pairs if share > 0)
+
     def blended(self, axes: PrincipalAxes) -> LinearBlend:
         """Everything mixed by its share."""
-        many = len(self.offers.names)
-        linear = self.shares[:many].copy()
-        pairs = list(zip(self.shares[many:].tolist(), self.trees, strict=True))
-        for share, (start, _) in pairs:
-            if start >= 0:
-                linear[start] += share
+        linear = self.linear
         models = np.einsum("c,cnd->nd", linear, self.whole.models)
         centres = self.offers.centres
         sums = self.sums
@@ -143,19 +172,19 @@ class SumsBlend:
         near = self.whole.models[self.names.index("near")]
         return LinearBlend(
             axes.outside(models),
-            tuple((share, trees) for share, (_, trees) in pairs if share > 0),
+            self.shared_trees,
             self.names,
             self.shares,
             self.made_of(linear),
             self.whole.posterior,
             centres,
-            self._population(linear, axes),
+            self.population(axes),
             sums.missed(near[centres]),
             sums.residual(pooled) / sums.weight,
             self.offers.likeness(sums, self.whole),
         )
 
-    def _population(self, linear: Array, axes: PrincipalAxes) -> Population:
+    def population(self, axes: PrincipalAxes) -> Population:
         """The priors of all offers, by the shares of what is linear."""
         d = self.offers.columns
         names = self.offers.names
@@ -170,7 +199,7 @@ class SumsBlend:
         near = self.whole.models[names.index("near")]
         return Population(
             names=np.array(names),
-            shares=linear,
+            shares=self.linear,
             centre=centre,
             Sigma=Sigma,
             usual=np.array([each.usual for each in noise]),
@@ -195,6 +224,7 @@ def blend_of_sums(
     level: bool,
     seed: int,
     never: int | None = None,
+    panel: int = PANEL,
 ) -> SumsBlend:
     """The rule without trees, from sums over each part of the rows: no row is needed.
 
@@ -202,8 +232,8 @@ def blend_of_sums(
     """
     sums = total(parts)
     n, d = sums.product.shape
-    panel = some_centres(n, seed, PANEL)
-    offers = SumOffers(d, level, some_centres(n, seed), panel)
+    some = some_centres(n, seed, panel)
+    offers = SumOffers(d, level, some_centres(n, seed), some)
     whole = offers.fit(sums)
     noise = whole.learned[offers.names.index("diagonal")].variances.noise
     calm = np.minimum(noise.each / noise.usual, 1.0)
@@ -237,7 +267,11 @@ def some_centres(n: int, seed: int, most: int = CENTRES) -> IntArray:
 
 
 def _with_trees(
-    known: SumsBlend, rows: Devices, hidden: HiddenRows, told: HiddenEvidence
+    known: SumsBlend,
+    rows: Devices,
+    hidden: HiddenRows,
+    told: HiddenEvidence,
+    strangers: bool,
 ) -> SumsBlend:
     """Trees as further offers: of labels, and of what some offers leave of hidden rows. Those that
     the first rows hidden show no use for are left out.
@@ -247,9 +281,10 @@ def _with_trees(
 
     def grown(start: int, learn: NDArray[np.bool_]) -> SharedTrees:
         if start < 0:
-            return grow(rows, np.flatnonzero(learn), rows.y[learn])
+            which = np.flatnonzero(learn)
+            return grow(rows, which, rows.y[which], strangers)
         seen = learn[told.row]
-        return grow(rows, told.row[seen], told.left[seen, start])
+        return grow(rows, told.row[seen], told.left[seen, start], strangers)
 
     def left(fold: int, start: int) -> Array:
         """What is left of the rows that this fold hides."""

@@ -81,6 +81,16 @@ def near(
     return Near(models, q, Sigma)
 
 
+def toward_centres(
+    sums: DeviceSums, precision: Array, mean: Array, Sigma: Array
+) -> Array:
+    """(n, d) what rows make of the mean centre (n, d) of each device."""
+    G = precision[:, None, None] * sums.square
+    V = _unknown(G, Sigma)
+    own = np.einsum("nij,nj->ni", V, precision[:, None] * sums.product)
+    return np.asarray(own + mean - np.einsum("nij,nj->ni", V @ G, mean))
+
+
 def _unknown(G: Array, Sigma: Array) -> Array:
     """(n, d, d) what is unknown of w_i once its rows and its centre are known."""
     P = np.linalg.inv(Sigma + LEAST * np.eye(len(Sigma)))

@@ -104,7 +104,7 @@ class SumOffers:
                     sums, var.noise.each, found, Sigma, self.centres, many
                 )
                 found, posterior, Sigma = close
-            decided.append(_decided(used, kind.random, Sigma, var.noise.each))
+            decided.append(decided_by_rows(used, kind.random, Sigma, var.noise.each))
             own.append(decided[-1] / self.columns)
             if back is not None:
                 found = np.einsum("nji,nj->ni", back, found)
@@ -141,7 +141,9 @@ class SumOffers:
         )
 
 
-def _decided(sums: DeviceSums, F: IntArray, Sigma: Array, precision: Array) -> Array:
+def decided_by_rows(
+    sums: DeviceSums, F: IntArray, Sigma: Array, precision: Array
+) -> Array:
     """(n,) how many coefficients of a personal model its own rows decide: the trace of V t G."""
     if not len(F):
         return np.zeros(len(precision))

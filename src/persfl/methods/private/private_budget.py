@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from persfl.privacy import PrivacyBudget
+from persfl.privacy.accountant import UNITS
 from persfl.privacy.secure_noise import SeededNoise
 from persfl.seeds import stream
-
-UNITS = 0.1  # of the budget for finding out units, where declared ranges do not do
 
 
 @dataclass(frozen=True)

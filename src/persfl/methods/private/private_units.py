@@ -15,8 +15,8 @@ from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.methods.private.private_budget import RunBudget
 from persfl.privacy.choice import WIDTH
-from persfl.privacy.mechanisms import noised_sum
 from persfl.privacy.noised_ranges import counts_of, spread_of
+from persfl.privacy.noised_spread import spread_from, spread_room, told_spread
 from persfl.types import Array, IntArray
 from persfl.units import Units
 
@@ -84,22 +84,15 @@ def centred_units(
     wide = declared_units(rows, ranges, labels=labels)
     inside = wide.inside(rows)
     values = np.column_stack([inside.X, inside.y]) if labels else inside.X
-    values = np.clip(values * 2.0 / WIDTH, -1.0, 1.0)  # a range is -1 to 1
+    values = values * 2.0 / WIDTH  # a range is -1 to 1
     many = values.shape[1]
     z = spend.noise_of_units(looks=1)
-    room = float(np.sqrt(2.0 * many + 1.0))
     told = np.zeros(2 * many + 1)
     for i in range(len(rows)):
         mine = values[rows.start[i] : rows.start[i + 1]]
-        parts = np.hstack([np.ones((len(mine), 1)), mine, mine**2])
-        told += noised_sum(parts, room, z, spend.source(i, "units"))
-    count = max(float(told[0]), 1.0)
-    noise = z * room * np.sqrt(len(rows)) / count
-    mean = told[1 : many + 1] / count
-    mean = mean * np.maximum(1.0 - (noise / np.maximum(np.abs(mean), 1e-300)) ** 2, 0.0)
-    square = np.clip(told[many + 1 :] / count - mean**2, 0.0, 1.0)
-    # a spread that noise could have made is that of even values
-    spread = np.where(square > 2.0 * noise, np.sqrt(square), 2.0 / WIDTH)
+        told += told_spread(mine, z, spend.source(i, "units"))
+    deviation = z * spread_room(many) * np.sqrt(len(rows))
+    mean, spread = spread_from(told, deviation)
     usual = np.append(wide.scale, wide.label_scale)[:many] * (WIDTH / 2.0)
     middle = np.append(wide.mean, wide.label_mean)[:many]
     return _units(rows, middle + mean * usual, spread * usual)

@@ -1,0 +1,120 @@
+"""Devices that pay for each answer: who they are, and whether a plan fits what they have left.
+
+All of it is known before a run begins, from what devices say of their owners' settings; nothing
+here hangs on rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from persfl.errors import InputError
+from persfl.federation.messages import Head
+from persfl.federation.privacy_settings import is_range
+from persfl.federation.rehearsal import questions_asked
+from persfl.federation.run_plan import RunPlan
+from persfl.federation.sums_device import tells_sums
+from persfl.methods import Blend, Kin, Own, Paper
+from persfl.methods.shared_method import SteppedMethod
+from persfl.traits import has_gradients
+from persfl.types import Array
+from persfl.wire.terms import Terms
+
+
+def paying_in(terms: Terms, there: Mapping[str, Head]) -> dict[str, int]:
+    """Protected devices that answer one by one, and not from sums that they tell once; and how
+    many answers each has left.
+    """
+    free = tells_sums(terms)
+    found: dict[str, int] = {}
+    for name in sorted(there):
+        left = answers_left(there[name])
+        sums = left is not None and there[name]["privacy"].get("sums") is True
+        if left is not None and not (free and sums):
+            found[name] = left
+    return found
+
+
+def answers_left(head: Head) -> int | None:
+    """How many noised answers a protected device says it has left; None of one that is not."""
+    told = head.get("privacy")
+    answers = told.get("answers") if isinstance(told, dict) else None
+    return answers if type(answers) is int and answers >= 0 else None
+
+
+def refuse_beyond_budgets(
+    plan: RunPlan,
+    terms: Terms,
+    ids: Sequence[str],
+    paying: Mapping[str, int],
+) -> None:
+    """Stop before anything is told where devices have too few answers left."""
+    if not paying or isinstance(plan.personalization, Own):
+        return
+    asked = dict(zip(ids, _asked(plan, terms, len(ids)), strict=True))
+    for name, left in paying.items():
+        if asked[name] > left:
+            raise InputError(
+                f"{plan.method} asks device {name!r} up to {asked[name]} questions, and it has"
+                f" {left} noised answers left of its privacy budget: {_fitting(plan, left)}."
+                " Nothing was begun."
+            )
+
+
+def _asked(plan: RunPlan, terms: Terms, n: int) -> list[int]:
+    """How many questions that are paid for go to each device, at most or in the mean."""
+    method = plan.personalization
+    rounds = plan.rounds
+    if isinstance(method, Kin):  # own steps, too, and where they begin
+        return [rounds * (plan.peers + 2) + 2] * n
+    if isinstance(method, Paper):
+        return [rounds * (plan.peers + 1)] * n
+    learner = terms.learner()
+    if isinstance(method, SteppedMethod) and has_gradients(learner):
+        found = questions_asked(method, learner, n, terms.features, plan.seed)
+        return [int(count) for count in found]
+    return [1] * n
+
+
+def _fitting(plan: RunPlan, left: int) -> str:
+    """What would fit instead."""
+    method = plan.personalization
+    if not left:
+        return "nothing fits"
+    if isinstance(method, Blend):
+        return f"{left} would fit"
+    if isinstance(method, Kin | Paper):
+        own = 2 if isinstance(method, Kin) else 1
+        rounds = (left - 2 * (own - 1)) // (plan.peers + own)
+        if rounds > 0:
+            return f"--rounds {rounds} would fit, or --method blend"
+    return "fewer --rounds would, or --method blend"
+
+
+def ranges_in(
+    terms: Terms, there: Mapping[str, Head], paying: Mapping[str, int]
+) -> Array | None:
+    """(columns and the label, 2) the ranges that most of these devices declared; None where a
+    range is lacking. One device alone does not move them.
+    """
+    found = [_ranges_of(terms, there[name]) for name in paying]
+    told = [pairs for pairs in found if pairs is not None]
+    if not told:
+        return None
+    pairs = np.median(told, axis=0)
+    return np.asarray(pairs) if (pairs[:, 0] < pairs[:, 1]).all() else None
+
+
+def _ranges_of(terms: Terms, head: Head) -> Array | None:
+    """What a device says, in the order of the run's columns."""
+    told = head["privacy"].get("ranges")
+    names = list(head["columns"])
+    if not isinstance(told, list) or len(told) != len(names) + 1:
+        return None
+    place = {name: k for k, name in enumerate(names)}
+    label = [0.0, max(terms.classes - 1.0, 1.0)] if terms.classes else told[-1]
+    pairs = [*(told[place[name]] for name in terms.columns), label]
+    good = all(is_range(pair) for pair in pairs)
+    return np.array(pairs, dtype=np.float64) if good else None

@@ -1,0 +1,1 @@
+"""Fleets that do not fit one process: rows in shards, read by workers of an engine."""

@@ -1,0 +1,153 @@
+"""What a fleet has learned, in one file of arrays: nothing in it is run when it is read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from persfl.errors import InputError
+from persfl.files import read_whole, write_whole
+from persfl.learners.shared_trees import BoostedModels, SharedTrees
+from persfl.learners.storage.boosted_arrays import BOOSTED, boosted_from, boosted_to
+from persfl.learners.storage.named_arrays import has_form
+from persfl.methods.mixed.likeness import FleetFacts
+from persfl.methods.mixed.panel_knowledge import Panel, PanelKnowledge
+from persfl.methods.mixed.population import Population
+from persfl.scale.fleet_model import FleetModel, PanelKnower, Trees
+from persfl.types import Array, IntArray
+from persfl.units import Units
+
+Arrays = dict[str, Any]
+_UNITS = {"mean": "f8 F", "scale": "f8 F", "label": "f8 2"}
+_KNOWN = {
+    "known_names": "U A",
+    "known_shares": "f8 A",
+    "known_spread": "f8 D D",
+    "known_unknown": "f8 K D D",
+    "known_same": "f8 M M",
+    "known_facts": "f8 2",
+    "panel_devices": "i8 P",
+    "panel_centres": "i8 M",
+    "peers": "U|i8 M",
+}
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """All of them, or nothing."""
+    made = io.BytesIO()
+    np.savez(made, **arrays)
+    write_whole(path, made.getvalue())
+
+
+def read_arrays(path: Path) -> Arrays:
+    """Those of a file; objects are refused."""
+    try:
+        with np.load(io.BytesIO(read_whole(path)), allow_pickle=False) as found:
+            return {name: found[name] for name in found.files}
+    except (ValueError, EOFError, OSError, KeyError) as error:
+        raise damaged(path) from error
+
+
+def damaged(path: Path) -> InputError:
+    """What to say of a file that makes no sense."""
+    return InputError(f"{str(path)!r} is damaged. Fit again.")
+
+
+def units_to(units: Units) -> Arrays:
+    """Shared units as arrays."""
+    label = np.array([units.label_mean, units.label_scale])
+    return {"mean": units.mean, "scale": units.scale, "label": label}
+
+
+def units_from(arrays: Mapping[str, Any], path: Path) -> Units:
+    """The inverse, for arrays of somebody else's, maybe."""
+    there = set(_UNITS) <= set(arrays)
+    if not there or not has_form(arrays, _UNITS):
+        raise damaged(path)
+    if not all(np.isfinite(arrays[name]).all() for name in _UNITS):
+        raise damaged(path)
+    return shared_units(arrays["mean"], arrays["scale"], *arrays["label"].tolist())
+
+
+def shared_units(
+    mean: Array, scale: Array, label_mean: float, label_scale: float
+) -> Units:
+    """Shared units, which need no device's own means."""
+    nobody = np.zeros((0, len(mean)))
+    return Units("shared", mean, scale, label_mean, label_scale, nobody, nobody[:, 0])
+
+
+def trees_to(trees: Trees, place: IntArray) -> Arrays:
+    """Trees as arrays; those that know no device apart have no places."""
+    if not trees:
+        return {}
+    kept = tuple((share, _at(each, place)) for share, each in trees)
+    n = len(place)
+    return boosted_to(BoostedModels(np.zeros((n, 1)), kept, np.zeros(n, dtype=bool)))
+
+
+def _at(trees: SharedTrees, place: IntArray) -> SharedTrees:
+    return replace(trees, place=trees.place if len(place) else place)
+
+
+def trees_from(arrays: Mapping[str, Any], features: int) -> Trees:
+    """The inverse, with every index checked."""
+    if BOOSTED not in arrays:
+        return ()
+    n = len(arrays["boosted_alone"])
+    return boosted_from(np.zeros((n, 1)), arrays, features, 0).trees
+
+
+def write_knower(path: Path, model: FleetModel) -> None:
+    """What workers need to know."""
+    knower = model.knower
+    assert isinstance(knower, PanelKnower)
+    known = knower.known
+    facts = known.facts
+    arrays = {
+        "known_names": np.array(known.names),
+        "known_shares": known.shares,
+        "known_spread": known.spread,
+        "known_unknown": known.unknown,
+        "known_same": facts.same,
+        "known_facts": np.array([facts.whole, float(facts.kinds)]),
+        "panel_devices": knower.panel.devices,
+        "panel_centres": knower.panel.centres,
+        "peers": knower.peers,
+    }
+    nobody = np.zeros(0, dtype=np.int64)
+    arrays |= known.population.to_notes() | units_to(model.units)
+    write_arrays(path, arrays | trees_to(known.trees, nobody))
+
+
+def read_knower(path: Path, named: int) -> FleetModel:
+    """The inverse."""
+    arrays = read_arrays(path)
+    units = units_from(arrays, path)
+    features = len(units.mean)
+    population = Population.from_notes(arrays, features)
+    if population is None or not set(_KNOWN) <= set(arrays):
+        raise damaged(path)
+    sizes = {"D": population.centre.shape[1], "K": len(population.names)}
+    if not has_form(arrays, _KNOWN, M=len(population.centres), **sizes):
+        raise damaged(path)
+    whole, kinds = arrays["known_facts"].tolist()
+    known = PanelKnowledge(
+        population=population,
+        level=True,
+        names=tuple(arrays["known_names"].tolist()),
+        shares=arrays["known_shares"],
+        spread=arrays["known_spread"],
+        unknown=arrays["known_unknown"],
+        facts=FleetFacts(arrays["known_same"], whole, bool(kinds)),
+        trees=trees_from(arrays, features),
+    )
+    panel = Panel(arrays["panel_devices"], arrays["panel_centres"])
+    return FleetModel(
+        units, PanelKnower(known, panel, arrays["peers"], named), apart=False
+    )

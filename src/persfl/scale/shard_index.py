@@ -1,0 +1,138 @@
+"""The index of a folder of shards: which devices and how many rows are in which file.
+
+Shards are ranges of devices in the order of their ids, so a device's place in the fleet is known
+from the index and its place in its shard. The folder may come from elsewhere: everything in the
+index is looked at before it is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from persfl.errors import InputError
+from persfl.files import read_whole, write_whole
+from persfl.types import IntArray
+
+NAME = "shards.json"
+FORMAT = 1
+LONGEST = 2**26  # bytes of an index
+Id = str | int
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file: its devices from `first` to `last`, in order, and how many rows they have."""
+
+    file: str
+    devices: int
+    rows: int
+    first: Id
+    last: Id
+    largest: int
+    """Rows of its largest row group: what is in memory at a time."""
+
+
+@dataclass(frozen=True)
+class ShardIndex:
+    """All shards of a folder; `columns` are names and types, as pyarrow writes them."""
+
+    folder: Path
+    device: str
+    columns: Mapping[str, str]
+    shards: Sequence[Shard]
+
+    @property
+    def devices(self) -> int:
+        """How many devices there are."""
+        return sum(shard.devices for shard in self.shards)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(shard.rows for shard in self.shards)
+
+    @property
+    def first(self) -> IntArray:
+        """(shards + 1,) the place in the fleet of each shard's first device; last their number."""
+        counts = [shard.devices for shard in self.shards]
+        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def write(self) -> None:
+        """Write it whole: a folder with an index is a folder of shards."""
+        told = {
+            "format": FORMAT,
+            "device": self.device,
+            "columns": dict(self.columns),
+            "shards": [asdict(shard) for shard in self.shards],
+        }
+        write_whole(self.folder / NAME, json.dumps(told, indent=1).encode())
+
+    @staticmethod
+    def read(folder: str | Path) -> ShardIndex:
+        """The index of a folder that `persfl shard` made."""
+        path = Path(folder) / NAME
+        if not path.is_file():
+            raise InputError(
+                f"{str(folder)!r} is not a folder of shards. Make one: persfl shard FOLDER"
+                " --device COLUMN --out SHARDS."
+            )
+        if path.stat().st_size > LONGEST:
+            raise _damaged(path)
+        try:
+            found = _index_of(Path(folder), json.loads(read_whole(path)))
+        except (ValueError, TypeError, KeyError) as error:
+            raise _damaged(path) from error
+        _refuse_overlap(found)
+        return found
+
+
+def _index_of(folder: Path, told: Any) -> ShardIndex:
+    if told["format"] != FORMAT:
+        raise ValueError
+    device = told["device"]
+    columns = dict(told["columns"])
+    shards = [_shard_of(one) for one in told["shards"]]
+    plain = all(isinstance(text, str) for pair in columns.items() for text in pair)
+    if not plain or device not in columns or not shards:
+        raise ValueError
+    if len({type(shard.first) for shard in shards}) > 1:
+        raise ValueError
+    return ShardIndex(folder, device, columns, shards)
+
+
+def _shard_of(told: Mapping[str, Any]) -> Shard:
+    shard = Shard(**told)
+    name = shard.file
+    inside = (
+        isinstance(name, str) and name == Path(name).name and name[:1] not in ("", ".")
+    )
+    counts = (shard.devices, shard.rows, shard.largest)
+    whole = all(type(count) is int and count > 0 for count in counts)
+    one_kind = type(shard.first) is type(shard.last) and type(shard.first) in (str, int)
+    if not (inside and whole and one_kind) or shard.rows < shard.devices:
+        raise ValueError
+    return shard
+
+
+def _refuse_overlap(index: ShardIndex) -> None:
+    """Stop where shards are not one after the other: a device would have two models."""
+    for left, right in pairwise(index.shards):
+        if not left.last < right.first:  # type: ignore[operator]
+            raise InputError(
+                f"device {right.first!r} of {right.file!r} may be in {left.file!r} too, which"
+                f" goes up to {left.last!r}. A device must be in one shard: make them again"
+                " with persfl shard."
+            )
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(
+        f"{str(path)!r} is damaged. Make the shards again with persfl shard."
+    )

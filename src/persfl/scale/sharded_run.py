@@ -1,0 +1,162 @@
+"""The folder of a run over shards: what it was asked, how far it is, and its tables.
+
+sharded.json      what was asked; once it is over, what came out
+shards/           the rows by device, where the fit had to sort them itself
+fleet.npz         units, trees and the model for newcomers: what predictions need beside models
+models/           a Parquet table, one row a device
+helpers/          a Parquet table, one row for each helper of a device
+learned.npz, learned.json, trial.npz, made.jsonl
+                  until the run is over: what the fleet knows, which shards have models
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from persfl.errors import InputError
+from persfl.files import append, read_whole, remove_regular, write_whole
+from persfl.scale.model_parts import MODELS, part_name
+from persfl.scale.shard_worker import FINAL, TRIAL
+
+NAME = "sharded.json"
+FLEET = "fleet.npz"
+SHARDS = "shards"
+MADE = "made.jsonl"
+FACTS = "learned.json"
+FORMAT = 1
+LONGEST = 2**24  # bytes of its own files
+
+
+@dataclass(frozen=True)
+class ShardedRun:
+    """One such folder; `facts` are there once it is over."""
+
+    folder: Path
+    spec: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+    @staticmethod
+    def begin(folder: Path, spec: Mapping[str, Any], *, resume: bool) -> ShardedRun:
+        """A new folder, or the one that is there and was asked the same."""
+        if is_sharded(folder):
+            there = ShardedRun.open(folder)
+            if not resume:
+                raise InputError(
+                    f"{str(folder)!r} holds a run already. Go on with it by --resume, or name"
+                    " another folder with --out."
+                )
+            there._refuse_other(spec)
+            return there
+        if folder.exists() and (not folder.is_dir() or _foreign(folder)):
+            raise InputError(
+                f"{str(folder)!r} is not empty. Name a new folder for the run with --out."
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        made = ShardedRun(folder, spec, {})
+        made._write()
+        return made
+
+    @staticmethod
+    def open(folder: str | Path) -> ShardedRun:
+        """A folder that somebody else may have made."""
+        path = Path(folder) / NAME
+        if path.stat().st_size > LONGEST:
+            raise _damaged(path)
+        try:
+            told = json.loads(read_whole(path))
+            if told["format"] != FORMAT:
+                raise ValueError
+            spec = dict(told["spec"])
+            facts = dict(told["facts"])
+            texts = [spec["device"], spec["label"], *spec["features"]]
+            if not all(isinstance(text, str) for text in texts):
+                raise ValueError
+        except (ValueError, TypeError, KeyError) as error:
+            raise _damaged(path) from error
+        return ShardedRun(Path(folder), spec, facts)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all models are there."""
+        return bool(self.facts)
+
+    @property
+    def learned(self) -> bool:
+        """Whether the fleet knows what devices have in common: rows need no second look."""
+        return (self.folder / FLEET).is_file() and (self.folder / FINAL).is_file()
+
+    def made(self) -> set[int]:
+        """The shards that have their models."""
+        path = self.folder / MADE
+        if not path.is_file():
+            return set()
+        found = set()
+        for line in read_whole(path).splitlines():
+            try:
+                shard = int(json.loads(line)["shard"])
+            except (ValueError, TypeError, KeyError):
+                continue  # the line that was being written when the run was killed
+            if (self.folder / MODELS / part_name(shard)).is_file():
+                found.add(shard)
+        return found
+
+    def note(self, shard: int) -> None:
+        """This shard has its models."""
+        append(self.folder / MADE, json.dumps({"shard": shard}) + "\n")
+
+    def keep_facts(self, facts: Mapping[str, Any]) -> None:
+        """What came out, until the models are there too."""
+        write_whole(self.folder / FACTS, json.dumps(_plain(facts)).encode())
+
+    def finish(self) -> ShardedRun:
+        """It is over; what only the making needed goes."""
+        facts = json.loads(read_whole(self.folder / FACTS))
+        done = ShardedRun(self.folder, self.spec, facts)
+        done._write()
+        for name in (FINAL, TRIAL, MADE, FACTS):
+            remove_regular(self.folder / name)
+        return done
+
+    def _write(self) -> None:
+        told = {"format": FORMAT, "spec": dict(self.spec), "facts": dict(self.facts)}
+        write_whole(self.folder / NAME, json.dumps(told, indent=1).encode())
+
+    def _refuse_other(self, spec: Mapping[str, Any]) -> None:
+        for key, value in spec.items():
+            before = self.spec.get(key)
+            if before != json.loads(json.dumps(value)):
+                raise InputError(
+                    f"{str(self.folder)!r} holds another run: {key} was {before!r} and is"
+                    f" {value!r} now. Use the same command to resume, or another --out."
+                )
+
+
+def _plain(value: Any) -> Any:
+    """The same with null for what JSON has no number for."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value
+
+
+def is_sharded(folder: str | Path) -> bool:
+    """Whether this is the folder of a run over shards."""
+    return (Path(folder) / NAME).is_file()
+
+
+def _foreign(folder: Path) -> bool:
+    """Whether there is anything but a lock."""
+    return any(path.name != "lock" for path in folder.iterdir())
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{str(path)!r} is damaged. Fit again.")

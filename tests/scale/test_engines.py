@@ -1,0 +1,53 @@
+"""Every engine starts workers, asks them, and replaces those that die. To try another engine, add
+it to ENGINES: a function that makes it with two workers.
+"""
+
+from __future__ import annotations
+
+import pytest
+from engine_checks import AlwaysDies, DiesOnce, Echo, Refuses
+
+from persfl.scale.crew import Crew, WorkerLost
+from persfl.scale.executor import InThisProcess
+from persfl.scale.local_processes import LocalProcesses
+
+ENGINES = {"processes": lambda: LocalProcesses(2)}
+
+
+@pytest.fixture(params=list(ENGINES))
+def engine(request):
+    made = ENGINES[request.param]()
+    yield made
+    made.stop()
+
+
+def test_state_stays_at_the_worker_that_has_the_shard(engine):
+    with Crew(engine, Echo()) as crew:
+        first = dict(crew.ask({shard: f"look {shard}" for shard in range(5)}))
+        assert {shard: said for shard, (said, _) in first.items()} == {
+            shard: f"look {shard}" for shard in range(5)
+        }
+        again = dict(crew.ask({0: "more"}))
+    assert again[0] == ("more", 4)  # worker 0 had shards 0, 2 and 4
+
+
+def test_a_worker_that_is_killed_is_replaced(engine, tmp_path):
+    with Crew(engine, DiesOnce(tmp_path / "died", 3)) as crew:
+        found = dict(crew.ask({shard: shard for shard in range(6)}))
+    assert found == {shard: 10 * shard for shard in range(6)}
+    assert (tmp_path / "died").exists()
+
+
+def test_workers_that_keep_dying_end_the_run_in_a_sentence(engine):
+    with Crew(engine, AlwaysDies()) as crew, pytest.raises(WorkerLost, match="3 times"):
+        dict(crew.ask({0: 0}))
+
+
+def test_what_a_worker_raises_is_raised_here(engine):
+    with Crew(engine, Refuses()) as crew, pytest.raises(ValueError, match="not 7"):
+        dict(crew.ask({0: 7}))
+
+
+def test_in_this_process_nothing_is_sent():
+    with Crew(InThisProcess(), Echo()) as crew:
+        assert dict(crew.ask({2: "a", 5: "b"})) == {2: ("a", 1), 5: ("b", 2)}

@@ -1,0 +1,214 @@
+"""Models of shards are those of one process, however many shards and whichever engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from persfl import PersonalizedRegressor
+from persfl.errors import InputError
+from persfl.methods import Blend, Paper
+from persfl.scale.executor import InThisProcess
+from persfl.scale.local_processes import LocalProcesses
+from persfl.scale.shard_reader import TableColumns
+from persfl.scale.sharded_fit import ShardedFit, fit_shards
+from persfl.scale.sharding import shard_folder
+from persfl.sources import clustered_regression
+
+pytest.importorskip("pyarrow")
+COLUMNS = TableColumns("kwh", ("a", "b", "c"))
+
+
+def fleet(n: int = 60, bent: bool = False) -> pd.DataFrame:
+    made = clustered_regression(n=n, clusters=3, rows=8, features=3, noise=0.4, seed=2)
+    table = pd.DataFrame(
+        made.X * [1.0, 20.0, 0.1] + [5.0, 0.0, -1.0], columns=list("abc")
+    )
+    table["kwh"] = 100 + 30 * made.y
+    if bent:
+        table["kwh"] += 200 * np.sin(3 * made.X[:, 0])
+    table["meter"] = [f"m{k:04d}" for k in made.owner]
+    return table
+
+
+def sharded(table: pd.DataFrame, place: Path, shards: int):
+    (place / "meters").mkdir(parents=True)
+    mixed = table.sample(frac=1.0, random_state=1).sort_index(kind="stable")
+    mixed.to_parquet(place / "meters" / "x.parquet", index=False)
+    return shard_folder(
+        place / "meters", place / "shards", device="meter", shards=shards
+    )
+
+
+def in_one_process(table: pd.DataFrame, method: Blend, holdout: float = 0.0):
+    model = PersonalizedRegressor(method=method, holdout=holdout, trials=1)
+    if not holdout:
+        model.set_params(trials="auto")
+    return model.fit(table[list("abc")], table["kwh"], devices=table["meter"])
+
+
+def models_of(run) -> pd.DataFrame:
+    parts = sorted((run.folder / "models").iterdir())
+    return pd.concat([pd.read_parquet(part) for part in parts]).set_index("meter")
+
+
+@pytest.mark.parametrize("shards", [1, 2, 7])
+@pytest.mark.parametrize("panel", [4000, 25])
+def test_models_are_those_of_one_process(tmp_path, shards, panel):
+    table = fleet()
+    method = Blend(panel=panel, trees=False)
+    index = sharded(table, tmp_path, shards)
+    asked = ShardedFit(COLUMNS, method, holdout=0.0)
+    run = fit_shards(index, tmp_path / "run", asked, InThisProcess())
+    found = models_of(run)
+    one = in_one_process(table, method)
+    wanted = one.coefficients()
+    assert found.index.tolist() == wanted.index.tolist()
+    W = found[["coef_a", "coef_b", "coef_c", "intercept"]].to_numpy()
+    np.testing.assert_allclose(W, wanted.to_numpy(), rtol=1e-9, atol=1e-9)
+    made = one.made_of()[["own", "fleet", "neighbours"]].to_numpy()
+    shares = found[["own", "fleet", "neighbours"]].to_numpy()
+    np.testing.assert_allclose(shares, made, atol=1e-9)
+
+
+def test_helpers_are_those_of_one_process(tmp_path):
+    table = fleet()
+    method = Blend(panel=25, trees=False)
+    index = sharded(table, tmp_path, 3)
+    asked = ShardedFit(COLUMNS, method, holdout=0.0)
+    run = fit_shards(index, tmp_path / "run", asked, InThisProcess())
+    parts = sorted((run.folder / "helpers").iterdir())
+    found = pd.concat([pd.read_parquet(part) for part in parts])
+    one = in_one_process(table, method).helpers_
+    wanted = one.set_index(["device", "peer"])["alike"]
+    both = found.set_index(["meter", "peer"])["alike"]
+    assert (found["meter"] != found["peer"]).all()
+    np.testing.assert_allclose(both, wanted.loc[both.index], atol=1e-8)
+
+
+def test_errors_and_the_verdict_are_those_of_one_process(tmp_path):
+    table = fleet()
+    index = sharded(table, tmp_path, 3)
+    method = Blend(trees=False)
+    run = fit_shards(
+        index, tmp_path / "run", ShardedFit(COLUMNS, method), InThisProcess()
+    )
+    worth = in_one_process(table, method, 0.25).worth_
+    wanted = worth.table.set_index("device")
+    found = models_of(run)
+    np.testing.assert_allclose(found["error"], wanted["error_personal"], rtol=1e-9)
+    np.testing.assert_array_equal(found["held"], wanted["held"])
+    assert run.facts["worth"]["verdict"]["gain"] == pytest.approx(worth.fleet().gain)
+
+
+@pytest.mark.parametrize("panel", [4000, 45])
+def test_trees_are_part_of_errors(tmp_path, panel):
+    table = fleet(bent=True)
+    index = sharded(table, tmp_path, 2)
+    asked = ShardedFit(COLUMNS, Blend(panel=panel))
+    run = fit_shards(index, tmp_path / "run", asked, InThisProcess())
+    linear = ShardedFit(COLUMNS, Blend(panel=panel, trees=False))
+    other = fit_shards(index, tmp_path / "other", linear, InThisProcess())
+    assert any("trees" in name for name, _ in run.facts["offers"])
+    bent, straight = (models_of(each)["error"].mean() for each in (run, other))
+    assert bent < 0.9 * straight
+
+
+@pytest.mark.slow  # real processes, which test_engines.py has too
+def test_a_killed_worker_changes_nothing(tmp_path):
+    """Its process is killed while it makes models; another takes its place."""
+    index = sharded(fleet(), tmp_path, 4)
+    asked = ShardedFit(COLUMNS, Blend(panel=25, trees=False))
+    here = fit_shards(index, tmp_path / "here", asked, InThisProcess())
+    engine = LocalProcesses(2)
+    killed = []
+
+    def kill(what: str, done: int, many: int) -> None:
+        if what == "making models" and done == 1:
+            (process,) = engine._pools[1]._processes.values()
+            os.kill(process.pid, signal.SIGKILL)
+            killed.append(process.pid)
+
+    run = fit_shards(index, tmp_path / "run", asked, engine, say=kill)
+    assert len(killed) == 1
+    pd.testing.assert_frame_equal(models_of(run), models_of(here))
+
+
+@pytest.mark.parametrize("stage", ["looking at rows", "making models"])
+def test_a_run_that_was_cut_goes_on_to_the_same_result(tmp_path, stage):
+    index = sharded(fleet(), tmp_path, 4)
+    asked = ShardedFit(COLUMNS, Blend(panel=25, trees=False))
+    whole = fit_shards(index, tmp_path / "whole", asked, InThisProcess())
+
+    def cut(what: str, done: int, many: int) -> None:
+        if what == stage and done == 2:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        fit_shards(index, out, asked, InThisProcess(), say=cut)
+    with pytest.raises(InputError, match="holds a run already"):
+        fit_shards(index, out, asked, InThisProcess())
+    other = ShardedFit(COLUMNS, Blend(panel=25, trees=False), seed=3)
+    with pytest.raises(InputError, match="seed was 0 and is 3 now"):
+        fit_shards(index, out, other, InThisProcess(), resume=True)
+    seen = []
+    run = fit_shards(
+        index,
+        out,
+        asked,
+        InThisProcess(),
+        resume=True,
+        say=lambda *told: seen.append(told),
+    )
+    if stage == "making models":
+        assert seen[0] == ("making models", 2, 4)
+    pd.testing.assert_frame_equal(models_of(run), models_of(whole))
+    left = {path.name for path in out.iterdir()}
+    assert left == {"sharded.json", "fleet.npz", "models", "helpers"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda t: t.assign(a=t["a"].where(t.index != 9)),
+            "'a' has missing or infinite",
+        ),
+        (lambda t: t.assign(a="x"), "column 'a' holds .*, no numbers"),
+        (lambda t: t.assign(meter="one"), "at least 2 devices"),
+        (lambda t: t.drop(columns="b"), "there is no column 'b'"),
+    ],
+)
+def test_bad_tables_are_refused_in_a_sentence(tmp_path, change, says):
+    index = sharded(change(fleet()), tmp_path, 2)
+    asked = ShardedFit(COLUMNS, Blend(trees=False))
+    with pytest.raises(InputError, match=says):
+        fit_shards(index, tmp_path / "run", asked, InThisProcess())
+
+
+def test_a_shard_that_was_changed_is_refused(tmp_path):
+    index = sharded(fleet(), tmp_path, 2)
+    path = index.folder / index.shards[0].file
+    rows = pd.read_parquet(path)
+    asked = ShardedFit(COLUMNS, Blend(trees=False))
+    for k, wrong in enumerate((rows[:-8], rows[::-1], rows.drop(columns="c"))):
+        wrong.to_parquet(path, index=False)
+        with pytest.raises(InputError, match="not what the index .* says"):
+            fit_shards(index, tmp_path / f"run{k}", asked, InThisProcess())
+    path.unlink()
+    with pytest.raises(InputError, match="there is no shard"):
+        fit_shards(index, tmp_path / "gone", asked, InThisProcess())
+
+
+def test_other_methods_are_refused(tmp_path):
+    index = sharded(fleet(), tmp_path, 2)
+    with pytest.raises(InputError, match="made by blend. Got 'paper'"):
+        fit_shards(
+            index, tmp_path / "run", ShardedFit(COLUMNS, Paper()), InThisProcess()
+        )
