@@ -216,5 +216,6 @@ class RunPlan:
 
 def _default(one: dataclasses.Field[Any]) -> object:
     """What a setting is where nothing is said."""
-    made = one.default_factory
-    return one.default if isinstance(made, type(dataclasses.MISSING)) else made()
+    if one.default_factory is not dataclasses.MISSING:
+        return one.default_factory()
+    return one.default
