@@ -133,8 +133,7 @@ every method on equal terms, over seeds (linear models; any of these options):
 --seeds N         whole  -  deal rows so many times, from --seed on (default 5)
 --few N           int    -  rows of each device to learn from, the others to judge by (default: all
     but --holdout; 0: one of every class)
---methods A,B     names  -  some of local, pooled, clustered, fine-tuned, FedAvg, FedAvg +
-    fine-tuning, IFCA (2), IFCA (4), Ditto, paper, kin, blend (default all)
+--methods A,B     names  -  some of the names that `persfl methods` lists (default all)
 --reference NAME  text   -  the method the others are compared with (default blend)
 """
 
