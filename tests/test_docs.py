@@ -130,6 +130,21 @@ def test_links_between_pages_lead_somewhere():
                 assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
+def test_the_front_page_says_what_it_is_for_in_100_words():
+    front = (ROOT / "docs" / "index.md").read_text()
+    says = front.split("# persfl")[1].split("![")[0]
+    assert len(says.split()) <= 100
+    # what its own words mean, where they first occur
+    assert "**Blend**" in says
+    assert "**Kin**" in says
+
+
+def test_long_lines_of_code_fold_instead_of_being_cut():
+    assert (
+        "white-space: pre-wrap" in (ROOT / "docs" / "assets" / "extra.css").read_text()
+    )
+
+
 def test_ci_runs_the_readmes_test_command():
     commands = re.findall(
         r"^```sh\n(.*?)\n```", (ROOT / "README.md").read_text(), re.S | re.M

@@ -7,6 +7,7 @@ adopts the one that helps most.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -94,10 +95,20 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'persfl' has no attribute {name!r}")
-    return getattr(import_module(f"persfl.{_HOME[name]}"), name)
+def late_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """`__getattr__` of a package whose names are imported when they are first used, each from its
+    module.
+    """
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
+
+    return find
+
+
+__getattr__ = late_names(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

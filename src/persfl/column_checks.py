@@ -132,6 +132,33 @@ def refuse_numbers(values: pd.Series, name: object) -> None:
         )
 
 
+def thousands_in(frame: pd.DataFrame) -> str | None:
+    """A number of the table that shows that commas stand between thousands; None where none does,
+    or another column says otherwise.
+
+    >>> thousands_in(pd.DataFrame({"a": ["1,234,567", "8"], "b": ["1,200", "900"]}))
+    '1,234,567'
+    >>> thousands_in(pd.DataFrame({"a": ["1,234", "56,789"]}))  # may be 1.234
+    >>> thousands_in(pd.DataFrame({"a": ["1,234.5"], "b": ["1,5"]}))
+    """
+    clear = None
+    for name in frame.columns:
+        if pd.api.types.is_numeric_dtype(frame[name]):
+            continue
+        present = frame[name].dropna().astype(str).str.strip()
+        bad = present[pd.to_numeric(present, errors="coerce").isna()]
+        if not len(bad) or not bad.str.fullmatch(r"[-+]?\d+(,\d+)+(\.\d+)?").all():
+            continue  # no numbers at all
+        if not bad.str.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?").all():
+            return None
+        sure = bad[bad.str.contains(r",.*[,.]")]
+        if len(sure):
+            clear = str(sure.iloc[0])
+        elif present.drop(bad.index).str.contains(".", regex=False).any():
+            clear = str(bad.iloc[0])
+    return clear
+
+
 def _marks(bad: pd.Series, plain: pd.Series) -> str:
     """What to do about numbers with marks that a reader must be told of, or "" where these are
     none.

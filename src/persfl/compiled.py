@@ -27,3 +27,15 @@ def kernels() -> Any | None:
     from persfl.kernel_cache import ready_kernels  # needs numba
 
     return ready_kernels()
+
+
+def kernels_for(work: int) -> Any | None:
+    """As `kernels`, where so many small steps repay loading numba, or it is loaded already.
+
+    Whoever asks does the same without them, to the last bit.
+    """
+    loaded = kernels.cache_info().currsize > 0
+    return kernels() if loaded or work > _LITTLE else None
+
+
+_LITTLE = 100_000  # steps that NumPy makes in the half second that loading numba takes

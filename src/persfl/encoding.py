@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 import pandas as pd
-from sklearn.impute import SimpleImputer
 
 from persfl.checks import named, some, those
 from persfl.column_checks import (
@@ -225,6 +224,8 @@ def _names(words: object) -> list[str]:
 
 def _means(values: Mapping[str, Array], numbers: list[str]) -> list[float]:
     """What scikit-learn fills in for a number that is missing: its column's mean."""
+    from sklearn.impute import SimpleImputer
+
     if not numbers:
         return []
     found = SimpleImputer().fit(pd.DataFrame({name: values[name] for name in numbers}))

@@ -67,6 +67,25 @@ def test_thousands_are_read_when_told(tmp_path):
     assert json.loads((tmp_path / "run" / "spec.json").read_text())["thousands"] == ","
 
 
+def test_thousands_are_recognised_where_they_are_clear(tmp_path, capsys):
+    table = rows()
+    text = table.assign(a=[f"{1e7 * v:,.0f}" for v in table["a"]])
+    assert fit(tmp_path, text) == 0
+    assert "read with --thousands ," in capsys.readouterr().err
+    assert json.loads((tmp_path / "run" / "spec.json").read_text())["thousands"] == ","
+    found = predicted(tmp_path / "run", text, tmp_path)
+    plain = table.assign(a=(1e7 * table["a"]).round())
+    usual = predicted(tmp_path / "run", plain, tmp_path)
+    np.testing.assert_array_equal(found["prediction"], usual["prediction"])
+
+
+def test_thousands_that_may_be_decimals_are_asked_about(tmp_path, capsys):
+    table = rows()
+    text = table.assign(a=[f"{1000 * (abs(v) + 1):,.0f}" for v in table["a"]])
+    assert fit(tmp_path, text) == 2
+    assert "--thousands ,) for the first" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])
 def test_all_kinds_of_line_ends(tmp_path, end):
     text = rows().to_csv(index=False, lineterminator=end)

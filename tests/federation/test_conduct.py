@@ -194,7 +194,7 @@ def test_rows_of_a_node_are_read_again_when_they_grow(fed, tmp_path):
     [
         ({"y": ["a", "b"]}, "must hold numbers"),
         ({"x": [1.0, np.nan]}, "missing"),
-        ({"z": ["u", "v"]}, "Encode it"),
+        ({"z": ["u", "v"]}, "Declare its levels"),
     ],
 )
 def test_tables_that_cannot_be_used(change, says, fed, tmp_path):

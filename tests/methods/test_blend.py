@@ -32,10 +32,10 @@ from persfl.methods.blend.evidence import shares_by_loss
 from persfl.methods.blend.fixed_point import mean_of, settled
 from persfl.methods.blend.folds import copies, fold_numbers, judged_weight
 from persfl.methods.blend.linear_rows import spreads
-from persfl.methods.blend.local_site import LocalBundle
 from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.offers.own_steps import level, tuned
 from persfl.methods.blend.ridge_refit import Toward
+from persfl.methods.blend.site_in_process import LocalBundle
 from persfl.methods.blend.views import View, ViewSettings
 from persfl.report import info
 from persfl.runs import load_model, save_model

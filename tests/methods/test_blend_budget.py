@@ -17,8 +17,8 @@ from persfl.methods.blend import (
     sorts,
 )
 from persfl.methods.blend.blend_settings import USUAL
-from persfl.methods.blend.local_site import LocalGroup
 from persfl.methods.blend.offers import descent
+from persfl.methods.blend.site_in_process import LocalGroup
 from persfl.sources import clustered_regression
 
 pytest.importorskip("torch")

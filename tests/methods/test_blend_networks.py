@@ -29,8 +29,8 @@ from persfl.methods import Blend
 from persfl.methods.blend import blend, local_site
 from persfl.methods.blend import blend_stage as run
 from persfl.methods.blend.blend_settings import USUAL
-from persfl.methods.blend.local_site import LocalBundle
 from persfl.methods.blend.offers.descent import pace
+from persfl.methods.blend.site_in_process import LocalBundle
 from persfl.runs import Folder, load_model, save_model
 from persfl.sources import clustered_regression
 from persfl.training import Plan

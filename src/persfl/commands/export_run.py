@@ -13,7 +13,7 @@ from persfl.exports.plain_device import plain_estimator
 from persfl.files import write_whole
 from persfl.fitting.fitted import Fitted
 from persfl.report.model_card import model_card
-from persfl.report.run_pages import checked_spec
+from persfl.runs.model_checks import spec_of
 from persfl.runs.run_folder import Folder
 
 
@@ -54,5 +54,5 @@ def _write_sklearn(fitted: Fitted, device: str, path: Path) -> None:
 
 
 def _write_card(fitted: Fitted, run: str, path: Path) -> None:
-    spec = checked_spec(Folder.open(Path(run)))
+    spec = spec_of(Folder.open(Path(run)))
     write_whole(path, model_card(fitted, spec).encode())

@@ -125,6 +125,7 @@ def plan_of(chosen: argparse.Namespace, federation: Federation) -> RunPlan:
         members=federation.members,
         devices=tuple(sorted(federation.members)),
         home=home,
+        categories=federation.categories,
         label=chosen.label or "y",
         settings=settings,
         method=method,

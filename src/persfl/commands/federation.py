@@ -34,6 +34,7 @@ def make_folder(chosen: argparse.Namespace) -> int:
         host=chosen.host,
         port=chosen.port,
         inner=chosen.inner_port,
+        categories=dict(chosen.categories),
     )
     print(
         f"{federation.path} is a federation of {len(names)} devices: {', '.join(names)}."
@@ -80,9 +81,8 @@ def node(chosen: argparse.Namespace) -> int:
     from persfl.federation.federation_folder import NODE, read_node
     from persfl.federation.ledger import Ledger
     from persfl.federation.node import run_node
-    from persfl.federation.node_folder import LEDGER, use_table
+    from persfl.federation.node_folder import LEDGER, node_privacy, use_table
     from persfl.federation.policy import Policy
-    from persfl.federation.privacy_settings import PrivacySettings
 
     folder = Path(chosen.config)
     config = read_node(folder)
@@ -94,7 +94,7 @@ def node(chosen: argparse.Namespace) -> int:
         drop=chosen.drop,
         weight=chosen.weight,
     )
-    settings = PrivacySettings.read(folder / NODE)
+    settings = node_privacy(folder)
     book = Ledger(folder / LEDGER)
     if settings is None:
         print(_leaving(config, policy, rows, folder) + OFF, flush=True)

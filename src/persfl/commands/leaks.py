@@ -12,8 +12,8 @@ from persfl.commands.run_output import model_ids, model_of, read_like_fit
 from persfl.fitting.fitted import Fitted
 from persfl.lab.leak_meter import NONE, Leak, leaks_of
 from persfl.methods import Private
-from persfl.report.run_pages import checked_spec
 from persfl.runs.leak_words import keep_leaks
+from persfl.runs.model_checks import spec_of
 from persfl.runs.run_folder import Folder
 
 HEAD = (
@@ -32,7 +32,7 @@ def measure_leaks(chosen: argparse.Namespace) -> int:
     """Attack own rows, at home, without protection and with it."""
     model = model_of(chosen)
     fitted: Fitted = model.fitted_
-    spec = checked_spec(Folder.open(Path(chosen.run)))
+    spec = spec_of(Folder.open(Path(chosen.run)))
     frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
     whose = model_ids(frame[spec["device"]], model.devices_)
     X = frame[spec["features"]]

@@ -20,7 +20,7 @@ from persfl.files import write_whole
 from persfl.lab import comparison_tables as tables
 from persfl.lab.comparison_cells import Cell, run_cells
 from persfl.lab.comparison_sets import Table
-from persfl.lab.comparison_specs import chosen_methods, load_comparison
+from persfl.lab.comparison_specs import chosen_methods, entries_of, load_comparison
 from persfl.lab.line_up import line_up
 from persfl.lab.standings import (
     REFERENCE,
@@ -50,7 +50,7 @@ def compare_methods(chosen: argparse.Namespace, name: str, asked: Asked) -> int:
     if chosen.model != "linear":
         need = "--few, --seeds and --methods compare linear models"
         raise InputError(f"{need}. Leave them out with --model {chosen.model}.")
-    reference = chosen.reference or REFERENCE
+    reference = entries_of(chosen.reference or REFERENCE)[0]
     methods = chosen_methods(chosen.methods or list(line_up()), reference)
     devices = asked.rows
     classes = asked.schema.labels.count

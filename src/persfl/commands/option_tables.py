@@ -16,7 +16,8 @@ table             text     needed  a table: .csv, .tsv, .csv.gz or .parquet
 --impute          switch   -       fill missing values with column means or most frequent categories
 --separator CHAR  text     -       between the columns of a CSV (default: found in its first line)
 --decimal CHAR    text     .       decimal mark of a CSV (default %(default)s)
---thousands CHAR  text     -       mark between thousands in a CSV (default: none)
+--thousands CHAR  text     -       mark between thousands in a CSV (default: a comma, where
+    numbers show it)
 --method NAME     text     blend   how models are made; `persfl methods` lists them (default
     %(default)s)
 --set KEY=VALUE   setting*  -      a setting of the method, such as budget=300; `persfl methods
@@ -146,8 +147,7 @@ every method on equal terms, over seeds (linear models; any of these options):
 --seeds N         whole  -  deal rows so many times, from --seed on (default 5)
 --few N           int    -  rows of each device to learn from, the others to judge by (default: all
     but --holdout; 0: one of every class)
---methods A,B     names  -  some of local, pooled, clustered, fine-tuned, FedAvg, FedAvg +
-    fine-tuning, IFCA (2), IFCA (4), Ditto, paper, kin, blend (default all)
+--methods A,B     names  -  some of the names that `persfl methods` lists (default all)
 --reference NAME  text   -  the method the others are compared with (default blend)
 """
 
@@ -155,6 +155,8 @@ INIT = """
 folder             text   needed     the folder to make
 --nodes N          whole  5          how many devices (default %(default)s)
 --names A,B        names  ''         their ids (default node-1, node-2, ...)
+--categories COLUMN=A,B  levels*  -  the levels of a text column, for all devices; as often as there
+    are such columns
 --host HOST        text   127.0.0.1  name or address by which nodes reach this machine (default
     %(default)s)
 --port PORT        whole  9443       the port nodes come in by (default %(default)s)
@@ -172,7 +174,8 @@ FEDERATION_DEMO = """
 """
 NODE = """
 --config FOLDER  text    needed  this device's folder, from `persfl federation init`
---data TABLE     text    needed  its rows: .csv, .tsv, .csv.gz or .parquet, numbers only
+--data TABLE     text    needed  its rows: .csv, .tsv, .csv.gz or .parquet; numbers, and texts
+    whose levels node.toml declares
 --label COLUMN   text    needed  the column to predict
 --drop A,B       names   ''      columns to leave out
 --weight COLUMN  text    -       how much each row counts

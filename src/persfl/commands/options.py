@@ -158,6 +158,14 @@ def _setting(text: str) -> tuple[str, object]:
     return key.strip(), found
 
 
+def _levels(text: str) -> tuple[str, tuple[str, ...]]:
+    """COLUMN=A,B: a column, and the levels it may have."""
+    column, equals, levels = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"must be COLUMN=A,B, not {text!r}")
+    return column.strip(), tuple(_names(levels))
+
+
 def _is_plain(value: object) -> bool:
     """Whether this is kept as it is: TOML knows dates, times and tables, too."""
     if isinstance(value, list):
@@ -174,4 +182,5 @@ KINDS: dict[str, Callable[[str], object] | None] = {
     "names": _names,
     "model": _model,
     "setting": _setting,
+    "levels": _levels,
 }

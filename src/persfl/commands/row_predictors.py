@@ -20,7 +20,7 @@ from persfl.errors import InputError, UnseenWarning
 from persfl.fitting.fitted import Fitted
 from persfl.fitting.schema import TableSchema
 from persfl.learners.responses import respond
-from persfl.report.run_pages import checked_spec
+from persfl.runs.model_checks import spec_of
 from persfl.runs.model_reader import read_fitted
 from persfl.runs.run_folder import Folder
 from persfl.sources.table import read_frame
@@ -147,7 +147,7 @@ def predictor_of(chosen: argparse.Namespace) -> RowPredictor:
         return _of_node(place, chosen.module)
     folder = Folder.open(place)
     _refuse_own(folder, chosen.out)
-    spec = checked_spec(folder)
+    spec = spec_of(folder)
     module = load_module(chosen.module) if chosen.module else None
     fitted = read_fitted(folder, module=module)[0]
     if fitted.schema.names not in (None, tuple(spec["features"])):
@@ -165,9 +165,9 @@ def _of_node(place: Path, network: str | None) -> NodePredictor:
     from persfl.federation.node_folder import MODELS
     from persfl.federation.result import schema_of
 
-    read_node(place)
+    levels = read_node(place).categories
     stored = Shelf(place / MODELS).latest(network=network)
-    return NodePredictor(stored, schema_of(stored.terms))
+    return NodePredictor(stored, schema_of(stored.terms, levels))
 
 
 def _refuse_own(folder: Folder, out: str | None) -> None:

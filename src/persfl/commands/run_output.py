@@ -7,7 +7,7 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from numpy.typing import NDArray
@@ -18,20 +18,23 @@ from persfl.commands.folder_answers import list_table_helpers, report_table
 from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
-from persfl.estimators.personalized import PersonalizedClassifier, PersonalizedRegressor
 from persfl.evaluation.dependence import Removal, Rise
 from persfl.evaluation.intervals import percent
-from persfl.fitting.fitted import fitted_of
 from persfl.formats import reading
-from persfl.report.export import export
-from persfl.report.run_pages import FEDERATION, checked_spec, write_pages
-from persfl.runs.model_reader import load_model
+from persfl.runs.model_checks import spec_of
+from persfl.runs.model_reader import load_model, read_fitted
 from persfl.runs.removal_words import keep_contributions
 from persfl.runs.run_folder import Folder
 from persfl.scale.sharded_run import is_sharded
 from persfl.sources.table import read_frame
 
-Personalized = PersonalizedClassifier | PersonalizedRegressor
+if TYPE_CHECKING:
+    from persfl.estimators.personalized import (
+        PersonalizedClassifier,
+        PersonalizedRegressor,
+    )
+
+    Personalized = PersonalizedClassifier | PersonalizedRegressor
 _HEAD = (
     "device",
     "peer",
@@ -46,6 +49,8 @@ _HEAD = (
 
 def write_report_again(chosen: argparse.Namespace) -> int:
     """The page of a finished run, and the federation's own where it was one."""
+    from persfl.report.run_pages import FEDERATION, write_pages
+
     if is_sharded(chosen.run):
         return report_table(chosen)
     check_out(chosen.out, ".html", table=chosen.run)
@@ -62,21 +67,24 @@ def list_helpers(chosen: argparse.Namespace) -> int:
     """Who helps a device, ranked; or everything, exported."""
     if is_sharded(chosen.run):
         return list_table_helpers(chosen)
-    model = model_of(chosen)
     if chosen.prove:
-        return _prove(model, chosen)
+        return _prove(model_of(chosen), chosen)
     if chosen.contributions:
-        return _contributions(model, chosen)
-    with reading(Path(chosen.run)):
-        found = model.helpers_
+        return _contributions(model_of(chosen), chosen)
+    folder = Folder.open(Path(chosen.run))
+    fitted = read_fitted(folder, module=_module(chosen))[0]
+    with reading(folder.path):
+        found = fitted.helpers()
     if not len(found) and not chosen.export and not chosen.json:
         print(
-            f"Nobody was asked: method {model.method_!r} has no answers of single peers."
+            f"Nobody was asked: method {fitted.ran!r} has no answers of single peers."
         )
         return 0
     if chosen.device is not None and len(found):
         found = found[_of_device(found, chosen.device)]
     if chosen.export:
+        from persfl.report.export import export
+
         print(export(found, chosen.export, verbatim=chosen.verbatim))
         return 0
     if chosen.json:
@@ -90,10 +98,9 @@ def list_helpers(chosen: argparse.Namespace) -> int:
     table((*_HEAD, "verdict"), [_cells(line) for line in lines])
     more = len(found) - chosen.top
     print(f"\n{what}" + (f"; {more} more: --top {len(found)}" if more > 0 else ""))
-    print(kinds_of(fitted_of(model)))
-    depends = fitted_of(model).depends
-    if depends is not None:
-        print(depends.sentence)
+    print(kinds_of(fitted))
+    if fitted.depends is not None:
+        print(fitted.depends.sentence)
     return 0
 
 
@@ -106,7 +113,7 @@ def _rows_of_fit(
             f"{option} fits again, and a run folder holds no rows. Say where they are: --table"
             " FILE."
         )
-    spec = checked_spec(Folder.open(Path(chosen.run)))
+    spec = spec_of(Folder.open(Path(chosen.run)))
     frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
     whose = model_ids(frame[spec["device"]], model.devices_)
     X = frame[spec["features"]]

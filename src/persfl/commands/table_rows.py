@@ -14,7 +14,7 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype
 from pandas.api.types import is_numeric_dtype as is_number
 
 from persfl.checks import named, some, those
-from persfl.column_checks import refuse_missing, refuse_numbers
+from persfl.column_checks import refuse_missing, refuse_numbers, thousands_in
 from persfl.errors import InputError
 from persfl.sources.table import device_codes, read_frame, refuse_endless
 from persfl.types import Array
@@ -46,13 +46,7 @@ class TableRows:
 def read_rows(chosen: argparse.Namespace) -> TableRows:
     """The table that the options describe, or the sentence that says what is wrong with it."""
     path = Path(chosen.table)
-    frame = read_frame(
-        path,
-        separator=chosen.separator,
-        decimal=chosen.decimal,
-        thousands=chosen.thousands,
-        text=chosen.device,
-    )
+    frame, marks = _frame(path, chosen)
     X = frame[_feature_columns(frame, chosen)]
     y = frame[chosen.label]
     devices = frame[chosen.device]
@@ -70,9 +64,35 @@ def read_rows(chosen: argparse.Namespace) -> TableRows:
     if task == "classification" and is_float_dtype(y) and (y % 1 != 0).any():
         # names of classes, which scikit-learn would take for measurements
         y = y.map(str)
-    remarks = [text for text in (remark, _counting(X)) if text]
+    remarks = [text for text in (marks, remark, _counting(X)) if text]
     aside = frame[_aside(frame, chosen, X)]
     return TableRows(path, X, y, devices, weight, groups, task, aside, remarks)
+
+
+def _frame(path: Path, chosen: argparse.Namespace) -> tuple[pd.DataFrame, str]:
+    """The table, and what to say where marks between thousands were found in it.
+
+    They are an option from then on: tables to predict are read alike.
+    """
+
+    def read() -> pd.DataFrame:
+        return read_frame(
+            path,
+            separator=chosen.separator,
+            decimal=chosen.decimal,
+            thousands=chosen.thousands,
+            text=chosen.device,
+        )
+
+    frame = read()
+    if chosen.thousands is not None or chosen.decimal != ".":
+        return frame, ""
+    shows = thousands_in(frame.drop(columns=chosen.device, errors="ignore"))
+    if shows is None:
+        return frame, ""
+    chosen.thousands = ","
+    what = "commas stand between thousands, so the table is read with --thousands ,"
+    return read(), f"As {shows!r} shows, {what}"
 
 
 def _feature_columns(frame: pd.DataFrame, chosen: argparse.Namespace) -> list[str]:

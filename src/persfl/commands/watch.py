@@ -27,7 +27,7 @@ def watch(chosen: argparse.Namespace) -> int:
     out = Path(chosen.run)
     if not (out / INDEX).is_file() and holder_of(out) is None:
         raise InputError(
-            f"there is no run in {str(out)!r}. Start one: persfl fit TABLE ... --out {out}"
+            f"there is no run in {str(out)!r} yet. Start one: persfl fit TABLE ... --out {out}"
         )
     if (out / DIARY).is_file():
         return _federation(out, chosen)

@@ -11,13 +11,15 @@ nobody is surely like i, nothing can be told of i.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from persfl.types import Array, IntArray, Mask
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 NOTHING = 0.5  # the chance of which nothing is known
 AT_ONCE = 2**22  # pairs that are worked on together, at most
@@ -59,6 +61,8 @@ def by_common_friends(target: IntArray, peer: IntArray, chance: Array) -> Array:
 
 
 def _matrix(target: IntArray, peer: IntArray, values: Array, n: int) -> csr_array:
+    from scipy.sparse import csr_array
+
     return csr_array((values, (target, peer)), shape=(n, n))
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtr, ndtr, stdtrit
-from scipy.stats import rankdata, wilcoxon
 
 from persfl.seeds import stream
 
@@ -148,6 +147,8 @@ def _interval(errors: Array, falls: Array, most: Array) -> tuple[float, float]:
 
 def _ranks(difference: Array) -> tuple[float, int]:
     """How likely ranks this uneven are by chance, and which way they lean if that is little."""
+    from scipy.stats import rankdata, wilcoxon
+
     some = difference[difference != 0]
     if len(some) < 2:
         return 1.0, 0

@@ -25,7 +25,7 @@ from persfl.federation.noised_descent import (
 )
 from persfl.federation.policy import Policy
 from persfl.federation.post import Post
-from persfl.federation.result import keep_result
+from persfl.federation.result import keep_result, schema_of
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.run_scene import Diary, RunScene
 from persfl.federation.told_leaves import LEAVES, tells_leaves
@@ -135,7 +135,7 @@ def _scene(post: Post, plan: RunPlan, out: Path, diary: Diary) -> RunScene:
         spec = {
             "device": "device",
             "label": plan.label,
-            "features": list(terms.columns),
+            "features": schema_of(terms, plan.levels).inputs,
             "groups": None,
             "separator": None,
             "decimal": ".",
@@ -200,7 +200,7 @@ def _home(plan: RunPlan) -> dict[str, Device]:
     table = plan.home_table
     home = Device(
         plan.home_id,
-        lambda r: table.read(),
+        lambda r: table.read(plan.levels),
         policy=policy,
         family=NodeFamily.of(plan.family),
     )

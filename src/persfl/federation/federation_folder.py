@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from persfl.checks import whole
 from persfl.errors import InputError, need
+from persfl.federation.category_levels import Levels, levels_from, levels_text
 from persfl.federation.certificates import certificates, node_key
 from persfl.federation.member_keys import public_key
 from persfl.federation.proxy_limits import Limits
@@ -42,6 +43,7 @@ class Federation:
     inner: int  # the SuperLink's own port, on this machine only
     members: dict[str, str]  # device id -> public key as PEM
     limits: Limits = field(default_factory=Limits)
+    categories: Levels = field(default_factory=dict)  # of text columns
 
     @property
     def coordinator(self) -> Path:
@@ -59,6 +61,7 @@ def init(
     host: str = "127.0.0.1",
     port: int = 9443,
     inner: int = 9444,
+    categories: Levels | None = None,
 ) -> Federation:
     """Make a federation's folder; an existing one is never touched."""
     need("cryptography", extra="flower", why="making certificates")
@@ -91,6 +94,7 @@ def init(
         )
     for name, value in (("port", port), ("inner port", inner)):
         whole(name, value, least=1, most=65535)
+    declared = levels_text(levels_from(categories or {}, "--categories"))
     path.mkdir(parents=True, exist_ok=True)
     coordinator = path / "coordinator"
     _secret_folder(coordinator)
@@ -106,9 +110,9 @@ def init(
         _secret(folder / "key", private)
         (folder / "key.pub").write_bytes(public)
         (folder / "ca.pem").write_bytes(ca)
-        (folder / NODE).write_text(_node_text(name, host, port))
+        (folder / NODE).write_text(_node_text(name, host, port, declared))
         members[name] = pem
-    text = _federation_text(host, port, inner, members)
+    text = _federation_text(host, port, inner, members, declared)
     (path / CONFIG).write_text(text)
     return opened(path)
 
@@ -133,6 +137,7 @@ def opened(path: Path) -> Federation:
         inner,
         _members(pairs, where),
         Limits.of(told.get("proxy", {})),
+        levels_from(told.get("categories", {}), where),
     )
 
 
@@ -169,16 +174,18 @@ class NodeConfig(NamedTuple):
 
     device: str
     superlink: str
+    categories: Levels
 
 
 def read_node(path: Path) -> NodeConfig:
     """Who the node of a folder is, and where its federation is."""
     refuse_plants(path)
     told = _read(path / NODE, "a node's folder", "persfl federation init")
-    for name in NodeConfig._fields:
+    for name in ("device", "superlink"):
         if not isinstance(told.get(name), str):
             raise InputError(f"{str(path / NODE)!r} must have the text {name!r}.")
-    return NodeConfig(told["device"], told["superlink"])
+    categories = levels_from(told.get("categories", {}), f"{str(path / NODE)!r}")
+    return NodeConfig(told["device"], told["superlink"], categories)
 
 
 def _read(path: Path, what: str, how: str) -> dict[str, Any]:
@@ -192,20 +199,24 @@ def _read(path: Path, what: str, how: str) -> dict[str, Any]:
         raise InputError(f"{str(path)!r} could not be read: {error}.") from None
 
 
-def _federation_text(host: str, port: int, inner: int, members: dict[str, str]) -> str:
+def _federation_text(
+    host: str, port: int, inner: int, members: dict[str, str], categories: str
+) -> str:
     text = (
         f'# Who is in this federation. Nothing here is secret.\nhost = "{host}"\nport ='
         f" {port}\ninner_port = {inner}\n"
     )
     for name, key in members.items():
         text += f'\n[[member]]\ndevice = "{name}"\nkey = """\n{key}"""\n'
+    if categories:
+        text += f"\n# The levels of text columns, as in every node.toml.\n{categories}"
     return (
         f"{text}\n# What the proxy lets through, in seconds, bytes and"
         f" connections.\n{Limits().text()}"
     )
 
 
-def _node_text(name: str, host: str, port: int) -> str:
+def _node_text(name: str, host: str, port: int, categories: str) -> str:
     # and with it much that the proxy does without
     from persfl.federation.node_family import FAMILIES
     from persfl.federation.policy import Policy
@@ -216,6 +227,7 @@ def _node_text(name: str, host: str, port: int) -> str:
         " what may leave.\n"
         f'device = "{name}"\nsuperlink = "{host}:{port}"\n'
         f'family = "linear"  # {families}\n\n{Policy().text()}'
+        f"\n{categories}"
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from persfl import __version__
 from persfl.checks import some
 from persfl.errors import InputError
+from persfl.federation.category_levels import in_order
 from persfl.federation.column_sums import Totals
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
 from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
@@ -90,7 +91,7 @@ def agreement(
 def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
     return Terms(
         model=plan.model,
-        columns=tuple(columns),
+        columns=tuple(in_order(columns, plan.levels)),
         classes=plan.classes,
         settings=plan.settings,
         seed=plan.seed,

@@ -7,9 +7,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from persfl.errors import InputError
+from persfl.federation.category_levels import Levels, level_columns
 from persfl.federation.device import Device
 from persfl.federation.federation_folder import NODE, read_node
 from persfl.federation.ledger import Ledger
@@ -35,7 +37,7 @@ def use_table(
     table = RowTable(
         data=str(data.resolve()), label=label, drop=tuple(drop), weight=weight
     )
-    rows = table.read()
+    rows = table.read(read_node(folder).categories)
     text = json.dumps(table.to_plain(), indent=1) + "\n"
     write_whole(folder / TABLE, text.encode())
     return rows
@@ -54,15 +56,16 @@ def _refuse_used(folder: Path) -> None:
 class ChangingTable:
     """Rows that may keep arriving: the table is read again when its file has changed."""
 
-    def __init__(self, table: RowTable) -> None:
+    def __init__(self, table: RowTable, levels: Levels | None = None) -> None:
         self._table = table
+        self._levels = levels
         self._seen: tuple[tuple[int, ...], Rows] | None = None
 
     def __call__(self, r: int) -> Rows:
         stat = Path(self._table.data).stat()
         mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if self._seen is None or self._seen[0] != mark:
-            self._seen = (mark, self._table.read())
+            self._seen = (mark, self._table.read(self._levels))
         return self._seen[1]
 
 
@@ -79,14 +82,24 @@ def device_of(folder: Path) -> Device:
     (folder / MODELS).mkdir(mode=0o700, exist_ok=True)
     return Device(
         config.device,
-        ChangingTable(table),
+        ChangingTable(table, config.categories),
         policy=Policy.read(folder / NODE),
         ledger=Ledger(folder / LEDGER),
         shelf=Shelf(folder / MODELS),
         log=lambda text: _noted(folder / "errors.log", text),
-        privacy=PrivacySettings.read(folder / NODE),
+        privacy=node_privacy(folder),
         family=NodeFamily.read(folder / NODE),
     )
+
+
+def node_privacy(folder: Path) -> PrivacySettings | None:
+    """How a node's answers are protected; what is 0 or 1 needs no range declared."""
+    settings = PrivacySettings.read(folder / NODE)
+    if settings is None:
+        return None
+    columns = level_columns(read_node(folder).categories)
+    known = {name: [0, 1] for each in columns.values() for name in each}
+    return replace(settings, ranges=known | dict(settings.ranges))
 
 
 def _noted(path: Path, text: str) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from persfl.evaluation.verdicts import Worth
 from persfl.federation.blend_outcome import Outcome
+from persfl.federation.category_levels import Levels, preparation_of
 from persfl.federation.holdout import worth_of
 from persfl.federation.roster import WAYS
 from persfl.federation.run_notes import (
@@ -84,7 +85,7 @@ def fitted(
     return Fitted(
         devices=id_array(fleet.ids),
         rows=np.array([fleet.rows.get(name, 0) for name in fleet.ids]),
-        schema=schema_of(terms),
+        schema=schema_of(terms, plan.levels),
         settings=_settings(terms, plan),
         method=_method(terms, plan, fleet.n),
         learner=fleet.learner,
@@ -126,11 +127,15 @@ def _kind(terms: Terms) -> str:
     return "raw" if terms.mean is None else "shared"
 
 
-def schema_of(terms: Terms) -> TableSchema:
-    """The table that a run's models are for."""
+def schema_of(terms: Terms, levels: Levels) -> TableSchema:
+    """The table that a run's models are for; `levels` are those of its categories."""
     classes = np.arange(terms.classes) if terms.classes else None
     labels = Labels(classes is None, classes)
-    return TableSchema(labels, terms.features, tuple(terms.columns))
+    preparation = preparation_of(terms.columns, levels)
+    if preparation is None:
+        return TableSchema(labels, terms.features, tuple(terms.columns))
+    names = (*preparation.numbers, *preparation.texts)
+    return TableSchema(labels, len(names), names, preparation)
 
 
 def units_of(terms: Terms, n: int) -> Units:

@@ -15,6 +15,7 @@ import pandas as pd
 from persfl.checks import some
 from persfl.devices import Devices
 from persfl.errors import InputError
+from persfl.federation.category_levels import Levels, encoded
 from persfl.federation.plain_settings import settings_from
 from persfl.sources.table import read_frame
 from persfl.types import Data
@@ -47,19 +48,22 @@ class RowTable:
         """What JSON takes; `of` takes it back."""
         return dataclasses.asdict(self)
 
-    def read(self) -> Rows:
-        """The rows that are in the file now."""
+    def read(self, levels: Levels | None = None) -> Rows:
+        """The rows that are in the file now; `levels` are those of its categories."""
         path = Path(self.data)
         frame = read_frame(path)
         special = [self.label, *([self.weight] if self.weight else [])]
         self._check(frame, special, path.name)
+        wanted = frame.drop(columns=list(self.drop), errors="ignore")
+        frame = encoded(wanted, self._of_features(levels or {}), path.name)
         out = {*special, *self.drop}
         columns = [str(name) for name in frame.columns if name not in out]
         for name in (*columns, *special):
             if not pd.api.types.is_numeric_dtype(frame[name]):
                 raise InputError(
-                    f"column {name!r} of {path.name!r} must hold numbers. Encode it, or leave it"
-                    " out with --drop."
+                    f"column {name!r} of {path.name!r} must hold numbers. Declare its levels in"
+                    " [categories] of federation.toml and every node.toml, or leave it out with"
+                    " --drop."
                 )
         if not columns:
             raise InputError(f"{path.name!r} has no feature columns.")
@@ -71,6 +75,11 @@ class RowTable:
         # finite numbers, sensible weights
         Devices.of([(X, y, weight)], ids=[path.name], quiet=True)
         return Rows(columns, Data(X, y, weight))
+
+    def _of_features(self, levels: Levels) -> Levels:
+        """Labels and weights are numbers, whatever is declared of a column of that name."""
+        apart = (self.label, self.weight)
+        return {name: levels[name] for name in levels if name not in apart}
 
     def _check(self, frame: pd.DataFrame, special: Sequence[str], name: str) -> None:
         """Stop where a column that was named is not there."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
+from persfl.federation.category_levels import Levels, levels_from
 from persfl.federation.plain_settings import settings_from
 from persfl.federation.row_table import RowTable
 from persfl.files import write_whole
@@ -47,6 +48,7 @@ class RunPlan:
     home: Mapping[str, object] | None = None
     family: str = "linear"
     label: str = "y"
+    categories: Mapping[str, object] = field(default_factory=dict)
     # What is learned
     model: str = "linear"
     classes: int = 0
@@ -99,6 +101,7 @@ class RunPlan:
             real("step_size", self.step_size, above=0)
         if real("holdout", self.holdout, least=0) >= 1:
             raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
+        _ = self.levels
         if self.home is None:
             return
         _ = self.home_table
@@ -152,9 +155,16 @@ class RunPlan:
         told = {k: v for k, v in (self.home or {}).items() if k != "device"}
         return RowTable.of(told)
 
+    @property
+    def levels(self) -> Levels:
+        """The declared levels of text columns."""
+        return levels_from(self.categories, "federation.toml")
+
     def to_plain(self) -> dict[str, object]:
         """What JSON takes; `of` takes it back."""
-        return dataclasses.asdict(self) | {"devices": list(self.devices)}
+        levels = {name: list(self.levels[name]) for name in self.levels}
+        plain = dataclasses.asdict(self) | {"devices": list(self.devices)}
+        return plain | {"categories": levels}
 
     @staticmethod
     def of(told: object) -> RunPlan:
@@ -180,7 +190,7 @@ class RunPlan:
         """What a run that was begun under other settings would say; "" where they are the same."""
         fixed = {k: v for k, v in self.to_plain().items() if k not in _FREE}
         # a version that did not know a setting ran as it is without
-        usual = {one.name: one.default for one in dataclasses.fields(RunPlan)}
+        usual = {one.name: _default(one) for one in dataclasses.fields(RunPlan)}
         for name, value in fixed.items():
             was = before.get(name, usual[name])
             if was != value:
@@ -202,3 +212,10 @@ class RunPlan:
                 " another --out."
             )
         return before
+
+
+def _default(one: dataclasses.Field[Any]) -> object:
+    """What a setting is where nothing is said."""
+    if one.default_factory is not dataclasses.MISSING:
+        return one.default_factory()
+    return one.default

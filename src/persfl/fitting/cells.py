@@ -10,9 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
 from persfl.checks import LARGEST, some
 from persfl.errors import InputError
@@ -33,6 +30,8 @@ def compact(values: Array) -> Array:
 
 def one_each(labels: ArrayLike, matrix: Array) -> NDArray[Any]:
     """Labels, one per row."""
+    from sklearn.utils.validation import column_or_1d
+
     y: NDArray[Any] = column_or_1d(labels, warn=True)
     if len(y) != len(matrix):
         raise InputError(
@@ -47,6 +46,8 @@ def row_weights(weight: ArrayLike | None, rows: int) -> Array:
     >>> row_weights(2, 3).tolist()
     [2.0, 2.0, 2.0]
     """
+    from sklearn.utils import check_array
+
     if weight is None:
         return np.ones(rows)
     if isinstance(weight, Number):
@@ -136,6 +137,8 @@ class Labels:
 
     def learned(self, y: ArrayLike) -> Labels:
         """The same with the classes of these labels, unless they were named before."""
+        from sklearn.utils.multiclass import check_classification_targets
+
         if self.numeric:
             return self
         check_classification_targets(y)

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sklearn.base import BaseEstimator
-
 from persfl.errors import InputError
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
@@ -28,6 +26,8 @@ def learner_for(
     >>> learner_for(None).kind, learner_for(None, classes=2).kind
     ('squared', 'logistic')
     """
+    from sklearn.base import BaseEstimator
+
     if estimator is None:
         return _linear(classes)
     if is_learner(estimator):
@@ -111,6 +111,8 @@ def _is_module(estimator: object) -> bool:
 
 
 def _is_class_of_estimators(estimator: object) -> bool:
+    from sklearn.base import BaseEstimator
+
     return isinstance(estimator, type) and issubclass(estimator, BaseEstimator)
 
 

@@ -16,7 +16,7 @@ from persfl.methods.protocol import Method
 from persfl.privacy import true_positives
 from persfl.rules.kin_rule import doubts, members
 from persfl.training.state import State
-from persfl.training.train import runaways
+from persfl.training.training_run import runaways
 from persfl.traits import has_gradients
 
 if TYPE_CHECKING:

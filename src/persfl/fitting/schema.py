@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
 from persfl.column_checks import needs_encoding, refuse_missing, refuse_text
 from persfl.devices import Devices, offsets
@@ -33,6 +31,9 @@ from persfl.fitting.date_columns import DateColumn, date_columns
 from persfl.fitting.row_columns import OrderWords
 from persfl.sources.table import device_codes
 from persfl.types import Array, IntArray
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 Table = ArrayLike | pd.DataFrame
 Weights = ArrayLike | None
@@ -84,6 +85,8 @@ class TableSchema:
 
     def numbers(self, reader: BaseEstimator, X: Table) -> Array:
         """Checked numbers of a table without a device column."""
+        from sklearn.utils.validation import validate_data
+
         X = _without(X, self.beside)
         if self.impute and not is_table(X):
             X = named_table(X)
@@ -165,6 +168,8 @@ def learn_table(
     >>> schema.inputs, rows.ids
     (['x0'], ['a', 'b'])
     """
+    from sklearn.utils.validation import validate_data
+
     y = labels.usable(y)
     words = words or OrderWords()
     X, devices = _own_column(reader, device, X, devices)

@@ -17,18 +17,7 @@ from persfl.learners.linear import Linear
 from persfl.learners.near_rows import NearRows
 from persfl.learners.network import Network
 from persfl.learners.shared_trees import BoostedModels
-from persfl.methods import (
-    Blend,
-    Clustered,
-    FineTuned,
-    Kin,
-    LocalTask,
-    Method,
-    Own,
-    Pooled,
-    Private,
-    cannot_run,
-)
+from persfl.methods import Method, cannot_run
 from persfl.public_points import public_points
 from persfl.training.state import KIN_ROUNDS, STEP_ROUNDS, peers_asked, rounds_for
 from persfl.traits import has_gradients, has_tensors, traits_of
@@ -39,10 +28,11 @@ if TYPE_CHECKING:
     from persfl.devices import Devices
     from persfl.evaluation.row_order import RowOrder
     from persfl.fitting.schema import TableSchema
+    from persfl.methods.local_task import LocalTask
 
 # methods that make models without a fleet that takes steps: networks where they are computed,
 # others on this processor
-_ON_THIS_PROCESSOR = (Blend, Own, Pooled, FineTuned, Clustered, Private)
+_ON_THIS_PROCESSOR = ("blend", "own", "pooled", "fine-tuned", "clustered", "private")
 # numbers touched by a run that may be repeated without being noticed
 CHEAP = 3e7
 # made-up public points, where a base estimator needs some and none are handed in
@@ -98,7 +88,7 @@ class FitSettings:
                 f"{method.name} goes by {' or '.join(usual)} units. Got units={self.units!r}:"
                 " leave it out, or take another method such as method='paper'."
             )
-        here = isinstance(method, _ON_THIS_PROCESSOR) and not has_tensors(learner)
+        here = method.name in _ON_THIS_PROCESSOR and not has_tensors(learner)
         if self.compute is not None and here:
             raise InputError(
                 f"compute is for networks and for methods that take steps with a fleet, such as"
@@ -148,6 +138,8 @@ class Setup:
 
         Labels that are classes have none, and counts lose their meaning in any but their own.
         """
+        from persfl.methods.private.private_method import Private
+
         scaled = not self.classes and traits_of(self.learner).task != "counts"
         wanted = kind or self.kind
         if isinstance(self.method, Private) and wanted == "shared":
@@ -192,6 +184,8 @@ class Setup:
 
     def _questions(self, n: int) -> int:
         """About how many questions a device asks in a run."""
+        from persfl.methods import Blend, Kin
+
         if isinstance(self.method, Blend):
             return self.method.budget
         usual = KIN_ROUNDS if isinstance(self.method, Kin) else STEP_ROUNDS
@@ -208,6 +202,8 @@ class Setup:
         """What the method is given: rows in the units of the run."""
         compute = self.settings.compute
         learner = self.learner
+        from persfl.methods.local_task import LocalTask
+
         memory = self.settings.memory
         if isinstance(learner, Network) and (compute or memory):
             precision = self.settings.precision

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
-import sklearn
 from joblib import Parallel, delayed
 
 from persfl.checks import refuse_strangers
@@ -261,6 +260,8 @@ def _answer(
 
     A bad peer costs only its own answer.
     """
+    import sklearn
+
     try:
         # Rows were checked when they came in, parameters at the first fit: scikit-learn need not
         # do it again for every answer.

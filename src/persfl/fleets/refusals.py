@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from sklearn.base import BaseEstimator
-
 from persfl.errors import CannotMix, Diverged, InputError
 from persfl.traits import is_learner, is_proposer
 from persfl.types import Data, LabelCheck, Learner
@@ -30,6 +28,8 @@ def check_fleet_parts(
     learners: Sequence[object], proposer: object, local: object = None
 ) -> None:
     """Stop where something else stands in a learner's or a proposer's place."""
+    from sklearn.base import BaseEstimator
+
     for learner in learners:
         if not is_learner(learner):
             wrap = (

@@ -113,12 +113,30 @@ def load_comparison(name: str | Path, changes: Changes | None = None) -> Compari
 def chosen_methods(names: Sequence[str], reference: str = REFERENCE) -> tuple[str, ...]:
     """Methods by name, in their usual order, the reference among them.
 
+    A name is that of a comparison, or one that `persfl methods` lists.
+
     >>> chosen_methods(["pooled", "local"])
     ('local', 'pooled', 'blend')
+    >>> chosen_methods(["own", "ifca"])
+    ('local', 'IFCA (2)', 'IFCA (4)', 'blend')
     """
-    for name in [*names, reference]:
-        one_of("method", name, list(line_up()))
-    return tuple(name for name in line_up() if name in names or name == reference)
+    wanted = {entry for name in [*names, reference] for entry in entries_of(name)}
+    return tuple(name for name in line_up() if name in wanted)
+
+
+def entries_of(name: str) -> list[str]:
+    """Who stands in comparisons for a method, by its name there or on the list of methods."""
+    everybody = line_up()
+    if name in everybody:
+        return [name]
+    kinds = {
+        entry: {one.name for one in variants.values()}
+        for entry, variants in everybody.items()
+    }
+    found = [entry for entry in everybody if name in kinds[entry]]
+    if not found:
+        one_of("method", name, list(everybody))
+    return found
 
 
 def _set(spec: str, entry: object) -> DataSet:

@@ -12,13 +12,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from persfl.errors import CannotMix
 from persfl.learners.estimator import Estimator
 from persfl.learners.linear import Linear
 from persfl.learners.plain import Plain
-from persfl.learners.plain_families import as_plain
 from persfl.seeds import Stream
 from persfl.traits import Traits
 from persfl.types import Array, Data, Learner, Model
@@ -93,6 +91,8 @@ class AnyFamily:
 @cache
 def _face(classes: bool) -> Estimator:
     """What predicts and scores: it asks a model what it says, of whatever family it is."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
     return Estimator(LogisticRegression() if classes else LinearRegression())
 
 
@@ -102,6 +102,8 @@ def told_plainly(learner: Learner, model: Any) -> Plain:
     >>> told_plainly(Linear("logistic"), np.array([2.0])).link
     'sigmoid'
     """
+    from persfl.learners.plain_families import as_plain
+
     if not isinstance(learner, Linear):
         return as_plain(model)
     rows = np.asarray(model).reshape(learner.classes, -1)

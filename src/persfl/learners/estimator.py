@@ -13,11 +13,6 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.pipeline import Pipeline
-from sklearn.tree import BaseDecisionTree
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from persfl.checks import one_of
 from persfl.errors import CannotMix, InputError
@@ -25,6 +20,8 @@ from persfl.learners.plain import Plain
 from persfl.traits import Traits, tells_chances
 
 if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
     from persfl.seeds import Stream
     from persfl.types import AnyArray, Array, Data, Model
 
@@ -67,6 +64,9 @@ class Estimator:
     _states: tuple[str, ...]  # parameters that take named randomness
 
     def __init__(self, estimator: BaseEstimator, *, loss: str | None = None) -> None:
+        from sklearn.base import BaseEstimator, is_classifier, is_regressor
+        from sklearn.tree import BaseDecisionTree
+
         name = type(estimator).__name__
         if not isinstance(estimator, BaseEstimator) or not (
             is_classifier(estimator) or is_regressor(estimator)
@@ -127,6 +127,9 @@ class Estimator:
 
     def zeros(self, data: Data) -> Any:
         """The regressor that always says 0."""
+        from sklearn.base import is_classifier
+        from sklearn.dummy import DummyRegressor
+
         if is_classifier(self.estimator):
             raise InputError(
                 "start='zeros' has no meaning for a classifier. Use start='own' or hand in a fitted"
@@ -136,6 +139,8 @@ class Estimator:
 
     def fit(self, data: Data, stream: Stream) -> Any:
         """A fresh estimator fitted to the rows of positive weight."""
+        from sklearn.dummy import DummyClassifier
+
         model = self.unfitted(stream)
         used = data.weight > 0
         X = data.X
@@ -155,6 +160,8 @@ class Estimator:
 
     def predict(self, model: Model, X: Array) -> Array:
         """What the fitted estimator predicts: values, or labels."""
+        from sklearn.tree import BaseDecisionTree
+
         if isinstance(model, BaseDecisionTree):
             said = model.predict(X.astype(np.float32), check_input=False)
         else:
@@ -199,6 +206,8 @@ class Estimator:
 
     def check(self, model: Model, features: int) -> Model:
         """A handed-in fitted estimator, if it predicts from this many features."""
+        from sklearn.utils.validation import check_is_fitted
+
         try:
             if isinstance(model, Plain):
                 if not model.takes(features):
@@ -214,6 +223,8 @@ class Estimator:
         return model
 
     def unfitted(self, stream: Stream) -> Any:
+        from sklearn.base import clone
+
         # A shallow copy is a clone for estimators whose parameters are plain values, and much
         # cheaper than cloning.
         model = copy.copy(self.estimator) if self._flat else clone(self.estimator)
@@ -239,6 +250,10 @@ def _parts(estimator: BaseEstimator) -> list[object]:
 
 def _weight_parameter(estimator: BaseEstimator) -> str | None:
     """The name under which `fit` takes sample weights."""
+    from sklearn.base import BaseEstimator
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.validation import has_fit_parameter
+
     if isinstance(estimator, Pipeline):
         step, last = estimator.steps[-1]
         below = _weight_parameter(last)

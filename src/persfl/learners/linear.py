@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import minimize
 
 from persfl.checks import one_of, real, whole
 from persfl.errors import InputError
@@ -254,6 +253,8 @@ class Linear:
         """L-BFGS; the absolute loss, which has kinks, is approached by ever sharper Huber
         losses.
         """
+        from scipy.optimize import minimize
+
         size = np.sqrt((data.X**2).mean(axis=0))
         size[size == 0] = 1.0
         # descend in columns of equal size: large ones would make exp overflow

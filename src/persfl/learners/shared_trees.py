@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from persfl.compiled import kernels
+from persfl.compiled import kernels_for
 from persfl.types import Array, IntArray
 
 WORDS = 8  # of 32 bits, one bit a category
@@ -47,7 +47,7 @@ class SharedTrees:
     def predict(self, X: Array, owner: IntArray) -> Array:
         """(rows,) of rows and their devices; -1 for a device that was not there."""
         known = np.append(self.place, -1)[owner]
-        fast = kernels()
+        fast = kernels_for(len(X) * len(self.root))
         if fast is not None:
             found = np.empty(len(X))
             if fast.walk(np.ascontiguousarray(X), known, *self._plain, found):

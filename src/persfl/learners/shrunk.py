@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import minimize
 
 from persfl.batches import batches
 from persfl.types import Array, Data
@@ -173,6 +172,8 @@ def _descended(
     learner: Linear, data: Data, anchor: Array, pull: float, slopes: Array
 ) -> Array:
     """One device, a loss whose curvature has no bound or that has kinks."""
+    from scipy.optimize import minimize
+
     used = data.weight > 0
     data = Data(data.X[used], data.y[used], data.weight[used])
 

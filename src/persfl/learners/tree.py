@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.tree import DecisionTreeRegressor
 
 from persfl.checks import whole
 from persfl.compiled import kernels
@@ -77,6 +76,8 @@ class Tree:
 
     def fit(self, data: Data, stream: Stream) -> Grown:
         """Grow a tree on the rows of positive weight."""
+        from sklearn.tree import DecisionTreeRegressor
+
         used = data.weight > 0
         X, y, weight = (
             (data.X, data.y, data.weight)

@@ -13,99 +13,179 @@ Blend(budget=300, trees=True)
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from persfl import late_names
 from persfl.errors import InputError
-from persfl.methods.all_for_one import AllForOne
-from persfl.methods.apfl import APFL
-from persfl.methods.ask_by_rewards import AskByThompson, AskByUCB
-from persfl.methods.blend_method import Blend
-from persfl.methods.boosting import Boosting
-from persfl.methods.cfl import CFL
-from persfl.methods.clove import CLoVE
-from persfl.methods.clustered import Clustered
-from persfl.methods.cobo import CoBo
-from persfl.methods.dac import DAC
-from persfl.methods.ditto import Ditto
-from persfl.methods.dummies import Dummies
-from persfl.methods.fedavg import FedAvg
-from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
-from persfl.methods.fedem import FedEM
-from persfl.methods.fedfomo import FedFomo
-from persfl.methods.fedper import FedPer
-from persfl.methods.fedprox import FedProx
-from persfl.methods.fedrelax import FedRelax
-from persfl.methods.fedrep import FedRep
-from persfl.methods.fine_tuned import FineTuned
-from persfl.methods.gpboost_method import GPBoost
-from persfl.methods.gtvmin import GTVMin
-from persfl.methods.ifca import IFCA
-from persfl.methods.kin import Kin
-from persfl.methods.knn_per import KNNPer
-from persfl.methods.local_task import LocalTask
 from persfl.methods.method_fields import MethodSettings, Setting, setting, settings_of
-from persfl.methods.mixed_effects import Mixed
-from persfl.methods.mocha import Mocha
-from persfl.methods.mr_mtl import MRMTL
-from persfl.methods.own import Own
-from persfl.methods.paper import Paper
-from persfl.methods.pens import PENS
-from persfl.methods.per_fedavg import PerFedAvg
-from persfl.methods.pfedgraph import PFedGraph
-from persfl.methods.pfedme import PFedMe
-from persfl.methods.pooled import Pooled
-from persfl.methods.private.private_method import Private
 from persfl.methods.protocol import Method, Needs, Online, Task
-from persfl.methods.single_fit import at_once
-from persfl.methods.werner import Werner
 from persfl.traits import traits_of
 from persfl.types import Learner
 
-METHODS: dict[str, type[Method]] = {
-    kind.name: kind
-    for kind in (
-        Blend,
-        Paper,
-        Kin,
-        Own,
-        Pooled,
-        FineTuned,
-        Clustered,
-        FedAvg,
-        FedAvgFineTuned,
-        Ditto,
-        IFCA,
-        Dummies,
-        GTVMin,
-        FedProx,
-        PerFedAvg,
-        APFL,
-        PFedMe,
-        CFL,
-        Werner,
-        FedEM,
-        MRMTL,
-        Mocha,
-        PENS,
-        DAC,
-        FedFomo,
-        AskByUCB,
-        AskByThompson,
-        AllForOne,
-        CLoVE,
-        PFedGraph,
-        CoBo,
-        FedRelax,
-        FedPer,
-        FedRep,
-        KNNPer,
-        Mixed,
-        Boosting,
-        GPBoost,
-        Private,
-    )
+if TYPE_CHECKING:
+    from persfl.methods.all_for_one import AllForOne
+    from persfl.methods.apfl import APFL
+    from persfl.methods.ask_by_rewards import AskByThompson, AskByUCB
+    from persfl.methods.blend_method import Blend
+    from persfl.methods.boosting import Boosting
+    from persfl.methods.cfl import CFL
+    from persfl.methods.clove import CLoVE
+    from persfl.methods.clustered import Clustered
+    from persfl.methods.cobo import CoBo
+    from persfl.methods.dac import DAC
+    from persfl.methods.ditto import Ditto
+    from persfl.methods.dummies import Dummies
+    from persfl.methods.fedavg import FedAvg
+    from persfl.methods.fedavg_fine_tuned import FedAvgFineTuned
+    from persfl.methods.fedem import FedEM
+    from persfl.methods.fedfomo import FedFomo
+    from persfl.methods.fedper import FedPer
+    from persfl.methods.fedprox import FedProx
+    from persfl.methods.fedrelax import FedRelax
+    from persfl.methods.fedrep import FedRep
+    from persfl.methods.fine_tuned import FineTuned
+    from persfl.methods.gpboost_method import GPBoost
+    from persfl.methods.gtvmin import GTVMin
+    from persfl.methods.ifca import IFCA
+    from persfl.methods.kin import Kin
+    from persfl.methods.knn_per import KNNPer
+    from persfl.methods.local_task import LocalTask
+    from persfl.methods.mixed_effects import Mixed
+    from persfl.methods.mocha import Mocha
+    from persfl.methods.mr_mtl import MRMTL
+    from persfl.methods.own import Own
+    from persfl.methods.paper import Paper
+    from persfl.methods.pens import PENS
+    from persfl.methods.per_fedavg import PerFedAvg
+    from persfl.methods.pfedgraph import PFedGraph
+    from persfl.methods.pfedme import PFedMe
+    from persfl.methods.pooled import Pooled
+    from persfl.methods.private.private_method import Private
+    from persfl.methods.single_fit import at_once
+    from persfl.methods.werner import Werner
+
+# Classes by the file that has them: one is imported when it is first used, since all together take
+# a second that reading a run need not wait.
+_HOMES = {
+    "APFL": "apfl",
+    "AllForOne": "all_for_one",
+    "AskByThompson": "ask_by_rewards",
+    "AskByUCB": "ask_by_rewards",
+    "Blend": "blend_method",
+    "Boosting": "boosting",
+    "CFL": "cfl",
+    "CLoVE": "clove",
+    "Clustered": "clustered",
+    "CoBo": "cobo",
+    "DAC": "dac",
+    "Ditto": "ditto",
+    "Dummies": "dummies",
+    "FedAvg": "fedavg",
+    "FedAvgFineTuned": "fedavg_fine_tuned",
+    "FedEM": "fedem",
+    "FedFomo": "fedfomo",
+    "FedPer": "fedper",
+    "FedProx": "fedprox",
+    "FedRelax": "fedrelax",
+    "FedRep": "fedrep",
+    "FineTuned": "fine_tuned",
+    "GPBoost": "gpboost_method",
+    "GTVMin": "gtvmin",
+    "IFCA": "ifca",
+    "KNNPer": "knn_per",
+    "Kin": "kin",
+    "LocalTask": "local_task",
+    "MRMTL": "mr_mtl",
+    "Mixed": "mixed_effects",
+    "Mocha": "mocha",
+    "Own": "own",
+    "PENS": "pens",
+    "PFedGraph": "pfedgraph",
+    "PFedMe": "pfedme",
+    "Paper": "paper",
+    "PerFedAvg": "per_fedavg",
+    "Pooled": "pooled",
+    "Private": "private.private_method",
+    "Werner": "werner",
+    "at_once": "single_fit",
 }
+_NAMES = {
+    "blend": "Blend",
+    "paper": "Paper",
+    "kin": "Kin",
+    "own": "Own",
+    "pooled": "Pooled",
+    "fine-tuned": "FineTuned",
+    "clustered": "Clustered",
+    "fedavg": "FedAvg",
+    "fedavg+fine-tuning": "FedAvgFineTuned",
+    "ditto": "Ditto",
+    "ifca": "IFCA",
+    "dummies": "Dummies",
+    "gtvmin": "GTVMin",
+    "fedprox": "FedProx",
+    "per-fedavg": "PerFedAvg",
+    "apfl": "APFL",
+    "pfedme": "PFedMe",
+    "cfl": "CFL",
+    "werner": "Werner",
+    "fedem": "FedEM",
+    "mr-mtl": "MRMTL",
+    "mocha": "Mocha",
+    "pens": "PENS",
+    "dac": "DAC",
+    "fedfomo": "FedFomo",
+    "ucb": "AskByUCB",
+    "thompson": "AskByThompson",
+    "all-for-one": "AllForOne",
+    "clove": "CLoVE",
+    "pfedgraph": "PFedGraph",
+    "cobo": "CoBo",
+    "fedrelax": "FedRelax",
+    "fedper": "FedPer",
+    "fedrep": "FedRep",
+    "knn-per": "KNNPer",
+    "mixed": "Mixed",
+    "boosting": "Boosting",
+    "gpboost": "GPBoost",
+    "private": "Private",
+}
+
+__getattr__ = late_names(__name__, _HOMES)
+
+
+class MethodTable(MutableMapping[str, type[Method]]):
+    """Methods by name, imported when they are first looked at; a person may add their own."""
+
+    def __init__(self, names: MutableMapping[str, str]) -> None:
+        self._kinds: dict[str, type[Method] | str] = dict(names)
+
+    def __getitem__(self, name: str) -> type[Method]:
+        kind = self._kinds[name]
+        if isinstance(kind, str):
+            kind = __getattr__(kind)
+            self._kinds[name] = kind
+        return kind
+
+    def __setitem__(self, name: str, kind: type[Method]) -> None:
+        self._kinds[name] = kind
+
+    def __delitem__(self, name: str) -> None:
+        del self._kinds[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kinds)
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kinds
+
+
+METHODS = MethodTable(_NAMES)
 
 __all__ = [
     "APFL",
@@ -141,6 +221,7 @@ __all__ = [
     "LocalTask",
     "Method",
     "MethodSettings",
+    "MethodTable",
     "Mixed",
     "Mocha",
     "Needs",

@@ -26,7 +26,7 @@ from persfl.methods.protocol import Needs, Task
 from persfl.methods.single_fit import at_once
 from persfl.seeds import stream
 from persfl.training.state import Keep, State, rounds_for, step_of
-from persfl.training.train import HALVINGS
+from persfl.training.training_run import HALVINGS
 from persfl.traits import has_gradients, traits_of
 from persfl.types import Array, Data, Differentiable, Restarting
 

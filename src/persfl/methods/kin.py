@@ -22,7 +22,7 @@ from persfl.training.state import (
     peers_of,
     rounds_for,
 )
-from persfl.training.train import train
+from persfl.training.training_run import train
 from persfl.traits import has_gradients
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from persfl.evaluation.row_order import RowOrder
-from persfl.training.train import InProcess
+from persfl.training.training_run import InProcess
 from persfl.types import Array
 
 

@@ -26,7 +26,7 @@ from persfl.training.state import (
     rounds_for,
     step_of,
 )
-from persfl.training.train import HALVINGS
+from persfl.training.training_run import HALVINGS
 from persfl.trust import Trust
 from persfl.types import Array, IntArray, Round
 

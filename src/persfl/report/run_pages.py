@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from persfl.errors import InputError
 from persfl.formats import reading
@@ -16,7 +15,7 @@ from persfl.report.html import write_report
 from persfl.report.info import info
 from persfl.report.next_command import next_command
 from persfl.runs.leak_words import read_leaks
-from persfl.runs.model_checks import check_spec
+from persfl.runs.model_checks import spec_of
 from persfl.runs.model_reader import load_model
 from persfl.runs.removal_words import read_contributions
 from persfl.runs.run_folder import Folder
@@ -53,7 +52,7 @@ def write_pages(
 
 def write_page(folder: Folder, model: Fitted | HasFitted, path: Path) -> Path:
     """Write the report of a run's model."""
-    spec = checked_spec(folder)
+    spec = spec_of(folder)
     groups = dict(spec["groups"]) if spec.get("groups") else None
     names = {"device": str(spec["device"]), "label": str(spec["label"])}
     names["table"] = Path(str(spec.get("table", ""))).name
@@ -73,11 +72,3 @@ def write_page(folder: Folder, model: Fitted | HasFitted, path: Path) -> Path:
         words = ["persfl", "leaks", str(folder.path), "--table", str(spec["table"])]
         found["leaks_by"] = shlex.join(words)
     return write_report(found | {"federation": bool(spec.get("federated"))}, path)
-
-
-def checked_spec(folder: Folder) -> Mapping[str, Any]:
-    """What a run was asked, if it says what reports and predictions need."""
-    spec: Mapping[str, Any] = folder.spec
-    with reading(folder.path / "spec.json"):
-        check_spec(spec)
-    return spec

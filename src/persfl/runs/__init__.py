@@ -17,13 +17,20 @@ checked when it is read, links are refused, and nothing outside the folder is wr
 The code of a module is not kept, see `persfl.learners.storage.network_files`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from persfl import late_names
 from persfl.folder_locks import refuse_held
-from persfl.runs.begun_runs import is_begun, remove_begun
-from persfl.runs.index import FORMAT, INDEX, READABLE, versions
-from persfl.runs.model import keep_model, refuse_unkept, save_model
-from persfl.runs.model_reader import load_model
-from persfl.runs.run_folder import PAGES, Folder
-from persfl.runs.stages import rounds_table
+
+if TYPE_CHECKING:
+    from persfl.runs.begun_runs import is_begun, remove_begun
+    from persfl.runs.index import FORMAT, INDEX, READABLE, versions
+    from persfl.runs.model import keep_model, refuse_unkept, save_model
+    from persfl.runs.model_reader import load_model
+    from persfl.runs.run_folder import PAGES, Folder
+    from persfl.runs.stages import rounds_table
 
 __all__ = [
     "FORMAT",
@@ -41,3 +48,22 @@ __all__ = [
     "save_model",
     "versions",
 ]
+
+__getattr__ = late_names(
+    __name__,
+    {
+        "is_begun": "begun_runs",
+        "remove_begun": "begun_runs",
+        "FORMAT": "index",
+        "INDEX": "index",
+        "READABLE": "index",
+        "versions": "index",
+        "keep_model": "model",
+        "refuse_unkept": "model",
+        "save_model": "model",
+        "load_model": "model_reader",
+        "PAGES": "run_folder",
+        "Folder": "run_folder",
+        "rounds_table": "stages",
+    },
+)

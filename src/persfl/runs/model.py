@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from persfl.errors import InputError
 from persfl.fitting.families import learner_for
@@ -16,7 +15,6 @@ from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.learners.estimator import Estimator
 from persfl.learners.near_rows import NearRows
 from persfl.learners.network import Network
-from persfl.learners.storage.estimator_words import estimator_to
 from persfl.learners.storage.family_table import learner_to, mixtures_to, models_to
 from persfl.learners.storage.named_arrays import prefixed
 from persfl.learners.storage.near_arrays import near_to
@@ -43,6 +41,10 @@ def refuse_unkept(model: Any) -> None:
     ...
     persfl.errors.InputError: models of SVR cannot be kept in a run folder. ...
     """
+    from sklearn.base import BaseEstimator
+
+    from persfl.learners.storage.estimator_words import estimator_to
+
     method = method_of(model.method)
     _refuse_unlisted(method)
     for name, value in method.get_params().items():

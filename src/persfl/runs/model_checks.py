@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Collection, Mapping, Sized
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from persfl.checks import some
 from persfl.errors import InputError
 from persfl.evaluation.verdicts import Worth
 from persfl.fitting.setup import FitSettings
+from persfl.formats import reading
 from persfl.learners.storage.named_arrays import has_form
 from persfl.methods import METHODS
 from persfl.trust import Trust
@@ -21,6 +22,7 @@ from persfl.units import KINDS, Units
 
 if TYPE_CHECKING:
     from persfl.learners.storage.named_arrays import AnyArray, Arrays
+    from persfl.runs.run_folder import Folder
     from persfl.types import Array
 
 # settings of a method that are functions: those of persfl's own are known by their names
@@ -91,16 +93,24 @@ def _are_ids(value: object) -> bool:
     return len(set(value)) == len(value)
 
 
-def _known_settings() -> set[str]:
-    """Of the fit, and of every method there is: a person may have added one by now."""
+def _are_known(names: Collection[str], method: object) -> bool:
+    """Whether these are settings of a fit, or of a method: of this one, or else of any there is,
+    since folders of older versions have those of others too.
+    """
     beside = {"device", "impute", "method", "random_state"}
     of_fits = {field.name for field in fields(FitSettings)}
-    of_methods = {name for kind in METHODS.values() for name in kind().get_params()}
-    return (beside | of_fits | of_methods) - {"public", "seed", *PARTS}
+    apart = {"public", "seed", *PARTS}
+    rest = set(names) - (beside | of_fits) | (set(names) & apart)
+    if isinstance(method, str) and method in METHODS:
+        rest -= set(METHODS[method]().get_params()) - apart
+    if not rest:
+        return True
+    every = {name for kind in METHODS.values() for name in kind().get_params()}
+    return rest <= every - apart
 
 
 def _are_settings(value: object) -> bool:
-    if not isinstance(value, dict) or not set(value) <= _known_settings():
+    if not isinstance(value, dict) or not _are_known(value, value.get("method")):
         return False
     columns = [value.get(key) for key in ("device", "blocks", "time")]
     return all(map(is_plain, value.values())) and all(map(_maybe(_is_text), columns))
@@ -186,6 +196,14 @@ def check_classes(classes: Sized) -> None:
             f"a run folder keeps models of at most {MOST_CLASSES:,} classes. Got"
             f" {len(classes):,}."
         )
+
+
+def spec_of(folder: Folder) -> Mapping[str, Any]:
+    """What a run was asked, if it says what predictions and reports need."""
+    spec: Mapping[str, Any] = folder.spec
+    with reading(folder.path / "spec.json"):
+        check_spec(spec)
+    return spec
 
 
 def check_spec(spec: Mapping[str, Any]) -> None:

@@ -29,7 +29,6 @@ from persfl.learners.network import Network
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.storage.bank_arrays import BANKS, banks_from, banks_to
 from persfl.learners.storage.boosted_arrays import BOOSTED, boosted_from, boosted_to
-from persfl.learners.storage.estimator_words import estimator_from, estimator_to
 from persfl.learners.storage.named_arrays import AnyArray, Arrays, has_form
 from persfl.learners.storage.near_arrays import NEAR, near_from, near_to
 from persfl.learners.storage.network_files import network_from, network_words
@@ -100,10 +99,14 @@ def _linear_words(learner: Linear) -> dict[str, Any]:
 
 
 def _estimator_words(learner: Estimator) -> dict[str, Any]:
+    from persfl.learners.storage.estimator_words import estimator_to
+
     return {"loss": learner.kind, "family": estimator_to(learner.estimator)}
 
 
 def _estimator_learner(words: Words) -> Estimator:
+    from persfl.learners.storage.estimator_words import estimator_from
+
     return Estimator(estimator_from(words["family"]), loss=words["loss"])
 
 

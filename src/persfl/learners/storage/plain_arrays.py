@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from persfl.learners.plain import LINKS, WIRE_LINKS, Plain
-from persfl.learners.plain_families import as_plain
 from persfl.learners.storage import own_arrays
 from persfl.learners.storage.named_arrays import (
     AnyArray,
@@ -69,6 +68,8 @@ class PlainModels:
         return not isinstance(model, (np.ndarray, Grown, list))
 
     def one_to(self, model: Model) -> dict[str, AnyArray]:
+        from persfl.learners.plain_families import as_plain
+
         return plain_to(as_plain(model))
 
     def one_from(
@@ -79,6 +80,8 @@ class PlainModels:
         return plain_from(arrays, features, classes, own_arrays.deepest(learner))
 
     def many_to(self, models: Sequence[Model]) -> dict[str, AnyArray]:
+        from persfl.learners.plain_families import as_plain
+
         known = [
             {} if model is None else plain_to(as_plain(model), disk=True)
             for model in models

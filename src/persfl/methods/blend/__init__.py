@@ -2,10 +2,17 @@
 of the fleet.
 """
 
-from persfl.methods.blend.algorithm import blend_over
-from persfl.methods.blend.blend_settings import BlendSettings
-from persfl.methods.blend.mixture import SORTS, BlendResult, sorts
-from persfl.methods.blend.offers_stage import blend, blend_stage, local_site
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from persfl import late_names
+
+if TYPE_CHECKING:
+    from persfl.methods.blend.algorithm import blend_over
+    from persfl.methods.blend.blend_settings import BlendSettings
+    from persfl.methods.blend.mixture import SORTS, BlendResult, sorts
+    from persfl.methods.blend.offers_stage import blend, blend_stage, local_site
 
 __all__ = [
     "SORTS",
@@ -17,3 +24,17 @@ __all__ = [
     "local_site",
     "sorts",
 ]
+
+__getattr__ = late_names(
+    __name__,
+    {
+        "blend_over": "algorithm",
+        "BlendSettings": "blend_settings",
+        "SORTS": "mixture",
+        "BlendResult": "mixture",
+        "sorts": "mixture",
+        "blend": "offers_stage",
+        "blend_stage": "offers_stage",
+        "local_site": "offers_stage",
+    },
+)

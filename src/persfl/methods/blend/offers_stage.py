@@ -16,9 +16,9 @@ from persfl.methods.blend import blend_settings as chosen
 from persfl.methods.blend.algorithm import blend_over
 from persfl.methods.blend.blend_settings import USUAL, BlendSettings
 from persfl.methods.blend.folds import Folding, HiddenFolding
-from persfl.methods.blend.local_site import LocalSite
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.blend.offers import offers_for
+from persfl.methods.blend.site_in_process import LocalSite
 from persfl.methods.mixed.linear_rule import linear_blend
 from persfl.methods.mixed.linear_stage import sums_result
 from persfl.training.state import Forget, Keep, Pace, Plan, State, resumable
