@@ -24,6 +24,7 @@ FLOORS = [
         "terminal",
         "files",
         "folder_locks",
+        "run_kinds",
         "_kernels",
         "kernel_cache",
         "compiled",

@@ -40,7 +40,7 @@ def test_blend_is_the_default_and_no_setting_changes_that():
     for base in (None, Linear(), Tree(2), MLP((2,))):
         assert method_of(PersonalizedRegressor(base).method) == Blend()
     parameters = inspect.signature(PersonalizedRegressor).parameters.values()
-    assert len(parameters) <= 19
+    assert len(parameters) <= 21
 
 
 def test_what_moved_into_methods_is_said_with_its_new_spelling(rows):

@@ -81,6 +81,7 @@ def test_nobody_reaches_into_another_package():
 # Of named tuples, of os, a module, a type of argparse; and files that read the insides of
 # scikit-learn and of Flower.
 PUBLIC = {"_ActionsContainer", "_asdict", "_exit", "_fields", "_kernels", "_replace"}
+PUBLIC |= {"_repr_html_"}  # of notebooks
 BORDERS = {"flower_api.py", "plain_families.py", "reply_inbox.py", "sklearn_api.py"}
 
 

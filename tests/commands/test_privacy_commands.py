@@ -58,7 +58,9 @@ def test_leaks_shows_what_protection_leaves(run, capsys):
     assert main(words[:-1]) == 0
     assert "rows found" in capsys.readouterr().out
     folder = Folder.open(run / "run")
-    assert [one["epsilon"] for one in folder.read_json("leaks.json")] == list(found)
+    assert [
+        one["epsilon"] for one in folder.read_json("leaks.json")["budgets"]
+    ] == list(found)
     assert folder.strangers() == []
 
 
@@ -89,7 +91,7 @@ def test_leaks_stand_in_the_report(run, capsys):
     ],
 )
 def test_leaks_of_a_foreign_folder_are_checked(change, says):
-    one = dict.fromkeys(("epsilon", "moments", *SHARES), 0.5)
+    one = dict.fromkeys(("epsilon", "moments", "row", *SHARES), 0.5)
     assert leaks_from({"delta": 0.1, "budgets": [one]})["budgets"] == [one]
     with pytest.raises(InputError, match=says):
         leaks_from({"delta": 0.1, "budgets": [one | change]})

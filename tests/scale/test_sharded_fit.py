@@ -138,7 +138,7 @@ def test_trees_are_part_of_errors(tmp_path):
     assert bent < 0.9 * straight
 
 
-@pytest.mark.slow  # real processes, which test_engines.py has too
+@pytest.mark.slow  # real processes, which test_executors.py has too
 def test_a_killed_worker_changes_nothing(tmp_path):
     """Its process is killed while it makes models; another takes its place."""
     index = sharded(fleet(), tmp_path, 4)

@@ -19,13 +19,14 @@ from persfl.errors import InputError
 from persfl.folder_locks import holding
 from persfl.methods import method_of
 from persfl.report.sharded_page import write_sharded_page
+from persfl.run_kinds import is_sharded
 from persfl.scale.dataset import ParquetDataset
 from persfl.scale.engines import engine_of
 from persfl.scale.memory_needed import memory_needed
 from persfl.scale.model_table import ModelTable
 from persfl.scale.shard_reader import TableColumns
 from persfl.scale.sharded_fit import ShardedFit, fit_shards
-from persfl.scale.sharded_run import SHARDS, ShardedRun, is_sharded
+from persfl.scale.sharded_run import SHARDS, ShardedRun
 
 # options that a fit over shards goes by; the others are for tables that fit one process
 KNOWN = {

@@ -67,7 +67,7 @@ DEMO = """
 FIT = f"""{_TABLE}
 --out FOLDER  text    needed  the run folder to make
 --engine NAME  text   -       for a folder of Parquet or CSV files that is larger than memory: who
-    computes, processes (docs/scale.md)
+    computes: processes, dask, ray, dask://HOST:PORT, ray://HOST:PORT (docs/scale.md)
 --resume      switch  -       go on with an interrupted run: the result is the same to the last bit
 --force       switch  -       replace a run folder that is there
 --no-report   switch  -       do not write report.html
@@ -114,7 +114,8 @@ table       text   needed  rows with the same columns (CSV or Parquet); for a ru
 --only      switch  -      row, device and prediction, and no other columns
 --impute    switch  -      fill missing values with means or most frequent categories of the fit
 --device ID  text  -       of a run over shards: the rows of this device alone
---engine NAME  text  processes  of a run over shards: who computes (default %(default)s)
+--engine NAME  text  processes  of a run over shards: who computes, as for fit (default
+    %(default)s)
 --jobs N    int    1       of a run over shards: parallel processes (default %(default)s)
 --unseen    pooled|error|skip  -  devices that were not there when fitting: one model for all, stop,
     or no prediction (default: as fitted)

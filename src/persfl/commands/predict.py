@@ -16,7 +16,6 @@ from pandas.api.types import is_float_dtype
 
 from persfl.checks import many, named, some
 from persfl.column_checks import refuse_missing
-from persfl.commands.folder_answers import predict_folder
 from persfl.commands.row_predictors import (
     RowPredictor,
     RunPredictor,
@@ -26,7 +25,7 @@ from persfl.commands.row_predictors import (
 )
 from persfl.commands.run_output import check_out, model_ids
 from persfl.errors import InputError, need
-from persfl.scale.sharded_run import is_sharded
+from persfl.run_kinds import is_sharded
 from persfl.sources.table import refuse_endless
 from persfl.spreadsheets import write_csv
 from persfl.terminal import visible
@@ -40,6 +39,8 @@ def predict(chosen: argparse.Namespace) -> int:
     again.
     """
     if is_sharded(chosen.run):
+        from persfl.commands.folder_answers import predict_folder
+
         return predict_folder(chosen)
     if chosen.device is not None:
         raise InputError("--device is for runs over shards. Leave it out.")

@@ -14,18 +14,17 @@ from numpy.typing import NDArray
 
 from persfl.checks import named, some
 from persfl.commands.answers import kinds_of
-from persfl.commands.folder_answers import list_table_helpers, report_table
 from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
 from persfl.evaluation.dependence import Removal, Rise
 from persfl.evaluation.intervals import percent
 from persfl.formats import reading
+from persfl.run_kinds import is_sharded
 from persfl.runs.model_checks import spec_of
 from persfl.runs.model_reader import load_model, read_fitted
 from persfl.runs.removal_words import keep_contributions
 from persfl.runs.run_folder import Folder
-from persfl.scale.sharded_run import is_sharded
 from persfl.sources.table import read_frame
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ def write_report_again(chosen: argparse.Namespace) -> int:
     from persfl.report.run_pages import FEDERATION, write_pages
 
     if is_sharded(chosen.run):
+        from persfl.commands.folder_answers import report_table
+
         return report_table(chosen)
     check_out(chosen.out, ".html", table=chosen.run)
     out = Path(chosen.out) if chosen.out else None
@@ -66,6 +67,8 @@ def write_report_again(chosen: argparse.Namespace) -> int:
 def list_helpers(chosen: argparse.Namespace) -> int:
     """Who helps a device, ranked; or everything, exported."""
     if is_sharded(chosen.run):
+        from persfl.commands.folder_answers import list_table_helpers
+
         return list_table_helpers(chosen)
     if chosen.prove:
         return _prove(model_of(chosen), chosen)

@@ -127,7 +127,7 @@ def on_terms(
     Rounds are a share of those that a method has here: kin may take four times as many as others.
 
     >>> on_terms(Kin(rounds=400), rounds=10), on_terms(Blend(), rounds=10, budget=40)
-    (Kin(peers='auto', rounds=40, step_size='auto'), Blend(budget=40, trees=True))
+    (Kin(peers='auto', rounds=40, step_size='auto'), Blend(budget=40, trees=True, panel=4000))
     """
     has = method.get_params()
     new: dict[str, Any] = {"budget": budget, "step_size": step_size}

@@ -6,7 +6,7 @@ it, and name it here; `persfl.testing.check_method` says whether it keeps the co
 
 >>> from persfl import Linear, Tree
 >>> method_of("blend", budget=300)
-Blend(budget=300, trees=True)
+Blend(budget=300, trees=True, panel=4000)
 >>> cannot_run(method_of("ditto"), Linear()), cannot_run(method_of("ditto"), Tree())
 ('', 'ditto needs a model with gradients. Got Tree(max_depth=3).')
 """

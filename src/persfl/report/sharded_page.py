@@ -20,9 +20,10 @@ from persfl.evaluation.intervals import Verdict, percent
 from persfl.files import write_whole
 from persfl.report.run_pages import REPORT
 from persfl.report.sharded_words import against_own_rows
+from persfl.run_kinds import SHARDED
 from persfl.scale.fleet_file import damaged
 from persfl.scale.model_table import ModelTable
-from persfl.scale.sharded_run import NAME, ShardedRun
+from persfl.scale.sharded_run import ShardedRun
 from persfl.types import Array
 
 FOUND = "report"  # the folder of what a search reads
@@ -93,7 +94,7 @@ def kept_verdict(run: ShardedRun) -> Verdict:
     try:
         return Verdict(**told)
     except TypeError:
-        raise damaged(run.folder / NAME) from None
+        raise damaged(run.folder / SHARDED) from None
 
 
 def _facts(table: ModelTable) -> str:

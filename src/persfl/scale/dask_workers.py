@@ -50,7 +50,7 @@ class DaskWorkers:
             self._cluster = self._dask.LocalCluster(
                 n_workers=jobs,
                 threads_per_worker=1,
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
             )
         self._client: Any = self._connected(address)

@@ -22,10 +22,10 @@ import numpy as np
 from persfl.errors import InputError
 from persfl.files import append, read_whole, remove_regular, write_whole
 from persfl.folder_locks import LOCK
+from persfl.run_kinds import SHARDED, is_sharded
 from persfl.scale.model_parts import MODELS, part_name
 from persfl.scale.shard_worker import FINAL, TRIAL
 
-NAME = "sharded.json"
 FLEET = "fleet.npz"
 SHARDS = "shards"
 MADE = "made.jsonl"
@@ -66,7 +66,7 @@ class ShardedRun:
     @staticmethod
     def open(folder: str | Path) -> ShardedRun:
         """A folder that somebody else may have made."""
-        path = Path(folder) / NAME
+        path = Path(folder) / SHARDED
         if path.stat().st_size > LONGEST:
             raise _damaged(path)
         try:
@@ -126,7 +126,7 @@ class ShardedRun:
 
     def _write(self) -> None:
         told = {"format": FORMAT, "spec": dict(self.spec), "facts": dict(self.facts)}
-        write_whole(self.folder / NAME, json.dumps(told, indent=1).encode())
+        write_whole(self.folder / SHARDED, json.dumps(told, indent=1).encode())
 
     def _refuse_other(self, spec: Mapping[str, Any]) -> None:
         for key, value in spec.items():
@@ -147,11 +147,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float | np.floating):
         return float(value) if np.isfinite(value) else None
     return value
-
-
-def is_sharded(folder: str | Path) -> bool:
-    """Whether this is the folder of a run over shards."""
-    return (Path(folder) / NAME).is_file()
 
 
 def _foreign(folder: Path) -> bool:
