@@ -52,7 +52,7 @@ LESS = {
 OVER_SEEDS = {"--few", "--seeds"}
 
 # real processes, which tests/federation/test_real_processes.py has too
-SLOW = {"docs/federation.md": pytest.mark.slow}
+SLOW = dict.fromkeys(("docs/digits.md", "docs/federation.md"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
