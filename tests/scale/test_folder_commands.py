@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -182,3 +183,20 @@ def test_a_run_that_is_not_over_answers_nothing(place, tmp_path, capsys):
     path.write_text("{")
     assert main(["helpers", str(tmp_path / "run"), "--device", "m00"]) == 2
     assert "damaged" in capsys.readouterr().err
+
+
+def test_a_forged_file_of_the_fleet_is_a_sentence(place, tmp_path, capsys):
+    shutil.copytree(place / "run", tmp_path / "run")
+    kept = tmp_path / "run" / "fleet.npz"
+    arrays = dict(np.load(kept))
+    words = ["predict", str(tmp_path / "run"), str(place / "meters"), "--out"]
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **arrays, zeros=np.zeros(1_000_000))
+    below = io.BytesIO()
+    np.savez(below, **arrays | {"scale": -arrays["scale"]})
+    for i, content in enumerate(
+        (b"PK\x03\x04 and nothing else", packed.getvalue(), below.getvalue())
+    ):
+        kept.write_bytes(content)
+        assert main([*words, str(tmp_path / f"said-{i}")]) == 2
+        assert "fleet.npz' is damaged" in capsys.readouterr().err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.files import read_whole, write_whole
+from persfl.formats import numbers_from, numbers_to
 from persfl.learners.shared_trees import BoostedModels, SharedTrees
 from persfl.learners.storage.boosted_arrays import BOOSTED, boosted_from, boosted_to
 from persfl.learners.storage.named_arrays import has_form
@@ -46,17 +46,14 @@ _MIXED = {
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
     """All of them, or nothing."""
-    made = io.BytesIO()
-    np.savez(made, **arrays)
-    write_whole(path, made.getvalue())
+    write_whole(path, numbers_to(arrays))
 
 
-def read_arrays(path: Path) -> Arrays:
-    """Those of a file; objects are refused."""
+def fleet_arrays(path: Path) -> Arrays:
+    """Those of a file, which may be somebody else's."""
     try:
-        with np.load(io.BytesIO(read_whole(path)), allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-    except (ValueError, EOFError, OSError, KeyError) as error:
+        return dict(numbers_from(read_whole(path)))
+    except Exception as error:  # whatever it is: the file's fault
         raise damaged(path) from error
 
 
@@ -76,7 +73,8 @@ def units_from(arrays: Mapping[str, Any], path: Path) -> Units:
     there = set(_UNITS) <= set(arrays)
     if not there or not has_form(arrays, _UNITS):
         raise damaged(path)
-    if not all(np.isfinite(arrays[name]).all() for name in _UNITS):
+    sound = all(np.isfinite(arrays[name]).all() for name in _UNITS)
+    if not sound or not (arrays["scale"] > 0).all() or not arrays["label"][1] > 0:
         raise damaged(path)
     return shared_units(arrays["mean"], arrays["scale"], *arrays["label"].tolist())
 
@@ -137,7 +135,7 @@ def write_knower(path: Path, model: FleetModel) -> None:
 
 def read_knower(path: Path, named: int) -> FleetModel:
     """The inverse."""
-    arrays = read_arrays(path)
+    arrays = fleet_arrays(path)
     units = units_from(arrays, path)
     features = len(units.mean)
     if "mixed_common" in arrays:

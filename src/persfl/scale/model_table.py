@@ -17,7 +17,7 @@ import numpy as np
 from persfl.checks import some
 from persfl.errors import InputError, need
 from persfl.files import refuse_links
-from persfl.scale.fleet_file import damaged, read_arrays, trees_from, units_from
+from persfl.scale.fleet_file import damaged, fleet_arrays, trees_from, units_from
 from persfl.scale.fleet_model import Trees
 from persfl.scale.model_parts import COEF, HELPERS, MODELS
 from persfl.scale.shard_reader import numbers_of
@@ -120,7 +120,7 @@ class ModelTable:
     def weights(self) -> FleetWeights:
         """All models, to predict by."""
         path = self.run.folder / FLEET
-        arrays = read_arrays(path)
+        arrays = fleet_arrays(path)
         units = units_from(arrays, path)
         names = self.features
         wanted = [*(COEF + name for name in names), "intercept"]
