@@ -9,14 +9,13 @@ rows are taken as they are. Models of this kind hold their device's rows, as g s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 
 from persfl.errors import InputError
 from persfl.learners.network import Network
+from persfl.learners.vector_models import VectorModels
 from persfl.types import Array, IntArray, Learner
 
 _NUMBERS = 2**22  # distances at a time
@@ -24,7 +23,7 @@ _HARDLY = 1e-100  # what a row of weight 0 weighs
 
 
 @dataclass(frozen=True, eq=False)
-class NearRows(Sequence[Array]):
+class NearRows(VectorModels):
     """`vectors` (n, size) is each device's model, `common` (size,) the one that sees rows.
 
     `seen` (rows, width) are own rows as it sees them, device by device from `start` (n + 1,), with
@@ -32,7 +31,6 @@ class NearRows(Sequence[Array]):
     near. As a sequence these are the vectors.
     """
 
-    vectors: Array
     common: Array
     seen: Array
     label: Array
@@ -41,19 +39,6 @@ class NearRows(Sequence[Array]):
     share: Array
     scale: Array
     k: int
-
-    def __len__(self) -> int:
-        return len(self.vectors)
-
-    @overload
-    def __getitem__(self, i: int) -> Array: ...
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[Array]: ...
-    def __getitem__(self, i: int | slice) -> Array | Sequence[Array]:
-        return np.asarray(self.vectors[i])
-
-    def __iter__(self) -> Iterator[Array]:
-        return iter(self.vectors)
 
     def check(self, learner: Learner, features: int) -> None:
         """Stop where rows were seen by another model than this learner's."""

@@ -6,16 +6,15 @@ folder must not hold objects; what they say is what scikit-learn says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from persfl.compiled import kernels_for
+from persfl.learners.vector_models import VectorModels
 from persfl.types import Array, IntArray
 
 WORDS = 8  # of 32 bits, one bit a category
@@ -116,31 +115,17 @@ def spread_classes(raw: Array, there: IntArray, classes: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class BoostedModels(Sequence[Array]):
+class BoostedModels(VectorModels):
     """Linear models, one vector per device, and trees of the whole fleet that are added to them.
 
     `trees` are (share, trees). Devices that are `alone` have their vector and nothing else. As a
     sequence these are the vectors.
     """
 
-    vectors: Array
     trees: tuple[tuple[float, SharedTrees], ...]
     alone: NDArray[np.bool_]
     there: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """The classes that the trees tell of, each by trees of its own; none for numbers."""
-
-    def __len__(self) -> int:
-        return len(self.vectors)
-
-    @overload
-    def __getitem__(self, i: int) -> Array: ...
-    @overload
-    def __getitem__(self, i: slice) -> Sequence[Array]: ...
-    def __getitem__(self, i: int | slice) -> Array | Sequence[Array]:
-        return np.asarray(self.vectors[i])
-
-    def __iter__(self) -> Iterator[Array]:
-        return iter(self.vectors)
 
     def added(self, X: Array, owner: IntArray) -> Array:
         """(rows,) what the trees add to what the vectors say."""
