@@ -13,7 +13,7 @@ from persfl.federation.budget_book import ProtectedAnswer
 from persfl.federation.inquiry import Inquiry
 from persfl.federation.messages import Arrays, Refused, digest_of
 from persfl.federation.private_rows import rows_with_columns
-from persfl.federation.sums_device import tells_sums
+from persfl.federation.told_terms import tells_sums
 from persfl.privacy.noised_spread import spread_room, told_spread
 from persfl.types import Array
 from persfl.wire.models import finite
