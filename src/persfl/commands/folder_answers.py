@@ -12,8 +12,8 @@ from persfl.commands.answers import seconds
 from persfl.commands.progress import table
 from persfl.errors import InputError
 from persfl.evaluation.intervals import percent
-from persfl.evaluation.verdict_words import against_own_rows
 from persfl.report.sharded_page import kept_verdict, write_sharded_page
+from persfl.report.sharded_words import against_own_rows
 from persfl.scale.engines import engine_of
 from persfl.scale.model_table import ModelTable
 from persfl.scale.sharded_run import ShardedRun

@@ -8,19 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from persfl.checks import many
 from persfl.evaluation.advice import METHODS_OF, Advice, advice
 from persfl.evaluation.intervals import Verdict, percent
-from persfl.evaluation.verdict_words import (
-    NOTHING,
-    added,
-    devices_better,
-    ends_of,
-    measured_on,
-)
 
 if TYPE_CHECKING:
     from persfl.evaluation.verdicts import Worth
 
+NOTHING = "No rows were held back, so nothing was measured."
 # what each of the mixed verdicts says
 _MIXED = {
     "better on average, worse for most": "is better on average and worse for most",
@@ -98,7 +93,7 @@ def headline(worth: Worth | None) -> Headline:
     found = _found(told, worth.name(told.best), rows, words)
     alone = ""
     if told.best == "own":
-        found += devices_better(told.verdict)
+        found += _heads(told.verdict)
     elif told.itself != "own":
         alone = _against_own(worth.fleet(), words)
     use = told.best if told.best in METHODS_OF and not _sure(told) else ""
@@ -129,8 +124,9 @@ def _sure(told: Advice) -> bool:
 def _found(told: Advice, name: str, rows: int, words: Words) -> str:
     """The verdict against the best simple alternative."""
     verdict = told.verdict
-    measured = measured_on(verdict, rows)
-    ends = ends_of(verdict)
+    where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
+    measured = f"measured on {where} that the models had not seen"
+    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
     rival = f"{words.rival}, {name}"
     if verdict.low > 0:
         said = (
@@ -159,13 +155,31 @@ def _change(verdict: Verdict, words: Words) -> str:
     return f"{words.its} error is {percent(added(verdict.gain))} higher"
 
 
+def added(gain: float) -> float:
+    """How much of the rival's error comes on top, at most all of it once more.
+
+    >>> round(added(-0.5), 3), added(-1.0)
+    (1.0, 1.0)
+    """
+    return min(-gain / (1.0 + gain), 1.0) if gain > -1 else 1.0
+
+
 def _against_own(verdict: Verdict, words: Words) -> str:
     """The same against own rows alone."""
     if verdict.says == "not measured":
         return ""
-    change = f"{_change(verdict, words)} (95 % interval of the gain {ends_of(verdict)})"
+    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
+    change = f"{_change(verdict, words)} (95 % interval of the gain {ends})"
     said = f"Against own rows alone {change}."
-    return f"{said}{devices_better(verdict)}"
+    return f"{said}{_heads(verdict)}"
+
+
+def _heads(verdict: Verdict) -> str:
+    """How many devices have less error, and how many more."""
+    if not verdict.better >= 0:
+        return ""
+    shares = f"{percent(verdict.better)} of devices have less error than alone"
+    return f" {shares}, {percent(verdict.worse)} more."
 
 
 def _advised(worth: Worth, told: Advice, words: Words) -> str:

@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from persfl.checks import many
-from persfl.evaluation.headline import headline
+from persfl.evaluation.headline import NOTHING, headline
 from persfl.evaluation.intervals import percent
-from persfl.evaluation.verdict_words import NOTHING
 from persfl.methods import settings_of
 from persfl.report.about_run import rows_each
 from persfl.report.worth_info import PRIVACY

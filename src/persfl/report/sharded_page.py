@@ -17,9 +17,9 @@ import numpy as np
 from persfl import __version__
 from persfl.checks import many
 from persfl.evaluation.intervals import Verdict, percent
-from persfl.evaluation.verdict_words import against_own_rows
 from persfl.files import write_whole
 from persfl.report.html import REPORT
+from persfl.report.sharded_words import against_own_rows
 from persfl.run_kinds import SHARDED
 from persfl.scale.fleet_arrays import damaged
 from persfl.scale.model_table import ModelTable

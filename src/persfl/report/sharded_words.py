@@ -1,11 +1,11 @@
-"""A verdict in words: what reports of one process and of shards say of it alike."""
+"""What may be said of a fleet of which only the verdict against own rows alone was kept."""
 
 from __future__ import annotations
 
 from persfl.checks import many
+from persfl.evaluation.headline import NOTHING, added
 from persfl.evaluation.intervals import Verdict, percent
 
-NOTHING = "No rows were held back, so nothing was measured."
 _STARTS = {
     "hurts": "Models from own rows alone do better",
     "better on average, worse for most": (
@@ -39,33 +39,15 @@ def against_own_rows(verdict: Verdict, rows: int) -> str:
         said = f"{_STARTS.get(verdict.says, _UNCLEAR)}: it {change} the fleet's error"
     if verdict.says.startswith("no clear"):
         said += ", and that may be chance"
-    said += f" (95 % interval of the gain {ends_of(verdict)})"
-    return f"{said}, {measured_on(verdict, rows)}.{devices_better(verdict)}"
-
-
-def ends_of(verdict: Verdict) -> str:
-    """The interval of the gain."""
-    return f"{percent(verdict.low)} to {percent(verdict.high)}"
-
-
-def measured_on(verdict: Verdict, rows: int) -> str:
-    """On how much it was measured."""
+    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
-    return f"measured on {where} that the models had not seen"
+    measured = f"measured on {where} that the models had not seen"
+    return f"{said} (95 % interval of the gain {ends}), {measured}.{_shares(verdict)}"
 
 
-def added(gain: float) -> float:
-    """How much of the rival's error comes on top, at most all of it once more.
-
-    >>> round(added(-0.5), 3), added(-1.0)
-    (1.0, 1.0)
-    """
-    return min(-gain / (1.0 + gain), 1.0) if gain > -1 else 1.0
-
-
-def devices_better(verdict: Verdict) -> str:
+def _shares(verdict: Verdict) -> str:
     """How many devices have less error, and how many more."""
     if not verdict.better >= 0:
         return ""
-    shares = f"{percent(verdict.better)} of devices have less error than alone"
-    return f" {shares}, {percent(verdict.worse)} more."
+    less = f"{percent(verdict.better)} of devices have less error than alone"
+    return f" {less}, {percent(verdict.worse)} more."
