@@ -15,8 +15,7 @@ from persfl.federation.messages import Head
 from persfl.federation.privacy_settings import is_range
 from persfl.federation.rehearsal import questions_asked
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.sums_device import tells_sums
-from persfl.federation.told_leaves import DEEPEST, tells_leaves
+from persfl.federation.told_terms import DEEPEST, tells_leaves, tells_sums
 from persfl.methods import Blend, Kin, Own, Paper
 from persfl.methods.shared_method import SteppedMethod
 from persfl.traits import has_gradients
