@@ -43,7 +43,18 @@ LESS = {
     "reproduce": ["--rounds", "5", "--runs", "2", "--jobs", "1"],
     "run": ["--rounds", "5", "--runs", "2", "--jobs", "1"],
     "run networks/digits-mlp": (
-        "--rounds 5 --runs 1 --jobs 1 --set n=8 --set clusters=4".split()
+        [
+            "--rounds",
+            "5",
+            "--runs",
+            "1",
+            "--jobs",
+            "1",
+            "--set",
+            "n=8",
+            "--set",
+            "clusters=4",
+        ]
     ),
     "fit": ["--method", "paper", "--rounds", "5"],
     "compare": ["--method", "paper", "--rounds", "5"],
