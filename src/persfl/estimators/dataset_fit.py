@@ -17,8 +17,8 @@ from persfl.scale.dataset import ParquetDataset
 from persfl.scale.engines import engine_of
 from persfl.scale.executor import Executor
 from persfl.scale.model_table import ModelTable
+from persfl.scale.run_layout import SHARDS
 from persfl.scale.sharded_fit import ShardedFit, fit_shards
-from persfl.scale.sharded_run import SHARDS
 from persfl.types import Array
 
 if TYPE_CHECKING:

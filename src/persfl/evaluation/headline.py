@@ -90,7 +90,7 @@ def headline(worth: Worth | None) -> Headline:
     found = _found(told, worth.name(told.best), rows, words)
     alone = ""
     if told.best == "own":
-        found += heads(told.verdict)
+        found += heads_told(told.verdict)
     elif told.itself != "own":
         alone = _against_own(worth.fleet(), words)
     use = told.best if told.best in METHODS_OF and not _sure(told) else ""
@@ -148,7 +148,7 @@ def _against_own(verdict: Verdict, words: Words) -> str:
     said = f"Against own rows alone {words.it_removes} {percent(verdict.gain)} of the error"
     if verdict.gain < 0:
         said = f"Models of own rows alone have {percent(-verdict.gain)} less error"
-    return f"{said} ({interval_of(verdict)}).{heads(verdict)}"
+    return f"{said} ({interval_of(verdict)}).{heads_told(verdict)}"
 
 
 def interval_of(verdict: Verdict) -> str:
@@ -163,12 +163,14 @@ def interval_of(verdict: Verdict) -> str:
     return f"95 % interval {percent(low)} to {percent(high)}"
 
 
-def heads(verdict: Verdict) -> str:
-    """How many devices had less error, and how many more."""
+def heads_told(verdict: Verdict) -> str:
+    """How many devices had less error, and how many more; of the rows held back and no others: a
+    device has few of them, and what it will have with all rows to learn from is another matter.
+    """
     if not verdict.better >= 0:
         return ""
-    less = f"{percent(verdict.better)} of devices had less error than alone"
-    return f" On these rows {less}, {percent(verdict.worse)} more."
+    shares = f"{percent(verdict.better)} of devices had less error than alone"
+    return f" On those rows {shares}, {percent(verdict.worse)} more."
 
 
 def _advised(worth: Worth, told: Advice, words: Words) -> str:

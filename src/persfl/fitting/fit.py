@@ -23,7 +23,7 @@ from persfl.fitting import notes
 from persfl.fitting.cells import id_array
 from persfl.fitting.date_columns import DateColumn, date_notes
 from persfl.fitting.fitted import Fitted, assembled, newcomers
-from persfl.fitting.holding_back import Judged, Rivals, judge
+from persfl.fitting.judging import Judged, Rivals, judge
 from persfl.fitting.quick_removal import quick_removal
 from persfl.fitting.setup import FitSettings, Setup, chosen
 from persfl.methods import Blend

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from persfl.checks import many
-from persfl.evaluation.headline import NOTHING, heads, interval_of
+from persfl.evaluation.headline import NOTHING, heads_told, interval_of
 from persfl.evaluation.intervals import Verdict, percent
 
 _STARTS = {
@@ -38,4 +38,4 @@ def against_own_rows(verdict: Verdict, rows: int) -> str:
         said += ", and that may be chance"
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
     measured = f"measured on {where} that the models had not seen"
-    return f"{said} ({interval_of(verdict)}), {measured}.{heads(verdict)}"
+    return f"{said} ({interval_of(verdict)}), {measured}.{heads_told(verdict)}"

@@ -1,10 +1,13 @@
-"""The trial of a fit: rows are held back, the method runs on the others, and its models and their
-simple rivals are judged by what was held back.
+"""The trials of a fit: rows are held back, the method runs on the others, and errors are measured.
+
+Errors fall with more rows to learn from, and final models have them all. What they fall by is told
+by trials that learn from more rows, or, where every device holds back a single one, from fewer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,6 +34,7 @@ from persfl.types import Learner
 
 if TYPE_CHECKING:
     from persfl.evaluation.verdicts import Worth
+    from persfl.types import Mask
 
 # Models of more rivals, by name: of rows in units, a learner, a step size, rounds and a seed.
 Rivals = Callable[[Devices, Learner, float, int, int], Mapping[str, Models]]
@@ -89,8 +93,10 @@ def judge(
             said += notes.halving(state, "the trial run")
     if done:
         worth = worth_of_trials(done, setup.classes)
-        if len(done) > 1:
-            worth = _with_all_rows(setup, rows, worth, done, rivals, order, seen)
+        # a single trial says that runs are dear; what repeats in rows would tell of itself
+        if len(done) > 1 and order.random:
+            pairs = _Falls(setup, rows, done, rivals, seen).pairs()
+            worth = with_falls(worth, rows, done[0].held.counts, pairs)
         return Judged(worth, said)
     if settings.fallback:
         raise InputError(
@@ -107,50 +113,75 @@ def _with_rows(rows: Devices, learn: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.asarray(np.bincount(rows.owner, weights=weight, minlength=len(rows)) > 0)
 
 
-def _with_all_rows(
-    setup: Setup,
-    rows: Devices,
-    worth: Worth,
-    trials: Sequence[Trial],
-    rivals: Rivals | None,
-    order: RowOrder,
-    seen: RowOrder,
-) -> Worth:
-    """What errors will be with all rows to learn from, by trials that hold half as many back.
+@dataclass(frozen=True, eq=False)
+class _Falls:
+    """What errors fall by with more rows, by pairs of trials that hold back more and fewer.
 
     The method runs once more; own models, which gain most by more rows and are cheap, are fitted
-    for every trial. Where there is but one trial, since runs are dear, it is left out, and where
-    rows have keys or a clock, since fewer of them are no part of the others.
+    for every pair.
     """
-    if not order.plain:
-        return worth
-    pairs = []
-    for part, trial in enumerate(trials):
-        more, fewer = (
-            split_masks(
-                rows,
-                setup.settings.holdout,
-                seed=setup.seed,
-                part=part,
-                classes=setup.classes,
-                order=order,
-                half=half,
-            ).judge
-            for half in (False, True)
+
+    setup: Setup
+    rows: Devices
+    trials: Sequence[Trial]
+    rivals: Rivals | None
+    seen: RowOrder
+
+    def pairs(self) -> list[Smaller]:
+        """Trials of half the rows held back beside each; of twice as many where most devices hold
+        back a single row, of which there is no half.
+        """
+        counts = self.trials[0].held.counts
+        several = (counts > 1).sum() * 2 >= (counts > 0).sum()
+        return self._halves() if several else self._doubles()
+
+    def _halves(self) -> list[Smaller]:
+        pairs = []
+        for part, trial in enumerate(self.trials):
+            fewer = self._held(part, half=True)
+            if fewer.sum() < len(trial.held.y):
+                also = fewer[self._held(part)]
+                pairs.append(Smaller(trial, self._run(fewer, part == 0), also))
+        return pairs
+
+    def _doubles(self) -> list[Smaller]:
+        pairs = []
+        for part in range(0, len(self.trials) - 1, 2):
+            held = [self._held(part), self._held(part + 1)]
+            both = held[0] | held[1]
+            both &= _with_rows(self.rows, ~both)[self.rows.owner]
+            if not both[held[1]].any():
+                break
+            trial = self._run(both, part == 0)
+            for mine, smaller in zip(held, self.trials[part:], strict=False):
+                if both[mine].all():
+                    pairs.append(Smaller(trial, smaller, mine[both]))
+        return pairs
+
+    def _held(self, part: int, *, half: bool = False) -> Mask:
+        """(rows,) what a trial holds back."""
+        settings = self.setup.settings
+        fold = split_masks(
+            self.rows,
+            settings.holdout,
+            seed=self.setup.seed,
+            part=part,
+            classes=self.setup.classes,
+            half=half,
         )
-        held = some_rows(rows, fewer)
-        if not (held.counts < trial.held.counts).any():
-            continue
-        learn = some_rows(rows, ~fewer)
-        if part == 0:
-            known = seen.at(~fewer)
-            stage = "trial-more-rows"
-            smaller, _ = _trial(setup, learn, held, known, stage, None, rivals)
-        else:
-            kind = setup.learner, setup.units(learn), setup.classes, setup.seed
-            smaller = own_trial(learn, held, *kind)
-        pairs.append(Smaller(trial, smaller, fewer[more]))
-    return with_falls(worth, rows, pairs) if pairs else worth
+        return fold.judge
+
+    def _run(self, hidden: Mask, everything: bool) -> Trial:
+        """A trial that holds these rows back: of everything, or of own models alone."""
+        setup = self.setup
+        learn = some_rows(self.rows, ~hidden)
+        held = some_rows(self.rows, hidden)
+        if everything:
+            known = self.seen.at(~hidden)
+            stage = "trial-other-rows"
+            return _trial(setup, learn, held, known, stage, None, self.rivals)[0]
+        kind = setup.learner, setup.units(learn), setup.classes, setup.seed
+        return own_trial(learn, held, *kind)
 
 
 def _trial(
