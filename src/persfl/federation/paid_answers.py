@@ -145,13 +145,27 @@ def _fitting(plan: RunPlan, left: int) -> str:
     return "fewer --rounds would, or --method blend"
 
 
+def telling_units(
+    there: Mapping[str, Head], paying: Mapping[str, int]
+) -> Mapping[str, Head]:
+    """Who is asked for the sums that shared units are made of: those that do not pay for answers,
+    where these are most. Theirs are exact, and a few that say they pay choose no ranges for all.
+
+    >>> list(telling_units({"ann": {}, "bob": {}, "eve": {}}, {"eve": 20}))
+    ['ann', 'bob']
+    """
+    if 2 * len(paying) >= len(there):
+        return there
+    return {name: there[name] for name in there if name not in paying}
+
+
 def ranges_in(
     terms: Terms, there: Mapping[str, Head], paying: Mapping[str, int]
 ) -> Array | None:
     """(columns and the label, 2) the ranges that most of these devices declared; None where a
     range is lacking. One device alone does not move them.
     """
-    found = [_ranges_of(terms, there[name]) for name in paying]
+    found = [_ranges_of(terms, there[name]) for name in paying if name in there]
     told = [pairs for pairs in found if pairs is not None]
     if not told:
         return None

@@ -38,7 +38,8 @@ def column_sums(desk: PrivateDesk, question: Inquiry) -> dict[str, NDArray[Any]]
     return {
         "weight": matrix[:1, 0].copy(),
         "sums": sums,
-        "squares": np.maximum(squares, 0.0),
+        # rounding must not leave less than there is of the sums alone
+        "squares": np.maximum(squares, sums**2 / matrix[0, 0]),
         "binary": np.zeros(wide, dtype=np.int64),
     }
 
