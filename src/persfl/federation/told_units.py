@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from persfl.federation.budget_book import ProtectedAnswer
 from persfl.federation.inquiry import Inquiry
 from persfl.federation.messages import Arrays, Refused, digest_of
-from persfl.federation.private_rows import in_order
-from persfl.federation.sums_device import tells_sums
+from persfl.federation.private_rows import rows_with_columns
+from persfl.federation.told_terms import tells_sums
 from persfl.privacy.noised_spread import spread_room, told_spread
 from persfl.types import Array
 from persfl.wire.models import finite
@@ -80,7 +80,7 @@ def _spread(desk: PrivateDesk, question: Inquiry) -> tuple[Array, Array]:
     half = np.ptp(ranges, axis=1) / 2.0
 
     def make() -> Arrays:
-        data = in_order(now.columns, columns, now.data)
+        data = rows_with_columns(now.columns, columns, now.data)
         values = (np.column_stack([data.X, data.y]) - middle) / half
         noise = settings.noise_of_units
         return {"told": told_spread(values, noise, desk.source)}

@@ -19,11 +19,16 @@ from persfl.checks import some
 from persfl.errors import InputError, need
 from persfl.files import refuse_links
 from persfl.formats import reading
-from persfl.scale.fleet_file import damaged, fleet_arrays, trees_from, units_from
-from persfl.scale.fleet_model import Trees
-from persfl.scale.model_parts import COEF, HELPERS, MODELS
-from persfl.scale.shard_reader import numbers_of
-from persfl.scale.sharded_run import FLEET, ShardedRun
+from persfl.learners.shared_trees import WeighedTrees
+from persfl.scale.fleet_arrays import (
+    damaged,
+    fleet_arrays,
+    shared_units_from,
+    trees_from,
+)
+from persfl.scale.run_layout import COEF, FLEET, HELPERS, MODELS
+from persfl.scale.shard_reader import column_numbers
+from persfl.scale.sharded_run import ShardedRun
 from persfl.scale.table_parts import opened_part
 from persfl.types import Array, IntArray
 from persfl.units import Units
@@ -48,7 +53,7 @@ class FleetWeights:
     ids: pa.Array
     W: Array
     units: Units
-    trees: Trees
+    trees: WeighedTrees
 
     def places(self, ids: pa.ChunkedArray) -> IntArray:
         """(rows,) whose model each row goes by, -1 for a newcomer's."""
@@ -118,7 +123,7 @@ class ModelTable:
     def column(self, name: str) -> Array:
         """(devices,) one column of numbers of the table of models, NaN where nothing is known."""
         found = [self._read(path, [name]) for path in self._parts(MODELS)]
-        return np.concatenate([numbers_of(rows, [name])[:, 0] for rows in found])
+        return np.concatenate([column_numbers(rows, [name])[:, 0] for rows in found])
 
     def ids(self) -> pa.Array:
         """(devices,) in order, each once."""
@@ -150,11 +155,12 @@ class ModelTable:
         """All models, to predict by."""
         path = self.run.folder / FLEET
         arrays = fleet_arrays(path)
-        units = units_from(arrays, path)
+        units = shared_units_from(arrays, path)
         names = self.features
         wanted = [*(COEF + name for name in names), "intercept"]
         found = [
-            numbers_of(self._read(part, wanted), wanted) for part in self._parts(MODELS)
+            column_numbers(self._read(part, wanted), wanted)
+            for part in self._parts(MODELS)
         ]
         newcomer = arrays.get("newcomer", np.zeros(0))
         sound = newcomer.dtype == np.float64 and newcomer.shape == (len(names) + 1,)
@@ -224,7 +230,7 @@ def _refuse_gaps(rows: pa.Table, numbers: Sequence[str], but: Sequence[str]) -> 
     if len(rows) > MOST:
         raise InputError(f"a device must have at most {MOST} rows")
     for name in numbers:
-        if name not in but and not np.isfinite(numbers_of(rows, [name])).all():
+        if name not in but and not np.isfinite(column_numbers(rows, [name])).all():
             raise InputError(f"column {name!r} must have no gaps")
 
 
