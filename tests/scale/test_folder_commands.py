@@ -180,6 +180,10 @@ def test_a_run_that_is_not_over_answers_nothing(place, tmp_path, capsys):
     path.write_text(json.dumps(told | {"facts": {}}))
     assert main(["helpers", str(tmp_path / "run"), "--device", "m00"]) == 2
     assert "is not over" in capsys.readouterr().err
+    assert main(["watch", str(tmp_path / "run")]) == 3
+    assert "the run was stopped" in capsys.readouterr().err
+    assert main(["watch", str(place / "run")]) == 0
+    assert "Models are mixed from" in capsys.readouterr().out
     for odd in ("{", "[" * 100_000, json.dumps(told | {"spec": []})):
         path.write_text(odd)
         assert main(["helpers", str(tmp_path / "run"), "--device", "m00"]) == 2
