@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from persfl.evaluation.verdicts import Worth
 
 NOTHING = "No rows were held back, so nothing was measured."
+TO_COME = " for as many rows to come:"
 # what each of the mixed verdicts says
 _MIXED = {
     "better on average, worse for most": "is better on average and worse for most",
@@ -32,6 +33,8 @@ class Words(NamedTuple):
     its: str
     models: str
     rival: str
+    latest: str = ""  # which rows were held back
+    to_come: str = ""  # what intervals are for
 
 
 PERSONALIZED = Words(
@@ -90,6 +93,8 @@ def headline(worth: Worth | None) -> Headline:
         return Headline(NOTHING, "", "", "not measured")
     rows = int(worth.table["held"].sum())
     words = THESE if told.itself else PERSONALIZED
+    if worth.ahead:
+        words = words._replace(latest="the latest ", to_come=TO_COME)
     found = _found(told, worth.name(told.best), rows, words)
     alone = ""
     if told.best == "own":
@@ -125,13 +130,13 @@ def _found(told: Advice, name: str, rows: int, words: Words) -> str:
     """The verdict against the best simple alternative."""
     verdict = told.verdict
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
-    measured = f"measured on {where} that the models had not seen"
+    measured = f"measured on {words.latest}{where} that the models had not seen"
     ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
     rival = f"{words.rival}, {name}"
     if verdict.low > 0:
         said = (
             f"{words.removes} {percent(verdict.gain)} of the error of {rival}"
-            f" (95 % interval {ends})"
+            f" (95 % interval{words.to_come} {ends})"
         )
         mixed = _MIXED.get(verdict.says)
         most = f", but {mixed}" if mixed else ""
@@ -140,9 +145,10 @@ def _found(told: Advice, name: str, rows: int, words: Words) -> str:
         less = f"its error is {percent(-verdict.gain)} lower"
         between = f"{percent(-verdict.high)} to {percent(-verdict.low)}"
         said = f"A simple way does better than {words.doing}: {name}"
-        return f"{said}; {less} (95 % interval {between}), {measured}."
+        around = f"95 % interval{words.to_come} {between}"
+        return f"{said}; {less} ({around}), {measured}."
     said = f"No clear difference between {words.doing} and {rival}"
-    least = f"95 % interval of the gain {ends}"
+    least = f"95 % interval of the gain{words.to_come} {ends}"
     change = _change(verdict, words)
     luck = "chance" if verdict.high >= 0 else "the luck of the best of several"
     return f"{said}: {change}, and that may be {luck} ({least}), {measured}."
@@ -169,8 +175,8 @@ def _against_own(verdict: Verdict, words: Words) -> str:
     if verdict.says == "not measured":
         return ""
     ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
-    change = f"{_change(verdict, words)} (95 % interval of the gain {ends})"
-    said = f"Against own rows alone {change}."
+    around = f"95 % interval of the gain{words.to_come} {ends}"
+    said = f"Against own rows alone {_change(verdict, words)} ({around})."
     return f"{said}{heads_told(verdict)}"
 
 

@@ -36,6 +36,7 @@ from persfl.errors import InputError
 from persfl.evaluation.intervals import Verdict, gains_of, over_devices, percent
 
 if TYPE_CHECKING:
+    from persfl.evaluation.shared_moments import SharedMoments
     from persfl.types import Array
 
 ARMS = {
@@ -74,6 +75,13 @@ class Worth:
     table: pd.DataFrame
     scale: float
     classes: int
+    moments: SharedMoments | None = None
+    """What rows share beside their devices, where they were held back by it."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the latest rows were held back: then intervals are for as many rows to come."""
+        return self.moments is not None and self.moments.ahead
 
     @property
     def arms(self) -> list[str]:
@@ -155,15 +163,20 @@ class Worth:
         theirs = self.fall(against)
         ours = self.fall(of)
         same = np.array_equal(rival[some], personal[some])
-        if theirs is None or ours is None or same or some.sum() < 2:
+        if same or some.sum() < 2:
             return over_devices(rival[some], personal[some])
+        # a group of a few devices has the months of the whole fleet
+        both = self.moments
+        shared = None if both is None else both.spread(against, of)
+        if theirs is None or ours is None:
+            return over_devices(rival[some], personal[some], moments=shared)
         # a group of a few devices is told by what the whole fleet's errors fall by
         falls = (
             _filled(theirs, rival, known)[some],
             _filled(ours, personal, known)[some],
         )
         most = self._most_fall(against), self._most_fall(of)
-        return over_devices(rival[some], personal[some], falls, most)
+        return over_devices(rival[some], personal[some], falls, most, shared)
 
     def summary(self) -> list[dict[str, Any]]:
         """Per arm: its key and name, mean and median error over devices, the verdict of the
@@ -264,14 +277,12 @@ class Worth:
             level = np.maximum(np.maximum(a, b), np.finfo(float).tiny)
             error = np.sqrt(np.maximum(square, 0.0) / (count - 1)) / level
             half = stdtrit(count - 1, 0.975) * error
-        return pd.DataFrame(
-            {
-                "devices": np.nan_to_num(count).astype(np.int64),
-                "gain": gain,
-                "low": np.clip(gain - half, -1.0, 1.0),
-                "high": np.clip(gain + half, -1.0, 1.0),
-            }
-        )
+        low = np.clip(gain - half, -1.0, 1.0)
+        high = np.clip(gain + half, -1.0, 1.0)
+        if self.moments is not None:
+            low, high = self.moments.spread("own", "personal").ends(gain, low, high)
+        many = np.nan_to_num(count).astype(np.int64)
+        return pd.DataFrame({"devices": many, "gain": gain, "low": low, "high": high})
 
     def better_alone(self) -> Mask:
         """(devices,) where the own model is the better bet, by the evidence of the whole fleet.
