@@ -126,3 +126,11 @@ def test_classes_have_a_base_rate_of_their_own():
     assert "always the most frequent class" in headline(worth).advice
     assert worth.summary()[0]["name"] == "always the most frequent class"
     assert "off_by" not in worth.summary()[0]
+
+
+def test_shares_of_devices_are_said_of_the_rows_held_back():
+    """A few rows of a device do not tell whether it will fare better with all of them."""
+    worth = judged(base=4, own=2, pooled=1.5, personal=0.8)
+    share = round(100 * (worth.error("own") > worth.error("personal")).mean())
+    said = f"On those rows {share} % of devices had less error than alone"
+    assert said in headline(worth).alone

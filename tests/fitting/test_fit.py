@@ -84,6 +84,17 @@ def test_only_the_trial(rows, schema, fitted):
     pd.testing.assert_frame_equal(worth.table, fitted.worth.table)
 
 
+@pytest.mark.parametrize("few", [5, 12])
+def test_errors_are_told_to_fall_with_more_rows(schema, few):
+    """Where devices hold back one row each too, of which no trial can hold back fewer."""
+    thin = clustered_regression(n=12, clusters=1, rows=few, features=2, seed=0)
+    learner = Linear(intercept=True)
+    worth = judge_fleet(thin, METHOD, learner, FitSettings(), schema)
+    fall = worth.fall("own")
+    assert np.isfinite(fall).all()
+    assert fall.mean() > 0
+
+
 def test_rows_that_arrive(rows, schema):
     method, settings = Paper(online_rounds=2), FitSettings(window=5)
     first = first_arrivals(rows, method, Linear(), settings, schema)

@@ -229,7 +229,7 @@ def _worth(
         "verdict": fleet | {"sentence": sentence},
         "headline": {
             "found": sentence,
-            "alone": "70 % of devices have less error than alone, 30 % more.",
+            "alone": "On those rows 70 % of devices had less error than alone, 30 % more.",
             "advice": "Use one model for all instead.",
             "says": fleet["says"],
             "use": "pooled",

@@ -93,7 +93,7 @@ def headline(worth: Worth | None) -> Headline:
     found = _found(told, worth.name(told.best), rows, words)
     alone = ""
     if told.best == "own":
-        found += _heads(told.verdict)
+        found += heads_told(told.verdict)
     elif told.itself != "own":
         alone = _against_own(worth.fleet(), words)
     use = told.best if told.best in METHODS_OF and not _sure(told) else ""
@@ -171,15 +171,17 @@ def _against_own(verdict: Verdict, words: Words) -> str:
     ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
     change = f"{_change(verdict, words)} (95 % interval of the gain {ends})"
     said = f"Against own rows alone {change}."
-    return f"{said}{_heads(verdict)}"
+    return f"{said}{heads_told(verdict)}"
 
 
-def _heads(verdict: Verdict) -> str:
-    """How many devices have less error, and how many more."""
+def heads_told(verdict: Verdict) -> str:
+    """How many devices had less error, and how many more; of the rows held back and no others: a
+    device has few of them, and what it will have with all rows to learn from is another matter.
+    """
     if not verdict.better >= 0:
         return ""
-    shares = f"{percent(verdict.better)} of devices have less error than alone"
-    return f" {shares}, {percent(verdict.worse)} more."
+    shares = f"{percent(verdict.better)} of devices had less error than alone"
+    return f" On those rows {shares}, {percent(verdict.worse)} more."
 
 
 def _advised(worth: Worth, told: Advice, words: Words) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from persfl.evaluation.rivals import Models, own_fits, pooled_fit, tuned_fits
 from persfl.evaluation.verdicts import Worth
 from persfl.learners.responses import respond, respond_each
-from persfl.types import Array, Learner
+from persfl.types import Array, IntArray, Learner
 from persfl.units import Units
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def own_trial(
 
 class Smaller(NamedTuple):
     """A trial, one like it that kept back fewer rows, and which of the first one's rows those are;
-    the arms of the second may be fewer.
+    the arms of one of them may be fewer.
     """
 
     trial: Trial
@@ -155,8 +155,11 @@ class Smaller(NamedTuple):
     also: NDArray[np.bool_]
 
 
-def with_falls(worth: Worth, whole: Devices, pairs: Sequence[Smaller]) -> Worth:
-    """With what every error is expected to fall by once models learn from the `whole` fleet's rows.
+def with_falls(
+    worth: Worth, whole: Devices, held: IntArray, pairs: Sequence[Smaller]
+) -> Worth:
+    """With what every error is expected to fall by once models learn from the `whole` fleet's rows,
+    and not from all but the `held` (devices,) ones.
 
     Both trials of a pair judge by the rows that both kept back. An error falls about as one over
     the number of rows that are learned from; so what it falls by from one trial to the other tells
@@ -165,29 +168,33 @@ def with_falls(worth: Worth, whole: Devices, pairs: Sequence[Smaller]) -> Worth:
     n = len(whole)
     sums: dict[str, Array] = {}
     totals: dict[str, Array] = {}
+    there = _one_over(whole.counts - held) - 1.0 / whole.counts
     for trial, smaller, also in pairs:
         owner = smaller.held.owner
         weight = smaller.held.weight
-        held = trial.held.counts
         less = smaller.held.counts
-        learned = np.maximum(whole.counts - held, 1)
-        there = 1.0 / learned - 1.0 / whole.counts
-        here = 1.0 / learned - 1.0 / np.maximum(whole.counts - less, 1)
-        usable = (less > 0) & (less < held)
+        more = trial.held.counts
+        here = _one_over(whole.counts - more) - _one_over(whole.counts - less)
+        usable = (less > 0) & (less < more)
         factor = np.divide(there, here, out=np.zeros(n), where=usable)
         total = np.bincount(owner, weights=weight, minlength=n) * usable
-        for arm, now in smaller.losses.items():
-            fell = (trial.losses[arm][also] - now) * weight
-            fell = np.bincount(owner, weights=fell, minlength=n) * factor
-            sums[arm] = np.asarray(sums.get(arm, np.zeros(n)) + fell)
+        for arm in trial.losses.keys() & smaller.losses.keys():
+            fell = (trial.losses[arm][also] - smaller.losses[arm]) * weight
+            mine = np.bincount(owner, weights=fell, minlength=n) * factor
+            sums[arm] = np.asarray(sums.get(arm, np.zeros(n)) + mine)
             totals[arm] = np.asarray(totals.get(arm, np.zeros(n)) + total)
     found = {
         f"fall_{arm}": np.divide(
             sums[arm], totals[arm], out=np.full(n, np.nan), where=totals[arm] > 0
         )
-        for arm in sums
+        for arm in worth.arms
+        if arm in sums
     }
     return replace(worth, table=worth.table.assign(**found))
+
+
+def _one_over(rows: IntArray) -> Array:
+    return np.asarray(1.0 / np.maximum(rows, 1))
 
 
 def _joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:

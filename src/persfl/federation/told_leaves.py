@@ -26,20 +26,6 @@ LEAVES = (
     " told noised sums; each has weighed what others told against its own rows at home, and keeps"
     " the outcome there"
 )
-DEEPEST = 6  # leaves share what rows say, and all of them are told
-
-
-def tells_leaves(terms: Terms) -> bool:
-    """Whether these are trees of numbers without public points: what protected devices answer.
-
-    >>> tells_leaves(Terms(model="tree", columns=("a",)))
-    True
-    >>> tells_leaves(Terms(model="tree", columns=("a",), settings={"max_depth": 9}))
-    False
-    """
-    if terms.model != "tree" or terms.classes or terms.public is not None:
-        return False
-    return bool(terms.learner().max_depth <= DEEPEST)
 
 
 def within_ranges(terms: Terms, ranges: Array) -> Terms:

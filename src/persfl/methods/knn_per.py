@@ -148,12 +148,12 @@ class KNNPer(Averaging):
             )
             said = respond(task.learner, model, rows.X[mine], task.classes)
             mixed = said + SHARES.reshape(-1, *(1,) * said.ndim) * (near - said)
-            each = row_losses(task.learner, mixed, rows.y[mine])
+            each = share_losses(task.learner, mixed, rows.y[mine])
             found[i] = each @ rows.weight[mine]
         return found
 
 
-def row_losses(learner: Learner, said: Array, label: Array) -> Array:
+def share_losses(learner: Learner, said: Array, label: Array) -> Array:
     """(shares, rows) the squared error, or minus the logarithm of the right class's chance."""
     if said.ndim == 2:
         return np.asarray((said - label) ** 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from persfl.checks import many
-from persfl.evaluation.headline import NOTHING, added
+from persfl.evaluation.headline import NOTHING, added, heads_told
 from persfl.evaluation.intervals import Verdict, percent
 
 _STARTS = {
@@ -42,12 +42,6 @@ def against_own_rows(verdict: Verdict, rows: int) -> str:
     ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
     measured = f"measured on {where} that the models had not seen"
-    return f"{said} (95 % interval of the gain {ends}), {measured}.{_shares(verdict)}"
-
-
-def _shares(verdict: Verdict) -> str:
-    """How many devices have less error, and how many more."""
-    if not verdict.better >= 0:
-        return ""
-    less = f"{percent(verdict.better)} of devices have less error than alone"
-    return f" {less}, {percent(verdict.worse)} more."
+    return (
+        f"{said} (95 % interval of the gain {ends}), {measured}.{heads_told(verdict)}"
+    )

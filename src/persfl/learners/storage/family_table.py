@@ -34,6 +34,7 @@ from persfl.learners.storage.near_arrays import NEAR, near_from, near_to
 from persfl.learners.storage.network_files import network_from, network_words
 from persfl.learners.storage.own_arrays import TreeModels, Vectors
 from persfl.learners.storage.plain_arrays import OLD_KEY, PlainModels
+from persfl.learners.storage.tree_limits import deepest, most_trees
 from persfl.learners.tree import Tree
 from persfl.traits import has_gradients
 
@@ -74,7 +75,7 @@ class ModelCodec(Protocol):
 
 VECTORS = Vectors()
 TREES = TreeModels()
-PLAIN = PlainModels()
+PLAIN = PlainModels(most_trees, deepest)
 
 
 @dataclass(frozen=True)
