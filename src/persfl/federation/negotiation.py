@@ -29,8 +29,7 @@ from persfl.federation.paid_answers import (
 )
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.told_leaves import within_ranges
-from persfl.federation.told_terms import tells_leaves
+from persfl.federation.told_terms import tells_leaves, within_ranges
 from persfl.federation.wait_notices import Waiting
 from persfl.learners.any_family import ANY
 from persfl.methods import Own
