@@ -205,7 +205,10 @@ def _are_vectors(models: Models, learners: list[Learner], features: int) -> bool
         return False
     first = np.asarray(learners[0].check(models[0], features))
     same = first.dtype == models.dtype and first.shape == models.shape[1:]
-    return same and bool(np.isfinite(models).all())
+    apart = (
+        models[:1] if not models.strides[0] else models
+    )  # of one model for everybody
+    return same and bool(np.isfinite(apart).all())
 
 
 def _as_list(models: Models) -> list[Model]:
