@@ -13,7 +13,10 @@ import pytest
 
 from persfl import PersonalizedRegressor
 from persfl.cli import main
+from persfl.errors import InputError
 from persfl.methods import Blend
+from persfl.report.sharded_page import kept_errors
+from persfl.scale.sharded_run import ShardedRun
 from persfl.sources import clustered_regression
 
 pytest.importorskip("pyarrow")
@@ -122,6 +125,12 @@ def test_the_report_is_small_and_finds_a_device(place, tmp_path, capsys):
     assert "60 devices" in page
     assert "{{" not in page
     assert len(page) < 20_000
+    # the rivals that the terminal shows, and numbers that stay with their unit
+    for name in ("always the mean", "own rows only", "one model for all"):
+        assert f'<th scope="row">{name}' in page
+    assert "personalized is better by (95\N{NO-BREAK SPACE}% interval)" in page
+    assert "In the mean over devices a model is " in page
+    assert not re.search(r"\d %", page)
     first = json.loads(re.search(r"const first = (\[.*?\]),", page)[1])
     assert first == ["m00"]
     drawer = (place / "run" / "report" / "00000.js").read_text()
@@ -129,6 +138,13 @@ def test_the_report_is_small_and_finds_a_device(place, tmp_path, capsys):
     assert [row[0] for row in rows] == sorted(set(meters()["meter"]))
     assert main(["report", str(place / "run"), "--out", str(tmp_path / "r.html")]) == 0
     assert (tmp_path / "report" / "00000.js").exists()
+
+
+@pytest.mark.parametrize("arms", [[], {}, [1], [{"key": "own"}], "x", None])
+def test_forged_errors_of_a_run_are_one_sentence(tmp_path, arms):
+    run = ShardedRun(tmp_path, {}, {"worth": {"arms": arms}})
+    with pytest.raises(InputError, match=r"is damaged. Fit again.$"):
+        kept_errors(run)
 
 
 def test_a_run_that_is_there_is_kept(place, capsys):
