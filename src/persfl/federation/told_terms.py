@@ -1,7 +1,14 @@
-"""What devices tell under the terms of a run: sums over rows, sums in leaves, or neither."""
+"""What devices tell under the terms of a run: sums over rows, sums in leaves, or neither; and terms
+in the units that ranges give.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
+from persfl.types import Array
 from persfl.wire.terms import Terms
 
 DEEPEST = 6  # leaves share what rows say, and all of them are told
@@ -31,3 +38,11 @@ def tells_leaves(terms: Terms) -> bool:
     if terms.model != "tree" or terms.classes or terms.public is not None:
         return False
     return bool(terms.learner().max_depth <= DEEPEST)
+
+
+def within_ranges(terms: Terms, ranges: Array) -> Terms:
+    """The same in units in which these ranges, of columns and the label, are -1 to 1."""
+    middle = ranges.mean(axis=1)
+    half = np.ptp(ranges, axis=1) / 2.0
+    inside = replace(terms, mean=middle[:-1], scale=half[:-1])
+    return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))

@@ -15,7 +15,8 @@ from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.learners.estimator import Estimator
 from persfl.learners.near_rows import NearRows
 from persfl.learners.network import Network
-from persfl.learners.storage.family_table import learner_to, mixtures_to, models_to
+from persfl.learners.storage.family_table import learner_to, models_to
+from persfl.learners.storage.mix_arrays import mixtures_to
 from persfl.learners.storage.named_arrays import prefixed
 from persfl.learners.storage.near_arrays import near_to
 from persfl.learners.storage.network_files import networks_to

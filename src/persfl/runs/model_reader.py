@@ -25,10 +25,10 @@ from persfl.learners.estimator import Estimator
 from persfl.learners.near_rows import NearRows
 from persfl.learners.storage.family_table import (
     learner_from,
-    mixtures_from,
     models_from,
     refuse_unfit,
 )
+from persfl.learners.storage.mix_arrays import mixtures_from
 from persfl.learners.storage.named_arrays import under
 from persfl.learners.storage.near_arrays import NEAR, near_from
 from persfl.learners.storage.network_files import (
