@@ -122,6 +122,12 @@ def test_the_report_is_small_and_finds_a_device(place, tmp_path, capsys):
     assert "60 devices" in page
     assert "{{" not in page
     assert len(page) < 20_000
+    # the rivals that the terminal shows, and numbers that stay with their unit
+    for name in ("always the mean", "own rows only", "one model for all"):
+        assert f'<th scope="row">{name}' in page
+    assert "personalized is better by (95\N{NO-BREAK SPACE}% interval)" in page
+    assert "In the mean over devices a model is " in page
+    assert not re.search(r"\d %", page)
     first = json.loads(re.search(r"const first = (\[.*?\]),", page)[1])
     assert first == ["m00"]
     drawer = (place / "run" / "report" / "00000.js").read_text()
@@ -129,6 +135,17 @@ def test_the_report_is_small_and_finds_a_device(place, tmp_path, capsys):
     assert [row[0] for row in rows] == sorted(set(meters()["meter"]))
     assert main(["report", str(place / "run"), "--out", str(tmp_path / "r.html")]) == 0
     assert (tmp_path / "report" / "00000.js").exists()
+
+
+@pytest.mark.parametrize("arms", [[], {}, [1], [{"key": "own"}], "x", None])
+def test_forged_errors_of_a_run_are_one_sentence(place, tmp_path, capsys, arms):
+    shutil.copytree(place / "run", tmp_path / "run")
+    path = tmp_path / "run" / "sharded.json"
+    told = json.loads(path.read_text())
+    told["facts"]["worth"]["arms"] = arms
+    path.write_text(json.dumps(told))
+    assert main(["report", str(tmp_path / "run")]) == 2
+    assert "sharded.json' does not hold what persfl writes" in capsys.readouterr().err
 
 
 def test_a_run_that_is_there_is_kept(place, capsys):
@@ -183,7 +200,7 @@ def test_a_run_that_is_not_over_answers_nothing(place, tmp_path, capsys):
     assert main(["watch", str(tmp_path / "run")]) == 3
     assert "the run was stopped" in capsys.readouterr().err
     assert main(["watch", str(place / "run")]) == 0
-    assert "Models are mixed from" in capsys.readouterr().out
+    assert "In the mean over devices" in capsys.readouterr().out
     for odd in ("{", "[" * 100_000, json.dumps(told | {"spec": []})):
         path.write_text(odd)
         assert main(["helpers", str(tmp_path / "run"), "--device", "m00"]) == 2

@@ -12,7 +12,12 @@ from persfl.commands.answers import seconds
 from persfl.commands.progress import table
 from persfl.errors import InputError
 from persfl.evaluation.intervals import percent
-from persfl.report.sharded_page import kept_verdict, write_sharded_page
+from persfl.report.sharded_page import (
+    kept_errors,
+    kept_verdict,
+    models_made_of,
+    write_sharded_page,
+)
 from persfl.report.sharded_words import against_own_rows
 from persfl.scale.engines import engine_of
 from persfl.scale.model_table import PARTS, ModelTable
@@ -22,13 +27,8 @@ from persfl.scale.table_predictions import PredictJob, predict_files
 
 def print_facts(run: ShardedRun) -> None:
     """What came out, for people."""
-    offers = [(name, share) for name, share in run.facts["offers"] if share >= 0.005]
-    said = ", ".join(
-        f"{name} {share:.0%}".replace("%", " %")
-        for name, share in sorted(offers, key=lambda each: -each[1])
-    )
-    if offers:
-        print(f"Models are mixed from these offers: {said}.")
+    found = ModelTable.open(run.folder)
+    print(models_made_of(found))
     worth = run.facts["worth"]
     if worth is None:
         return
@@ -37,15 +37,8 @@ def print_facts(run: ShardedRun) -> None:
         print(f"Measured on {whose}, drawn by the seed:")
     print(against_own_rows(kept_verdict(run), worth["held"]))
     print()
-    lines = [
-        (arm["name"], _shown(arm["error"]), _shown(arm["median"]))
-        for arm in worth["arms"]
-    ]
-    table(("", "error", "median"), lines)
-
-
-def _shown(error: float | None) -> str:
-    return "" if error is None else f"{error:.4f}"
+    head, *lines = kept_errors(run)
+    table(head, lines)
 
 
 def list_table_helpers(chosen: argparse.Namespace) -> int:

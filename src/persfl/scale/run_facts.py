@@ -58,10 +58,21 @@ def _check_worth(told: Mapping[str, Any]) -> None:
         _number(name, value)
     Verdict(says=says, devices=0, **verdict)
     whole("held", told["held"], least=0)
+    if not told["arms"]:
+        raise InputError("arms must be the ways that were judged. Got none.")
     for arm in told["arms"]:
-        _text("a way", arm["name"])
-        _number("its error", arm["error"])
-        _number("its median", arm["median"])
+        _check_arm(dict(arm))
+
+
+def _check_arm(arm: dict[str, Any]) -> None:
+    """Stop where it is no line of `Worth.summary`."""
+    _text("a way", arm.pop("key"))
+    _text("its name", arm.pop("name"))
+    if arm["says"] is not None:
+        _text("its verdict", arm["says"])
+    del arm["says"]
+    for name in ("error", "median", "off_by", "gain", "low", "high"):
+        _number(name, arm[name])
 
 
 def _number(name: str, value: object) -> None:
