@@ -934,7 +934,7 @@ def test_several_devices_have_and_one_has(table):
     who.iloc[:2] = ["lonely", "alone"]
     with pytest.warns(
         PersflWarning,
-        match="^devices 'alone', 'lonely' have a single row: too little to score answers by.$",
+        match="^devices 'alone', 'lonely' have a single row: too little to tell who helps.$",
     ):
         PersonalizedRegressor(holdout=0, method=Paper(rounds=2)).fit(X, y, devices=who)
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from persfl.evaluation.verdicts import Worth
 
 NOTHING = "No rows were held back, so nothing was measured."
-# what each of the mixed verdicts says
-_MIXED = {
-    "better on average, worse for most": "is better on average and worse for most",
-    "worse on average, better for most": "is worse on average and better for most",
+# how a verdict ends whose mean and number of devices differ
+_FOR_MOST = {
+    "better for most": ", though most devices had less error",
+    "worse for most": ", though most devices had more error",
 }
 
 
@@ -29,7 +29,6 @@ class Words(NamedTuple):
     doing: str
     removes: str
     it_removes: str
-    its: str
     models: str
     rival: str
 
@@ -38,7 +37,6 @@ PERSONALIZED = Words(
     "personalizing",
     "Personalizing removes",
     "it removes",
-    "its",
     "the personalized models",
     "the best simple alternative",
 )
@@ -47,7 +45,6 @@ THESE = Words(
     "these models",
     "These models remove",
     "they remove",
-    "their",
     "these models",
     "the best other simple way",
 )
@@ -126,52 +123,44 @@ def _found(told: Advice, name: str, rows: int, words: Words) -> str:
     verdict = told.verdict
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
     measured = f"measured on {where} that the models had not seen"
-    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
     rival = f"{words.rival}, {name}"
+    ends = interval_of(verdict)
+    removed = f"{percent(verdict.gain)} of the error"
+    most = _FOR_MOST.get(verdict.says.split(", ")[-1], "")
     if verdict.low > 0:
-        said = (
-            f"{words.removes} {percent(verdict.gain)} of the error of {rival}"
-            f" (95 % interval {ends})"
-        )
-        mixed = _MIXED.get(verdict.says)
-        most = f", but {mixed}" if mixed else ""
-        return f"{said}{most}, {measured}."
+        return f"{words.removes} {removed} of {rival} ({ends}){most}, {measured}."
+    less = f"its error is {percent(-verdict.gain)} lower"
     if told.clear:
-        less = f"its error is {percent(-verdict.gain)} lower"
-        between = f"{percent(-verdict.high)} to {percent(-verdict.low)}"
         said = f"A simple way does better than {words.doing}: {name}"
-        return f"{said}; {less} (95 % interval {between}), {measured}."
+        return f"{said}; {less} ({ends}), {measured}."
     said = f"No clear difference between {words.doing} and {rival}"
-    least = f"95 % interval of the gain {ends}"
-    change = _change(verdict, words)
+    if percent(verdict.gain) == percent(0.0):
+        return f"{said}: errors are alike ({ends}){most}, {measured}."
+    change = less if verdict.gain < 0 else f"{words.it_removes} {removed}"
     luck = "chance" if verdict.high >= 0 else "the luck of the best of several"
-    return f"{said}: {change}, and that may be {luck} ({least}), {measured}."
-
-
-def _change(verdict: Verdict, words: Words) -> str:
-    """What personalizing does to a rival's error."""
-    if verdict.gain >= 0:
-        return f"{words.it_removes} {percent(verdict.gain)} of the error"
-    return f"{words.its} error is {percent(added(verdict.gain))} higher"
-
-
-def added(gain: float) -> float:
-    """How much of the rival's error comes on top, at most all of it once more.
-
-    >>> round(added(-0.5), 3), added(-1.0)
-    (1.0, 1.0)
-    """
-    return min(-gain / (1.0 + gain), 1.0) if gain > -1 else 1.0
+    return f"{said}: {change}, and that may be {luck} ({ends}){most}, {measured}."
 
 
 def _against_own(verdict: Verdict, words: Words) -> str:
     """The same against own rows alone."""
     if verdict.says == "not measured":
         return ""
-    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
-    change = f"{_change(verdict, words)} (95 % interval of the gain {ends})"
-    said = f"Against own rows alone {change}."
-    return f"{said}{heads_told(verdict)}"
+    said = f"Against own rows alone {words.it_removes} {percent(verdict.gain)} of the error"
+    if verdict.gain < 0:
+        said = f"Models of own rows alone have {percent(-verdict.gain)} less error"
+    return f"{said} ({interval_of(verdict)}).{heads_told(verdict)}"
+
+
+def interval_of(verdict: Verdict) -> str:
+    """The interval of the gain, or of what the rival has less where that is what is told.
+
+    >>> interval_of(Verdict(-0.2, -0.5, 0.1, "no clear difference", 9))
+    '95 % interval −10 % to 50 %'
+    """
+    low, high = verdict.low, verdict.high
+    if verdict.gain < 0:
+        low, high = -high, -low
+    return f"95 % interval {percent(low)} to {percent(high)}"
 
 
 def heads_told(verdict: Verdict) -> str:

@@ -58,9 +58,16 @@ def refuse_unprotected(
     paying: Mapping[str, int],
 ) -> None:
     """Stop before anything is told where no noise protects the models of a run."""
-    if not paying or has_gradients(terms.learner()):
+    if not paying:
         return
     some = f"device {next(iter(paying))!r} protects its rows"
+    if terms.steps > 1:
+        raise InputError(
+            f"{some}, and answers one step at a time. Leave out --steps and --set local. Nothing"
+            " was begun."
+        )
+    if has_gradients(terms.learner()):
+        return
     if not tells_leaves(terms):
         raise InputError(
             f"{some}, and {_unprotected(terms)} Use --model tree, linear or mlp. Nothing was begun."
