@@ -30,7 +30,6 @@ from persfl.federation.told_terms import tells_leaves, within_ranges
 from persfl.federation.wait_notices import Waiting
 from persfl.learners.any_family import ANY
 from persfl.methods import Own
-from persfl.methods.fedavg import Averaging
 from persfl.privacy.noised_spread import spread_from
 from persfl.public_points import made_up
 from persfl.training.state import step_of
@@ -94,25 +93,12 @@ def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
         settings=plan.settings,
         seed=plan.seed,
         step_size=1.0,
-        steps=_own_steps(plan),
+        steps=plan.own_steps,
         batch=plan.batch,
         holdout=plan.holdout,
         start="alone" if isinstance(plan.personalization, Own) else plan.start,
         local=plan.local,
     )
-
-
-def _own_steps(plan: RunPlan) -> int:
-    """How many steps an answer is made of: a setting of the run, or of its method."""
-    method = plan.personalization
-    if not isinstance(method, Averaging) or method.local == 1:
-        return plan.steps
-    if plan.steps not in (1, method.local):
-        raise InputError(
-            f"own steps in a round are {plan.steps} by --steps and {method.local} by --set local."
-            " Leave one out."
-        )
-    return method.local
 
 
 def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
