@@ -15,7 +15,7 @@ from persfl.evaluation.intervals import percent
 from persfl.report.sharded_page import kept_verdict, write_sharded_page
 from persfl.report.sharded_words import against_own_rows
 from persfl.scale.engines import engine_of
-from persfl.scale.model_table import ModelTable
+from persfl.scale.model_table import PARTS, ModelTable
 from persfl.scale.sharded_run import ShardedRun
 from persfl.scale.table_predictions import PredictJob, predict_files
 
@@ -38,10 +38,14 @@ def print_facts(run: ShardedRun) -> None:
     print(against_own_rows(kept_verdict(run), worth["held"]))
     print()
     lines = [
-        (arm["name"], f"{arm['error']:.4f}", f"{arm['median']:.4f}")
+        (arm["name"], _shown(arm["error"]), _shown(arm["median"]))
         for arm in worth["arms"]
     ]
     table(("", "error", "median"), lines)
+
+
+def _shown(error: float | None) -> str:
+    return "" if error is None else f"{error:.4f}"
 
 
 def list_table_helpers(chosen: argparse.Namespace) -> int:
@@ -72,12 +76,9 @@ def list_table_helpers(chosen: argparse.Namespace) -> int:
     ]
     table(("peer", "alike", "share", "its model's error here"), lines)
     mine = found.model(chosen.device)
-    shares = ", ".join(f"{percent(mine[name])} {name}" for name in _PARTS)
+    shares = ", ".join(f"{percent(mine[name])} {name}" for name in PARTS)
     print(f"\nThe model of {chosen.device} is {shares}.")
     return 0
-
-
-_PARTS = ("own", "fleet", "neighbours")
 
 
 def predict_folder(chosen: argparse.Namespace) -> int:

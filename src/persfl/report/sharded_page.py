@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,6 @@ from persfl.evaluation.intervals import Verdict, percent
 from persfl.files import write_whole
 from persfl.report.html import REPORT
 from persfl.report.sharded_words import against_own_rows
-from persfl.run_kinds import SHARDED
-from persfl.scale.fleet_arrays import damaged
 from persfl.scale.model_table import ModelTable
 from persfl.scale.sharded_run import ShardedRun
 from persfl.types import Array
@@ -59,8 +58,8 @@ def write_sharded_page(table: ModelTable, path: Path | None = None) -> Path:
         "names": _script(list(COLUMNS.values())),
         "folder": FOUND,
     }
-    for name, value in filled.items():
-        text = text.replace("{{" + name + "}}", value)
+    # all at once: what a device is called must not be filled in again
+    text = re.sub("{{([a-z]+)}}", lambda gap: filled[gap[1]], text)
     write_whole(page, text.encode())
     return page
 
@@ -87,14 +86,11 @@ def _answer(table: ModelTable) -> str:
 
 def kept_verdict(run: ShardedRun) -> Verdict:
     """The verdict of a run, as it was kept; somebody else may have written it."""
-    told: dict[str, Any] = {
-        key: np.nan if value is None else value
-        for key, value in run.facts["worth"]["verdict"].items()
+    told = run.facts["worth"]["verdict"]
+    known: dict[str, Any] = {
+        name: np.nan if told[name] is None else told[name] for name in told
     }
-    try:
-        return Verdict(**told)
-    except TypeError:
-        raise damaged(run.folder / SHARDED) from None
+    return Verdict(**known)
 
 
 def _facts(table: ModelTable) -> str:
