@@ -11,16 +11,16 @@ from persfl.checks import many
 from persfl.commands.answers import seconds
 from persfl.commands.progress import table
 from persfl.errors import InputError
+from persfl.evaluation.error_table import error_lines
 from persfl.evaluation.intervals import percent
 from persfl.report.sharded_page import (
-    kept_errors,
     kept_verdict,
     models_made_of,
     write_sharded_page,
 )
 from persfl.report.sharded_words import against_own_rows
 from persfl.scale.engines import engine_of
-from persfl.scale.model_table import ModelTable
+from persfl.scale.model_table import PARTS, ModelTable
 from persfl.scale.sharded_run import ShardedRun
 from persfl.scale.table_predictions import PredictJob, predict_files
 
@@ -37,7 +37,7 @@ def print_facts(run: ShardedRun) -> None:
         print(f"Measured on {whose}, drawn by the seed:")
     print(against_own_rows(kept_verdict(run), worth["held"]))
     print()
-    head, *lines = kept_errors(run)
+    head, *lines = error_lines(worth["arms"])
     table(head, lines)
 
 
@@ -69,12 +69,9 @@ def list_table_helpers(chosen: argparse.Namespace) -> int:
     ]
     table(("peer", "alike", "share", "its model's error here"), lines)
     mine = found.model(chosen.device)
-    shares = ", ".join(f"{percent(mine[name])} {name}" for name in _PARTS)
+    shares = ", ".join(f"{percent(mine[name])} {name}" for name in PARTS)
     print(f"\nThe model of {chosen.device} is {shares}.")
     return 0
-
-
-_PARTS = ("own", "fleet", "neighbours")
 
 
 def predict_folder(chosen: argparse.Namespace) -> int:

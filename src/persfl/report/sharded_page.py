@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,12 @@ import numpy as np
 
 from persfl import __version__
 from persfl.checks import many
-from persfl.evaluation.error_table import Lines, error_lines
+from persfl.evaluation.error_table import error_lines
 from persfl.evaluation.intervals import Verdict, percent
 from persfl.files import write_whole
 from persfl.report.html import REPORT
 from persfl.report.sharded_words import against_own_rows
-from persfl.run_kinds import SHARDED
-from persfl.scale.fleet_arrays import damaged
-from persfl.scale.model_table import ModelTable
+from persfl.scale.model_table import PARTS, ModelTable
 from persfl.scale.sharded_run import ShardedRun
 from persfl.types import Array
 
@@ -39,7 +38,6 @@ COLUMNS = {
     "fleet": "fleet in the model",
     "neighbours": "neighbours in the model",
 }
-PARTS = ("own", "fleet", "neighbours")  # shares: shown in percent
 ON_PHONES = (0.1, 0.5, 0.9)  # quantiles that there is room for
 BARS = 24
 _PLACE = Path(__file__).parent
@@ -64,8 +62,8 @@ def write_sharded_page(table: ModelTable, path: Path | None = None) -> Path:
         "names": _script(list(COLUMNS.values())),
         "folder": FOUND,
     }
-    for name, value in filled.items():
-        text = text.replace("{{" + name + "}}", value)
+    # all at once: what a device is called must not be filled in again
+    text = re.sub("{{([a-z]+)}}", lambda gap: filled[gap[1]], text)
     write_whole(page, text.encode())
     return page
 
@@ -92,30 +90,20 @@ def _answer(table: ModelTable) -> str:
 
 def kept_verdict(run: ShardedRun) -> Verdict:
     """The verdict of a run, as it was kept; somebody else may have written it."""
-    told: dict[str, Any] = {
-        key: np.nan if value is None else value
-        for key, value in run.facts["worth"]["verdict"].items()
+    told = run.facts["worth"]["verdict"]
+    known: dict[str, Any] = {
+        name: np.nan if told[name] is None else told[name] for name in told
     }
-    try:
-        return Verdict(**told)
-    except TypeError:
-        raise damaged(run.folder / SHARDED) from None
-
-
-def kept_errors(run: ShardedRun) -> Lines:
-    """The table of all errors of a run, likewise."""
-    try:
-        return error_lines(run.facts["worth"]["arms"])
-    except (LookupError, TypeError, ValueError):
-        raise damaged(run.folder / SHARDED) from None
+    return Verdict(**known)
 
 
 def models_made_of(table: ModelTable) -> str:
     """What models are made of in the mean, in a sentence."""
     own, fleet, near = (percent(float(table.column(part).mean())) for part in PARTS)
     return (
-        f"In the mean over devices a model is {own} own rows, {fleet} fleet and {near}"
-        " neighbours, by how much each decides of it."
+        "Models are mixed from what own rows, the fleet and neighbours offer. In the mean over"
+        f" devices a model is {own} own rows, {fleet} fleet and {near} neighbours, by how much each"
+        " decides of it."
     )
 
 
@@ -149,7 +137,7 @@ def _errors(run: ShardedRun) -> str:
     """The rows of the table of errors."""
     if not run.facts.get("worth"):
         return ""
-    head, *lines = kept_errors(run)
+    head, *lines = error_lines(run.facts["worth"]["arms"])
     rows = [_row(line, head) for line in lines]
     names = "".join(f'<th scope="col">{_escaped(name)}</th>' for name in head)
     return f"<thead><tr>{names}</tr></thead><tbody>{''.join(rows)}</tbody>"
