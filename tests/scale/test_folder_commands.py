@@ -263,6 +263,7 @@ def test_numbers_of_a_forged_run_are_looked_at(place, tmp_path, capsys):
     for odd in (
         {"facts": told["facts"] | {"worth": {"verdict": {}}}},
         {"facts": told["facts"] | {"offers": [["near", "x"]]}},
+        {"facts": told["facts"] | {"offers": [["near", 1e308]]}},
         {"facts": told["facts"] | {"panel": None}},
         {"spec": told["spec"] | {"features": ["a", "a", "c"]}},
         {"spec": told["spec"] | {"holdout": "<b>"}},
