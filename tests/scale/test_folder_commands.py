@@ -285,6 +285,7 @@ def test_numbers_of_a_forged_run_are_looked_at(place, tmp_path, capsys):
         *({"facts": facts} for facts in forged),
         {"facts": told["facts"] | {"worth": {"verdict": {}}}},
         {"facts": told["facts"] | {"offers": [["near", "x"]]}},
+        {"facts": told["facts"] | {"offers": [["near", 1e308]]}},
         {"facts": told["facts"] | {"panel": None}},
         {"spec": told["spec"] | {"features": ["a", "a", "c"]}},
         {"spec": told["spec"] | {"holdout": "<b>"}},

@@ -42,7 +42,7 @@ def facts_from(told: dict[str, Any]) -> dict[str, Any]:
         return told
     for name, share in told["offers"]:
         _text("an offer", name)
-        real("its share", share)
+        real("its share", share, least=0.0, most=1.0 + 1e-6)
     whole("panel", told["panel"], least=0)
     if told["worth"] is not None:
         _check_worth(told["worth"])
@@ -73,7 +73,7 @@ def _check_worth(told: Mapping[str, Any]) -> None:
 
 def _number(name: str, value: object) -> None:
     if value is not None:
-        real(name, value)
+        real(name, value, least=-1e300, most=1e300)
 
 
 def _text(name: str, value: object) -> None:
