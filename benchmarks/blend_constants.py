@@ -104,14 +104,8 @@ OF_NUMBERS = (
     Constant(
         "steps of near",
         _mixed("near_centres.STEPS", "offers_from_sums.NEAR_STEPS"),
-        (4, 30),
-        "EM settles after some",
-    ),
-    Constant(
-        "the same in folds",
-        _mixed("near_centres.FOLD_STEPS", "offers_from_sums.NEAR_FOLD_STEPS"),
-        (1, 10),
-        "folds begin where all rows ended",
+        (1, 10, 30),
+        "more change nothing that hidden rows could tell",
     ),
     Constant(
         "rows for trees",
@@ -124,12 +118,6 @@ OF_NUMBERS = (
         _mixed("linear_rule.ENOUGH"),
         (100, 10**9),
         "growing trees takes most of the time",
-    ),
-    Constant(
-        "share on the first fold below which trees are left out",
-        _mixed("linear_rule.LEAST"),
-        (0.0, 0.1),
-        "time",
     ),
     Constant(
         "standard deviations for an order that nobody told",
