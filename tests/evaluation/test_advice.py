@@ -6,6 +6,7 @@ import pytest
 
 from persfl.evaluation.advice import advice
 from persfl.evaluation.headline import headline, lowest_arm
+from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
 
 BESIDE = np.linspace(0.8, 1.2, 24)
@@ -93,6 +94,17 @@ def test_of_two_that_cannot_be_told_apart_one_may_beat_the_base_rate():
     assert (told.says, told.use) == ("no clear difference", "own")
 
 
+def test_a_larger_error_is_told_by_one_measure_with_its_interval():
+    worth = judged(base=9, own=1, personal=1)
+    wild = np.where(np.arange(24) % 6 == 0, 15.0, 0.1) * BESIDE
+    worth = Worth(worth.table.assign(error_personal=wild), 1.0, 0)
+    verdict = worth.fleet("own")
+    assert verdict.gain < -0.5 < 0 < verdict.high
+    lower = f"its error is {percent(-verdict.gain)} lower, and that may be chance"
+    ends = f"{percent(-verdict.high)} to {percent(-verdict.low)}"
+    assert f"{lower} (95 % interval {ends})" in headline(worth).found
+
+
 def test_of_two_that_cannot_be_told_apart_the_lower_error_comes_first():
     orders = set()
     for factor in (0.9, 1.1):
@@ -126,3 +138,11 @@ def test_classes_have_a_base_rate_of_their_own():
     assert "always the most frequent class" in headline(worth).advice
     assert worth.summary()[0]["name"] == "always the most frequent class"
     assert "off_by" not in worth.summary()[0]
+
+
+def test_shares_of_devices_are_said_of_the_rows_held_back():
+    """A few rows of a device do not tell whether it will fare better with all of them."""
+    worth = judged(base=4, own=2, pooled=1.5, personal=0.8)
+    share = round(100 * (worth.error("own") > worth.error("personal")).mean())
+    said = f"On those rows {share} % of devices had less error than alone"
+    assert said in headline(worth).alone

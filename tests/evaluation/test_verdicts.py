@@ -134,11 +134,32 @@ def test_a_smaller_trial_tells_the_fall():
         losses = {arm: np.full(len(held.y), 1 / learned) for arm in ("own", "personal")}
         trials.append(Trial(held, losses, {}))
     worth = worth_of_trials(trials[:1], 0)
-    worth = with_falls(worth, rows, [Smaller(*trials, both[1][both[0]])])
+    held = trials[0].held.counts
+    worth = with_falls(worth, rows, held, [Smaller(*trials, both[1][both[0]])])
     np.testing.assert_allclose(
         (worth.error("own") - worth.fall("own")) * worth.scale, 1 / 16
     )
     assert worth.fall("pooled") is None
+
+
+def test_a_larger_trial_tells_the_fall():
+    """Of a single row held back there is no half: one that holds back two tells the same."""
+    rows = Devices.of(
+        [(np.zeros((5, 1)), np.arange(5) + 0.0) for _ in range(6)], quiet=True
+    )
+    one, other = (split_masks(rows, 0.2, seed=0, part=part).judge for part in (0, 1))
+    both = one | other
+    trials = []
+    for mask, learned in ((both, 3), (one, 4)):
+        held = some_rows(rows, mask)
+        losses = {arm: np.full(len(held.y), 1 / learned) for arm in ("own", "personal")}
+        trials.append(Trial(held, losses, {}))
+    worth = worth_of_trials(trials[1:], 0)
+    held = trials[1].held.counts
+    worth = with_falls(worth, rows, held, [Smaller(*trials, one[both])])
+    np.testing.assert_allclose(
+        (worth.error("own") - worth.fall("own")) * worth.scale, 1 / 5
+    )
 
 
 def _made_up(rng, n, rows, own, personal, between=0.0):

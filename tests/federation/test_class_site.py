@@ -113,7 +113,7 @@ def test_a_run_that_was_cut_asks_nobody_twice():
 
 
 def test_from_end_to_end(tmp_path):
-    rows = rows_of(3)
+    rows = rows_of(3, n=3)
     homes = at_home(rows, Policy(rows=2))
     out = tmp_path / "run"
     asked = plan(out, homes, method="blend", settings=MANY, classes=3)

@@ -12,9 +12,10 @@ from persfl.checks import many
 from persfl.commands.progress import json_number, stage_name
 from persfl.errors import InputError
 from persfl.folder_locks import holder
+from persfl.run_kinds import is_sharded
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
-from persfl.runs.standing import DIARY, Standing, standing_of
+from persfl.runs.standing import DIARY, RunStanding, standing_of
 
 PAUSE = 0.5  # seconds between two looks
 _STALE = 60.0  # seconds after which nobody writes a page any more
@@ -25,10 +26,10 @@ STOPPED = 3  # exit status, as that of `persfl federate`
 def watch(chosen: argparse.Namespace) -> int:
     """Show how far the run of a folder is, until it is over."""
     out = Path(chosen.run)
+    if is_sharded(out):
+        return _sharded(out, chosen)
     if not (out / INDEX).is_file() and holder_of(out) is None:
-        raise InputError(
-            f"there is no run in {str(out)!r} yet. Start one: persfl fit TABLE ... --out {out}"
-        )
+        raise _nothing_in(out)
     if (out / DIARY).is_file():
         return _federation(out, chosen)
     shown = Screen(chosen.json)
@@ -45,16 +46,50 @@ def watch(chosen: argparse.Namespace) -> int:
             if Folder.open(out).finished:
                 continue
             shown.end()
-            print(
-                f"persfl: nobody is writing into {out}: the run was stopped. Go on with the same"
-                " command and --resume.",
-                file=sys.stderr,
-            )
-            return STOPPED
+            return _say_stopped(out)
         if chosen.once:
             shown.end()
             return 0
+        if folder is None and is_sharded(out):
+            return _sharded(out, chosen)
+        if folder is None and holder_of(out) is None and not (out / INDEX).is_file():
+            raise _nothing_in(out)  # whoever wrote there was stopped before it began
         time.sleep(PAUSE)
+
+
+def _nothing_in(out: Path) -> InputError:
+    return InputError(
+        f"there is no run in {str(out)!r} yet. Start one: persfl fit TABLE ... --out {out}"
+    )
+
+
+def _sharded(out: Path, chosen: argparse.Namespace) -> int:
+    """A run over shards says what came out once it is over, and nothing before."""
+    from persfl.commands.folder_answers import print_facts
+    from persfl.scale.sharded_run import ShardedRun
+
+    while not (run := ShardedRun.open(out)).finished:
+        if holder_of(out) is None and not ShardedRun.open(out).finished:
+            return _say_stopped(out)
+        if chosen.once:
+            told = {"event": "standing", "made": len(run.made())}
+            print(json.dumps(told) if chosen.json else f"models are made in {out}.")
+            return 0
+        time.sleep(PAUSE)
+    if chosen.json:
+        print(json.dumps({"event": "done"} | dict(run.facts)), flush=True)
+    else:
+        print_facts(run)
+    return 0
+
+
+def _say_stopped(out: Path) -> int:
+    print(
+        f"persfl: nobody is writing into {out}: the run was stopped. Go on with the same command"
+        " and --resume.",
+        file=sys.stderr,
+    )
+    return STOPPED
 
 
 def holder_of(out: Path) -> str | None:
@@ -62,7 +97,7 @@ def holder_of(out: Path) -> str | None:
     return holder(out) if out.is_dir() else None
 
 
-def _is_over(here: Standing | None) -> bool:
+def _is_over(here: RunStanding | None) -> bool:
     """Whether a finished run has nothing left to write."""
     return here is None or time.time() - here.at > _STALE
 
@@ -73,9 +108,9 @@ class Screen:
     def __init__(self, plain: bool) -> None:
         self.plain = plain
         self.live = not plain and sys.stdout.isatty()
-        self._before: Standing | None = None
+        self._before: RunStanding | None = None
 
-    def __call__(self, here: Standing, now: float) -> None:
+    def __call__(self, here: RunStanding, now: float) -> None:
         if here == self._before and not self.live:
             return
         self._before = here
@@ -93,13 +128,13 @@ class Screen:
             print(_CLEAR, end="", flush=True)
 
 
-def standing_text(here: Standing, now: float) -> str:
+def standing_text(here: RunStanding, now: float) -> str:
     """Where a run is, for a person.
 
-    >>> here = Standing("final", 30, 50, 0.0, 60.0, 90, 88, 0.25, left=40.0)
+    >>> here = RunStanding("final", 30, 50, 0.0, 60.0, 90, 88, 0.25, left=40.0)
     >>> standing_text(here, 60.0)
     'all rows: round 30 of 50, median loss 0.25, 88 of 90 questions answered, 40 s left'
-    >>> standing_text(Standing("trial-0", 0, 1, 0.0, 3.0), 5.0)
+    >>> standing_text(RunStanding("trial-0", 0, 1, 0.0, 3.0), 5.0)
     'trial 1: began 5 s ago'
     """
     words = []
@@ -119,7 +154,7 @@ def standing_text(here: Standing, now: float) -> str:
 def _answer(out: Path, plain: bool) -> int:
     """What came out, as `persfl fit` says it, and where its page is."""
     from persfl.commands.answers import print_answer, verdict_facts
-    from persfl.report.run_pages import REPORT
+    from persfl.report.html import REPORT
     from persfl.runs.model_reader import load_model
 
     model = load_model(out)

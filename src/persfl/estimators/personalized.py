@@ -15,7 +15,8 @@ from sklearn.metrics import accuracy_score, r2_score
 from persfl.errors import InputError
 from persfl.estimators.base import Asked, Personalized
 from persfl.estimators.dataset_fit import fitted_table, table_says
-from persfl.fitting.fit import Rivals, judge_fleet
+from persfl.fitting.fit import judge_fleet
+from persfl.fitting.judging import Rivals
 from persfl.methods import Method, method_of
 from persfl.scale.dataset import ParquetDataset
 

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from persfl.evaluation.verdicts import Worth
 
 NOTHING = "No rows were held back, so nothing was measured."
-# what each of the mixed verdicts says
-_MIXED = {
-    "better on average, worse for most": "is better on average and worse for most",
-    "worse on average, better for most": "is worse on average and better for most",
+TO_COME = " for as many rows to come:"
+# how a verdict ends whose mean and number of devices differ
+_FOR_MOST = {
+    "better for most": ", though most devices had less error",
+    "worse for most": ", though most devices had more error",
 }
 
 
@@ -29,16 +30,16 @@ class Words(NamedTuple):
     doing: str
     removes: str
     it_removes: str
-    its: str
     models: str
     rival: str
+    latest: str = ""  # which rows were held back
+    to_come: str = ""  # what intervals are for
 
 
 PERSONALIZED = Words(
     "personalizing",
     "Personalizing removes",
     "it removes",
-    "its",
     "the personalized models",
     "the best simple alternative",
 )
@@ -47,7 +48,6 @@ THESE = Words(
     "these models",
     "These models remove",
     "they remove",
-    "their",
     "these models",
     "the best other simple way",
 )
@@ -90,10 +90,12 @@ def headline(worth: Worth | None) -> Headline:
         return Headline(NOTHING, "", "", "not measured")
     rows = int(worth.table["held"].sum())
     words = THESE if told.itself else PERSONALIZED
+    if worth.ahead:
+        words = words._replace(latest="the latest ", to_come=TO_COME)
     found = _found(told, worth.name(told.best), rows, words)
     alone = ""
     if told.best == "own":
-        found += _heads(told.verdict)
+        found += heads_told(told.verdict)
     elif told.itself != "own":
         alone = _against_own(worth.fleet(), words)
     use = told.best if told.best in METHODS_OF and not _sure(told) else ""
@@ -125,61 +127,56 @@ def _found(told: Advice, name: str, rows: int, words: Words) -> str:
     """The verdict against the best simple alternative."""
     verdict = told.verdict
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
-    measured = f"measured on {where} that the models had not seen"
-    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
+    measured = f"measured on {words.latest}{where} that the models had not seen"
     rival = f"{words.rival}, {name}"
+    ends = interval_of(verdict, words.to_come)
+    removed = f"{percent(verdict.gain)} of the error"
+    most = _FOR_MOST.get(verdict.says.split(", ")[-1], "")
     if verdict.low > 0:
-        said = (
-            f"{words.removes} {percent(verdict.gain)} of the error of {rival}"
-            f" (95 % interval {ends})"
-        )
-        mixed = _MIXED.get(verdict.says)
-        most = f", but {mixed}" if mixed else ""
-        return f"{said}{most}, {measured}."
+        return f"{words.removes} {removed} of {rival} ({ends}){most}, {measured}."
+    less = f"its error is {percent(-verdict.gain)} lower"
     if told.clear:
-        less = f"its error is {percent(-verdict.gain)} lower"
-        between = f"{percent(-verdict.high)} to {percent(-verdict.low)}"
         said = f"A simple way does better than {words.doing}: {name}"
-        return f"{said}; {less} (95 % interval {between}), {measured}."
+        return f"{said}; {less} ({ends}), {measured}."
     said = f"No clear difference between {words.doing} and {rival}"
-    least = f"95 % interval of the gain {ends}"
-    change = _change(verdict, words)
+    if percent(verdict.gain) == percent(0.0):
+        return f"{said}: errors are alike ({ends}){most}, {measured}."
+    change = less if verdict.gain < 0 else f"{words.it_removes} {removed}"
     luck = "chance" if verdict.high >= 0 else "the luck of the best of several"
-    return f"{said}: {change}, and that may be {luck} ({least}), {measured}."
-
-
-def _change(verdict: Verdict, words: Words) -> str:
-    """What personalizing does to a rival's error."""
-    if verdict.gain >= 0:
-        return f"{words.it_removes} {percent(verdict.gain)} of the error"
-    return f"{words.its} error is {percent(added(verdict.gain))} higher"
-
-
-def added(gain: float) -> float:
-    """How much of the rival's error comes on top, at most all of it once more.
-
-    >>> round(added(-0.5), 3), added(-1.0)
-    (1.0, 1.0)
-    """
-    return min(-gain / (1.0 + gain), 1.0) if gain > -1 else 1.0
+    return f"{said}: {change}, and that may be {luck} ({ends}){most}, {measured}."
 
 
 def _against_own(verdict: Verdict, words: Words) -> str:
     """The same against own rows alone."""
     if verdict.says == "not measured":
         return ""
-    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
-    change = f"{_change(verdict, words)} (95 % interval of the gain {ends})"
-    said = f"Against own rows alone {change}."
-    return f"{said}{_heads(verdict)}"
+    said = f"Against own rows alone {words.it_removes} {percent(verdict.gain)} of the error"
+    if verdict.gain < 0:
+        said = f"Models of own rows alone have {percent(-verdict.gain)} less error"
+    ends = interval_of(verdict, words.to_come)
+    return f"{said} ({ends}).{heads_told(verdict)}"
 
 
-def _heads(verdict: Verdict) -> str:
-    """How many devices have less error, and how many more."""
+def interval_of(verdict: Verdict, to_come: str = "") -> str:
+    """The interval of the gain, or of what the rival has less where that is what is told.
+
+    >>> interval_of(Verdict(-0.2, -0.5, 0.1, "no clear difference", 9))
+    '95 % interval −10 % to 50 %'
+    """
+    low, high = verdict.low, verdict.high
+    if verdict.gain < 0:
+        low, high = -high, -low
+    return f"95 % interval{to_come} {percent(low)} to {percent(high)}"
+
+
+def heads_told(verdict: Verdict) -> str:
+    """How many devices had less error, and how many more; of the rows held back and no others: a
+    device has few of them, and what it will have with all rows to learn from is another matter.
+    """
     if not verdict.better >= 0:
         return ""
-    shares = f"{percent(verdict.better)} of devices have less error than alone"
-    return f" {shares}, {percent(verdict.worse)} more."
+    shares = f"{percent(verdict.better)} of devices had less error than alone"
+    return f" On those rows {shares}, {percent(verdict.worse)} more."
 
 
 def _advised(worth: Worth, told: Advice, words: Words) -> str:

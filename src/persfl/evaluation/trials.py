@@ -11,9 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from persfl.evaluation.rivals import Models, own_fits, pooled_fit, tuned_fits
+from persfl.evaluation.shared_moments import shared_moments
 from persfl.evaluation.verdicts import Worth
 from persfl.learners.responses import respond, respond_each
-from persfl.types import Array, Learner
+from persfl.types import Array, IntArray, Learner
 from persfl.units import Units
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Trial(NamedTuple):
     held: Devices
     losses: dict[str, Array]
     mistakes: dict[str, Array]
+    moments: IntArray | None = None
+    """(rows,) what rows share with those of other devices, where they were held back by it."""
 
 
 def run_trial(
@@ -92,8 +95,12 @@ def _of_chances(test: Devices, chances: Mapping[str, Array], classes: int) -> Tr
     return Trial(test, losses, mistakes)
 
 
-def worth_of_trials(trials: Sequence[Trial], classes: int) -> Worth:
-    """The trials together: every row that was kept back once counts once."""
+def worth_of_trials(
+    trials: Sequence[Trial], classes: int, *, ahead: bool = False
+) -> Worth:
+    """The trials together: every row that was kept back once counts once. `ahead` says that they
+    stand for rows to come.
+    """
     held = [trial.held for trial in trials]
     n = len(held[0])
     owner = np.concatenate([part.owner for part in held])
@@ -125,7 +132,13 @@ def worth_of_trials(trials: Sequence[Trial], classes: int) -> Worth:
         variance = sums(away * weight) / total
     freedom = np.maximum(evidence - 1, 1e-9)
     found["spread"] = np.sqrt(variance * evidence / freedom)
-    return Worth(pd.DataFrame(found), 1.0 if classes else _scale(y, weight), classes)
+    scale = 1.0 if classes else _scale(y, weight)
+    moments = [trial.moments for trial in trials if trial.moments is not None]
+    shared = None
+    if moments:
+        moment = np.concatenate(moments)
+        shared = shared_moments(moment, owner, weight, losses, ahead=ahead)
+    return Worth(pd.DataFrame(found), scale, classes, shared)
 
 
 def own_trial(
@@ -147,7 +160,7 @@ def own_trial(
 
 class Smaller(NamedTuple):
     """A trial, one like it that kept back fewer rows, and which of the first one's rows those are;
-    the arms of the second may be fewer.
+    the arms of one of them may be fewer.
     """
 
     trial: Trial
@@ -155,8 +168,11 @@ class Smaller(NamedTuple):
     also: NDArray[np.bool_]
 
 
-def with_falls(worth: Worth, whole: Devices, pairs: Sequence[Smaller]) -> Worth:
-    """With what every error is expected to fall by once models learn from the `whole` fleet's rows.
+def with_falls(
+    worth: Worth, whole: Devices, held: IntArray, pairs: Sequence[Smaller]
+) -> Worth:
+    """With what every error is expected to fall by once models learn from the `whole` fleet's rows,
+    and not from all but the `held` (devices,) ones.
 
     Both trials of a pair judge by the rows that both kept back. An error falls about as one over
     the number of rows that are learned from; so what it falls by from one trial to the other tells
@@ -165,29 +181,33 @@ def with_falls(worth: Worth, whole: Devices, pairs: Sequence[Smaller]) -> Worth:
     n = len(whole)
     sums: dict[str, Array] = {}
     totals: dict[str, Array] = {}
+    there = _one_over(whole.counts - held) - 1.0 / whole.counts
     for trial, smaller, also in pairs:
         owner = smaller.held.owner
         weight = smaller.held.weight
-        held = trial.held.counts
         less = smaller.held.counts
-        learned = np.maximum(whole.counts - held, 1)
-        there = 1.0 / learned - 1.0 / whole.counts
-        here = 1.0 / learned - 1.0 / np.maximum(whole.counts - less, 1)
-        usable = (less > 0) & (less < held)
+        more = trial.held.counts
+        here = _one_over(whole.counts - more) - _one_over(whole.counts - less)
+        usable = (less > 0) & (less < more)
         factor = np.divide(there, here, out=np.zeros(n), where=usable)
         total = np.bincount(owner, weights=weight, minlength=n) * usable
-        for arm, now in smaller.losses.items():
-            fell = (trial.losses[arm][also] - now) * weight
-            fell = np.bincount(owner, weights=fell, minlength=n) * factor
-            sums[arm] = np.asarray(sums.get(arm, np.zeros(n)) + fell)
+        for arm in trial.losses.keys() & smaller.losses.keys():
+            fell = (trial.losses[arm][also] - smaller.losses[arm]) * weight
+            mine = np.bincount(owner, weights=fell, minlength=n) * factor
+            sums[arm] = np.asarray(sums.get(arm, np.zeros(n)) + mine)
             totals[arm] = np.asarray(totals.get(arm, np.zeros(n)) + total)
     found = {
         f"fall_{arm}": np.divide(
             sums[arm], totals[arm], out=np.full(n, np.nan), where=totals[arm] > 0
         )
-        for arm in sums
+        for arm in worth.arms
+        if arm in sums
     }
     return replace(worth, table=worth.table.assign(**found))
+
+
+def _one_over(rows: IntArray) -> Array:
+    return np.asarray(1.0 / np.maximum(rows, 1))
 
 
 def _joined(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:

@@ -33,9 +33,11 @@ from scipy.special import stdtrit
 
 from persfl.checks import one_of
 from persfl.errors import InputError
+from persfl.evaluation.device_gains import ONE_ROW, drawn_below_zero, similar_gains
 from persfl.evaluation.intervals import Verdict, gains_of, over_devices, percent
 
 if TYPE_CHECKING:
+    from persfl.evaluation.shared_moments import SharedMoments
     from persfl.types import Array
 
 ARMS = {
@@ -50,14 +52,11 @@ BASE_OF_CLASSES = "always the most frequent class"
 HELPS = "helps here"
 SMALL_ERRORS = "both errors are small"
 TOO_FEW = "not enough of your own rows to tell"
-# devices that a statement about similar ones takes, at least; and a quarter of the fleet
-SIMILAR = 8
 SMALL = 0.1  # of the fleet's mean error: what is smaller is shown as an error, not in percent
 # of an error, that more rows can take off: models of own rows gain most by them. One trial tells
 # of the fall only roughly
 MOST_FALL = 0.2
 MOST_FALL_ALONE = 0.5
-_ONE = 1.0 + 1e-9  # evidence of a single row, but for rounding
 _TOLD = ("gain", "low", "high", "says", "better", "worse")
 Mask = NDArray[np.bool_]
 
@@ -74,6 +73,13 @@ class Worth:
     table: pd.DataFrame
     scale: float
     classes: int
+    moments: SharedMoments | None = None
+    """What rows share beside their devices, where they were held back by it."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the latest rows were held back: then intervals are for as many rows to come."""
+        return self.moments is not None and self.moments.ahead
 
     @property
     def arms(self) -> list[str]:
@@ -155,15 +161,20 @@ class Worth:
         theirs = self.fall(against)
         ours = self.fall(of)
         same = np.array_equal(rival[some], personal[some])
-        if theirs is None or ours is None or same or some.sum() < 2:
+        if same or some.sum() < 2:
             return over_devices(rival[some], personal[some])
+        # a group of a few devices has the months of the whole fleet
+        both = self.moments
+        shared = None if both is None else both.spread(against, of)
+        if theirs is None or ours is None:
+            return over_devices(rival[some], personal[some], moments=shared)
         # a group of a few devices is told by what the whole fleet's errors fall by
         falls = (
             _filled(theirs, rival, known)[some],
             _filled(ours, personal, known)[some],
         )
         most = self._most_fall(against), self._most_fall(of)
-        return over_devices(rival[some], personal[some], falls, most)
+        return over_devices(rival[some], personal[some], falls, most, shared)
 
     def summary(self) -> list[dict[str, Any]]:
         """Per arm: its key and name, mean and median error over devices, the verdict of the
@@ -218,7 +229,7 @@ class Worth:
         level = np.maximum(np.maximum(own, personal), self.small)
         with np.errstate(invalid="ignore", divide="ignore"):
             half = stdtrit(rows - 1, 0.975) * spread / np.sqrt(rows) / level
-        half = np.where((level > 0) & (rows > _ONE), half, np.nan)
+        half = np.where((level > 0) & (rows > ONE_ROW), half, np.nan)
         low = np.clip(gain - half, -1.0, 1.0)
         alike = self.similar()
         small = np.maximum(self.error("own"), self.error("personal")) < self.small
@@ -248,30 +259,15 @@ class Worth:
         """
         own = self._expected("own")
         personal = self._expected("personal")
-        place = np.log1p(self.table["held"].to_numpy(dtype=np.float64))
-        known = np.isfinite(own) & np.isfinite(personal)
-        parts = np.stack([own, personal, own**2, personal**2, own * personal])
-        mine = np.where(known, [np.ones(len(own)), *parts], 0.0)
-        others = _sums_nearby(parts[:, known], place[known], place) - mine
-        count = others[0]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            a, b, aa, bb, ab = others[1:] / count
-            gain = np.where(np.isfinite(a), gains_of(a, b), np.nan)
-            # of own - personal - gain * larger, whose mean is 0
-            left = np.where(gain >= 0, 1.0 - gain, 1.0)
-            right = np.where(gain >= 0, 1.0, 1.0 + gain)
-            square = left**2 * aa + right**2 * bb - 2 * left * right * ab
-            level = np.maximum(np.maximum(a, b), np.finfo(float).tiny)
-            error = np.sqrt(np.maximum(square, 0.0) / (count - 1)) / level
-            half = stdtrit(count - 1, 0.975) * error
-        return pd.DataFrame(
-            {
-                "devices": np.nan_to_num(count).astype(np.int64),
-                "gain": gain,
-                "low": np.clip(gain - half, -1.0, 1.0),
-                "high": np.clip(gain + half, -1.0, 1.0),
-            }
-        )
+        found = similar_gains(own, personal, self.table["held"].to_numpy())
+        if self.moments is not None:
+            spread = self.moments.spread("own", "personal")
+            gain, low, high = (
+                found[name].to_numpy() for name in ("gain", "low", "high")
+            )
+            low, high = spread.ends(gain, low, high)
+            found = found.assign(low=low, high=high)
+        return found
 
     def better_alone(self) -> Mask:
         """(devices,) where the own model is the better bet, by the evidence of the whole fleet.
@@ -282,26 +278,9 @@ class Worth:
         """
         own = self._expected("own")
         personal = self._expected("personal")
-        level = np.maximum((own + personal) / 2, self.small)
-        known = np.isfinite(level)
-        if not known.any():
-            return np.zeros(len(level), dtype=bool)
-        held = self.table["evidence"].to_numpy()
+        evidence = self.table["evidence"].to_numpy()
         spread = self.table["spread"].to_numpy() / self.scale
-        with np.errstate(invalid="ignore", divide="ignore"):
-            d = np.where(
-                level > 0, (own - personal) / level, np.where(known, 0.0, np.nan)
-            )
-            variance = np.where(level > 0, (spread / level) ** 2, 0.0)
-        several = known & (held > _ONE)
-        freedom = float((held[several] - 1).sum())
-        total = float((variance[several] * (held[several] - 1)).sum())
-        within = total / freedom if freedom else 1.0
-        noise = within / np.maximum(held, 1.0)
-        fleet = float(np.nanmean(d))
-        between = max(0.0, float(np.nanvar(d)) - float(noise[known].mean()))
-        pull = between / np.maximum(between + noise, np.finfo(float).tiny)
-        return np.asarray(np.where(known, fleet + pull * (d - fleet), fleet) < 0)
+        return drawn_below_zero(own, personal, evidence, spread, self.small)
 
 
 def _filled(fall: Array, error: Array, known: Mask) -> Array:
@@ -310,26 +289,6 @@ def _filled(fall: Array, error: Array, known: Mask) -> Array:
     level = float(error[told].mean()) if told.any() else 0.0
     share = float(fall[told].mean()) / level if level > 0 else 0.0
     return np.where(told, fall, share * error)
-
-
-def _sums_nearby(parts: Array, place: Array, at: Array) -> Array:
-    """(1 + parts, len(at)) how many devices are near each of `at`, and the sums of their parts;
-    NaN where there are too few.
-    """
-    many = parts.shape[1]
-    found = np.full((1 + len(parts), len(at)), np.nan)
-    if many <= SIMILAR:
-        return found
-    order = np.argsort(place, kind="stable")
-    ranked = place[order]
-    sums = np.zeros((1 + len(parts), many + 1))
-    np.cumsum([np.ones(many), *parts[:, order]], axis=1, out=sums[:, 1:])
-    least = min(max(SIMILAR, many // 4), many - 1)
-    for value in np.unique(at):
-        reach = np.partition(np.abs(ranked - value), least)[least] + 1e-12
-        first, end = np.searchsorted(ranked, [value - reach, value + reach])
-        found[:, at == value] = (sums[:, end] - sums[:, first])[:, None]
-    return found
 
 
 def _may_say(low: float, alike: Any, small: bool) -> str | None:

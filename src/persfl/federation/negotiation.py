@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from persfl import __version__
-from persfl.checks import some
 from persfl.errors import InputError
 from persfl.federation.category_levels import in_order
 from persfl.federation.column_sums import Totals
+from persfl.federation.device_words import are_names, common_columns, other_version
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
-from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
+from persfl.federation.messages import Arrays, Head, Responder
 from persfl.federation.node_family import FAMILIES
 from persfl.federation.paid_answers import (
     paying_in,
@@ -25,10 +22,11 @@ from persfl.federation.paid_answers import (
     ranges_in,
     refuse_beyond_budgets,
     refuse_unprotected,
+    telling_units,
 )
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.told_leaves import tells_leaves, within_ranges
+from persfl.federation.told_terms import tells_leaves, within_ranges
 from persfl.federation.wait_notices import Waiting
 from persfl.learners.any_family import ANY
 from persfl.methods import Own
@@ -37,13 +35,11 @@ from persfl.public_points import made_up
 from persfl.training.state import step_of
 from persfl.traits import has_gradients, traits_of
 from persfl.types import Array, Data, Learner
-from persfl.wire.terms import COLUMNS, Terms
-
-_LONGEST = 1_000  # letters of a column's name
+from persfl.wire.terms import Terms
 
 
 class _Others(NamedTuple):
-    """Who is there, and the ranges that protected devices have declared."""
+    """Who tells sums for units, and the ranges that protected devices have declared."""
 
     there: Mapping[str, Head]
     ranges: Array | None
@@ -72,13 +68,14 @@ def agreement(
     """The terms of a run, from what the devices that are there tell of themselves."""
     ask = _Inquiry(post, plan, ids, home)
     there = ask.described(waiting)
-    raw = _in_raw_units(plan, _columns(there))
+    raw = _in_raw_units(plan, common_columns(there))
     paying = paying_in(raw, there)
     refuse_unprotected(plan, raw, there, paying)
     refuse_beyond_budgets(plan, raw, ids, paying)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
-    ranges = ranges_in(raw, there, paying)
-    terms = _terms(ask, plan, raw, _Others(there, ranges))
+    tell = telling_units(there, paying)
+    ranges = ranges_in(raw, tell, paying)
+    terms = _terms(ask, plan, raw, _Others(tell, ranges))
     peers_only = [name for name in unwilling if name not in home]
     families = {}
     if plan.model == ANY:
@@ -96,7 +93,7 @@ def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
         settings=plan.settings,
         seed=plan.seed,
         step_size=1.0,
-        steps=plan.steps,
+        steps=plan.own_steps,
         batch=plan.batch,
         holdout=plan.holdout,
         start="alone" if isinstance(plan.personalization, Own) else plan.start,
@@ -140,59 +137,6 @@ def _scaled(terms: Terms, learner: Learner, mean: Array, scale: Array) -> Terms:
 def _checked(terms: Terms) -> Terms:
     """As devices will read them."""
     return Terms.from_wire(*terms.to_wire())
-
-
-def _columns(there: Mapping[str, Head]) -> list[str]:
-    """The columns that everybody has, in the order of the first device that has them.
-
-    One device may say anything, so whoever differs from most is named.
-
-    >>> three = {
-    ...     "ann": {"columns": ["z"]},
-    ...     "bob": {"columns": ["x"]},
-    ...     "eve": {"columns": ["x"]},
-    ... }
-    >>> _columns(three)
-    Traceback (most recent call last):
-    ...
-    persfl.errors.InputError: every device must have the same columns: device 'ann' differs in ...
-    """
-    sets = {name: frozenset(there[name]["columns"]) for name in sorted(there)}
-    times = Counter(sets.values())
-    usual = max(sets.values(), key=lambda each: times[each])
-    for name, found in sets.items():
-        if found != usual:
-            odd = some(sorted(found ^ usual))
-            who = f"device {name!r} differs in {odd}"
-            raise InputError(f"every device must have the same columns: {who}.")
-    return list(there[next(iter(sets))]["columns"])
-
-
-def _names(columns: object) -> bool:
-    """Whether what a device says of its columns can be names: each once, none a book."""
-    if not isinstance(columns, list) or not 0 < len(columns) <= COLUMNS:
-        return False
-    good = all(isinstance(name, str) and len(name) <= _LONGEST for name in columns)
-    return good and len(set(columns)) == len(columns)
-
-
-def other_version(name: str, head: Head) -> str:
-    """What to say of a device whose persfl knows other questions; "" where it knows the same.
-
-    >>> other_version("ann", {"protocol": PROTOCOL})
-    ''
-    >>> other_version("ann", {})[:68]
-    "device 'ann' has another version of persfl (0.2 or before) than here"
-    """
-    if head.get("protocol") == PROTOCOL:
-        return ""
-    told = head.get("version")
-    known = isinstance(told, str) and re.fullmatch(r"[0-9][0-9a-z.+]{0,30}", told)
-    has = told if known else "0.2 or before"
-    return (
-        f"device {name!r} has another version of persfl ({has}) than here. Install this one there:"
-        f" pip install 'persfl[flower]=={__version__}'."
-    )
 
 
 class _Inquiry:
@@ -248,7 +192,7 @@ class _Inquiry:
                 if other and name not in others:
                     waiting(other, ())
                     others[name] = other
-                elif not other and _names(head.get("columns")):
+                elif not other and are_names(head.get("columns")):
                     found[name] = head
             missing = [name for name in ids if name not in found]
             enough = len(found) >= max(2, plan.quorum * len(ids))
@@ -273,9 +217,8 @@ class _Inquiry:
         if ranges is not None:
             return self._units_within(terms, there, ranges)
         first = self._totals(terms, there, {})
-        mean = first.sums / first.weight
-        second = self._totals(terms, there, {"about": mean})
-        scale = np.sqrt(np.maximum(second.squares / second.weight, 0.0))
+        mean = first.mean
+        scale = self._totals(terms, there, {"about": mean}).spread
         steady = scale <= 1e-12 * np.abs(mean)
         return mean, np.where(steady, 0.0, scale), first.binary
 
@@ -285,16 +228,13 @@ class _Inquiry:
         """The same from noised totals."""
         middle = ranges.mean(axis=1)
         half = np.ptp(ranges, axis=1) / 2.0
-        found = self._totals(terms, there, {"about": middle})
-        told = np.concatenate(
-            [[found.weight], found.sums / half, found.squares / half**2]
-        )
-        mean, spread = spread_from(told, found.deviation)
+        found = self._totals(terms, there, {"about": middle}, noised=True)
+        mean, spread = spread_from(*found.within(half))
         return middle + half * mean, half * spread, found.binary
 
     def _totals(
-        self, terms: Terms, there: Mapping[str, Head], arrays: Arrays
+        self, terms: Terms, who: Iterable[str], arrays: Arrays, noised: bool = False
     ) -> Totals:
-        replies = self._all(sorted(there), terms, {"sums": True}, arrays)
+        replies = self._all(sorted(who), terms, {"sums": True}, arrays)
         told = (replies[name][1] for name in sorted(replies))
-        return Totals(told, terms.features + 1)
+        return Totals(told, terms.features + 1, noised)

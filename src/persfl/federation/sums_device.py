@@ -17,20 +17,6 @@ from persfl.methods.blend.question_base import Question
 from persfl.methods.blend.questions import PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.principal_axes import PrincipalAxes
-from persfl.wire.terms import Terms
-
-
-def tells_sums(terms: Terms) -> bool:
-    """Whether models of these terms are blended from sums.
-
-    >>> tells_sums(Terms(columns=("a",)))
-    True
-    >>> tells_sums(Terms(columns=("a",), settings={"loss": "huber"}))
-    False
-    """
-    if terms.model != "linear" or terms.classes:
-        return False
-    return bool(terms.learner().kind == "squared")
 
 
 class SumsDevice(AskedDevice):

@@ -29,7 +29,7 @@ from persfl.methods.blend.forms import Form
 from persfl.methods.blend.question_base import Question, reply_numbers
 from persfl.methods.mixed.class_home import ClassHome
 from persfl.methods.mixed.class_near import LIKELIEST
-from persfl.methods.mixed.class_newton import SMALL, Bend
+from persfl.methods.mixed.class_newton import Bend
 from persfl.methods.mixed.class_offers import PULLS
 from persfl.methods.mixed.hidden_rows import PARTS, folds_of
 from persfl.methods.mixed.log_pool import PoolSums
@@ -38,24 +38,6 @@ from persfl.wire.terms import Terms
 
 ROUNDING = 1e-6  # of a share
 FAR = 1e6  # no coefficient is larger, in shared units
-
-
-def tells_bends(terms: Terms) -> bool:
-    """Whether models of these terms are blended from bends of the log chance: small linear models
-    of classes.
-
-    >>> settings = {"loss": "logistic"}
-    >>> tells_bends(Terms(columns=("a",), settings=settings, classes=2))
-    True
-    >>> wide = tuple(f"x{k}" for k in range(90))
-    >>> tells_bends(Terms(columns=wide, settings=settings, classes=2))
-    False
-    """
-    if terms.model != "linear" or not terms.classes:
-        return False
-    learner = terms.learner()
-    columns = terms.features + learner.intercept
-    return bool(columns * max(terms.classes, 2) <= SMALL)
 
 
 class ToldColumns(NamedTuple):

@@ -254,6 +254,12 @@
   }
   const whole = x => signed(String(Math.round(100 * x))) + SPACE + "%";
 
+  // An option such as --label is not broken behind its dashes.
+  function options(text) {
+    const parts = text.textContent.split(/(--\S+)/);
+    text.replaceChildren(...parts.map((part, k) => (k % 2 ? h("span", { class: "option" }, part) : part)));
+  }
+
   // ---- the answer
   function answer() {
     put(
@@ -267,6 +273,7 @@
           )
         : null,
     );
+    document.querySelectorAll("#how code, #notes p").forEach(options);
     if (!worth) {
       put(
         "verdict",
@@ -1845,6 +1852,9 @@
     };
     const watch = new IntersectionObserver(mark, { rootMargin: "-20% 0px -75% 0px" });
     document.querySelectorAll("main > section").forEach(each => watch.observe(each));
+    // The way back covers what lies below it, and is of no use where the contents are in sight.
+    const back = document.querySelector(".back");
+    new IntersectionObserver(([seen]) => (back.hidden = seen.isIntersecting)).observe($("contents"));
   }
 
   drawn = $("main").clientWidth;

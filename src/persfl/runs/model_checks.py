@@ -17,8 +17,9 @@ from persfl.fitting.setup import FitSettings
 from persfl.formats import reading
 from persfl.learners.storage.named_arrays import has_form
 from persfl.methods import METHODS
+from persfl.runs.moment_words import with_moments
 from persfl.trust import Trust
-from persfl.units import KINDS, Units
+from persfl.units import KINDS
 
 if TYPE_CHECKING:
     from persfl.learners.storage.named_arrays import AnyArray, Arrays
@@ -32,15 +33,6 @@ PARTS = {
 }
 MOST_CLASSES = 10_000
 _MEASURED = ("held", "evidence", "spread", "error_own", "error_personal")
-# D devices, F columns of numbers
-_UNITS = {
-    "mean": "fi F",
-    "scale": "fi F",
-    "label_mean": "fi",
-    "label_scale": "fi",
-    "centres": "fi D F",
-    "label_centres": "fi D",
-}
 
 # Words: JSON knows six types, and what is read is of exactly one of them
 
@@ -60,6 +52,10 @@ is_plain = _of(type(None), bool, int, float, str)
 
 def _is_count(value: object) -> bool:
     return type(value) is int and value >= 0
+
+
+def _is_worth(value: object) -> bool:
+    return isinstance(value, dict) and set(value) - {"moments"} == {"scale", "classes"}
 
 
 def _is_letter(value: object) -> bool:
@@ -146,7 +142,7 @@ _POSSIBLE: dict[str, Check] = {
     "method": lambda value: value in (*METHODS, "auto"),
     "classes": _are_ids,
     "pooled": lambda value: value in KINDS,
-    "worth": lambda value: _is_object(value) and set(value) == {"scale", "classes"},
+    "worth": _is_worth,
     "removal": _is_object,
     "sampler": _maybe(_is_described),
 }
@@ -214,24 +210,6 @@ def check_spec(spec: Mapping[str, Any]) -> None:
 # Numbers
 
 
-def units_from(kind: str, arrays: Arrays, *, devices: int, columns: int) -> Units:
-    """Units whose numbers are finite and as many as they must be."""
-    sound = has_form(arrays, _UNITS, D=devices, F=columns)
-    if not sound or not all(np.isfinite(arrays[name]).all() for name in _UNITS):
-        raise InputError("units must be finite numbers, for every column and device.")
-    if not (arrays["scale"] > 0).all() or not arrays["label_scale"] > 0:
-        raise InputError("units must be above 0.")
-    level = float(arrays["label_mean"])
-    spread = float(arrays["label_scale"])
-    own = arrays["centres"], arrays["label_centres"]
-    return Units(kind, arrays["mean"], arrays["scale"], level, spread, *own)
-
-
-def units_to(units: Units) -> dict[str, Any]:
-    """The numbers of units, by name."""
-    return {name: value for name, value in vars(units).items() if name in _UNITS}
-
-
 def trust_from(arrays: Arrays, devices: int) -> Trust:
     """Trust among this many devices, of counts that are counts."""
     trust = Trust.from_arrays(arrays)
@@ -291,4 +269,4 @@ def worth_from(table: pd.DataFrame, words: Mapping[str, Any]) -> Worth:
         raise InputError("errors must not name devices.")
     table = table.copy()
     table.insert(0, "device", pd.Series(devices, dtype=object))
-    return Worth(table, float(scale), classes)
+    return with_moments(Worth(table, float(scale), classes), words["worth"])

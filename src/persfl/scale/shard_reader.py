@@ -71,6 +71,8 @@ def shard_pieces(
         _refuse_schema(file.schema_arrow, index, about.file)
         wanted = [index.device, *columns.numbers]
         for k in range(file.num_row_groups):
+            if not 0 < file.metadata.row_group(k).num_rows <= about.largest:
+                raise _changed(about.file)
             piece = file.read_row_group(k, columns=wanted)
             ids, starts = _devices_of(piece[index.device], last, about.file)
             last = ids[-1].as_py()
@@ -119,6 +121,8 @@ def _devices_of(
     import pyarrow.compute as pc
 
     whole = column.combine_chunks()
+    if not len(whole) or whole.null_count:
+        raise _changed(name)
     starts = device_starts(whole)
     ids = whole.take(starts[:-1])
     before = ids[0].as_py()
@@ -134,17 +138,17 @@ def _devices_of(
 
 
 def _rows_of(piece: pa.Table, starts: IntArray, columns: TableColumns) -> Devices:
-    X = numbers_of(piece, columns.features)
-    y = numbers_of(piece, [columns.label])[:, 0]
+    X = column_numbers(piece, columns.features)
+    y = column_numbers(piece, [columns.label])[:, 0]
     weight = np.ones(len(y))
     if columns.weight is not None:
-        weight = numbers_of(piece, [columns.weight])[:, 0]
+        weight = column_numbers(piece, [columns.weight])[:, 0]
     _refuse_numbers(X, y, weight, columns)
     names = list(columns.features)
     return Devices(X, y, weight, starts, range(len(starts) - 1), columns=names)
 
 
-def numbers_of(piece: pa.Table, names: Sequence[str]) -> Array:
+def column_numbers(piece: pa.Table, names: Sequence[str]) -> Array:
     """(rows, columns) some columns as numbers; what is missing is NaN."""
     import pyarrow as pa
 

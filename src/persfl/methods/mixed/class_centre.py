@@ -17,9 +17,9 @@ from functools import partial
 
 import numpy as np
 
+from persfl.methods.mixed import SMALL
 from persfl.methods.mixed.class_fits import Axes, chances, pulled
 from persfl.methods.mixed.class_newton import (
-    SMALL,
     bent,
     newton_centre,
     prior_variance,

@@ -24,7 +24,6 @@ from persfl.methods.mixed.class_fits import chances
 from persfl.methods.mixed.class_rows import ClassRows
 from persfl.types import Array
 
-SMALL = 100  # numbers of a model at most: a curve has their squares
 STEPS = 8  # of the model and t by turns
 COPY_STEPS = 4  # of each copy, from there
 WIDE = 10.0  # the variance of a level: in log odds, next to no prior

@@ -1,0 +1,67 @@
+"""What devices tell under the terms of a run: sums over rows, bends of log chances, sums in
+leaves, or none of these; and terms in the units that ranges give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from persfl.methods.mixed import SMALL
+from persfl.types import Array
+from persfl.wire.terms import Terms
+
+DEEPEST = 6  # leaves share what rows say, and all of them are told
+
+
+def tells_sums(terms: Terms) -> bool:
+    """Whether models of these terms are blended from sums.
+
+    >>> tells_sums(Terms(columns=("a",)))
+    True
+    >>> tells_sums(Terms(columns=("a",), settings={"loss": "huber"}))
+    False
+    """
+    if terms.model != "linear" or terms.classes:
+        return False
+    return bool(terms.learner().kind == "squared")
+
+
+def tells_bends(terms: Terms) -> bool:
+    """Whether models of these terms are blended from bends of the log chance: small linear models
+    of classes.
+
+    >>> settings = {"loss": "logistic"}
+    >>> tells_bends(Terms(columns=("a",), settings=settings, classes=2))
+    True
+    >>> wide = tuple(f"x{k}" for k in range(90))
+    >>> tells_bends(Terms(columns=wide, settings=settings, classes=2))
+    False
+    """
+    if terms.model != "linear" or not terms.classes:
+        return False
+    learner = terms.learner()
+    columns = terms.features + learner.intercept
+    return bool(columns * max(terms.classes, 2) <= SMALL)
+
+
+def tells_leaves(terms: Terms) -> bool:
+    """Whether these are trees of numbers without public points: what protected devices answer.
+
+    >>> tells_leaves(Terms(model="tree", columns=("a",)))
+    True
+    >>> tells_leaves(Terms(model="tree", columns=("a",), settings={"max_depth": 9}))
+    False
+    """
+    if terms.model != "tree" or terms.classes or terms.public is not None:
+        return False
+    return bool(terms.learner().max_depth <= DEEPEST)
+
+
+def within_ranges(terms: Terms, ranges: Array) -> Terms:
+    """The same in units in which these ranges, of columns and the label, are -1 to 1."""
+    middle = ranges.mean(axis=1)
+    half = np.ptp(ranges, axis=1) / 2.0
+    inside = replace(terms, mean=middle[:-1], scale=half[:-1])
+    return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))
