@@ -132,7 +132,7 @@ CONSTANTS = (
         (4, 16),
         "two fifths of fewer rows are no past",
     ),
-    Constant("centres", _mixed("linear_rule.CENTRES"), (), "time and memory"),
+    Constant("centres", _mixed("panel_draw.CENTRES"), (), "time and memory"),
     Constant("columns", _mixed("principal_axes.WIDE"), (), "time and memory"),
     Constant("devices of the panel", ("persfl.methods.mixed.PANEL",), (), "time"),
 )

@@ -9,8 +9,9 @@ split of PFLlib, or whole recordings hidden (`--split test_bout`).
 
 Every method's settings are chosen on the devices' own training rows: a fifth of each device's is
 hidden, those with the best mean accuracy there after half of the rounds are taken, and the method
-runs on all training rows once. Test rows are scored once. With `--out` accuracies are kept by
-method; what is in that file already is not computed again, so a table can be made in parts.
+runs on all training rows once. `--choosing 100` lets the first 100 devices choose for all. Test
+rows are scored once. With `--out` accuracies are kept by method; what is in that file already is
+not computed again, so a table can be made in parts.
 """
 
 from __future__ import annotations
@@ -126,6 +127,7 @@ GRIDS: dict[str, list[dict[str, Any]]] = {
     "kin": [{"step_size": 0.3}],
     "blend": [{}],
 }
+AVERAGING = ("fedavg", "fedavg+fine-tuning", "knn-per")
 
 
 def hidden_fifth(rows: Devices, seed: int) -> tuple[Devices, Devices]:
@@ -177,12 +179,26 @@ def run(
     return accuracies(learner, models, world.test, world.classes)
 
 
-def best_settings(world: World, name: str, chosen: Any) -> dict[str, Any]:
-    """Those with the best mean accuracy on hidden training rows."""
+def grid_of(name: str, chosen: Any) -> list[dict[str, Any]]:
+    """What is tried of a method: its grid, and for methods that average also how many own steps
+    a round has and how many devices take part in it.
+    """
     grid = GRIDS[name]
+    if name not in AVERAGING:
+        return grid
+    more = [{"local": local, "share": chosen.share} for local in chosen.local]
+    return [settings | some for settings in grid for some in more]
+
+
+def best_settings(world: World, name: str, chosen: Any) -> dict[str, Any]:
+    """Those with the best mean accuracy on hidden training rows of the devices that choose."""
+    grid = grid_of(name, chosen)
     if len(grid) == 1:
         return grid[0]
-    learn, judge = hidden_fifth(world.training, chosen.seed)
+    rows = world.training
+    some = rows.owner < chosen.choosing
+    rows = devices_of(rows.X[some], rows.y[some], rows.owner[some])
+    learn, judge = hidden_fifth(rows, chosen.seed)
     trial = World(learn, judge, world.learner, world.classes)
     scores = []
     for settings in grid:
@@ -222,6 +238,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     known = [name for name in GRIDS if name in METHODS]
     parser.add_argument("--methods", nargs="+", choices=known, default=known)
     parser.add_argument("--rounds", type=int, default=200)
+    own = "own steps in a round that are tried, for methods that average"
+    parser.add_argument("--local", type=int, nargs="+", default=[1], help=own)
+    share = "the share of the devices in a round of a method that averages"
+    parser.add_argument("--share", type=float, default=1.0, help=share)
+    choosing = "settings are chosen on the first so many devices"
+    parser.add_argument("--choosing", type=int, default=10**9, help=choosing)
     parser.add_argument("--split", default="test", help="HAR: test or test_bout")
     parser.add_argument("--compute", default="cpu")
     parser.add_argument("--precision", default="float32")

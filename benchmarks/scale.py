@@ -40,7 +40,7 @@ import numpy as np
 from persfl import PersonalizedClassifier, PersonalizedRegressor
 from persfl.devices import Devices
 from persfl.methods import Blend
-from persfl.methods.mixed.panel_knowledge import Panel
+from persfl.methods.mixed.panel_draw import Panel
 from persfl.scale.crew import Crew
 from persfl.scale.engines import engine_of
 from persfl.scale.executor import Answers, InThisProcess
@@ -49,10 +49,10 @@ from persfl.scale.panel_fit import LearnBlend, PanelFit, PanelRows
 from persfl.scale.shard_index import Shard, ShardIndex
 from persfl.scale.shard_reader import ShardPiece, TableColumns
 from persfl.scale.shard_worker import (
-    Look,
     Made,
     Make,
     ShardJob,
+    ShardLook,
     looked_at,
     trial_errors,
 )
@@ -103,9 +103,9 @@ class MadeUpJob:
         run = Path(self.job.run)
         known: list = []
 
-        def answer(question: Look | Make) -> object:
+        def answer(question: ShardLook | Make) -> object:
             pieces = self.pieces(question.shard)
-            if isinstance(question, Look):
+            if isinstance(question, ShardLook):
                 return looked_at(pieces, self.job, question.wanted)
             if not known:
                 known.append(read_knower(run / "learned.npz", self.job.named))
@@ -221,7 +221,7 @@ def _fit_made_up(columns, devices, rows, engine, folder: Path, say) -> None:
         questions = {}
         for k in range(many):
             here = (panel.devices >= edges[k]) & (panel.devices < edges[k + 1])
-            questions[k] = Look(k, panel.devices[here])
+            questions[k] = ShardLook(k, panel.devices[here])
         told = PanelRows.of(dict(crew.ask(questions)))
         say("learning what devices have in common", 0, 1)
         trial, _ = fit.trial(told)

@@ -42,6 +42,7 @@ COMMANDS = {
 LESS = {
     "reproduce": ["--rounds", "5", "--runs", "2", "--jobs", "1"],
     "run": ["--rounds", "5", "--runs", "2", "--jobs", "1"],
+    "run networks/digits-mlp": ["--rounds", "5", "--runs", "1", "--jobs", "1"],
     "fit": ["--method", "paper", "--rounds", "5"],
     "compare": ["--method", "paper", "--rounds", "5"],
     "compare over seeds": ["--rounds", "5", "--seeds", "2", "--jobs", "1"],

@@ -824,14 +824,33 @@ def test_forgetting_devices_is_said(table):
     PersonalizedRegressor(device="who").fit(table[["who", *"abcd"]].assign(who=1), y)
 
 
-@pytest.mark.parametrize("do", ["fit", "predict"])
-def test_a_column_name_is_no_list_of_devices(table, fitted, do):
+def test_devices_may_be_the_name_of_a_column(table):
+    X, y = table[["who", *"abcd"]], table["y"]
+    model = PersonalizedRegressor(method=Paper(rounds=2), random_state=0, holdout=0)
+    by_name = clone(model).fit(X, y, devices="who")
+    by_ids = clone(model).fit(X[list("abcd")], y, devices=X["who"])
+    assert list(by_name.feature_names_in_) == list("abcd")
+    expected = by_ids.predict(X[list("abcd")], devices=X["who"].to_numpy())
+    np.testing.assert_array_equal(by_name.predict(X, devices="who"), expected)
+    np.testing.assert_array_equal(
+        by_name.predict(X[list("abcd")], devices=X["who"]), expected
+    )
+    assert by_name.score(X, y, devices="who") == by_ids.score(
+        X[list("abcd")], y, devices=X["who"]
+    )
+    named = clone(model).set_params(device="who").fit(X, y, devices="who")
+    np.testing.assert_array_equal(named.predict(X), expected)
+
+
+@pytest.mark.parametrize("do", ["fit", "predict", "score"])
+def test_devices_that_name_no_column_are_one_sentence(table, fitted, do):
     model = PersonalizedRegressor() if do == "fit" else fitted
-    given = (table, table["y"]) if do == "fit" else (table[FEATURES],)
-    with pytest.raises(
-        InputError, match=r"did you mean PersonalizedRegressor\(device='who'\)\?"
-    ):
-        getattr(model, do)(*given, devices="who")
+    labels = () if do == "predict" else (table["y"],)
+    wanted = r"X must be a table with the column 'wo' that says whose row it is\."
+    with pytest.raises(InputError, match=wanted + r" Did you mean 'who'\?$"):
+        getattr(model, do)(table[["who", *FEATURES]], *labels, devices="wo")
+    with pytest.raises(InputError, match=wanted + "$"):
+        getattr(model, do)(table[list("abcd")].to_numpy(), *labels, devices="wo")
 
 
 @pytest.mark.parametrize("features", [list("abcd"), FEATURES])
@@ -915,7 +934,7 @@ def test_several_devices_have_and_one_has(table):
     who.iloc[:2] = ["lonely", "alone"]
     with pytest.warns(
         PersflWarning,
-        match="^devices 'alone', 'lonely' have a single row: too little to score answers by.$",
+        match="^devices 'alone', 'lonely' have a single row: too little to tell who helps.$",
     ):
         PersonalizedRegressor(holdout=0, method=Paper(rounds=2)).fit(X, y, devices=who)
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pandas as pd
 
-from persfl.checks import some
+from persfl.checks import many, some
 from persfl.errors import InputError
 
 Kind = Literal["number", "text"]
@@ -62,8 +62,10 @@ def refuse_missing(frame: pd.DataFrame, *, fitting: bool = True) -> None:
     counts = [f"{name} ({count})" for name, count in missing.items()]
     where = some(counts, 5).replace("'", "")
     rows = int(frame.isna().any(axis=1).sum())
+    total = int(missing.sum())
+    gaps = f"{many(total, 'value')} {'is' if total == 1 else 'are'} missing (NaN)"
     raise InputError(
-        f"{int(missing.sum())} values are missing (NaN) in {rows} of {len(frame)} rows: {where}."
+        f"{gaps} in {rows:,} of {many(len(frame), 'row')}: {where}."
         f" {_FIT_MISSING if fitting else _PREDICT_MISSING}"
     )
 

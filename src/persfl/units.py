@@ -89,6 +89,15 @@ class Units:
         label_mean, label_scale = _label_spread(devices, None) if labels else (0.0, 1.0)
         return Units(kind, mean, scale, label_mean, label_scale, centres, label_centres)
 
+    @staticmethod
+    def shared(
+        mean: Array, scale: Array, label_mean: float, label_scale: float
+    ) -> Units:
+        """Shared units of a fleet whose moments are known: no device's own means are needed."""
+        nobody = np.zeros((0, len(mean)))
+        own = nobody, nobody[:, 0]
+        return Units("shared", mean, scale, label_mean, label_scale, *own)
+
     def inside(self, devices: Devices) -> Devices:
         """These devices' rows in these units; for centred units they must be the devices these
         were measured on, in order.

@@ -10,9 +10,9 @@ from fitted_runs import fit, rows
 
 from persfl.cli import main
 from persfl.runs.run_folder import Folder
-from persfl.runs.standing import DIARY, STANDING, Standing, standing_of
+from persfl.runs.standing import DIARY, STANDING, RunStanding, standing_of
 
-HERE = Standing("trial-1", 7, 20, 100.0, 103.0, 12, 9, 0.125, 4.0)
+HERE = RunStanding("trial-1", 7, 20, 100.0, 103.0, 12, 9, 0.125, 4.0)
 
 
 @pytest.fixture

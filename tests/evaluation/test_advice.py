@@ -6,6 +6,7 @@ import pytest
 
 from persfl.evaluation.advice import advice
 from persfl.evaluation.headline import headline, lowest_arm
+from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
 
 BESIDE = np.linspace(0.8, 1.2, 24)
@@ -91,6 +92,17 @@ def test_of_two_that_cannot_be_told_apart_one_may_beat_the_base_rate():
     told = headline(worth)
     assert told.advice.startswith("Use own rows only instead: it clearly beats")
     assert (told.says, told.use) == ("no clear difference", "own")
+
+
+def test_a_larger_error_is_told_by_one_measure_with_its_interval():
+    worth = judged(base=9, own=1, personal=1)
+    wild = np.where(np.arange(24) % 6 == 0, 15.0, 0.1) * BESIDE
+    worth = Worth(worth.table.assign(error_personal=wild), 1.0, 0)
+    verdict = worth.fleet("own")
+    assert verdict.gain < -0.5 < 0 < verdict.high
+    lower = f"its error is {percent(-verdict.gain)} lower, and that may be chance"
+    ends = f"{percent(-verdict.high)} to {percent(-verdict.low)}"
+    assert f"{lower} (95 % interval {ends})" in headline(worth).found
 
 
 def test_of_two_that_cannot_be_told_apart_the_lower_error_comes_first():

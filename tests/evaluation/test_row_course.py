@@ -16,6 +16,7 @@ from persfl.evaluation.row_course import (
     pooled_leftovers,
 )
 from persfl.evaluation.row_order import RowOrder
+from persfl.methods import Blend
 from persfl.methods.mixed.hidden_evidence import HiddenEvidence
 
 
@@ -99,6 +100,23 @@ def test_a_fit_says_what_to_set() -> None:
     calm = fleet("nothing", 1, n=15)
     noted = fit(calm.X, calm.y, devices=calm.owner).notes_
     assert not any("ordered=True" in note for note in noted)
+
+
+def test_trials_choose_by_the_order_that_all_rows_show(monkeypatch) -> None:
+    rows = fleet("one date after the other", 1, n=25, rows=LONG + 1)
+    seen = {}
+    run = Blend.run
+
+    def watched(self, task, *, stage="final", keep=None):
+        seen[stage] = self.seen_order(task).ordered
+        return run(self, task, stage=stage, keep=keep)
+
+    monkeypatch.setattr(Blend, "run", watched)
+    model = PersonalizedRegressor(method=Blend(trees=False), random_state=0)
+    model.fit(rows.X, rows.y, devices=rows.owner)
+    assert {"trial-0", "trial-other-rows", "final"} <= set(seen)
+    assert all(seen.values())  # though a trial has too few rows to look
+    assert any("rows shuffled may do better" in note for note in model.notes_)
 
 
 def test_rows_of_one_date_count_once() -> None:

@@ -92,7 +92,7 @@ def test_what_rows_share():
 def test_sentences_say_what_an_interval_is_for():
     worth = judged(losses(np.random.default_rng(2)), ahead=True)
     told = headline(worth).found
-    assert "95 % interval of the gain for as many rows to come: " in told
+    assert "95 % interval for as many rows to come: " in told
     assert f"on the latest {DEVICES * MONTHS} rows of {DEVICES} devices" in told
     table = pd.DataFrame({"error_own": [1.0, 2.0], "error_personal": [0.5, 1.2]})
     assert "to come" not in headline(Worth(table.assign(held=3), 1.0, 0)).found

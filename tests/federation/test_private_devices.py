@@ -409,6 +409,25 @@ def test_a_run_that_cannot_be_protected_says_so(tmp_path):
         )
 
 
+@pytest.mark.parametrize(
+    "more", [{"steps": 2}, {"method_settings": {"local": 2}}], ids=["run", "method"]
+)
+def test_a_protected_device_is_not_asked_for_several_steps(more, tmp_path):
+    homes = classifiers(9)
+    asked = {"method": "fedavg", "classes": 2, "units": "raw"} | more
+    with pytest.raises(InputError, match="one step at a time.*Nothing was begun"):
+        conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+
+
+def test_own_steps_are_said_once(tmp_path):
+    homes = classifiers(9)
+    asked = {"method": "fedavg", "steps": 2, "method_settings": {"local": 3}}
+    with pytest.raises(
+        InputError, match=r"2 by --steps and 3 by --set local\. Leave one"
+    ):
+        conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+
+
 def test_a_blend_of_protected_classifiers_takes_as_many_steps_as_fit(tmp_path):
     homes = classifiers(60, n=4, settings=replace(PRIVATE, epsilon=8.0))
     asked = {"method": "blend", "classes": 2, "holdout": 0.0, "deadline": 9.0}

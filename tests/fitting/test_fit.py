@@ -148,3 +148,23 @@ def test_a_table_is_learned_once_and_read_by_that():
     assert (matrix.tolist(), list(who)) == ([[1.0, 1.0, 0.0]], ["a"])
     with pytest.raises(InputError, match="'z' is not one of the classes"):
         schema.rows(reader, frame[:1], ["z"], None, None)
+
+
+def test_a_column_that_is_the_label_in_other_units_is_named(rows):
+    table = pd.DataFrame(rows.X, columns=["a", "b"]).assign(price_in_cents=rows.y**3)
+    model = PersonalizedRegressor(method=METHOD, holdout=0, random_state=0)
+    said = model.fit(table, rows.y, devices=rows.owner).notes_
+    assert any(
+        "Column 'price_in_cents' is in the label's order" in each for each in said
+    )
+    said = model.fit(table[["a", "b"]], rows.y, devices=rows.owner).notes_
+    assert not any("label's order" in each for each in said)
+
+
+def test_where_nothing_is_held_back_nothing_is_said_of_rows_held_back():
+    few = clustered_regression(n=12, rows=3, features=2, seed=0)
+    table = pd.DataFrame(few.X, columns=["a", "b"]).assign(year=np.tile([1, 2, 3], 12))
+    model = PersonalizedRegressor(method=METHOD, random_state=0)
+    said = model.fit(table, few.y, devices=few.owner).notes_
+    assert any("No device has the four rows" in each for each in said)
+    assert not any("rows held back" in each for each in said)

@@ -112,7 +112,7 @@ def test_a_few_refits_tell_what_named_devices_are_worth(tmp_path):
     model = PersonalizedRegressor(method=Blend(trees=False), holdout=0)
     fitted = model.fit(some.X, some.y, devices=some.owner).fitted_
     setup = Setup(fitted.learner, FitSettings(), fitted.schema, Blend())
-    found = quick_removal(setup, some, RowOrder())
+    found = quick_removal(setup, some, RowOrder(), RowOrder())
     assert found.many == 7
     assert found.matters
     assert found.named.rise > 0.5 + found.random.rise

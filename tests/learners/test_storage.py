@@ -16,14 +16,13 @@ from persfl.learners.plain_families import as_plain
 from persfl.learners.storage.family_table import (
     learner_from,
     learner_to,
-    mixtures_from,
-    mixtures_to,
     model_to,
     models_from,
     models_to,
     read_model,
     refuse_unfit,
 )
+from persfl.learners.storage.mix_arrays import mixtures_from, mixtures_to
 from persfl.learners.storage.network_files import networks_from, networks_to
 
 BEFORE = json.loads((Path(__file__).parent / "storage_bytes.json").read_text())

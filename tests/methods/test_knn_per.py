@@ -57,6 +57,20 @@ def test_a_common_network_that_cannot_serve_both_is_corrected_by_own_rows():
     assert wrong[1] < 0.2 < 0.4 < wrong[0]
 
 
+def test_common_models_of_folds_are_trained_and_computed_as_the_last_one(monkeypatch):
+    seen = []
+    run = FedAvg.run
+
+    def watched(self, task, **more):
+        seen.append((self.local, self.rounds, task.compute))
+        return run(self, task, **more)
+
+    monkeypatch.setattr(FedAvg, "run", watched)
+    task = LocalTask(two_kinds(n=4, rows=10), net(), seed=0, compute="cpu", classes=2)
+    KNNPer(rounds=2, local=3).run(task)
+    assert seen == [(3, 2, "cpu")] * 5
+
+
 def test_where_all_agree_own_rows_get_little_to_say():
     draws = np.random.default_rng(0)
     each = draws.normal(size=(6, 30, 2))

@@ -13,10 +13,11 @@ from persfl.errors import UnseenWarning
 from persfl.evaluation.row_order import RowOrder
 from persfl.methods import Blend
 from persfl.methods.mixed.hidden_loss import HiddenLoss
-from persfl.methods.mixed.linear_rule import linear_blend, some_centres
+from persfl.methods.mixed.linear_rule import linear_blend
 from persfl.methods.mixed.loss_offers import LossOffers
 from persfl.methods.mixed.loss_rule import loss_blend
 from persfl.methods.mixed.offers_from_sums import SumOffers
+from persfl.methods.mixed.panel_draw import some_centres
 from persfl.methods.mixed.working_rows import working_rows
 from persfl.runs import load_model, save_model
 from persfl.types import Array

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 from torch import nn
 
 from persfl import (
@@ -115,3 +117,30 @@ def test_memory_of_a_fit_changes_no_model():
     every = data.gather(np.arange(6))
     little = network().on("cpu", memory=1e-9).fit(every, None)
     np.testing.assert_allclose(little, network().fit(every, None), rtol=1e-9)
+
+
+def test_plain_steps_are_those_on_arrays():
+    learner = network()
+    data = rows().gather(np.arange(6))
+    start = learner.init(data, None)
+    expected = GradientStep(0.3, steps=4).answer(learner, start, data, None)
+    np.testing.assert_array_equal(learner.stepped(start, data, 4, 0.3), expected)
+    small = learner.on("cpu", memory=1e-7)  # a device at a time
+    np.testing.assert_allclose(small.stepped(start, data, 4, 0.3), expected, rtol=1e-12)
+
+
+def test_memory_of_convolutions_is_that_of_their_layers():
+    """Not of as many channels as the last layer has outputs, in the size of the image."""
+    filters = (nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+    head = nn.Linear(72, 10)
+    learner = Network(lambda: nn.Sequential(*filters, head), shape=(1, 8, 8))
+    said, columns = 8 * 36 + 10, 9 * 36
+    assert learner.width == 4 * said + columns
+    assert Network(lambda: nn.Linear(3, 2)).width == 8
+    batches = learner.on("cpu", memory=0.1)._batches
+    chip = replace(batches, device=torch.device("meta"))
+    models, images = torch.zeros(5000, learner.size()), torch.zeros(5000, 10, 64)
+    each = 8 * (4 * learner.size() + 10 * (4 * 64 + learner.width))
+    sizes = [len(part[0]) for part in chip._chunks([models, images])]
+    assert sizes[0] == int(0.1 * 2**30 // each)
+    assert sum(sizes) == 5000

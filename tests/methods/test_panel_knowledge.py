@@ -11,7 +11,8 @@ from persfl.learners.shared_trees import BoostedModels
 from persfl.methods import Blend
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.linear_rule import linear_blend
-from persfl.methods.mixed.panel_knowledge import Panel, learned_from_panel
+from persfl.methods.mixed.panel_draw import Panel
+from persfl.methods.mixed.panel_rule import learned_from_panel
 from persfl.sources import clustered_regression
 
 

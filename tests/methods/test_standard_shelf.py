@@ -14,6 +14,7 @@ from persfl.methods import (
     APFL,
     Ditto,
     FedAvg,
+    FedAvgFineTuned,
     FedProx,
     LocalTask,
     PerFedAvg,
@@ -52,6 +53,16 @@ def test_fedprox_is_federated_averaging_without_its_pull(rows):
     near = models(FedProx(1e4, 3), rows, rounds=30)
     assert np.abs(near - near[0]).max() == 0
     assert np.abs(near).max() < 0.1  # held where it began
+
+
+def test_several_own_steps_before_averaging_are_fedprox_without_its_pull(rows):
+    want = models(FedProx(0.0, 3), rows, rounds=10)
+    np.testing.assert_allclose(models(FedAvg(local=3), rows, rounds=10), want)
+    tuned = models(FedAvgFineTuned(local=3), rows, rounds=10)
+    once = models(FedAvgFineTuned(), rows, rounds=10)
+    assert np.abs(tuned - once).max() > 1e-3
+    with pytest.raises(InputError, match="local must be at least 1"):
+        models(FedAvg(local=0), rows, rounds=10)
 
 
 def test_fedprox_ends_where_proximal_points_are_in_balance(rows, squares):

@@ -67,7 +67,16 @@ function units() {
     }
   }
 }
+function words() {
+  for (const e of document.querySelectorAll(".about dt")) {
+    const range = document.createRange();
+    range.selectNodeContents(e);
+    const lines = new Set([...range.getClientRects()].map(each => Math.round(each.top)));
+    if (lines.size > 1) found.add("a word is broken: " + name(e));
+  }
+}
 function check() {
+  words();
   boxes();
   pictures();
   units();

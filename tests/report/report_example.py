@@ -93,6 +93,10 @@ def example_info(
             f"Which of {devices:,} devices (city) help each other to predict {label} from 5"
             " features?"
         ),
+        "about": [
+            ["Table", "prices.csv"],
+            ["Features", ", ".join(f"month.of.sales.{i}" for i in range(12))],
+        ],
         "version": "0.1.0",
         "task": task,
         "words": {"device": "city", "label": label, "error": error},

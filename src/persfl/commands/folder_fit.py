@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from persfl.checks import many
 from persfl.commands.answers import seconds
 from persfl.commands.folder_answers import print_facts
 from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
+from persfl.commands.shard_progress import ShardProgress
 from persfl.errors import InputError
 from persfl.folder_locks import holding
 from persfl.methods import method_of
@@ -24,9 +23,10 @@ from persfl.scale.dataset import ParquetDataset
 from persfl.scale.engines import engine_of
 from persfl.scale.memory_needed import memory_needed
 from persfl.scale.model_table import ModelTable
+from persfl.scale.run_layout import SHARDS
 from persfl.scale.shard_reader import TableColumns
 from persfl.scale.sharded_fit import ShardedFit, fit_shards
-from persfl.scale.sharded_run import SHARDS, ShardedRun
+from persfl.scale.sharded_run import ShardedRun
 
 # options that a fit over shards goes by; the others are for tables that fit one process
 KNOWN = {
@@ -35,7 +35,6 @@ KNOWN = {
     *("task", "units", "trials"),
 }
 SAME = {"task": "regression", "units": "shared", "trials": 1}
-_CLEAR = "\r\x1b[2K"
 
 
 def is_for_shards(chosen: argparse.Namespace) -> bool:
@@ -54,7 +53,7 @@ def fit_folder(chosen: argparse.Namespace) -> int:
             " --out."
         )
     out.mkdir(parents=True, exist_ok=True)
-    say = Progress(chosen.json)
+    say = ShardProgress(chosen.json)
     with holding(out):
         rows = ParquetDataset(
             chosen.table, chosen.device, chosen.label, weight=chosen.weight
@@ -115,44 +114,3 @@ def _print_result(
     print(f"\nModels are in {run.folder / 'models'}, one row a device.")
     if page is not None:
         print(f"Open {page} to read the report.")
-
-
-class Progress:
-    """What is being done, and how long it will take: a line that changes, or JSON lines."""
-
-    def __init__(self, lines: bool) -> None:
-        self.lines = lines
-        self.live = not lines and sys.stderr.isatty()
-        self._what = ""
-        self._began = (0.0, 0)
-
-    def shards_done(self, what: str, done: int, total: int) -> None:
-        """So many shards of all."""
-        now = time.monotonic()
-        if what != self._what:
-            self._what = what
-            self._began = (now, done)
-        began, first = self._began
-        left = None
-        if done > first:
-            left = (now - began) / (done - first) * (total - done)
-        facts: dict[str, Any] = {"event": "shards", "stage": what}
-        facts |= {"done": done, "of": total, "seconds_left": left}
-        if self.lines:
-            print(json.dumps(facts), flush=True)
-        elif self.live:
-            rest = "" if left is None else f", {left:.0f} s left"
-            self._show(f"{what}: {done} of {total} shards{rest}")
-
-    def share_done(self, what: str, share: float) -> None:
-        """So much of it."""
-        if self.live:
-            self._show(what + (f": {share:.0%}" if share < 1 else ""))
-
-    def close(self) -> None:
-        """Clear the line."""
-        if self.live:
-            print(_CLEAR, end="", file=sys.stderr, flush=True)
-
-    def _show(self, text: str) -> None:
-        print(f"{_CLEAR}{text}", end="", file=sys.stderr, flush=True)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from persfl.errors import need
-from persfl.runs.standing import Standing, remove_standing
+from persfl.runs.standing import RunStanding, remove_standing
 from persfl.terminal import shown
 from persfl.training.state import Keep, Plan, State
 from persfl.types import Round
 
-_CLEAR = "\r\x1b[2K"
+CLEAR = "\r\x1b[2K"
 _OFTEN = 0.2  # seconds between two lines
 
 
@@ -88,7 +88,7 @@ class Progress:
             done = "█" * round(20 * r / rounds)
             count = f"round {r} of {rounds}, median loss {loss:.4g}, {left:.0f} s left"
             line = f"{stage_name(stage)}: |{done:20}| {count}"
-            print(f"{_CLEAR}{line}", end="", file=sys.stderr, flush=True)
+            print(f"{CLEAR}{line}", end="", file=sys.stderr, flush=True)
 
     def _left(self, rounds: int, r: int) -> float | None:
         """Seconds until a stage is over: by its rounds so far, or by the stage before."""
@@ -104,7 +104,7 @@ class Progress:
             return
         now = time.time()
         gone = time.monotonic() - self._begin[0]
-        here = Standing(
+        here = RunStanding(
             stage,
             r,
             max(rounds, r),
@@ -131,12 +131,12 @@ class Progress:
             plain = {name: json_number(value) for name, value in facts.items()}
             print(json.dumps({"event": event} | plain), flush=True)
         elif self.live and text is not None:
-            print(f"{_CLEAR}{text}", file=sys.stderr, flush=True)
+            print(f"{CLEAR}{text}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Clear the line."""
         if self.live:
-            print(_CLEAR, end="", file=sys.stderr, flush=True)
+            print(CLEAR, end="", file=sys.stderr, flush=True)
 
     def over(self) -> None:
         """The command ends: there is nothing more to watch."""

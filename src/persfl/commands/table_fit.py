@@ -31,7 +31,8 @@ from persfl.files import fingerprint
 from persfl.learners.named import base
 from persfl.methods import Kin, Method, Paper, Private, method_of
 from persfl.methods.private.private_method import BASES
-from persfl.report.run_pages import REPORT, write_page
+from persfl.report.html import REPORT
+from persfl.report.run_pages import write_page
 from persfl.runs.model import keep_model, refuse_unkept
 from persfl.sources.table import read_frame
 from persfl.training.state import REFIT_ROUNDS, peers_asked

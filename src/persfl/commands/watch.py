@@ -14,7 +14,7 @@ from persfl.errors import InputError
 from persfl.folder_locks import holder
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
-from persfl.runs.standing import DIARY, Standing, standing_of
+from persfl.runs.standing import DIARY, RunStanding, standing_of
 
 PAUSE = 0.5  # seconds between two looks
 _STALE = 60.0  # seconds after which nobody writes a page any more
@@ -62,7 +62,7 @@ def holder_of(out: Path) -> str | None:
     return holder(out) if out.is_dir() else None
 
 
-def _is_over(here: Standing | None) -> bool:
+def _is_over(here: RunStanding | None) -> bool:
     """Whether a finished run has nothing left to write."""
     return here is None or time.time() - here.at > _STALE
 
@@ -73,9 +73,9 @@ class Screen:
     def __init__(self, plain: bool) -> None:
         self.plain = plain
         self.live = not plain and sys.stdout.isatty()
-        self._before: Standing | None = None
+        self._before: RunStanding | None = None
 
-    def __call__(self, here: Standing, now: float) -> None:
+    def __call__(self, here: RunStanding, now: float) -> None:
         if here == self._before and not self.live:
             return
         self._before = here
@@ -93,13 +93,13 @@ class Screen:
             print(_CLEAR, end="", flush=True)
 
 
-def standing_text(here: Standing, now: float) -> str:
+def standing_text(here: RunStanding, now: float) -> str:
     """Where a run is, for a person.
 
-    >>> here = Standing("final", 30, 50, 0.0, 60.0, 90, 88, 0.25, left=40.0)
+    >>> here = RunStanding("final", 30, 50, 0.0, 60.0, 90, 88, 0.25, left=40.0)
     >>> standing_text(here, 60.0)
     'all rows: round 30 of 50, median loss 0.25, 88 of 90 questions answered, 40 s left'
-    >>> standing_text(Standing("trial-0", 0, 1, 0.0, 3.0), 5.0)
+    >>> standing_text(RunStanding("trial-0", 0, 1, 0.0, 3.0), 5.0)
     'trial 1: began 5 s ago'
     """
     words = []
@@ -119,7 +119,7 @@ def standing_text(here: Standing, now: float) -> str:
 def _answer(out: Path, plain: bool) -> int:
     """What came out, as `persfl fit` says it, and where its page is."""
     from persfl.commands.answers import print_answer, verdict_facts
-    from persfl.report.run_pages import REPORT
+    from persfl.report.html import REPORT
     from persfl.runs.model_reader import load_model
 
     model = load_model(out)

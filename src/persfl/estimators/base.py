@@ -233,8 +233,9 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Learn a model for every device.
 
-        `devices` says for each row whose it is (or `device` names the column of X that does);
-        without either, all rows are one device's, this is a plain fit, and a warning says so.
+        `devices` says for each row whose it is, or names the column of X that does (`device` names
+        it for all calls); without either, all rows are one device's, this is a plain fit, and a
+        warning says so.
         `keep` writes down every round, so that a fit that was cut can go on (`persfl.runs.Folder`).
         `aside` are columns of the same rows that are no features: `blocks` and `time` may name
         them, and dates are looked for in them.

@@ -17,8 +17,8 @@ from persfl.scale.dataset import ParquetDataset
 from persfl.scale.engines import engine_of
 from persfl.scale.executor import Executor
 from persfl.scale.model_table import ModelTable
+from persfl.scale.run_layout import SHARDS
 from persfl.scale.sharded_fit import ShardedFit, fit_shards
-from persfl.scale.sharded_run import SHARDS
 from persfl.types import Array
 
 if TYPE_CHECKING:
@@ -69,10 +69,17 @@ def table_says(table: ModelTable, X: Table, devices: Ids) -> Array:
     """(rows,) predictions by a table of models; of newcomers by what the fleet says of them."""
     import pyarrow as pa
 
-    if devices is None and is_table(X) and table.device in as_frame(X).columns:
-        devices = as_frame(X)[table.device]
-    if devices is None:
-        raise InputError("say whose rows these are: predict(X, devices=...).")
+    column = devices if isinstance(devices, str) else table.device
+    if (
+        isinstance(devices, str | None)
+        and is_table(X)
+        and column in as_frame(X).columns
+    ):
+        devices = as_frame(X)[column]
+    if isinstance(devices, str | None):
+        raise InputError(
+            f"say whose rows these are: X has no column {column!r}. Hand in devices=..."
+        )
     weights = table.weights
     numbers = as_frame(X)[table.features] if is_table(X) else X
     matrix = np.asarray(numbers, dtype=np.float64)

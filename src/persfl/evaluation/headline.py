@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 NOTHING = "No rows were held back, so nothing was measured."
 TO_COME = " for as many rows to come:"
-# what each of the mixed verdicts says
-_MIXED = {
-    "better on average, worse for most": "is better on average and worse for most",
-    "worse on average, better for most": "is worse on average and better for most",
+# how a verdict ends whose mean and number of devices differ
+_FOR_MOST = {
+    "better for most": ", though most devices had less error",
+    "worse for most": ", though most devices had more error",
 }
 
 
@@ -30,7 +30,6 @@ class Words(NamedTuple):
     doing: str
     removes: str
     it_removes: str
-    its: str
     models: str
     rival: str
     latest: str = ""  # which rows were held back
@@ -41,7 +40,6 @@ PERSONALIZED = Words(
     "personalizing",
     "Personalizing removes",
     "it removes",
-    "its",
     "the personalized models",
     "the best simple alternative",
 )
@@ -50,7 +48,6 @@ THESE = Words(
     "these models",
     "These models remove",
     "they remove",
-    "their",
     "these models",
     "the best other simple way",
 )
@@ -131,53 +128,46 @@ def _found(told: Advice, name: str, rows: int, words: Words) -> str:
     verdict = told.verdict
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
     measured = f"measured on {words.latest}{where} that the models had not seen"
-    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
     rival = f"{words.rival}, {name}"
+    ends = interval_of(verdict, words.to_come)
+    removed = f"{percent(verdict.gain)} of the error"
+    most = _FOR_MOST.get(verdict.says.split(", ")[-1], "")
     if verdict.low > 0:
-        said = (
-            f"{words.removes} {percent(verdict.gain)} of the error of {rival}"
-            f" (95 % interval{words.to_come} {ends})"
-        )
-        mixed = _MIXED.get(verdict.says)
-        most = f", but {mixed}" if mixed else ""
-        return f"{said}{most}, {measured}."
+        return f"{words.removes} {removed} of {rival} ({ends}){most}, {measured}."
+    less = f"its error is {percent(-verdict.gain)} lower"
     if told.clear:
-        less = f"its error is {percent(-verdict.gain)} lower"
-        between = f"{percent(-verdict.high)} to {percent(-verdict.low)}"
         said = f"A simple way does better than {words.doing}: {name}"
-        around = f"95 % interval{words.to_come} {between}"
-        return f"{said}; {less} ({around}), {measured}."
+        return f"{said}; {less} ({ends}), {measured}."
     said = f"No clear difference between {words.doing} and {rival}"
-    least = f"95 % interval of the gain{words.to_come} {ends}"
-    change = _change(verdict, words)
+    if percent(verdict.gain) == percent(0.0):
+        return f"{said}: errors are alike ({ends}){most}, {measured}."
+    change = less if verdict.gain < 0 else f"{words.it_removes} {removed}"
     luck = "chance" if verdict.high >= 0 else "the luck of the best of several"
-    return f"{said}: {change}, and that may be {luck} ({least}), {measured}."
-
-
-def _change(verdict: Verdict, words: Words) -> str:
-    """What personalizing does to a rival's error."""
-    if verdict.gain >= 0:
-        return f"{words.it_removes} {percent(verdict.gain)} of the error"
-    return f"{words.its} error is {percent(added(verdict.gain))} higher"
-
-
-def added(gain: float) -> float:
-    """How much of the rival's error comes on top, at most all of it once more.
-
-    >>> round(added(-0.5), 3), added(-1.0)
-    (1.0, 1.0)
-    """
-    return min(-gain / (1.0 + gain), 1.0) if gain > -1 else 1.0
+    return f"{said}: {change}, and that may be {luck} ({ends}){most}, {measured}."
 
 
 def _against_own(verdict: Verdict, words: Words) -> str:
     """The same against own rows alone."""
     if verdict.says == "not measured":
         return ""
-    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
-    around = f"95 % interval of the gain{words.to_come} {ends}"
-    said = f"Against own rows alone {_change(verdict, words)} ({around})."
-    return f"{said}{heads_told(verdict)}"
+    said = f"Against own rows alone {words.it_removes} {percent(verdict.gain)} of the error"
+    if verdict.gain < 0:
+        said = f"Models of own rows alone have {percent(-verdict.gain)} less error"
+    ends = interval_of(verdict, words.to_come)
+    return f"{said} ({ends}).{heads_told(verdict)}"
+
+
+def interval_of(verdict: Verdict, to_come: str = "") -> str:
+    """The interval of the gain, or of what the rival has less where that is what is told; and what
+    it is for.
+
+    >>> interval_of(Verdict(-0.2, -0.5, 0.1, "no clear difference", 9))
+    '95 % interval −10 % to 50 %'
+    """
+    low, high = verdict.low, verdict.high
+    if verdict.gain < 0:
+        low, high = -high, -low
+    return f"95 % interval{to_come} {percent(low)} to {percent(high)}"
 
 
 def heads_told(verdict: Verdict) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from persfl.learners.fleet_mix import FleetMix
 from persfl.learners.linear import Linear
 from persfl.learners.near_rows import NearRows
+from persfl.learners.network import Network
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.shrunk import shrunk
 from persfl.proposers.gradient import GradientStep
@@ -97,7 +98,7 @@ def _stepped(learner: Learner, pooled: Array, data: Data, steps: GradientStep) -
     todo = np.arange(len(models))
     for _ in range(_SHORTER):
         some = Data(data.X[todo], data.y[todo], data.weight[todo])
-        tuned = steps.answer(learner, models[todo], some, None)
+        tuned = _own_steps(learner, models[todo], some, steps)
         lower = learner.loss(tuned, some) <= now[todo]
         models[todo[lower]] = tuned[lower]
         todo = todo[~lower]
@@ -105,6 +106,15 @@ def _stepped(learner: Learner, pooled: Array, data: Data, steps: GradientStep) -
         if not len(todo):
             break
     return models
+
+
+def _own_steps(
+    learner: Learner, models: Array, data: Data, steps: GradientStep
+) -> Array:
+    """Where these steps lead; those of a network are taken where it is computed."""
+    if isinstance(learner, Network) and steps.batch is None:
+        return learner.stepped(models, data, steps.steps, steps.step_size)
+    return steps.answer(learner, models, data, None)
 
 
 def _batches(learner: Differentiable, rows: Devices) -> list[IntArray]:

@@ -33,6 +33,7 @@ from scipy.special import stdtrit
 
 from persfl.checks import one_of
 from persfl.errors import InputError
+from persfl.evaluation.device_gains import ONE_ROW, drawn_below_zero, similar_gains
 from persfl.evaluation.intervals import Verdict, gains_of, over_devices, percent
 
 if TYPE_CHECKING:
@@ -51,14 +52,11 @@ BASE_OF_CLASSES = "always the most frequent class"
 HELPS = "helps here"
 SMALL_ERRORS = "both errors are small"
 TOO_FEW = "not enough of your own rows to tell"
-# devices that a statement about similar ones takes, at least; and a quarter of the fleet
-SIMILAR = 8
 SMALL = 0.1  # of the fleet's mean error: what is smaller is shown as an error, not in percent
 # of an error, that more rows can take off: models of own rows gain most by them. One trial tells
 # of the fall only roughly
 MOST_FALL = 0.2
 MOST_FALL_ALONE = 0.5
-_ONE = 1.0 + 1e-9  # evidence of a single row, but for rounding
 _TOLD = ("gain", "low", "high", "says", "better", "worse")
 Mask = NDArray[np.bool_]
 
@@ -231,7 +229,7 @@ class Worth:
         level = np.maximum(np.maximum(own, personal), self.small)
         with np.errstate(invalid="ignore", divide="ignore"):
             half = stdtrit(rows - 1, 0.975) * spread / np.sqrt(rows) / level
-        half = np.where((level > 0) & (rows > _ONE), half, np.nan)
+        half = np.where((level > 0) & (rows > ONE_ROW), half, np.nan)
         low = np.clip(gain - half, -1.0, 1.0)
         alike = self.similar()
         small = np.maximum(self.error("own"), self.error("personal")) < self.small
@@ -261,28 +259,12 @@ class Worth:
         """
         own = self._expected("own")
         personal = self._expected("personal")
-        place = np.log1p(self.table["held"].to_numpy(dtype=np.float64))
-        known = np.isfinite(own) & np.isfinite(personal)
-        parts = np.stack([own, personal, own**2, personal**2, own * personal])
-        mine = np.where(known, [np.ones(len(own)), *parts], 0.0)
-        others = _sums_nearby(parts[:, known], place[known], place) - mine
-        count = others[0]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            a, b, aa, bb, ab = others[1:] / count
-            gain = np.where(np.isfinite(a), gains_of(a, b), np.nan)
-            # of own - personal - gain * larger, whose mean is 0
-            left = np.where(gain >= 0, 1.0 - gain, 1.0)
-            right = np.where(gain >= 0, 1.0, 1.0 + gain)
-            square = left**2 * aa + right**2 * bb - 2 * left * right * ab
-            level = np.maximum(np.maximum(a, b), np.finfo(float).tiny)
-            error = np.sqrt(np.maximum(square, 0.0) / (count - 1)) / level
-            half = stdtrit(count - 1, 0.975) * error
-        low = np.clip(gain - half, -1.0, 1.0)
-        high = np.clip(gain + half, -1.0, 1.0)
-        if self.moments is not None:
-            low, high = self.moments.spread("own", "personal").ends(gain, low, high)
-        many = np.nan_to_num(count).astype(np.int64)
-        return pd.DataFrame({"devices": many, "gain": gain, "low": low, "high": high})
+        found = similar_gains(own, personal, self.table["held"].to_numpy())
+        if self.moments is None:
+            return found
+        spread = self.moments.spread("own", "personal")
+        low, high = spread.ends(found["gain"], found["low"], found["high"])
+        return found.assign(low=low, high=high)
 
     def better_alone(self) -> Mask:
         """(devices,) where the own model is the better bet, by the evidence of the whole fleet.
@@ -293,26 +275,9 @@ class Worth:
         """
         own = self._expected("own")
         personal = self._expected("personal")
-        level = np.maximum((own + personal) / 2, self.small)
-        known = np.isfinite(level)
-        if not known.any():
-            return np.zeros(len(level), dtype=bool)
-        held = self.table["evidence"].to_numpy()
+        evidence = self.table["evidence"].to_numpy()
         spread = self.table["spread"].to_numpy() / self.scale
-        with np.errstate(invalid="ignore", divide="ignore"):
-            d = np.where(
-                level > 0, (own - personal) / level, np.where(known, 0.0, np.nan)
-            )
-            variance = np.where(level > 0, (spread / level) ** 2, 0.0)
-        several = known & (held > _ONE)
-        freedom = float((held[several] - 1).sum())
-        total = float((variance[several] * (held[several] - 1)).sum())
-        within = total / freedom if freedom else 1.0
-        noise = within / np.maximum(held, 1.0)
-        fleet = float(np.nanmean(d))
-        between = max(0.0, float(np.nanvar(d)) - float(noise[known].mean()))
-        pull = between / np.maximum(between + noise, np.finfo(float).tiny)
-        return np.asarray(np.where(known, fleet + pull * (d - fleet), fleet) < 0)
+        return drawn_below_zero(own, personal, evidence, spread, self.small)
 
 
 def _filled(fall: Array, error: Array, known: Mask) -> Array:
@@ -321,26 +286,6 @@ def _filled(fall: Array, error: Array, known: Mask) -> Array:
     level = float(error[told].mean()) if told.any() else 0.0
     share = float(fall[told].mean()) / level if level > 0 else 0.0
     return np.where(told, fall, share * error)
-
-
-def _sums_nearby(parts: Array, place: Array, at: Array) -> Array:
-    """(1 + parts, len(at)) how many devices are near each of `at`, and the sums of their parts;
-    NaN where there are too few.
-    """
-    many = parts.shape[1]
-    found = np.full((1 + len(parts), len(at)), np.nan)
-    if many <= SIMILAR:
-        return found
-    order = np.argsort(place, kind="stable")
-    ranked = place[order]
-    sums = np.zeros((1 + len(parts), many + 1))
-    np.cumsum([np.ones(many), *parts[:, order]], axis=1, out=sums[:, 1:])
-    least = min(max(SIMILAR, many // 4), many - 1)
-    for value in np.unique(at):
-        reach = np.partition(np.abs(ranked - value), least)[least] + 1e-12
-        first, end = np.searchsorted(ranked, [value - reach, value + reach])
-        found[:, at == value] = (sums[:, end] - sums[:, first])[:, None]
-    return found
 
 
 def _may_say(low: float, alike: Any, small: bool) -> str | None:

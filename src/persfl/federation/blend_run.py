@@ -23,9 +23,8 @@ from persfl.federation.messages import Responder
 from persfl.federation.mixed_site import MixedSite
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.sums_device import tells_sums
 from persfl.federation.sums_site import NO_TREES, SumsSite
-from persfl.federation.told_leaves import tells_leaves
+from persfl.federation.told_terms import tells_leaves, tells_sums
 from persfl.federation.wait_notices import Waiting
 from persfl.methods import Mixed
 from persfl.methods.blend.algorithm import blend_over

@@ -28,7 +28,8 @@ from persfl.federation.post import Post
 from persfl.federation.result import keep_result, schema_of
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.run_scene import Diary, RunScene
-from persfl.federation.told_leaves import LEAVES, tells_leaves
+from persfl.federation.told_leaves import LEAVES
+from persfl.federation.told_terms import tells_leaves
 from persfl.federation.wait_notices import Waiting
 from persfl.files import write_whole
 from persfl.folder_locks import holding

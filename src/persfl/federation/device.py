@@ -44,7 +44,8 @@ from persfl.federation.private_desk import PrivateDesk
 from persfl.federation.private_messages import PrivateMessages
 from persfl.federation.row_stock import Lot
 from persfl.federation.row_table import Rows
-from persfl.federation.sums_device import SumsDevice, tells_sums
+from persfl.federation.sums_device import SumsDevice
+from persfl.federation.told_terms import tells_sums
 from persfl.learners.any_family import ANY
 from persfl.methods.blend.questions import KINDS as QUESTIONS
 from persfl.wire.codec import WireError, nested, pack

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from persfl.federation.budget_book import ProtectedAnswer
 from persfl.federation.inquiry import Inquiry
 from persfl.federation.messages import Arrays, Refused, digest_of
-from persfl.federation.private_desk import PrivateDesk
 from persfl.federation.private_rows import units_arrays
 from persfl.federation.told_leaves import LeavesFamily
 from persfl.learners.tree import Tree
 from persfl.methods.private.private_trees import trees_at_home
 from persfl.types import Array, Model
+
+if TYPE_CHECKING:
+    from persfl.federation.private_desk import PrivateDesk
 
 
 def leaves_told(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,13 +25,15 @@ from persfl.federation.paid_answers import (
     ranges_in,
     refuse_beyond_budgets,
     refuse_unprotected,
+    telling_units,
 )
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.told_leaves import tells_leaves, within_ranges
+from persfl.federation.told_terms import tells_leaves, within_ranges
 from persfl.federation.wait_notices import Waiting
 from persfl.learners.any_family import ANY
 from persfl.methods import Own
+from persfl.methods.fedavg import Averaging
 from persfl.privacy.noised_spread import spread_from
 from persfl.public_points import made_up
 from persfl.training.state import step_of
@@ -43,7 +45,7 @@ _LONGEST = 1_000  # letters of a column's name
 
 
 class _Others(NamedTuple):
-    """Who is there, and the ranges that protected devices have declared."""
+    """Who tells sums for units, and the ranges that protected devices have declared."""
 
     there: Mapping[str, Head]
     ranges: Array | None
@@ -77,8 +79,9 @@ def agreement(
     refuse_unprotected(plan, raw, there, paying)
     refuse_beyond_budgets(plan, raw, ids, paying)
     unwilling = [name for name in sorted(there) if there[name].get("target") is False]
-    ranges = ranges_in(raw, there, paying)
-    terms = _terms(ask, plan, raw, _Others(there, ranges))
+    tell = telling_units(there, paying)
+    ranges = ranges_in(raw, tell, paying)
+    terms = _terms(ask, plan, raw, _Others(tell, ranges))
     peers_only = [name for name in unwilling if name not in home]
     families = {}
     if plan.model == ANY:
@@ -96,12 +99,25 @@ def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
         settings=plan.settings,
         seed=plan.seed,
         step_size=1.0,
-        steps=plan.steps,
+        steps=_own_steps(plan),
         batch=plan.batch,
         holdout=plan.holdout,
         start="alone" if isinstance(plan.personalization, Own) else plan.start,
         local=plan.local,
     )
+
+
+def _own_steps(plan: RunPlan) -> int:
+    """How many steps an answer is made of: a setting of the run, or of its method."""
+    method = plan.personalization
+    if not isinstance(method, Averaging) or method.local == 1:
+        return plan.steps
+    if plan.steps not in (1, method.local):
+        raise InputError(
+            f"own steps in a round are {plan.steps} by --steps and {method.local} by --set local."
+            " Leave one out."
+        )
+    return method.local
 
 
 def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
@@ -273,9 +289,8 @@ class _Inquiry:
         if ranges is not None:
             return self._units_within(terms, there, ranges)
         first = self._totals(terms, there, {})
-        mean = first.sums / first.weight
-        second = self._totals(terms, there, {"about": mean})
-        scale = np.sqrt(np.maximum(second.squares / second.weight, 0.0))
+        mean = first.mean
+        scale = self._totals(terms, there, {"about": mean}).spread
         steady = scale <= 1e-12 * np.abs(mean)
         return mean, np.where(steady, 0.0, scale), first.binary
 
@@ -285,16 +300,13 @@ class _Inquiry:
         """The same from noised totals."""
         middle = ranges.mean(axis=1)
         half = np.ptp(ranges, axis=1) / 2.0
-        found = self._totals(terms, there, {"about": middle})
-        told = np.concatenate(
-            [[found.weight], found.sums / half, found.squares / half**2]
-        )
-        mean, spread = spread_from(told, found.deviation)
+        found = self._totals(terms, there, {"about": middle}, noised=True)
+        mean, spread = spread_from(*found.within(half))
         return middle + half * mean, half * spread, found.binary
 
     def _totals(
-        self, terms: Terms, there: Mapping[str, Head], arrays: Arrays
+        self, terms: Terms, who: Iterable[str], arrays: Arrays, noised: bool = False
     ) -> Totals:
-        replies = self._all(sorted(there), terms, {"sums": True}, arrays)
+        replies = self._all(sorted(who), terms, {"sums": True}, arrays)
         told = (replies[name][1] for name in sorted(replies))
-        return Totals(told, terms.features + 1)
+        return Totals(told, terms.features + 1, noised)

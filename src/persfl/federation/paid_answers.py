@@ -15,8 +15,7 @@ from persfl.federation.messages import Head
 from persfl.federation.privacy_settings import is_range
 from persfl.federation.rehearsal import questions_asked
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.sums_device import tells_sums
-from persfl.federation.told_leaves import DEEPEST, tells_leaves
+from persfl.federation.told_terms import DEEPEST, tells_leaves, tells_sums
 from persfl.methods import Blend, Kin, Own, Paper
 from persfl.methods.shared_method import SteppedMethod
 from persfl.traits import has_gradients
@@ -59,9 +58,16 @@ def refuse_unprotected(
     paying: Mapping[str, int],
 ) -> None:
     """Stop before anything is told where no noise protects the models of a run."""
-    if not paying or has_gradients(terms.learner()):
+    if not paying:
         return
     some = f"device {next(iter(paying))!r} protects its rows"
+    if terms.steps > 1:
+        raise InputError(
+            f"{some}, and answers one step at a time. Leave out --steps and --set local. Nothing"
+            " was begun."
+        )
+    if has_gradients(terms.learner()):
+        return
     if not tells_leaves(terms):
         raise InputError(
             f"{some}, and {_unprotected(terms)} Use --model tree, linear or mlp. Nothing was begun."
@@ -146,13 +152,27 @@ def _fitting(plan: RunPlan, left: int) -> str:
     return "fewer --rounds would, or --method blend"
 
 
+def telling_units(
+    there: Mapping[str, Head], paying: Mapping[str, int]
+) -> Mapping[str, Head]:
+    """Who is asked for the sums that shared units are made of: those that do not pay for answers,
+    where these are most. Theirs are exact, and a few that say they pay choose no ranges for all.
+
+    >>> list(telling_units({"ann": {}, "bob": {}, "eve": {}}, {"eve": 20}))
+    ['ann', 'bob']
+    """
+    if 2 * len(paying) >= len(there):
+        return there
+    return {name: there[name] for name in there if name not in paying}
+
+
 def ranges_in(
     terms: Terms, there: Mapping[str, Head], paying: Mapping[str, int]
 ) -> Array | None:
     """(columns and the label, 2) the ranges that most of these devices declared; None where a
     range is lacking. One device alone does not move them.
     """
-    found = [_ranges_of(terms, there[name]) for name in paying]
+    found = [_ranges_of(terms, there[name]) for name in paying if name in there]
     told = [pairs for pairs in found if pairs is not None]
     if not told:
         return None

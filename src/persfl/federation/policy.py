@@ -13,7 +13,7 @@ from persfl.federation.plain_settings import settings_from
 from persfl.learners.any_family import ANY
 from persfl.learners.named import ESTIMATORS
 from persfl.learners.network import Network
-from persfl.learners.storage.own_arrays import deepest
+from persfl.learners.storage.tree_limits import deepest
 from persfl.wire.terms import Terms
 
 MODELS = ("linear", "mlp", "ridge", "tree", "forest", "boosting", ANY)

@@ -31,9 +31,9 @@ from persfl.federation.policy import work_of
 from persfl.federation.privacy_settings import PrivacySettings
 from persfl.federation.private_rows import (
     fitting_labels,
-    in_order,
     kind_of_loss,
     row_losses,
+    rows_with_columns,
     stepping_learner,
     units_arrays,
 )
@@ -111,7 +111,7 @@ class PrivateDesk:
         digest = digest_of(("sums", columns), {"middle": middle, "scale": scale})
 
         def make() -> Arrays:
-            data = in_order(now.columns, columns, now.data)
+            data = rows_with_columns(now.columns, columns, now.data)
             made = PrivateSums.of(columns, data, settings, self.source)
             return {"matrix": made.matrix}
 
@@ -184,7 +184,7 @@ class PrivateDesk:
         """All rows, in the units of the run; labels made to fit, so that none is refused."""
         terms = question.terms
         now = self.home.source(question.round)
-        data = terms.inside(in_order(now.columns, terms.columns, now.data))
+        data = terms.inside(rows_with_columns(now.columns, terms.columns, now.data))
         return Data(
             data.X, fitting_labels(question.codec, data.y), np.minimum(data.weight, 1.0)
         )

@@ -26,9 +26,9 @@ from persfl.federation.model_store import StoredModel
 from persfl.federation.private_desk import PrivateDesk, RowsSeen
 from persfl.federation.private_sums import device_sums
 from persfl.federation.row_stock import alone
-from persfl.federation.sums_device import tells_sums
-from persfl.federation.told_leaves import LeavesFamily, tells_leaves
+from persfl.federation.told_leaves import LeavesFamily
 from persfl.federation.told_sums import MANY, SumsFamily
+from persfl.federation.told_terms import tells_leaves, tells_sums
 from persfl.learners.linear import Linear
 from persfl.methods.blend.questions import checked
 from persfl.methods.mixed.device_sums import DeviceSums

@@ -21,7 +21,7 @@ def stepping_learner(codec: RunCodec) -> Differentiable:
     return learner
 
 
-def in_order(there: Any, wanted: Any, data: Data) -> Data:
+def rows_with_columns(there: Any, wanted: Any, data: Data) -> Data:
     """Rows with these columns alone, in this order; those that weigh nothing are left out."""
     place = {str(name): i for i, name in enumerate(there)}
     used = data.weight > 0

@@ -17,13 +17,19 @@ import socket
 import ssl
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from persfl.federation import proxy_replies
 from persfl.federation.federation_folder import opened
 from persfl.federation.member_keys import Members, Stranger
+from persfl.federation.proxy_bodies import (
+    CutBody,
+    Refusal,
+    RefusedBody,
+    announced_reply,
+    body_pieces,
+)
 from persfl.federation.proxy_limits import Limits
 from persfl.federation.proxy_visits import PIECE, Refusals, Visit, Visits
 
@@ -42,25 +48,6 @@ _HOP = {
 _LINK_SECONDS = 120.0  # the SuperLink's own time for an answer
 _BACKLOG = 1024
 _LINGER = 1.0  # seconds in which a refused client may still read why
-
-
-class Refusal(NamedTuple):
-    """Why a request is not passed on."""
-
-    status: int
-    why: str
-
-
-class _Refused(Exception):
-    """A body that is not passed on."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.why)
-        self.refusal = refusal
-
-
-class _Cut(Exception):
-    """A body that came too slowly, too large, or not to its end."""
 
 
 class Proxy:
@@ -133,7 +120,7 @@ class Proxy:
                 self.refusals.count("too many connections without a known key")
         except h11.ProtocolError:
             self.refusals.count("not HTTP")
-        except (OSError, _Cut):  # broken off
+        except (OSError, CutBody):  # broken off
             pass
         finally:
             self.visits.leave(one)
@@ -199,9 +186,9 @@ class Proxy:
         path = request.target.decode("latin-1")
         begun = False
         try:
-            body: Any = self._body(one)
+            body: Any = body_pieces(one, self.limits)
             if path == proxy_replies.PATH:
-                body = await self._looked_at(body)
+                body = await announced_reply(body)
                 sent["content-length"] = str(len(body))
             async with self._link.stream(
                 "POST", path, content=body, headers=sent
@@ -222,51 +209,15 @@ class Proxy:
                 async for piece in reply.aiter_raw(PIECE):
                     await self._send(one, h11.Data(data=piece))
                 await self._send(one, h11.EndOfMessage())
-        except _Refused as no:
+        except RefusedBody as no:
             await self._refuse(one, no.refusal)
         except httpx.HTTPError:
             if begun:
-                raise _Cut from None
+                raise CutBody from None
             await self._refuse(one, Refusal(503, "the SuperLink is not there"))
 
     async def _send(self, one: Visit, event: Any) -> None:
         await one.send(event, self.limits.body_seconds + PIECE / self.limits.least_rate)
-
-    async def _body(self, one: Visit) -> AsyncIterator[bytes]:
-        """A body in pieces; it has to come at the least rate, but the SuperLink's time is not
-        counted.
-        """
-        import h11
-
-        loop = asyncio.get_running_loop()
-        waited = 0.0
-        size = 0
-        while True:
-            begin = loop.time()
-            allowed = self.limits.body_seconds + size / self.limits.least_rate
-            async with asyncio.timeout(max(allowed - waited, 0.0)):
-                event = await one.event()
-            waited += loop.time() - begin
-            if isinstance(event, h11.EndOfMessage):
-                return
-            if not isinstance(event, h11.Data):
-                raise _Cut
-            size += len(event.data)
-            if size > self.limits.body:
-                raise _Cut
-            yield bytes(event.data)
-
-    async def _looked_at(self, body: AsyncIterator[bytes]) -> bytes:
-        """The body that announces a reply, if it is one."""
-        found = b""
-        async for piece in body:
-            found += piece
-            if len(found) > proxy_replies.LARGEST:
-                raise _Refused(Refusal(413, "too large"))
-        why = proxy_replies.wrong_with(found)
-        if why:
-            raise _Refused(Refusal(400, why))
-        return found
 
     async def _refuse(self, one: Visit, refusal: Refusal) -> None:
         """Say why, in Flower's form so that it stands in the node's log, and end the connection."""

@@ -22,7 +22,7 @@ from persfl.federation.run_notes import (
     once_note,
 )
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.sums_device import tells_sums
+from persfl.federation.told_terms import tells_sums
 from persfl.fitting.cells import Labels, id_array
 from persfl.fitting.fitted import Fitted
 from persfl.fitting.schema import TableSchema

@@ -10,7 +10,7 @@ from persfl.checks import many
 from persfl.federation.blend_outcome import Outcome
 from persfl.federation.letters import capital, why
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.sums_device import tells_sums
+from persfl.federation.told_terms import tells_sums
 from persfl.federation.wait_notices import unwilling_text
 from persfl.learners.any_family import family_name
 from persfl.methods import Blend, Mixed

@@ -16,20 +16,6 @@ from persfl.federation.told_sums import MANY, SumsFamily
 from persfl.methods.blend.questions import PartSums, Question, Take
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.principal_axes import PrincipalAxes
-from persfl.wire.terms import Terms
-
-
-def tells_sums(terms: Terms) -> bool:
-    """Whether models of these terms are blended from sums.
-
-    >>> tells_sums(Terms(columns=("a",)))
-    True
-    >>> tells_sums(Terms(columns=("a",), settings={"loss": "huber"}))
-    False
-    """
-    if terms.model != "linear" or terms.classes:
-        return False
-    return bool(terms.learner().kind == "squared")
 
 
 class SumsDevice(AskedDevice):

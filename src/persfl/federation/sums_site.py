@@ -34,9 +34,10 @@ from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.blend.questions import PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.hidden_rows import NEVER, folds_of
-from persfl.methods.mixed.linear_rule import LinearBlend, blend_of_sums
+from persfl.methods.mixed.linear_rule import blend_of_sums
 from persfl.methods.mixed.linear_stage import sums_result
 from persfl.methods.mixed.principal_axes import axes_of_sums
+from persfl.methods.mixed.sums_blend import LinearBlend
 from persfl.types import Array, IntArray, Model
 
 NO_TREES = (

@@ -7,7 +7,7 @@ within these by the run's seed: no row has a part in them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -26,28 +26,6 @@ LEAVES = (
     " told noised sums; each has weighed what others told against its own rows at home, and keeps"
     " the outcome there"
 )
-DEEPEST = 6  # leaves share what rows say, and all of them are told
-
-
-def tells_leaves(terms: Terms) -> bool:
-    """Whether these are trees of numbers without public points: what protected devices answer.
-
-    >>> tells_leaves(Terms(model="tree", columns=("a",)))
-    True
-    >>> tells_leaves(Terms(model="tree", columns=("a",), settings={"max_depth": 9}))
-    False
-    """
-    if terms.model != "tree" or terms.classes or terms.public is not None:
-        return False
-    return bool(terms.learner().max_depth <= DEEPEST)
-
-
-def within_ranges(terms: Terms, ranges: Array) -> Terms:
-    """The same in units in which these ranges, of columns and the label, are -1 to 1."""
-    middle = ranges.mean(axis=1)
-    half = np.ptp(ranges, axis=1) / 2.0
-    inside = replace(terms, mean=middle[:-1], scale=half[:-1])
-    return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))
 
 
 @dataclass(frozen=True, eq=False)

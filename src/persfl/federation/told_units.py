@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from persfl.federation.budget_book import ProtectedAnswer
 from persfl.federation.inquiry import Inquiry
 from persfl.federation.messages import Arrays, Refused, digest_of
-from persfl.federation.private_rows import in_order
-from persfl.federation.sums_device import tells_sums
+from persfl.federation.private_rows import rows_with_columns
+from persfl.federation.told_terms import tells_sums
 from persfl.privacy.noised_spread import spread_room, told_spread
 from persfl.types import Array
 from persfl.wire.models import finite
@@ -38,7 +38,8 @@ def column_sums(desk: PrivateDesk, question: Inquiry) -> dict[str, NDArray[Any]]
     return {
         "weight": matrix[:1, 0].copy(),
         "sums": sums,
-        "squares": np.maximum(squares, 0.0),
+        # rounding must not leave less than there is of the sums alone
+        "squares": np.maximum(squares, sums**2 / matrix[0, 0]),
         "binary": np.zeros(wide, dtype=np.int64),
     }
 
@@ -79,7 +80,7 @@ def _spread(desk: PrivateDesk, question: Inquiry) -> tuple[Array, Array]:
     half = np.ptp(ranges, axis=1) / 2.0
 
     def make() -> Arrays:
-        data = in_order(now.columns, columns, now.data)
+        data = rows_with_columns(now.columns, columns, now.data)
         values = (np.column_stack([data.X, data.y]) - middle) / half
         noise = settings.noise_of_units
         return {"told": told_spread(values, noise, desk.source)}

@@ -26,6 +26,7 @@ from persfl.fitting.fitted import Fitted, assembled, newcomers
 from persfl.fitting.judging import Judged, Rivals, judge
 from persfl.fitting.quick_removal import quick_removal
 from persfl.fitting.setup import FitSettings, Setup, chosen
+from persfl.methods import Blend
 from persfl.training.state import Keep, Pace, State
 from persfl.trust import Trust
 from persfl.types import Learner
@@ -65,24 +66,28 @@ def fit_fleet(
     if len(rows) == 1:
         return _alone(setup, rows)
     order = order or RowOrder(ordered=settings.ordered)
-    judged = judge(setup, rows, keep, order=order)
-    fallback = _fallback(setup, rows, judged)
     units = setup.units(rows)
-    public = setup.public(rows)
     inside = units.inside(rows)
+    seen = _seen_order(setup, inside, order)
+    judged = judge(setup, rows, keep, order=order, seen=seen)
+    fallback = _fallback(setup, rows, judged)
+    public = setup.public(rows)
     state = method.run(setup.task(inside, public, order), keep=keep)
     found = replace(
         assembled(setup, rows, units, state),
         worth=judged.worth,
         fallback=fallback,
-        depends=quick_removal(setup, rows, order),
+        depends=quick_removal(setup, rows, order, seen),
         public=public,
     )
+    held = judged.worth is not None or not settings.holdout
     said_of = (
         notes.about(method) + notes.mixed(found),
         *notes.protected(method),
         *judged.notes,
-        *date_notes(dates, rows, setup.classes, order),
+        *(date_notes(dates, rows, setup.classes, order) if held else []),
+        *notes.chosen_for_later(order, seen),
+        *notes.telling(rows, schema.columns, setup.classes),
         *notes.halving(state, "the final run"),
         *notes.grown(found),
         *notes.kindred(found),
@@ -108,7 +113,19 @@ def judge_fleet(
     setup = _begin(rows, method, learner, settings, schema, order)
     if len(rows) == 1:
         return None
-    return judge(setup, rows, keep, rivals, order=order).worth
+    order = order or RowOrder(ordered=settings.ordered)
+    seen = _seen_order(setup, setup.units(rows).inside(rows), order)
+    return judge(setup, rows, keep, rivals, order=order, seen=seen).worth
+
+
+def _seen_order(setup: Setup, inside: Devices, order: RowOrder) -> RowOrder:
+    """What models are chosen by. All rows tell it, and trials, which have fewer, go by it: they
+    judge models that are chosen as those that predict.
+    """
+    method = setup.method
+    if not isinstance(method, Blend):
+        return order
+    return method.seen_order(setup.task(inside, None, order))
 
 
 def _begin(

@@ -10,19 +10,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from persfl.checks import many, some, those
+from persfl.checks import many, some
 from persfl.devices import Devices
 from persfl.errors import InputError, UnseenWarning, warn
 from persfl.evaluation.rivals import pooled_fit
 from persfl.evaluation.who_helps import helper_table
 from persfl.fitting.cells import id_array, places
+from persfl.fitting.linear_coefficients import coefficient_table
+from persfl.fitting.model_shares import shares_of_models
+from persfl.fitting.row_owners import refusal_of_strangers, refusal_of_unnamed
 from persfl.learners.linear import Linear
 from persfl.learners.responses import respond, respond_each, unknown, with_trees
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.shrunk import shrunk
-from persfl.methods.blend.mixture import SORTS, sorts
 from persfl.methods.mixed.population import Population
-from persfl.rules.kin_rule import members
 from persfl.sources.table import device_codes
 
 if TYPE_CHECKING:
@@ -127,54 +128,16 @@ class Fitted:
         neighbours (`helpers` names them). After method="kin" with steps: how many kin, own share
         and theirs, whether it is sure.
         """
-        notes = self.trust.notes
-        if "mix" in notes:
-            shares = sorts(notes["mix_names"], notes["mix"])
-            parts = np.where(self.fallback[:, None], [1.0, 0.0, 0.0], shares)
-            found = {name: parts[:, k] for k, name in enumerate(SORTS)}
-            return pd.DataFrame({"device": self.devices} | found)
-        if "member" not in notes:
-            raise InputError(
-                "what a model is made of is known after method='blend', and after method='kin' with"
-                " models that take steps. See helpers_ instead."
-            )
-        known = members(self.trust)
-        kin = known.member.sum(axis=1)
-        own = np.where(known.right & ~self.fallback, 1.0 / (1 + kin), 1.0)
-        return pd.DataFrame(
-            {"device": self.devices, "kin": kin, "own": own, "others": 1 - own}
-            | {"found": known.right}
-        )
+        shares = shares_of_models(self.trust, self.fallback)
+        return pd.DataFrame({"device": self.devices} | shares)
 
     def coefficients(self) -> pd.DataFrame:
         """Every device's coefficients in the table's own units (linear models in shared or raw
         units).
         """
-        learner = self.learner
-        units = self.units
-        if (
-            not isinstance(learner, Linear)
-            or learner.classes > 1
-            or units.kind == "centred"
-        ):
-            raise InputError(
-                "coefficients exist for linear models with one score, in shared or raw units."
-            )
-        if isinstance(self.models, BoostedModels):
-            raise InputError(
-                "trees are part of these models, so coefficients do not tell what they say. Fit"
-                " with method=Blend(trees=False) (command line: --set trees=false) for linear ones."
-            )
-        models = np.asarray(self.models)
-        d = len(units.mean)
-        W = models[:, :d] * units.label_scale / units.scale
-        constant = models[:, d] if learner.intercept else np.zeros(len(W))
-        constant = constant * units.label_scale + units.label_mean - W @ units.mean
-        return pd.DataFrame(
-            np.column_stack([W, constant]),
-            index=self.devices,
-            columns=[*self.schema.columns, "intercept"],
-        )
+        table = coefficient_table(self.learner, self.units, self.models)
+        columns = [*self.schema.columns, "intercept"]
+        return pd.DataFrame(table, index=self.devices, columns=columns)
 
     def adapt(self, rows: Devices) -> Model:
         """The model of a device that was not there, from its rows, without a new fit.
@@ -246,7 +209,7 @@ class Fitted:
         strangers = pd.unique(np.asarray(pd.Series(devices))[~seen]).tolist()
         units = self.pooled_units
         if unseen == "error" or self.pooled is None or units is None:
-            raise self._strange(strangers, unseen)
+            raise refusal_of_strangers(strangers, self.devices.tolist(), unseen)
         warn(
             f"{many(int((~seen).sum()), 'row')} of {many(len(strangers), 'device')} that "
             f"{'was' if len(strangers) == 1 else 'were'} not there when fitting "
@@ -281,25 +244,7 @@ class Fitted:
             return np.asarray(self.places(ids)[codes])
         if len(self.devices) == 1:
             return np.zeros(rows, dtype=np.int64)
-        raise InputError(
-            f"there are {len(self.devices)} models. Say whose rows these are: predict(X,"
-            " devices=...). If you did, a pipeline or a scorer of scikit-learn left it out:"
-            " name the column instead (device=...), or switch on its metadata routing and use"
-            " set_score_request(devices=True)."
-        )
-
-    def _strange(self, strangers: list[Any], unseen: str) -> InputError:
-        """What to say of devices that have no model."""
-        known = some(self.devices.tolist())
-        how = (
-            "fit with unseen='pooled' (command line: --unseen pooled): one model for all newcomers"
-            if unseen == "error"
-            else "leave those rows out: this run has no model for newcomers"
-        )
-        return InputError(
-            f"{those(strangers, 'was', 'were')} not there when fitting. Known: {known}. Fit again"
-            f" with their rows, or {how}."
-        )
+        raise refusal_of_unnamed(len(self.devices))
 
 
 def _no_rows(features: int) -> Devices:

@@ -53,15 +53,16 @@ def judge(
     keep: Keep | None = None,
     rivals: Rivals | None = None,
     *,
-    order: RowOrder | None = None,
+    order: RowOrder,
+    seen: RowOrder,
 ) -> Judged:
     """Hold rows back, run the method on the others, and measure; as often as the settings say.
 
+    Rows are held back by what was said of their `order`, models chosen by what was `seen` of it.
     `rivals` makes models beside those that are always compared (see `persfl.lab`). A device that
     would have no rows left to learn from is not there in that trial.
     """
     settings = setup.settings
-    order = order or RowOrder(ordered=settings.ordered)
     if not settings.holdout > 0:
         if settings.fallback:
             raise InputError(
@@ -84,7 +85,7 @@ def judge(
             break
         learn = taken(rows, there, fold.learn)
         held = taken(rows, there, fold.judge)
-        known = order.at(fold.learn & there[rows.owner])
+        known = seen.at(fold.learn & there[rows.owner])
         stage = f"trial-{part}"
         trial, state = _trial(setup, learn, held, known, stage, keep, rivals)
         moments = order.moments(rows, fold.judge)
@@ -96,7 +97,7 @@ def judge(
         worth = worth_of_trials(done, setup.classes, ahead=order.ordered)
         # a single trial says that runs are dear; what repeats in rows would tell of itself
         if len(done) > 1 and order.random:
-            pairs = _Falls(setup, rows, done, rivals).pairs()
+            pairs = _Falls(setup, rows, done, rivals, seen).pairs()
             worth = with_falls(worth, rows, done[0].held.counts, pairs)
         return Judged(worth, said)
     if settings.fallback:
@@ -126,6 +127,7 @@ class _Falls:
     rows: Devices
     trials: Sequence[Trial]
     rivals: Rivals | None
+    seen: RowOrder
 
     def pairs(self) -> list[Smaller]:
         """Trials of half the rows held back beside each; of twice as many where most devices hold
@@ -177,8 +179,9 @@ class _Falls:
         learn = some_rows(self.rows, ~hidden)
         held = some_rows(self.rows, hidden)
         if everything:
+            known = self.seen.at(~hidden)
             stage = "trial-other-rows"
-            return _trial(setup, learn, held, RowOrder(), stage, None, self.rivals)[0]
+            return _trial(setup, learn, held, known, stage, None, self.rivals)[0]
         kind = setup.learner, setup.units(learn), setup.classes, setup.seed
         return own_trial(learn, held, *kind)
 

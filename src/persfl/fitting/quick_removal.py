@@ -50,7 +50,9 @@ DRAWS = 1000
 WIDEST = 3.0  # logarithms: errors twenty times as large are as bad as any
 
 
-def quick_removal(setup: Setup, rows: Devices, order: RowOrder) -> Removal | None:
+def quick_removal(
+    setup: Setup, rows: Devices, order: RowOrder, seen: RowOrder
+) -> Removal | None:
     """What errors rise by without named devices; None where that costs too much of a fit, or there
     are too few devices: it is done for linear regressions with trees beside them.
     """
@@ -70,7 +72,7 @@ def quick_removal(setup: Setup, rows: Devices, order: RowOrder) -> Removal | Non
     def errors(there: Mask) -> tuple[Array, State]:
         """(n,) without some devices, NaN for those; and who was near whom."""
         learn = taken(rows, there, fold.learn)
-        known = order.at(fold.learn & there[rows.owner])
+        known = seen.at(fold.learn & there[rows.owner])
         state, units = _run(plain, learn, known)
         return errors_of(plain, state, units, held, np.flatnonzero(there)), state
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 Table = ArrayLike | pd.DataFrame
 Weights = ArrayLike | None
-Ids = Sequence[object] | pd.Series | Array | None  # one per row
+# one per row, or the column of X that says it
+Ids = Sequence[object] | pd.Series | Array | str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +82,7 @@ class TableSchema:
         self, reader: BaseEstimator, X: Table, devices: Ids
     ) -> tuple[Array, Ids]:
         """Checked numbers of rows to predict or to add, and whose they are."""
-        X, devices = _own_column(reader, self.device, X, devices)
+        X, devices = _own_column(self.device, X, devices)
         return self.numbers(reader, X), devices
 
     def numbers(self, reader: BaseEstimator, X: Table) -> Array:
@@ -172,7 +174,7 @@ def learn_table(
 
     y = labels.usable(y)
     words = words or OrderWords()
-    X, devices = _own_column(reader, device, X, devices)
+    X, devices = _own_column(device, X, devices)
     whole = X
     X = _without(X, words.taken_from(X, aside))
     if impute and not is_table(X):
@@ -249,26 +251,24 @@ def _grouped(
     return Devices(*data, start, ids, columns=columns), order
 
 
-def _own_column(
-    reader: BaseEstimator, device: str | None, X: Table, devices: Ids
-) -> tuple[Table, Ids]:
-    """The column of X that says whose row it is, taken out of it."""
-    if isinstance(devices, str):
-        name = type(reader).__name__
-        raise InputError(
-            f"devices must say for each row whose it is. Got {devices!r}: if that is a column"
-            f" of X, did you mean {name}(device={devices!r})? Otherwise hand in the column"
-            " itself."
-        )
-    if device is None:
-        return X, devices
-    if devices is not None:
+def _own_column(device: str | None, X: Table, devices: Ids) -> tuple[Table, Ids]:
+    """The column of X that says whose row it is, taken out of it: that which was named for all
+    calls, or in place of `devices` in this one.
+    """
+    named = devices if isinstance(devices, str) else None
+    if device is not None and devices is not None and named != device:
         raise InputError(
             f"say whose rows these are once: by device={device!r} or by devices=, not both."
         )
-    if not is_table(X) or device not in as_frame(X).columns:
+    device = named or device
+    if device is None:
+        return X, devices
+    columns = list(as_frame(X).columns) if is_table(X) else []
+    if device not in columns:
+        near = get_close_matches(device, map(str, columns), 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise InputError(
-            f"X must be a table with the column {device!r} that says whose row it is."
+            f"X must be a table with the column {device!r} that says whose row it is.{hint}"
         )
     frame = as_frame(X)
     return frame.drop(columns=[device]), frame[device]

@@ -12,6 +12,7 @@ from persfl.fleets.engine import Engine, EngineTask, Slice
 from persfl.fleets.kept_steps import Steps, vectors
 from persfl.fleets.refusals import check_fleet_parts, no_models_yet
 from persfl.fleets.rows import FleetRows
+from persfl.traits import has_gradients
 from persfl.types import (
     Answers,
     AnyArray,
@@ -95,6 +96,9 @@ class InProcessFleet:
     @models.setter
     def models(self, models: Models) -> None:
         features = self.home.scoring.rows.features
+        if _are_vectors(models, self.learners, features):
+            self.engine.models = models
+            return
         self.engine.models = handed_in(_as_list(models), self.learners, features) or []
 
     def observe(self, r: int) -> None:
@@ -186,6 +190,18 @@ class InProcessFleet:
         given = handed_in(self._start, self.learners, features)
         engine.models = engine.started(self._start) if given is None else given
         self._engine = engine
+
+
+def _are_vectors(models: Models, learners: list[Learner], features: int) -> bool:
+    """Whether these are sound models as one array, as rounds hand them in: checked all at once."""
+    if not isinstance(models, np.ndarray) or models.ndim != 2:
+        return False
+    alike = all(learner is learners[0] for learner in learners)
+    if not alike or not has_gradients(learners[0]) or len(models) != len(learners):
+        return False
+    first = np.asarray(learners[0].check(models[0], features))
+    same = first.dtype == models.dtype and first.shape == models.shape[1:]
+    return same and bool(np.isfinite(models).all())
 
 
 def _as_list(models: Models) -> list[Model]:

@@ -268,6 +268,10 @@ class Network(NetworkFace):
         """(..., size) per mark: these models after so many steps of Adam at this rate."""
         return self._batches.descended(models, data, marks, rate, seen)
 
+    def stepped(self, models: Array, data: Data, steps: int, size: float) -> Array:
+        """(models, size) these models after so many plain steps on all rows."""
+        return self._batches.stepped(models, data, steps, size)
+
     @property
     def frozen(self) -> str:
         """A mark of the numbers that are frozen, the same for all devices; empty without any."""

@@ -126,6 +126,24 @@ class NetworkBatches:
             for mark, models in zip(marks, zip(*parts, strict=True), strict=True)
         }
 
+    def stepped(self, start: Array, data: Data, steps: int, size: float) -> Array:
+        """(models, weights) after so many plain steps on all rows, which are sent there once."""
+        behind = self._behind(data)
+        if behind is not None:
+            rest, rows = behind
+            return rest.stepped(start, rows, steps, size)
+        lead = start.shape[:-1]
+        tensors = _tensors(self.network.dtype, lead, start, data.X, data.y, data.weight)
+        found = [self._steps(some, steps, size) for some in self._chunks(tensors)]
+        return np.concatenate(found) if found else start
+
+    def _steps(self, tensors: list[Tensor], steps: int, size: float) -> Array:
+        w, *rows = (tensor.to(self.device) for tensor in tensors)
+        for _ in range(steps):
+            with computed_in(self.precision):
+                w = w - size * _mapped(self.network.slopes, [w, *rows])
+        return np.asarray(w.cpu().numpy())
+
     def _behind(self, data: Data) -> tuple[NetworkBatches, Data] | None:
         """What steps are taken with behind a frozen body, and what that makes of the rows."""
         cut = self.network.cut(data.X.shape[-1])

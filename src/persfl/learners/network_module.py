@@ -177,3 +177,34 @@ def cannot_map(error: RuntimeError) -> bool:
     """Whether this is `torch.func.vmap` saying that it cannot take a module."""
     text = str(error)
     return any(word in text for word in ("vmap", "functorch", "Batching rule"))
+
+
+def numbers_inside(module: nn.Module, row: Tensor) -> int:
+    """About how many numbers a row takes on its way through a module and back: four for each that a
+    layer with parameters says (it, its activation and their slopes), and a convolution's columns.
+
+    >>> numbers_inside(nn.Sequential(nn.Linear(5, 3), nn.ReLU()), torch.zeros(1, 5))
+    12
+    >>> numbers_inside(nn.Conv2d(1, 2, 3), torch.zeros(1, 1, 4, 4))
+    68
+    """
+    found: list[int] = []
+
+    def count(layer: nn.Module, _: object, said: object) -> None:
+        first = said[0] if isinstance(said, tuple) else said
+        if not isinstance(first, Tensor):
+            return
+        found.append(4 * first.numel())
+        if isinstance(layer, nn.Conv2d):
+            places = first[0, 0].numel()
+            found.append(places * layer.weight[0].numel())
+
+    layers = [m for m in module.modules() if list(m.parameters(recurse=False))]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    try:
+        with torch.no_grad():
+            module(row)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return sum(found)

@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, grad_and_value
 
 from persfl.errors import InputError
 from persfl.learners.frozen_parts import Head, frozen_body
-from persfl.learners.network_module import still_parts, unsteady
+from persfl.learners.network_module import numbers_inside, still_parts, unsteady
 from persfl.learners.precision import precision_now
 
 if TYPE_CHECKING:
@@ -60,14 +60,22 @@ class NetworkTensors:
     shape: tuple[int, ...] | None
     dtype: torch.dtype
     widths: dict[int, int] = field(default_factory=dict)  # outputs by features
+    insides: dict[int, int] = field(default_factory=dict)  # see `width`
     places: dict[Place, Parts] = field(default_factory=dict)  # see `still`
     cuts: dict[int, CutNetwork | None] = field(default_factory=dict)  # see `cut`
 
     @property
     def width(self) -> int:
         """About how many numbers a row takes on its way through the module and back."""
-        area = math.prod(self.shape[1:]) if self.shape is not None else 1
-        return 4 * area * sum(s.shape[0] for s in self.slots if len(s.shape) >= 2)
+        features = max(self.widths, default=0)
+        if self.shape is not None:
+            features = math.prod(self.shape)
+        if not features:  # no row has been seen yet
+            return 4 * sum(s.shape[0] for s in self.slots if len(s.shape) >= 2)
+        if features not in self.insides:
+            row = self.shaped(torch.zeros((1, features), dtype=self.dtype))
+            self.insides[features] = numbers_inside(self.module, row)
+        return self.insides[features]
 
     # One model, one device's rows
 

@@ -87,6 +87,9 @@ class SharedTrees:
             at = np.where(inner, np.where(left, self.left[at], self.right[at]), at)
 
 
+WeighedTrees = tuple[tuple[float, SharedTrees], ...]  # each with its share
+
+
 @dataclass(frozen=True, eq=False)
 class ClassTrees:
     """Trees of each class that had rows; of two classes those of the second alone."""
@@ -122,7 +125,7 @@ class BoostedModels(VectorModels):
     sequence these are the vectors.
     """
 
-    trees: tuple[tuple[float, SharedTrees], ...]
+    trees: WeighedTrees
     alone: NDArray[np.bool_]
     there: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """The classes that the trees tell of, each by trees of its own; none for numbers."""

@@ -60,6 +60,16 @@ class Blend(MethodSettings):
         """The panel, if it is one."""
         return whole("panel", self.panel, least=2)
 
+    def seen_order(self, task: Task) -> RowOrder:
+        """What offers are judged by: the order that was told, or else what rows show of one.
+
+        Tables of classes are often sorted by class: their order says nothing of time.
+        """
+        looks = isinstance(task.learner, Linear | Estimator | Tree)
+        if task.classes or not looks:
+            return task.order
+        return found_order(task.rows, task.order)
+
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
     ) -> State:
@@ -123,7 +133,6 @@ class Blend(MethodSettings):
         if isinstance(learner, Estimator | Tree):
             from persfl.methods.refitted.refits_stage import refit_stage
 
-            # tables of classes are often sorted by class: their order says nothing of time
             found = order if task.classes else found_order(task.rows, order)
             return refit_stage(
                 task.rows,

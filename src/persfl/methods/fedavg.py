@@ -1,6 +1,6 @@
 """Federated averaging: one model for everybody.
 
-w <- mean over participants of (their steps from w), weighted by their rows
+w <- mean over participants of (`local` steps of theirs from w), weighted by their rows
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from persfl.checks import whole
+from persfl.methods.method_fields import setting
 from persfl.methods.shared_method import SharedMethod
 from persfl.methods.shared_models import (
     all_devices,
@@ -20,6 +21,7 @@ from persfl.methods.shared_models import (
     participants,
     quiet_round,
 )
+from persfl.proposers.gradient import GradientStep
 from persfl.seeds import stream
 from persfl.trust import Trust
 from persfl.types import Round
@@ -49,19 +51,33 @@ def fedavg(
     for r in range(whole("rounds", rounds, least=0)):
         who = participants(fleet, share, r, seed)
         model = mean_of_steps(fleet, model, who, stream(seed, "answer", r))
-        hold(fleet, np.repeat(model[None], len(fleet.targets), axis=0), r)
+        hold(fleet, np.broadcast_to(model, (len(fleet.targets), *model.shape)), r)
         yield quiet_round(fleet, r, trust)
 
 
-@dataclass(frozen=True)
-class FedAvg(SharedMethod):
-    """One model for everybody, by federated averaging."""
+@dataclass(frozen=True, kw_only=True)
+class Averaging(SharedMethod):
+    """Methods that begin with the common model of federated averaging."""
 
-    name: ClassVar[str] = "fedavg"
-    about: ClassVar[str] = "One model for everybody, the average of devices' steps"
-    source: ClassVar[str] = "McMahan, Moore, Ramage, Hampson, Agueera y Arcas 2017"
+    local: int = setting(1, "own steps in a round, before answers are averaged")
+
+    def steps_of(self, size: float) -> GradientStep:
+        return GradientStep(size, steps=whole("local", self.local, least=1))
 
     def rounds_over(
         self, fleet: InProcessFleet, rounds: int, seed: int
     ) -> Iterator[Round]:
         return fedavg(fleet, rounds=rounds, share=self.share, seed=seed)
+
+
+@dataclass(frozen=True)
+class FedAvg(Averaging):
+    """One model for everybody, by federated averaging."""
+
+    name: ClassVar[str] = "fedavg"
+    about: ClassVar[str] = "One model for everybody, the average of devices' steps"
+    source: ClassVar[str] = "McMahan, Moore, Ramage, Hampson, Agueera y Arcas 2017"
+    leaves: ClassVar[str] = (
+        "Where its own steps of a round take the common model, and how many rows it has. Over a"
+        " federation also its losses."
+    )

@@ -1,9 +1,9 @@
 """Federated averaging, then fine-tuning: one model for everybody, with which every device goes on
 alone.
 
-w   <- mean over participants of (their steps from w), weighted by their rows      in the first
-rounds v_i <- v_i - step_size * grad L_i(v_i),  from v_i = w                             in the last
-`alone` rounds
+in the first rounds     w   <- mean over participants of (`local` steps of theirs from w),
+                               weighted by their rows
+in the last `alone`     v_i <- v_i - step_size * grad L_i(v_i),  from v_i = w
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import numpy as np
 
 from persfl.checks import whole
 from persfl.evaluation.rivals import tuned_fits
-from persfl.methods.fedavg import fedavg
+from persfl.methods.fedavg import Averaging, fedavg
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.shared_method import SharedMethod
 from persfl.methods.shared_models import all_devices, hold, quiet_round
 from persfl.proposers.gradient import GradientStep
 from persfl.seeds import stream
@@ -79,7 +78,7 @@ def finetuned(
 
 
 @dataclass(frozen=True)
-class FedAvgFineTuned(SharedMethod):
+class FedAvgFineTuned(Averaging):
     """One model by federated averaging, which every device then refits to its own rows."""
 
     name: ClassVar[str] = "fedavg+fine-tuning"
@@ -89,11 +88,6 @@ class FedAvgFineTuned(SharedMethod):
     def needs(self) -> Needs:
         own = "A federation does not ask devices to refit a common model to their rows."
         return replace(super().needs(), not_federated=own)
-
-    def rounds_over(
-        self, fleet: InProcessFleet, rounds: int, seed: int
-    ) -> Iterator[Round]:
-        return fedavg(fleet, rounds=rounds, share=self.share, seed=seed)
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None

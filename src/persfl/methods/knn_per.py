@@ -12,7 +12,6 @@ script chooses it on test rows.) Own rows never leave; the model of a device hol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,17 +21,16 @@ from persfl.checks import whole
 from persfl.devices import Devices
 from persfl.learners.near_rows import NearRows, as_seen, called, distances
 from persfl.learners.responses import respond
-from persfl.methods.fedavg import FedAvg, fedavg
+from persfl.methods.fedavg import Averaging, FedAvg
 from persfl.methods.local_task import LocalTask
 from persfl.methods.method_fields import setting
 from persfl.methods.protocol import Needs, Task
-from persfl.methods.shared_method import SharedMethod
 from persfl.methods.single_fit import FOLDS, row_folds
 from persfl.training.state import Keep, State
-from persfl.types import Array, IntArray, Learner, Round
+from persfl.types import Array, IntArray, Learner
 
 if TYPE_CHECKING:
-    from persfl.fleets.in_process import InProcessFleet
+    pass
 
 SHARES = np.linspace(0.0, 1.0, 11)
 _LEAST_CHANCE = 1e-6
@@ -59,7 +57,7 @@ _MOST = 2000  # rows of a device that its scale is of
 
 
 @dataclass(frozen=True)
-class KNNPer(SharedMethod):
+class KNNPer(Averaging):
     """A common model, and the nearest of a device's own rows."""
 
     name: ClassVar[str] = "knn-per"
@@ -75,11 +73,6 @@ class KNNPer(SharedMethod):
     def needs(self) -> Needs:
         holds = "Models hold rows of their device, and a coordinator keeps models."
         return replace(super().needs(), not_federated=holds)
-
-    def rounds_over(
-        self, fleet: InProcessFleet, rounds: int, seed: int
-    ) -> Iterator[Round]:
-        return fedavg(fleet, rounds=rounds, share=self.share, seed=seed)
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None
@@ -130,9 +123,13 @@ class KNNPer(SharedMethod):
             compute=task.compute,
             classes=task.classes,
         )
-        shared = FedAvg(
-            share=self.share, rounds=self.rounds, step_size=self.step_size
-        ).run(inner)
+        averaging = FedAvg(
+            share=self.share,
+            rounds=self.rounds,
+            step_size=self.step_size,
+            local=self.local,
+        )
+        shared = averaging.run(inner)
         model = np.asarray(shared.models)[0]
         seen = as_seen(task.learner, model, part.X)
         scale = scales(seen, part, k)
@@ -151,12 +148,12 @@ class KNNPer(SharedMethod):
             )
             said = respond(task.learner, model, rows.X[mine], task.classes)
             mixed = said + SHARES.reshape(-1, *(1,) * said.ndim) * (near - said)
-            each = row_losses(task.learner, mixed, rows.y[mine])
+            each = share_losses(task.learner, mixed, rows.y[mine])
             found[i] = each @ rows.weight[mine]
         return found
 
 
-def row_losses(learner: Learner, said: Array, label: Array) -> Array:
+def share_losses(learner: Learner, said: Array, label: Array) -> Array:
     """(shares, rows) the squared error, or minus the logarithm of the right class's chance."""
     if said.ndim == 2:
         return np.asarray((said - label) ** 2)

@@ -70,6 +70,10 @@ class SteppedMethod(MethodSettings):
         """The step to begin with."""
         return step_of(self.step_size, task.learner, task.features)
 
+    def steps_of(self, size: float) -> GradientStep:
+        """What a device does with a model it is asked about, by the length of a step."""
+        return GradientStep(size)
+
     def needs(self) -> Needs:
         return Needs(
             gradients=True,
@@ -95,7 +99,8 @@ class SteppedMethod(MethodSettings):
             return known
         first = self.first_step(task)
         nobody, best = Nobody(), Best()  # nobody is asked in such rounds
-        plan = Plan(task.learner, GradientStep, first, nobody, best, rounds, task.seed)
+        make = self.steps_of
+        plan = Plan(task.learner, make, first, nobody, best, rounds, task.seed)
         pace = Pace(first)
         if task.once:
             return self._attempt(task, plan, pace, stage, keep)
@@ -115,7 +120,7 @@ class SteppedMethod(MethodSettings):
         self, task: Task, plan: Plan, pace: Pace, stage: str, keep: Keep
     ) -> State:
         """All rounds with one step size."""
-        fleet = task.fleet(GradientStep(pace.step_size))
+        fleet = task.fleet(self.steps_of(pace.step_size))
         if not isinstance(fleet, Stepping):
             raise InputError(
                 f"{self.name} needs devices that step from a common model."

@@ -23,7 +23,7 @@ def about_run(
 ) -> Facts:
     """Names and values, in the order in which a reader asks for them."""
     rows = fitted.rows
-    held = f"{int(rows.sum()):,} of {counted(len(rows), device)}, {rows_each(rows)}"
+    held = f"{int(rows.sum()):,} of {counted_devices(len(rows), device)}, {rows_each(rows)}"
     facts = [
         ("Table", table),
         ("Rows", held),
@@ -37,12 +37,20 @@ def about_run(
     return [(name, value) for name, value in facts if value]
 
 
-def counted(n: int, column: str) -> str:
+def counted_devices(n: int, column: str) -> str:
     """How many devices there are, in the column's own word where it has one.
 
-    >>> counted(26, "Subject"), counted(46, "city"), counted(1, "class")
+    >>> (
+    ...     counted_devices(26, "Subject"),
+    ...     counted_devices(46, "city"),
+    ...     counted_devices(1, "class"),
+    ... )
     ('26 subjects', '46 cities', '1 class')
-    >>> counted(3, "boxes"), counted(3, "station_id"), counted(3, "ID")
+    >>> (
+    ...     counted_devices(3, "boxes"),
+    ...     counted_devices(3, "station_id"),
+    ...     counted_devices(3, "ID"),
+    ... )
     ('3 boxes', '3 devices', '3 devices')
     """
     if not re.fullmatch("[A-Za-z]{3,24}", column):

@@ -64,6 +64,26 @@ def draw_intervals(
     ax.tick_params(axis="y", length=0)
 
 
+def draw_shares(ax: Axes, place: IntArray, table: Array, chance: float) -> None:
+    """How much of what was adopted came from each peer, and what chance would give it."""
+    asked = table[:, 1]
+    adopted = table[:, 2]
+    share = table[:, 3]
+    ax.barh(place, share, height=0.6, color=LOWER)
+    known = np.flatnonzero((share > 0) & (adopted > 0))
+    if len(known):
+        # of one answer of a peer, in shares: the same for all peers
+        each = share[known[0]] / adopted[known[0]]
+        ticks = asked * chance * each
+        ax.vlines(ticks, place - 0.42, place + 0.42, colors=INK, linewidth=1.6)
+    ax.xaxis.set_major_formatter(percent_tick)
+    ax.set_xlabel("share of adopted steps (tick: by chance)")
+    ax.set_ylim(len(place) - 0.4, -0.6)
+    ax.grid(axis="x", alpha=0.3)
+    ax.set_axisbelow(True)
+    ax.tick_params(axis="y", length=0)
+
+
 def error_colour(low: float, high: float) -> str:
     """The colour of a gain, by its interval."""
     return LOWER if low > 0 else HIGHER if high < 0 else SAME

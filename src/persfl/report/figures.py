@@ -34,6 +34,7 @@ from persfl.report.axes import (
     SAME,
     Intervals,
     draw_intervals,
+    draw_shares,
     error_colour,
     float_array,
     name_ticks,
@@ -44,10 +45,7 @@ from persfl.report.axes import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from persfl.types import Array, IntArray
 
 _HEAT = ("#f6f4f0", "#cfe0ee", "#86b5dc", "#2f7bbd", "#0a3a6b")
 
@@ -155,7 +153,7 @@ def helpers(info: Info, device: str) -> Figure:
     verdicts = [info["help"]["verdicts"][row[7]] for row in rows]
     names = [short_name(info["devices"]["ids"][row[0]]) for row in rows]
     place = np.arange(len(rows))
-    _draw_shares(left, place, table, info["help"]["chance"])
+    draw_shares(left, place, table, info["help"]["chance"])
     left.set_yticks(place, names, fontsize=8)
     colours = [LOWER if row[7] == 0 else SAME for row in rows]
     rewards = Intervals(table[:, 5], table[:, 4], table[:, 6])
@@ -168,26 +166,6 @@ def helpers(info: Info, device: str) -> Figure:
     right.set_xlabel("reward per question")
     right.set_axisbelow(True)
     return figure
-
-
-def _draw_shares(ax: Axes, place: IntArray, table: Array, chance: float) -> None:
-    """How much of what was adopted came from each peer, and what chance would give it."""
-    asked = table[:, 1]
-    adopted = table[:, 2]
-    share = table[:, 3]
-    ax.barh(place, share, height=0.6, color=LOWER)
-    known = np.flatnonzero((share > 0) & (adopted > 0))
-    if len(known):
-        # of one answer of a peer, in shares: the same for all peers
-        each = share[known[0]] / adopted[known[0]]
-        ticks = asked * chance * each
-        ax.vlines(ticks, place - 0.42, place + 0.42, colors=INK, linewidth=1.6)
-    ax.xaxis.set_major_formatter(percent_tick)
-    ax.set_xlabel("share of adopted steps (tick: by chance)")
-    ax.set_ylim(len(place) - 0.4, -0.6)
-    ax.grid(axis="x", alpha=0.3)
-    ax.set_axisbelow(True)
-    ax.tick_params(axis="y", length=0)
 
 
 def losses(info: Info, device: str | None = None) -> Figure:

@@ -27,6 +27,7 @@ _FEDERATION = (
     '<p class="asked">This was a federation: every device\'s rows stayed where they are. '
     '<a href="federation.html">Who was asked, and who saw what</a></p>'
 )
+REPORT = "report.html"  # its name in the folder of a run
 _DIGITS = 5  # of numbers that are only drawn: curves and the heat map
 
 

@@ -19,7 +19,7 @@ from persfl.evaluation.alike import (
 from persfl.evaluation.who_helps import pairs_known, reward_interval
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.methods import settings_of
-from persfl.report.about_run import about_run, counted
+from persfl.report.about_run import about_run, counted_devices
 from persfl.report.blocks import Blocks, adoption_shares, blocks, pairs_met
 from persfl.report.depends_info import depends_info
 from persfl.report.makeup import makeup
@@ -112,7 +112,7 @@ def info(
     classes = fitted.classes
     worth = fitted.worth
     return {
-        "title": f"{label} in {counted(n, device)}",
+        "title": f"{label} in {counted_devices(n, device)}",
         "asked": question(
             n, device, f"{label} from {many(fitted.schema.features, 'feature')}"
         ),

@@ -1845,6 +1845,9 @@
     };
     const watch = new IntersectionObserver(mark, { rootMargin: "-20% 0px -75% 0px" });
     document.querySelectorAll("main > section").forEach(each => watch.observe(each));
+    // The way back covers what lies below it, and is of no use where the contents are in sight.
+    const back = document.querySelector(".back");
+    new IntersectionObserver(([seen]) => (back.hidden = seen.isIntersecting)).observe($("contents"));
   }
 
   drawn = $("main").clientWidth;

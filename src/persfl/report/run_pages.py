@@ -11,7 +11,7 @@ from persfl.errors import InputError
 from persfl.formats import reading
 from persfl.report.depends_info import missed_info
 from persfl.report.federation_page import is_ours, write_federation
-from persfl.report.html import write_report
+from persfl.report.html import REPORT, write_report
 from persfl.report.info import info
 from persfl.report.next_command import next_command
 from persfl.runs.leak_words import read_leaks
@@ -23,7 +23,6 @@ from persfl.runs.run_folder import Folder
 if TYPE_CHECKING:
     from persfl.fitting.fitted import Fitted, HasFitted
 
-REPORT = "report.html"
 FEDERATION = "federation.html"
 
 

@@ -18,10 +18,10 @@ from persfl import __version__
 from persfl.checks import many
 from persfl.evaluation.intervals import Verdict, percent
 from persfl.files import write_whole
-from persfl.report.run_pages import REPORT
+from persfl.report.html import REPORT
 from persfl.report.sharded_words import against_own_rows
 from persfl.run_kinds import SHARDED
-from persfl.scale.fleet_file import damaged
+from persfl.scale.fleet_arrays import damaged
 from persfl.scale.model_table import ModelTable
 from persfl.scale.sharded_run import ShardedRun
 from persfl.types import Array

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from persfl.checks import many
-from persfl.evaluation.headline import NOTHING, added, heads_told
+from persfl.evaluation.headline import NOTHING, heads_told, interval_of
 from persfl.evaluation.intervals import Verdict, percent
 
 _STARTS = {
@@ -23,25 +23,19 @@ def against_own_rows(verdict: Verdict, rows: int) -> str:
 
     >>> told = Verdict(0.2, 0.1, 0.3, "helps", 50, 0.7, 0.3, 0.001)
     >>> against_own_rows(told, 400)[:67]
-    "Personalizing removes 20 % of the fleet's error (95 % interval of t"
+    "Personalizing removes 20 % of the fleet's error (95 % interval 10 %"
     """
     if verdict.says == "not measured":
         return NOTHING
-    gain = verdict.gain
-    change = (
-        f"removes {percent(gain)} of"
-        if gain >= 0
-        else f"adds {percent(added(gain))} to"
-    )
+    start = _STARTS.get(verdict.says, _UNCLEAR)
     if verdict.says == "helps":
-        said = f"Personalizing {change} the fleet's error"
+        said = f"Personalizing removes {percent(verdict.gain)} of the fleet's error"
+    elif verdict.gain < 0:
+        said = f"{start}: alone the fleet's error is {percent(-verdict.gain)} lower"
     else:
-        said = f"{_STARTS.get(verdict.says, _UNCLEAR)}: it {change} the fleet's error"
+        said = f"{start}: it removes {percent(verdict.gain)} of the fleet's error"
     if verdict.says.startswith("no clear"):
         said += ", and that may be chance"
-    ends = f"{percent(verdict.low)} to {percent(verdict.high)}"
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
     measured = f"measured on {where} that the models had not seen"
-    return (
-        f"{said} (95 % interval of the gain {ends}), {measured}.{heads_told(verdict)}"
-    )
+    return f"{said} ({interval_of(verdict)}), {measured}.{heads_told(verdict)}"

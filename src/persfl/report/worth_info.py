@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from persfl.checks import many
 from persfl.evaluation.headline import headline, lowest_arm, personalized_is
 from persfl.evaluation.verdicts import Worth
-from persfl.report.about_run import counted
+from persfl.report.about_run import counted_devices
 
 if TYPE_CHECKING:
     from persfl.report.blocks import Blocks
@@ -36,7 +36,7 @@ def question(devices: int, device: str, what: str) -> str:
     """The question that the page answers."""
     if devices == 1:
         return f"How well can the only device ({device}) predict {what}?"
-    return f"Which of {counted(devices, device)} help each other to predict {what}?"
+    return f"Which of {counted_devices(devices, device)} help each other to predict {what}?"
 
 
 Groups = Mapping[Hashable, object]  # of device ids

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from persfl.errors import InputError
-from persfl.files import read_whole, remove_empty, remove_regular
+from persfl.files import read_whole, refuse_links, remove_empty, remove_regular
 from persfl.folder_locks import LOCK
 from persfl.formats import json_from
 from persfl.runs.index import INDEX
@@ -74,3 +74,12 @@ def refuse_full(path: Path) -> None:
     if not path.is_dir() or any(entry.name != LOCK for entry in path.iterdir()):
         what = "Choose another --out, go on with --resume, or replace it with --force."
         raise InputError(f"{str(path)!r} is not empty. {what}")
+
+
+def refuse_odd_rounds(path: Path) -> None:
+    """Stop where `rounds` would lead elsewhere."""
+    rounds = path / ROUNDS
+    if rounds.is_symlink():
+        refuse_links(path)
+    if rounds.is_dir():
+        refuse_links(rounds)

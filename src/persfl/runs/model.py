@@ -15,17 +15,14 @@ from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
 from persfl.learners.estimator import Estimator
 from persfl.learners.near_rows import NearRows
 from persfl.learners.network import Network
-from persfl.learners.storage.family_table import learner_to, mixtures_to, models_to
+from persfl.learners.storage.family_table import learner_to, models_to
+from persfl.learners.storage.mix_arrays import mixtures_to
 from persfl.learners.storage.named_arrays import prefixed
 from persfl.learners.storage.near_arrays import near_to
 from persfl.learners.storage.network_files import networks_to
+from persfl.learners.storage.units_arrays import units_to
 from persfl.methods import METHODS, Method, method_of
-from persfl.runs.model_checks import (
-    PARTS,
-    check_classes,
-    is_plain,
-    units_to,
-)
+from persfl.runs.model_checks import PARTS, check_classes, is_plain
 from persfl.runs.moment_words import moments_to
 from persfl.runs.removal_words import removal_to
 from persfl.runs.run_folder import Folder

@@ -19,7 +19,7 @@ from persfl.learners.storage.named_arrays import has_form
 from persfl.methods import METHODS
 from persfl.runs.moment_words import with_moments
 from persfl.trust import Trust
-from persfl.units import KINDS, Units
+from persfl.units import KINDS
 
 if TYPE_CHECKING:
     from persfl.learners.storage.named_arrays import AnyArray, Arrays
@@ -33,15 +33,6 @@ PARTS = {
 }
 MOST_CLASSES = 10_000
 _MEASURED = ("held", "evidence", "spread", "error_own", "error_personal")
-# D devices, F columns of numbers
-_UNITS = {
-    "mean": "fi F",
-    "scale": "fi F",
-    "label_mean": "fi",
-    "label_scale": "fi",
-    "centres": "fi D F",
-    "label_centres": "fi D",
-}
 
 # Words: JSON knows six types, and what is read is of exactly one of them
 
@@ -217,24 +208,6 @@ def check_spec(spec: Mapping[str, Any]) -> None:
 
 
 # Numbers
-
-
-def units_from(kind: str, arrays: Arrays, *, devices: int, columns: int) -> Units:
-    """Units whose numbers are finite and as many as they must be."""
-    sound = has_form(arrays, _UNITS, D=devices, F=columns)
-    if not sound or not all(np.isfinite(arrays[name]).all() for name in _UNITS):
-        raise InputError("units must be finite numbers, for every column and device.")
-    if not (arrays["scale"] > 0).all() or not arrays["label_scale"] > 0:
-        raise InputError("units must be above 0.")
-    level = float(arrays["label_mean"])
-    spread = float(arrays["label_scale"])
-    own = arrays["centres"], arrays["label_centres"]
-    return Units(kind, arrays["mean"], arrays["scale"], level, spread, *own)
-
-
-def units_to(units: Units) -> dict[str, Any]:
-    """The numbers of units, by name."""
-    return {name: value for name, value in vars(units).items() if name in _UNITS}
 
 
 def trust_from(arrays: Arrays, devices: int) -> Trust:

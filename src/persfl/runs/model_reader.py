@@ -25,10 +25,10 @@ from persfl.learners.estimator import Estimator
 from persfl.learners.near_rows import NearRows
 from persfl.learners.storage.family_table import (
     learner_from,
-    mixtures_from,
     models_from,
     refuse_unfit,
 )
+from persfl.learners.storage.mix_arrays import mixtures_from
 from persfl.learners.storage.named_arrays import under
 from persfl.learners.storage.near_arrays import NEAR, near_from
 from persfl.learners.storage.network_files import (
@@ -36,6 +36,7 @@ from persfl.learners.storage.network_files import (
     network_from,
     networks_from,
 )
+from persfl.learners.storage.units_arrays import units_from
 from persfl.methods import Method, method_of
 from persfl.runs.model_checks import (
     PARTS,
@@ -44,7 +45,6 @@ from persfl.runs.model_checks import (
     losses_from,
     trust_from,
     truths_from,
-    units_from,
     worth_from,
 )
 from persfl.runs.removal_words import removal_from

@@ -21,7 +21,7 @@ from persfl.files import (
 )
 from persfl.folder_locks import LOCK, Lock, refuse_held
 from persfl.formats import json_from, json_to, numbers_from, reading, table_from
-from persfl.runs.begun_runs import refuse_full, remove_begun
+from persfl.runs.begun_runs import refuse_full, refuse_odd_rounds, remove_begun
 from persfl.runs.index import (
     FORMAT,
     INDEX,
@@ -134,7 +134,7 @@ class Folder:
                 held.take()
                 undone.callback(held.release)
             refuse_links(path)
-            _refuse_odd_rounds(path)
+            refuse_odd_rounds(path)
             folder = Folder(path, index_from(where), every=every, lock=held)
             undone.pop_all()  # the folder holds it now
         return folder
@@ -161,7 +161,7 @@ class Folder:
         once `commit` has named it.
         """
         check_name(name)
-        _refuse_odd_rounds(self.path)
+        refuse_odd_rounds(self.path)
         write_whole(self.path / name, content)
         self.index["files"][name] = fingerprint(self.path / name)
 
@@ -211,7 +211,7 @@ class Folder:
     def commit(self) -> None:
         """Make what was written part of the run, in one step, and remove what no longer is."""
         self.index["format"] = FORMAT
-        _refuse_odd_rounds(self.path)
+        refuse_odd_rounds(self.path)
         write_whole(self.path / INDEX, index_to(self.index))
         for old in passing_files(self.path):
             if old.relative_to(self.path).as_posix() not in self.index["files"]:
@@ -297,12 +297,3 @@ class Folder:
     def rounds(self, stage: str = "final") -> pd.DataFrame:
         """All rounds of a stage, one row per round and device (positions in `devices_`)."""
         return all_rounds(self, stage)
-
-
-def _refuse_odd_rounds(path: Path) -> None:
-    """Stop where `rounds` would lead elsewhere."""
-    rounds = path / "rounds"
-    if rounds.is_symlink():
-        refuse_links(path)
-    if rounds.is_dir():
-        refuse_links(rounds)

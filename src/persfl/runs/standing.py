@@ -20,12 +20,12 @@ _LARGEST = 10_000  # bytes
 _COUNTS = ("round", "rounds", "asked", "answered")
 
 
-class Standing(NamedTuple):
+class RunStanding(NamedTuple):
     """Where a run is. Moments are seconds since 1970.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> here = Standing("final", 3, 50, began=10.0, at=12.0, loss=0.5)
+    >>> here = RunStanding("final", 3, 50, began=10.0, at=12.0, loss=0.5)
     >>> here.write(folder)
     >>> standing_of(folder) == here
     True
@@ -47,7 +47,7 @@ class Standing(NamedTuple):
         write_whole(folder / STANDING, json_to(self._asdict()))
 
 
-def standing_of(folder: Path) -> Standing | None:
+def standing_of(folder: Path) -> RunStanding | None:
     """Where the run of a folder says it is; None where it says nothing."""
     path = folder / STANDING
     try:
@@ -73,9 +73,9 @@ def is_standing(path: Path) -> bool:
         return False
 
 
-def _checked(told: object) -> Standing:
+def _checked(told: object) -> RunStanding:
     """What a file says, if it is what a run says; somebody else may have written it."""
-    if not isinstance(told, dict) or set(told) != set(Standing._fields):
+    if not isinstance(told, dict) or set(told) != set(RunStanding._fields):
         raise InputError("a run says where it is by its own words.")
     if not isinstance(told["stage"], str) or not is_stage(told["stage"]):
         raise InputError("a stage has the name that a run gives it.")
@@ -87,7 +87,7 @@ def _checked(told: object) -> Standing:
         raise InputError("losses and times must be finite numbers.")
     if not isinstance(told["report"], bool):
         raise InputError("report must be true or false.")
-    return Standing(**told)
+    return RunStanding(**told)
 
 
 def _is_count(value: object) -> bool:

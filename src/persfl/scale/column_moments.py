@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from persfl.scale.fleet_file import shared_units
 from persfl.types import Array
 from persfl.units import Units
 
@@ -63,4 +62,4 @@ class ColumnMoments(NamedTuple):
         steady = ~(scale > STEADY * np.maximum(np.abs(self.mean), self.largest))
         scale = np.where(steady | ~np.isfinite(scale), 1.0, scale)
         mean = self.mean
-        return shared_units(mean[:-1], scale[:-1], float(mean[-1]), float(scale[-1]))
+        return Units.shared(mean[:-1], scale[:-1], float(mean[-1]), float(scale[-1]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from persfl.errors import PersflError
-from persfl.scale.executor import Answer, Executor, Job, Lost, Question
+from persfl.scale.executor import Answer, Executor, LostAnswer, Question, WorkerJob
 
 TRIES = 3  # deaths of a worker without an answer between them, before the run ends
 
@@ -21,7 +21,7 @@ class WorkerLost(PersflError, RuntimeError):
 class Crew:
     """The workers, each with its share of the shards; leave it with `with`."""
 
-    def __init__(self, executor: Executor, job: Job) -> None:
+    def __init__(self, executor: Executor, job: WorkerJob) -> None:
         self._executor = executor
         self._job = job
 
@@ -48,7 +48,7 @@ class Crew:
             for place, answer in self._executor.ask(asked):
                 shard = shards[place]
                 worker = self._worker(shard)
-                if isinstance(answer, Lost):
+                if isinstance(answer, LostAnswer):
                     dead[worker] = answer.why
                 else:
                     deaths.pop(worker, None)

@@ -21,10 +21,10 @@ from persfl.scale.executor import (
     Answer,
     Answers,
     EngineLost,
-    Job,
-    Lost,
+    LostAnswer,
     Question,
-    Reply,
+    WorkerJob,
+    WorkerReply,
 )
 
 PATIENCE = 30.0  # seconds for a scheduler to answer, and for a first worker
@@ -56,7 +56,7 @@ class DaskWorkers:
         self._client: Any = self._connected(address)
         self._run = uuid.uuid4().hex
         self._starts: dict[int, int] = {}
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, WorkerJob] = {}
         self._at: dict[int, str] = {}
         self._many = jobs if self._cluster is not None else len(self._first_workers())
 
@@ -90,7 +90,7 @@ class DaskWorkers:
     def workers(self) -> int:
         return self._many
 
-    def start(self, worker: int, job: Job) -> None:
+    def start(self, worker: int, job: WorkerJob) -> None:
         """At the worker that it had, or where that is gone at the one with least to do."""
         until = time.monotonic() + PATIENCE
         while not (there := self._there()):
@@ -105,7 +105,7 @@ class DaskWorkers:
         self._jobs[worker] = job
         self._starts[worker] = self._starts.get(worker, 0) + 1
 
-    def ask(self, questions: Sequence[tuple[int, Question]]) -> Iterator[Reply]:
+    def ask(self, questions: Sequence[tuple[int, Question]]) -> Iterator[WorkerReply]:
         places: dict[Any, tuple[int, str]] = {}
         with self._while_there():
             for place, (worker, question) in enumerate(questions):
@@ -120,7 +120,7 @@ class DaskWorkers:
             while places:
                 for task, answer in self._replies(places):
                     place, _ = places.pop(task)
-                    yield Reply(place, answer)
+                    yield WorkerReply(place, answer)
         finally:
             with contextlib.suppress(Exception):
                 self._client.cancel(list(places))
@@ -137,7 +137,11 @@ class DaskWorkers:
             if task.done():
                 answer = self._answer_of(task, address in there)
             else:
-                answer = _WAIT if address in there else Lost("the Dask worker is gone.")
+                answer = (
+                    _WAIT
+                    if address in there
+                    else LostAnswer("the Dask worker is gone.")
+                )
             if answer is not _WAIT:
                 found.append((task, answer))
         return found
@@ -147,16 +151,16 @@ class DaskWorkers:
         if task.status in ("cancelled", "lost"):
             if self._client.status != "running":
                 raise EngineLost(GONE)
-            return Lost("Dask has dropped the question.")
+            return LostAnswer("Dask has dropped the question.")
         if task.status == "error":
             trouble = task.exception()
             if isinstance(trouble, self._dask.KilledWorker):
-                return Lost(str(trouble))
+                return LostAnswer(str(trouble))
             raise trouble
         try:
             return task.result(timeout=FETCH if there else LOOK)
         except (TimeoutError, self._dask.TimeoutError):
-            return _WAIT if there else Lost("the Dask worker is gone.")
+            return _WAIT if there else LostAnswer("the Dask worker is gone.")
 
     def _there(self) -> list[str]:
         """The addresses of all workers."""
@@ -187,7 +191,7 @@ class DaskWorkers:
 _WAIT = object()  # no answer yet
 
 
-def _answer(key: Key, job: Job, question: Question) -> Answer:
+def _answer(key: Key, job: WorkerJob, question: Question) -> Answer:
     """At a Dask worker: from what the job has read there; one question after the other."""
     with _door:
         if key not in _begun:

@@ -23,7 +23,7 @@ class EngineLost(PersflError, RuntimeError):
     """The engine itself went away, not one of its workers."""
 
 
-class Job(Protocol):
+class WorkerJob(Protocol):
     """What a worker is started with: a small value that can be sent to another process."""
 
     def begin(self) -> Answers:
@@ -31,17 +31,17 @@ class Job(Protocol):
 
 
 @dataclass(frozen=True)
-class Lost:
+class LostAnswer:
     """In place of an answer: the worker died before it gave one."""
 
     why: str = ""
 
 
-class Reply(NamedTuple):
+class WorkerReply(NamedTuple):
     """The answer to one of the questions asked together, by its place among them."""
 
     place: int
-    answer: Answer | Lost
+    answer: Answer | LostAnswer
 
 
 class Executor(Protocol):
@@ -51,14 +51,14 @@ class Executor(Protocol):
     def workers(self) -> int:
         """How many workers there are."""
 
-    def start(self, worker: int, job: Job) -> None:
+    def start(self, worker: int, job: WorkerJob) -> None:
         """Start this worker with its job; in place of the one that died, where there was one."""
 
-    def ask(self, questions: Sequence[tuple[int, Question]]) -> Iterator[Reply]:
+    def ask(self, questions: Sequence[tuple[int, Question]]) -> Iterator[WorkerReply]:
         """Put each question to the worker of this number; replies come as they are ready.
 
-        A worker that dies makes a `Lost` of each question that it has not answered. An error that
-        a worker raises is raised here. `EngineLost` says that there is nobody left to ask.
+        A worker that dies makes a `LostAnswer` of each question that it has not answered. An error
+        that a worker raises is raised here. `EngineLost` says that there is nobody left to ask.
         """
 
     def stop(self) -> None:
@@ -84,12 +84,12 @@ class InThisProcess:
     def workers(self) -> int:
         return 1
 
-    def start(self, worker: int, job: Job) -> None:
+    def start(self, worker: int, job: WorkerJob) -> None:
         self._begun[worker] = job.begin()
 
-    def ask(self, questions: Sequence[tuple[int, Question]]) -> Iterator[Reply]:
+    def ask(self, questions: Sequence[tuple[int, Question]]) -> Iterator[WorkerReply]:
         for place, (worker, question) in enumerate(questions):
-            yield Reply(place, self._begun[worker](question))
+            yield WorkerReply(place, self._begun[worker](question))
 
     def stop(self) -> None:
         self._begun.clear()

@@ -1,30 +1,32 @@
-"""What a fleet has learned, in one file of arrays: nothing in it is run when it is read."""
+"""What a fleet has learned, in one file of arrays, for workers that make its models."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from persfl.errors import InputError
-from persfl.files import read_whole, write_whole
-from persfl.formats import numbers_from, numbers_to
-from persfl.learners.shared_trees import BoostedModels, SharedTrees
-from persfl.learners.storage.boosted_arrays import BOOSTED, boosted_from, boosted_to
 from persfl.learners.storage.named_arrays import has_form
 from persfl.methods.mixed.likeness import FleetFacts
-from persfl.methods.mixed.panel_knowledge import Panel, PanelKnowledge
+from persfl.methods.mixed.panel_draw import Panel
+from persfl.methods.mixed.panel_knowledge import PanelKnowledge
 from persfl.methods.mixed.population import Population
-from persfl.scale.fleet_model import FleetModel, PanelKnower, Trees
+from persfl.scale.fleet_arrays import (
+    Arrays,
+    damaged,
+    fleet_arrays,
+    shared_units_from,
+    shared_units_to,
+    trees_from,
+    trees_to,
+    write_arrays,
+)
+from persfl.scale.fleet_model import FleetModel
 from persfl.scale.mixed_knower import MixedKnower
-from persfl.types import Array, IntArray
-from persfl.units import Units
+from persfl.scale.panel_knower import PanelKnower
 
-Arrays = dict[str, Any]
-_UNITS = {"mean": "f8 F", "scale": "f8 F", "label": "f8 2"}
 _KNOWN = {
     "known_names": "U A",
     "known_shares": "f8 A",
@@ -44,75 +46,11 @@ _MIXED = {
 }
 
 
-def write_arrays(path: Path, arrays: Arrays) -> None:
-    """All of them, or nothing."""
-    write_whole(path, numbers_to(arrays))
-
-
-def fleet_arrays(path: Path) -> Arrays:
-    """Those of a file, which may be somebody else's."""
-    try:
-        return dict(numbers_from(read_whole(path)))
-    except Exception as error:  # whatever it is: the file's fault
-        raise damaged(path) from error
-
-
-def damaged(path: Path) -> InputError:
-    """What to say of a file that makes no sense."""
-    return InputError(f"{str(path)!r} is damaged. Fit again.")
-
-
-def units_to(units: Units) -> Arrays:
-    """Shared units as arrays."""
-    label = np.array([units.label_mean, units.label_scale])
-    return {"mean": units.mean, "scale": units.scale, "label": label}
-
-
-def units_from(arrays: Mapping[str, Any], path: Path) -> Units:
-    """The inverse, for arrays of somebody else's, maybe."""
-    there = set(_UNITS) <= set(arrays)
-    if not there or not has_form(arrays, _UNITS):
-        raise damaged(path)
-    sound = all(np.isfinite(arrays[name]).all() for name in _UNITS)
-    if not sound or not (arrays["scale"] > 0).all() or not arrays["label"][1] > 0:
-        raise damaged(path)
-    return shared_units(arrays["mean"], arrays["scale"], *arrays["label"].tolist())
-
-
-def shared_units(
-    mean: Array, scale: Array, label_mean: float, label_scale: float
-) -> Units:
-    """Shared units, which need no device's own means."""
-    nobody = np.zeros((0, len(mean)))
-    return Units("shared", mean, scale, label_mean, label_scale, nobody, nobody[:, 0])
-
-
-def trees_to(trees: Trees, place: IntArray) -> Arrays:
-    """Trees as arrays; those that know no device apart have no places."""
-    if not trees:
-        return {}
-    kept = tuple((share, _at(each, place)) for share, each in trees)
-    n = len(place)
-    return boosted_to(BoostedModels(np.zeros((n, 1)), kept, np.zeros(n, dtype=bool)))
-
-
-def _at(trees: SharedTrees, place: IntArray) -> SharedTrees:
-    return replace(trees, place=trees.place if len(place) else place)
-
-
-def trees_from(arrays: Mapping[str, Any], features: int) -> Trees:
-    """The inverse, with every index checked."""
-    if BOOSTED not in arrays:
-        return ()
-    n = len(arrays["boosted_alone"])
-    return boosted_from(np.zeros((n, 1)), arrays, features, 0).trees
-
-
 def write_knower(path: Path, model: FleetModel) -> None:
     """What workers need to know."""
     knower = model.knower
     if isinstance(knower, MixedKnower):
-        write_arrays(path, units_to(model.units) | _mixed_to(knower))
+        write_arrays(path, shared_units_to(model.units) | _mixed_to(knower))
         return
     assert isinstance(knower, PanelKnower)
     known = knower.known
@@ -129,14 +67,14 @@ def write_knower(path: Path, model: FleetModel) -> None:
         "peers": knower.peers,
     }
     nobody = np.zeros(0, dtype=np.int64)
-    arrays |= known.population.to_notes() | units_to(model.units)
+    arrays |= known.population.to_notes() | shared_units_to(model.units)
     write_arrays(path, arrays | trees_to(known.trees, nobody))
 
 
 def read_knower(path: Path, named: int) -> FleetModel:
     """The inverse."""
     arrays = fleet_arrays(path)
-    units = units_from(arrays, path)
+    units = shared_units_from(arrays, path)
     features = len(units.mean)
     if "mixed_common" in arrays:
         return FleetModel(units, _mixed_from(arrays, features, path), apart=False)

@@ -17,7 +17,14 @@ from multiprocessing.connection import wait
 from threadpoolctl import threadpool_limits
 
 from persfl.checks import whole
-from persfl.scale.executor import Answer, Answers, Job, Lost, Question, Reply
+from persfl.scale.executor import (
+    Answer,
+    Answers,
+    LostAnswer,
+    Question,
+    WorkerJob,
+    WorkerReply,
+)
 
 _begun: list[Answers] = []  # at a worker: what answers
 
@@ -38,7 +45,7 @@ class LocalProcesses:
     def workers(self) -> int:
         return self._jobs
 
-    def start(self, worker: int, job: Job) -> None:
+    def start(self, worker: int, job: WorkerJob) -> None:
         self._end(worker)
         self._pools[worker] = ProcessPoolExecutor(
             max_workers=1,
@@ -47,19 +54,19 @@ class LocalProcesses:
             initargs=(job,),
         )
 
-    def ask(self, questions: Sequence[tuple[int, Question]]) -> Iterator[Reply]:
+    def ask(self, questions: Sequence[tuple[int, Question]]) -> Iterator[WorkerReply]:
         asked: dict[Future[Answer], int] = {}
         for place, (worker, question) in enumerate(questions):
             try:
                 asked[self._pools[worker].submit(_answer, question)] = place
             except BrokenProcessPool as error:
-                yield Reply(place, Lost(str(error)))
+                yield WorkerReply(place, LostAnswer(str(error)))
         for future in as_completed(asked):
             trouble = future.exception()
             if isinstance(trouble, BrokenProcessPool):
-                yield Reply(asked[future], Lost(str(trouble)))
+                yield WorkerReply(asked[future], LostAnswer(str(trouble)))
             else:
-                yield Reply(asked[future], future.result())
+                yield WorkerReply(asked[future], future.result())
 
     def stop(self) -> None:
         for worker in list(self._pools):
@@ -71,7 +78,7 @@ class LocalProcesses:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _begin(job: Job) -> None:
+def _begin(job: WorkerJob) -> None:
     """At a worker: it ends with its parent, and leaves the other cores to the other workers."""
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from persfl.checks import many
-from persfl.methods.mixed.linear_rule import CENTRES
+from persfl.methods.mixed.panel_draw import CENTRES
 from persfl.methods.mixed.panel_knowledge import BLOCK
 from persfl.scale.shard_index import ShardIndex
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
+from persfl.learners.shared_trees import WeighedTrees
 from persfl.methods.mixed.device_sums import DeviceSums
-from persfl.methods.mixed.panel_knowledge import ToldModels
-from persfl.scale.fleet_model import Ids, Trees
+from persfl.methods.mixed.told_models import ToldModels
+from persfl.scale.fleet_model import Ids
 from persfl.types import Array, IntArray
 
 
@@ -35,7 +36,7 @@ class MixedKnower:
         return np.roll(self.common, 1)
 
     @property
-    def trees(self) -> Trees:
+    def trees(self) -> WeighedTrees:
         return ()
 
     @property

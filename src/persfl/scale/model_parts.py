@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from persfl.devices import Devices
-from persfl.evaluation.row_order import RowOrder
+from persfl.evaluation.row_order import Fold, RowOrder
 from persfl.evaluation.split import some_rows, split_masks
 from persfl.files import write_whole
-from persfl.methods.mixed.panel_knowledge import ToldModels
+from persfl.methods.mixed.told_models import ToldModels
 from persfl.scale.fleet_model import FleetModel
+from persfl.scale.run_layout import COEF
 from persfl.scale.shard_reader import ShardPiece
 from persfl.types import Array, IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MODELS = "models"
-HELPERS = "helpers"
-COEF = "coef_"
 GROUP = 8_192  # devices in a row group: what is read to find one of them
 
 
@@ -46,7 +44,7 @@ def held_errors(
 ) -> HeldErrors:
     """Errors of a trial: its models have not seen the rows held back."""
     rows = piece.rows
-    fold = held_back(rows, piece.first, holdout, seed, ordered)
+    fold = trial_fold(rows, piece.first, holdout, seed, ordered)
     told = model.told(some_rows(rows, fold.learn), piece.positions)
     W = model.coefficients(told.models)
     one = model.coefficients(model.knower.pooled[None])
@@ -58,9 +56,9 @@ def held_errors(
     return HeldErrors(test.counts, errors[0], errors[1])
 
 
-def held_back(
+def trial_fold(
     rows: Devices, first: int, holdout: float, seed: int, ordered: bool
-) -> Any:
+) -> Fold:
     """Which rows a trial learns from and which it keeps back, as a fit in one process has it."""
     order = RowOrder(ordered=ordered)
     return split_masks(rows, holdout, seed=seed, first=first, order=order)
@@ -135,12 +133,3 @@ def write_part(path: Path, parts: Sequence[pa.Table], group: int) -> None:
     made = io.BytesIO()
     pq.write_table(pa.concat_tables(parts), made, row_group_size=group)
     write_whole(path, made.getvalue())
-
-
-def part_name(shard: int) -> str:
-    """The file of a shard.
-
-    >>> part_name(3)
-    'part-00003.parquet'
-    """
-    return f"part-{shard:05d}.parquet"

@@ -17,11 +17,16 @@ import numpy as np
 from persfl.checks import some
 from persfl.errors import InputError, need
 from persfl.files import refuse_links
-from persfl.scale.fleet_file import damaged, fleet_arrays, trees_from, units_from
-from persfl.scale.fleet_model import Trees
-from persfl.scale.model_parts import COEF, HELPERS, MODELS
-from persfl.scale.shard_reader import numbers_of
-from persfl.scale.sharded_run import FLEET, ShardedRun
+from persfl.learners.shared_trees import WeighedTrees
+from persfl.scale.fleet_arrays import (
+    damaged,
+    fleet_arrays,
+    shared_units_from,
+    trees_from,
+)
+from persfl.scale.run_layout import COEF, FLEET, HELPERS, MODELS
+from persfl.scale.shard_reader import column_numbers
+from persfl.scale.sharded_run import ShardedRun
 from persfl.scale.source_files import told_of
 from persfl.types import Array, IntArray
 from persfl.units import Units
@@ -39,7 +44,7 @@ class FleetWeights:
     ids: pa.Array
     W: Array
     units: Units
-    trees: Trees
+    trees: WeighedTrees
 
     def places(self, ids: pa.ChunkedArray) -> IntArray:
         """(rows,) whose model each row goes by, -1 for a newcomer's."""
@@ -121,11 +126,12 @@ class ModelTable:
         """All models, to predict by."""
         path = self.run.folder / FLEET
         arrays = fleet_arrays(path)
-        units = units_from(arrays, path)
+        units = shared_units_from(arrays, path)
         names = self.features
         wanted = [*(COEF + name for name in names), "intercept"]
         found = [
-            numbers_of(self._read(part, wanted), wanted) for part in self._parts(MODELS)
+            column_numbers(self._read(part, wanted), wanted)
+            for part in self._parts(MODELS)
         ]
         newcomer = arrays.get("newcomer")
         sound = newcomer is not None and newcomer.shape == (len(names) + 1,)

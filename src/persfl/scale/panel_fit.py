@@ -22,14 +22,16 @@ from persfl.methods.blend_method import Blend
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.linear_rule import linear_blend
 from persfl.methods.mixed.linear_stage import with_shared_trees
-from persfl.methods.mixed.panel_knowledge import Panel, learned_from_panel
+from persfl.methods.mixed.panel_draw import Panel
+from persfl.methods.mixed.panel_rule import learned_from_panel
 from persfl.methods.mixed.reml import EFFECTS, fit_of_sums, random_columns
 from persfl.methods.mixed_effects import Mixed
 from persfl.proposers.gradient import GradientStep
 from persfl.scale.column_moments import ColumnMoments
-from persfl.scale.fleet_model import FleetModel, Ids, PanelKnower, WholeFleet
+from persfl.scale.fleet_model import FleetModel, Ids
 from persfl.scale.mixed_knower import MixedKnower, sums_with_level
-from persfl.scale.shard_worker import Looked
+from persfl.scale.panel_knower import PanelKnower, WholeFleet
+from persfl.scale.shard_questions import Looked
 from persfl.training.state import STEP_ROUNDS, step_of
 from persfl.types import Mask
 from persfl.units import Units
@@ -172,7 +174,7 @@ class LearnMixed:
         return FleetModel(units, knower, apart=False)
 
 
-def offers_of(model: FleetModel) -> list[tuple[str, float]]:
+def offer_shares(model: FleetModel) -> list[tuple[str, float]]:
     """The offers that models are mixed from, and the share of each."""
     knower = model.knower
     known = knower.found if isinstance(knower, WholeFleet) else None

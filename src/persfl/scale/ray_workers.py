@@ -16,10 +16,10 @@ from persfl.scale.executor import (
     Answer,
     Answers,
     EngineLost,
-    Job,
-    Lost,
+    LostAnswer,
     Question,
-    Reply,
+    WorkerJob,
+    WorkerReply,
 )
 
 GONE = "Ray is gone. What is done is kept: start it again and go on with --resume."
@@ -60,13 +60,13 @@ class RayWorkers:
     def workers(self) -> int:
         return self._many
 
-    def start(self, worker: int, job: Job) -> None:
+    def start(self, worker: int, job: WorkerJob) -> None:
         self._end(worker)
         made = self._ray.remote(_Actor).options(num_cpus=1, max_restarts=0)
         with self._while_there():
             self._actors[worker] = made.remote(job)
 
-    def ask(self, questions: Sequence[tuple[int, Question]]) -> Iterator[Reply]:
+    def ask(self, questions: Sequence[tuple[int, Question]]) -> Iterator[WorkerReply]:
         places: dict[Any, int] = {}
         with self._while_there():
             for place, (worker, question) in enumerate(questions):
@@ -76,7 +76,7 @@ class RayWorkers:
                 ready, _ = self._ray.wait(list(places), num_returns=1)
                 answers = [self._answer_of(one) for one in ready]
             for one, answer in zip(ready, answers, strict=True):
-                yield Reply(places.pop(one), answer)
+                yield WorkerReply(places.pop(one), answer)
 
     def _answer_of(self, asked: Any) -> Answer:
         """What was answered; an error of the worker's own is raised."""
@@ -84,7 +84,7 @@ class RayWorkers:
         try:
             return self._ray.get(asked)
         except trouble.RayActorError:
-            return Lost("the Ray actor died.")
+            return LostAnswer("the Ray actor died.")
         except trouble.RayTaskError as error:
             raise error.cause from None
 
@@ -113,7 +113,7 @@ class RayWorkers:
 class _Actor:
     """At a node: a job, begun at its first question, so that its errors reach whoever asks."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: WorkerJob) -> None:
         self._job = job
         self._begun: Answers | None = None
 

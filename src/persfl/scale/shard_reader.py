@@ -134,17 +134,17 @@ def _devices_of(
 
 
 def _rows_of(piece: pa.Table, starts: IntArray, columns: TableColumns) -> Devices:
-    X = numbers_of(piece, columns.features)
-    y = numbers_of(piece, [columns.label])[:, 0]
+    X = column_numbers(piece, columns.features)
+    y = column_numbers(piece, [columns.label])[:, 0]
     weight = np.ones(len(y))
     if columns.weight is not None:
-        weight = numbers_of(piece, [columns.weight])[:, 0]
+        weight = column_numbers(piece, [columns.weight])[:, 0]
     _refuse_numbers(X, y, weight, columns)
     names = list(columns.features)
     return Devices(X, y, weight, starts, range(len(starts) - 1), columns=names)
 
 
-def numbers_of(piece: pa.Table, names: Sequence[str]) -> Array:
+def column_numbers(piece: pa.Table, names: Sequence[str]) -> Array:
     """(rows, columns) some columns as numbers; what is missing is NaN."""
     import pyarrow as pa
 

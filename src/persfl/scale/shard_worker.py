@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,66 +21,18 @@ from persfl.scale.fleet_model import FleetModel, Ids
 from persfl.scale.mixed_knower import sums_with_level
 from persfl.scale.model_parts import (
     GROUP,
-    HELPERS,
-    MODELS,
     HeldErrors,
-    held_back,
     held_errors,
     helper_rows,
     model_rows,
-    part_name,
+    trial_fold,
     write_part,
 )
+from persfl.scale.run_layout import FINAL, HELPERS, MODELS, TRIAL, part_name
 from persfl.scale.shard_index import ShardIndex
+from persfl.scale.shard_questions import Looked, Made, Question, ShardLook, Sum
 from persfl.scale.shard_reader import ShardPiece, TableColumns, shard_pieces
 from persfl.types import IntArray, Mask
-from persfl.units import Units
-
-FINAL = "learned.npz"
-TRIAL = "trial.npz"
-
-
-@dataclass(frozen=True)
-class Look:
-    """Look at all rows of a shard, and send those of the devices at these positions."""
-
-    shard: int
-    wanted: IntArray
-
-
-class Looked(NamedTuple):
-    """What columns are like in a shard, and the devices that were asked for: their ids, their rows,
-    and which of these a trial learns from.
-    """
-
-    moments: ColumnMoments
-    ids: Ids
-    rows: Devices
-    learn: Mask
-
-
-@dataclass(frozen=True)
-class Make:
-    """Make the models of a shard's devices and write them."""
-
-    shard: int
-
-
-@dataclass(frozen=True)
-class Sum:
-    """The sums of a shard's devices in these units, with a level; of a trial without what it holds
-    back.
-    """
-
-    shard: int
-    units: Units
-    trial: bool
-
-
-class Made(NamedTuple):
-    """How many devices of a shard have models now."""
-
-    devices: int
 
 
 @dataclass(frozen=True)
@@ -107,9 +58,9 @@ class ShardWorker:
         self.job = job
         self.index = ShardIndex.read(job.shards)
 
-    def answer(self, question: Look | Sum | Make) -> Looked | DeviceSums | Made:
+    def answer(self, question: Question) -> Looked | DeviceSums | Made:
         """Answer a question about a shard."""
-        if isinstance(question, Look):
+        if isinstance(question, ShardLook):
             return self._looked(question)
         if isinstance(question, Sum):
             return self._summed(question)
@@ -125,7 +76,7 @@ class ShardWorker:
         # errors alone are wanted of it, no helpers
         return read_knower(Path(self.job.run) / TRIAL, 0)
 
-    def _looked(self, question: Look) -> Looked:
+    def _looked(self, question: ShardLook) -> Looked:
         pieces = shard_pieces(self.index, question.shard, self.job.columns)
         return looked_at(pieces, self.job, question.wanted)
 
@@ -135,7 +86,7 @@ class ShardWorker:
         for piece in shard_pieces(self.index, question.shard, job.columns):
             rows = piece.rows
             if question.trial:
-                fold = held_back(rows, piece.first, job.holdout, job.seed, job.ordered)
+                fold = trial_fold(rows, piece.first, job.holdout, job.seed, job.ordered)
                 rows = some_rows(rows, fold.learn)
             found.append(sums_with_level(question.units.inside(rows)))
         return DeviceSums(*map(np.concatenate, zip(*found, strict=True)))
@@ -153,7 +104,7 @@ def looked_at(pieces: Iterable[ShardPiece], job: ShardJob, wanted: IntArray) -> 
         moments = moments.joined(ColumnMoments.of(both, rows.weight))
         which = np.isin(piece.positions, wanted)
         if which.any():
-            fold = held_back(rows, piece.first, job.holdout, job.seed, job.ordered)
+            fold = trial_fold(rows, piece.first, job.holdout, job.seed, job.ordered)
             found.append(taken(rows, which))
             ids.append(np.asarray(piece.ids)[which])
             learn.append(fold.learn[which[rows.owner]])

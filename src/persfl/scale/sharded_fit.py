@@ -17,10 +17,11 @@ from persfl.evaluation.verdicts import Worth
 from persfl.methods import Blend, Method, Mixed
 from persfl.methods.mixed import PANEL
 from persfl.methods.mixed.device_sums import DeviceSums
-from persfl.methods.mixed.panel_knowledge import Panel
+from persfl.methods.mixed.panel_draw import Panel
 from persfl.scale.crew import Crew
 from persfl.scale.executor import Executor
-from persfl.scale.fleet_file import trees_to, units_to, write_arrays, write_knower
+from persfl.scale.fleet_arrays import shared_units_to, trees_to, write_arrays
+from persfl.scale.fleet_file import write_knower
 from persfl.scale.fleet_model import FleetModel
 from persfl.scale.panel_fit import (
     Learn,
@@ -28,12 +29,14 @@ from persfl.scale.panel_fit import (
     LearnMixed,
     PanelFit,
     PanelRows,
-    offers_of,
+    offer_shares,
 )
+from persfl.scale.run_layout import FINAL, FLEET, TRIAL
 from persfl.scale.shard_index import ShardIndex
+from persfl.scale.shard_questions import Make, ShardLook, Sum
 from persfl.scale.shard_reader import TableColumns, refuse_columns
-from persfl.scale.shard_worker import FINAL, TRIAL, Look, Make, ShardJob, Sum, make_part
-from persfl.scale.sharded_run import FLEET, ShardedRun
+from persfl.scale.shard_worker import ShardJob, make_part
+from persfl.scale.sharded_run import ShardedRun
 from persfl.units import Units
 
 NAMED = 10  # helpers of a device that are kept
@@ -158,7 +161,7 @@ def _looked(crew: Crew, index: ShardIndex, panel: Panel, say: Say) -> PanelRows:
     questions = {}
     for k in range(many):
         here = (panel.devices >= edges[k]) & (panel.devices < edges[k + 1])
-        questions[k] = Look(k, panel.devices[here])
+        questions[k] = ShardLook(k, panel.devices[here])
     found = {}
     say("looking at rows", 0, many)
     for shard, answer in crew.ask(questions):
@@ -180,12 +183,12 @@ def _learned(
     newcomer = final.coefficients(final.knower.newcomer[None])[0]
     place = np.arange(fit.n if final.apart else 0)
     facts = {
-        "offers": offers_of(final),
+        "offers": offer_shares(final),
         "panel": len(fit.panel.devices),
         "worth": _worth_facts(worth),
     }
     run.keep_facts(facts)
-    arrays = units_to(final.units) | trees_to(final.knower.trees, place)
+    arrays = shared_units_to(final.units) | trees_to(final.knower.trees, place)
     # the last: with it there, rows need no second look
     write_arrays(run.folder / FLEET, arrays | {"newcomer": newcomer})
     return final, trial

@@ -1,13 +1,4 @@
-"""The folder of a run over shards: what it was asked, how far it is, and its tables.
-
-sharded.json      what was asked; once it is over, what came out
-shards/           the rows by device, where the fit had to sort them itself
-fleet.npz         units, trees and the model for newcomers: what predictions need beside models
-models/           a Parquet table, one row a device
-helpers/          a Parquet table, one row for each helper of a device
-learned.npz, learned.json, trial.npz, made.jsonl
-                  until the run is over: what the fleet knows, which shards have models
-"""
+"""The folder of a run over shards: what it was asked, and how far it is (`run_layout`)."""
 
 from __future__ import annotations
 
@@ -23,13 +14,17 @@ from persfl.errors import InputError
 from persfl.files import append, read_whole, remove_regular, write_whole
 from persfl.folder_locks import LOCK
 from persfl.run_kinds import SHARDED, is_sharded
-from persfl.scale.model_parts import MODELS, part_name
-from persfl.scale.shard_worker import FINAL, TRIAL
+from persfl.scale.run_layout import (
+    FACTS,
+    FINAL,
+    FLEET,
+    MADE,
+    MODELS,
+    SHARDS,
+    TRIAL,
+    part_name,
+)
 
-FLEET = "fleet.npz"
-SHARDS = "shards"
-MADE = "made.jsonl"
-FACTS = "learned.json"
 FORMAT = 1
 LONGEST = 2**24  # bytes of its own files
 

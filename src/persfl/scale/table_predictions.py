@@ -15,7 +15,7 @@ from persfl.errors import InputError
 from persfl.scale.crew import Crew
 from persfl.scale.executor import Answers, Executor
 from persfl.scale.model_table import ModelTable
-from persfl.scale.shard_reader import numbers_of
+from persfl.scale.shard_reader import column_numbers
 from persfl.scale.sharding import ids_column
 from persfl.scale.source_files import SourceFiles
 
@@ -104,7 +104,7 @@ class TablePredictor:
             mine = pc.equal(ids, pa.scalar(self.job.only).cast(ids.type))
             piece = piece.filter(mine)
             ids = ids.filter(mine)
-        X = numbers_of(piece, self.features)
+        X = column_numbers(piece, self.features)
         usable = np.isfinite(X).all(axis=1)
         if not usable.all() and self.job.missing == "error":
             raise InputError(

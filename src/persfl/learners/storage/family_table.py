@@ -16,8 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from persfl.checks import whole
 from persfl.errors import InputError
 from persfl.learners.any_family import ANY, AnyFamily
@@ -29,20 +27,19 @@ from persfl.learners.network import Network
 from persfl.learners.shared_trees import BoostedModels
 from persfl.learners.storage.bank_arrays import BANKS, banks_from, banks_to
 from persfl.learners.storage.boosted_arrays import BOOSTED, boosted_from, boosted_to
-from persfl.learners.storage.named_arrays import AnyArray, Arrays, has_form
+from persfl.learners.storage.mix_arrays import SIZES, mixtures_from, mixtures_to
+from persfl.learners.storage.named_arrays import AnyArray, Arrays
 from persfl.learners.storage.near_arrays import NEAR, near_from, near_to
 from persfl.learners.storage.network_files import network_from, network_words
 from persfl.learners.storage.own_arrays import TreeModels, Vectors
 from persfl.learners.storage.plain_arrays import OLD_KEY, PlainModels
+from persfl.learners.storage.tree_limits import deepest, most_trees
 from persfl.learners.tree import Tree
 from persfl.traits import has_gradients
 
 if TYPE_CHECKING:
     from persfl.types import Learner, Model, Models
 
-Mixture = list[tuple[float, "Model"]]  # shares and models
-SIZES = "mix_sizes"
-SHARES = "mix_shares"
 Words = Mapping[str, Any]
 
 
@@ -74,7 +71,7 @@ class ModelCodec(Protocol):
 
 VECTORS = Vectors()
 TREES = TreeModels()
-PLAIN = PlainModels()
+PLAIN = PlainModels(most_trees, deepest)
 
 
 @dataclass(frozen=True)
@@ -257,40 +254,6 @@ def refuse_unfit(learner: Learner, models: Sequence[Model], features: int) -> No
         raise InputError(
             "the models must be of the run's family, and of its number of columns."
         )
-
-
-# Mixes
-
-
-def mixtures_to(models: Sequence[Model]) -> tuple[list[Model], dict[str, AnyArray]]:
-    """The models of all mixes; how many each device has, and their shares."""
-    # A device may keep its own model.
-    mixes = [model if isinstance(model, list) else [(1.0, model)] for model in models]
-    pairs = [pair for mix in mixes for pair in mix]
-    shares = np.array([share for share, _ in pairs])
-    sizes = np.array([len(mix) for mix in mixes])
-    return [part for _, part in pairs], {SIZES: sizes, SHARES: shares}
-
-
-def mixtures_from(parts: Sequence[Model], arrays: Arrays) -> list[Mixture]:
-    """The inverse of `mixtures_to`; shares must be shares."""
-    sizes = arrays[SIZES]
-    shares = arrays[SHARES]
-    count = len(parts)
-    sound = has_form(arrays, {SIZES: "i D", SHARES: "f N"}, N=count) and len(sizes) > 0
-    # each size before their sum: a sum of absurd numbers may be any number
-    sound = sound and bool(((sizes >= 1) & (sizes <= count)).all())
-    if not sound or sizes.sum() != count:
-        raise InputError(
-            "mixes must have a share for every model, and a model for every device."
-        )
-    ends = np.cumsum(sizes)
-    total = np.add.reduceat(shares, ends - sizes)
-    if not (shares >= 0).all() or not np.allclose(total, 1.0):
-        raise InputError("a device's shares in a mix must be at least 0 and sum to 1.")
-    pairs = list(zip(shares.tolist(), parts, strict=True))
-    spans = zip(ends.tolist(), sizes.tolist(), strict=True)
-    return [pairs[end - size : end] for end, size in spans]
 
 
 def each_model(models: Sequence[Model]) -> list[Model]:

@@ -1,21 +1,14 @@
 """Models of persfl's own families: vectors of one length (linear models, networks), and trees of
 five arrays each, many of them one after the other.
-
-Whatever walks a tree trusts its indices. So none may lead out of it or back up, and none is deeper
-than its learner grows them: a long chain would take long to walk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from persfl.errors import InputError
-from persfl.learners import any_family
-from persfl.learners.any_family import AnyFamily
-from persfl.learners.estimator import Estimator
 from persfl.learners.storage.named_arrays import (
     AnyArray,
     Arrays,
@@ -25,6 +18,13 @@ from persfl.learners.storage.named_arrays import (
     has_form,
     prefixed,
     under,
+)
+from persfl.learners.storage.tree_arrays import (
+    FORMS,
+    LOOSE,
+    apart,
+    check_depth,
+    in_a_row,
 )
 from persfl.learners.tree import Grown, Tree
 from persfl.traits import has_gradients, has_tensors
@@ -74,21 +74,6 @@ class Vectors:
         )
 
 
-DEEPEST = 100  # questions on the way down, where a learner says nothing
-MOST_TREES = 5_000  # of a model, where a learner says nothing
-FORMS = {
-    "feature": "i8 N",
-    "threshold": "f8 N",
-    "left": "i8 N",
-    "right": "i8 N",
-    "value": "f8 N",
-}
-# In a run folder whole numbers may be those of another machine.
-_LOOSE = {name: form.replace("8", "") for name, form in FORMS.items()} | {
-    "nodes": "i T"
-}
-
-
 class TreeModels:
     """Trees of persfl's own."""
 
@@ -107,8 +92,9 @@ class TreeModels:
         self, learner: Learner, arrays: Arrays, features: int, classes: int
     ) -> Grown:
         check_form(set(arrays) == set(FORMS) and has_form(arrays, FORMS))
+        assert isinstance(learner, Tree)
         tree: Grown = learner.check(Grown(**arrays), features)
-        check_depth(tree, deepest(learner))
+        check_depth(tree, learner.max_depth)
         return tree
 
     def many_to(self, models: Sequence[Grown]) -> dict[str, AnyArray]:
@@ -119,7 +105,7 @@ class TreeModels:
     ) -> list[Grown]:
         """Each sound and finite; all values NaN where a device's model is not here."""
         named = under("tree_", arrays)
-        check_arrays(has_form(named, _LOOSE))
+        check_arrays(has_form(named, LOOSE))
         if features is None:
             features = int(named["feature"].max(initial=0)) + 1
         trees = apart(named, features)
@@ -129,80 +115,3 @@ class TreeModels:
 
     def fits(self, learner: Learner, model: Model, features: int) -> bool:
         return self.holds(model)
-
-
-def in_a_row(trees: Sequence[Grown]) -> dict[str, AnyArray]:
-    """How many nodes each tree has, and the nodes of all."""
-    arrays: dict[str, AnyArray] = {
-        "nodes": np.array([tree.feature.size for tree in trees])
-    }
-    for name, parts in zip(Grown._fields, zip(*trees, strict=True), strict=True):
-        arrays[name] = np.concatenate(parts)
-    return arrays
-
-
-def apart(arrays: Arrays, features: int) -> list[Grown]:
-    """The inverse of `in_a_row`; every index is checked, values are left to the caller."""
-    nodes = arrays["nodes"]
-    count = len(arrays["feature"])
-    # each before their sum: a sum of absurd numbers may be any number
-    check_form(len(nodes) > 0 and ((nodes >= 1) & (nodes <= count)).all())
-    check_form(nodes.sum() == count)
-    ends = np.cumsum(nodes)[:-1]
-    pieces = [np.split(arrays[name], ends) for name in Grown._fields]
-    trees = [Grown(*parts) for parts in zip(*pieces, strict=True)]
-    for tree in trees:
-        # values may have several columns, which `check` does not know
-        Tree().check(tree._replace(value=np.zeros(len(tree.feature))), features)
-    return trees
-
-
-def check_depth(tree: Grown, most: int) -> None:
-    """Stop where a tree is deeper than this."""
-    # one of so few nodes cannot be
-    if len(tree.feature) <= 2 * most + 1:
-        return
-    found = depth(tree)
-    if found > most:
-        raise InputError(
-            f"a tree of this family asks at most {most} questions on the way down. Got one of"
-            f" {found}."
-        )
-
-
-def depth(tree: Grown) -> int:
-    """How many questions the longest way down has; parents come before children."""
-    found = np.zeros(len(tree.feature), dtype=np.int64)
-    for i in np.flatnonzero(tree.feature >= 0).tolist():
-        found[tree.left[i]] = found[tree.right[i]] = found[i] + 1
-    return int(found.max())
-
-
-def deepest(learner: Learner) -> int:
-    """How deep a learner's trees may be."""
-    if isinstance(learner, Tree):
-        return learner.max_depth
-    if isinstance(learner, AnyFamily):
-        return any_family.DEEPEST
-    said = _setting(learner, "max_depth")
-    return DEEPEST if said is None else int(said)
-
-
-def most_trees(learner: Learner, classes: int) -> int:
-    """How many trees a learner's models may have: boosting grows one for each of several classes
-    in every step.
-    """
-    if isinstance(learner, AnyFamily):
-        return any_family.TREES
-    steps = _setting(learner, "n_estimators")
-    boosts = _setting(learner, "learning_rate") is not None
-    if steps is None:
-        return MOST_TREES if boosts else 1
-    return min(int(steps) * (classes if boosts and classes > 2 else 1), MOST_TREES)
-
-
-def _setting(learner: Learner, name: str) -> Any:
-    """What a wrapped estimator says, if it has such a setting."""
-    if not isinstance(learner, Estimator):
-        return None
-    return learner.estimator.get_params(deep=False).get(name)

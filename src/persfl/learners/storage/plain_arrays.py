@@ -12,14 +12,14 @@ wide each model's is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from persfl.learners.plain import LINKS, WIRE_LINKS, Plain
-from persfl.learners.storage import own_arrays
+from persfl.learners.storage import tree_arrays
 from persfl.learners.storage.named_arrays import (
     AnyArray,
     Arrays,
@@ -51,7 +51,7 @@ _FORMS = {
     "scale": "f8 F",
     "fine": "i8 1",
     "nodes": "i8 T",
-    **own_arrays.FORMS,
+    **tree_arrays.FORMS,
 }
 _DISK_DEEPEST = 10_000  # questions on the way down a tree
 _MOST_CLASSES = 1_000_000
@@ -59,10 +59,13 @@ _ROUNDING = 1e-9  # of a chance
 _ABSENT = -1  # rows of a part that a model does not have
 
 
+@dataclass(frozen=True)
 class PlainModels:
-    """scikit-learn's models."""
+    """scikit-learn's models: at most so many trees each, and so deep."""
 
-    KEY = "plain_count"
+    KEY: ClassVar[str] = "plain_count"
+    most_trees: Callable[[Learner, int], int]
+    deepest: Callable[[Learner], int]
 
     def holds(self, model: Model) -> bool:
         return not isinstance(model, (np.ndarray, Grown, list))
@@ -75,9 +78,8 @@ class PlainModels:
     def one_from(
         self, learner: Learner, arrays: Arrays, features: int, classes: int
     ) -> Plain:
-        most = own_arrays.most_trees(learner, classes)
-        check_form(_count(arrays) <= most)
-        return plain_from(arrays, features, classes, own_arrays.deepest(learner))
+        check_form(_count(arrays) <= self.most_trees(learner, classes))
+        return plain_from(arrays, features, classes, self.deepest(learner))
 
     def many_to(self, models: Sequence[Model]) -> dict[str, AnyArray]:
         from persfl.learners.plain_families import as_plain
@@ -145,7 +147,7 @@ def plain_to(model: Plain, *, disk: bool = False) -> dict[str, AnyArray]:
     if model.fine:
         arrays["fine"] = np.array([1])
     if model.trees:
-        arrays |= own_arrays.in_a_row(model.trees)
+        arrays |= tree_arrays.in_a_row(model.trees)
     return arrays
 
 
@@ -156,7 +158,7 @@ def plain_from(
     do not travel, forests of any size, and chances as they were written.
     """
     more = _DISK & set(arrays) if disk else set()
-    body = {"slopes"} if "slopes" in arrays else {"nodes", *own_arrays.FORMS}
+    body = {"slopes"} if "slopes" in arrays else {"nodes", *tree_arrays.FORMS}
     labelled = {"labels"} if classes else set()
     check_form(set(arrays) == _ALWAYS | body | more | labelled)
     forms = {name: _FORMS[name] for name in arrays}
@@ -230,9 +232,9 @@ def _trees(
     arrays: Arrays, features: int, deep: int, *, bounded: bool
 ) -> tuple[Grown, ...]:
     check_form(len(arrays["feature"]) <= NODES or not bounded)
-    trees = own_arrays.apart(arrays, features)
+    trees = tree_arrays.apart(arrays, features)
     for tree in trees:
-        own_arrays.check_depth(tree, deep)
+        tree_arrays.check_depth(tree, deep)
     return tuple(trees)
 
 

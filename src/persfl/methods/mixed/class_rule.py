@@ -32,8 +32,9 @@ from persfl.methods.mixed.class_trees import (
 )
 from persfl.methods.mixed.hidden_rows import hidden_rows
 from persfl.methods.mixed.likeness import Likeness
-from persfl.methods.mixed.linear_rule import BOOSTED, ENOUGH, some_centres
+from persfl.methods.mixed.linear_rule import BOOSTED, ENOUGH
 from persfl.methods.mixed.log_pool import pool_shares
+from persfl.methods.mixed.panel_draw import some_centres
 from persfl.types import Array, IntArray, Mask
 
 # trees with less of a share on the first rows hidden are not worth their time

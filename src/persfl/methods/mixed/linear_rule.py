@@ -14,28 +14,23 @@ are kept beside it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 
 from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
-from persfl.learners.shared_trees import SharedTrees
 from persfl.methods.mixed import PANEL
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.hidden_evidence import HiddenEvidence
 from persfl.methods.mixed.hidden_rows import Hidden, HiddenRows, hidden_rows
-from persfl.methods.mixed.likeness import Likeness
-from persfl.methods.mixed.offers_from_sums import Offered, SumOffers
-from persfl.methods.mixed.population import Population
+from persfl.methods.mixed.offers_from_sums import SumOffers
+from persfl.methods.mixed.panel_draw import some_centres
 from persfl.methods.mixed.principal_axes import PrincipalAxes, axes_of
 from persfl.methods.mixed.stacking import shares_of
-from persfl.seeds import distinct, stream
-from persfl.types import Array, IntArray
+from persfl.methods.mixed.sums_blend import LinearBlend, SumsBlend
+from persfl.types import Array
 
-# devices at most that may be the centre of another; time and memory grow with them
-CENTRES = 1000
 # fewer rows are not boosted
 BOOSTED = 200
 # hidden rows by which trees are judged; growing them takes most of the time
@@ -43,30 +38,6 @@ ENOUGH = 500
 # trees with less of a share on the first rows hidden are not worth their time
 LEAST = 0.01
 LEFT_OVER = ("level", "diagonal")  # offers whose leftovers are boosted
-
-
-class LinearBlend(NamedTuple):
-    """What comes out: `models` (n, columns) in the columns' order, the level first where there is
-    one; `trees` are added, each by its share; `names` and `shares` of all offers.
-
-    `made_of` (n, 3): how much own rows, the fleet and neighbours are of each model. `posterior`
-    (n, centres): how likely each of `centres` is the centre of a device's model.
-    """
-
-    models: Array
-    trees: tuple[tuple[float, SharedTrees], ...]
-    names: tuple[str, ...]
-    shares: Array
-    made_of: Array
-    posterior: Array
-    centres: IntArray
-    population: Population
-    """What is known of a device that was not there."""
-    centre_error: Array
-    """(n, centres) mean squared errors of centres' models on a device's rows, ..."""
-    fleet_error: Array
-    """... and (n,) of one model for all."""
-    likeness: Likeness
 
 
 def linear_blend(
@@ -122,99 +93,6 @@ def judged_offers(
     return known, axes
 
 
-@dataclass(frozen=True, eq=False)
-class SumsBlend:
-    """Offers from sums, and what they leave of hidden rows; trees, where there are any."""
-
-    offers: SumOffers
-    sums: DeviceSums
-    whole: Offered
-    folds: Sequence[Array]
-    """(offers, n, d) models of each fold, of the rows that it does not hide."""
-    calm: Array
-    """(n,) how much a row of each device counts as evidence: 1, or less for a loud one."""
-    names: tuple[str, ...]
-    shares: Array
-    trees: tuple[tuple[int, SharedTrees], ...] = ()
-    """Each with the offer that it is added to; -1 for none."""
-
-    @property
-    def simplest(self) -> int:
-        """The place of one model for all among the offers."""
-        return self.names.index("pooled")
-
-    @property
-    def linear(self) -> Array:
-        """(offers,) the share of each linear model, also as what trees are added to."""
-        many = len(self.offers.names)
-        found = self.shares[:many].copy()
-        for share, (start, _) in zip(self.shares[many:], self.trees, strict=True):
-            if start >= 0:
-                found[start] += share
-        return found
-
-    @property
-    def shared_trees(self) -> tuple[tuple[float, SharedTrees], ...]:
-        """Trees that have a share, and which."""
-        shares = self.shares[len(self.offers.names) :].tolist()
-        pairs = zip(shares, self.trees, strict=True)
-        return tuple((share, trees) for share, (_, trees) in pairs if share > 0)
-
-    def blended(self, axes: PrincipalAxes) -> LinearBlend:
-        """Everything mixed by its share."""
-        linear = self.linear
-        models = np.einsum("c,cnd->nd", linear, self.whole.models)
-        centres = self.offers.centres
-        sums = self.sums
-        pooled = self.whole.models[self.simplest]
-        near = self.whole.models[self.names.index("near")]
-        return LinearBlend(
-            axes.outside(models),
-            self.shared_trees,
-            self.names,
-            self.shares,
-            self.made_of(linear),
-            self.whole.posterior,
-            centres,
-            self.population(axes),
-            sums.missed(near[centres]),
-            sums.residual(pooled) / sums.weight,
-            self.offers.likeness(sums, self.whole),
-        )
-
-    def population(self, axes: PrincipalAxes) -> Population:
-        """The priors of all offers, by the shares of what is linear."""
-        d = self.offers.columns
-        names = self.offers.names
-        centre = np.zeros((len(names), d))
-        Sigma = np.zeros((len(names), d, d))
-        for k, learned in enumerate(self.whole.learned):
-            here = learned.variances.centre
-            centre[k, : len(here)] = here
-            F = self.offers.kind(names[k]).random
-            Sigma[k][F[:, None], F] = learned.Sigma
-        noise = [learned.variances.noise for learned in self.whole.learned]
-        near = self.whole.models[names.index("near")]
-        return Population(
-            names=np.array(names),
-            shares=self.linear,
-            centre=centre,
-            Sigma=Sigma,
-            usual=np.array([each.usual for each in noise]),
-            alike=np.array([each.alike for each in noise]),
-            centres=near[self.offers.centres],
-            axes=np.zeros((0, 0)) if axes.axes is None else axes.axes,
-        )
-
-    def made_of(self, linear: Array) -> Array:
-        """(n, 3) own rows, fleet, neighbours: what decides each model, offers by their shares."""
-        k = self.names.index("near")
-        own = np.einsum("c,cn->n", linear, self.whole.own)
-        close = linear[k] * (1.0 - self.whole.own[k])
-        # trees of labels have no linear part, and see the whole fleet
-        return np.stack([own, 1.0 - own - close, close], axis=1)
-
-
 def blend_of_sums(
     parts: Sequence[DeviceSums],
     folds: Sequence[Hidden],
@@ -253,15 +131,6 @@ def blend_of_sums(
         rows += float(seen.weight.sum())
     shares = shares_of(crossed, rows, offers.names.index("pooled"))
     return SumsBlend(offers, sums, whole, models, calm, offers.names, shares)
-
-
-def some_centres(n: int, seed: int, most: int = CENTRES) -> IntArray:
-    """The devices that may be centres: all, or so many drawn by the seed."""
-    if n <= most:
-        return np.arange(n)
-    place = stream(seed, "centres")
-    drawn = distinct(place, np.zeros(1, dtype=np.int64), np.array([n]), most)
-    return np.sort(drawn[0])
 
 
 def with_tree_offers(

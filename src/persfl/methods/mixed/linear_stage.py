@@ -11,10 +11,10 @@ from persfl.devices import Devices
 from persfl.evaluation.row_course import found_order
 from persfl.evaluation.row_order import RowOrder
 from persfl.evaluation.split import taken
-from persfl.learners.shared_trees import BoostedModels, SharedTrees
+from persfl.learners.shared_trees import BoostedModels, WeighedTrees
 from persfl.methods.mixed import PANEL
 from persfl.methods.mixed.device_sums import DeviceSums
-from persfl.methods.mixed.linear_rule import LinearBlend, linear_blend
+from persfl.methods.mixed.linear_rule import linear_blend
 from persfl.methods.mixed.near_round import (
     NAMED,
     SHARED,
@@ -24,11 +24,10 @@ from persfl.methods.mixed.near_round import (
     one_round_stage,
     others,
 )
-from persfl.methods.mixed.panel_knowledge import (
-    Panel,
-    PanelKnowledge,
-    learned_from_panel,
-)
+from persfl.methods.mixed.panel_draw import Panel
+from persfl.methods.mixed.panel_knowledge import PanelKnowledge
+from persfl.methods.mixed.panel_rule import learned_from_panel
+from persfl.methods.mixed.sums_blend import LinearBlend
 from persfl.training.state import Keep, Plan, State
 from persfl.trust import Trust
 from persfl.types import Array, Models, Round
@@ -122,7 +121,7 @@ def models_of(found: LinearBlend, level: bool) -> Models:
 
 
 def with_shared_trees(
-    models: Array, trees: tuple[tuple[float, SharedTrees], ...], level: bool
+    models: Array, trees: WeighedTrees, level: bool
 ) -> Array | BoostedModels:
     """Models with the level first as those of a learner, and these trees beside them."""
     vectors = level_last(models, level)

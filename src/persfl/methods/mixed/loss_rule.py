@@ -20,17 +20,13 @@ from persfl.methods.mixed import PANEL
 from persfl.methods.mixed.hidden_evidence import HiddenEvidence
 from persfl.methods.mixed.hidden_loss import HiddenLoss
 from persfl.methods.mixed.hidden_rows import hidden_rows
-from persfl.methods.mixed.linear_rule import (
-    BOOSTED,
-    LinearBlend,
-    SumsBlend,
-    some_centres,
-    with_tree_offers,
-)
+from persfl.methods.mixed.linear_rule import BOOSTED, with_tree_offers
 from persfl.methods.mixed.loss_offers import LossOffers
 from persfl.methods.mixed.near_round import level_last, likeliest
 from persfl.methods.mixed.offers_from_sums import SumOffers
+from persfl.methods.mixed.panel_draw import some_centres
 from persfl.methods.mixed.principal_axes import axes_of
+from persfl.methods.mixed.sums_blend import LinearBlend, SumsBlend
 from persfl.types import Array, Mask
 
 

@@ -1,7 +1,7 @@
 """What a large fleet learns from its panel, and what that makes of any device's own rows.
 
 A fleet of more devices than its panel has learns all that devices have in common from those,
-drawn by the seed: the rule runs on their rows as if there were no others (`linear_rule`). Every
+drawn by the seed: the rule runs on their rows as if there were no others (`panel_rule`). Every
 device, in the panel or not, then gets its model from its own sums and from that, whoever else there
 is and wherever its rows are. Time and memory grow with devices as slowly as they can.
 """
@@ -15,14 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from persfl.devices import Devices
-from persfl.evaluation.row_course import found_order
-from persfl.evaluation.row_order import RowOrder
-from persfl.learners.shared_trees import SharedTrees
+from persfl.learners.shared_trees import WeighedTrees
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means
 from persfl.methods.mixed.fleet_panel import sums_of_devices, told_by_others
-from persfl.methods.mixed.likeness import FleetFacts, place_chances, same_place
-from persfl.methods.mixed.linear_rule import SumsBlend, judged_offers, some_centres
+from persfl.methods.mixed.likeness import FleetFacts, place_chances
 from persfl.methods.mixed.mixed_model import Variances
 from persfl.methods.mixed.near_centres import toward_centres
 from persfl.methods.mixed.near_round import likeliest
@@ -30,25 +26,10 @@ from persfl.methods.mixed.offers_from_sums import SumOffers, decided_by_rows
 from persfl.methods.mixed.own_noise import Noise
 from persfl.methods.mixed.population import Population
 from persfl.methods.mixed.principal_axes import PrincipalAxes
+from persfl.methods.mixed.told_models import ToldModels
 from persfl.types import Array, IntArray
 
 BLOCK = 1024  # devices that are computed together
-
-
-class ToldModels(NamedTuple):
-    """What becomes of devices (n): `models` (n, columns) with the level first where there is one;
-    `made_of` (n, 3) own rows, fleet, neighbours; of the likeliest centres their places `at`
-    (n, named), how likely each is this device's centre, the chance that it is like it, and the mean
-    squared errors of their models on its rows; and that of one model for all.
-    """
-
-    models: Array
-    made_of: Array
-    at: IntArray
-    posterior: Array
-    chance: Array
-    missed: Array
-    fleet_error: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,34 +45,7 @@ class PanelKnowledge:
     unknown: Array
     """(offers, columns, columns) how far the centre of each offer is known."""
     facts: FleetFacts
-    trees: tuple[tuple[float, SharedTrees], ...] = ()
-
-    @staticmethod
-    def of(known: SumsBlend, axes: PrincipalAxes) -> PanelKnowledge:
-        """What the rule has found of the panel."""
-        offers = known.offers
-        d = offers.columns
-        unknown = np.zeros((len(offers.names), d, d))
-        for k, name in enumerate(offers.names):
-            kind = offers.kind(name)
-            if kind.loud:
-                var = known.whole.learned[k].variances
-                unknown[k] = kind.unknown_centre(known.sums, var)
-        population = known.population(axes)
-        close = known.whole.learned[offers.names.index("near")]
-        alike = offers.likeness(known.sums, known.whole)
-        spread = close.variances.Sigma
-        same = same_place(population.centres, close.Sigma, spread)
-        return PanelKnowledge(
-            population=population,
-            level=offers.level,
-            names=known.names,
-            shares=known.shares,
-            spread=spread,
-            unknown=unknown,
-            facts=FleetFacts(same, alike.whole, alike.kinds),
-            trees=known.shared_trees,
-        )
+    trees: WeighedTrees = ()
 
     @property
     def axes(self) -> PrincipalAxes:
@@ -196,58 +150,3 @@ class _Offer(NamedTuple):
     precision: Array
     decided: Array
     about_them: Array
-
-
-class Panel(NamedTuple):
-    """Who is in the panel, and who of them may be a centre; positions in the fleet, in order."""
-
-    devices: IntArray
-    centres: IntArray
-
-    @staticmethod
-    def drawn(n: int, seed: int, most: int) -> Panel:
-        """By the seed alone.
-
-        >>> panel = Panel.drawn(10_000, 0, 50)
-        >>> len(panel.devices), panel.place_of(panel.centres[:2]).tolist()
-        (50, [0, 1])
-        """
-        devices = some_centres(n, seed, most)
-        return Panel(devices, devices[some_centres(len(devices), seed)])
-
-    def place_of(self, devices: IntArray) -> IntArray:
-        """The place of each of these devices among the centres, -1 for none."""
-        at = np.searchsorted(self.centres, devices)
-        at = np.minimum(at, len(self.centres) - 1)
-        return np.where(self.centres[at] == devices, at, -1)
-
-
-def learned_from_panel(
-    rows: Devices,
-    *,
-    level: bool,
-    seed: int,
-    order: RowOrder | None = None,
-    trees: bool = True,
-) -> PanelKnowledge:
-    """The rule on the rows of a panel, as if there were no others.
-
-    >>> from persfl.sources import clustered_regression
-    >>> rows = clustered_regression(n=30, clusters=2, rows=8, features=3, seed=0)
-    >>> known = learned_from_panel(rows, level=True, seed=0)
-    >>> Z = known.axes.inside(rows.X)
-    >>> sums = DeviceSums.of(Z, rows.y, rows.weight, rows.start)
-    >>> known.told(sums, np.arange(30), 5).models.shape
-    (30, 4)
-    """
-    order = found_order(rows, order or RowOrder())
-    known, axes = judged_offers(
-        rows,
-        level=level,
-        seed=seed,
-        order=order,
-        trees=trees,
-        panel=len(rows),
-        strangers=True,
-    )
-    return PanelKnowledge.of(known, axes)

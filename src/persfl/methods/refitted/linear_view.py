@@ -18,8 +18,9 @@ from persfl.devices import Devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.hidden_rows import HiddenRows, hidden_rows
-from persfl.methods.mixed.linear_rule import LinearBlend, SumsBlend, blend_of_sums
+from persfl.methods.mixed.linear_rule import blend_of_sums
 from persfl.methods.mixed.principal_axes import axes_of
+from persfl.methods.mixed.sums_blend import LinearBlend, SumsBlend
 from persfl.types import Array, IntArray
 from persfl.units import Units
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
-from persfl.methods.mixed.linear_rule import SumsBlend
+from persfl.methods.mixed.sums_blend import SumsBlend
 from persfl.types import Array, IntArray
 
 GROUPS = 5  # at most; more would be too small for most tables, and cost more fits

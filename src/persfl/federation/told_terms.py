@@ -1,0 +1,48 @@
+"""What devices tell under the terms of a run: sums over rows, sums in leaves, or neither; and terms
+in the units that ranges give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from persfl.types import Array
+from persfl.wire.terms import Terms
+
+DEEPEST = 6  # leaves share what rows say, and all of them are told
+
+
+def tells_sums(terms: Terms) -> bool:
+    """Whether models of these terms are blended from sums.
+
+    >>> tells_sums(Terms(columns=("a",)))
+    True
+    >>> tells_sums(Terms(columns=("a",), settings={"loss": "huber"}))
+    False
+    """
+    if terms.model != "linear" or terms.classes:
+        return False
+    return bool(terms.learner().kind == "squared")
+
+
+def tells_leaves(terms: Terms) -> bool:
+    """Whether these are trees of numbers without public points: what protected devices answer.
+
+    >>> tells_leaves(Terms(model="tree", columns=("a",)))
+    True
+    >>> tells_leaves(Terms(model="tree", columns=("a",), settings={"max_depth": 9}))
+    False
+    """
+    if terms.model != "tree" or terms.classes or terms.public is not None:
+        return False
+    return bool(terms.learner().max_depth <= DEEPEST)
+
+
+def within_ranges(terms: Terms, ranges: Array) -> Terms:
+    """The same in units in which these ranges, of columns and the label, are -1 to 1."""
+    middle = ranges.mean(axis=1)
+    half = np.ptp(ranges, axis=1) / 2.0
+    inside = replace(terms, mean=middle[:-1], scale=half[:-1])
+    return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))

@@ -1,0 +1,114 @@
+"""Shared units of a federation: one device that lies in its sums does not choose them for all."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from federated import at_home, plan
+
+from persfl.federation.column_sums import Totals
+from persfl.federation.conduct import conduct
+from persfl.federation.local_grid import LocalGrid
+from persfl.sources import clustered_regression
+from persfl.wire import Terms, pack, unpack
+
+DEVICES = clustered_regression(n=4, clusters=1, rows=24, features=2, noise=0.2, seed=4)
+PAYS = {"answers": 20, "sums": False, "ranges": [[1e14, 1e14 + 1]] * 3}
+
+
+class Liar:
+    """A device that tells other sums, and other words, of itself."""
+
+    def __init__(self, inner, head, **told):
+        self.inner = inner
+        self.head = head
+        self.told = told
+
+    def reply(self, kind, body):
+        head, arrays = unpack(self.inner.reply(kind, body))
+        if kind == "describe":
+            head |= self.head
+        for name, value in self.told.items() if "sums" in arrays else ():
+            wide = 1 if name in ("weight", "noise") else 3
+            arrays[name] = np.full(wide, float(value))
+        return pack(head, arrays)
+
+
+def units(out, head=None, **told):
+    """The terms of a run with one that tells this; what three others alone would have."""
+    homes = at_home(DEVICES)
+    if head is not None or told:
+        homes["d02"] = Liar(homes["d02"], head or {}, **told)
+    asked = {"method": "paper", "rounds": 1, "units": "shared", "holdout": 0.0}
+    conduct(LocalGrid(homes), plan(out, homes, **asked))
+    return Terms.from_wire(*unpack((out / "terms.wire").read_bytes()))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"squares": 1e300},
+        {"squares": 1e40},
+        {"sums": 1e15},
+        {"weight": 1e-300},
+        {"weight": -72.0, "noise": 1.0},
+        {"head": {"privacy": PAYS}},
+    ],
+    ids=str,
+)
+def test_what_can_be_no_sums_is_not_counted(tmp_path, told):
+    found = units(tmp_path / "run", **told)
+    three = np.concatenate([DEVICES[i].X for i in (0, 1, 3)])
+    np.testing.assert_allclose(found.mean, three.mean(axis=0))
+    np.testing.assert_allclose(found.scale, three.std(axis=0))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"weight": 1e15}, {"sums": 1e9, "squares": 1e18}, {"sums": 0, "squares": 1e28}],
+    ids=str,
+)
+def test_one_device_alone_does_not_choose_units(tmp_path, told):
+    found = units(tmp_path / "run", **told)
+    usual = np.concatenate([DEVICES[i].X for i in range(4)]).std(axis=0)
+    assert (np.abs(found.mean) < 100 * usual).all()
+    assert (found.scale < 100 * usual).all()
+    assert (found.scale > usual / 10).all()
+
+
+def test_devices_that_differ_by_fifty_have_the_units_of_all_their_rows():
+    rng = np.random.default_rng(0)
+    wide = [k * rng.normal(size=(9, 2)) + k for k in (1.0, 2.0, 3.0, 50.0)]
+
+    def told(about):
+        return [
+            {
+                "weight": np.array([9.0]),
+                "sums": (rows - about).sum(axis=0),
+                "squares": ((rows - about) ** 2).sum(axis=0),
+                "binary": np.zeros(2, dtype=np.int64),
+            }
+            for rows in wide
+        ]
+
+    every = np.concatenate(wide)
+    mean = Totals(told(0.0), 2).mean
+    np.testing.assert_allclose(mean, every.mean(axis=0))
+    np.testing.assert_allclose(Totals(told(mean), 2).spread, every.std(axis=0))
+
+
+def test_noised_sums_of_one_device_do_not_choose_units_either():
+    honest = {
+        "weight": np.array([40.0]),
+        "sums": np.array([10.0]),
+        "squares": np.array([20.0]),
+        "binary": np.zeros(1, dtype=np.int64),
+        "noise": np.array([2.0]),
+    }
+    lie = {"weight": np.array([-1e15]), "sums": np.array([1e15])}
+    told, deviation = Totals([honest] * 3 + [honest | lie], 1, noised=True).within(
+        np.ones(1)
+    )
+    assert np.abs(told).max() <= 13 * 40.0
+    assert deviation == 4.0
