@@ -35,7 +35,7 @@ from sklearn.tree import DecisionTreeRegressor
 from persfl import PersonalizedClassifier, PersonalizedRegressor
 from persfl.datasets import load_flights, load_housing
 from persfl.devices import Devices
-from persfl.evaluation.intervals import gains_of, over_devices
+from persfl.evaluation.intervals import NOT_MEASURED, gains_of, over_devices
 from persfl.evaluation.row_order import RowOrder
 from persfl.evaluation.trials import run_trial, worth_of_trials
 from persfl.fitting.quick_removal import quick_removal
@@ -302,8 +302,9 @@ def _real_sets(chosen: argparse.Namespace) -> list[DataSet]:
         ),
         DataSet(name="wisdm", file="wisdm.npz", few=25, folder=folder),
     ]
-    sets = [DataSet(name="txhousing", few=10)]
-    return sets + [each for each in more if not each.missing]
+    sets = [DataSet(name="txhousing", few=10), *more]
+    there = [each for each in sets if not each.missing]
+    return [each for each in there if not chosen.only or each.name in chosen.only]
 
 
 def stability(chosen: argparse.Namespace) -> Iterator[Row]:
@@ -386,7 +387,8 @@ def _said_of(dealt: RowSplit, seed: int, *, plain: bool) -> tuple[float, Any, An
 
 
 def _row_of_verdicts(name: str, found: list[tuple[float, Any, Any]]) -> Row:
-    inside = [said.low <= true <= said.high for true, said, _ in found]
+    told = [each for each in found if each[1].says != "not measured"]
+    inside = [said.low <= true <= said.high for true, said, _ in told] or [np.nan]
     wrong = [_is_wrong(*each) for each in found]
     words = pd.Series([said.says for _, said, _ in found]).value_counts().to_dict()
     goal = "covers >= 90 %, right >= 95 %"
@@ -434,7 +436,9 @@ def _against_truth(
     own = truth.error("own")
     personal = truth.error("personal")
     true = float(gains_of(own.mean(), personal.mean()))
-    return true, model.worth_.fleet(), over_devices(own, personal)
+    judged = model.worth_
+    said = NOT_MEASURED if judged is None else judged.fleet()
+    return true, said, over_devices(own, personal)
 
 
 _TABLES = ("housing", "flights")
@@ -487,7 +491,7 @@ def cost(chosen: argparse.Namespace) -> Iterator[Row]:
     found = model.fitted_
     setup = Setup(found.learner, found.settings, found.schema, found.method)
     began = time.perf_counter()
-    quick_removal(setup, rows, RowOrder())
+    quick_removal(setup, rows, RowOrder(), RowOrder())
     refits = time.perf_counter() - began
     began = time.perf_counter()
     _ = model.helpers_, model.worth_.fleet()
