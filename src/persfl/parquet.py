@@ -18,11 +18,13 @@ persfl.errors.InputError: it unpacks to too much.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from mmap import mmap
 from typing import Any
 
 from persfl.errors import InputError
 
 Struct = dict[int, Any]  # values by the numbers of their fields
+Content = bytes | mmap  # of a file
 _MARK = b"PAR1"
 # what persfl writes with; pages of other makers may lie elsewhere
 _MAKER = b"parquet-cpp"
@@ -66,6 +68,34 @@ def refuse_bomb(content: bytes, *, most: int) -> None:
         raise InputError("it unpacks to too much.")
 
 
+def refuse_large(content: Content, about: Any, *, most: int) -> None:
+    """Stop where the columns of a file, of which pyarrow told `about`, unpack to more than `most`
+    bytes: of texts each once, which is how they must be read.
+
+    >>> import io, pyarrow as pa, pyarrow.parquet as pq
+    >>> made = io.BytesIO()
+    >>> pq.write_table(pa.table({"a": ["text"] * 9_000}), made)
+    >>> about = pq.ParquetFile(made).metadata
+    >>> refuse_large(made.getvalue(), about, most=80_000)
+    >>> refuse_large(made.getvalue(), about, most=9_000)
+    Traceback (most recent call last):
+    ...
+    persfl.errors.InputError: it unpacks to too much.
+    """
+    total = 0
+    for k in range(about.num_row_groups):
+        group = about.row_group(k)
+        for j in range(group.num_columns):
+            column = group.column(j)
+            place = {5: column.num_values, 7: column.total_compressed_size}
+            place |= {9: column.data_page_offset}
+            place |= {11: column.dictionary_page_offset or 0}
+            size, values = _pages(content, {3: place})
+            total += size + 8 * max(values, group.num_rows)
+    if total > most:
+        raise InputError("it unpacks to too much.")
+
+
 def _room(content: bytes) -> int:
     """Heads of pages and dictionaries are no values: they may take as much as the file itself."""
     return len(content)
@@ -104,7 +134,7 @@ def _columns(schema: Iterable[Struct]) -> tuple[list[int], int]:
     return widths, lists
 
 
-def _pages(content: bytes, chunk: Struct) -> tuple[int, int]:
+def _pages(content: Content, chunk: Struct) -> tuple[int, int]:
     """The size of the largest page of a column, unpacked, and how many values all of them hold."""
     about = chunk[3]
     if _count(about[5]) == 0:
@@ -136,7 +166,7 @@ def _count(value: object) -> int:
 class _Compact:
     """Reads Thrift's compact protocol: structs as dicts by the numbers of their fields."""
 
-    def __init__(self, content: bytes, at: int, end: int) -> None:
+    def __init__(self, content: Content, at: int, end: int) -> None:
         self.content = content
         self.at = at
         self.end = end

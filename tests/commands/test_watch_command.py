@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 from fitted_runs import fit, rows
 
 from persfl.cli import main
+from persfl.folder_locks import Lock
 from persfl.runs.run_folder import Folder
 from persfl.runs.standing import DIARY, STANDING, RunStanding, standing_of
 
@@ -42,6 +44,29 @@ def test_a_run_that_was_stopped_says_how_to_go_on(going, capsys):
 def test_where_there_is_no_run(tmp_path, capsys):
     assert main(["watch", str(tmp_path / "nowhere")]) == 2
     assert "there is no run in" in capsys.readouterr().err
+
+
+def test_whoever_was_stopped_before_a_run_began_is_not_waited_for(tmp_path, capsys):
+    """It was looked for without end."""
+    lock = Lock(tmp_path)
+    lock.take()
+    threading.Timer(0.2, lock.release).start()
+    assert main(["watch", str(tmp_path)]) == 2
+    assert "there is no run in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"event": "round"},
+        {"event": "stopped"},
+        {"event": "devices", "ids": 3, "targets": [], "first": 0, "rounds": 1},
+    ],
+)
+def test_a_diary_of_somebody_elses_is_a_sentence(going, capsys, line):
+    (going.path / DIARY).write_text(json.dumps(line) + "\n")
+    assert main(["watch", str(going.path), "--once"]) == 2
+    assert f"{DIARY}' does not hold what persfl writes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ function units() {
   }
 }
 function words() {
-  for (const e of document.querySelectorAll(".about dt")) {
+  for (const e of document.querySelectorAll(".about dt, .option")) {
     const range = document.createRange();
     range.selectNodeContents(e);
     const lines = new Set([...range.getClientRects()].map(each => Math.round(each.top)));

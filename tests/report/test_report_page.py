@@ -615,6 +615,11 @@ def test_a_phone_shows_gain_interval_and_verdict(opened, fonts):
         });
     """
     assert page.wrong(PHONE) == []
+    options = (
+        "return [...document.querySelectorAll('#how .option')].map(e => e.textContent)"
+    )
+    assert page.js(options) == ["--device", "--label", "--method"]
+    assert page.text("#how") == info["worth"]["headline"]["how"]
     told = {name: text for name, text, inside in page.js(cells) if inside}
     own = next(arm for arm in info["worth"]["arms"] if arm["key"] == "own")
     assert told["removed"] == f"{100 * own['gain']:.0f}\u00a0%"

@@ -16,7 +16,7 @@ from persfl.cli import main
 from persfl.methods import Blend
 from persfl.sources import clustered_regression
 
-pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 PANEL = 25
 
 
@@ -122,6 +122,12 @@ def test_the_report_is_small_and_finds_a_device(place, tmp_path, capsys):
     assert "60 devices" in page
     assert "{{" not in page
     assert len(page) < 20_000
+    # the rivals that the terminal shows, and numbers that stay with their unit
+    for name in ("always the mean", "own rows only", "one model for all"):
+        assert f'<th scope="row">{name}' in page
+    assert "personalized is better by (95\N{NO-BREAK SPACE}% interval)" in page
+    assert "In the mean over devices a model is " in page
+    assert not re.search(r"\d %", page)
     first = json.loads(re.search(r"const first = (\[.*?\]),", page)[1])
     assert first == ["m00"]
     drawer = (place / "run" / "report" / "00000.js").read_text()
@@ -129,6 +135,17 @@ def test_the_report_is_small_and_finds_a_device(place, tmp_path, capsys):
     assert [row[0] for row in rows] == sorted(set(meters()["meter"]))
     assert main(["report", str(place / "run"), "--out", str(tmp_path / "r.html")]) == 0
     assert (tmp_path / "report" / "00000.js").exists()
+
+
+@pytest.mark.parametrize("arms", [[], {}, [1], [{"key": "own"}], "x", None])
+def test_forged_errors_of_a_run_are_one_sentence(place, tmp_path, capsys, arms):
+    shutil.copytree(place / "run", tmp_path / "run")
+    path = tmp_path / "run" / "sharded.json"
+    told = json.loads(path.read_text())
+    told["facts"]["worth"]["arms"] = arms
+    path.write_text(json.dumps(told))
+    assert main(["report", str(tmp_path / "run")]) == 2
+    assert "sharded.json' does not hold what persfl writes" in capsys.readouterr().err
 
 
 def test_a_run_that_is_there_is_kept(place, capsys):
@@ -180,9 +197,14 @@ def test_a_run_that_is_not_over_answers_nothing(place, tmp_path, capsys):
     path.write_text(json.dumps(told | {"facts": {}}))
     assert main(["helpers", str(tmp_path / "run"), "--device", "m00"]) == 2
     assert "is not over" in capsys.readouterr().err
-    path.write_text("{")
-    assert main(["helpers", str(tmp_path / "run"), "--device", "m00"]) == 2
-    assert "damaged" in capsys.readouterr().err
+    assert main(["watch", str(tmp_path / "run")]) == 3
+    assert "the run was stopped" in capsys.readouterr().err
+    assert main(["watch", str(place / "run")]) == 0
+    assert "In the mean over devices" in capsys.readouterr().out
+    for odd in ("{", "[" * 100_000, json.dumps(told | {"spec": []})):
+        path.write_text(odd)
+        assert main(["helpers", str(tmp_path / "run"), "--device", "m00"]) == 2
+        assert "sharded.json' does not hold" in capsys.readouterr().err
 
 
 def test_a_forged_file_of_the_fleet_is_a_sentence(place, tmp_path, capsys):
@@ -200,3 +222,122 @@ def test_a_forged_file_of_the_fleet_is_a_sentence(place, tmp_path, capsys):
         kept.write_bytes(content)
         assert main([*words, str(tmp_path / f"said-{i}")]) == 2
         assert "fleet.npz' is damaged" in capsys.readouterr().err
+
+
+COMMANDS = {
+    "report": ["report", "RUN"],
+    "helpers": ["helpers", "RUN", "--device", "m00"],
+    "predict": ["predict", "RUN", "ROWS", "--out", "SAID"],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "table", "column", "values"),
+    [
+        ("report", "models", "error", "x"),
+        ("predict", "models", "coef_a", "x"),
+        ("predict", "models", "meter", "m00"),
+        ("helpers", "models", "own", float("nan")),
+        ("helpers", "models", "meter", 2.5),
+        ("helpers", "helpers", "share", None),
+        ("helpers", "helpers", "peer", [1]),
+    ],
+)
+def test_a_forged_table_is_a_sentence(
+    place, tmp_path, capsys, command, table, column, values
+):
+    run = tmp_path / "run"
+    shutil.copytree(place / "run", run)
+    path = run / table / "part-00000.parquet"
+    rows = pd.read_parquet(path)
+    rows[column] = [values] * len(rows)
+    rows.to_parquet(path, index=False)
+    names = {"RUN": run, "ROWS": place / "meters", "SAID": tmp_path / "said"}
+    words = [str(names.get(word, word)) for word in COMMANDS[command]]
+    assert main([*words, *(["--engine", "processes"] * (command == "predict"))]) == 2
+    said = capsys.readouterr().err
+    assert str(run / table) in said
+    assert "defect" not in said
+
+
+def test_a_table_that_unpacks_to_thousands_of_times_its_size_is_not_read(
+    place, tmp_path, capsys
+):
+    shutil.copytree(place / "run", tmp_path / "run")
+    path = tmp_path / "run" / "models" / "part-00000.parquet"
+    one = pq.read_table(path)[:1]
+    many = one.take(np.zeros(500_000, dtype=np.int32))
+    pq.write_table(many, path)
+    assert path.stat().st_size < 50_000
+    assert main(["report", str(tmp_path / "run")]) == 2
+    assert "unpacks to too much" in capsys.readouterr().err
+
+
+def test_numbers_of_a_forged_run_are_looked_at(place, tmp_path, capsys):
+    shutil.copytree(place / "run", tmp_path / "run")
+    path = tmp_path / "run" / "sharded.json"
+    told = json.loads(path.read_text())
+    for odd in (
+        {"facts": told["facts"] | {"worth": {"verdict": {}}}},
+        {"facts": told["facts"] | {"offers": [["near", "x"]]}},
+        {"facts": told["facts"] | {"panel": None}},
+        {"spec": told["spec"] | {"features": ["a", "a", "c"]}},
+        {"spec": told["spec"] | {"holdout": "<b>"}},
+    ):
+        path.write_text(json.dumps(told | odd))
+        assert main(["report", str(tmp_path / "run")]) == 2
+        assert "sharded.json' does not hold" in capsys.readouterr().err
+
+
+def test_what_a_device_is_called_is_not_filled_in(place, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(place / "run", run)
+    path = run / "models" / "part-00000.parquet"
+    rows = pd.read_parquet(path)
+    rows.loc[0, "meter"] = "{{names}}"
+    rows.to_parquet(path, index=False)
+    assert main(["report", str(run)]) == 0
+    assert '= ["{{names}}"' in (run / "report.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["shards", "models", "helpers"])
+def test_a_link_in_a_run_that_goes_on_is_refused(place, tmp_path, capsys, name):
+    """It deleted and wrote over files of the folder that the link stands for."""
+    shutil.copytree(place / "run", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / name)
+    mine = tmp_path / "mine"
+    (mine / "unsorted").mkdir(parents=True)
+    kept = [mine / "unsorted" / "0", mine / "shard-00000.parquet"]
+    kept.append(mine / "part-00000.parquet")
+    for path in kept:
+        path.write_text("mine")
+    (tmp_path / "run" / name).symlink_to(mine)
+    words = fit(place, "--resume")
+    words[words.index("--out") + 1] = str(tmp_path / "run")
+    assert main(words) == 2
+    assert f"{name}' is a link" in capsys.readouterr().err
+    assert all(path.read_text() == "mine" for path in kept)
+
+
+def test_a_run_does_not_go_on_with_other_rows(place, tmp_path, capsys):
+    shutil.copytree(place / "run", tmp_path / "run")
+    shutil.copytree(place / "meters", tmp_path / "meters")
+    path = tmp_path / "meters" / "1.parquet"
+    pd.read_parquet(path).assign(kwh=99.0).to_parquet(path, index=False)
+    assert main(fit(tmp_path, "--resume")) == 2
+    assert "holds a run of other rows" in capsys.readouterr().err
+    assert main(fit(place, "--resume")) == 0
+
+
+def test_shards_that_no_run_began_with_are_made_anew(place, tmp_path, capsys):
+    table = meters()
+    (tmp_path / "meters").mkdir()
+    table.to_parquet(tmp_path / "meters" / "1.parquet", index=False)
+    wrong = fit(tmp_path)
+    wrong[wrong.index("--label") + 1] = "nobody"
+    assert main(wrong) == 2
+    table.assign(kwh=99.0).to_parquet(tmp_path / "meters" / "1.parquet", index=False)
+    assert main(fit(tmp_path, "--no-report", "--holdout", "0")) == 0
+    parts = sorted((tmp_path / "run" / "models").iterdir())
+    levels = pd.concat([pd.read_parquet(path) for path in parts])["intercept"]
+    np.testing.assert_allclose(levels, 99.0)

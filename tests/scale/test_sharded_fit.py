@@ -188,6 +188,8 @@ def test_a_run_that_was_cut_goes_on_to_the_same_result(tmp_path, stage):
     if stage == "making models":
         assert seen[0] == ("making models", 2, 4)
     pd.testing.assert_frame_equal(models_of(run), models_of(whole))
+    (out / "made.jsonl").write_text("killed before this was removed")
+    fit_shards(index, out, asked, InThisProcess(), resume=True)
     left = {path.name for path in out.iterdir()}
     assert left == {"sharded.json", "fleet.npz", "models", "helpers"}
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import math
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from persfl.commands.progress import table
 from persfl.evaluation.alike import alike, verdict_codes, what_was_found
-from persfl.evaluation.headline import headline, lowest_arm, personalized_is
-from persfl.evaluation.intervals import percent
+from persfl.evaluation.error_table import error_lines
+from persfl.evaluation.headline import headline
 from persfl.evaluation.verdicts import Worth
 from persfl.evaluation.who_helps import pairs_known
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
@@ -70,27 +68,8 @@ def print_advice(told: Headline, out: Path) -> None:
 
 def print_errors(worth: Worth) -> None:
     """Errors of all methods, and what the personalized models are beside them."""
-    rows = []
-    lowest = lowest_arm(worth)
-    for arm in worth.summary():
-        mark = " (lowest)" if arm["key"] == lowest else ""
-        cells = [arm["name"] + mark, f"{arm['error']:.4f}", f"{arm['median']:.4f}"]
-        cells.append(
-            f"{arm['mistakes']:.3f}" if worth.classes else f"{arm['off_by']:.4g}"
-        )
-        rows.append((*cells, _beside(arm)))
-    own_units = "mistakes" if worth.classes else "off by"
-    ahead = " for rows to come" if worth.ahead else ""
-    gains = f"personalized is better by (95 % interval{ahead})"
-    table(("held-out error of", "mean", "median", own_units, gains), rows)
-
-
-def _beside(arm: Mapping[str, Any]) -> str:
-    """What the personalized models are beside an arm: by how much, and whether that is clear."""
-    if arm["gain"] is None or math.isnan(arm["gain"]):
-        return ""
-    between = f"{percent(arm['low'])} to {percent(arm['high'])}"
-    return f"{percent(arm['gain'])} ({between}): {personalized_is(arm['says'])}"
+    head, *lines = error_lines(worth.summary(), ahead=worth.ahead)
+    table(head, lines)
 
 
 def seconds(chosen: argparse.Namespace) -> str:

@@ -12,23 +12,23 @@ from persfl.commands.answers import seconds
 from persfl.commands.progress import table
 from persfl.errors import InputError
 from persfl.evaluation.intervals import percent
-from persfl.report.sharded_page import kept_verdict, write_sharded_page
+from persfl.report.sharded_page import (
+    kept_errors,
+    kept_verdict,
+    models_made_of,
+    write_sharded_page,
+)
 from persfl.report.sharded_words import against_own_rows
 from persfl.scale.engines import engine_of
-from persfl.scale.model_table import ModelTable
+from persfl.scale.model_table import PARTS, ModelTable
 from persfl.scale.sharded_run import ShardedRun
 from persfl.scale.table_predictions import PredictJob, predict_files
 
 
 def print_facts(run: ShardedRun) -> None:
     """What came out, for people."""
-    offers = [(name, share) for name, share in run.facts["offers"] if share >= 0.005]
-    said = ", ".join(
-        f"{name} {share:.0%}".replace("%", " %")
-        for name, share in sorted(offers, key=lambda each: -each[1])
-    )
-    if offers:
-        print(f"Models are mixed from these offers: {said}.")
+    found = ModelTable.open(run.folder)
+    print(models_made_of(found))
     worth = run.facts["worth"]
     if worth is None:
         return
@@ -37,11 +37,8 @@ def print_facts(run: ShardedRun) -> None:
         print(f"Measured on {whose}, drawn by the seed:")
     print(against_own_rows(kept_verdict(run), worth["held"]))
     print()
-    lines = [
-        (arm["name"], f"{arm['error']:.4f}", f"{arm['median']:.4f}")
-        for arm in worth["arms"]
-    ]
-    table(("", "error", "median"), lines)
+    head, *lines = kept_errors(run)
+    table(head, lines)
 
 
 def list_table_helpers(chosen: argparse.Namespace) -> int:
@@ -72,12 +69,9 @@ def list_table_helpers(chosen: argparse.Namespace) -> int:
     ]
     table(("peer", "alike", "share", "its model's error here"), lines)
     mine = found.model(chosen.device)
-    shares = ", ".join(f"{percent(mine[name])} {name}" for name in _PARTS)
+    shares = ", ".join(f"{percent(mine[name])} {name}" for name in PARTS)
     print(f"\nThe model of {chosen.device} is {shares}.")
     return 0
-
-
-_PARTS = ("own", "fleet", "neighbours")
 
 
 def predict_folder(chosen: argparse.Namespace) -> int:

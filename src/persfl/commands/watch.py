@@ -12,6 +12,7 @@ from persfl.checks import many
 from persfl.commands.progress import json_number, stage_name
 from persfl.errors import InputError
 from persfl.folder_locks import holder
+from persfl.run_kinds import is_sharded
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
 from persfl.runs.standing import DIARY, RunStanding, standing_of
@@ -25,10 +26,10 @@ STOPPED = 3  # exit status, as that of `persfl federate`
 def watch(chosen: argparse.Namespace) -> int:
     """Show how far the run of a folder is, until it is over."""
     out = Path(chosen.run)
+    if is_sharded(out):
+        return _sharded(out, chosen)
     if not (out / INDEX).is_file() and holder_of(out) is None:
-        raise InputError(
-            f"there is no run in {str(out)!r} yet. Start one: persfl fit TABLE ... --out {out}"
-        )
+        raise _nothing_in(out)
     if (out / DIARY).is_file():
         return _federation(out, chosen)
     shown = Screen(chosen.json)
@@ -45,16 +46,50 @@ def watch(chosen: argparse.Namespace) -> int:
             if Folder.open(out).finished:
                 continue
             shown.end()
-            print(
-                f"persfl: nobody is writing into {out}: the run was stopped. Go on with the same"
-                " command and --resume.",
-                file=sys.stderr,
-            )
-            return STOPPED
+            return _say_stopped(out)
         if chosen.once:
             shown.end()
             return 0
+        if folder is None and is_sharded(out):
+            return _sharded(out, chosen)
+        if folder is None and holder_of(out) is None and not (out / INDEX).is_file():
+            raise _nothing_in(out)  # whoever wrote there was stopped before it began
         time.sleep(PAUSE)
+
+
+def _nothing_in(out: Path) -> InputError:
+    return InputError(
+        f"there is no run in {str(out)!r} yet. Start one: persfl fit TABLE ... --out {out}"
+    )
+
+
+def _sharded(out: Path, chosen: argparse.Namespace) -> int:
+    """A run over shards says what came out once it is over, and nothing before."""
+    from persfl.commands.folder_answers import print_facts
+    from persfl.scale.sharded_run import ShardedRun
+
+    while not (run := ShardedRun.open(out)).finished:
+        if holder_of(out) is None and not ShardedRun.open(out).finished:
+            return _say_stopped(out)
+        if chosen.once:
+            told = {"event": "standing", "made": len(run.made())}
+            print(json.dumps(told) if chosen.json else f"models are made in {out}.")
+            return 0
+        time.sleep(PAUSE)
+    if chosen.json:
+        print(json.dumps({"event": "done"} | dict(run.facts)), flush=True)
+    else:
+        print_facts(run)
+    return 0
+
+
+def _say_stopped(out: Path) -> int:
+    print(
+        f"persfl: nobody is writing into {out}: the run was stopped. Go on with the same command"
+        " and --resume.",
+        file=sys.stderr,
+    )
+    return STOPPED
 
 
 def holder_of(out: Path) -> str | None:

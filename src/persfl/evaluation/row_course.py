@@ -98,12 +98,14 @@ def goes_on(X: Array, left: Array, rows: Devices) -> float:
     ... )
     (True, True)
     """
-    wide = np.column_stack([np.ones(len(X)), X / np.sqrt(max(X.shape[1], 1))])
+    columns = max(X.shape[1], 1)
+    wide = np.column_stack([np.ones(len(X)), X / np.sqrt(columns)])
     asked = left[:, None] * wide
     more = 0.0
     chance = 0.0
     for begin, end in zip(rows.start[:-1], rows.start[1:], strict=True):
-        here = asked[begin:end][rows.weight[begin:end] > 0]
+        counts = rows.weight[begin:end] > 0
+        here = asked[begin:end][counts]
         if len(here) >= 4:
             found, usual, spread = _side_by_side(here)
             more += found - usual
@@ -125,7 +127,8 @@ def _side_by_side(asked: Array) -> tuple[float, float, float]:
     # diagonal
     A1 = 2.0 * (m - 1)
     A2 = 4.0 * m - 6.0
-    K2 = float(((S**2).sum(axis=1) ** 2).sum())
+    each = (S**2).sum(axis=1)
+    K2 = float((each**2).sum())
     small = S @ S.T if m < S.shape[1] else S.T @ S  # their squares have one sum
     K1 = float((small**2).sum()) - K2
     two = m * (m - 1.0)
@@ -134,7 +137,9 @@ def _side_by_side(asked: Array) -> tuple[float, float, float]:
     mean = -A1 / two
     pairs = 2.0 * A1 * K1 / two
     chains = 4.0 * (A2 - A1) * (K2 - K1) / three
-    apart = (A1**2 + 2.0 * A1 - 4.0 * A2) * (1.0 + 2.0 * K1 - 4.0 * K2) / four
+    A0 = A1**2 + 2.0 * A1 - 4.0 * A2
+    K0 = 1.0 + 2.0 * K1 - 4.0 * K2
+    apart = A0 * K0 / four
     found = 2.0 * float((S[1:] * S[:-1]).sum())
     return found, mean, pairs + chains + apart - mean**2
 
@@ -150,14 +155,17 @@ def _own_leftovers(X: Array, left: Array, rows: Devices) -> Array:
     """What every device's own model leaves of that: ridge, as strong as a row per coefficient."""
     Z = np.column_stack([np.ones(len(X)), X])
     found = left.copy()
+    wide = Z.shape[1]
     for begin, end in zip(rows.start[:-1], rows.start[1:], strict=True):
         here = Z[begin:end]
-        if len(here) < Z.shape[1]:  # the same by rows, of which there are fewer
-            kept = here @ here.T + Z.shape[1] * np.eye(len(here))
-            found[begin:end] = Z.shape[1] * np.linalg.solve(kept, left[begin:end])
+        label = left[begin:end]
+        if len(here) < wide:  # the same by rows, of which there are fewer
+            kept = here @ here.T + wide * np.eye(len(here))
+            found[begin:end] = wide * np.linalg.solve(kept, label)
         else:
-            kept = here.T @ here + Z.shape[1] * np.eye(Z.shape[1])
-            found[begin:end] -= here @ np.linalg.solve(kept, here.T @ left[begin:end])
+            kept = here.T @ here + wide * np.eye(wide)
+            model = np.linalg.solve(kept, here.T @ label)
+            found[begin:end] -= here @ model
     return found
 
 
@@ -184,23 +192,23 @@ def hangs_together(keys: IntArray, rows: Devices, left: Array) -> float:
     many = int(key.max()) + 1
     left = left.reshape(len(left), -1)
     pair, cell = np.unique(owner * many + key, return_inverse=True)
-    shared = np.bincount(pair % many, minlength=many)[pair % many] > 1
-    if len(np.unique((pair % many)[shared])) < FEWEST:
+    device = pair // many
+    which = pair % many
+    shared = np.bincount(which, minlength=many)[which] > 1
+    if len(np.unique(which[shared])) < FEWEST:
         return 0.0
-    weight = np.bincount(cell, weights=rows.weight)
-    level = np.maximum(
-        np.bincount(owner, weights=rows.weight, minlength=len(rows)), 1e-300
-    )
+    n = len(rows)
+    share = rows.weight
+    weight = np.maximum(np.bincount(cell, weights=share), 1e-300)
+    level = np.maximum(np.bincount(owner, weights=share, minlength=n), 1e-300)
     sums = 0.0
     spread = 0.0
     for column in left.T:
-        mean = (
-            np.bincount(owner, weights=rows.weight * column, minlength=len(rows))
-            / level
-        )
-        away = rows.weight * (column - mean[owner])
-        each = np.bincount(cell, weights=away) / np.maximum(weight, 1e-300) * shared
-        total, chance = _products(pair // many, pair % many, each, len(rows), many)
+        summed = np.bincount(owner, weights=share * column, minlength=n)
+        mean = summed / level
+        away = share * (column - mean[owner])
+        each = np.bincount(cell, weights=away) / weight * shared
+        total, chance = _products(device, which, each, n, many)
         sums += total
         # what classes leave goes together: their deviations are added, not their variances
         spread += np.sqrt(max(chance, 0.0))
@@ -221,18 +229,20 @@ def _products(
     each = each / np.maximum(size, 1e-300)[device]
     table = csr_array((each, (device, key)), shape=(devices, keys))
     within = float((each**2).sum())
-    total = float((np.asarray(table.sum(axis=0)) ** 2).sum()) - within
+    of_keys = np.asarray(table.sum(axis=0))
+    total = float((of_keys**2).sum()) - within
     # of all products between devices: 2 * sum of squares, from the smaller of the two tables
     small = table.T @ table if keys < devices else table @ table.T
     own = np.bincount(device, weights=each**2, minlength=devices)
-    return total, 2.0 * (float((small.multiply(small)).sum()) - float((own**2).sum()))
+    every = float((small.multiply(small)).sum())
+    alone = float((own**2).sum())
+    return total, 2.0 * (every - alone)
 
 
 def pooled_leftovers(rows: Devices, classes: int) -> Array:
     """What one linear model for all rows leaves of the labels, or of each class's indicator."""
-    wide = rows.X - rows.X.mean(axis=0)
-    spread = wide.std(axis=0)
-    X = np.column_stack([wide / np.where(spread > 0, spread, 1.0), np.ones(len(wide))])
+    columns = _standard(rows.X)
+    X = np.column_stack([columns, np.ones(len(columns))])
     y = rows.y[:, None]
     if classes:
         y = (y == np.arange(classes)) + 0.0
@@ -241,6 +251,8 @@ def pooled_leftovers(rows: Devices, classes: int) -> Array:
     weak = 1e-6 * max(float(rows.weight.sum()), 1e-300)
     if len(X) < X.shape[1]:  # the same from products of rows, of which there are fewer
         gram = heavy @ heavy.T + weak * np.eye(len(X))
-        return np.asarray(y - X @ (heavy.T @ np.linalg.solve(gram, root * y)))
-    gram = heavy.T @ heavy + weak * np.eye(X.shape[1])
-    return np.asarray(y - X @ np.linalg.solve(gram, heavy.T @ (root * y)))
+        model = heavy.T @ np.linalg.solve(gram, root * y)
+    else:
+        gram = heavy.T @ heavy + weak * np.eye(X.shape[1])
+        model = np.linalg.solve(gram, heavy.T @ (root * y))
+    return np.asarray(y - X @ model)

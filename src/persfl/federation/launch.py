@@ -18,6 +18,7 @@ from persfl.federation.federation_folder import Federation
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.superlink import check_up, link_mark, same_link, start_run
 from persfl.folder_locks import LOCK, holder
+from persfl.formats import reading
 from persfl.runs.begun_runs import is_begun, remove_begun
 from persfl.runs.index import INDEX
 from persfl.runs.run_folder import Folder
@@ -88,8 +89,9 @@ def follow(
     if not once:
         return _watch(diary, begin, None, show, lambda: True)
     for event in _events(diary, begin):
-        facts = {name: event[name] for name in event if name[0] != "_"}
-        show(str(facts.pop("event", "")), facts)
+        facts = {name: event[name] for name in event if name[:1] != "_"}
+        with reading(diary):  # somebody else may have written it
+            show(str(facts.pop("event", "")), facts)
     return 0
 
 
@@ -150,10 +152,11 @@ def _watch(
         for event in _events(progress, position):
             position = event.pop("_end")
             event.pop("_begin")
-            name = str(event.pop("event"))
+            name = str(event.pop("event", ""))
             if name == "begun" and _is_process(event.get("pid")):
                 pid = event["pid"]
-            show(name, event)
+            with reading(progress):
+                show(name, event)
             if name == "done":
                 return 0
             if name == "stopped":

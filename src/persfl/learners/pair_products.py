@@ -21,34 +21,46 @@ Way = list[int]  # stride, padding and dilation, each for height and width
 
 
 def _out(image: Sequence[int], kernel: Sequence[int], way: Way) -> list[int]:
-    reach = [way[4 + i] * (kernel[i] - 1) for i in (0, 1)]
-    room = [image[i] + 2 * way[2 + i] - reach[i] for i in (0, 1)]
-    return [(room[i] - 1) // way[i] + 1 for i in (0, 1)]
+    """Height and width of what a convolution gives."""
+    stride, padding, dilation = _ways(way)
+    found = []
+    for i in (0, 1):
+        reach = dilation[i] * (kernel[i] - 1)
+        room = image[i] + 2 * padding[i] - reach
+        found.append((room - 1) // stride[i] + 1)
+    return found
 
 
 def _columns(x: Tensor, kernel: Sequence[int], way: Way) -> Tensor:
     """(G, rows, N * pixels) what is around every pixel."""
     out = _out(x.shape[3:], kernel, way)
-    x = F.pad(x, (way[3], way[3], way[2], way[2]))
+    stride, padding, dilation = _ways(way)
+    high, wide = padding
+    x = F.pad(x, (wide, wide, high, high))
     groups, count, channels = x.shape[:3]
     sg, sn, sc, sh, sw = x.stride()
     shape = (groups, channels, *kernel, count, *out)
-    steps = (sg, sc, way[4] * sh, way[5] * sw, sn, way[0] * sh, way[1] * sw)
-    return x.as_strided(shape, steps).reshape(groups, channels * math.prod(kernel), -1)
+    within = (dilation[0] * sh, dilation[1] * sw)
+    between = (stride[0] * sh, stride[1] * sw)
+    columns = x.as_strided(shape, (sg, sc, *within, sn, *between))
+    return columns.reshape(groups, channels * math.prod(kernel), -1)
 
 
 def _folded(u: Tensor, image: list[int], kernel: list[int], way: Way) -> Tensor:
     """(G, N, C, *image) the slope of columns (G, C, *kernel, N, *out)."""
     groups, channels, _, _, count = u.shape[:5]
-    high, wide = image[0] + 2 * way[2], image[1] + 2 * way[3]
-    x = u.new_zeros((groups, channels, count, high, wide))
+    stride, padding, dilation = _ways(way)
+    size = [image[i] + 2 * padding[i] for i in (0, 1)]
+    reach = [stride[i] * (u.shape[5 + i] - 1) + 1 for i in (0, 1)]
+    x = u.new_zeros((groups, channels, count, *size))
     for i, j in itertools.product(range(kernel[0]), range(kernel[1])):
-        top, left = way[4] * i, way[5] * j
-        bottom = top + way[0] * (u.shape[5] - 1) + 1
-        right = left + way[1] * (u.shape[6] - 1) + 1
-        x[..., top : bottom : way[0], left : right : way[1]] += u[:, :, i, j]
-    inside = x[..., way[2] : high - way[2], way[3] : wide - way[3]]
-    return inside.transpose(1, 2).contiguous()
+        top = dilation[0] * i
+        left = dilation[1] * j
+        down = slice(top, top + reach[0], stride[0])
+        across = slice(left, left + reach[1], stride[1])
+        x[..., down, across] += u[:, :, i, j]
+    rows, columns = (slice(padding[i], size[i] - padding[i]) for i in (0, 1))
+    return x[..., rows, columns].transpose(1, 2).contiguous()
 
 
 def in_triton(x: Tensor) -> bool:
@@ -78,24 +90,31 @@ def pair_convolution(x: Tensor, w: Tensor, way: list[int], precision: str) -> Te
     few = min(len(x), len(w))
     images = x.reshape(few, -1, *x.shape[2:])
     weights = w.reshape(few, -1, *w.shape[2:])
+    kinds = w.shape[1]
     if _one_by_one(x, w, out):
+        how = _ways(way)
         every = zip(images, weights, strict=True)
-        y = torch.stack([F.conv2d(a, b, None, *_ways(way)) for a, b in every])
-        y = y.reshape(*y.shape[:2], -1, w.shape[1], *out).transpose(1, 2)
+        y = torch.stack([F.conv2d(a, b, None, *how) for a, b in every])
+        y = y.reshape(*y.shape[:2], -1, kinds, *out)
+        y = y.transpose(1, 2)
     else:
-        y = torch.bmm(weights.flatten(2), _columns(images, w.shape[3:], way))
-        y = y.reshape(few, -1, w.shape[1], images.shape[1], *out).transpose(2, 3)
-    return y.reshape(-1, x.shape[1], w.shape[1], *out).contiguous()
+        columns = _columns(images, w.shape[3:], way)
+        y = torch.bmm(weights.flatten(2), columns)
+        y = y.reshape(few, -1, kinds, images.shape[1], *out)
+        y = y.transpose(2, 3)
+    return y.reshape(-1, x.shape[1], kinds, *out).contiguous()
 
 
 def _ways(way: Way) -> tuple[Way, Way, Way]:
+    """Stride, padding and dilation."""
     return way[:2], way[2:4], way[4:]
 
 
 @pair_convolution.register_fake
 def _(x: Tensor, w: Tensor, way: list[int], precision: str) -> Tensor:
     out = _out(x.shape[3:], w.shape[3:], way)
-    return x.new_empty((max(len(x), len(w)), x.shape[1], w.shape[1], *out))
+    groups = max(len(x), len(w))
+    return x.new_empty((groups, x.shape[1], w.shape[1], *out))
 
 
 @torch.library.custom_op("persfl::pair_weight_slope", mutates_args=())
@@ -121,8 +140,9 @@ def weight_slope(
 
 def _slopes(g: Tensor, x: Tensor, w: Tensor, way: Way, which: int) -> Tensor:
     """The slope of the images (0) or the weights (1) of one pair."""
+    wanted = [which == 0, which == 1, False]
     found = torch.ops.aten.convolution_backward(
-        g, x, w, None, *_ways(way), False, [0, 0], 1, [which == 0, which == 1, False]
+        g, x, w, None, *_ways(way), False, [0, 0], 1, wanted
     )
     answer: Tensor = found[which]
     return answer
@@ -132,7 +152,8 @@ def _slopes(g: Tensor, x: Tensor, w: Tensor, way: Way, which: int) -> Tensor:
 def _(
     g: Tensor, x: Tensor, kernel: list[int], way: list[int], precision: str
 ) -> Tensor:
-    return g.new_empty((max(len(g), len(x)), g.shape[2], x.shape[2], *kernel))
+    groups = max(len(g), len(x))
+    return g.new_empty((groups, g.shape[2], x.shape[2], *kernel))
 
 
 @torch.library.custom_op("persfl::pair_image_slope", mutates_args=())
@@ -152,14 +173,17 @@ def image_slope(
             one.copy_(_slopes(slope_, one, weight, way, 0))
         return x
     s = g.transpose(1, 2).reshape(groups, g.shape[2], -1)
-    u = torch.bmm(w.flatten(2).transpose(1, 2), s)
-    columns = u.view(*w.shape[:1], *w.shape[2:], g.shape[1], *g.shape[3:])
+    turned = w.flatten(2).transpose(1, 2)
+    around = (groups, *w.shape[2:])
+    pixels = (g.shape[1], *g.shape[3:])
+    columns = torch.bmm(turned, s).view(*around, *pixels)
     return _folded(columns, image, list(w.shape[3:]), way)
 
 
 @image_slope.register_fake
 def _(g: Tensor, w: Tensor, image: list[int], way: list[int], precision: str) -> Tensor:
-    return g.new_empty((max(len(g), len(w)), g.shape[1], w.shape[2], *image))
+    groups = max(len(g), len(w))
+    return g.new_empty((groups, g.shape[1], w.shape[2], *image))
 
 
 def _repeated(part: Tensor, groups: int) -> Tensor:

@@ -85,36 +85,41 @@ def _ridges(learner: Linear, data: Data, anchor: Array) -> Array:
     leverage h = x'A^-1 x, the error of predicting a row that was left out is residual / (1 - h).
     The intercept is taken out by centring, which adds 1 / sum w to h.
     """
-    d = data.X.shape[-1]
-    total = data.weight.sum(axis=-1)
-    start = np.broadcast_to(anchor, (len(data.y), anchor.size))
-    y = data.y - learner.scores(start, data.X)
     X = data.X
+    d = X.shape[-1]
+    weight = data.weight
+    total = weight.sum(axis=-1)
+    start = np.broadcast_to(anchor, (len(data.y), anchor.size))
+    y = data.y - learner.scores(start, X)
     free = np.zeros(len(y))
     if learner.intercept:
-        x_mean = (data.weight[..., None] * X).sum(axis=-2) / total[:, None]
-        y_mean = (data.weight * y).sum(axis=-1) / total
+        x_sum = (weight[..., None] * X).sum(axis=-2)
+        x_mean = x_sum / total[:, None]
+        y_mean = (weight * y).sum(axis=-1) / total
         X = X - x_mean[:, None, :]
         y = y - y_mean[:, None]
         free = 1.0 / total
-    gram = np.matmul(np.swapaxes(X * data.weight[..., None], -1, -2), X)
+    weighed = X * weight[..., None]
+    gram = np.matmul(np.swapaxes(weighed, -1, -2), X)
     root, turn = np.linalg.eigh(gram)
     root = np.maximum(root, 0.0)
     along = np.matmul(X, turn)  # rows in the directions of the Gram matrix
-    pull = np.matmul(np.swapaxes(along, -1, -2), (data.weight * y)[..., None])[..., 0]
+    label = (weight * y)[..., None]
+    pull = np.matmul(np.swapaxes(along, -1, -2), label)[..., 0]
     best = np.zeros_like(pull)
     least = np.full(len(y), np.inf)
     for strength in STRENGTHS:
-        coefficient = pull / (root + strength)
+        stiff = root + strength
+        coefficient = pull / stiff
         left = y - (along * coefficient[:, None, :]).sum(axis=-1)
-        leverage = (along**2 / (root + strength)[:, None, :]).sum(axis=-1)
+        leverage = (along**2 / stiff[:, None, :]).sum(axis=-1)
         leverage = leverage + free[:, None]
-        without = left / np.maximum(
-            1.0 - leverage, 1e-6
-        )  # each row predicted by the others
-        error = (data.weight * without**2).sum(axis=-1)
+        # each row predicted by the others
+        without = left / np.maximum(1.0 - leverage, 1e-6)
+        error = (weight * without**2).sum(axis=-1)
         better = error < least
-        best[better], least[better] = coefficient[better], error[better]
+        best[better] = coefficient[better]
+        least[better] = error[better]
     slopes = np.matmul(turn, best[..., None])[..., 0]
     models = start.copy()
     models[:, :d] += slopes
@@ -148,19 +153,24 @@ def _accelerated(
     """
     X = learner.with_intercept(data.X)
     share = data.weight / data.weight.sum(axis=-1, keepdims=True)
-    gram = np.matmul(np.swapaxes(X * share[..., None], -1, -2), X)
+    weighed = X * share[..., None]
+    gram = np.matmul(np.swapaxes(weighed, -1, -2), X)
     largest = np.linalg.eigvalsh(gram)[..., -1:]
     step = 1.0 / (_CURVATURE[learner.kind] * largest + 2.0 * pull + 1e-12)
-    w = np.broadcast_to(anchor, (*pull.shape[:-1], anchor.size)).copy()
+    shape = (*pull.shape[:-1], anchor.size)
+    w = np.broadcast_to(anchor, shape).copy()
     ahead = w
     t = np.ones_like(pull)
     for _ in range(_STEPS):
-        slope = learner.grad(ahead, data) + 2.0 * pull * (ahead - anchor) * slopes
+        back = 2.0 * pull * (ahead - anchor) * slopes
+        slope = learner.grad(ahead, data) + back
         new = ahead - step * slope
-        uphill = (slope * (new - w)).sum(axis=-1, keepdims=True) > 0
+        move = new - w
+        uphill = (slope * move).sum(axis=-1, keepdims=True) > 0
         t = np.where(uphill, 1.0, t)
         longer = (1.0 + np.sqrt(1.0 + 4.0 * t**2)) / 2.0
-        ahead = new + np.where(uphill, 0.0, (t - 1.0) / longer) * (new - w)
+        swing = np.where(uphill, 0.0, (t - 1.0) / longer)
+        ahead = new + swing * move
         w = new
         t = longer
         if np.abs(slope).max() < 1e-5:
@@ -194,7 +204,8 @@ def strength_for(learner: Linear, devices: Devices, anchor: Array) -> float:
     if not len(several):
         return 1.0
     longest = int(devices.counts[several].max())
-    most = int(np.clip(_CHUNK // (8 * 8 * longest * learner.classes), 2, 30))
+    room = _CHUNK // (8 * 8 * longest * learner.classes)
+    most = int(np.clip(room, 2, 30))
     spread = np.linspace(0, len(several) - 1, most).round().astype(int)
     data = devices.gather(several[np.unique(spread)])
     even = np.arange(data.rows) % 2 == 0
@@ -206,12 +217,12 @@ def strength_for(learner: Linear, devices: Devices, anchor: Array) -> float:
     halves = halves[usable]
     # every device learns from each of its halves with every strength
     shape = (len(halves), 2, len(OTHERS))
-    X = np.broadcast_to(data.X[usable, None, None], (*shape, *data.X.shape[-2:]))
+    size = data.X.shape[-2:]
+    X = np.broadcast_to(data.X[usable, None, None], (*shape, *size))
     y = np.broadcast_to(data.y[usable, None, None], (*shape, data.rows))
     learn = Data(X, y, np.broadcast_to(halves[:, :, None], y.shape))
     judge = Data(X, y, np.broadcast_to(halves[:, ::-1, None], y.shape))
-    models = pulled_toward(
-        learner, learn, anchor, np.broadcast_to(np.array(OTHERS), shape)
-    )
+    strengths = np.broadcast_to(np.array(OTHERS), shape)
+    models = pulled_toward(learner, learn, anchor, strengths)
     missed = np.minimum(learner.loss(models, judge), 1e6)
     return OTHERS[int(np.argmin(missed.sum(axis=(0, 1))))]

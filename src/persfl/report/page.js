@@ -254,6 +254,12 @@
   }
   const whole = x => signed(String(Math.round(100 * x))) + SPACE + "%";
 
+  // An option such as --label is not broken behind its dashes.
+  function options(text) {
+    const parts = text.textContent.split(/(--\S+)/);
+    text.replaceChildren(...parts.map((part, k) => (k % 2 ? h("span", { class: "option" }, part) : part)));
+  }
+
   // ---- the answer
   function answer() {
     put(
@@ -267,6 +273,7 @@
           )
         : null,
     );
+    document.querySelectorAll("#how code, #notes p").forEach(options);
     if (!worth) {
       put(
         "verdict",

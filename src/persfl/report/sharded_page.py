@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,12 @@ import numpy as np
 
 from persfl import __version__
 from persfl.checks import many
+from persfl.evaluation.error_table import Lines, error_lines
 from persfl.evaluation.intervals import Verdict, percent
 from persfl.files import write_whole
 from persfl.report.html import REPORT
 from persfl.report.sharded_words import against_own_rows
-from persfl.run_kinds import SHARDED
-from persfl.scale.fleet_arrays import damaged
-from persfl.scale.model_table import ModelTable
+from persfl.scale.model_table import PARTS, ModelTable
 from persfl.scale.sharded_run import ShardedRun
 from persfl.types import Array
 
@@ -38,6 +38,7 @@ COLUMNS = {
     "fleet": "fleet in the model",
     "neighbours": "neighbours in the model",
 }
+ON_PHONES = (0.1, 0.5, 0.9)  # quantiles that there is room for
 BARS = 24
 _PLACE = Path(__file__).parent
 
@@ -50,17 +51,19 @@ def write_sharded_page(table: ModelTable, path: Path | None = None) -> Path:
     text = (_PLACE / "sharded.html").read_text()
     filled = {
         "version": __version__,
-        "title": html.escape(_title(table)),
-        "answer": html.escape(_answer(table)),
+        "title": _escaped(_title(table)),
+        "answer": _escaped(_answer(table)),
         "facts": _facts(table),
+        "errors": _errors(table.run),
+        "heads": _heads(),
         "quantiles": _quantiles(numbers),
         "bars": _bars(numbers["error"]),
         "drawers": _script(drawers),
         "names": _script(list(COLUMNS.values())),
         "folder": FOUND,
     }
-    for name, value in filled.items():
-        text = text.replace("{{" + name + "}}", value)
+    # all at once: what a device is called must not be filled in again
+    text = re.sub("{{([a-z]+)}}", lambda gap: filled[gap[1]], text)
     write_whole(page, text.encode())
     return page
 
@@ -87,14 +90,25 @@ def _answer(table: ModelTable) -> str:
 
 def kept_verdict(run: ShardedRun) -> Verdict:
     """The verdict of a run, as it was kept; somebody else may have written it."""
-    told: dict[str, Any] = {
-        key: np.nan if value is None else value
-        for key, value in run.facts["worth"]["verdict"].items()
+    told = run.facts["worth"]["verdict"]
+    known: dict[str, Any] = {
+        name: np.nan if told[name] is None else told[name] for name in told
     }
-    try:
-        return Verdict(**told)
-    except TypeError:
-        raise damaged(run.folder / SHARDED) from None
+    return Verdict(**known)
+
+
+def kept_errors(run: ShardedRun) -> Lines:
+    """The table of all errors of a run, likewise."""
+    return error_lines(run.facts["worth"]["arms"])
+
+
+def models_made_of(table: ModelTable) -> str:
+    """What models are made of in the mean, in a sentence."""
+    own, fleet, near = (percent(float(table.column(part).mean())) for part in PARTS)
+    return (
+        f"In the mean over devices a model is {own} own rows, {fleet} fleet and {near}"
+        " neighbours, by how much each decides of it."
+    )
 
 
 def _facts(table: ModelTable) -> str:
@@ -107,14 +121,53 @@ def _facts(table: ModelTable) -> str:
         "method": str(spec["method"]),
         "seed": str(spec["seed"]),
         "held back": percent(float(spec["holdout"])),
+        "models": models_made_of(table),
     }
     offers = [(str(name), float(share)) for name, share in table.run.facts["offers"]]
     mixed = (f"{name} {percent(share)}" for name, share in offers if share >= 0.005)
-    lines["mixed from"] = ", ".join(mixed)
+    lines["offers mixed"] = ", ".join(mixed)
     return "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+        f"<tr><th>{_escaped(name)}</th><td>{_escaped(value)}</td></tr>"
         for name, value in lines.items()
     )
+
+
+def _escaped(text: str) -> str:
+    """Text for the page; numbers stay with their unit."""
+    return html.escape(text).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def _errors(run: ShardedRun) -> str:
+    """The rows of the table of errors."""
+    if not run.facts.get("worth"):
+        return ""
+    head, *lines = kept_errors(run)
+    rows = [_row(line, head) for line in lines]
+    names = "".join(f'<th scope="col">{_escaped(name)}</th>' for name in head)
+    return f"<thead><tr>{names}</tr></thead><tbody>{''.join(rows)}</tbody>"
+
+
+def _row(cells: Sequence[str], names: Sequence[str]) -> str:
+    """The first is whose the others are, each by its name."""
+    shown = "".join(
+        f'<td data-name="{_escaped(name)}">{_escaped(cell)}</td>'
+        for name, cell in zip(names[1:], cells[1:], strict=True)
+        if cell
+    )
+    return f'<tr><th scope="row">{_escaped(cells[0])}</th>{shown}</tr>'
+
+
+def _heads() -> str:
+    """The names of the columns of quantiles."""
+    names = {0.5: "median"}
+    shown = [names.get(share, percent(share)) for share in SHARES]
+    cells = zip(shown, _where(), strict=True)
+    return "".join(f"<td{where}>{_escaped(name)}</td>" for name, where in cells)
+
+
+def _where() -> list[str]:
+    """What a phone leaves out."""
+    return ["" if share in ON_PHONES else ' class="more"' for share in SHARES]
 
 
 def _quantiles(numbers: dict[str, Array]) -> str:
@@ -124,9 +177,16 @@ def _quantiles(numbers: dict[str, Array]) -> str:
         known = values[np.isfinite(values)]
         if not len(known):
             continue
-        cells = [float(known.mean()), *np.quantile(known, SHARES).tolist()]
-        shown = "".join(f"<td>{_number(cell)}</td>" for cell in cells)
-        rows.append(f"<tr><th>{html.escape(COLUMNS[name])}</th>{shown}</tr>")
+        told = percent if name in PARTS else _number
+        cells = [told(cell) for cell in np.quantile(known, SHARES).tolist()]
+        shown = "".join(
+            f"<td{where}>{_escaped(cell)}</td>"
+            for cell, where in zip(cells, _where(), strict=True)
+        )
+        mean = _escaped(told(float(known.mean())))
+        rows.append(
+            f"<tr><th>{_escaped(COLUMNS[name])}</th><td>{mean}</td>{shown}</tr>"
+        )
     return "".join(rows)
 
 

@@ -94,21 +94,19 @@ class KinAdopter:
         if not trust.notes:
             return Choice(np.full((T, 1), -1), np.zeros((T, 1)), np.ones(T))
         memory = KinNotes.of(trust.notes, T)
-        acts = (
-            ~((memory.panel >= 0).sum(axis=1) < self.met(trust.n))
-            & ~memory.done
-            & ~memory.anew
-        )
+        known = (memory.panel >= 0).sum(axis=1)
+        meeting = known < self.met(trust.n)
+        acts = ~meeting & ~memory.done & ~memory.anew
         follows = (memory.taken > 0) & acts[:, None]
         many = follows.sum(axis=1)
         # A mean of many steps wobbles less than one and may be longer, unless the steps are old:
         # only so many are renewed a round.
         renewed = np.minimum(1.0, (self.peers - self.others) / np.maximum(many, 1))
-        stride = np.maximum(1.0, np.sqrt(1.0 + many) * renewed * 0.5**memory.careful)
+        bold = np.sqrt(1.0 + many) * renewed
+        stride = np.maximum(1.0, bold * 0.5**memory.careful)
         each = np.where(acts, stride / (1 + many), 0.0)
-        who = np.concatenate(
-            [np.where(follows, memory.panel, -1), trust.targets[:, None]], axis=1
-        )
+        others = np.where(follows, memory.panel, -1)
+        who = np.concatenate([others, trust.targets[:, None]], axis=1)
         taken = np.where(follows, memory.taken, 0.0)
         weights = np.concatenate([taken, np.ones((T, 1))], axis=1) * each[:, None]
         return Choice(who, weights, 1.0 - weights.sum(axis=1), memory.anew)
@@ -124,17 +122,17 @@ class KinAdopter:
         said = kept.shrink[t, s]
         useless = np.isnan(said)
         said = np.where(useless, 0.0, said)
-        fair = (r - known["used"][t, slot] >= self.rest // 2) & ~new[t, s]
+        rested = r - known["used"][t, slot] >= self.rest // 2
+        fair = rested & ~new[t, s]
         known["asked"][t, slot] = r
         length = kept.length[t, s]
-        known["length"][t, slot] = np.where(
-            np.isnan(length), known["length"][t, slot], length
-        )
-        known["shrink"][t, slot] = np.where(
-            fair | useless, said, known["shrink"][t, slot]
-        )
-        first = fair & np.isnan(known["near"][t, slot])
-        known["near"][t, slot] = np.where(first, said, known["near"][t, slot])
+        before = known["length"][t, slot]
+        known["length"][t, slot] = np.where(np.isnan(length), before, length)
+        before = known["shrink"][t, slot]
+        known["shrink"][t, slot] = np.where(fair | useless, said, before)
+        before = known["near"][t, slot]
+        first = fair & np.isnan(before)
+        known["near"][t, slot] = np.where(first, said, before)
         return replace(memory, panel=panel, **known)
 
     def _decided(self, m: KinNotes, r: int, kept: Kept, meeting: Mask) -> KinNotes:
@@ -143,7 +141,8 @@ class KinAdopter:
         mark = np.where(np.abs(own - m.mark) < ROUNDING, m.mark, np.nan)
         done = ~np.isnan(mark)
         begun = np.where(meeting, r, m.begun)
-        alone = m.alone & (meeting | ((own > -self.clear) & (r - begun < self.cycle)))
+        waiting = (own > -self.clear) & (r - begun < self.cycle)
+        alone = m.alone & (meeting | waiting)
         begun = np.where(m.alone & ~alone, r, begun)
 
         usual = np.median(m.shrink, axis=1) if m.shrink.shape[1] else np.zeros(len(own))
@@ -153,38 +152,40 @@ class KinAdopter:
         member = (shrink < self.share * level[:, None]) & ~odd
         member &= (level < -ROUNDING)[:, None] & ~alone[:, None]
         member = np.where(done[:, None], m.member, member)
-        right = (level < -self.clear) & (own - usual < self.share * level) & ~alone
+        near = own - usual < self.share * level
+        right = (level < -self.clear) & near & ~alone
         begun = np.where(right, r, begun)
-        same = np.where((member == m.member).all(axis=1) & right, m.same + 1, 0)
+        steady = (member == m.member).all(axis=1)
+        same = np.where(steady & right, m.same + 1, 0)
         stable = same >= self.cycle
-        resting = (
-            np.arange(m.panel.shape[1]) % self.parts == r // self.rest % self.parts
-        ) & ~stable[:, None]
+        part = np.arange(m.panel.shape[1]) % self.parts
+        turn = r // self.rest % self.parts
+        resting = (part == turn) & ~stable[:, None]
         cancel = kept.moved < self.cancel
         sound = stable & (m.sound | cancel)
-        mark = np.where(
-            done | (m.sound & sound & cancel), np.where(done, mark, own), np.nan
-        )
+        ends = done | (m.sound & sound & cancel)
+        mark = np.where(ends, np.where(done, mark, own), np.nan)
 
         lost = own > self.clear
-        wrong = ~alone & ~done & ((r - begun >= self.patience * self.cycle) | lost)
+        late = r - begun >= self.patience * self.cycle
+        wrong = ~alone & ~done & (late | lost)
         mine = wrong[:, None]
         moving = member & ~resting & ~mine
         begins = right & (kept.moved < 1)
         tested = ~alone & ~wrong & (begins | np.isfinite(m.most))
         most = self._most(m, tested, sound, moving, kept)
+        used = np.where(moving & ~done[:, None], r, m.used)
+        shorter = np.minimum(0.0, most[:, None] - m.length)
         return replace(
             m,
-            used=np.where(mine, NEVER, np.where(moving & ~done[:, None], r, m.used)),
+            used=np.where(mine, NEVER, used),
             shrink=np.where(mine, np.nan_to_num(m.near), m.shrink),
             odd=odd & ~mine,
             stranger=m.stranger | (member & mine),
             member=member & ~mine,
             sound=sound & ~wrong,
             most=most,
-            taken=np.where(
-                moving, np.exp(np.minimum(0.0, most[:, None] - m.length) / 2), 0.0
-            ),
+            taken=np.where(moving, np.exp(shorter / 2), 0.0),
             level=level,
             alone=alone | wrong,
             right=right & ~wrong,
@@ -204,8 +205,10 @@ class KinAdopter:
         """
         own = kept.own_length
         copy = m.length < (own - self.copy)[:, None]
-        far = m.length > (_length(m, m.member & ~copy, own, 0.5) + self.far)[:, None]
-        return np.where((m.right & (kept.moved < 1.0))[:, None], far, m.odd) | copy
+        usual = _length(m, m.member & ~copy, own, 0.5)
+        far = m.length > (usual + self.far)[:, None]
+        settled = m.right & (kept.moved < 1.0)
+        return np.where(settled[:, None], far, m.odd) | copy
 
     def _most(
         self, m: KinNotes, tested: Mask, sound: Mask, moving: Mask, kept: Kept
@@ -254,13 +257,14 @@ class KinAdopter:
         if not shrink.shape[1]:
             return np.zeros(len(shrink))
         few = min(self.few, shrink.shape[1])
-        return np.asarray(np.partition(shrink, few - 1, axis=1)[:, :few].mean(axis=1))
+        ordered = np.partition(shrink, few - 1, axis=1)
+        return np.asarray(ordered[:, :few].mean(axis=1))
 
 
 def _length(memory: KinNotes, of: Mask, own: Array, share: float) -> Array:
     """(T,) the length that this share of the steps of these peers and the own one stay below."""
-    lengths = np.concatenate(
-        [np.where(of, memory.length, np.inf), own[:, None]], axis=1
-    )
+    theirs = np.where(of, memory.length, np.inf)
+    lengths = np.concatenate([theirs, own[:, None]], axis=1)
     at = (share * of.sum(axis=1)).astype(np.int64)
-    return np.asarray(np.sort(lengths, axis=1)[np.arange(len(of)), at])
+    row = np.arange(len(of))
+    return np.asarray(np.sort(lengths, axis=1)[row, at])

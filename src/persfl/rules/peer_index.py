@@ -18,10 +18,14 @@ def peer_places(panel: IntArray, peers: IntArray) -> tuple[IntArray, Mask]:
     ([[1, 0, 0]], [[True, False, False]])
     """
     if not panel.shape[1]:  # nobody has been met
-        return np.zeros(peers.shape, dtype=np.int64), np.zeros(peers.shape, dtype=bool)
+        nowhere = np.zeros(peers.shape, dtype=np.int64)
+        return nowhere, nowhere > 0
     # One sorted list of target and peer together serves all targets at once.
-    wide = max(int(panel.max(initial=0)), int(peers.max(initial=0))) + 2
-    base = np.arange(len(peers))[:, None] * wide + 1
+    met = int(panel.max(initial=0))
+    asked = int(peers.max(initial=0))
+    wide = max(met, asked) + 2
+    target = np.arange(len(peers))[:, None]
+    base = target * wide + 1
     keys = (base + panel).ravel()
     wanted = base + peers
     order = np.argsort(keys, kind="stable")
@@ -44,9 +48,11 @@ def with_peers(panel: IntArray, peers: IntArray) -> tuple[IntArray, IntArray, Ma
     if not new.any():
         return panel, at, new
     held = (panel >= 0).sum(axis=1)
-    need = int((held + new.sum(axis=1)).max()) - panel.shape[1]
-    longer = np.pad(panel, ((0, 0), (0, max(0, need))), constant_values=-1)
-    at = np.where(new, held[:, None] + np.cumsum(new, axis=1) - 1, at)
+    most = int((held + new.sum(axis=1)).max())
+    room = max(0, most - panel.shape[1])
+    longer = np.pad(panel, ((0, 0), (0, room)), constant_values=-1)
+    behind = held[:, None] + np.cumsum(new, axis=1) - 1
+    at = np.where(new, behind, at)
     t, s = np.nonzero(new)
     longer[t, at[t, s]] = peers[t, s]
     return longer, at, new

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from persfl.errors import InputError
+from persfl.files import refuse_links
+from persfl.run_kinds import is_sharded
 from persfl.scale.shard_index import NAME, ShardIndex
 from persfl.scale.shard_reader import TableColumns
-from persfl.scale.sharding import Say, clear_unfinished, shard_folder
+from persfl.scale.sharded_run import other_rows
+from persfl.scale.sharding import Say, clear_shards, shard_folder
+from persfl.scale.source_files import SourceFiles
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class ParquetDataset:
     weight: str | None = None
 
     def shards(self, place: Path, say: Say | None = None) -> ShardIndex:
-        """Its shards, sorted into `place` where it has none."""
+        """Its shards, sorted into `place` where it has none; those of files that have changed
+        since are made anew.
+        """
         table = Path(self.folder)
         if (table / NAME).is_file():
             index = ShardIndex.read(table)
@@ -39,9 +45,16 @@ class ParquetDataset:
                     " column as the device, or shard the rows again."
                 )
             return index
+        for folder in (place.parent, place):
+            if folder.is_dir():
+                refuse_links(folder)
         if (place / NAME).is_file():
-            return ShardIndex.read(place)
-        clear_unfinished(place)
+            index = ShardIndex.read(place)
+            if index.source == SourceFiles.of(table, self.device).stamp:
+                return index
+            if is_sharded(place.parent):
+                raise other_rows(place.parent)
+        clear_shards(place)
         return shard_folder(table, place, device=self.device, say=say)
 
     def columns(self, index: ShardIndex) -> TableColumns:

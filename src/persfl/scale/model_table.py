@@ -6,6 +6,7 @@ looked at before they are used.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ import numpy as np
 from persfl.checks import some
 from persfl.errors import InputError, need
 from persfl.files import refuse_links
+from persfl.formats import reading
 from persfl.learners.shared_trees import WeighedTrees
 from persfl.scale.fleet_arrays import (
     damaged,
@@ -27,12 +29,19 @@ from persfl.scale.fleet_arrays import (
 from persfl.scale.run_layout import COEF, FLEET, HELPERS, MODELS
 from persfl.scale.shard_reader import column_numbers
 from persfl.scale.sharded_run import ShardedRun
-from persfl.scale.source_files import told_of
+from persfl.scale.table_parts import opened_part
 from persfl.types import Array, IntArray
 from persfl.units import Units
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+PARTS = ("own", "fleet", "neighbours")  # that a model is made of
+ERRORS = ("error", "error_pooled")  # none where no rows were held back
+MOST = 1_000  # rows of a device in either table
+PEER = "peer"
+HELPING = ("share", "alike", "error")  # of a peer
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,29 +106,49 @@ class ModelTable:
 
     def model(self, device: str) -> dict[str, Any]:
         """The row of one device; a few thousand rows are read for it."""
-        return self._rows(MODELS, device).to_pylist()[0]  # type: ignore[no-any-return]
+        found = [row for rows in self._rows(MODELS, device) for row in rows.to_pylist()]
+        if not found:
+            known = some(self._ids_of(self._parts(MODELS)[0])[:3].to_pylist())
+            raise InputError(f"there is no device {device!r}. Known: {known}, ...")
+        return dict(found[0])
 
     def helpers(self, device: str) -> list[dict[str, Any]]:
         """Who helps one device, the most helpful first."""
         self.model(device)  # or there is no such device
-        found = self._rows(HELPERS, device).to_pylist()
+        found = [
+            row for rows in self._rows(HELPERS, device) for row in rows.to_pylist()
+        ]
         return sorted(found, key=lambda row: -row["share"])
 
     def column(self, name: str) -> Array:
         """(devices,) one column of numbers of the table of models, NaN where nothing is known."""
-        import pyarrow as pa
-
-        found = [self._read(path, [name])[name] for path in self._parts(MODELS)]
-        numbers = [column.cast(pa.float64()).to_numpy() for column in found]
-        return np.concatenate(numbers)
+        found = [self._read(path, [name]) for path in self._parts(MODELS)]
+        return np.concatenate([column_numbers(rows, [name])[:, 0] for rows in found])
 
     def ids(self) -> pa.Array:
-        """(devices,) in order."""
+        """(devices,) in order, each once."""
         import pyarrow as pa
 
-        name = self.device
-        found = [self._read(path, [name])[name] for path in self._parts(MODELS)]
-        return pa.chunked_array([chunk for one in found for chunk in one.chunks])
+        found = [self._ids_of(path) for path in self._parts(MODELS)]
+        if len({part.type for part in found}) > 1:
+            raise damaged(self.run.folder / MODELS)
+        every = pa.concat_arrays(found)
+        if every.null_count or len(every.unique()) < len(every):
+            raise damaged(self.run.folder / MODELS)
+        return every
+
+    def _ids_of(self, path: Path) -> pa.Array:
+        """Those of one file; texts are unpacked where each of them is there once."""
+        import pyarrow as pa
+
+        with opened_part(path, [self.device], []) as file:
+            packed = file.read(columns=[self.device])[self.device]
+            if not pa.types.is_dictionary(packed.type):
+                return packed.combine_chunks()
+            alone = packed.unify_dictionaries().combine_chunks()
+            if len(alone.indices.unique()) < len(alone):
+                raise InputError("every device must be there once")
+            return alone.dictionary_decode()
 
     @cached_property
     def weights(self) -> FleetWeights:
@@ -133,62 +162,99 @@ class ModelTable:
             column_numbers(self._read(part, wanted), wanted)
             for part in self._parts(MODELS)
         ]
-        newcomer = arrays.get("newcomer")
-        sound = newcomer is not None and newcomer.shape == (len(names) + 1,)
+        newcomer = arrays.get("newcomer", np.zeros(0))
+        sound = newcomer.dtype == np.float64 and newcomer.shape == (len(names) + 1,)
         if not sound or len(units.mean) != len(names):
             raise damaged(path)
-        W = np.concatenate([*found, newcomer[None]])  # type: ignore[index]
-        ids = self.ids().combine_chunks()
+        W = np.concatenate([*found, newcomer[None]])
+        ids = self.ids()
         if not np.isfinite(W).all() or len(ids) != len(W) - 1:
             raise damaged(self.run.folder / MODELS)
-        return FleetWeights(ids, W, units, trees_from(arrays, len(names)))
+        with reading(path):
+            trees = trees_from(arrays, len(names))
+        if any(len(each.place) not in (0, len(ids)) for _, each in trees):
+            raise damaged(path)
+        return FleetWeights(ids, W, units, trees)
+
+    @property
+    def _numbers(self) -> list[str]:
+        """The columns of the table of models, beside the ids."""
+        slopes = [COEF + name for name in self.features]
+        return ["rows", *slopes, "intercept", *PARTS, "held", *ERRORS]
 
     def _parts(self, table: str) -> Sequence[Path]:
-        return sorted((self.run.folder / table).glob("part-*.parquet"))
+        found = sorted((self.run.folder / table).glob("part-*.parquet"))
+        if not found:
+            raise damaged(self.run.folder / table)
+        return found
 
     def _read(self, path: Path, columns: list[str]) -> pa.Table:
-        import pyarrow.parquet as pq
+        with opened_part(path, [], columns) as file:
+            found = file.read(columns=columns)
+            if len(found) != file.metadata.num_rows:
+                raise InputError("its columns must be as long as it says")
+            return found
 
-        with told_of(path), pq.ParquetFile(path) as file:
-            _refuse_absent(file.schema_arrow.names, columns, path)
-            return file.read(columns=columns)
-
-    def _rows(self, table: str, device: str) -> pa.Table:
+    def _rows(self, table: str, device: str) -> list[pa.Table]:
         """The rows of one device, from the row groups that may have it."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
+        ids = [self.device] if table == MODELS else [self.device, PEER]
+        numbers = self._numbers if table == MODELS else HELPING
         found = []
         for path in self._parts(table):
-            with told_of(path), pq.ParquetFile(path) as file:
-                _refuse_absent(file.schema_arrow.names, [self.device], path)
+            with opened_part(path, ids, numbers) as file:
                 wanted = _as_id(device, file.schema_arrow.field(self.device).type)
+                if wanted is None:
+                    continue
                 for k in _groups_with(file.metadata, self.device, wanted):
-                    rows = file.read_row_group(k)
-                    here = rows.filter(pc.equal(rows[self.device], wanted))
-                    found.append(here)
-        rows = pa.concat_tables(found) if found else None
-        if table == MODELS and (rows is None or not len(rows)):
-            known = some([one.as_py() for one in self._first_ids()])
-            raise InputError(f"there is no device {device!r}. Known: {known}, ...")
-        return rows
-
-    def _first_ids(self) -> list[Any]:
-        path = self._parts(MODELS)[0]
-        return list(self._read(path, [self.device])[self.device][:3])
+                    rows = file.read_row_group(k, columns=[*ids, *numbers])
+                    here = rows.filter(_is_of(rows[self.device], wanted))
+                    _refuse_gaps(here, numbers, ERRORS if table == MODELS else ())
+                    found.append(here.cast(_plain_ids(here.schema)))
+        return found
 
 
-def _as_id(text: str, kind: pa.DataType) -> str | int:
-    """An id as the table has it."""
+def _is_of(ids: pa.ChunkedArray, wanted: str | int) -> pa.ChunkedArray:
+    """(rows,) whether they are of this device; texts are compared where each is there once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(ids.type):
+        return pc.equal(ids, wanted)
+    value = pa.scalar(wanted, ids.type.value_type)
+    found = [pc.equal(one.indices, one.dictionary.index(value)) for one in ids.chunks]
+    return pa.chunked_array(found, type=pa.bool_())
+
+
+def _refuse_gaps(rows: pa.Table, numbers: Sequence[str], but: Sequence[str]) -> None:
+    """Stop where a number is missing, but in these columns, or a device has too many rows."""
+    if len(rows) > MOST:
+        raise InputError(f"a device must have at most {MOST} rows")
+    for name in numbers:
+        if name not in but and not np.isfinite(column_numbers(rows, [name])).all():
+            raise InputError(f"column {name!r} must have no gaps")
+
+
+def _plain_ids(schema: pa.Schema) -> pa.Schema:
+    """The same, ids not packed."""
+    import pyarrow as pa
+
+    fields = [
+        field.with_type(field.type.value_type)
+        if pa.types.is_dictionary(field.type)
+        else field
+        for field in schema
+    ]
+    return pa.schema(fields)
+
+
+def _as_id(text: str, kind: pa.DataType) -> str | int | None:
+    """An id as the table has it; None where it can have no such id."""
     import pyarrow as pa
 
     if not pa.types.is_integer(kind):
         return text
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError(f"ids are whole numbers here. Got {text!r}.") from None
+    whole = re.fullmatch("-?[0-9]{1,18}", text)
+    return int(text) if whole else None
 
 
 def _groups_with(about: Any, column: str, wanted: str | int) -> list[int]:
@@ -202,8 +268,3 @@ def _groups_with(about: Any, column: str, wanted: str | int) -> list[int]:
         if not known or facts.min <= wanted <= facts.max:
             found.append(k)
     return found
-
-
-def _refuse_absent(names: Sequence[str], wanted: Sequence[str], path: Path) -> None:
-    if any(name not in names for name in wanted):
-        raise damaged(path)

@@ -7,6 +7,7 @@ index is looked at before it is used.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.files import read_whole, write_whole
+from persfl.formats import json_from
 from persfl.types import IntArray
 
 NAME = "shards.json"
@@ -47,6 +49,8 @@ class ShardIndex:
     device: str
     columns: Mapping[str, str]
     shards: Sequence[Shard]
+    source: str = ""
+    """Which files the rows are from, and as of when: `SourceFiles.stamp`."""
 
     @property
     def devices(self) -> int:
@@ -64,15 +68,24 @@ class ShardIndex:
         counts = [shard.devices for shard in self.shards]
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
+    @property
+    def digest(self) -> str:
+        """A short text that other shards, or the same of other rows, do not have."""
+        return hashlib.sha256(self._text()).hexdigest()
+
     def write(self) -> None:
         """Write it whole: a folder with an index is a folder of shards."""
+        write_whole(self.folder / NAME, self._text())
+
+    def _text(self) -> bytes:
         told = {
             "format": FORMAT,
             "device": self.device,
             "columns": dict(self.columns),
             "shards": [asdict(shard) for shard in self.shards],
+            "source": self.source,
         }
-        write_whole(self.folder / NAME, json.dumps(told, indent=1).encode())
+        return json.dumps(told, indent=1).encode()
 
     @staticmethod
     def read(folder: str | Path) -> ShardIndex:
@@ -86,8 +99,8 @@ class ShardIndex:
         if path.stat().st_size > LONGEST:
             raise _damaged(path)
         try:
-            found = _index_of(Path(folder), json.loads(read_whole(path)))
-        except (ValueError, TypeError, KeyError) as error:
+            found = _index_of(Path(folder), json_from(read_whole(path)))
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise _damaged(path) from error
         _refuse_overlap(found)
         return found
@@ -102,9 +115,10 @@ def _index_of(folder: Path, told: Any) -> ShardIndex:
     plain = all(isinstance(text, str) for pair in columns.items() for text in pair)
     if not plain or device not in columns or not shards:
         raise ValueError
-    if len({type(shard.first) for shard in shards}) > 1:
+    source = told.get("source", "")
+    if len({type(shard.first) for shard in shards}) > 1 or not isinstance(source, str):
         raise ValueError
-    return ShardIndex(folder, device, columns, shards)
+    return ShardIndex(folder, device, columns, shards, source)
 
 
 def _shard_of(told: Mapping[str, Any]) -> Shard:

@@ -71,6 +71,8 @@ def shard_pieces(
         _refuse_schema(file.schema_arrow, index, about.file)
         wanted = [index.device, *columns.numbers]
         for k in range(file.num_row_groups):
+            if not 0 < file.metadata.row_group(k).num_rows <= about.largest:
+                raise _changed(about.file)
             piece = file.read_row_group(k, columns=wanted)
             ids, starts = _devices_of(piece[index.device], last, about.file)
             last = ids[-1].as_py()
@@ -119,6 +121,8 @@ def _devices_of(
     import pyarrow.compute as pc
 
     whole = column.combine_chunks()
+    if not len(whole) or whole.null_count:
+        raise _changed(name)
     starts = device_starts(whole)
     ids = whole.take(starts[:-1])
     before = ids[0].as_py()

@@ -85,6 +85,7 @@ class ShardedFit:
             "ordered": self.ordered,
             "devices": index.devices,
             "rows": index.rows,
+            "shards": index.digest,
         }
 
 
@@ -105,6 +106,7 @@ def fit_shards(
     asked.check(index)
     run = ShardedRun.begin(Path(out), asked.spec(index), resume=resume)
     if run.finished:
+        run.clear()  # it may have been killed just before that
         return run
     tell = say or _nothing
     job = ShardJob(

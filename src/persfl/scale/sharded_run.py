@@ -11,13 +11,22 @@ from typing import Any
 import numpy as np
 
 from persfl.errors import InputError
-from persfl.files import append, read_whole, remove_regular, write_whole
+from persfl.files import (
+    append,
+    read_whole,
+    refuse_links,
+    remove_regular,
+    write_whole,
+)
 from persfl.folder_locks import LOCK
+from persfl.formats import json_from, reading
 from persfl.run_kinds import SHARDED, is_sharded
+from persfl.scale.run_facts import asked_from, facts_from
 from persfl.scale.run_layout import (
     FACTS,
     FINAL,
     FLEET,
+    HELPERS,
     MADE,
     MODELS,
     SHARDS,
@@ -40,6 +49,9 @@ class ShardedRun:
     @staticmethod
     def begin(folder: Path, spec: Mapping[str, Any], *, resume: bool) -> ShardedRun:
         """A new folder, or the one that is there and was asked the same."""
+        for place in (folder, folder / MODELS, folder / HELPERS):
+            if place.is_dir():
+                refuse_links(place)
         if is_sharded(folder):
             there = ShardedRun.open(folder)
             if not resume:
@@ -62,19 +74,12 @@ class ShardedRun:
     def open(folder: str | Path) -> ShardedRun:
         """A folder that somebody else may have made."""
         path = Path(folder) / SHARDED
-        if path.stat().st_size > LONGEST:
-            raise _damaged(path)
-        try:
-            told = json.loads(read_whole(path))
+        with reading(path):
+            told = json_from(_short(path))
             if told["format"] != FORMAT:
-                raise ValueError
-            spec = dict(told["spec"])
-            facts = dict(told["facts"])
-            texts = [spec["device"], spec["label"], *spec["features"]]
-            if not all(isinstance(text, str) for text in texts):
-                raise ValueError
-        except (ValueError, TypeError, KeyError) as error:
-            raise _damaged(path) from error
+                raise InputError(f"its format must be {FORMAT}")
+            spec = asked_from(dict(told["spec"]))
+            facts = facts_from(dict(told["facts"]))
         return ShardedRun(Path(folder), spec, facts)
 
     @property
@@ -112,18 +117,26 @@ class ShardedRun:
 
     def finish(self) -> ShardedRun:
         """It is over; what only the making needed goes."""
-        facts = json.loads(read_whole(self.folder / FACTS))
+        path = self.folder / FACTS
+        with reading(path):
+            facts = facts_from(dict(json_from(_short(path))))
         done = ShardedRun(self.folder, self.spec, facts)
         done._write()
+        done.clear()
+        return done
+
+    def clear(self) -> None:
+        """Remove what only the making needed."""
         for name in (FINAL, TRIAL, MADE, FACTS):
             remove_regular(self.folder / name)
-        return done
 
     def _write(self) -> None:
         told = {"format": FORMAT, "spec": dict(self.spec), "facts": dict(self.facts)}
         write_whole(self.folder / SHARDED, json.dumps(told, indent=1).encode())
 
     def _refuse_other(self, spec: Mapping[str, Any]) -> None:
+        if self.spec.get("shards") != spec["shards"]:
+            raise other_rows(self.folder)
         for key, value in spec.items():
             before = self.spec.get(key)
             if before != json.loads(json.dumps(value)):
@@ -131,6 +144,14 @@ class ShardedRun:
                     f"{str(self.folder)!r} holds another run: {key} was {before!r} and is"
                     f" {value!r} now. Use the same command to resume, or another --out."
                 )
+
+
+def other_rows(folder: Path) -> InputError:
+    """What to say where a run is of other rows than those it shall go on with."""
+    return InputError(
+        f"{str(folder)!r} holds a run of other rows, or its rows have changed since. Name another"
+        " folder with --out."
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -149,5 +170,8 @@ def _foreign(folder: Path) -> bool:
     return any(path.name not in (LOCK, SHARDS) for path in folder.iterdir())
 
 
-def _damaged(path: Path) -> InputError:
-    return InputError(f"{str(path)!r} is damaged. Fit again.")
+def _short(path: Path) -> bytes:
+    """All of a file that is not absurdly long."""
+    if path.lstat().st_size > LONGEST:
+        raise InputError("it is too long")
+    return read_whole(path)

@@ -23,6 +23,7 @@ import numpy as np
 
 from persfl.checks import whole
 from persfl.errors import InputError
+from persfl.files import remove_regular
 from persfl.scale.shard_index import NAME, Shard, ShardIndex
 from persfl.scale.source_files import SourceFiles
 from persfl.types import IntArray
@@ -73,6 +74,7 @@ def shard_folder(
         )
     whole("group", group, least=1)
     tell = say or _nothing
+    stamp = files.stamp  # before they are read: what changes meanwhile is seen
     ids, counts = _who_is_there(files, tell)
     cuts = _cuts(counts, shards)
     place.mkdir(parents=True, exist_ok=True)
@@ -86,7 +88,7 @@ def shard_folder(
             found.append(_written(place, name, rows, device, group))
             (place / PARTS / str(k)).unlink()
         kinds = {field.name: str(field.type) for field in rows.schema}
-        index = ShardIndex(place, device, kinds, found)
+        index = ShardIndex(place, device, kinds, found, stamp)
         index.write()
     return index
 
@@ -235,13 +237,14 @@ def group_cuts(starts: IntArray, most: int) -> list[int]:
     return cuts
 
 
-def clear_unfinished(place: Path) -> None:
-    """Remove what a run left in a folder of shards that was killed before the index was written."""
-    if not place.is_dir() or (place / NAME).is_file():
+def clear_shards(place: Path) -> None:
+    """Remove what a run left in its folder of shards: unfinished ones, or those of other rows."""
+    if not place.is_dir():
         return
+    remove_regular(place / NAME)
     shutil.rmtree(place / PARTS, ignore_errors=True)
     for path in place.glob("shard-*.parquet"):
-        path.unlink()
+        remove_regular(path)
 
 
 @contextlib.contextmanager

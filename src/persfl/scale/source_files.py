@@ -8,6 +8,7 @@ its ids as texts.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,13 @@ class SourceFiles:
             _refuse_other(path, _columns_of(path, device), files[0], first)
         return SourceFiles(files, first, device)
 
+    @property
+    def stamp(self) -> str:
+        """A short text that other files, or the same changed since, do not have."""
+        about = [(path.name, path.stat()) for path in self.files]
+        lines = [f"{name} {now.st_size} {now.st_mtime_ns}" for name, now in about]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """All rows in order, about so many together that they fill little memory."""
         wanted = list(columns or self.schema.names)
@@ -86,7 +94,7 @@ def told_of(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         first = str(error).strip().splitlines()[0].rstrip(".")
         raise InputError(
             f"{str(path)!r} could not be read: {first}. Repair it, or take it out of the folder."

@@ -60,9 +60,8 @@ def class_likeness(
     label = rows.label[:, None]
     fleet = np.take_along_axis(told[:, 0], label, axis=1)[:, 0]
     evidence = _evidence(rows, devices)
-    better = _better(
-        np.maximum(said, LOWEST), np.maximum(fleet, LOWEST), rows.owner, evidence
-    )
+    theirs = np.maximum(said, LOWEST)
+    better = _better(theirs, np.maximum(fleet, LOWEST), rows.owner, evidence)
     chance = ndtr(_of_both(better, centres, devices))
     odds = _same_profile(np.exp(said), rows.owner, evidence, centres, devices)
     # evidence against a pair counts in full; evidence for it is the models' to give
@@ -78,7 +77,8 @@ def class_likeness(
     kinds = kinds and float((found[who, at] >= LIKE).mean()) >= SOME
     gain = _standard_errors(everything - fleet, rows, devices)
     whole = 0.0 if kinds else float(ndtr(LUCK - gain))
-    found = whole + (1.0 - whole) * (1.0 if kinds else 0.5) * found
+    sure = 1.0 if kinds else 0.5
+    found = whole + (1.0 - whole) * sure * found
     return Likeness(np.where(mine, np.nan, found), whole, bool(kinds))
 
 
@@ -92,7 +92,8 @@ def judging(owner: IntArray, devices: int, centres: int) -> Mask:
     first = np.searchsorted(owner[order], owner[order])
     rank = np.empty(len(owner), dtype=np.int64)
     rank[order] = np.arange(len(owner)) - first
-    return np.asarray(rank < max(4, ROOM // max(devices * centres, 1)))
+    pairs = max(devices * centres, 1)
+    return np.asarray(rank < max(4, ROOM // pairs))
 
 
 def _evidence(rows: JudgedRows, devices: int) -> Array:
@@ -116,7 +117,8 @@ def _better(said: Array, fleet: Array, owner: IntArray, weight: Array) -> Array:
     others' in the mean; 0 where only one is true.
     """
     n = int(owner.max(initial=-1)) + 1
-    count = np.maximum(np.bincount(owner, weights=weight, minlength=n), 1e-9)[:, None]
+    each = np.bincount(owner, weights=weight, minlength=n)
+    count = np.maximum(each, 1e-9)[:, None]
     ahead = said - fleet[:, None]
     mean = _sums(ahead, owner, weight, n) / count
     square = _sums(ahead**2, owner, weight, n) / count
@@ -127,7 +129,8 @@ def _better(said: Array, fleet: Array, owner: IntArray, weight: Array) -> Array:
     beyond = mean - mean.mean(axis=1, keepdims=True)
     above = np.minimum(mean, beyond)
     below = np.maximum(mean, beyond)
-    ahead = np.where(above > 0, above, np.where(below < 0, below, 0.0))
+    behind = np.where(below < 0, below, 0.0)
+    ahead = np.where(above > 0, above, behind)
     return np.asarray(np.clip(ahead / error, -SURE, SURE))
 
 
@@ -135,9 +138,10 @@ def _of_both(z: Array, centres: IntArray, devices: int) -> Array:
     """(devices, centres) the mean of what both say, 0 where they contradict each other."""
     found = np.zeros((devices, len(centres)))
     found[: len(z)] = z
-    other = found[centres].T
-    agree = found[centres] * other > 0
-    found[centres] = np.where(agree, (found[centres] + other) / 2, 0.0)
+    one = found[centres]
+    other = one.T
+    agree = one * other > 0
+    found[centres] = np.where(agree, (one + other) / 2, 0.0)
     return found
 
 
@@ -151,8 +155,10 @@ def _same_profile(
     there = np.maximum(count, 1e-9)
     mean = _sums(chance, owner, weight, devices) / there[:, None]
     known = count > 0
-    away = np.where(known[:, None], mean - mean[known].mean(axis=0), 0.0)
-    axes = np.linalg.svd(away, full_matrices=False)[2][:AXES].T
+    middle = mean[known].mean(axis=0)
+    away = np.where(known[:, None], mean - middle, 0.0)
+    _, _, directions = np.linalg.svd(away, full_matrices=False)
+    axes = directions[:AXES].T
     place = away @ axes
     row = (chance - mean[owner]) @ axes
     freedom = max(float(weight.sum()) - int(known.sum()), 1.0)
@@ -161,14 +167,17 @@ def _same_profile(
     noise = float((1.0 / there[known]).mean())
     between = place[known].T @ place[known] / max(int(known.sum()) - 1, 1)
     back = np.linalg.inv(np.linalg.cholesky(within))
-    width, turn = np.linalg.eigh(back @ between @ back.T - noise * np.eye(len(back)))
+    beyond = back @ between @ back.T - noise * np.eye(len(back))
+    width, turn = np.linalg.eigh(beyond)
     place = place @ back.T @ turn
     apart = 1.0 / there[:, None] + 1.0 / there[centres]
     odds = np.zeros((devices, len(centres)))
     for axis, wide in zip(place.T, 2.0 * np.maximum(width, 0.0), strict=True):
         square = (axis[:, None] - axis[centres]) ** 2
-        odds += np.log1p(wide / apart) - square * (1.0 / apart - 1.0 / (apart + wide))
-    return np.asarray(np.where(known[:, None] & known[centres], odds / 2, 0.0))
+        closer = 1.0 / apart - 1.0 / (apart + wide)
+        odds += np.log1p(wide / apart) - square * closer
+    both = known[:, None] & known[centres]
+    return np.asarray(np.where(both, odds / 2, 0.0))
 
 
 def _pooled(rows: JudgedRows, told: Array) -> Array:

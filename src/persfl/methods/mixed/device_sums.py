@@ -36,22 +36,27 @@ class DeviceSums(NamedTuple):
         """
         n = len(start) - 1
         d = Z.shape[1]
-        found = DeviceSums(
-            np.zeros((n, d, d)), np.zeros((n, d)), np.zeros(n), np.zeros(n)
-        )
+        square = np.zeros((n, d, d))
+        found = DeviceSums(square, np.zeros((n, d)), np.zeros(n), np.zeros(n))
         weighed = Z * weight[:, None]
         for i in range(n):
             rows = slice(start[i], start[i + 1])
-            found.square[i] = weighed[rows].T @ Z[rows]
-            found.product[i] = weighed[rows].T @ y[rows]
-            found.label[i] = (weight[rows] * y[rows]) @ y[rows]
-            found.weight[i] = weight[rows].sum()
+            mine = weighed[rows].T
+            label = y[rows]
+            share = weight[rows]
+            found.square[i] = mine @ Z[rows]
+            found.product[i] = mine @ label
+            found.label[i] = (share * label) @ label
+            found.weight[i] = share.sum()
         return found
 
     def weighed(self, by: Array) -> DeviceSums:
         """As if each device's rows weighed so many times as much."""
-        parts = (array * by.reshape(-1, *[1] * (array.ndim - 1)) for array in self)
-        return DeviceSums(*parts)
+        found = []
+        for array in self:
+            rest = [1] * (array.ndim - 1)
+            found.append(array * by.reshape(-1, *rest))
+        return DeviceSums(*found)
 
     def turned(self, axes: Array) -> DeviceSums:
         """Of columns Z @ axes instead of Z."""
@@ -64,15 +69,19 @@ class DeviceSums(NamedTuple):
         What is left of a perfect model after rounding counts as 0.
         """
         fitted = np.einsum("ni,nij,nj->n", models, self.square, models)
-        left = self.label - 2.0 * (models * self.product).sum(axis=1) + fitted
+        said = (models * self.product).sum(axis=1)
+        left = self.label - 2.0 * said + fitted
         return np.asarray(np.maximum(left, 0.0))
 
     def missed(self, models: Array) -> Array:
         """(n, models) mean squared residuals of every model (models, d) on every device's rows."""
         n, d = self.product.shape
-        outer = (models[:, :, None] * models[:, None, :]).reshape(len(models), d * d)
-        fitted = self.square.reshape(n, d * d) @ outer.T - 2.0 * self.product @ models.T
-        return np.maximum(self.label[:, None] + fitted, 0.0) / self.weight[:, None]
+        outer = models[:, :, None] * models[:, None, :]
+        flat = outer.reshape(len(models), d * d)
+        square = self.square.reshape(n, d * d)
+        fitted = square @ flat.T - 2.0 * self.product @ models.T
+        left = np.maximum(self.label[:, None] + fitted, 0.0)
+        return left / self.weight[:, None]
 
     def crossed(self, models: Array) -> Array:
         """(offers, offers) sums of products of residuals, of offers' models (offers, n, d)."""

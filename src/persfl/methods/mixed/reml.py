@@ -59,21 +59,25 @@ class RestrictedLikelihood:
         sums = self.sums
         F = self.random
         inner = np.eye(len(F)) + L.T @ sums.square[:, F[:, None], F] @ L
-        V = L @ np.linalg.solve(inner, np.broadcast_to(L.T, (len(inner), *L.T.shape)))
+        back = np.broadcast_to(L.T, (len(inner), *L.T.shape))
+        V = L @ np.linalg.solve(inner, back)
         side = sums.square[:, :, F] @ V
         H = sums.square - side @ sums.square[:, F, :]
-        h = sums.product - np.einsum("nij,nj->ni", side, sums.product[:, F])
-        left = sums.label - np.einsum(
-            "ni,nij,nj->n", sums.product[:, F], V, sums.product[:, F]
-        )
+        own = sums.product[:, F]
+        h = sums.product - np.einsum("nij,nj->ni", side, own)
+        left = sums.label - np.einsum("ni,nij,nj->n", own, V, own)
         size, turn = np.linalg.eigh(H.sum(axis=0))
         told = size > 1e-11 * max(size.max(), 1e-300)
-        C = (turn[:, told] / size[told]) @ turn[:, told].T
-        common = C @ h.sum(axis=0)
-        free = max(float(sums.weight.sum()) - int(told.sum()), 1.0)
-        least = HAIR * float(sums.label.sum()) / max(float(sums.weight.sum()), 1.0)
-        noise = max((left.sum() - common @ h.sum(axis=0)) / free, least, 1e-300)
-        twice = np.linalg.slogdet(inner)[1].sum() + np.log(size[told]).sum()
+        axes = turn[:, told]
+        C = (axes / size[told]) @ axes.T
+        pull = h.sum(axis=0)
+        common = C @ pull
+        rows = float(sums.weight.sum())
+        free = max(rows - int(told.sum()), 1.0)
+        least = HAIR * float(sums.label.sum()) / max(rows, 1.0)
+        noise = max((left.sum() - common @ pull) / free, least, 1e-300)
+        within = np.linalg.slogdet(inner)[1].sum()
+        twice = within + np.log(size[told]).sum()
         twice += free * (np.log(2.0 * np.pi * noise) + 1.0)
         return _Solved(common, C, noise, float(-0.5 * twice), H, h, bool(told.all()))
 
@@ -128,8 +132,9 @@ def fit_of_sums(sums: DeviceSums, random: IntArray, *, full: bool) -> MixedFit:
     now = reml.solved(L)
     e = (now.h - now.H @ now.common)[:, random]
     models = np.repeat(now.common[None], len(sums.weight), axis=0)
-    models[:, random] += e @ (L @ L.T)
-    Sigma = now.noise * (L @ L.T) / np.outer(size[random], size[random])
+    spread = L @ L.T
+    models[:, random] += e @ spread
+    Sigma = now.noise * spread / np.outer(size[random], size[random])
     covariance = now.noise * now.C / np.outer(size, size)
     if not now.told:
         covariance = np.full_like(covariance, np.nan)
@@ -151,7 +156,8 @@ def _likeliest(reml: RestrictedLikelihood) -> Array:
         return np.asarray(found)
     start = np.zeros((q, q))
     np.fill_diagonal(start, np.maximum(np.abs(found), 1e-3))
-    return np.asarray(minimize(reml.minus, start[np.tril_indices(q)], **how).x)
+    lower = start[np.tril_indices(q)]
+    return np.asarray(minimize(reml.minus, lower, **how).x)
 
 
 def _settled(reml: RestrictedLikelihood, told: Array) -> Array:

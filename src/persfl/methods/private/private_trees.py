@@ -43,11 +43,13 @@ class RandomTrees(NamedTuple):
 
     def falls(self, X: Array) -> IntArray:
         """(rows, trees) the leaf, among those of its tree, into which each row falls."""
+        rows = np.arange(len(X))
         found = np.zeros((len(X), len(self.trees)), dtype=np.int64)
         for t, tree in enumerate(self.trees):
             at = np.zeros(len(X), dtype=np.int64)
             for _ in range(self.depth):
-                right = X[np.arange(len(X)), tree.feature[at]] > tree.threshold[at]
+                asked = X[rows, tree.feature[at]]
+                right = asked > tree.threshold[at]
                 at = np.where(right, tree.right[at], tree.left[at])
             found[:, t] = at - (self.leaves - 1)
         return found
@@ -90,12 +92,15 @@ def _drawn(low: Array, high: Array, depth: int, place: Stream) -> Grown:
         here, there = bounds.pop(k)
         j = min(int(luck[k, 0] * len(low)), len(low) - 1)
         cut = here[j] + luck[k, 1] * (there[j] - here[j])
-        feature[k], threshold[k] = j, cut
-        left, right = there.copy(), here.copy()
+        feature[k] = j
+        threshold[k] = cut
+        left = there.copy()
+        right = here.copy()
         left[j] = right[j] = cut
         bounds[2 * k + 1] = (here, left)
         bounds[2 * k + 2] = (right, there)
-    children = np.where(np.arange(many) < inner, 2 * np.arange(many) + 1, -1)
+    node = np.arange(many)
+    children = np.where(node < inner, 2 * node + 1, -1)
     others = np.where(children >= 0, children + 1, -1)
     return Grown(feature, threshold, children, others, np.zeros(many))
 
@@ -130,7 +135,8 @@ def tree_models(
 
 def leaf_means(told: Array) -> Array:
     """(all leaves,) what leaves say, from sums and numbers of rows with noise."""
-    return np.asarray(np.clip(told[0] / (np.maximum(told[1], 0.0) + CALM), -1.0, 1.0))
+    counts = np.maximum(told[1], 0.0) + CALM
+    return np.asarray(np.clip(told[0] / counts, -1.0, 1.0))
 
 
 def trees_at_home(
@@ -152,25 +158,30 @@ def trees_at_home(
     alone = _left_out(learner, data, place) / half
     best = own
     gain = 0.0
+    mine = data.weight
+    labels = mine * y
     for weight in WEIGHTS:
-        counts = leaves.T @ data.weight + weight * np.maximum(others[1], 0.0) + CALM
-        sums = leaves.T @ (data.weight * y) + weight * others[0]
+        theirs = weight * np.maximum(others[1], 0.0)
+        counts = leaves.T @ mine + theirs + CALM
+        sums = leaves.T @ labels + weight * others[0]
         # a row that is left out takes its label and its count along
-        less = (sums - leaves * (data.weight * y)[:, None]) / np.maximum(
-            counts - leaves * data.weight[:, None], CALM
-        )
+        fewer = np.maximum(counts - leaves * mine[:, None], CALM)
+        less = (sums - leaves * labels[:, None]) / fewer
         missed = y - (leaves * less).sum(axis=1) / TREES
         better = alone**2 - missed**2
-        sure = better.mean() - better.std() / np.sqrt(max(data.rows - 1, 1))
+        error = better.std() / np.sqrt(max(data.rows - 1, 1))
+        sure = better.mean() - error
         if sure > gain:
             gain = sure
-            best = trees.models(np.clip(sums / counts, -1.0, 1.0) * half + middle)
+            means = np.clip(sums / counts, -1.0, 1.0)
+            best = trees.models(means * half + middle)
     return best
 
 
 def _left_out(learner: Learner, data: Data, place: Stream) -> Array:
     """(rows,) what own trees leave of rows that they did not see, in five folds."""
-    fold = np.argsort(np.argsort(place.at("folds").uniform(data.rows))) % 5
+    luck = place.at("folds").uniform(data.rows)
+    fold = np.argsort(np.argsort(luck)) % 5
     left = np.zeros(data.rows)
     for k in np.unique(fold).tolist():
         hide = np.flatnonzero(fold == k)
