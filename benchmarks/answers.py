@@ -15,7 +15,7 @@ stability     helpers named from two halves of every device's rows: rank correla
 verdicts      the fleet's verdict and interval against fresh rows of the same devices
 real-verdicts the same on the sets of `persfl run compare` and two more where later rows judge, with
               the default method (--plain: without trees, five times as fast)
-cost          seconds of a fit with and without what answers take
+cost          the processor's seconds of a fit with and without what answers take
 """
 
 from __future__ import annotations
@@ -485,17 +485,17 @@ def cost(chosen: argparse.Namespace) -> Iterator[Row]:
     learn, _ = _bundled("housing", chosen.first)
     rows = _devices(*learn)
     model = PersonalizedRegressor(random_state=0)
-    began = time.perf_counter()
+    began = time.process_time()
     model.fit(rows.X, rows.y, devices=rows.owner)
-    fit = time.perf_counter() - began
+    fit = time.process_time() - began
     found = model.fitted_
     setup = Setup(found.learner, found.settings, found.schema, found.method)
-    began = time.perf_counter()
+    began = time.process_time()
     quick_removal(setup, rows, RowOrder(), RowOrder())
-    refits = time.perf_counter() - began
-    began = time.perf_counter()
+    refits = time.process_time() - began
+    began = time.process_time()
     _ = model.helpers_, model.worth_.fleet()
-    answers = time.perf_counter() - began
+    answers = time.process_time() - began
     share = (refits + answers) / (fit - refits)
     parts = (
         f"{share:.0%} (refits {refits:.1f} s, answers {answers:.1f} s, fit {fit:.1f} s)"
