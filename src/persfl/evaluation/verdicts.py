@@ -260,14 +260,11 @@ class Worth:
         own = self._expected("own")
         personal = self._expected("personal")
         found = similar_gains(own, personal, self.table["held"].to_numpy())
-        if self.moments is not None:
-            spread = self.moments.spread("own", "personal")
-            gain, low, high = (
-                found[name].to_numpy() for name in ("gain", "low", "high")
-            )
-            low, high = spread.ends(gain, low, high)
-            found = found.assign(low=low, high=high)
-        return found
+        if self.moments is None:
+            return found
+        spread = self.moments.spread("own", "personal")
+        low, high = spread.ends(found["gain"], found["low"], found["high"])
+        return found.assign(low=low, high=high)
 
     def better_alone(self) -> Mask:
         """(devices,) where the own model is the better bet, by the evidence of the whole fleet.
