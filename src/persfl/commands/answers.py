@@ -80,7 +80,8 @@ def print_errors(worth: Worth) -> None:
         )
         rows.append((*cells, _beside(arm)))
     own_units = "mistakes" if worth.classes else "off by"
-    gains = "personalized is better by (95 % interval)"
+    ahead = " for rows to come" if worth.ahead else ""
+    gains = f"personalized is better by (95 % interval{ahead})"
     table(("held-out error of", "mean", "median", own_units, gains), rows)
 
 
