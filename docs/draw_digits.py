@@ -41,6 +41,9 @@ COLOURS = {
 }
 
 
+AGAINST_BLEND = ("paper's rule", "FedAvg", "Ditto", "IFCA told right")
+
+
 def gathered(paths: list[Path]) -> dict[str, Any]:
     """What is needed of run.json files: per network and number of devices every series' error
     at the end of every run.
@@ -148,12 +151,14 @@ def duel(
     errors: dict[str, Any], one: str, other: str, panels: list[str]
 ) -> tuple[int, int, list[float]]:
     """In how many cells one method is clearly better and worse than another, in the same runs;
-    and every cell's gain in points.
+    and every cell's gain in points. Tables without one of them do not count.
     """
     better = worse = 0
     gains = []
     for series in errors.values():
         for panel in panels:
+            if not {f"{one}, {panel}", f"{other}, {panel}"} <= set(series):
+                continue
             middle, half = interval(
                 np.array(series[f"{other}, {panel}"])
                 - np.array(series[f"{one}, {panel}"])
@@ -182,6 +187,7 @@ def duels(kept: dict[str, Any]) -> str:
         *((rival, "paper's rule") for rival in ("Ditto", "FedAvg", "top k")),
         ("Ditto", "top k"),
         ("local", "top k"),
+        *(("blend", rival) for rival in AGAINST_BLEND),
     ):
         for panel in columns(kept):
             better, worse, gains = duel(kept["errors"], one, other, [panel])
@@ -210,6 +216,16 @@ def said(kept: dict[str, Any]) -> str:
             f" ({min(points):+.1f} to {max(points):+.1f} points)."
         ),
     ]
+    beside_blend = []
+    for rival in AGAINST_BLEND:
+        more, less, cells = duel(errors, "blend", rival, panels)
+        beside_blend.append(
+            f"{rival} {more} / {less} of {len(cells)} ({min(cells):+.1f} to {max(cells):+.1f})"
+        )
+    lines.append(
+        "- *And blend, which is told nothing?* Cells in which it is clearly better / clearly worse,"
+        f" and by how many points: {'; '.join(beside_blend)}."
+    )
     for panel in panels:
         means = {
             n: {
@@ -350,6 +366,9 @@ def draw(kept: dict[str, Any], path: Path) -> None:
         ax.set_title(f"{NETWORKS[network]}, {size} devices", fontsize=9.5)
         ax.grid(alpha=0.3, linestyle="--")
         ax.spines[["top", "right"]].set_visible(False)
+        before = [f"{network} {one}" for one in sizes[: sizes.index(size)]]
+        if not any(key in kept["errors"] for key in before):  # first of its row
+            ax.tick_params(labelleft=True)
     figure.supxlabel("rotation clusters", fontsize=10)
     figure.supylabel("held-out accuracy (%)", fontsize=10)
     figure.legend(

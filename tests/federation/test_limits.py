@@ -16,8 +16,8 @@ from persfl import (
 )
 from persfl.errors import InputError
 from persfl.federation.blend_device import family_of, work_of_question
+from persfl.federation.device_words import are_names, common_columns
 from persfl.federation.federation_folder import init
-from persfl.federation.negotiation import _columns, _names
 from persfl.federation.reply_inbox import RECORD
 from persfl.fleets import Guarded
 from persfl.fleets.flower import Device, FlowerFleet, Policy, Rows
@@ -438,12 +438,12 @@ def test_a_target_at_home_has_no_limits_of_its_own(tmp_path):
     ],
 )
 def test_what_a_device_says_of_its_columns_is_names_or_nothing(columns, good):
-    assert _names(columns) is good
+    assert are_names(columns) is good
 
 
 @pytest.mark.parametrize("liar", ["aaa", "eve", "zed"])
 def test_whoever_differs_from_most_is_named(liar):
     there = {name: {"columns": ["x", "y"]} for name in ("bob", "cid", "fay")}
-    assert _columns(there) == ["x", "y"]
+    assert common_columns(there) == ["x", "y"]
     with pytest.raises(InputError, match=f"device '{liar}' differs in 'z'"):
-        _columns(there | {liar: {"columns": ["y", "z", "x"]}})
+        common_columns(there | {liar: {"columns": ["y", "z", "x"]}})

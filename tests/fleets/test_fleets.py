@@ -47,6 +47,28 @@ def rounds_of(fleet, rounds=5, peers=4, adopter=None):
     )
 
 
+@pytest.mark.parametrize("compute", [None, "cpu"])
+@pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
+def test_models_that_are_set_are_copied_and_checked(devices, fleet, compute):
+    more = {}
+    if compute is not None:
+        pytest.importorskip("torch")
+        more = {"compute": compute} if fleet is ArrayFleet else {}
+    running = fleet(devices, learner=Linear(), proposer=GradientStep(0.05), **more)
+    models = np.arange(36.0).reshape(12, 3)
+    running.models = models
+    models[:] = 7.0
+    np.testing.assert_array_equal(running.models, np.arange(36.0).reshape(12, 3))
+    running.models = np.broadcast_to(np.ones(3), (12, 3))
+    rounds_of(running)
+    running.models = models.astype(np.float32)
+    assert np.asarray(running.models).dtype == np.float64
+    for bad in (models[:5], models[:, :2], np.where(models > 0, np.nan, 1.0)):
+        with pytest.raises(InputError):
+            running.models = bad
+    assert (np.asarray(running.models) == 7.0).all()
+
+
 @pytest.mark.parametrize("fleet", [ArrayFleet, LoopFleet])
 def test_a_learner_per_target(devices, fleet):
     """The paper's first figure: one device linear, another a forest; a peer answers in the

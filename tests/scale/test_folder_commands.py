@@ -137,6 +137,17 @@ def test_the_report_is_small_and_finds_a_device(place, tmp_path, capsys):
     assert (tmp_path / "report" / "00000.js").exists()
 
 
+@pytest.mark.parametrize("arms", [[], {}, [1], [{"key": "own"}], "x", None])
+def test_forged_errors_of_a_run_are_one_sentence(place, tmp_path, capsys, arms):
+    shutil.copytree(place / "run", tmp_path / "run")
+    path = tmp_path / "run" / "sharded.json"
+    told = json.loads(path.read_text())
+    told["facts"]["worth"]["arms"] = arms
+    path.write_text(json.dumps(told))
+    assert main(["report", str(tmp_path / "run")]) == 2
+    assert "sharded.json' does not hold what persfl writes" in capsys.readouterr().err
+
+
 def test_a_run_that_is_there_is_kept(place, capsys):
     assert main(fit(place)) == 2
     assert "holds a run already" in capsys.readouterr().err
@@ -189,7 +200,7 @@ def test_a_run_that_is_not_over_answers_nothing(place, tmp_path, capsys):
     assert main(["watch", str(tmp_path / "run")]) == 3
     assert "the run was stopped" in capsys.readouterr().err
     assert main(["watch", str(place / "run")]) == 0
-    assert "Models are mixed from" in capsys.readouterr().out
+    assert "In the mean over devices" in capsys.readouterr().out
     for odd in ("{", "[" * 100_000, json.dumps(told | {"spec": []})):
         path.write_text(odd)
         assert main(["helpers", str(tmp_path / "run"), "--device", "m00"]) == 2
@@ -268,7 +279,7 @@ def test_numbers_of_a_forged_run_are_looked_at(place, tmp_path, capsys):
     told = json.loads(path.read_text())
     worth = told["facts"]["worth"]
     arm = worth["arms"][0]
-    arms = [{"key": "own"}, arm | {"gain": "x"}, arm | {"mistakes": "x"}, 1]
+    arms = arm | {"gain": "x"}, arm | {"mistakes": "x"}
     forged = [told["facts"] | {"worth": worth | {"arms": [each]}} for each in arms]
     for odd in (
         *({"facts": facts} for facts in forged),

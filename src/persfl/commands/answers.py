@@ -68,7 +68,7 @@ def print_advice(told: Headline, out: Path) -> None:
 
 def print_errors(worth: Worth) -> None:
     """Errors of all methods, and what the personalized models are beside them."""
-    head, *lines = error_lines(worth.summary())
+    head, *lines = error_lines(worth.summary(), ahead=worth.ahead)
     table(head, lines)
 
 

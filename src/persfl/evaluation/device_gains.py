@@ -26,11 +26,15 @@ def similar_gains(own: Array, personal: Array, held: Array) -> pd.DataFrame:
         a, b, aa, bb, ab = others[1:] / count
         gain = np.where(np.isfinite(a), gains_of(a, b), np.nan)
         # of own - personal - gain * larger, whose mean is 0
-        left = np.where(gain >= 0, 1.0 - gain, 1.0)
-        right = np.where(gain >= 0, 1.0, 1.0 + gain)
-        square = left**2 * aa + right**2 * bb - 2 * left * right * ab
-        level = np.maximum(np.maximum(a, b), np.finfo(float).tiny)
-        error = np.sqrt(np.maximum(square, 0.0) / (count - 1)) / level
+        lower = gain >= 0
+        left = np.where(lower, 1.0 - gain, 1.0)
+        right = np.where(lower, 1.0, 1.0 + gain)
+        both = 2 * left * right * ab
+        square = left**2 * aa + right**2 * bb - both
+        larger = np.maximum(a, b)
+        level = np.maximum(larger, np.finfo(float).tiny)
+        variance = np.maximum(square, 0.0) / (count - 1)
+        error = np.sqrt(variance) / level
         half = stdtrit(count - 1, 0.975) * error
     return pd.DataFrame(
         {
@@ -52,13 +56,16 @@ def _sums_nearby(parts: Array, place: Array, at: Array) -> Array:
         return found
     order = np.argsort(place, kind="stable")
     ranked = place[order]
-    sums = np.zeros((1 + len(parts), many + 1))
-    np.cumsum([np.ones(many), *parts[:, order]], axis=1, out=sums[:, 1:])
+    counted = [np.ones(many), *parts[:, order]]
+    sums = np.zeros((len(counted), many + 1))
+    np.cumsum(counted, axis=1, out=sums[:, 1:])
     least = min(max(SIMILAR, many // 4), many - 1)
     for value in np.unique(at):
-        reach = np.partition(np.abs(ranked - value), least)[least] + 1e-12
+        away = np.abs(ranked - value)
+        reach = np.partition(away, least)[least] + 1e-12
         first, end = np.searchsorted(ranked, [value - reach, value + reach])
-        found[:, at == value] = (sums[:, end] - sums[:, first])[:, None]
+        nearby = sums[:, end] - sums[:, first]
+        found[:, at == value] = nearby[:, None]
     return found
 
 
@@ -77,12 +84,15 @@ def drawn_below_zero(
         gain = np.where(level > 0, (own - personal) / level, nothing)
         variance = np.where(level > 0, (spread / level) ** 2, 0.0)
     several = known & (evidence > ONE_ROW)
-    freedom = float((evidence[several] - 1).sum())
-    total = float((variance[several] * (evidence[several] - 1)).sum())
+    free = evidence[several] - 1
+    freedom = float(free.sum())
+    total = float((variance[several] * free).sum())
     within = total / freedom if freedom else 1.0
     noise = within / np.maximum(evidence, 1.0)
     fleet = float(np.nanmean(gain))
-    between = max(0.0, float(np.nanvar(gain)) - float(noise[known].mean()))
-    pull = between / np.maximum(between + noise, np.finfo(float).tiny)
+    by_rows = float(noise[known].mean())
+    between = max(0.0, float(np.nanvar(gain)) - by_rows)
+    both = np.maximum(between + noise, np.finfo(float).tiny)
+    pull = between / both
     drawn = fleet + pull * (gain - fleet)
     return np.asarray(np.where(known, drawn, fleet) < 0)

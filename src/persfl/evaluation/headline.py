@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from persfl.evaluation.verdicts import Worth
 
 NOTHING = "No rows were held back, so nothing was measured."
+TO_COME = " for as many rows to come:"
 # how a verdict ends whose mean and number of devices differ
 _FOR_MOST = {
     "better for most": ", though most devices had less error",
@@ -31,6 +32,8 @@ class Words(NamedTuple):
     it_removes: str
     models: str
     rival: str
+    latest: str = ""  # which rows were held back
+    to_come: str = ""  # what intervals are for
 
 
 PERSONALIZED = Words(
@@ -87,6 +90,8 @@ def headline(worth: Worth | None) -> Headline:
         return Headline(NOTHING, "", "", "not measured")
     rows = int(worth.table["held"].sum())
     words = THESE if told.itself else PERSONALIZED
+    if worth.ahead:
+        words = words._replace(latest="the latest ", to_come=TO_COME)
     found = _found(told, worth.name(told.best), rows, words)
     alone = ""
     if told.best == "own":
@@ -122,9 +127,9 @@ def _found(told: Advice, name: str, rows: int, words: Words) -> str:
     """The verdict against the best simple alternative."""
     verdict = told.verdict
     where = f"{many(rows, 'row')} of {many(verdict.devices, 'device')}"
-    measured = f"measured on {where} that the models had not seen"
+    measured = f"measured on {words.latest}{where} that the models had not seen"
     rival = f"{words.rival}, {name}"
-    ends = interval_of(verdict)
+    ends = interval_of(verdict, words.to_come)
     removed = f"{percent(verdict.gain)} of the error"
     most = _FOR_MOST.get(verdict.says.split(", ")[-1], "")
     if verdict.low > 0:
@@ -148,10 +153,11 @@ def _against_own(verdict: Verdict, words: Words) -> str:
     said = f"Against own rows alone {words.it_removes} {percent(verdict.gain)} of the error"
     if verdict.gain < 0:
         said = f"Models of own rows alone have {percent(-verdict.gain)} less error"
-    return f"{said} ({interval_of(verdict)}).{heads_told(verdict)}"
+    ends = interval_of(verdict, words.to_come)
+    return f"{said} ({ends}).{heads_told(verdict)}"
 
 
-def interval_of(verdict: Verdict) -> str:
+def interval_of(verdict: Verdict, to_come: str = "") -> str:
     """The interval of the gain, or of what the rival has less where that is what is told.
 
     >>> interval_of(Verdict(-0.2, -0.5, 0.1, "no clear difference", 9))
@@ -160,7 +166,7 @@ def interval_of(verdict: Verdict) -> str:
     low, high = verdict.low, verdict.high
     if verdict.gain < 0:
         low, high = -high, -low
-    return f"95 % interval {percent(low)} to {percent(high)}"
+    return f"95 % interval{to_come} {percent(low)} to {percent(high)}"
 
 
 def heads_told(verdict: Verdict) -> str:

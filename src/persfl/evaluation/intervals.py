@@ -15,6 +15,7 @@ from scipy.special import bdtr, ndtr, stdtrit
 from persfl.seeds import stream
 
 if TYPE_CHECKING:
+    from persfl.evaluation.shared_moments import MomentSpread
     from persfl.types import Array
 
 DRAWS = 1000  # of the bootstrap over devices
@@ -68,13 +69,15 @@ def over_devices(
     personal: Array,
     fall: tuple[Array, Array] | None = None,
     most: tuple[float, float] = (0.5, 0.5),
+    moments: MomentSpread | None = None,
 ) -> Verdict:
     """Errors of a rival and of personalized models, device by device: what may be said of all.
 
     The gain is that of the mean errors. `fall` are per device what both errors are expected to fall
     by, with all rows to learn from: their means are taken off, up to the shares `most` of the
     errors. Since that is a guess, the interval
-    reaches over both, with and without it. The same errors give the same interval: draws depend on
+    reaches over both, with and without it. `moments` are what rows share beside their devices, over
+    which the interval reaches too. The same errors give the same interval: draws depend on
     nothing else.
 
     >>> rival = np.linspace(0.8, 1.2, 20)
@@ -99,6 +102,8 @@ def over_devices(
         ends = [*with_all, _interval(errors, np.zeros_like(falls), share)]
         low = min(end[0] for end in ends)
         high = max(end[1] for end in ends)
+        if moments is not None:
+            low, high = map(float, moments.ends(gain, low, high))
     factor = np.divide(kept, mean, out=np.ones(2), where=mean > 0)
     difference = errors[0] * factor[0] - errors[1] * factor[1]
     measured = errors[0] - errors[1]

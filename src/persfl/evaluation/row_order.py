@@ -73,6 +73,19 @@ class RowOrder:
             return self.blocks
         return np.unique(self.time, return_inverse=True)[1]
 
+    def moments(self, rows: Devices, judge: Mask) -> IntArray | None:
+        """(judged rows,) what they share with rows of other devices: the key or the moment, or how
+        far from its first one a device's row comes; None where rows may be hidden at random.
+        """
+        keys = self.keys
+        if keys is not None:
+            return keys[judge]
+        if not self.ordered:
+            return None
+        owner = rows.owner[judge]
+        first = np.searchsorted(owner, owner)
+        return np.asarray(np.arange(len(owner)) - first)
+
     def at(self, which: Mask | IntArray) -> RowOrder:
         """Of these rows alone."""
         blocks = None if self.blocks is None else self.blocks[which]

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from persfl.evaluation.rivals import Models, own_fits, pooled_fit, tuned_fits
+from persfl.evaluation.shared_moments import shared_moments
 from persfl.evaluation.verdicts import Worth
 from persfl.learners.responses import respond, respond_each
 from persfl.traits import traits_of
@@ -30,6 +31,8 @@ class Trial(NamedTuple):
     held: Devices
     losses: dict[str, Array]
     mistakes: dict[str, Array]
+    moments: IntArray | None = None
+    """(rows,) what rows share with those of other devices, where they were held back by it."""
 
 
 def run_trial(
@@ -95,8 +98,12 @@ def _of_chances(test: Devices, chances: Mapping[str, Array], classes: int) -> Tr
     return Trial(test, losses, mistakes)
 
 
-def worth_of_trials(trials: Sequence[Trial], classes: int) -> Worth:
-    """The trials together: every row that was kept back once counts once."""
+def worth_of_trials(
+    trials: Sequence[Trial], classes: int, *, ahead: bool = False
+) -> Worth:
+    """The trials together: every row that was kept back once counts once. `ahead` says that they
+    stand for rows to come.
+    """
     held = [trial.held for trial in trials]
     n = len(held[0])
     owner = np.concatenate([part.owner for part in held])
@@ -128,7 +135,13 @@ def worth_of_trials(trials: Sequence[Trial], classes: int) -> Worth:
         variance = sums(away * weight) / total
     freedom = np.maximum(evidence - 1, 1e-9)
     found["spread"] = np.sqrt(variance * evidence / freedom)
-    return Worth(pd.DataFrame(found), 1.0 if classes else _scale(y, weight), classes)
+    scale = 1.0 if classes else _scale(y, weight)
+    moments = [trial.moments for trial in trials if trial.moments is not None]
+    shared = None
+    if moments:
+        moment = np.concatenate(moments)
+        shared = shared_moments(moment, owner, weight, losses, ahead=ahead)
+    return Worth(pd.DataFrame(found), scale, classes, shared)
 
 
 def own_trial(

@@ -37,6 +37,7 @@ from persfl.evaluation.device_gains import ONE_ROW, drawn_below_zero, similar_ga
 from persfl.evaluation.intervals import Verdict, gains_of, over_devices, percent
 
 if TYPE_CHECKING:
+    from persfl.evaluation.shared_moments import SharedMoments
     from persfl.types import Array
 
 ARMS = {
@@ -72,6 +73,13 @@ class Worth:
     table: pd.DataFrame
     scale: float
     classes: int
+    moments: SharedMoments | None = None
+    """What rows share beside their devices, where they were held back by it."""
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the latest rows were held back: then intervals are for as many rows to come."""
+        return self.moments is not None and self.moments.ahead
 
     @property
     def arms(self) -> list[str]:
@@ -153,15 +161,20 @@ class Worth:
         theirs = self.fall(against)
         ours = self.fall(of)
         same = np.array_equal(rival[some], personal[some])
-        if theirs is None or ours is None or same or some.sum() < 2:
+        if same or some.sum() < 2:
             return over_devices(rival[some], personal[some])
+        # a group of a few devices has the months of the whole fleet
+        both = self.moments
+        shared = None if both is None else both.spread(against, of)
+        if theirs is None or ours is None:
+            return over_devices(rival[some], personal[some], moments=shared)
         # a group of a few devices is told by what the whole fleet's errors fall by
         falls = (
             _filled(theirs, rival, known)[some],
             _filled(ours, personal, known)[some],
         )
         most = self._most_fall(against), self._most_fall(of)
-        return over_devices(rival[some], personal[some], falls, most)
+        return over_devices(rival[some], personal[some], falls, most, shared)
 
     def summary(self) -> list[dict[str, Any]]:
         """Per arm: its key and name, mean and median error over devices, the verdict of the
@@ -246,7 +259,15 @@ class Worth:
         """
         own = self._expected("own")
         personal = self._expected("personal")
-        return similar_gains(own, personal, self.table["held"].to_numpy())
+        found = similar_gains(own, personal, self.table["held"].to_numpy())
+        if self.moments is not None:
+            spread = self.moments.spread("own", "personal")
+            gain, low, high = (
+                found[name].to_numpy() for name in ("gain", "low", "high")
+            )
+            low, high = spread.ends(gain, low, high)
+            found = found.assign(low=low, high=high)
+        return found
 
     def better_alone(self) -> Mask:
         """(devices,) where the own model is the better bet, by the evidence of the whole fleet.

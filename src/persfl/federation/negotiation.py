@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from persfl import __version__
-from persfl.checks import some
 from persfl.errors import InputError
 from persfl.federation.category_levels import in_order
 from persfl.federation.column_sums import Totals
+from persfl.federation.device_words import are_names, common_columns, other_version
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
-from persfl.federation.messages import PROTOCOL, Arrays, Head, Responder
+from persfl.federation.messages import Arrays, Head, Responder
 from persfl.federation.node_family import FAMILIES
 from persfl.federation.paid_answers import (
     paying_in,
@@ -33,15 +30,12 @@ from persfl.federation.told_terms import tells_leaves, within_ranges
 from persfl.federation.wait_notices import Waiting
 from persfl.learners.any_family import ANY
 from persfl.methods import Own
-from persfl.methods.fedavg import Averaging
 from persfl.privacy.noised_spread import spread_from
 from persfl.public_points import made_up
 from persfl.training.state import step_of
 from persfl.traits import has_gradients, traits_of
 from persfl.types import Array, Data, Learner
-from persfl.wire.terms import COLUMNS, Terms
-
-_LONGEST = 1_000  # letters of a column's name
+from persfl.wire.terms import Terms
 
 
 class _Others(NamedTuple):
@@ -74,7 +68,7 @@ def agreement(
     """The terms of a run, from what the devices that are there tell of themselves."""
     ask = _Inquiry(post, plan, ids, home)
     there = ask.described(waiting)
-    raw = _in_raw_units(plan, _columns(there))
+    raw = _in_raw_units(plan, common_columns(there))
     paying = paying_in(raw, there)
     refuse_unprotected(plan, raw, there, paying)
     refuse_beyond_budgets(plan, raw, ids, paying)
@@ -99,25 +93,12 @@ def _in_raw_units(plan: RunPlan, columns: Sequence[str]) -> Terms:
         settings=plan.settings,
         seed=plan.seed,
         step_size=1.0,
-        steps=_own_steps(plan),
+        steps=plan.own_steps,
         batch=plan.batch,
         holdout=plan.holdout,
         start="alone" if isinstance(plan.personalization, Own) else plan.start,
         local=plan.local,
     )
-
-
-def _own_steps(plan: RunPlan) -> int:
-    """How many steps an answer is made of: a setting of the run, or of its method."""
-    method = plan.personalization
-    if not isinstance(method, Averaging) or method.local == 1:
-        return plan.steps
-    if plan.steps not in (1, method.local):
-        raise InputError(
-            f"own steps in a round are {plan.steps} by --steps and {method.local} by --set local."
-            " Leave one out."
-        )
-    return method.local
 
 
 def _terms(ask: _Inquiry, plan: RunPlan, raw: Terms, others: _Others) -> Terms:
@@ -156,59 +137,6 @@ def _scaled(terms: Terms, learner: Learner, mean: Array, scale: Array) -> Terms:
 def _checked(terms: Terms) -> Terms:
     """As devices will read them."""
     return Terms.from_wire(*terms.to_wire())
-
-
-def _columns(there: Mapping[str, Head]) -> list[str]:
-    """The columns that everybody has, in the order of the first device that has them.
-
-    One device may say anything, so whoever differs from most is named.
-
-    >>> three = {
-    ...     "ann": {"columns": ["z"]},
-    ...     "bob": {"columns": ["x"]},
-    ...     "eve": {"columns": ["x"]},
-    ... }
-    >>> _columns(three)
-    Traceback (most recent call last):
-    ...
-    persfl.errors.InputError: every device must have the same columns: device 'ann' differs in ...
-    """
-    sets = {name: frozenset(there[name]["columns"]) for name in sorted(there)}
-    times = Counter(sets.values())
-    usual = max(sets.values(), key=lambda each: times[each])
-    for name, found in sets.items():
-        if found != usual:
-            odd = some(sorted(found ^ usual))
-            who = f"device {name!r} differs in {odd}"
-            raise InputError(f"every device must have the same columns: {who}.")
-    return list(there[next(iter(sets))]["columns"])
-
-
-def _names(columns: object) -> bool:
-    """Whether what a device says of its columns can be names: each once, none a book."""
-    if not isinstance(columns, list) or not 0 < len(columns) <= COLUMNS:
-        return False
-    good = all(isinstance(name, str) and len(name) <= _LONGEST for name in columns)
-    return good and len(set(columns)) == len(columns)
-
-
-def other_version(name: str, head: Head) -> str:
-    """What to say of a device whose persfl knows other questions; "" where it knows the same.
-
-    >>> other_version("ann", {"protocol": PROTOCOL})
-    ''
-    >>> other_version("ann", {})[:68]
-    "device 'ann' has another version of persfl (0.2 or before) than here"
-    """
-    if head.get("protocol") == PROTOCOL:
-        return ""
-    told = head.get("version")
-    known = isinstance(told, str) and re.fullmatch(r"[0-9][0-9a-z.+]{0,30}", told)
-    has = told if known else "0.2 or before"
-    return (
-        f"device {name!r} has another version of persfl ({has}) than here. Install this one there:"
-        f" pip install 'persfl[flower]=={__version__}'."
-    )
 
 
 class _Inquiry:
@@ -264,7 +192,7 @@ class _Inquiry:
                 if other and name not in others:
                     waiting(other, ())
                     others[name] = other
-                elif not other and _names(head.get("columns")):
+                elif not other and are_names(head.get("columns")):
                     found[name] = head
             missing = [name for name in ids if name not in found]
             enough = len(found) >= max(2, plan.quorum * len(ids))

@@ -20,6 +20,7 @@ from persfl.files import write_whole
 from persfl.formats import reading
 from persfl.learners.any_family import ANY
 from persfl.methods import Kin, Method, Paper, cannot_run, method_of
+from persfl.methods.fedavg import Averaging
 from persfl.runs.run_folder import Folder
 
 # may differ when a run goes on
@@ -101,7 +102,7 @@ class RunPlan:
             real("step_size", self.step_size, above=0)
         if real("holdout", self.holdout, least=0) >= 1:
             raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
-        _ = self.levels
+        _ = self.levels, self.own_steps
         if self.home is None:
             return
         _ = self.home_table
@@ -143,6 +144,20 @@ class RunPlan:
     def first_step(self) -> float | str:
         """How long a step is, if the method has any; "auto" is as its model goes best."""
         return self.setting("step_size") or "auto"
+
+    @property
+    def own_steps(self) -> int:
+        """How many steps an answer is made of: a setting of the run, or of its method."""
+        method = self.personalization
+        if not isinstance(method, Averaging):
+            return self.steps
+        local = whole("local", method.local, least=1)
+        if self.steps not in (1, local) and local > 1:
+            raise InputError(
+                f"own steps in a round are {self.steps} by --steps and {local} by --set local."
+                " Leave one out."
+            )
+        return max(local, self.steps)
 
     @property
     def home_id(self) -> str:

@@ -88,11 +88,13 @@ def judge(
         known = seen.at(fold.learn & there[rows.owner])
         stage = f"trial-{part}"
         trial, state = _trial(setup, learn, held, known, stage, keep, rivals)
-        done.append(trial._replace(held=some_rows(rows, fold.judge)))
+        moments = order.moments(rows, fold.judge)
+        whole = some_rows(rows, fold.judge)
+        done.append(trial._replace(held=whole, moments=moments))
         if part == 0:
             said += notes.halving(state, "the trial run")
     if done:
-        worth = worth_of_trials(done, setup.classes)
+        worth = worth_of_trials(done, setup.classes, ahead=order.ordered)
         # a single trial says that runs are dear; what repeats in rows would tell of itself
         if len(done) > 1 and order.random:
             pairs = _Falls(setup, rows, done, rivals, seen).pairs()

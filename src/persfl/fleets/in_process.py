@@ -10,6 +10,7 @@ import numpy as np
 from persfl.errors import InputError
 from persfl.fleets.engine import Engine, EngineTask, Slice
 from persfl.fleets.kept_steps import Steps, vectors
+from persfl.fleets.pairwise import Pairwise
 from persfl.fleets.refusals import check_fleet_parts, no_models_yet
 from persfl.fleets.rows import FleetRows
 from persfl.traits import has_gradients
@@ -96,10 +97,13 @@ class InProcessFleet:
     @models.setter
     def models(self, models: Models) -> None:
         features = self.home.scoring.rows.features
-        if _are_vectors(models, self.learners, features):
-            self.engine.models = models
+        engine = self.engine
+        # of an array other engines keep a copy
+        pairwise = isinstance(engine, Pairwise)
+        if not pairwise and _are_vectors(models, self.learners, features):
+            engine.models = models
             return
-        self.engine.models = handed_in(_as_list(models), self.learners, features) or []
+        engine.models = handed_in(_as_list(models), self.learners, features) or []
 
     def observe(self, r: int) -> None:
         """Let data arrive for round `r`."""
@@ -201,7 +205,10 @@ def _are_vectors(models: Models, learners: list[Learner], features: int) -> bool
         return False
     first = np.asarray(learners[0].check(models[0], features))
     same = first.dtype == models.dtype and first.shape == models.shape[1:]
-    return same and bool(np.isfinite(models).all())
+    apart = (
+        models[:1] if not models.strides[0] else models
+    )  # of one model for everybody
+    return same and bool(np.isfinite(apart).all())
 
 
 def _as_list(models: Models) -> list[Model]:

@@ -56,9 +56,12 @@ class TensorModels:
         import torch
 
         given = models if isinstance(models, np.ndarray) else np.stack(list(models))
-        new = torch.tensor(given, dtype=self.pairs.dtype, device=self.device)
+        # one model for everybody goes there once
+        apart = given[:1] if len(given) and not given.strides[0] else given
+        new = torch.tensor(apart, dtype=self.pairs.dtype, device=self.device)
+        new = new.expand(given.shape)
         if self._held is None or self.there.shape != new.shape:
-            self._held = new
+            self._held = new.contiguous()
             self._past = None
             self.runtime.forget()
         else:

@@ -138,11 +138,6 @@ class Network(NetworkFace):
         return Traits.of(self.kind, gradients=True, renews=self._norms, tensors=True)
 
     @property
-    def width(self) -> int:
-        """About how many numbers a row takes on its way through the module and back."""
-        return self._tensors.width
-
-    @property
     def moves(self) -> NDArray[np.bool_]:
         """(size,) which numbers steps change: parameters do, running statistics do not."""
         return np.arange(self.size()) < self._tensors.trained
@@ -151,10 +146,6 @@ class Network(NetworkFace):
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The names and shapes of a model's parts."""
         return {slot.name: slot.shape for slot in self._tensors.slots}
-
-    def width_of_output(self, features: int) -> int:
-        """How many numbers the module says about a row."""
-        return self._tensors.width_of_output(features)
 
     def init(self, data: Data, stream: Stream | None) -> Array:
         """The module as `make` gives it; running statistics from the device's rows."""

@@ -33,6 +33,15 @@ class NetworkFace:
         """What the module computes for one device, on tensors."""
         return self._tensors
 
+    @property
+    def width(self) -> int:
+        """About how many numbers a row takes on its way through the module and back."""
+        return self._tensors.width
+
+    def width_of_output(self, features: int) -> int:
+        """How many numbers the module says about a row."""
+        return self._tensors.width_of_output(features)
+
     def cut(self, features: int) -> CutNetwork | None:
         """What steps are taken with behind a frozen body, where the module has one."""
         return self._tensors.cut(features)

@@ -18,7 +18,7 @@ from persfl.methods.loop_plan import loop_plan
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.mixed import PANEL
 from persfl.methods.protocol import Needs, Task
-from persfl.training.state import Keep, State, rounds_for
+from persfl.training.state import Keep, Plan, State, rounds_for
 from persfl.types import Array
 
 OF_SCORES = ("huber", "absolute", "poisson")  # losses blended by working rows
@@ -92,43 +92,9 @@ class Blend(MethodSettings):
         plan = loop_plan(task, rounds_for("auto", task.learner))
         learner = task.learner
         refuse_rowless(task.rows)
-        if isinstance(learner, Linear) and learner.kind == "squared":
-            from persfl.methods.mixed.linear_stage import linear_stage
-
-            return linear_stage(
-                task.rows,
-                plan,
-                level=learner.intercept,
-                order=order,
-                trees=self.trees,
-                panel=self.panel_size(),
-                stage=stage,
-                keep=keep,
-            )
-        if isinstance(learner, Linear) and learner.kind in OF_SCORES:
-            from persfl.methods.mixed.loss_stage import loss_stage
-
-            return loss_stage(
-                task.rows,
-                plan,
-                learner,
-                order=order,
-                trees=self.trees,
-                stage=stage,
-                keep=keep,
-            )
         if isinstance(learner, Linear):
-            from persfl.methods.mixed.class_stage import class_stage
-
-            return class_stage(
-                task.rows,
-                plan,
-                learner,
-                classes=max(task.classes, 2),
-                order=order,
-                trees=self.trees,
-                stage=stage,
-                keep=keep,
+            return self._linear(
+                task, learner, plan, stage=stage, keep=keep, order=order
             )
         if isinstance(learner, Estimator | Tree):
             from persfl.methods.refitted.refits_stage import refit_stage
@@ -151,6 +117,55 @@ class Blend(MethodSettings):
             order=order,
             classes=task.classes,
             public=task.public,
+            stage=stage,
+            keep=keep,
+        )
+
+    def _linear(
+        self,
+        task: Task,
+        learner: Linear,
+        plan: Plan,
+        *,
+        stage: str,
+        keep: Keep | None,
+        order: RowOrder,
+    ) -> State:
+        """Linear models, each kind of labels by its own rule."""
+        if learner.kind == "squared":
+            from persfl.methods.mixed.linear_stage import linear_stage
+
+            return linear_stage(
+                task.rows,
+                plan,
+                level=learner.intercept,
+                order=order,
+                trees=self.trees,
+                panel=self.panel_size(),
+                stage=stage,
+                keep=keep,
+            )
+        if learner.kind in OF_SCORES:
+            from persfl.methods.mixed.loss_stage import loss_stage
+
+            return loss_stage(
+                task.rows,
+                plan,
+                learner,
+                order=order,
+                trees=self.trees,
+                stage=stage,
+                keep=keep,
+            )
+        from persfl.methods.mixed.class_stage import class_stage
+
+        return class_stage(
+            task.rows,
+            plan,
+            learner,
+            classes=max(task.classes, 2),
+            order=order,
+            trees=self.trees,
             stage=stage,
             keep=keep,
         )

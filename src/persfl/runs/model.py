@@ -23,6 +23,7 @@ from persfl.learners.storage.network_files import networks_to
 from persfl.learners.storage.units_arrays import units_to
 from persfl.methods import METHODS, Method, method_of
 from persfl.runs.model_checks import PARTS, check_classes, is_plain
+from persfl.runs.moment_words import moments_to
 from persfl.runs.removal_words import removal_to
 from persfl.runs.run_folder import Folder
 from persfl.traits import is_learner
@@ -98,6 +99,8 @@ def keep_model(folder: Folder, model: Fitted | HasFitted) -> None:
     if worth is not None:
         folder.write_table("worth.parquet", worth.table.drop(columns="device"))
         words["worth"] = {"scale": worth.scale, "classes": worth.classes}
+        if worth.moments is not None:
+            words["worth"]["moments"] = moments_to(worth.moments)
     if fitted.depends is not None:
         words["removal"] = removal_to(fitted.depends)
     folder.write_json("model.json", words)

@@ -17,6 +17,7 @@ from persfl.fitting.setup import FitSettings
 from persfl.formats import reading
 from persfl.learners.storage.named_arrays import has_form
 from persfl.methods import METHODS
+from persfl.runs.moment_words import with_moments
 from persfl.trust import Trust
 from persfl.units import KINDS
 
@@ -51,6 +52,10 @@ is_plain = _of(type(None), bool, int, float, str)
 
 def _is_count(value: object) -> bool:
     return type(value) is int and value >= 0
+
+
+def _is_worth(value: object) -> bool:
+    return isinstance(value, dict) and set(value) - {"moments"} == {"scale", "classes"}
 
 
 def _is_letter(value: object) -> bool:
@@ -137,7 +142,7 @@ _POSSIBLE: dict[str, Check] = {
     "method": lambda value: value in (*METHODS, "auto"),
     "classes": _are_ids,
     "pooled": lambda value: value in KINDS,
-    "worth": lambda value: _is_object(value) and set(value) == {"scale", "classes"},
+    "worth": _is_worth,
     "removal": _is_object,
     "sampler": _maybe(_is_described),
 }
@@ -264,4 +269,4 @@ def worth_from(table: pd.DataFrame, words: Mapping[str, Any]) -> Worth:
         raise InputError("errors must not name devices.")
     table = table.copy()
     table.insert(0, "device", pd.Series(devices, dtype=object))
-    return Worth(table, float(scale), classes)
+    return with_moments(Worth(table, float(scale), classes), words["worth"])

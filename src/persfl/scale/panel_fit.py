@@ -123,7 +123,9 @@ class PanelFit:
             steps=GradientStep(step, steps=STEP_ROUNDS),
             seed=self.seed,
         )
-        return model, worth_of_trials([trial], 0)
+        moments = RowOrder(ordered=self.ordered).moments(told.rows, ~told.learn)
+        judged = [trial._replace(moments=moments)]
+        return model, worth_of_trials(judged, 0, ahead=self.ordered)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from persfl.evaluation.intervals import Verdict
 
 _TEXTS = ("device", "label", "method")
 _COUNTS = ("devices", "rows")
-_ERRORS = ("error", "median", "off_by", "gain", "low", "high")
 
 
 def asked_from(told: dict[str, Any]) -> dict[str, Any]:
@@ -59,14 +58,23 @@ def _check_worth(told: Mapping[str, Any]) -> None:
         _number(name, value)
     Verdict(says=says, devices=0, **verdict)
     whole("held", told["held"], least=0)
+    if not told["arms"]:
+        raise InputError("arms must be the ways that were judged. Got none.")
     for arm in told["arms"]:
-        _text("a way", arm["key"])
-        _text("its name", arm["name"])
-        for name in _ERRORS:
-            _number(f"its {name}", arm[name])
-        _number("its mistakes", arm.get("mistakes"))
-        if arm["says"] is not None:
-            _text("what it says", arm["says"])
+        _check_arm(dict(arm))
+
+
+def _check_arm(arm: dict[str, Any]) -> None:
+    """Stop where it is no line of `Worth.summary`."""
+    _text("a way", arm.pop("key"))
+    _text("its name", arm.pop("name"))
+    if arm["says"] is not None:
+        _text("its verdict", arm["says"])
+    del arm["says"]
+    for name in ("error", "median", "off_by", "gain", "low", "high"):
+        _number(name, arm[name])
+    if "mistakes" in arm:
+        real("mistakes", arm["mistakes"])
 
 
 def _number(name: str, value: object) -> None:

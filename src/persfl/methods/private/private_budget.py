@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from persfl.privacy import PrivacyBudget
-from persfl.privacy.accountant import UNITS
+from persfl.privacy.accountant import UNITS, PrivacyBudget
 from persfl.privacy.secure_noise import SeededNoise
 from persfl.seeds import stream
 
