@@ -279,7 +279,7 @@ def test_numbers_of_a_forged_run_are_looked_at(place, tmp_path, capsys):
     told = json.loads(path.read_text())
     worth = told["facts"]["worth"]
     arm = worth["arms"][0]
-    arms = [{"key": "own"}, arm | {"gain": "x"}, arm | {"mistakes": "x"}, 1]
+    arms = arm | {"gain": "x"}, arm | {"mistakes": "x"}
     forged = [told["facts"] | {"worth": worth | {"arms": [each]}} for each in arms]
     for odd in (
         *({"facts": facts} for facts in forged),
