@@ -6,8 +6,9 @@ every way is judged by them.
 
 Without tables of your own: house prices and flights of the package, fleets whose devices are alike,
 in kinds or all different, and house prices dealt anew among rows, which nothing predicts. Of each,
-blend and the paper's rule with ten rounds, which simple ways often beat. A row per table and
-method, then one for each advice: how often it was given, and how often it was right.
+blend and the paper's rule with ten rounds, which simple ways often beat. A line for each fit as it
+comes, a row per table and method, then one for each advice: how often it was given, and how often
+it was right.
 
 use personalized    right if they have less error than the best simple way named
 use a simple way    right if that has less error than the personalized models
@@ -193,9 +194,14 @@ def main() -> None:
         for method in METHODS
         for draw in range(chosen.draws)
     ]
+    found = []
     with ProcessPoolExecutor(chosen.jobs) as pool:
-        found = list(pool.map(told, *zip(*work, strict=True)))
-    print("\n".join(summary([one for one in found if one is not None])))
+        for one in pool.map(told, *zip(*work, strict=True)):
+            if one is not None:
+                found.append(one)
+                right = "right" if one.right else "wrong"
+                print(f"{one.name}, {one.method}: {one.advice}, {right}", flush=True)
+    print("\n".join(["", *summary(found)]))
 
 
 if __name__ == "__main__":

@@ -1,22 +1,28 @@
-"""What the constants of the default rule for numbers earn: each changed alone, everything else
-left as it is; the mean change of the log error over the sets of `benchmarks/blend.py`.
+"""What the constants of the default rule earn: each changed alone, everything else left as it is;
+the mean change of the log error over the sets of `benchmarks/blend.py`, and of the time of fits.
 
-    python benchmarks/blend_constants.py [--seeds 2] [--first 5000] [--jobs 2] [--only EXPECTED]
-        [--section few,time]
+    python benchmarks/blend_constants.py [--of numbers | classes] [--seeds 2] [--first 5000]
+        [--jobs 2] [--only EXPECTED] [--section few,time] [--minutes 3]
+        [--data FOLDER] [--published FOLDER] [--out kept.json]
 
-Prints the table of docs/blend.md. A change above 0 is a loss, so that the constant earns its place;
-with its standard error over sets. Sections few, nonlinear, loud and time, without folders of data.
+Prints the tables of docs/blend.md. A change above 0 is a loss, so that the constant earns its
+place; with its standard error over sets. Numbers: sections few, nonlinear, loud and time, squared
+errors. Classes: their sets in the sections published and sets, log loss. After `--minutes` it
+prints what it has; seeds are done one after the other, so that is whole ones but for the last.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -24,12 +30,17 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np
 from measuring import Judged, errors_of
-from tasks import sections
+from tasks import OF_CLASSES, Task, sections
 
+from persfl import PersonalizedClassifier
 from persfl.lab.jobs import finished_jobs
 
 MIXED = "persfl.methods.mixed."
-SECTIONS = ("few", "nonlinear", "loud", "time")
+SECTIONS = {
+    "numbers": ("few", "nonlinear", "loud", "time"),
+    "classes": ("published", "sets"),
+}
+Folders = tuple[Path | None, Path | None]
 
 
 class Constant(NamedTuple):
@@ -53,7 +64,7 @@ def _mixed(*places: str) -> tuple[str, ...]:
     return tuple(MIXED + place for place in places)
 
 
-CONSTANTS = (
+OF_NUMBERS = (
     Constant(
         "parts of the rows",
         _mixed("hidden_rows.PARTS", "hidden_rows.NEVER"),
@@ -93,14 +104,8 @@ CONSTANTS = (
     Constant(
         "steps of near",
         _mixed("near_centres.STEPS", "offers_from_sums.NEAR_STEPS"),
-        (4, 30),
-        "EM settles after some",
-    ),
-    Constant(
-        "the same in folds",
-        _mixed("near_centres.FOLD_STEPS", "offers_from_sums.NEAR_FOLD_STEPS"),
-        (1, 10),
-        "folds begin where all rows ended",
+        (1, 10, 30),
+        "more change nothing that hidden rows could tell",
     ),
     Constant(
         "rows for trees",
@@ -113,12 +118,6 @@ CONSTANTS = (
         _mixed("linear_rule.ENOUGH"),
         (100, 10**9),
         "growing trees takes most of the time",
-    ),
-    Constant(
-        "share on the first fold below which trees are left out",
-        _mixed("linear_rule.LEAST"),
-        (0.0, 0.1),
-        "time",
     ),
     Constant(
         "standard deviations for an order that nobody told",
@@ -136,6 +135,75 @@ CONSTANTS = (
     Constant("columns", _mixed("principal_axes.WIDE"), (), "time and memory"),
     Constant("devices of the panel", ("persfl.methods.mixed.PANEL",), (), "time"),
 )
+
+
+OF_CLASS_RULE = (
+    Constant(
+        "rows' worth of belief in expected shares",
+        _mixed("log_pool.EVEN"),
+        (1.0, 2.0, 10.0),
+        "few rows cannot choose among eleven offers",
+    ),
+    Constant(
+        "of these for one model for all",
+        _mixed("class_rule.FLEET"),
+        (0.0, 0.3, 0.9),
+        "fleets of few rows cannot tell which personal models are good",
+    ),
+    Constant(
+        "missing classes' worth of belief that rows were drawn",
+        _mixed("class_hidden.DRAWN"),
+        (0.5, 8.0, 1e9),
+        "rows of each class by design",
+    ),
+    Constant(
+        "variance of levels", _mixed("class_offers.LEVEL"), (0.3, 3.0), "log odds"
+    ),
+    Constant(
+        "variances of coefficients, in the fleet's",
+        _mixed("class_offers.PULLS"),
+        ((1.0,), (10.0,), (1.0, 100.0), (100.0,)),
+        "from a little to any",
+    ),
+    Constant(
+        "the same where neighbours are fitted",
+        _mixed("class_offers.MIDDLE"),
+        (1.0, 100.0),
+        "hidden rows choose",
+    ),
+    Constant(
+        "the same about a centre",
+        _mixed("class_offers.NEAR"),
+        (0.1, 1.0),
+        "kinds are narrower than fleets",
+    ),
+    Constant("rounds of near", _mixed("class_near.ROUNDS"), (3, 12), "they settle"),
+    Constant(
+        "likeliest centres", _mixed("class_near.LIKELIEST"), (3, 30), "time of a round"
+    ),
+    Constant(
+        "devices fitted together", _mixed("class_alike.LIKEST"), (3, 16), "few rows"
+    ),
+    Constant(
+        "how much one clear likeness counts",
+        _mixed("class_alike.SHARP"),
+        (1.0, 8.0),
+        "one of three is enough",
+    ),
+    Constant(
+        "share on the first fold below which trees are left out",
+        _mixed("class_rule.WORTH"),
+        (0.0, 0.1),
+        "time",
+    ),
+    Constant(
+        "how sure stages of boosting are",
+        _mixed("class_trees.CALMER"),
+        ((1.0,), (0.5,)),
+        "late stages make few mistakes and are too sure",
+    ),
+)
+CONSTANTS = {"numbers": OF_NUMBERS, "classes": OF_CLASS_RULE}
 
 
 @contextmanager
@@ -158,87 +226,156 @@ def changed(places: Sequence[str], value: Any) -> Iterator[None]:
 class Try:
     """A set and a seed with one constant at another value; -1 is the rule as it is."""
 
+    of: str
     section: str
     task: str
     seed: int
     constant: int
     other: int
+    folders: Folders
 
     @property
     def cost(self) -> float:
-        """All alike."""
-        return 1.0
+        """Seeds one after the other."""
+        return -float(self.seed)
 
-    def work(self) -> tuple[tuple[Try, float], float]:
-        """The log error, and seconds of one core."""
+    def work(self) -> tuple[tuple[Try, float, float], float]:
+        """The log error, and seconds of one core for the fit."""
         begin = time.process_time()
-        task = sections(None, None)[self.section].tasks[self.task](self.seed)
+        task = sections(*self.folders)[self.section].tasks[self.task](self.seed)
         places: tuple[str, ...] = ()
         value = None
         if self.constant >= 0:
-            places = CONSTANTS[self.constant].places
-            value = CONSTANTS[self.constant].others[self.other]
+            constant = CONSTANTS[self.of][self.constant]
+            places = constant.places
+            value = constant.others[self.other]
+        measure = log_loss if task.classes else squared
         with changed(places, value):
-            found = errors_of(task, lambda: Judged().fit(task, self.seed))
-        error = float(np.log(np.mean(found["errors"])))
-        return (self, error), time.process_time() - begin
+            error, seconds = measure(task, self.seed)
+        return (self, float(np.log(error)), seconds), time.process_time() - begin
+
+
+def squared(task: Task, seed: int) -> tuple[float, float]:
+    """The mean over devices, and seconds."""
+    found = errors_of(task, lambda: Judged().fit(task, seed))
+    return float(np.mean(found["errors"])), float(found["seconds"])
+
+
+def log_loss(task: Task, seed: int) -> tuple[float, float]:
+    """Of the rows to judge by, and seconds; a chance below a millionth is as bad as that."""
+    begin = time.process_time()
+    model = PersonalizedClassifier(holdout=0, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(task.learn.X, task.learn.y.astype(int), devices=task.learn.g)
+    seconds = time.process_time() - begin
+    chance = model.predict_proba(task.judge.X, devices=task.judge.g)
+    right = model.classes_ == task.judge.y.astype(int)[:, None]
+    said = np.maximum((chance * right).sum(axis=1), 1e-6)
+    return float(-np.log(said).mean()), seconds
 
 
 def shown(value: Any) -> str:
     """A value in a table."""
     if isinstance(value, np.ndarray):
         return f"{value[0]:g} to {value[-1]:g}" if len(value) > 1 else f"{value[0]:g}"
+    if isinstance(value, tuple):
+        return " and ".join(f"{each:g}" for each in value)
     return "all" if value == 10**9 else f"{value:g}"
+
+
+def arguments() -> argparse.Namespace:
+    """What was asked for."""
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    asked.add_argument("--of", choices=tuple(CONSTANTS), default="numbers")
+    asked.add_argument("--seeds", type=int, default=2)
+    asked.add_argument("--first", type=int, default=5000)
+    asked.add_argument("--jobs", type=int, default=1)
+    asked.add_argument("--section", default="")
+    asked.add_argument("--only", default="", help="a part of a constant's place")
+    asked.add_argument("--minutes", type=float, default=1e9)
+    asked.add_argument("--data", type=Path)
+    asked.add_argument("--published", type=Path)
+    asked.add_argument("--out", type=Path, help="what was found, as it comes")
+    return asked.parse_args()
+
+
+def tries_of(given: argparse.Namespace, chosen: Sequence[int]) -> Iterator[Try]:
+    """Every set and seed, as it is and with each constant changed."""
+    folders = (given.data, given.published)
+    known = sections(*folders)
+    names = given.section.split(",") if given.section else SECTIONS[given.of]
+    every = CONSTANTS[given.of]
+    for seed in range(given.first, given.first + given.seeds):
+        for name in names:
+            for task in known[name].tasks:
+                if (task in OF_CLASSES) != (given.of == "classes"):
+                    continue
+                yield Try(given.of, name, task, seed, -1, 0, folders)
+                for k in chosen:
+                    for m in range(len(every[k].others)):
+                        yield Try(given.of, name, task, seed, k, m, folders)
+
+
+Found = dict[tuple[int, int], dict[tuple[str, int], tuple[float, float]]]
+
+
+def measured(tries: Sequence[Try], given: argparse.Namespace) -> Found:
+    """Log errors and seconds, by what is changed, then by set and seed."""
+    until = time.monotonic() + 60 * given.minutes
+    found: Found = {}
+    kept = []
+    for (one, error, seconds), _ in finished_jobs(tries, jobs=given.jobs):
+        here = found.setdefault((one.constant, one.other), {})
+        here[one.task, one.seed] = (error, seconds)
+        kept.append([one.task, one.seed, one.constant, one.other, error, seconds])
+        if given.out is not None and len(kept) % 20 == 0:
+            given.out.write_text(json.dumps(kept))
+        if time.monotonic() > until:
+            break
+    return found
+
+
+def change(found: Found, at: tuple[int, int]) -> str:
+    """The mean over sets of the mean over seeds, its standard error, and the time."""
+    usual, other = found[-1, 0], found.get(at, {})
+    both = [key for key in other if key in usual]
+    sets = dict.fromkeys(task for task, _ in both)
+    moved = [
+        np.mean([other[key][0] - usual[key][0] for key in both if key[0] == task])
+        for task in sets
+    ]
+    if len(moved) < 2:
+        return "not measured"
+    unsure = np.std(moved, ddof=1) / len(moved) ** 0.5
+    longer = sum(other[key][1] for key in both) / sum(usual[key][1] for key in both)
+    return f"{np.mean(moved):+.4f} ({unsure:.4f}), time x {longer:.2f}"
 
 
 def main() -> None:
     """Measure, and print the table."""
-    asked = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    asked.add_argument("--seeds", type=int, default=2)
-    asked.add_argument("--first", type=int, default=5000)
-    asked.add_argument("--jobs", type=int, default=1)
-    asked.add_argument("--section", default=",".join(SECTIONS))
-    asked.add_argument("--only", default="", help="a part of a constant's place")
-    given = asked.parse_args()
+    given = arguments()
+    every = CONSTANTS[given.of]
     chosen = [
-        k for k, one in enumerate(CONSTANTS) if any(given.only in p for p in one.places)
+        k for k, one in enumerate(every) if any(given.only in p for p in one.places)
     ]
-    known = sections(None, None)
-    sets = [
-        (name, task) for name in given.section.split(",") for task in known[name].tasks
-    ]
-    seeds = range(given.first, given.first + given.seeds)
-    tries = [
-        Try(section, task, seed, constant, other)
-        for section, task in sets
-        for seed in seeds
-        for constant, other in [
-            (-1, 0),
-            *((k, m) for k in chosen for m in range(len(CONSTANTS[k].others))),
-        ]
-    ]
-    found: dict[tuple[int, int], dict[tuple[str, str, int], float]] = {}
-    for (one, error), _ in finished_jobs(tries, jobs=given.jobs):
-        here = found.setdefault((one.constant, one.other), {})
-        here[one.section, one.task, one.seed] = error
-    usual = found[-1, 0]
+    tries = list(tries_of(given, chosen))
+    found = measured(tries, given)
+    done = sum(map(len, found.values()))
+    print(f"{done} of {len(tries)} fits, seeds from {given.first}\n")
     print("| constant | where | value | change of the log error, if | why |")
     print("|---|---|---|---|---|")
     for k in chosen:
-        one = CONSTANTS[k]
-        told = []
-        for m, other in enumerate(one.others):
-            moved = [
-                np.mean([found[k, m][*each, s] - usual[*each, s] for s in seeds])
-                for each in sets
-            ]
-            unsure = np.std(moved, ddof=1) / len(moved) ** 0.5
-            told.append(f"{shown(other)}: {np.mean(moved):+.4f} ({unsure:.4f})")
+        one = every[k]
+        told = [
+            f"{shown(other)}: {change(found, (k, m))}"
+            for m, other in enumerate(one.others)
+        ]
         where = one.places[0].removeprefix(MIXED)
         where = where.removeprefix("persfl.evaluation.")
-        text = ", ".join(told) or "sets here are smaller"
+        text = "; ".join(told) or "sets here are smaller"
         print(f"| {one.name} | `{where}` | {shown(one.value)} | {text} | {one.why} |")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from federated import OPEN, at_home, columns, names, plan, post
+from federated import OPEN, Direct, at_home, columns, names, plan, post
 
 from persfl import Devices
 from persfl.errors import InputError
@@ -21,7 +21,6 @@ from persfl.federation.fleet import Away
 from persfl.federation.letters import Letters, Limited
 from persfl.federation.local_grid import LocalGrid
 from persfl.federation.mixed_site import MixedSite
-from persfl.federation.reply_inbox import Failed
 from persfl.federation.sums_site import NO_TREES, SumsSite
 from persfl.federation.told_sums import MANY, SumsFamily, counting, is_of_rows
 from persfl.fleets.flower import Device, Policy, Rows
@@ -40,23 +39,6 @@ DEVICES = clustered_regression(
     n=7, clusters=2, rows=(6, 12), features=2, noise=0.3, seed=1
 )
 LINEAR = Terms(columns=columns(DEVICES), seed=5)
-
-
-class Direct:
-    """A post that hands letters to devices without a network; `tamper` may change a reply, or
-    drop it (None).
-    """
-
-    def __init__(self, homes, tamper=lambda name, reply: reply):
-        self.homes, self.tamper, self.messages = homes, tamper, 0
-
-    def exchange(self, letters, deadline):
-        self.messages += len(letters)
-        found = {}
-        for name, letter in letters.items():
-            reply = self.tamper(name, self.homes[name].reply(*letter))
-            found[name] = Failed("late") if reply is None else reply
-        return found
 
 
 def site_of(devices, terms=LINEAR, *, policy=OPEN, through=None, tamper=None, **more):

@@ -12,7 +12,8 @@ from persfl.federation.moment_rows import Likenesses, by_moments
 from persfl.federation.policy import Policy
 from persfl.federation.row_stock import Deal, Stock
 from persfl.methods.blend.forms import ModelFamily, Wire
-from persfl.methods.blend.questions import KINDS, Question, checked
+from persfl.methods.blend.question_base import Question
+from persfl.methods.blend.questions import KINDS, checked
 from persfl.types import Data, IntArray, Model
 from persfl.wire.codec import WireError
 from persfl.wire.terms import Terms

@@ -24,6 +24,7 @@ from persfl.federation.tree_leaves import sheltered
 from persfl.methods.blend.folds import Folding, TargetRows
 from persfl.methods.blend.linear_rows import spreads
 from persfl.methods.blend.offers import Descent, Offers, RefitOffers, offers_for
+from persfl.methods.blend.question_base import Question
 from persfl.methods.blend.questions import (
     Falls,
     Fit,
@@ -31,7 +32,6 @@ from persfl.methods.blend.questions import (
     JudgeOffers,
     Mix,
     OwnRows,
-    Question,
     Slopes,
     Spread,
     Weigh,

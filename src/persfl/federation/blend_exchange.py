@@ -21,7 +21,7 @@ from persfl.federation.letters import Letters, Limited, Lost, ends, way, why
 from persfl.federation.patience import Away
 from persfl.federation.roster import Roster
 from persfl.methods.blend.forms import ModelFamily
-from persfl.methods.blend.questions import Question
+from persfl.methods.blend.question_base import Question
 from persfl.types import IntArray
 from persfl.wire.codec import WireError, nested, pack, unpack, within
 

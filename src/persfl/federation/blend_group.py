@@ -18,13 +18,8 @@ from persfl.methods.blend.fixed_point import usual
 from persfl.methods.blend.forms import Wire
 from persfl.methods.blend.model_forms import one_model
 from persfl.methods.blend.offers import RefitOffers
-from persfl.methods.blend.questions import (
-    JudgeOffers,
-    Question,
-    Refits,
-    Slopes,
-    reply_numbers,
-)
+from persfl.methods.blend.question_base import Question, reply_numbers
+from persfl.methods.blend.questions import JudgeOffers, Refits, Slopes
 from persfl.methods.blend.search import ModelSearchers, Searchers, question_of
 from persfl.methods.blend.site import (
     Evidence,

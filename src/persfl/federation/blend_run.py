@@ -17,6 +17,7 @@ from persfl.federation.blend_exchange import BlendExchange, BlendScene
 from persfl.federation.blend_journal import Exchanges
 from persfl.federation.blend_outcome import Outcome
 from persfl.federation.blend_site import FlowerSite
+from persfl.federation.class_site import NO_ALIKE, ClassSite
 from persfl.federation.leaves_site import LeavesSite
 from persfl.federation.letters import Letters
 from persfl.federation.messages import Responder
@@ -24,7 +25,7 @@ from persfl.federation.mixed_site import MixedSite
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
 from persfl.federation.sums_site import NO_TREES, SumsSite
-from persfl.federation.told_terms import tells_leaves, tells_sums
+from persfl.federation.told_terms import tells_bends, tells_leaves, tells_sums
 from persfl.federation.wait_notices import Waiting
 from persfl.methods import Mixed
 from persfl.methods.blend.algorithm import blend_over
@@ -88,6 +89,9 @@ def _run(
     if tells_sums(letters.terms):
         sums = SumsSite(letters, scene)
         return sums, sums.blended()
+    if tells_bends(letters.terms):
+        bends = ClassSite(letters, scene)
+        return bends, bends.blended()
     if tells_leaves(letters.terms):
         leaves = LeavesSite(letters, scene)
         return leaves, leaves.blended()
@@ -138,7 +142,9 @@ def blended(
     site, found = _run(letters, scene, plan)
     if tells_sums(terms) and plan.setting("trees"):
         site.notes.append(NO_TREES)
-    if not tells_sums(terms) and terms.model not in NETWORKS:
+    if tells_bends(terms):
+        site.notes.append(NO_ALIKE)
+    elif not tells_sums(terms) and terms.model not in NETWORKS:
         site.notes.append(BY_QUESTIONS)
     if all(model is None for model in found.models):
         raise InputError(

@@ -21,12 +21,8 @@ from persfl.methods.blend.fixed_point import counted
 from persfl.methods.blend.folds import Folding
 from persfl.methods.blend.offers.refits import RefitOffers
 from persfl.methods.blend.offers.steps import StepOffers
-from persfl.methods.blend.questions import (
-    Mix,
-    Spread,
-    Weight,
-    reply_numbers,
-)
+from persfl.methods.blend.question_base import reply_numbers
+from persfl.methods.blend.questions import Mix, Spread, Weight
 from persfl.methods.blend.site import (
     Bundle,
     Evidence,

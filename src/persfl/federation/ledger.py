@@ -53,6 +53,11 @@ TELLING = (
     "offers",
     "mix",
     "take",
+    "bends",
+    "free",
+    "near",
+    "pool",
+    "pooled mix",
 )
 
 _KNOWN = "SELECT 1 FROM others WHERE target = ? AND kind = ? AND code = ?"

@@ -12,8 +12,8 @@ from persfl.wire.codec import WireError
 
 MOST = 10_000  # questions in one message
 # Which questions a device knows. Devices of persfl 0.2 and before know 1, and do not say so; 2 are
-# the questions of a blend that asked for refits of linear models.
-PROTOCOL = 3
+# the questions of a blend that asked for refits of linear models; 3 had none for pools of classes.
+PROTOCOL = 4
 
 Head: TypeAlias = Mapping[str, Any]  # what JSON holds
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]

@@ -13,7 +13,8 @@ from persfl.federation.holdout import judged
 from persfl.federation.messages import Refused
 from persfl.federation.policy import work_of_fit
 from persfl.federation.told_sums import MANY, SumsFamily
-from persfl.methods.blend.questions import PartSums, Question, Take
+from persfl.methods.blend.question_base import Question
+from persfl.methods.blend.questions import PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.principal_axes import PrincipalAxes
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from persfl.learners.tree import Tree
 from persfl.methods.blend.forms import Form
-from persfl.methods.blend.questions import LeafSums, Question, Take, reply_numbers
+from persfl.methods.blend.question_base import Question, reply_numbers
+from persfl.methods.blend.questions import LeafSums, Take
 from persfl.methods.private.private_trees import TREES, RandomTrees
 from persfl.seeds import stream
 from persfl.types import Array, Learner

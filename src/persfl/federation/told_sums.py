@@ -18,7 +18,8 @@ import numpy as np
 from persfl.learners.linear import Linear
 from persfl.methods.blend.fixed_point import LONG, counted
 from persfl.methods.blend.forms import Form
-from persfl.methods.blend.questions import PartSums, Question, Take, reply_numbers
+from persfl.methods.blend.question_base import Question, reply_numbers
+from persfl.methods.blend.questions import PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.hidden_rows import NEVER
 from persfl.types import Array, Mask

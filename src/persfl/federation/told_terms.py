@@ -1,5 +1,5 @@
-"""What devices tell under the terms of a run: sums over rows, sums in leaves, or neither; and terms
-in the units that ranges give.
+"""What devices tell under the terms of a run: sums over rows, bends of log chances, sums in
+leaves, or none of these; and terms in the units that ranges give.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from persfl.methods.mixed import SMALL
 from persfl.types import Array
 from persfl.wire.terms import Terms
 
@@ -25,6 +26,24 @@ def tells_sums(terms: Terms) -> bool:
     if terms.model != "linear" or terms.classes:
         return False
     return bool(terms.learner().kind == "squared")
+
+
+def tells_bends(terms: Terms) -> bool:
+    """Whether models of these terms are blended from bends of the log chance: small linear models
+    of classes.
+
+    >>> settings = {"loss": "logistic"}
+    >>> tells_bends(Terms(columns=("a",), settings=settings, classes=2))
+    True
+    >>> wide = tuple(f"x{k}" for k in range(90))
+    >>> tells_bends(Terms(columns=wide, settings=settings, classes=2))
+    False
+    """
+    if terms.model != "linear" or not terms.classes:
+        return False
+    learner = terms.learner()
+    columns = terms.features + learner.intercept
+    return bool(columns * max(terms.classes, 2) <= SMALL)
 
 
 def tells_leaves(terms: Terms) -> bool:

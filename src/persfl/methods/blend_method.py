@@ -47,6 +47,7 @@ class Blend(MethodSettings):
     def needs(self) -> Needs:
         leaves = (
             "Linear regressions: sums of products of columns and the label over parts of its rows."
+            " Small models of classes: slopes and curvatures of their log chance, and its models."
             " Others: its answers to questions, steps on its rows from models that it is sent, or"
             " labels of public points; and over a federation how well offers fit its rows."
         )

@@ -14,7 +14,8 @@ from persfl.devices import Devices
 from persfl.learners.responses import respond
 from persfl.methods.blend.evidence import missed
 from persfl.methods.blend.folds import TargetRows
-from persfl.methods.blend.questions import Fit, OwnRows, Question, Refits, Weigh
+from persfl.methods.blend.question_base import Question
+from persfl.methods.blend.questions import Fit, OwnRows, Refits, Weigh
 from persfl.methods.blend.site import Starts
 from persfl.proposers import Refit
 from persfl.seeds import Stream, stream

@@ -13,7 +13,8 @@ from persfl.devices import Devices
 from persfl.learners.linear import Linear
 from persfl.methods.blend.chunks import spans
 from persfl.methods.blend.folds import TargetRows
-from persfl.methods.blend.questions import GradientSteps, OwnRows, Question, Weigh
+from persfl.methods.blend.question_base import Question
+from persfl.methods.blend.questions import GradientSteps, OwnRows, Weigh
 from persfl.methods.blend.site import Spreads
 from persfl.methods.blend.views import View, ViewSettings, means, squares_about
 from persfl.proposers import GradientStep

@@ -9,17 +9,13 @@ that was not looked at.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any, ClassVar, Self, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
-import numpy as np
-
-from persfl.learners.storage.named_arrays import LARGE
+from persfl.methods.blend.class_questions import CLASS_QUESTIONS
 from persfl.methods.blend.forms import (
     MOST,
-    At,
     Flag,
-    Form,
     Look,
     ModelFamily,
     Numbers,
@@ -29,55 +25,13 @@ from persfl.methods.blend.forms import (
     Wire,
 )
 from persfl.methods.blend.model_forms import Models, Probes, Starts, Views
+from persfl.methods.blend.question_base import Question
 from persfl.methods.blend.views import ViewSettings
 from persfl.types import Array
 from persfl.wire.codec import WireError
 
 _LENGTH = Real(above=0.0, below=1e6)
 _STEPS = Whole(least=1, most=10_000)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Question:
-    """`cost` is in refits; `replies` are the numbers that come back, by name and shape."""
-
-    kind: ClassVar[str] = ""
-    cost: ClassVar[float] = 0.0
-    target: ClassVar[bool] = False
-    replies: ClassVar[Mapping[str, Shape]] = {}
-
-    @classmethod
-    def forms(cls) -> dict[str, Form]:
-        """What each field may hold."""
-        if cls.kind not in _FORMS:
-            hints = get_type_hints(cls, include_extras=True)
-            found = {one.name: hints[one.name].__metadata__[0] for one in fields(cls)}
-            _FORMS[cls.kind] = found
-        return _FORMS[cls.kind]
-
-    def wire(self, family: ModelFamily) -> Wire:
-        """As plain values and arrays."""
-        found = Wire(family, {"what": self.kind})
-        for name, form in self.forms().items():
-            value = getattr(self, name)
-            if value is not None and value is not False:
-                form.write(name, value, found)
-        return found
-
-    def has(self, word: str) -> bool:
-        """Whether there is an entry for each of "names", or of "copies"."""
-        return any(form.along(word) for form in self.forms().values())
-
-    def part(self, word: str, at: At) -> Self:
-        """The same question with these entries along "names" or "copies" alone."""
-        parts = {
-            name: form.part(getattr(self, name), word, at)
-            for name, form in self.forms().items()
-        }
-        return replace(self, **parts)
-
-
-_FORMS: dict[str, dict[str, Form]] = {}  # read off the types once
 
 
 def checked(
@@ -89,14 +43,6 @@ def checked(
         raise WireError("a question must be one that persfl knows.")
     wire = Wire(family, dict(told), dict(arrays), dict(sizes))
     return kind(**{name: form.read(name, wire) for name, form in kind.forms().items()})
-
-
-def reply_numbers(array: Any, shape: tuple[int, ...], most: float = LARGE) -> Array:
-    """What a device told, if it is numbers of this shape; NaN where it is nothing, or absurd."""
-    if array is None or array.dtype != np.float64 or array.shape != shape:
-        return np.full(shape, np.nan)
-    with np.errstate(invalid="ignore"):
-        return np.where(np.abs(array) <= most, array, np.nan)
 
 
 # As a peer
@@ -269,10 +215,8 @@ class Take(Question):
     model: Annotated[Array, Numbers(("size",))]
 
 
-KINDS: Mapping[str, type[Question]] = {
-    kind.kind: kind
-    for kind in (
-        Spread, Weight, PartSums, LeafSums, GradientSteps, Slopes, Falls, Fit, Refits, OwnRows,
-        Weigh, JudgeOffers, Mix, Take,
-    )
-}  # fmt: skip
+_ALL: tuple[type[Question], ...] = (
+    Spread, Weight, PartSums, LeafSums, GradientSteps, Slopes, Falls, Fit, Refits, OwnRows,
+    Weigh, JudgeOffers, Mix, Take, *CLASS_QUESTIONS,
+)  # fmt: skip
+KINDS: Mapping[str, type[Question]] = {kind.kind: kind for kind in _ALL}

@@ -12,7 +12,8 @@ import numpy as np
 
 from persfl.loop import personalize
 from persfl.methods.blend.neighbours import Neighbours
-from persfl.methods.blend.questions import GradientSteps, Question, Weigh
+from persfl.methods.blend.question_base import Question
+from persfl.methods.blend.questions import GradientSteps, Weigh
 from persfl.methods.blend.site import Group
 from persfl.methods.blend.views import ViewSettings
 from persfl.proposers import GradientStep

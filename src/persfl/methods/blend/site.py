@@ -18,7 +18,7 @@ from persfl.types import Array, Fleet, IntArray, Model, Proposer
 
 if TYPE_CHECKING:
     from persfl.methods.blend.offers import Offers
-    from persfl.methods.blend.questions import Question
+    from persfl.methods.blend.question_base import Question
 
 # what offers are made from: (size,) for all copies alike, (copies, size), or models that are none
 Starts = Mapping[str, Any]

@@ -19,7 +19,7 @@ from persfl.methods.blend.mixture import of_devices
 from persfl.methods.blend.moves_alike import NEAREST
 from persfl.methods.blend.offers import Descent, Offers, Peers, RefitOffers, Targets
 from persfl.methods.blend.offers.steps import StepOffers
-from persfl.methods.blend.questions import Question
+from persfl.methods.blend.question_base import Question
 from persfl.methods.blend.search import Searchers, question_of
 from persfl.methods.blend.site import (
     Bundle,

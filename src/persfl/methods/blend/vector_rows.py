@@ -13,14 +13,8 @@ from persfl.devices import Devices
 from persfl.methods.blend.adam import descended
 from persfl.methods.blend.folds import TargetRows
 from persfl.methods.blend.moves_alike import seen_classes
-from persfl.methods.blend.questions import (
-    Falls,
-    GradientSteps,
-    OwnRows,
-    Question,
-    Slopes,
-    Weigh,
-)
+from persfl.methods.blend.question_base import Question
+from persfl.methods.blend.questions import Falls, GradientSteps, OwnRows, Slopes, Weigh
 from persfl.methods.blend.site import Starts
 from persfl.proposers import GradientStep
 from persfl.seeds import stream

@@ -78,7 +78,15 @@ def by_design(rows: Devices, classes: int) -> float:
     there = rows.weight > 0
     key = rows.owner * classes + rows.y.astype(np.int64)
     count = np.bincount(key[there], minlength=len(rows) * classes)
-    count = count.reshape(len(rows), classes)
+    return chosen_by_class(count.reshape(len(rows), classes))
+
+
+def chosen_by_class(count: Array | IntArray) -> float:
+    """The same from how many rows of each class each device has, (n, classes).
+
+    >>> chosen_by_class(np.array([[9, 0], [0, 9]])), chosen_by_class(np.eye(1) + 9)
+    (1.0, 1.0)
+    """
     usual = count.sum(axis=0) / max(int(count.sum()), 1)
     expected = ((1.0 - usual) ** count.sum(axis=1)[:, None])[:, usual > 0].sum()
     missing = (count == 0)[:, usual > 0].sum()

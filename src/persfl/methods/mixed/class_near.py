@@ -76,6 +76,42 @@ def near_centres(
     return NearCentres(mean, found)
 
 
+class LikelyCentres(NamedTuple):
+    """For one device: the places of its likeliest centres (copies, some), and their shares."""
+
+    places: IntArray
+    share: Array
+
+
+def picked_centres(
+    rows: ClassRows, axes: Axes, centres: Array, factor: float
+) -> tuple[LikelyCentres, Array]:
+    """One round for one device alone, with centres (copies, many, d, classes) that it is sent:
+    which are likeliest, and what its rows make of their mean, (copies, d, classes).
+    """
+    copies, many = centres.shape[:2]
+    some = min(LIKELIEST, many)
+    found = LikelyCentres(
+        np.empty((copies, some), dtype=np.int64), np.empty((copies, some))
+    )
+    mean = np.empty((copies, 1, *centres.shape[2:]))
+    every = np.arange(many)[None]
+    for copy, models in enumerate(centres):
+        log = _log_chances(rows, axes, copy, models, every, factor)
+        best = np.argsort(-log, axis=1, kind="stable")[:, :some]
+        found.places[copy] = best[0]
+        found.share[copy] = _shares(np.take_along_axis(log, best, axis=1))[0]
+        mean[copy, 0] = np.einsum("j,jdk->dk", found.share[copy], models[best[0]])
+    return found, pulled(rows, axes, mean, factor, steps=STEPS)[:, 0]
+
+
+def posterior_of(rows: ClassRows, axes: Axes, centres: Array, factor: float) -> Array:
+    """(many,) how likely each of centres (many, d, classes) is for one device, by all rows."""
+    every = np.arange(len(centres))[None]
+    log = _log_chances(rows, axes, 0, centres, every, factor)
+    return np.asarray(_shares(log)[0])
+
+
 def _likeliest(
     parts: Sequence[ClassRows],
     axes: Sequence[Axes],

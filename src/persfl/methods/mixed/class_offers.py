@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -36,10 +37,70 @@ NEAR = (
 )
 
 
+class Offer(NamedTuple):
+    """A name, models (copies, n, d, classes), and how much own rows decide of each (n,)."""
+
+    name: str
+    models: Array
+    own: Array
+
+
+class Pulls(NamedTuple):
+    """What devices make of centres with their own rows: `parts` are devices of like counts,
+    `level` says whether models have one, `slopes` is the variance of the fleet's slopes.
+    """
+
+    parts: Sequence[ClassRows]
+    level: bool
+    slopes: float
+
+    @property
+    def variance(self) -> Array:
+        """(d,) of coefficients."""
+        return np.full(self.parts[0].Z.shape[-1], self.slopes)
+
+    def axes(self, variance: Array) -> list[Axes]:
+        """Rows in the axes of a prior."""
+        return [Axes.of(rows, variance) for rows in self.parts]
+
+    def from_fleet(self, pooled: Array) -> Iterator[Offer]:
+        """From the fleet's model (copies, n, d, classes)."""
+        n, d = pooled.shape[1:3]
+        yield Offer("pooled", pooled, np.zeros(n))
+        # all classes alike: its share makes the others, and trees, less sure of themselves
+        yield Offer("even chances", np.zeros_like(pooled), np.zeros(n))
+        if self.level:
+            alone = np.zeros(d)
+            alone[-1] = LEVEL
+            yield self.toward("level", self.axes(alone), pooled, 1.0)
+        axes = self.axes(self.variance)
+        for factor in PULLS:
+            yield self.toward(f"pull {factor:g}", axes, pooled, factor)
+
+    def from_centres(self, name: str, mean: Array) -> Iterator[Offer]:
+        """From the mean of each device's likeliest centres (copies, n, d, classes)."""
+        axes = self.axes(self.variance)
+        yield self.toward(name, axes, mean, NEAR)
+        yield self.toward(f"{name}, free", axes, mean, MIDDLE)
+
+    def toward(
+        self, name: str, axes: Sequence[Axes], centre: Array, factor: float
+    ) -> Offer:
+        """Models of own rows that are pulled to centres."""
+        found = np.empty_like(centre)
+        own = np.zeros(centre.shape[1])
+        for rows, axis in zip(self.parts, axes, strict=True):
+            who = rows.who
+            found[:, who] = pulled(rows, axis, centre[:, who], factor)
+            own[who] = decided(rows, axis, found[0, who], factor)
+        return Offer(name, found, own)
+
+
 @dataclass(eq=False)
 class ClassOffers:
     """Offers for these rows, one after the other; `slopes` and `posteriors` (by the name of their
-    offers) are there at the end.
+    offers) are there at the end. Without `alike` nothing is fitted to the rows of several devices
+    but the fleet's model.
     """
 
     rows: Devices
@@ -47,54 +108,36 @@ class ClassOffers:
     parts: Sequence[ClassRows]
     level: bool
     centres: IntArray
+    alike: bool = True
     slopes: float = 1.0
     posteriors: dict[str, Array] = field(default_factory=dict)
 
-    def each(self) -> Iterator[tuple[str, Array, Array]]:
-        """Names, models (copies, n, d, classes), and how much own rows decide (n,)."""
+    def each(self) -> Iterator[Offer]:
+        """One after the other."""
         n = len(self.rows)
         centre, self.slopes = fleet_centre(self.whole, level=self.level)
         pooled = np.repeat(centre[:, None], n, axis=1)
-        yield "pooled", pooled, np.zeros(n)
-        # all classes alike: its share makes the others, and trees, less sure of themselves
-        yield "even chances", np.zeros_like(pooled), np.zeros(n)
-        d = pooled.shape[2]
-        if self.level:
-            alone = np.zeros(d)
-            alone[-1] = LEVEL
-            yield "level", *self._pulled(self._axes(alone), pooled, 1.0)
-        variance = np.full(d, self.slopes)
-        axes = self._axes(variance)
+        pulls = Pulls(self.parts, self.level, self.slopes)
         free = pooled
-        for factor in PULLS:
-            free, own = self._pulled(axes, pooled, factor)
-            yield f"pull {factor:g}", free, own
-        if n > 2:
-            alike = alike_models(
+        for offer in pulls.from_fleet(pooled):
+            free = offer.models  # the last is hardly pulled
+            yield offer
+        if n <= 2:
+            return
+        starts = [("near", free)]
+        if self.alike:
+            models, own = alike_models(
                 self.rows,
                 self.whole,
                 self.parts,
                 centre,
-                MIDDLE * variance,
+                MIDDLE * pulls.variance,
                 self.centres,
             )
-            yield "alike", *alike
-            for name, start in (("near", free), ("near alike", alike[0])):
-                found = near_centres(self.parts, axes, start, NEAR, self.centres)
-                self.posteriors[name] = found.posterior
-                yield name, *self._pulled(axes, found.mean, NEAR)
-                yield f"{name}, free", *self._pulled(axes, found.mean, MIDDLE)
-
-    def _axes(self, variance: Array) -> list[Axes]:
-        return [Axes.of(rows, variance) for rows in self.parts]
-
-    def _pulled(
-        self, axes: Sequence[Axes], centre: Array, factor: float
-    ) -> tuple[Array, Array]:
-        found = np.empty_like(centre)
-        own = np.zeros(centre.shape[1])
-        for rows, axis in zip(self.parts, axes, strict=True):
-            who = rows.who
-            found[:, who] = pulled(rows, axis, centre[:, who], factor)
-            own[who] = decided(rows, axis, found[0, who], factor)
-        return found, own
+            yield Offer("alike", models, own)
+            starts.append(("near alike", models))
+        axes = pulls.axes(pulls.variance)
+        for name, start in starts:
+            found = near_centres(self.parts, axes, start, NEAR, self.centres)
+            self.posteriors[name] = found.posterior
+            yield from pulls.from_centres(name, found.mean)

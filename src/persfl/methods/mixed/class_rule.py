@@ -90,8 +90,10 @@ def class_rule(
     seed: int = 0,
     order: RowOrder | None = None,
     trees: bool = True,
+    alike: bool = True,
 ) -> ClassRule:
-    """Blend the models of these devices, `Linear("logistic")` or `Linear("multinomial")`.
+    """Blend the models of these devices, `Linear("logistic")` or `Linear("multinomial")`. Without
+    `alike`, and without trees, it is the rule of a federation.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(60, 2))
@@ -109,9 +111,8 @@ def class_rule(
     whole = all_rows(rows, shown, classes=classes, level=level)
     design = by_design(rows, classes)
     judged = judged_rows(rows, hidden, learned, classes, design)
-    offers = ClassOffers(
-        rows, whole, device_rows(rows, whole), level, some_centres(n, seed, CENTRES)
-    )
+    centres = some_centres(n, seed, CENTRES)
+    offers = ClassOffers(rows, whole, device_rows(rows, whole), level, centres, alike)
     names = []
     models = []
     log = []
@@ -122,38 +123,38 @@ def class_rule(
         models.append(found[0])
         own.append(decided)
         log.append(_log(whole, judged, found))
-        if _is_near(name):
+        if is_near(name):
             near = [sum(near) + found]
     told = np.stack(log, axis=1)
     likeness = _likeness(whole, judged, told, names, near, offers.centres, n)
     grown = None
     if trees and len(rows.y) >= BOOSTED:
-        belief = _belief(len(names) + 1, design)
+        belief = pool_belief(len(names) + 1, design)
         grown, said = _boosted(rows, learned, judged, told, belief)
         if grown is not None:
             names.append("trees")
             judged = judged.first(len(said))
             told = np.concatenate([told[: len(said)], said[:, None]], axis=1)
-    belief = _belief(len(names), design)
+    belief = pool_belief(len(names), design)
     shares = pool_shares(told, judged.label, judged.weight, belief)
     mixed = np.einsum("o,ondk->nkd", shares[: len(models)], np.stack(models))
     fleet = models[0][0].T
     return ClassRule(
         learner,
-        _vectors(learner, mixed),
+        class_vectors(learner, mixed),
         grown,
         tuple(names),
         shares,
-        _made_of(names, shares, np.stack(own)),
+        parts_of_offers(names, shares, np.stack(own)),
         _posterior(offers, names, shares),
         offers.centres,
-        _vectors(learner, fleet[None])[0],
+        class_vectors(learner, fleet[None])[0],
         offers.slopes,
         likeness,
     )
 
 
-def _is_near(name: str) -> bool:
+def is_near(name: str) -> bool:
     """Whether an offer comes from neighbours."""
     return name.startswith(("alike", "near"))
 
@@ -171,7 +172,7 @@ def _likeness(
     nothing = Likeness(np.full((n, len(centres)), 0.5), 0.0, False)
     if not near or not len(judged.row):
         return nothing
-    models = near[0] / sum(map(_is_near, names))
+    models = near[0] / sum(map(is_near, names))
     some = judging(judged.owner, n, len(centres))
     rows = judged.where(some)
     said = np.empty((len(rows.row), len(centres)))
@@ -182,11 +183,11 @@ def _likeness(
         for j, centre in enumerate(centres.tolist()):
             log = log_chances(Z @ models[k + 1, centre])
             said[mine, j] = np.take_along_axis(log, label, axis=1)[:, 0]
-    close = [_is_near(name) for name in names]
+    close = [is_near(name) for name in names]
     return class_likeness(rows, told[some], close, said, centres, n)
 
 
-def _belief(offers: int, design: float) -> Array:
+def pool_belief(offers: int, design: float) -> Array:
     """(offers,) shares that are believed before any row tells; the first is one model for all.
 
     Where each device was given rows of all classes (see `by_design`), personal models are as good.
@@ -197,14 +198,14 @@ def _belief(offers: int, design: float) -> Array:
     return found
 
 
-def _made_of(names: Sequence[str], shares: Array, own: Array) -> Array:
+def parts_of_offers(names: Sequence[str], shares: Array, own: Array) -> Array:
     """(n, 3) own rows, fleet, neighbours: what decides each model, offers by their shares; `own`
     (linear offers, n) is the part of own rows. Trees see the whole fleet.
     """
     mine = shares[: len(own)] @ own
     close = np.zeros(own.shape[1])
     for name, share, part in zip(names, shares, own, strict=False):
-        if _is_near(name):
+        if is_near(name):
             close += share * (1.0 - part)
     return np.stack([mine, 1.0 - mine - close, close], axis=1)
 
@@ -218,7 +219,7 @@ def _posterior(offers: ClassOffers, names: Sequence[str], shares: Array) -> Arra
     return np.asarray(found / np.maximum(found.sum(axis=1, keepdims=True), 1e-300))
 
 
-def _vectors(learner: Linear, models: Array) -> Array:
+def class_vectors(learner: Linear, models: Array) -> Array:
     """Models (n, classes, d) in the learner's layout; two classes are told by their difference."""
     if learner.kind == "logistic":
         return np.asarray(models[:, 1] - models[:, 0])

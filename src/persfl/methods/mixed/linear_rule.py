@@ -35,8 +35,6 @@ from persfl.types import Array
 BOOSTED = 200
 # hidden rows by which trees are judged; growing them takes most of the time
 ENOUGH = 500
-# trees with less of a share on the first rows hidden are not worth their time
-LEAST = 0.01
 LEFT_OVER = ("level", "diagonal")  # offers whose leftovers are boosted
 
 
@@ -157,7 +155,7 @@ def with_tree_offers(
 
     starts = [-1, *(names.index(name) for name in LEFT_OVER if name in names)]
     tried = np.column_stack([left(0, start) for start in starts])
-    earned = told.at(0).also(tried).shares(known.simplest)[len(names) :] >= LEAST
+    earned = told.at(0).also(tried).shares(known.simplest)[len(names) :] > 0
     kept = [start for start, yes in zip(starts, earned, strict=True) if yes]
     if not kept:
         return known

@@ -20,7 +20,6 @@ from persfl.methods.mixed.device_sums import DeviceSums, about_own_means
 from persfl.methods.mixed.fleet_panel import panel_fit, panel_near
 from persfl.methods.mixed.likeness import Likeness, chance_of_one, likeness
 from persfl.methods.mixed.mixed_model import FOLD_STEPS, STEPS, MixedModel, Variances
-from persfl.methods.mixed.near_centres import FOLD_STEPS as NEAR_FOLD_STEPS
 from persfl.methods.mixed.near_centres import STEPS as NEAR_STEPS
 from persfl.types import Array, IntArray
 
@@ -130,7 +129,7 @@ class SumOffers:
         Sigma = var.Sigma
         if name == "near" and len(self.centres) > 1:
             Sigma = before.Sigma if before else var.Sigma / 2
-            many = min(most, NEAR_FOLD_STEPS if before else NEAR_STEPS)
+            many = min(most, NEAR_STEPS)
             close = panel_near(sums, var.noise.each, models, Sigma, self.centres, many)
             models, posterior, Sigma = close
         decided = decided_by_rows(used, kind.random, Sigma, var.noise.each)

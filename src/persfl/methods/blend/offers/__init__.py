@@ -15,7 +15,7 @@ from persfl.methods.blend.forms import ModelFamily
 from persfl.methods.blend.offers.descent import Descent
 from persfl.methods.blend.offers.refits import RefitOffers
 from persfl.methods.blend.offers.steps import StepOffers
-from persfl.methods.blend.questions import Question
+from persfl.methods.blend.question_base import Question
 from persfl.methods.blend.search import Search
 from persfl.methods.blend.site import Bundle, Starts
 from persfl.methods.blend.views import ViewSettings

@@ -28,13 +28,13 @@ from persfl.methods.blend.forms import Form, Numbers
 from persfl.methods.blend.mixture import placed
 from persfl.methods.blend.neighbours import Neighbours
 from persfl.methods.blend.offers.near_steps import nearest_by_slopes
+from persfl.methods.blend.question_base import Question
 from persfl.methods.blend.questions import (
     Falls,
     GradientSteps,
     JudgeOffers,
     Mix,
     OwnRows,
-    Question,
     Slopes,
     Weigh,
     Weight,

@@ -30,15 +30,8 @@ from persfl.methods.blend.forms import Form
 from persfl.methods.blend.mixture import placed
 from persfl.methods.blend.model_forms import Mixes, Models
 from persfl.methods.blend.neighbours import Neighbours
-from persfl.methods.blend.questions import (
-    Fit,
-    JudgeOffers,
-    Mix,
-    OwnRows,
-    Question,
-    Refits,
-    Weigh,
-)
+from persfl.methods.blend.question_base import Question
+from persfl.methods.blend.questions import Fit, JudgeOffers, Mix, OwnRows, Refits, Weigh
 from persfl.methods.blend.search import Search, neighbours, unpaid
 from persfl.methods.blend.site import Bundle, Group, Starts
 from persfl.methods.blend.views import ViewSettings

@@ -31,12 +31,12 @@ from persfl.methods.blend.offers.own_steps import (
     step_names,
     step_offers,
 )
+from persfl.methods.blend.question_base import Question
 from persfl.methods.blend.questions import (
     GradientSteps,
     JudgeOffers,
     Mix,
     OwnRows,
-    Question,
     Spread,
     Weigh,
 )

@@ -1,0 +1,195 @@
+"""Blend of small models of classes over a federation: the models of one process, few exchanges, and
+nothing believed that no rows can be behind.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+from federated import OPEN, Direct, at_home, columns, names, plan
+
+from persfl import Devices
+from persfl.errors import InputError
+from persfl.evaluation.row_order import RowOrder
+from persfl.federation.blend_exchange import BlendScene
+from persfl.federation.blend_journal import Journal
+from persfl.federation.class_site import NO_ALIKE, ClassSite
+from persfl.federation.conduct import conduct
+from persfl.federation.letters import Letters
+from persfl.federation.local_grid import LocalGrid
+from persfl.fleets.flower import Policy
+from persfl.methods.mixed.class_rule import class_rule
+from persfl.runs import load_model
+from persfl.wire import Terms, pack, unpack
+
+TWO = {"loss": "logistic", "intercept": True}
+MANY = {"loss": "multinomial", "intercept": True}
+
+
+def rows_of(classes, n=5, seed=0):
+    """Two kinds of devices."""
+    rng = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(n), rng.integers(8, 14, n))
+    X = rng.normal(size=(len(owner), 2))
+    W = 2.0 * rng.normal(size=(2, 2, classes))
+    score = np.einsum("rd,rdk->rk", X, W[owner % 2])
+    y = (score + rng.gumbel(size=score.shape)).argmax(axis=1).astype(float)
+    return Devices.grouped(X, y, owner, range(n))
+
+
+def terms_of(rows, settings, classes):
+    return Terms(columns=columns(rows), settings=settings, classes=classes, seed=5)
+
+
+def site_of(rows, terms, *, homes=None, tamper=lambda name, reply: reply, **more):
+    through = Direct(homes or at_home(rows), tamper)
+    letters = Letters(through, terms, run="run", home={}, deadline=5.0)
+    usual = {"targets": np.arange(len(rows)), "seed": 5, "patience": 0.0}
+    return ClassSite(letters, BlendScene(ids=names(len(rows)), **usual | more))
+
+
+def one_process(rows, terms, **more):
+    same = {"seed": 5, "trees": False, "alike": False}
+    return class_rule(rows, terms.learner(), classes=terms.classes, **same, **more)
+
+
+# The same as in one process
+
+
+@pytest.mark.parametrize(
+    ("settings", "classes", "ordered"),
+    [(TWO, 2, False), (MANY, 3, True), ({"loss": "logistic"}, 2, False)],
+)
+def test_the_same_models_as_in_one_process(settings, classes, ordered):
+    rows = rows_of(classes)
+    terms = terms_of(rows, settings, classes)
+    site = site_of(rows, terms, ordered=ordered)
+    found = site.blended()
+    want = one_process(rows, terms, order=RowOrder(ordered=ordered))
+    np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-9)
+    np.testing.assert_allclose(found.shares, want.made_of, atol=1e-9)
+    notes = found.trust.notes
+    assert tuple(notes["offer_names"]) == want.names
+    np.testing.assert_allclose(notes["offer_shares"], want.shares, atol=1e-9)
+    # in which order a device is told of centres, and how likely each is
+    (round_,) = found.rounds
+    for i, peers in enumerate(round_.peers.tolist()):
+        chance = [want.posterior[i, j] for j in peers if j >= 0]
+        assert sorted(chance, reverse=True) == pytest.approx(chance)
+    assert site.exchanges <= 35
+    assert not site.notes
+    assert not site.foldless
+
+
+def test_two_devices_have_no_neighbours():
+    rows = rows_of(2, n=2)
+    terms = terms_of(rows, TWO, 2)
+    found = site_of(rows, terms).blended()
+    want = one_process(rows, terms)
+    np.testing.assert_allclose(np.stack(found.models), want.models, atol=1e-9)
+
+
+def test_a_target_alone():
+    rows = rows_of(2)
+    terms = terms_of(rows, TWO, 2)
+    found = site_of(rows, terms, targets=np.array([3])).blended()
+    assert [model is not None for model in found.models] == [i == 3 for i in range(5)]
+    want = one_process(rows, terms)
+    np.testing.assert_allclose(found.models[3], want.models[3], atol=1e-9)
+
+
+def test_a_run_that_was_cut_asks_nobody_twice():
+    rows = rows_of(2)
+    terms = terms_of(rows, TWO, 2)
+    journal = Journal()
+    whole = site_of(rows, terms, journal=journal)
+    want = whole.blended().models
+    again = site_of(rows, terms, journal=journal)
+    np.testing.assert_array_equal(again.blended().models, want)
+    assert again.letters.post.messages == 0
+
+
+def test_from_end_to_end(tmp_path):
+    rows = rows_of(3, n=3)
+    homes = at_home(rows, Policy(rows=2))
+    out = tmp_path / "run"
+    asked = plan(out, homes, method="blend", settings=MANY, classes=3)
+    conduct(LocalGrid(homes), asked)
+    model = load_model(out)
+    assert NO_ALIKE in model.notes_
+    kept = homes["d00"].shelf.get("r1").model
+    np.testing.assert_allclose(kept, model.models_[0])
+
+
+# What is believed
+
+
+def lying(who, change, key):
+    """One device's replies that have this array become what `change` makes of them."""
+
+    def tamper(name, reply):
+        head, arrays = unpack(reply)
+        if name != who or f"k0.{key}" not in arrays:
+            return reply
+        told = {each.removeprefix("k0."): array for each, array in arrays.items()}
+        return pack(head, {f"k0.{each}": a for each, a in change(told).items()})
+
+    return tamper
+
+
+LIES = {
+    "steep": ("slope", lambda told: told | {"slope": 1e9 + 0 * told["slope"]}),
+    "bent": ("squares", lambda told: told | {"curve": -1.0 - told["curve"]}),
+    "heavy": (
+        "squares",
+        lambda told: {key: 1e6 * array for key, array in told.items()},
+    ),
+    "absurd": ("models", lambda told: told | {"models": 1e5 + 0 * told["models"]}),
+    "nothing": ("models", lambda told: told | {"models": np.nan * told["models"]}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_one_liar_leaves_everybody_else_a_good_model(lie):
+    rows = rows_of(2, n=4)
+    terms = terms_of(rows, TWO, 2)
+    key, change = LIES[lie]
+    site = site_of(rows, terms, tamper=lying("d03", change, key))
+    found = site.blended().models
+    learner = terms.learner()
+    want = one_process(rows, terms).models
+    for i in range(3):
+        mine, honest = (learner.loss(each[i], rows[i]) for each in (found, want))
+        assert mine <= 1.25 * honest + 0.05
+    if lie in ("steep", "bent"):
+        assert "'d03' tells sums that no rows have" in site.notes[0]
+    if lie == "heavy":
+        assert "far larger than usual" in site.notes[0]
+
+
+def test_who_falls_silent_ends_no_run():
+    rows = rows_of(2)
+    terms = terms_of(rows, TWO, 2)
+    seen = [0]
+
+    def tamper(name, reply):
+        seen[0] += name == "d02"
+        return None if name == "d02" and seen[0] > 5 else reply
+
+    found = site_of(rows, terms, tamper=tamper).blended().models
+    assert [model is None for model in found] == [i == 2 for i in range(5)]
+
+
+def test_who_tells_no_sums_is_left_out_and_has_a_model():
+    rows = rows_of(2)
+    terms = terms_of(rows, TWO, 2)
+    homes = at_home(rows)
+    homes["d01"].policy = replace(OPEN, sums=False)
+    found = site_of(rows, terms, homes=homes).blended().models
+    assert all(model is not None for model in found)
+    shut = at_home(rows, replace(OPEN, sums=False))
+    with pytest.raises(InputError, match="no device tells sums over its rows"):
+        site_of(rows, terms, homes=shut).blended()
