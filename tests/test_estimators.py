@@ -1,6 +1,7 @@
 """The estimators by scikit-learn's rules and by ours."""
 
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -840,6 +841,17 @@ def test_devices_may_be_the_name_of_a_column(table):
     )
     named = clone(model).set_params(device="who").fit(X, y, devices="who")
     np.testing.assert_array_equal(named.predict(X), expected)
+
+
+def test_a_device_column_left_among_the_features_is_named(table):
+    few = table.groupby("who").head(3)
+    model = PersonalizedRegressor(method=Paper(rounds=1), holdout=0)
+    with pytest.warns(PersflWarning, match=r"'who' says whose row it is.*='who'\.$"):
+        model.fit(few[["who", "a"]], few["y"], devices=few["who"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(few[["a"]], few["y"], devices=few["who"])
+        model.fit(few[["who", "a"]], few["y"], devices="who")
 
 
 @pytest.mark.parametrize("do", ["fit", "predict", "score"])

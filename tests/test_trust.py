@@ -60,6 +60,16 @@ def test_neither_the_moment_of_folding_nor_numba_changes_a_bit(monkeypatch, unco
     assert all(table.equals(tables[0]) for table in tables[1:])
 
 
+def test_sums_that_nobody_may_write_to_go_on():
+    *_, (trust, _) = play(Trust(6, np.arange(6)), 4)
+    saved = trust.to_arrays()
+    for name in ("key", "asked", "answered", "reward", "reward_squared", "adopted"):
+        saved[name].flags.writeable = False
+    *_, (again, _) = play(Trust.from_arrays(saved), 4)
+    *_, (usual, _) = play(trust, 4)
+    assert again.table().equals(usual.table())
+
+
 def test_it_is_a_value():
     blank = Trust(10, np.array([0]))
     states = [trust for trust, _ in play(blank, 5)]

@@ -234,31 +234,43 @@ def _least(peers, losses):
 
 @njit(cache=True)
 def _fold(key, known, peers, losses, chosen, weights, n):
-    """Add queued rounds to what is known, in order: rows asked, answered, reward, its square,
-    adopted.
+    """What is known with queued rounds added, in order: keys of pairs that met, and in rows asked,
+    answered, reward, its square, adopted.
     """
     R, T, S = peers.shape
-    sums = np.zeros((5, T * n))
-    for c in range(5):
-        for i in range(key.shape[0]):
-            sums[c, key[i]] = known[c, i]
-    # target by target: its rows of sums then stay in the cache, and a pair still sees its rounds in
-    # order
+    most = min(T * n, key.shape[0] + R * T * (S + chosen.shape[2]))
+    keys = np.empty(most, dtype=np.int64)
+    sums = np.empty((5, most))
+    # target by target: its sums then stay in the cache, and a pair still sees its rounds in order
+    own = np.zeros((n, 5))
+    count = 0
+    at = 0
     for t in range(T):
+        while at < key.shape[0] and key[at] < (t + 1) * n:
+            for c in range(5):
+                own[key[at] - t * n, c] = known[c][at]
+            at += 1
         for r in range(R):
             for s in range(S):
-                if peers[r, t, s] >= 0:
-                    pair = t * n + peers[r, t, s]
-                    sums[0, pair] += 1.0
+                peer = peers[r, t, s]
+                if peer >= 0:
+                    own[peer, 0] += 1.0
                     if np.isfinite(losses[r, t, s + 1]):
                         reward = losses[r, t, 0] - losses[r, t, s + 1]
-                        sums[1, pair] += 1.0
-                        sums[2, pair] += reward
-                        sums[3, pair] += reward * reward
+                        own[peer, 1] += 1.0
+                        own[peer, 2] += reward
+                        own[peer, 3] += reward * reward
             for c in range(chosen.shape[2]):
                 if chosen[r, t, c] >= 0:
-                    sums[4, t * n + chosen[r, t, c]] += weights[r, t, c]
-    return sums
+                    own[chosen[r, t, c], 4] += weights[r, t, c]
+        for peer in range(n):
+            if own[peer, 0] > 0 or own[peer, 4] > 0:
+                keys[count] = t * n + peer
+                for c in range(5):
+                    sums[c, count] = own[peer, c]
+                count += 1
+            own[peer] = 0.0
+    return keys[:count], sums[:, :count]
 
 
 @njit(cache=True)
@@ -455,9 +467,9 @@ _signatures: dict[Any, Any] = {
     _sound_peers: types.boolean(_pairs, _index, types.int64),
     _sound_choice: types.boolean(_pairs, _matrix, _vector, _pairs),
     _grow: types.int64(_matrix, _vector, _vector, types.int64, _index, _pairs, _matrix),
-    _fold: _matrix(
+    _fold: types.Tuple((_index, types.float64[:, :]))(
         _index,
-        _matrix,
+        types.UniTuple(_vector, 5),
         types.int64[:, :, ::1],
         _cube,
         types.int64[:, :, ::1],

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("asked", "answered", "reward", "reward_squared", "adopted")
 _NOTE = "note_"  # how saved notes begin
 _QUEUE = 2**17  # fold at least this many entries at a time: folding costs a sort
+_OWNED: tuple[Literal["C", "W"], ...] = ("C", "W")  # what compiled code takes
 # the newest round and the queue before it
 _Queue = tuple[tuple[IntArray, Array, IntArray, Array], Any] | None
 
@@ -146,12 +147,13 @@ class Trust:
         # a row for every possible pair must not cost more than the queue
         fast = kernels() if span <= 4 * peers.size else None
         if fast is not None:
-            known = np.stack(self._folded.columns())
-            sums = fast.fold(
-                self._folded.key, known, peers, losses, chosen, weights, self.n
-            )
-            met = np.flatnonzero((sums[0] > 0) | (sums[4] > 0))
-            return Pairs(met, *(sums if len(met) == span else sums[:, met]))
+            key = np.require(self._folded.key, requirements=_OWNED)
+            known = [
+                np.require(sums, requirements=_OWNED) for sums in self._folded.columns()
+            ]
+            rounds = (peers, losses, chosen, weights)
+            met, sums = fast.fold(key, tuple(known), *rounds, self.n)
+            return Pairs(met, *sums)
         base = np.arange(len(self.targets))[:, None] * self.n
         asked = peers >= 0
         took = chosen >= 0

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from persfl import Devices, Linear
+from persfl import Devices, Linear, PersonalizedRegressor
 from persfl.errors import InputError
 from persfl.evaluation.intervals import over_devices, verdict
 from persfl.evaluation.rivals import own_fits
@@ -17,6 +17,7 @@ from persfl.evaluation.trials import (
     worth_of_trials,
 )
 from persfl.evaluation.verdicts import HELPS, TOO_FEW
+from persfl.methods import Paper
 from persfl.sources import clustered_regression
 from persfl.units import Units
 
@@ -327,3 +328,18 @@ def test_one_heavy_row_is_one_row():
     }
     said = worth_of_trials([Trial(held, losses, {})], 0).device()["verdict"].tolist()
     assert said.count(HELPS) <= 10
+
+
+@pytest.mark.filterwarnings("ignore:On the rows held back")
+def test_a_centred_model_of_counts_predicts_counts():
+    draw = np.random.default_rng(0)
+    who = np.repeat(np.arange(12), 8)
+    X = draw.normal(size=(96, 2))
+    y = draw.poisson(np.exp(1.0 + 0.2 * who + 0.3 * X[:, 0]))
+    model = PersonalizedRegressor(
+        Linear("poisson", intercept=True), method=Paper(rounds=2), random_state=0
+    )
+    with np.errstate(over="raise", invalid="raise"):
+        model.fit(X, y, devices=who)
+    centred = model.worth_.error("centred")
+    assert centred.mean() < 3 * model.worth_.error("base").mean()

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
 
-from persfl import Linear, PersonalizedRegressor, Tree
+from persfl import Linear, PersonalizedClassifier, PersonalizedRegressor, Tree
 from persfl.errors import InputError, UnseenWarning
 from persfl.estimators import estimator_of
 from persfl.fitting import (
@@ -93,6 +93,24 @@ def test_errors_are_told_to_fall_with_more_rows(schema, few):
     fall = worth.fall("own")
     assert np.isfinite(fall).all()
     assert fall.mean() > 0
+
+
+def test_single_rows_of_classes_judge_nothing():
+    """A model that has not seen a class says nothing of one that has."""
+    random = np.random.default_rng(0)
+    whose = np.repeat(np.arange(6), 5)
+    y = np.tile(np.arange(5), 6)
+    X = y[:, None] + random.normal(size=(30, 2))
+    model = PersonalizedClassifier(method="own", random_state=0)
+    model.fit(X, y, devices=whose)
+    assert model.worth_ is None
+    assert any("only ones of their class" in note for note in model.fitted_.notes)
+    with pytest.raises(InputError, match="two rows of a class"):
+        model.set_params(fallback=True).fit(X, y, devices=whose)
+    twice = (np.tile(part, (2, 1)) for part in (X, y[:, None], whose[:, None]))
+    X, y, whose = (part.reshape(60, -1) for part in twice)
+    model.set_params(fallback=False).fit(X, y[:, 0], devices=whose[:, 0])
+    assert model.worth_ is not None
 
 
 def test_rows_that_arrive(rows, schema):

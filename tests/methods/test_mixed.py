@@ -308,6 +308,7 @@ def test_trees_come_back_from_arrays(bent: PersonalizedRegressor) -> None:
         ("boosted_0_value", lambda a: a * np.nan),
         ("boosted_0_root", lambda a: a[::-1].copy()),
         ("boosted_0_goes_left", lambda a: a[:, :3]),
+        ("boosted_0_goes_left", lambda a: a[:0]),
         ("boosted_shares", lambda a: a * np.inf),
         ("boosted_alone", lambda a: a[:3]),
     ):

@@ -18,9 +18,9 @@ from persfl import (
     Linear,
     PersonalizedClassifier,
 )
-from persfl.errors import InputError
+from persfl.errors import InputError, PersflWarning
 from persfl.fitting.setup import FitSettings
-from persfl.learners import MLP, Network
+from persfl.learners import MLP, Network, network_batches
 from persfl.methods import METHODS, Blend, LocalTask, Paper
 from persfl.methods.blend.adam import adam
 
@@ -144,3 +144,38 @@ def test_memory_of_convolutions_is_that_of_their_layers():
     sizes = [len(part[0]) for part in chip._chunks([models, images])]
     assert sizes[0] == int(0.1 * 2**30 // each)
     assert sum(sizes) == 5000
+
+
+def test_chunks_of_a_fit_are_halved_where_memory_runs_out(monkeypatch):
+    learner = network()
+    data = rows().gather(np.arange(6))
+    start = learner.init(data, None)
+
+    def found():
+        return [
+            learner.loss(start, data),
+            learner.fit(data, None),
+            learner.descended(start, data, (3,), 0.01)[3],
+            learner.stepped(start, data, 3, 0.1),
+        ]
+
+    expected = found()
+    true = network_batches._mapped
+
+    def scarce(function, tensors):
+        if len(tensors[0]) > 2:
+            raise torch.cuda.OutOfMemoryError("no room")
+        return true(function, tensors)
+
+    monkeypatch.setattr(network_batches, "_mapped", scarce)
+    with pytest.warns(PersflWarning, match="out of memory: going on with . model"):
+        halved = found()
+    for mine, theirs in zip(halved, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+    monkeypatch.setattr(network_batches, "_mapped", _never)
+    with pytest.warns(PersflWarning), pytest.raises(torch.cuda.OutOfMemoryError):
+        learner.loss(start, data)
+
+
+def _never(function, tensors):
+    raise torch.cuda.OutOfMemoryError("no room")

@@ -4,16 +4,18 @@ import contextlib
 import io
 import shlex
 from html import escape
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 
+from persfl import Linear, PersonalizedRegressor
 from persfl.cli import main
 from persfl.commands.option_tables import FIT
 from persfl.commands.options import defaults
 from persfl.evaluation.advice import METHODS_OF
+from persfl.methods import Paper
 from persfl.report.next_command import USUAL, next_command, next_line
 from persfl.runs.model_reader import load_model
 from persfl.runs.run_folder import Folder
@@ -67,11 +69,19 @@ def test_the_advised_command_makes_the_models_that_were_judged(alike, use):
     np.testing.assert_allclose(made, judged, rtol=1e-12)
 
 
-def test_in_python_it_is_a_line():
-    fitted = SimpleNamespace(classes=2)
-    assert next_line(fitted, "centred") == (
-        "PersonalizedClassifier(method='pooled', units='centred')"
-    )
+@pytest.mark.filterwarnings("ignore:On the rows held back")
+@pytest.mark.parametrize("use", ["own", "centred"])
+def test_in_python_a_line_makes_the_models_that_were_judged(use):
+    draw = np.random.default_rng(0)
+    who = np.repeat(np.arange(6), 8)
+    X = draw.normal(size=(48, 2))
+    y = draw.poisson(np.exp(1.0 + 0.2 * who + 0.3 * X[:, 0]))
+    counts = Linear("poisson", intercept=True)
+    model = PersonalizedRegressor(counts, method=Paper(rounds=1), random_state=0)
+    judged = model.fit(X, y, devices=who).worth_.error(use)
+    made = eval(next_line(use), {"sklearn": sklearn, "model": model})
+    errors = made.fit(X, y, devices=who).worth_.error("personal")
+    np.testing.assert_allclose(errors, judged, rtol=1e-12)
 
 
 def test_where_no_command_can_say_it_there_is_none():

@@ -277,9 +277,15 @@ def test_numbers_of_a_forged_run_are_looked_at(place, tmp_path, capsys):
     shutil.copytree(place / "run", tmp_path / "run")
     path = tmp_path / "run" / "sharded.json"
     told = json.loads(path.read_text())
+    worth = told["facts"]["worth"]
+    arm = worth["arms"][0]
+    arms = arm | {"gain": "x"}, arm | {"mistakes": "x"}
+    forged = [told["facts"] | {"worth": worth | {"arms": [each]}} for each in arms]
     for odd in (
+        *({"facts": facts} for facts in forged),
         {"facts": told["facts"] | {"worth": {"verdict": {}}}},
         {"facts": told["facts"] | {"offers": [["near", "x"]]}},
+        {"facts": told["facts"] | {"offers": [["near", 1e308]]}},
         {"facts": told["facts"] | {"panel": None}},
         {"spec": told["spec"] | {"features": ["a", "a", "c"]}},
         {"spec": told["spec"] | {"holdout": "<b>"}},

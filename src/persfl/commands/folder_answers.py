@@ -11,9 +11,9 @@ from persfl.checks import many
 from persfl.commands.answers import seconds
 from persfl.commands.progress import table
 from persfl.errors import InputError
+from persfl.evaluation.error_table import error_lines
 from persfl.evaluation.intervals import percent
 from persfl.report.sharded_page import (
-    kept_errors,
     kept_verdict,
     models_made_of,
     write_sharded_page,
@@ -37,7 +37,7 @@ def print_facts(run: ShardedRun) -> None:
         print(f"Measured on {whose}, drawn by the seed:")
     print(against_own_rows(kept_verdict(run), worth["held"]))
     print()
-    head, *lines = kept_errors(run)
+    head, *lines = error_lines(worth["arms"])
     table(head, lines)
 
 

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     )
 
     Personalized = PersonalizedClassifier | PersonalizedRegressor
+_LEGEND = (
+    "alike: the chance that both are of one kind, from which the verdict follows. reward: how much"
+    " the peer's answers, few as they are, lowered the device's own loss."
+)
 _HEAD = (
     "device",
     "peer",
@@ -101,6 +105,7 @@ def list_helpers(chosen: argparse.Namespace) -> int:
     table((*_HEAD, "verdict"), [_cells(line) for line in lines])
     more = len(found) - chosen.top
     print(f"\n{what}" + (f"; {more} more: --top {len(found)}" if more > 0 else ""))
+    print(_LEGEND)
     print(kinds_of(fitted))
     if fitted.depends is not None:
         print(fitted.depends.sentence)

@@ -21,36 +21,31 @@ def error_lines(arms: Sequence[Mapping[str, Any]], *, ahead: bool = False) -> Li
     >>> error_lines([own])[1]
     ('own rows only (lowest)', '0.5000', '0.4000', '2', '20 % (10 % to 30 %): better')
     """
-    units = "mistakes" if "mistakes" in arms[0] else "off by"
+    classes = all("mistakes" in arm for arm in arms)
     to_come = " for rows to come" if ahead else ""
     gains = f"personalized is better by (95 % interval{to_come})"
+    units = "mistakes" if classes else "off by"
     lines: Lines = [("held-out error of", "mean", "median", units, gains)]
-    # personalized models where they tie
     known = [arm for arm in arms if arm["error"] is not None]
-    ranked = sorted(known, key=lambda arm: (arm["error"], arm["key"] != "personal"))
-    lowest = ranked[0]["key"] if ranked else ""
+    # personalized models where they tie
+    known.sort(key=lambda arm: (arm["error"], arm["key"] != "personal"))
     for arm in arms:
-        mark = " (lowest)" if arm["key"] == lowest else ""
-        errors = _shown(arm["error"]), _shown(arm["median"])
-        lines.append((f"{arm['name']}{mark}", *errors, _in_units(arm), _beside(arm)))
+        mark = " (lowest)" if arm in known[:1] else ""
+        own = (arm["mistakes"], ".3f") if classes else (arm["off_by"], ".4g")
+        errors = _shown(arm["error"], ".4f"), _shown(arm["median"], ".4f")
+        lines.append((f"{arm['name']}{mark}", *errors, _shown(*own), _beside(arm)))
     return lines
 
 
-def _shown(error: float | None) -> str:
-    """Nothing where no device could be measured, which a file keeps as null."""
-    return "" if error is None else f"{error:.4f}"
-
-
-def _in_units(arm: Mapping[str, Any]) -> str:
-    """The share of wrong classes, or how far numbers are off in the label's units."""
-    if "mistakes" in arm:
-        return f"{arm['mistakes']:.3f}"
-    return "" if arm["off_by"] is None else f"{arm['off_by']:.4g}"
+def _shown(number: float | None, form: str) -> str:
+    """A number, or nothing where nothing was measured."""
+    return "" if number is None else format(number, form)
 
 
 def _beside(arm: Mapping[str, Any]) -> str:
     """What the personalized models are beside an arm: by how much, and whether that is clear."""
-    if arm["gain"] is None or math.isnan(arm["gain"]):
+    told = [arm[name] for name in ("gain", "low", "high")]
+    if any(each is None or math.isnan(each) for each in told):
         return ""
-    between = f"{percent(arm['low'])} to {percent(arm['high'])}"
-    return f"{percent(arm['gain'])} ({between}): {personalized_is(arm['says'])}"
+    gain, low, high = map(percent, told)
+    return f"{gain} ({low} to {high}): {personalized_is(arm['says'])}"

@@ -158,7 +158,8 @@ def _against_own(verdict: Verdict, words: Words) -> str:
 
 
 def interval_of(verdict: Verdict, to_come: str = "") -> str:
-    """The interval of the gain, or of what the rival has less where that is what is told.
+    """The interval of the gain, or of what the rival has less where that is what is told; and what
+    it is for.
 
     >>> interval_of(Verdict(-0.2, -0.5, 0.1, "no clear difference", 9))
     '95 % interval −10 % to 50 %'

@@ -14,6 +14,7 @@ from persfl.evaluation.rivals import Models, own_fits, pooled_fit, tuned_fits
 from persfl.evaluation.shared_moments import shared_moments
 from persfl.evaluation.verdicts import Worth
 from persfl.learners.responses import respond, respond_each
+from persfl.traits import traits_of
 from persfl.types import Array, IntArray, Learner
 from persfl.units import Units
 
@@ -54,7 +55,9 @@ def run_trial(
     without gradients). `more` are further rivals: a name and a model per device.
     """
     inside = units.inside(train)
-    centred = Units.of(train, "centred", labels=not classes)
+    # classes have no units, and counts none but their own
+    numbers = not classes and traits_of(learner).task != "counts"
+    centred = Units.of(train, "centred", labels=numbers)
     pooled = pooled_fit(learner, inside, seed)
     own = own_fits(learner, inside, seed)
     one = pooled_fit(learner, centred.inside(train), seed)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from persfl.devices import Devices
 from persfl.errors import InputError
-from persfl.evaluation.row_order import RowOrder
+from persfl.evaluation.row_order import Fold, RowOrder
 from persfl.evaluation.split import some_rows, split_masks, taken
 from persfl.evaluation.trials import (
     Smaller,
@@ -71,15 +71,15 @@ def judge(
         return Judged(None, [])
     done = []
     said = []
-    for part in range(setup.trials(rows)):
-        fold = split_masks(
-            rows,
-            settings.holdout,
-            seed=setup.seed,
-            part=part,
-            classes=setup.classes,
-            order=order,
-        )
+    folds = _folds(setup, rows, order)
+    if order.random and _are_of_new_classes(rows, folds, setup.classes):
+        if settings.fallback:
+            raise InputError(
+                "fallback=True needs devices with two rows of a class, and most rows are the only"
+                " ones of theirs. Leave it out."
+            )
+        return Judged(None, [notes.ONE_OF_A_CLASS])
+    for part, fold in enumerate(folds):
         there = _with_rows(rows, fold.learn)
         if not fold.judge.any() or there.sum() < 2:
             break
@@ -107,6 +107,37 @@ def judge(
         )
     nothing = notes.NOTHING_HELD if order.plain else notes.NOTHING_APART
     return Judged(None, [*said, nothing])
+
+
+def _folds(setup: Setup, rows: Devices, order: RowOrder) -> list[Fold]:
+    """What each trial learns from and holds back."""
+    return [
+        split_masks(
+            rows,
+            setup.settings.holdout,
+            seed=setup.seed,
+            part=part,
+            classes=setup.classes,
+            order=order,
+        )
+        for part in range(setup.trials(rows))
+    ]
+
+
+def _are_of_new_classes(rows: Devices, folds: Sequence[Fold], classes: int) -> bool:
+    """Whether most rows held back are of classes that their device has no other row of. Rows to
+    come are mostly of classes that it knows, and models do far better on those.
+    """
+    if not classes:
+        return False
+    group = rows.owner * classes + rows.y.astype(np.int64)
+    new = 0
+    held = 0
+    for fold in folds:
+        known = np.bincount(group[fold.learn], minlength=len(rows) * classes) > 0
+        new += int((~known[group[fold.judge]]).sum())
+        held += int(fold.judge.sum())
+    return 2 * new > held
 
 
 def _with_rows(rows: Devices, learn: NDArray[np.bool_]) -> NDArray[np.bool_]:

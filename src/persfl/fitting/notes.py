@@ -29,6 +29,11 @@ NOTHING_HELD = (
     "No device has the four rows it takes to hold any back, so nothing could be judged. Where"
     " devices have four, the report says what personalizing is worth."
 )
+ONE_OF_A_CLASS = (
+    "Most rows that could be held back are the only ones of their class at their device, and a"
+    " model that has not seen it says nothing of one that has. So nothing was judged: two rows of"
+    " a class would tell what personalizing is worth."
+)
 NOTHING_APART = (
     "No two devices have rows to learn from beside rows to hold back, by what was said of keys and"
     " time, so nothing could be judged."

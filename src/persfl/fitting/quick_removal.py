@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from persfl.types import Array, IntArray, Mask
     from persfl.units import Units
 
-REFITS = 12  # without trees: about a fifth of the time of a fit with them
+REFITS = 10  # without trees: about a sixth of the time of a fit with them
 MANY = 10  # devices that are taken out at a time; at most a third of the others
 FEWEST = 12  # devices
 MOST = 1000  # devices: refits without trees grow with their square

@@ -18,7 +18,7 @@ from persfl.encoding import (
     as_frame,
     is_table,
 )
-from persfl.errors import InputError
+from persfl.errors import InputError, warn
 from persfl.evaluation.row_order import RowOrder
 from persfl.fitting.cells import (
     Labels,
@@ -175,6 +175,7 @@ def learn_table(
     y = labels.usable(y)
     words = words or OrderWords()
     X, devices = _own_column(device, X, devices)
+    _warn_twice(X, devices)
     whole = X
     X = _without(X, words.taken_from(X, aside))
     if impute and not is_table(X):
@@ -249,6 +250,21 @@ def _grouped(
         matrix, y, weight = (values[order] for values in (matrix, y, weight))
     data = (compact(matrix), compact(y), compact(weight))
     return Devices(*data, start, ids, columns=columns), order
+
+
+def _warn_twice(X: Table, devices: Ids) -> None:
+    """Where a column says whose row it is and was left among the features."""
+    if not isinstance(devices, pd.Series) or not is_table(X):
+        return
+    frame = as_frame(X)
+    name = devices.name
+    if name not in frame.columns:
+        return
+    if frame[name].astype(object).tolist() == devices.astype(object).tolist():
+        warn(
+            f"column {name!r} says whose row it is, and is learned from as well. Leave it out of X,"
+            f" or hand in its name: devices={name!r}."
+        )
 
 
 def _own_column(device: str | None, X: Table, devices: Ids) -> tuple[Table, Ids]:

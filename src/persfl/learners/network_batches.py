@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from persfl.checks import many
+from persfl.errors import PersflWarning
 from persfl.learners.network_module import cannot_map, norms
 from persfl.learners.precision import computed_in
 from persfl.types import Data
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     OfOne = Callable[..., Tensor]  # of one model and one device's arrays
 
+Found = TypeVar("Found")
 # what a batched call on arrays may take at a time, on a processor and on a GPU
 _BYTES = {"cpu": 256 * 2**20, "cuda": 4 * 2**30}
 
@@ -49,7 +53,7 @@ class NetworkBatches:
             one = function(*(torch.zeros(t.shape[1:], dtype=t.dtype) for t in tensors))
             return np.asarray(torch.empty((*lead, *one.shape), dtype=one.dtype).numpy())
         found = torch.cat(
-            [self._there(function, some) for some in self._chunks(tensors)]
+            self._chunk_by_chunk(tensors, lambda some: self._there(function, some))
         )
         return np.asarray(found.reshape(*lead, *found.shape[1:]).numpy())
 
@@ -70,8 +74,29 @@ class NetworkBatches:
         room = float(_BYTES.get(self.device.type, _BYTES["cpu"]))
         if self.memory is not None:
             room = self.memory * 2**30
-        step = max(1, int(room // each))
-        return [[t[i : i + step] for t in tensors] for i in range(0, len(w), step)]
+        return _parted(tensors, max(1, int(room // each)))
+
+    def _chunk_by_chunk(
+        self, tensors: list[Tensor], work: Callable[[list[Tensor]], Found]
+    ) -> list[Found]:
+        """What work makes of each chunk; where memory runs out, this and later ones are halved."""
+        done: list[Found] = []
+        waiting = self._chunks(tensors)[::-1]
+        while waiting:
+            some = waiting.pop()
+            try:
+                done.append(work(some))
+            except torch.cuda.OutOfMemoryError:
+                size = len(some[0]) // 2
+                if not size:
+                    raise
+                torch.cuda.empty_cache()
+                fewer = f"going on with {many(size, 'model')} at a time."
+                said = f"the device ran out of memory: {fewer}"
+                warnings.warn(said, PersflWarning, stacklevel=4)
+                later = [_parted(chunk, size)[::-1] for chunk in [*waiting, some]]
+                waiting = [part for parts in later for part in parts]
+        return done
 
     def fit_from(self, start: Array, data: Data, *, epochs: int, rate: float) -> Array:
         """(..., size) after so many steps of Adam on all rows: of the weights on the way those
@@ -85,7 +110,9 @@ class NetworkBatches:
         tensors = _tensors(self.network.dtype, lead, start, data.X, data.y, data.weight)
         if not lead:
             tensors = [tensor[None] for tensor in tensors]
-        found = [self._fit(some, epochs, rate) for some in self._chunks(tensors)]
+        found = self._chunk_by_chunk(
+            tensors, lambda some: self._fit(some, epochs, rate)
+        )
         if not found:
             return start
         return np.concatenate([models.numpy() for models in found]).reshape(start.shape)
@@ -118,7 +145,9 @@ class NetworkBatches:
         tensors = _tensors(self.network.dtype, lead, start, *rows)
         if not lead:
             tensors = [tensor[None] for tensor in tensors]
-        parts = [self._marked(some, marks, rate) for some in self._chunks(tensors)]
+        parts = self._chunk_by_chunk(
+            tensors, lambda some: self._marked(some, marks, rate)
+        )
         if not parts:
             return dict.fromkeys(marks, start)
         return {
@@ -134,7 +163,9 @@ class NetworkBatches:
             return rest.stepped(start, rows, steps, size)
         lead = start.shape[:-1]
         tensors = _tensors(self.network.dtype, lead, start, data.X, data.y, data.weight)
-        found = [self._steps(some, steps, size) for some in self._chunks(tensors)]
+        found = self._chunk_by_chunk(
+            tensors, lambda some: self._steps(some, steps, size)
+        )
         return np.concatenate(found) if found else start
 
     def _steps(self, tensors: list[Tensor], steps: int, size: float) -> Array:
@@ -206,6 +237,12 @@ class NetworkBatches:
         for name, _, begin, end in self.network.slots:
             if begin >= self.network.trained:
                 model[begin:end] = fixed[name].numpy().ravel()
+
+
+def _parted(tensors: list[Tensor], size: int) -> list[list[Tensor]]:
+    """So many of the first axis at a time."""
+    count = len(tensors[0])
+    return [[t[i : i + size] for t in tensors] for i in range(0, count, size)]
 
 
 def _tensors(

@@ -154,7 +154,7 @@ def _worth(
     found = worth_info(fitted.worth, fitted.rows, layout, groups)
     use = found["headline"]["use"]
     if use:
-        found["headline"]["how"] = next_line(fitted, use)
+        found["headline"]["how"] = next_line(use)
     return found
 
 

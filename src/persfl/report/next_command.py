@@ -5,12 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from persfl.evaluation.advice import METHODS_OF
-
-if TYPE_CHECKING:
-    from persfl.fitting.fitted import Fitted
 
 # options of `persfl fit` that a run's spec has and another method takes too, as they are unless
 # said otherwise
@@ -76,9 +73,12 @@ def _units(spec: Mapping[str, Any]) -> list[str]:
     return [] if chosen == "auto" else ["--units", chosen]
 
 
-def next_line(fitted: Fitted, use: str) -> str:
-    """The same in Python."""
+def next_line(use: str) -> str:
+    """The same in Python, with whatever else the model was made with.
+
+    >>> next_line("centred")
+    "sklearn.base.clone(model).set_params(method='pooled', units='centred')"
+    """
     method, units = METHODS_OF[use]
-    kind = "PersonalizedClassifier" if fitted.classes else "PersonalizedRegressor"
     more = "" if units == "auto" else f", units={units!r}"
-    return f"{kind}(method={method!r}{more})"
+    return f"sklearn.base.clone(model).set_params(method={method!r}{more})"

@@ -17,7 +17,7 @@ import numpy as np
 
 from persfl import __version__
 from persfl.checks import many
-from persfl.evaluation.error_table import Lines, error_lines
+from persfl.evaluation.error_table import error_lines
 from persfl.evaluation.intervals import Verdict, percent
 from persfl.files import write_whole
 from persfl.report.html import REPORT
@@ -97,17 +97,13 @@ def kept_verdict(run: ShardedRun) -> Verdict:
     return Verdict(**known)
 
 
-def kept_errors(run: ShardedRun) -> Lines:
-    """The table of all errors of a run, likewise."""
-    return error_lines(run.facts["worth"]["arms"])
-
-
 def models_made_of(table: ModelTable) -> str:
     """What models are made of in the mean, in a sentence."""
     own, fleet, near = (percent(float(table.column(part).mean())) for part in PARTS)
     return (
-        f"In the mean over devices a model is {own} own rows, {fleet} fleet and {near}"
-        " neighbours, by how much each decides of it."
+        "Models are mixed from what own rows, the fleet and neighbours offer. In the mean over"
+        f" devices a model is {own} own rows, {fleet} fleet and {near} neighbours, by how much each"
+        " decides of it."
     )
 
 
@@ -141,7 +137,7 @@ def _errors(run: ShardedRun) -> str:
     """The rows of the table of errors."""
     if not run.facts.get("worth"):
         return ""
-    head, *lines = kept_errors(run)
+    head, *lines = error_lines(run.facts["worth"]["arms"])
     rows = [_row(line, head) for line in lines]
     names = "".join(f'<th scope="col">{_escaped(name)}</th>' for name in head)
     return f"<thead><tr>{names}</tr></thead><tbody>{''.join(rows)}</tbody>"

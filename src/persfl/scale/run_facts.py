@@ -11,6 +11,7 @@ from persfl.evaluation.intervals import Verdict
 
 _TEXTS = ("device", "label", "method")
 _COUNTS = ("devices", "rows")
+_ERRORS = ("error", "median", "off_by", "gain", "low", "high")
 
 
 def asked_from(told: dict[str, Any]) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def facts_from(told: dict[str, Any]) -> dict[str, Any]:
         return told
     for name, share in told["offers"]:
         _text("an offer", name)
-        real("its share", share)
+        real("its share", share, least=0.0, most=1.0 + 1e-6)
     whole("panel", told["panel"], least=0)
     if told["worth"] is not None:
         _check_worth(told["worth"])
@@ -61,23 +62,18 @@ def _check_worth(told: Mapping[str, Any]) -> None:
     if not told["arms"]:
         raise InputError("arms must be the ways that were judged. Got none.")
     for arm in told["arms"]:
-        _check_arm(dict(arm))
-
-
-def _check_arm(arm: dict[str, Any]) -> None:
-    """Stop where it is no line of `Worth.summary`."""
-    _text("a way", arm.pop("key"))
-    _text("its name", arm.pop("name"))
-    if arm["says"] is not None:
-        _text("its verdict", arm["says"])
-    del arm["says"]
-    for name in ("error", "median", "off_by", "gain", "low", "high"):
-        _number(name, arm[name])
+        _text("a way", arm["key"])
+        _text("its name", arm["name"])
+        for name in _ERRORS:
+            _number(f"its {name}", arm[name])
+        _number("its mistakes", arm.get("mistakes"))
+        if arm["says"] is not None:
+            _text("what it says", arm["says"])
 
 
 def _number(name: str, value: object) -> None:
     if value is not None:
-        real(name, value)
+        real(name, value, least=-1e300, most=1e300)
 
 
 def _text(name: str, value: object) -> None:

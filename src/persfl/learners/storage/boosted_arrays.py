@@ -95,6 +95,7 @@ def _checked(trees: SharedTrees, features: int | None) -> SharedTrees:
     check_arrays((trees.feature >= -1).all())
     if features is not None:  # the first column is the device
         check_arrays((trees.feature <= features).all())
+    check_arrays(len(trees.goes_left) > 0)  # a row is looked up where none is meant
     by_device = trees.sides >= 0
     check_arrays(
         (trees.sides >= -1).all() and (trees.sides < len(trees.goes_left)).all()
