@@ -11,6 +11,7 @@ from persfl.evaluation.intervals import Verdict
 
 _TEXTS = ("device", "label", "method")
 _COUNTS = ("devices", "rows")
+_ERRORS = ("error", "median", "off_by", "gain", "low", "high")
 
 
 def asked_from(told: dict[str, Any]) -> dict[str, Any]:
