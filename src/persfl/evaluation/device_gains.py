@@ -96,3 +96,11 @@ def drawn_below_zero(
     pull = between / both
     drawn = fleet + pull * (gain - fleet)
     return np.asarray(np.where(known, drawn, fleet) < 0)
+
+
+def filled_falls(fall: Array, error: Array, known: Mask) -> Array:
+    """(devices,) falls, and the fleet's share of the error where a device's was not measured."""
+    told = known & np.isfinite(fall)
+    level = float(error[told].mean()) if told.any() else 0.0
+    share = float(fall[told].mean()) / level if level > 0 else 0.0
+    return np.where(told, fall, share * error)

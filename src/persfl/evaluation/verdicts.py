@@ -33,7 +33,12 @@ from scipy.special import stdtrit
 
 from persfl.checks import one_of
 from persfl.errors import InputError
-from persfl.evaluation.device_gains import ONE_ROW, drawn_below_zero, similar_gains
+from persfl.evaluation.device_gains import (
+    ONE_ROW,
+    drawn_below_zero,
+    filled_falls,
+    similar_gains,
+)
 from persfl.evaluation.intervals import Verdict, gains_of, over_devices, percent
 
 if TYPE_CHECKING:
@@ -160,18 +165,16 @@ class Worth:
         some = known if which is None else known & np.asarray(which)
         theirs = self.fall(against)
         ours = self.fall(of)
-        same = np.array_equal(rival[some], personal[some])
-        if same or some.sum() < 2:
+        if some.sum() < 2 or np.array_equal(rival[some], personal[some]):
             return over_devices(rival[some], personal[some])
-        # a group of a few devices has the months of the whole fleet
+        # a group of a few devices has the months and the falls of the whole fleet
         both = self.moments
         shared = None if both is None else both.spread(against, of)
         if theirs is None or ours is None:
             return over_devices(rival[some], personal[some], moments=shared)
-        # a group of a few devices is told by what the whole fleet's errors fall by
         falls = (
-            _filled(theirs, rival, known)[some],
-            _filled(ours, personal, known)[some],
+            filled_falls(theirs, rival, known)[some],
+            filled_falls(ours, personal, known)[some],
         )
         most = self._most_fall(against), self._most_fall(of)
         return over_devices(rival[some], personal[some], falls, most, shared)
@@ -263,8 +266,8 @@ class Worth:
         if self.moments is None:
             return found
         spread = self.moments.spread("own", "personal")
-        low, high = spread.ends(found["gain"], found["low"], found["high"])
-        return found.assign(low=low, high=high)
+        ends = spread.ends(found["gain"], found["low"], found["high"])
+        return found.assign(low=ends[0], high=ends[1])
 
     def better_alone(self) -> Mask:
         """(devices,) where the own model is the better bet, by the evidence of the whole fleet.
@@ -278,14 +281,6 @@ class Worth:
         evidence = self.table["evidence"].to_numpy()
         spread = self.table["spread"].to_numpy() / self.scale
         return drawn_below_zero(own, personal, evidence, spread, self.small)
-
-
-def _filled(fall: Array, error: Array, known: Mask) -> Array:
-    """(devices,) falls, and the fleet's share of the error where a device's was not measured."""
-    told = known & np.isfinite(fall)
-    level = float(error[told].mean()) if told.any() else 0.0
-    share = float(fall[told].mean()) / level if level > 0 else 0.0
-    return np.where(told, fall, share * error)
 
 
 def _may_say(low: float, alike: Any, small: bool) -> str | None:

@@ -71,17 +71,7 @@ def judge(
         return Judged(None, [])
     done = []
     said = []
-    folds = [
-        split_masks(
-            rows,
-            settings.holdout,
-            seed=setup.seed,
-            part=part,
-            classes=setup.classes,
-            order=order,
-        )
-        for part in range(setup.trials(rows))
-    ]
+    folds = _folds(setup, rows, order)
     if order.random and _are_of_new_classes(rows, folds, setup.classes):
         if settings.fallback:
             raise InputError(
@@ -117,6 +107,21 @@ def judge(
         )
     nothing = notes.NOTHING_HELD if order.plain else notes.NOTHING_APART
     return Judged(None, [*said, nothing])
+
+
+def _folds(setup: Setup, rows: Devices, order: RowOrder) -> list[Fold]:
+    """What each trial learns from and holds back."""
+    return [
+        split_masks(
+            rows,
+            setup.settings.holdout,
+            seed=setup.seed,
+            part=part,
+            classes=setup.classes,
+            order=order,
+        )
+        for part in range(setup.trials(rows))
+    ]
 
 
 def _are_of_new_classes(rows: Devices, folds: Sequence[Fold], classes: int) -> bool:
