@@ -7,7 +7,8 @@ pytest.importorskip("flwr")
 
 from federated import at_home, plan
 
-from persfl.federation.column_sums import Totals
+from persfl import Data
+from persfl.federation.column_sums import Totals, sums_of, zeros_and_ones
 from persfl.federation.conduct import conduct
 from persfl.federation.local_grid import LocalGrid
 from persfl.sources import clustered_regression
@@ -33,6 +34,10 @@ class Liar:
             wide = 1 if name in ("weight", "noise") else 3
             arrays[name] = np.full(wide, float(value))
         return pack(head, arrays)
+
+
+def named(replies):
+    return {f"d{i:02d}": told for i, told in enumerate(replies)}
 
 
 def units(out, head=None, **told):
@@ -93,9 +98,9 @@ def test_devices_that_differ_by_fifty_have_the_units_of_all_their_rows():
         ]
 
     every = np.concatenate(wide)
-    mean = Totals(told(0.0), 2).mean
+    mean = Totals(named(told(0.0)), 2).mean
     np.testing.assert_allclose(mean, every.mean(axis=0))
-    np.testing.assert_allclose(Totals(told(mean), 2).spread, every.std(axis=0))
+    np.testing.assert_allclose(Totals(named(told(mean)), 2).spread, every.std(axis=0))
 
 
 def test_noised_sums_of_one_device_do_not_choose_units_either():
@@ -107,8 +112,32 @@ def test_noised_sums_of_one_device_do_not_choose_units_either():
         "noise": np.array([2.0]),
     }
     lie = {"weight": np.array([-1e15]), "sums": np.array([1e15])}
-    told, deviation = Totals([honest] * 3 + [honest | lie], 1, noised=True).within(
-        np.ones(1)
-    )
+    every = named([honest] * 3 + [honest | lie])
+    told, deviation = Totals(every, 1, noised=True).within(np.ones(1))
     assert np.abs(told).max() <= 13 * 40.0
     assert deviation == 4.0
+
+
+@pytest.mark.parametrize(
+    ("method", "told", "said"),
+    [
+        ("paper", {"sums": 0, "squares": 1e28}, 1),
+        ("fedavg", {"sums": 1e9, "squares": 1e18}, 1),
+        ("blend", {"sums": 0, "squares": 1e28}, 0),
+        ("paper", {}, 0),
+    ],
+)
+def test_the_one_device_that_slows_all_others_is_named(tmp_path, method, told, said):
+    homes = at_home(DEVICES)
+    homes["d02"] = Liar(homes["d02"], {}, **told)
+    asked = {"method": method, "rounds": 1, "units": "shared", "holdout": 0.0}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
+    diary = (tmp_path / "run" / "progress.jsonl").read_text()
+    assert diary.count("shared units are mostly those of device 'd02'") == said
+
+
+def test_nobody_is_named_for_a_column_that_the_others_have_nothing_in():
+    rare = np.array([[1.0, 2.0]] * 9)
+    rows = [Data(rare * (i == 3), np.arange(9.0)) for i in range(12)]
+    told = named([sums_of(one, None) | zeros_and_ones(one) for one in rows])
+    assert Totals(told, 3).farthest().times < 3

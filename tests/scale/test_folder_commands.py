@@ -235,6 +235,8 @@ COMMANDS = {
     ("command", "table", "column", "values"),
     [
         ("report", "models", "error", "x"),
+        ("report", "models", "own", float("nan")),
+        ("report", "models", "fleet", float("inf")),
         ("predict", "models", "coef_a", "x"),
         ("predict", "models", "meter", "m00"),
         ("helpers", "models", "own", float("nan")),
@@ -281,6 +283,9 @@ def test_numbers_of_a_forged_run_are_looked_at(place, tmp_path, capsys):
     arm = worth["arms"][0]
     arms = arm | {"gain": "x"}, arm | {"mistakes": "x"}
     forged = [told["facts"] | {"worth": worth | {"arms": [each]}} for each in arms]
+    for name in ("gain", "low", "worse"):
+        verdict = worth["verdict"] | {name: None}
+        forged.append(told["facts"] | {"worth": worth | {"verdict": verdict}})
     for odd in (
         *({"facts": facts} for facts in forged),
         {"facts": told["facts"] | {"worth": {"verdict": {}}}},

@@ -8,7 +8,7 @@ blend: one device alone does not choose the units of all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,27 +56,41 @@ class ColumnSums(NamedTuple):
     noise: float
 
 
+class Widest(NamedTuple):
+    """Whose values, in which column, and how many times as wide the spread of all is as that of
+    the others.
+    """
+
+    name: str
+    column: int
+    times: float
+
+
 class Totals:
     """The sums of all devices that told any in a usable form; `noised` ones may have noise.
 
     >>> rows = Data(np.array([[1.0], [3.0]]), np.array([5.0, 7.0]))
     >>> told = sums_of(rows, None) | zeros_and_ones(rows)
     >>> liar = told | {"sums": np.full(2, 1e9), "squares": np.full(2, 1e18)}
-    >>> Totals([told] * 3, 2).mean.tolist()
+    >>> fair = dict.fromkeys("abc", told)
+    >>> Totals(fair, 2).mean.tolist()
     [2.0, 6.0]
-    >>> bool(Totals([told] * 3 + [liar], 2).mean.max() < 60)
-    True
+    >>> every = Totals(fair | {"eve": liar}, 2)
+    >>> bool(every.mean.max() < 60), every.farthest().name
+    (True, 'eve')
     """
 
     def __init__(
-        self, replies: Iterable[Arrays], width: int, noised: bool = False
+        self, replies: Mapping[str, Arrays], width: int, noised: bool = False
     ) -> None:
         told = []
-        for arrays in replies:
+        self._names: list[str] = []
+        for name, arrays in replies.items():
             try:
                 told.append(_read(arrays, width, noised))
             except (WireError, KeyError):
                 continue
+            self._names.append(name)
         if not told:
             raise InputError(
                 "no device tells the sums that shared units need. Use --units raw, or allow sums in"
@@ -109,6 +123,24 @@ class Totals:
             squares = np.minimum(squares, weight[:, None] * farthest**2)
         return np.asarray(np.sqrt(squares.sum(axis=0) / weight.sum()))
 
+    def farthest(self) -> Widest:
+        """Whose values widen the spread of all most, in a column that is not of zeros and ones."""
+        weight, _ = self._weights()
+        _, distance = self._distances()
+        most = FARTHEST * _above_nothing(distance)
+        squares = weight[:, None] * np.minimum(distance, most) ** 2
+        every = squares.sum(axis=0) / weight.sum()
+        others = np.maximum(squares.sum(axis=0) - squares, 0.0)
+        rest = weight.sum() - weight
+        without = others / np.where(rest > 0, rest, 1.0)[:, None]
+        # rounding is no spread: where nobody else's values differ, nobody is widened
+        there = (without > ROUNDING**2 * every) & ~self.binary
+        wider = np.ones_like(squares)
+        np.divide(np.broadcast_to(every, there.shape), without, out=wider, where=there)
+        who, column = np.unravel_index(np.argmax(wider[:, :-1]), wider[:, :-1].shape)
+        found = float(np.sqrt(wider[who, column]))
+        return Widest(self._names[int(who)], int(column), found)
+
     def within(self, half: Array) -> tuple[Array, float]:
         """(2 columns + 1,) rows, sums and sums of squares of all, in units of ranges of which
         `half` is half; and the deviation of the noise in them.
@@ -137,13 +169,19 @@ class Totals:
 
     def _usual(self) -> tuple[Array, Array]:
         """(columns,) the middle of devices' means, and how far from it anybody's values count."""
+        middle, distance = self._distances()
+        return middle, FARTHEST * _above_nothing(distance)
+
+    def _distances(self) -> tuple[Array, Array]:
+        """(columns,) the middle of devices' means; (devices, columns) how far values are from
+        it.
+        """
         weight = np.array([one.weight for one in self._told])[:, None]
         square = self._stacked("squares") / weight
         mean = self._stacked("sums") / weight
         middle = np.median(mean, axis=0)
         apart = np.maximum(square - 2.0 * middle * mean + middle**2, 0.0)
-        distance = np.maximum(np.sqrt(apart), ROUNDING * np.sqrt(square))
-        return middle, FARTHEST * _above_nothing(distance)
+        return middle, np.maximum(np.sqrt(apart), ROUNDING * np.sqrt(square))
 
 
 def _above_nothing(distance: Array) -> Array:

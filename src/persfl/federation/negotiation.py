@@ -11,7 +11,7 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.federation.category_levels import in_order
-from persfl.federation.column_sums import Totals
+from persfl.federation.column_sums import Totals, Widest
 from persfl.federation.device_words import are_names, common_columns, other_version
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
 from persfl.federation.messages import Arrays, Head, Responder
@@ -26,16 +26,18 @@ from persfl.federation.paid_answers import (
 )
 from persfl.federation.post import Post
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.told_terms import tells_leaves, within_ranges
+from persfl.federation.told_terms import tells_leaves, tells_sums, within_ranges
 from persfl.federation.wait_notices import Waiting
 from persfl.learners.any_family import ANY
-from persfl.methods import Own
+from persfl.methods import Blend, Mixed, Own
 from persfl.privacy.noised_spread import spread_from
 from persfl.public_points import made_up
 from persfl.training.state import step_of
 from persfl.traits import has_gradients, traits_of
 from persfl.types import Array, Data, Learner
 from persfl.wire.terms import Terms
+
+WIDE = 3.0  # times as wide: a step moves others' slopes a tenth as far
 
 
 class _Others(NamedTuple):
@@ -66,8 +68,8 @@ def agreement(
     waiting: Waiting,
 ) -> Agreement:
     """The terms of a run, from what the devices that are there tell of themselves."""
-    ask = _Inquiry(post, plan, ids, home)
-    there = ask.described(waiting)
+    ask = _Inquiry(post, plan, ids, home, waiting)
+    there = ask.described()
     raw = _in_raw_units(plan, common_columns(there))
     paying = paying_in(raw, there)
     refuse_unprotected(plan, raw, there, paying)
@@ -148,7 +150,9 @@ class _Inquiry:
         plan: RunPlan,
         ids: Sequence[str],
         home: Mapping[str, Responder],
+        waiting: Waiting,
     ) -> None:
+        self.waiting = waiting
         self.post = post
         self.plan = plan
         self.ids = ids
@@ -178,7 +182,7 @@ class _Inquiry:
                 raise Limited(f"{capital(why(name, reply.code))} Nothing was begun.")
         return found
 
-    def described(self, waiting: Waiting) -> dict[str, Head]:
+    def described(self) -> dict[str, Head]:
         """Who is there and which columns they have; waits for a quorum."""
         plan = self.plan
         ids = self.ids
@@ -190,7 +194,7 @@ class _Inquiry:
             for name, (head, _) in self._all(missing).items():
                 other = other_version(name, head)
                 if other and name not in others:
-                    waiting(other, ())
+                    self.waiting(other, ())
                     others[name] = other
                 elif not other and are_names(head.get("columns")):
                     found[name] = head
@@ -206,7 +210,7 @@ class _Inquiry:
                 raise InputError(
                     f"{few}, which is too few to begin. Start the others first.{more}"
                 )
-            waiting(few, missing)
+            self.waiting(few, missing)
             time.sleep(1.0)
 
     def units(self, terms: Terms, others: _Others) -> tuple[Array, Array, Array]:
@@ -218,7 +222,9 @@ class _Inquiry:
             return self._units_within(terms, there, ranges)
         first = self._totals(terms, there, {})
         mean = first.mean
-        scale = self._totals(terms, there, {"about": mean}).spread
+        second = self._totals(terms, there, {"about": mean})
+        self._say_widest(terms, second.farthest())
+        scale = second.spread
         steady = scale <= 1e-12 * np.abs(mean)
         return mean, np.where(steady, 0.0, scale), first.binary
 
@@ -236,5 +242,21 @@ class _Inquiry:
         self, terms: Terms, who: Iterable[str], arrays: Arrays, noised: bool = False
     ) -> Totals:
         replies = self._all(sorted(who), terms, {"sums": True}, arrays)
-        told = (replies[name][1] for name in sorted(replies))
+        told = {name: replies[name][1] for name in sorted(replies)}
         return Totals(told, terms.features + 1, noised)
+
+    def _say_widest(self, terms: Terms, found: Widest) -> None:
+        """Name the one device by whose units all others learn slowly, if there is one."""
+        solved = isinstance(self.plan.personalization, Blend | Mixed)
+        if found.times < WIDE or not has_gradients(terms.learner()):
+            return
+        if solved and tells_sums(terms):
+            return
+        column = terms.columns[found.column]
+        self.waiting(
+            f"shared units are mostly those of device {found.name!r}: by its sums, values of"
+            f" {column!r} are {found.times:.0f} times as far apart as without it, and"
+            f" others learn about {found.times**2:.0f} times as slowly there. Look at its table,"
+            " leave it out, or use --units raw.",
+            (),
+        )

@@ -99,7 +99,7 @@ def kept_verdict(run: ShardedRun) -> Verdict:
 
 def models_made_of(table: ModelTable) -> str:
     """What models are made of in the mean, in a sentence."""
-    own, fleet, near = (percent(float(table.column(part).mean())) for part in PARTS)
+    own, fleet, near = (percent(table.mean_share(part)) for part in PARTS)
     return (
         "Models are mixed from what own rows, the fleet and neighbours offer. In the mean over"
         f" devices a model is {own} own rows, {fleet} fleet and {near} neighbours, by how much each"

@@ -20,6 +20,7 @@ from persfl.errors import InputError, need
 from persfl.files import refuse_links
 from persfl.formats import reading
 from persfl.learners.shared_trees import WeighedTrees
+from persfl.learners.storage.named_arrays import LARGE
 from persfl.scale.fleet_arrays import (
     damaged,
     fleet_arrays,
@@ -124,6 +125,13 @@ class ModelTable:
         """(devices,) one column of numbers of the table of models, NaN where nothing is known."""
         found = [self._read(path, [name]) for path in self._parts(MODELS)]
         return np.concatenate([column_numbers(rows, [name])[:, 0] for rows in found])
+
+    def mean_share(self, part: str) -> float:
+        """How much of a model this part decides, in the mean over devices."""
+        each = self.column(part)
+        if not (np.abs(each) <= LARGE).all():
+            raise damaged(self.run.folder / MODELS)
+        return float(each.mean())
 
     def ids(self) -> pa.Array:
         """(devices,) in order, each once."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from persfl.checks import real, whole
 from persfl.errors import InputError
-from persfl.evaluation.intervals import Verdict
+from persfl.evaluation.intervals import NOT_MEASURED, Verdict
 
 _TEXTS = ("device", "label", "method")
 _COUNTS = ("devices", "rows")
@@ -57,7 +57,11 @@ def _check_worth(told: Mapping[str, Any]) -> None:
     whole("devices", verdict.pop("devices"), least=0)
     for name, value in verdict.items():
         _number(name, value)
-    Verdict(says=says, devices=0, **verdict)
+    found = Verdict(says=says, devices=0, **verdict)
+    if says != NOT_MEASURED.says:
+        heads = (found.better, found.worse) if "better" in verdict else ()
+        for value in (found.gain, found.low, found.high, *heads):
+            real("the share of a verdict", value, least=-1e300, most=1e300)
     whole("held", told["held"], least=0)
     if not told["arms"]:
         raise InputError("arms must be the ways that were judged. Got none.")
