@@ -30,7 +30,7 @@ from persfl.methods.blend.question_base import Question, reply_numbers
 from persfl.methods.mixed.class_home import ClassHome
 from persfl.methods.mixed.class_near import LIKELIEST
 from persfl.methods.mixed.class_newton import Bend
-from persfl.methods.mixed.class_offers import PULLS
+from persfl.methods.mixed.class_offers import OWN, PULLS
 from persfl.methods.mixed.hidden_rows import PARTS, folds_of
 from persfl.methods.mixed.log_pool import PoolSums
 from persfl.types import Array, IntArray
@@ -92,9 +92,10 @@ class BendsFamily:
     def names(self, near: bool) -> tuple[str, ...]:
         """What offers are called, in order."""
         level = ("level",) if self.level else ()
+        own = (f"own {factor:g}" for factor in OWN)
         pulls = (f"pull {factor:g}" for factor in PULLS)
         close = ("near", "near, free") if near else ()
-        return ("pooled", "even chances", *level, *pulls, *close)
+        return ("pooled", "even chances", *own, *level, *pulls, *close)
 
     def offers(self, near: bool) -> int:
         """How many there are."""

@@ -2,6 +2,7 @@
 
     pooled     one model for the fleet
     even chances   all classes alike, whatever the row: makes a pool less sure of itself
+    own        own rows alone, slopes drawn to 0 as the fleet's are, and ten times less
     level      that model, the levels (intercepts) pulled from the device's own rows
     pull       all coefficients: from hardly personal to hardly pulled
     alike      own rows and those of devices whose rows are alike, fitted together (`class_alike`)
@@ -25,12 +26,14 @@ from persfl.methods.mixed.class_alike import alike_models
 from persfl.methods.mixed.class_centre import fleet_centre
 from persfl.methods.mixed.class_fits import Axes, decided, pulled
 from persfl.methods.mixed.class_near import near_centres
+from persfl.methods.mixed.class_newton import prior_variance
 from persfl.methods.mixed.class_rows import ClassRows
 from persfl.types import Array, IntArray
 
 LEVEL = 1.0  # the variance of personal levels, in log odds
 # variances of personal coefficients, by that of the fleet's slopes: from a little to any
 PULLS = (1.0, 10.0, 100.0)
+OWN = PULLS[:2]  # the same about 0, for devices that are like nobody
 MIDDLE = PULLS[1]  # for what is fitted from neighbours
 NEAR = (
     0.3  # the same about a centre that is a neighbour's: kinds are narrower than fleets
@@ -69,6 +72,7 @@ class Pulls(NamedTuple):
         yield Offer("pooled", pooled, np.zeros(n))
         # all classes alike: its share makes the others, and trees, less sure of themselves
         yield Offer("even chances", np.zeros_like(pooled), np.zeros(n))
+        yield from self.own_rows(np.zeros_like(pooled))
         if self.level:
             alone = np.zeros(d)
             alone[-1] = LEVEL
@@ -76,6 +80,13 @@ class Pulls(NamedTuple):
         axes = self.axes(self.variance)
         for factor in PULLS:
             yield self.toward(f"pull {factor:g}", axes, pooled, factor)
+
+    def own_rows(self, nothing: Array) -> Iterator[Offer]:
+        """From models of zeros (copies, n, d, classes): nobody else has a say but in `slopes`."""
+        for factor in OWN:
+            prior = prior_variance(nothing.shape[2], factor * self.slopes, self.level)
+            found = self.toward(f"own {factor:g}", self.axes(prior), nothing, 1.0)
+            yield found._replace(own=np.ones(nothing.shape[1]))
 
     def from_centres(self, name: str, mean: Array) -> Iterator[Offer]:
         """From the mean of each device's likeliest centres (copies, n, d, classes)."""
