@@ -136,6 +136,15 @@ def test_the_one_device_that_slows_all_others_is_named(tmp_path, method, told, s
     assert diary.count("shared units are mostly those of device 'd02'") == said
 
 
+def test_whoever_moves_the_label_is_named_unless_labels_have_their_own_units():
+    fair = sums_of(DEVICES[0], None) | zeros_and_ones(DEVICES[0])
+    far = fair | {"sums": fair["sums"] * [1, 1, 0], "squares": fair["squares"].copy()}
+    far["squares"][2] = 1e9
+    told = Totals(named([fair, fair, fair, far]), 3)
+    assert told.farthest()[:2] == ("d03", 2)
+    assert told.farthest(labels=False).times < 3
+
+
 def test_nobody_is_named_for_a_column_that_the_others_have_nothing_in():
     rare = np.array([[1.0, 2.0]] * 9)
     rows = [Data(rare * (i == 3), np.arange(9.0)) for i in range(12)]

@@ -34,6 +34,13 @@ LIMITS = {
     "disk": "bytes of models that it keeps",
     "budget": "epsilon of its privacy, for everything it ever tells",
 }
+# What an owner does not allow in any run: others go on without it, and that is said.
+FORBIDDEN = {
+    "models": "families of models that it answers with",
+    "steps": "gradient steps of one answer",
+    "trees": "trees of one answer",
+}
+_BOUNDS = LIMITS | FORBIDDEN
 REFUSALS = (
     "models", "steps", "trees", "rows", "target", "sums", "split", "labels", "privacy",
     *LIMITS
@@ -71,7 +78,8 @@ def why(name: str, code: str) -> str:
             " --rounds; shared units need ranges of all columns in its [privacy.ranges]."
             " docs/privacy.md says what can be asked."
         )
-    reached = f"device {name!r} is at its owner's limit {code!r} ({LIMITS[code]})."
+    what = _BOUNDS.get(code, "as a folder of somebody else's says")
+    reached = f"device {name!r} is at its owner's limit {code!r} ({what})."
     return f"{reached} Only the owner can raise it, in node.toml."
 
 
@@ -85,7 +93,11 @@ def capital(text: str) -> str:
 
 
 def ends(code: object) -> bool:
-    """Whether a refusal changes what comes out: blend and shared units need everybody."""
+    """Whether a refusal changes what comes out: blend and shared units need everybody.
+
+    >>> ends("work"), ends("steps")
+    (True, False)
+    """
     return isinstance(code, str) and (
         code in LIMITS or code in ("split", "labels", "privacy")
     )

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persfl.errors import NotReady
-from persfl.federation.letters import Letters, Lost, capital, ends, way, why
+from persfl.federation.letters import FORBIDDEN, Letters, Lost, capital, ends, way, why
 from persfl.federation.messages import Content, parts_of, size_of
 from persfl.federation.model_sizes import ModelSizes
 from persfl.federation.patience import Away, Go, Patience
 from persfl.federation.roster import Roster
+from persfl.federation.wait_notices import MOST
 from persfl.types import IntArray, Probe, Proposal
 from persfl.wire.codec import WireError, nested
 
@@ -211,11 +212,16 @@ class PeerSide:
 
     def limited(self, name: str, code: object) -> None:
         """A device at a limit of its owner: the round goes on without, and that is said."""
-        if ends(code) and name not in self.roster.limits:
+        said = ends(code) or (isinstance(code, str) and code in FORBIDDEN)
+        if said and name not in self.roster.limits:
             self.roster.limits[name] = str(code)
             self.patience.say(why(name, str(code)), ())
 
     def at_limits(self) -> str:
         """What is to be said about devices at their limits, where a run stops."""
-        limits = self.roster.limits.items()
-        return "".join(f" {capital(why(name, code))}" for name, code in limits)
+        limits = list(self.roster.limits.items())
+        first = [f" {capital(why(name, code))}" for name, code in limits[:MOST]]
+        left = len(limits) - MOST
+        if left > 0:
+            first.append(f" {left} more are at limits of theirs.")
+        return "".join(first)
