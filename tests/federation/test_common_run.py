@@ -286,6 +286,7 @@ def test_numbers_of_rows_count_as_in_a_blend():
         ({"method": "fedavg", "method_settings": {"local": 11}}, "steps"),
         ({"method": "paper", "steps": 11}, "steps"),
         ({"method": "fedavg", "policy": Policy(models=("tree",))}, "models"),
+        ({"method": "blend", "policy": Policy(models=("tree",))}, "models"),
     ],
 )
 def test_what_no_owner_allows_is_said_where_a_run_stops(tmp_path, asked, limit):

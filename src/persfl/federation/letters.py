@@ -19,6 +19,7 @@ from persfl.federation.messages import Arrays, Content, Head, Responder
 from persfl.federation.post import Post
 from persfl.federation.reply_inbox import Failed
 from persfl.federation.run_codec import RunCodec
+from persfl.federation.wait_notices import MOST
 from persfl.types import Learner
 from persfl.wire.codec import LARGEST, WireError, pack, unpack
 from persfl.wire.terms import Terms
@@ -101,6 +102,30 @@ def ends(code: object) -> bool:
     return isinstance(code, str) and (
         code in LIMITS or code in ("split", "labels", "privacy")
     )
+
+
+def forbids(code: object) -> bool:
+    """Whether an owner allows this in no run.
+
+    >>> forbids("steps"), forbids("work")
+    (True, False)
+    """
+    return isinstance(code, str) and code in FORBIDDEN
+
+
+def at_limits(limits: Mapping[str, str]) -> str:
+    """What is to be said of devices at these limits, where a run stops.
+
+    >>> at_limits({"ann": "work"})
+    " Device 'ann' is at its owner's limit 'work' (work for one message). Only the owner can raise
+    it, in node.toml."
+    """
+    first = list(limits.items())[:MOST]
+    said = [f" {capital(why(name, code))}" for name, code in first]
+    left = len(limits) - MOST
+    if left > 0:
+        said.append(f" {left} more are at limits of theirs.")
+    return "".join(said)
 
 
 class Lost(Exception):

@@ -227,7 +227,7 @@ class _Inquiry:
         first = self._totals(terms, there, {})
         mean = first.mean
         second = self._totals(terms, there, {"about": mean})
-        self._say_widest(terms, second)
+        self._say_widest(terms, first, second)
         scale = second.spread
         steady = scale <= 1e-12 * np.abs(mean)
         return mean, np.where(steady, 0.0, scale), first.binary
@@ -249,13 +249,16 @@ class _Inquiry:
         told = {name: replies[name][1] for name in sorted(replies)}
         return Totals(told, terms.features + 1, noised)
 
-    def _say_widest(self, terms: Terms, told: Totals) -> None:
+    def _say_widest(self, terms: Terms, *told: Totals) -> None:
         """Name the one device by whose units all others learn slowly, if there is one."""
         learner = terms.learner()
         solved = isinstance(self.plan.personalization, Blend | Mixed)
         if not has_gradients(learner) or (solved and tells_sums(terms)):
             return
-        found = told.farthest(labels=not _own_labels(terms, learner))
+        labels = not _own_labels(terms, learner)
+        # who lies in the first step alone moves the middle, and looks usual in the second
+        each = [totals.farthest(labels) for totals in told]
+        found = max(each, key=lambda one: one.times)
         if found.times < WIDE:
             return
         what = "the label"

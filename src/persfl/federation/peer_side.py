@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persfl.errors import NotReady
-from persfl.federation.letters import FORBIDDEN, Letters, Lost, capital, ends, way, why
+from persfl.federation.letters import Letters, Lost, at_limits, ends, forbids, way, why
 from persfl.federation.messages import Content, parts_of, size_of
 from persfl.federation.model_sizes import ModelSizes
 from persfl.federation.patience import Away, Go, Patience
 from persfl.federation.roster import Roster
-from persfl.federation.wait_notices import MOST
 from persfl.types import IntArray, Probe, Proposal
 from persfl.wire.codec import WireError, nested
 
@@ -69,7 +68,7 @@ class PeerSide:
             raise Away(
                 f"round {r}: {done} of {len(asked)} devices answered within {waited:.0f} s, and the"
                 f" quorum is {self.patience.quorum:g} of them. Everything is kept: go on when they"
-                f" are back.{self.at_limits()}"
+                f" are back.{at_limits(self.roster.limits)}"
             )
         self._leave_out_large(found)
         return found
@@ -212,16 +211,6 @@ class PeerSide:
 
     def limited(self, name: str, code: object) -> None:
         """A device at a limit of its owner: the round goes on without, and that is said."""
-        said = ends(code) or (isinstance(code, str) and code in FORBIDDEN)
-        if said and name not in self.roster.limits:
+        if (ends(code) or forbids(code)) and name not in self.roster.limits:
             self.roster.limits[name] = str(code)
             self.patience.say(why(name, str(code)), ())
-
-    def at_limits(self) -> str:
-        """What is to be said about devices at their limits, where a run stops."""
-        limits = list(self.roster.limits.items())
-        first = [f" {capital(why(name, code))}" for name, code in limits[:MOST]]
-        left = len(limits) - MOST
-        if left > 0:
-            first.append(f" {left} more are at limits of theirs.")
-        return "".join(first)
