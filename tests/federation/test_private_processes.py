@@ -41,29 +41,29 @@ def table(path, seed):
 
 @pytest.fixture
 def fleet(tmp_path):
-    """Nodes, which `start` starts anew, and words for `persfl federate`."""
+    """The federation, and a function that starts a node anew."""
     port, inner = free_ports(2)
     fed = init(tmp_path / "fed", NAMES, port=port, inner=inner)
     link = [sys.executable, "-m", "persfl", "federation", "up", str(fed.path)]
-    children = [Process(link, env=quiet(tmp_path / "f"), log=tmp_path / "up", cwd=ROOT)]
+    up = Process(link, env=quiet(tmp_path / "f"), log=tmp_path / "up", cwd=ROOT)
+    nodes = {}
 
-    def start():
-        end(children[1:])
-        del children[1:]
-        for name in NAMES:
-            data = tmp_path / f"{name}.csv"
-            children.append(start_node(fed, name, data, "y"))
+    def start(name):
+        """The node, anew where there is one."""
+        end([nodes.pop(name)] if name in nodes else [])
+        nodes[name] = start_node(fed, name, tmp_path / f"{name}.csv", "y")
 
     for k, name in enumerate(NAMES):
         table(tmp_path / f"{name}.csv", k)
         toml = fed.path / name / "node.toml"
         toml.write_text(toml.read_text() + PRIVACY)
     try:
-        start()
+        for name in NAMES:
+            start(name)
         assert until(lambda: listening(port), 90)
         yield fed, start
     finally:
-        end(children)
+        end([up, *nodes.values()])
 
 
 def federate(fed, out, *more):
@@ -88,7 +88,7 @@ def test_two_askers_and_a_restart_get_no_more_than_the_budget(fleet, tmp_path, c
     assert code == 0, said
     before = ledger(fed, "north", capsys)
     assert before["answers_left"] == 3
-    start()
+    start("north")
     code, said = federate(fed, tmp_path / "second", "--method", "blend", "--seed", "3")
     assert code == 0, said
     after = ledger(fed, "north", capsys)
