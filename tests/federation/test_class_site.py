@@ -14,13 +14,17 @@ from federated import OPEN, Direct, at_home, columns, names, plan
 from persfl import Devices
 from persfl.errors import InputError
 from persfl.evaluation.row_order import RowOrder
-from persfl.federation.blend_exchange import BlendScene
+from persfl.federation.blend_exchange import BlendScene, Letter
 from persfl.federation.blend_journal import Journal
 from persfl.federation.class_site import NO_ALIKE, ClassSite
 from persfl.federation.conduct import conduct
 from persfl.federation.letters import Letters
 from persfl.federation.local_grid import LocalGrid
+from persfl.federation.row_stock import alone
 from persfl.fleets.flower import Policy
+from persfl.methods.blend.class_questions import ClassPool
+from persfl.methods.mixed.class_home import Centres, ClassHome
+from persfl.methods.mixed.class_newton import Bend, newton_centre
 from persfl.methods.mixed.class_rule import class_rule
 from persfl.runs import load_model
 from persfl.wire import Terms, pack, unpack
@@ -170,6 +174,77 @@ def test_one_liar_leaves_everybody_else_a_good_model(lie):
         assert "far larger than usual" in site.notes[0]
 
 
+def flat(told):
+    """As steep as rows may be, everywhere: no fleet's model is far enough."""
+    weight = float(told["weight"][0])
+    squares = np.append(10.0 * told["squares"][:-1], weight)
+    steep = np.sqrt(weight * np.repeat(squares, 2)) * np.tile([0.99, -0.99], 3)
+    slope = np.tile(steep, (len(told["slope"]), 1))
+    return told | {"squares": squares, "slope": slope, "curve": 0 * told["curve"]}
+
+
+def test_slopes_that_never_end_leave_everybody_a_model():
+    rows = rows_of(2, n=3)
+    terms = terms_of(rows, TWO, 2)
+    site = site_of(rows, terms, tamper=lying("d02", flat, "squares"))
+    found = site.blended().models
+    learner = terms.learner()
+    for i in range(2):
+        assert learner.loss(found[i], rows[i]) < np.log(2)
+
+
+@pytest.mark.parametrize("offer", [0, 1])
+def test_one_device_alone_does_not_decide_on_shares(offer):
+    rows = rows_of(2, n=3)
+    terms = terms_of(rows, TWO, 2)
+
+    def lie(told):
+        slope = 0 * told["slope"]
+        if "squares" in told:
+            return told
+        slope[offer] = 1e9
+        return told | {"slope": slope, "curve": 0 * told["curve"]}
+
+    found = site_of(rows, terms, tamper=lying("d02", lie, "slope")).blended().models
+    learner = terms.learner()
+    want = one_process(rows, terms).models
+    for i in range(2):
+        mine, honest = (learner.loss(each[i], rows[i]) for each in (found, want))
+        assert mine <= 1.5 * honest + 0.05
+
+
+def test_curvatures_beyond_rounding_are_no_error():
+    slope = np.array([0.0, 0.0, 1e15, -1e15])
+    curve = np.zeros((4, 4))
+    curve[:2, :2] = 1e15  # beside which the prior of wide slopes is nothing
+
+    def ask(models):
+        return Bend(
+            np.tile(slope, (len(models), 1)), np.tile(curve, (len(models), 1, 1))
+        )
+
+    models, slopes = newton_centre(ask, 2, 2, 2, level=False)
+    assert np.isfinite(models).all()
+    assert 0 < slopes < 1e6
+
+
+def test_a_device_does_not_believe_shares_that_its_rows_contradict():
+    rows = rows_of(2, n=3)
+    own = ClassHome(
+        alone(rows[0]),
+        np.arange(rows[0].rows) % 5,
+        classes=2,
+        level=True,
+        ordered=False,
+    )
+    spoilt = Centres(1.0, np.tile([[90.0, -90.0]], (6, 3, 1)), None)
+    shares = np.full(8, 1e-9)
+    shares[0] = 1 - 7e-9
+    found = own.mixed(spoilt, shares)
+    assert (found.own == 1).all()
+    assert np.abs(found.model).max() < 10
+
+
 def test_who_falls_silent_ends_no_run():
     rows = rows_of(2)
     terms = terms_of(rows, TWO, 2)
@@ -191,5 +266,14 @@ def test_who_tells_no_sums_is_left_out_and_has_a_model():
     found = site_of(rows, terms, homes=homes).blended().models
     assert all(model is not None for model in found)
     shut = at_home(rows, replace(OPEN, sums=False))
+    pooling = site_of(rows, terms, homes=shut)
+    offers = pooling.family.offers(near=False)
+    question = ClassPool(
+        slopes=1.0,
+        fleet=np.zeros((6, 6)),
+        design=1.0,
+        shares=np.full(offers, 1 / offers),
+    )
+    assert pooling.ask([Letter(0, question)]) == [{}]
     with pytest.raises(InputError, match="no device tells sums over its rows"):
         site_of(rows, terms, homes=shut).blended()

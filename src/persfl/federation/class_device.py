@@ -55,8 +55,12 @@ class ClassDevice(AskedDevice):
         if isinstance(question, ClassNear):
             return once * (question.many + STEPS)
         own = work_of_fit(self.terms, self.rows) if self.terms.holdout else 0
-        seen = question.many if isinstance(question, ClassMix) else 0
-        return once * (family.offers(True) * STEPS + seen) + own
+        fits = family.offers(True)
+        seen = 0
+        if isinstance(question, ClassMix):
+            fits = 2 * fits  # those of own rows alone as well
+            seen = question.many
+        return once * (fits * STEPS + seen) + own
 
     def reply(self, question: Question, names: int) -> DeviceReply:
         """The answer to a question."""
@@ -103,6 +107,8 @@ class ClassDevice(AskedDevice):
         }
 
     def _pool(self, question: ClassPool) -> dict[str, Array]:
+        if not self.policy.sums:
+            raise Refused("sums")
         home = self._home(question.ordered)
         found = home.pool(self._centres(question), question.design, question.shares)
         upper = np.triu_indices(len(question.shares))
@@ -120,16 +126,13 @@ class ClassDevice(AskedDevice):
         return Centres(question.slopes, models(question.fleet), mean)
 
     def _mixed(self, question: ClassMix) -> DeviceReply:
-        home = self._home(question.ordered)
-        offers = home.offers(self._centres(question))
-        shares = question.shares
-        if abs(float(shares.sum()) - 1) > 1e-6:
+        if abs(float(question.shares.sum()) - 1) > 1e-6:
             raise WireError("shares must sum to 1.")
-        each = np.stack([offer.models[0, 0] for offer in offers])
-        mixed = np.einsum("o,odk->kd", shares, each)
-        model = class_vectors(self.family.learner, mixed[None])[0]
+        home = self._home(question.ordered)
+        mixed = home.mixed(self._centres(question), question.shares)
+        model = class_vectors(self.family.learner, mixed.model.T[None])[0]
         found = nested("model", mixture_to(self.terms, model))
-        found["own"] = np.array([float(offer.own[0]) for offer in offers])
+        found["own"] = mixed.own
         found |= self._seen(question, home)
         if not self.terms.holdout:
             return DeviceReply(found, model)

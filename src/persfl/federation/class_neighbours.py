@@ -11,8 +11,7 @@ import numpy as np
 
 from persfl.federation.blend_exchange import Letter
 from persfl.methods.blend.class_questions import ClassFree, ClassNear
-from persfl.methods.mixed.class_near import ROUNDS
-from persfl.methods.mixed.class_rule import CENTRES
+from persfl.methods.mixed.class_near import CENTRES, ROUNDS
 from persfl.methods.mixed.panel_draw import some_centres
 from persfl.types import Array, IntArray
 

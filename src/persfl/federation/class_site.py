@@ -166,7 +166,7 @@ class ClassSite(BlendExchange):
         who = np.zeros(0, dtype=np.int64) if near is None else near.who
         centres = np.zeros((0, family.numbers))
         if near is not None:
-            centres = near.models.reshape(len(who), -1)
+            centres = near.models.reshape(len(who), family.numbers)
         letters = []
         for i in self.targets.tolist():
             other = who != i

@@ -39,7 +39,8 @@ class Policy:
     `rows_per_leaf`: the fewest private rows that a leaf of a tree rests on.
     `sums`: whether sums over rows may leave: per column, which shared units need, and of products
     of columns over parts of the rows, which a blend of linear models under squared loss is made of
-    (of small models of classes: of products that are weighed by a model's chances).
+    (of small models of classes: of products that are weighed by a model's chances, and of what
+    hidden rows say of shares).
     `target`: whether this device has a model of its own.
 
     >>> Policy(rows=20).refuses(Terms(columns=("a",)), rows=10)

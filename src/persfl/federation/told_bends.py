@@ -24,7 +24,7 @@ from persfl.methods.blend.class_questions import (
     ClassNear,
     ClassPool,
 )
-from persfl.methods.blend.fixed_point import LONG, counted
+from persfl.methods.blend.fixed_point import LONG, counted, middle_size
 from persfl.methods.blend.forms import Form
 from persfl.methods.blend.question_base import Question, reply_numbers
 from persfl.methods.mixed.class_home import ClassHome
@@ -232,14 +232,19 @@ def counting_bends(known: Mapping[int, ToldColumns]) -> dict[int, float]:
 
 def counting_pools(told: Mapping[int, tuple[float, PoolSums]]) -> dict[int, float]:
     """The same for what hidden rows say of shares: nobody's say is that of more than ten usual
-    devices.
+    devices, nor more than half of what all others say. With as much as all others one device
+    decides, whatever they say.
     """
     who = list(told)
     if len(who) < 3:
         return dict.fromkeys(who, 1.0)
-    size = np.array([np.linalg.norm(told[i][1].slope) for i in who])
+    # shares are 1 in all: what is said of all offers alike moves none
+    slopes = [told[i][1].slope - told[i][1].slope.mean() for i in who]
+    size = np.linalg.norm(slopes, axis=1)
+    half = (size.sum() - size) / 2
     bend = np.array([np.trace(told[i][1].curve) for i in who])
     found = np.minimum(_at_most(size), _at_most(bend))
+    found = np.minimum(found, half / np.maximum(np.maximum(size, half), 1e-300))
     return dict(zip(who, found.tolist(), strict=True))
 
 
@@ -256,5 +261,5 @@ def _at_most(size: Array) -> Array:
     [1.0, 1.0, 1.0, 0.5]
     """
     some = size[size > 0]
-    most = LONG * float(np.median(some)) if len(some) else 0.0
+    most = LONG * middle_size(some) if len(some) else 0.0
     return np.asarray(most / np.maximum(size, most)) if most > 0 else np.ones_like(size)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from persfl.methods.blend.forms import MOST, Flag, Numbers, Real, Whole
+from persfl.methods.blend.forms import Flag, Numbers, Real, Whole
 from persfl.methods.blend.question_base import Question
+from persfl.methods.mixed.class_near import CENTRES
 from persfl.types import Array
 
 _SIZE = Real(above=0.0, below=1e6)
@@ -45,7 +46,7 @@ class ClassNear(Question):
     kind = "near"
     ordered: Annotated[bool, Flag()] = False
     slopes: Annotated[float, _SIZE]
-    many: Annotated[int, Whole(1, MOST)]
+    many: Annotated[int, Whole(1, CENTRES)]
     centres: Annotated[Array, Numbers(("copies", "many", "numbers"))]
 
 
@@ -79,7 +80,7 @@ class ClassMix(Question):
     near: Annotated[bool, Flag()] = False
     mean: Annotated[Array | None, Numbers(("copies", "numbers"), optional=True)] = None
     shares: Annotated[Array, Numbers(("offers",), above=0.0)]
-    many: Annotated[int, Whole(0, MOST)] = 0
+    many: Annotated[int, Whole(0, CENTRES)] = 0
     centres: Annotated[Array, Numbers(("many", "numbers"))]
 
 

@@ -5,6 +5,7 @@ of its offers is worth. The coordinator does the rest (`persfl.federation.class_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,12 +15,20 @@ from persfl.devices import Devices
 from persfl.methods.mixed.class_fits import log_chances
 from persfl.methods.mixed.class_hidden import JudgedRows, judged_rows
 from persfl.methods.mixed.class_near import LikelyCentres, picked_centres, posterior_of
-from persfl.methods.mixed.class_newton import Bend, bent
+from persfl.methods.mixed.class_newton import USUAL, Bend, bent
 from persfl.methods.mixed.class_offers import NEAR, Offer, Pulls
 from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows
 from persfl.methods.mixed.hidden_rows import NEVER, PARTS, HiddenRows, folds_of
-from persfl.methods.mixed.log_pool import PoolSums, pool_sums
+from persfl.methods.mixed.log_pool import (
+    PoolSums,
+    pool_loss,
+    pool_shares,
+    pool_sums,
+)
 from persfl.types import Array, IntArray
+
+WORSE = 2.0  # times the loss of own rows alone: more, and others are not believed
+SURE = 2.0  # and so much more of log chance, over all rows: few rows say little
 
 
 class Centres(NamedTuple):
@@ -31,6 +40,13 @@ class Centres(NamedTuple):
     slopes: float
     fleet: Array
     mean: Array | None
+
+
+class MixedAtHome(NamedTuple):
+    """A device's model (d, classes), and how much of each offer own rows decide."""
+
+    model: Array
+    own: Array
 
 
 class ClassHome:
@@ -101,12 +117,61 @@ class ClassHome:
     def pool(self, told: Centres, design: float, shares: Array) -> PoolSums:
         """What hidden rows say of a pool of its offers."""
         rows = self.judged(design)
-        Z = self._whole.Z[0, rows.row]
-        log = np.empty((len(Z), len(shares), self.classes))
-        for k, offer in enumerate(self.offers(told)):
-            mine = offer.models[rows.fold + 1, 0]
-            log[:, k] = log_chances(np.einsum("rd,rdk->rk", Z, mine))
+        log = self._log_chances(self.offers(told), rows.row, rows.fold + 1)
         return pool_sums(log, rows.label, rows.weight, shares)
+
+    def mixed(self, told: Centres, shares: Array) -> MixedAtHome:
+        """Its offers by these shares. But where its rows lose more than twice as much by them as by
+        models that nobody else has a say in, these: shares are one for all devices, and so is the
+        fleet's model, and one liar can spoil both.
+        """
+        offers = self.offers(told)
+        mine = self._alone(told)
+        belief = np.full(len(mine), 1.0 / len(mine))
+        rows = self.judged(1.0)
+        if rows.weight.sum() > 0:
+            copy = rows.fold + 1
+            seen = rows.label, rows.weight
+            alone = self._log_chances(mine, rows.row, copy)
+            belief = pool_shares(alone, *seen, belief)
+            own = pool_loss(alone, *seen, belief)
+            log = self._log_chances(offers, rows.row, copy)
+            lost = pool_loss(log, *seen, shares)
+        else:  # own models have seen every row: the mix must beat even chances
+            every = np.arange(len(self.rows.y))
+            log = self._log_chances(offers, every, np.zeros_like(every))
+            label = self.rows.y.astype(np.int64)
+            lost = pool_loss(log, label, self.rows.weight, shares)
+            own = float(self.rows.weight.sum()) * np.log(self.classes)
+        if lost > WORSE * own + SURE:
+            return MixedAtHome(_pooled(mine, belief), np.ones(len(offers)))
+        decided = np.array([float(offer.own[0]) for offer in offers])
+        return MixedAtHome(_pooled(offers, shares), decided)
+
+    def _alone(self, told: Centres) -> list[Offer]:
+        """Even chances, and own rows by a usual prior and by the one that was told."""
+        nothing = np.zeros_like(told.fleet)[:, None]
+        found = [Offer("even chances", nothing, np.zeros(1))]
+        for slopes in (USUAL, told.slopes):
+            found += self._pulls(slopes).own_rows(nothing)
+        return found
+
+    def _log_chances(
+        self, offers: Sequence[Offer], row: IntArray, copy: IntArray
+    ) -> Array:
+        """(rows, offers, classes) of these rows, by these copies of each offer."""
+        Z = self._whole.Z[0, row]
+        log = np.empty((len(Z), len(offers), self.classes))
+        for k, offer in enumerate(offers):
+            mine = offer.models[copy, 0]
+            log[:, k] = log_chances(np.einsum("rd,rdk->rk", Z, mine))
+        return log
 
     def _pulls(self, slopes: float) -> Pulls:
         return Pulls(self._parts, self.level, slopes)
+
+
+def _pooled(offers: Sequence[Offer], shares: Array) -> Array:
+    """(d, classes) the models of all rows, by these shares."""
+    each = np.stack([offer.models[0, 0] for offer in offers])
+    return np.asarray(np.einsum("o,odk->dk", shares, each))

@@ -25,6 +25,7 @@ from persfl.methods.mixed.class_fits import Axes, chances, pulled
 from persfl.methods.mixed.class_rows import ROOM, ClassRows
 from persfl.types import Array, IntArray
 
+CENTRES = 300  # devices at most that may be the centre of another; time grows with them
 ROUNDS = 6  # of centres and models by turns; they settle after three or four
 LIKELIEST = (
     10  # centres of a device after the first round: others have no share to speak of
@@ -174,13 +175,18 @@ def _log_chances(
     many = known.shape[-1]
     found = np.empty((n, many))
     step = max(1, ROOM // (m * K * many))
+    wide = max(1, ROOM // (m * K))  # one device's rows by all centres may be too much
     for i in range(0, n, step):
         some = slice(i, i + step)
         asked = known if len(known) == 1 else known[some]
-        W = np.moveaxis(models[asked], 1, 2).reshape(len(asked), -1, many * K)
-        found[some] = _evidence(
-            rows.take(some), Axes(*(part[some] for part in axes)), copy, W, factor
-        )
+        mine = Axes(*(part[some] for part in axes))
+        for j in range(0, many, wide):
+            part = asked[:, j : j + wide]
+            W = np.moveaxis(models[part], 1, 2)
+            W = W.reshape(*W.shape[:2], -1)
+            found[some, j : j + wide] = _evidence(
+                rows.take(some), mine, copy, W, factor
+            )
     return found
 
 

@@ -27,6 +27,7 @@ from persfl.types import Array
 STEPS = 8  # of the model and t by turns
 COPY_STEPS = 4  # of each copy, from there
 WIDE = 10.0  # the variance of a level: in log odds, next to no prior
+LARGEST = 1e4  # t at most: slopes of 100 in log odds, which no rows need and one liar can feign
 USUAL = 1.0  # slopes of variance 1 that are known beforehand: few rows tell little of t
 
 
@@ -90,7 +91,7 @@ class _Point(NamedTuple):
 
     def next(self, variance: Array) -> Array:
         """Where the parabola is highest."""
-        step = np.linalg.solve(self.bend(variance), self.uphill(variance))
+        step = _solved(self.bend(variance), self.uphill(variance))
         return self.model + step.reshape(self.model.shape)
 
     def is_too_far(self, before: _Point | None, variance: Array) -> bool:
@@ -160,5 +161,15 @@ def _point(told: Bend, k: int, model: Array) -> _Point:
 
 
 def _slopes(point: _Point, variance: Array, level: bool) -> float:
-    unknown = np.diag(np.linalg.inv(point.bend(variance)))
-    return usual_slopes(point.model**2 + unknown.reshape(point.model.shape), level)
+    bend = point.bend(variance)
+    unknown = np.maximum(np.diag(_solved(bend, np.eye(len(bend)))), 0.0)
+    square = point.model**2 + unknown.reshape(point.model.shape)
+    return min(usual_slopes(square, level), LARGEST)
+
+
+def _solved(matrix: Array, right: Array) -> Array:
+    """Without an error where made-up curvatures are so large that the prior is lost in rounding."""
+    try:
+        return np.asarray(np.linalg.solve(matrix, right))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(matrix, hermitian=True) @ right)

@@ -23,6 +23,7 @@ from persfl.learners.shared_trees import ClassTrees
 from persfl.methods.mixed.class_fits import chances, log_chances
 from persfl.methods.mixed.class_hidden import JudgedRows, by_design, judged_rows
 from persfl.methods.mixed.class_likeness import class_likeness, judging
+from persfl.methods.mixed.class_near import CENTRES
 from persfl.methods.mixed.class_offers import ClassOffers
 from persfl.methods.mixed.class_rows import ClassRows, all_rows, device_rows, with_level
 from persfl.methods.mixed.class_trees import (
@@ -42,8 +43,6 @@ WORTH = 0.02
 # of the belief in offers this is for one model for all, the rest for each alike: fleets of few rows
 # cannot tell which personal models are good
 FLEET = 0.6
-# devices at most that may be the centre of another; time grows with them
-CENTRES = 300
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,6 +52,12 @@ def pool_sums(log: Array, label: IntArray, weight: Array, share: Array) -> PoolS
     )
 
 
+def pool_loss(log: Array, label: IntArray, weight: Array, share: Array) -> float:
+    """The log loss of these rows by the pool, summed."""
+    pooled = log_chances(np.einsum("roc,o->rc", log, share))
+    return -float(weight @ pooled[np.arange(len(label)), label])
+
+
 def settled_shares(ask: Callable[[Array], PoolSums], belief: Array) -> Array:
     """(offers,) shares, from what rows tell at shares that they are asked about, and from what is
     believed.
