@@ -258,6 +258,23 @@ def test_who_falls_silent_ends_no_run():
     assert [model is None for model in found] == [i == 2 for i in range(5)]
 
 
+def test_no_question_singles_out_the_only_row_of_a_class():
+    rng = np.random.default_rng(3)
+    labels = np.append(np.zeros(11), 1.0)
+    rows = Devices.grouped(rng.normal(size=(12, 2)), labels, np.zeros(12, int), [0])
+    homes = at_home(rows, Policy(rows=3))
+    site = site_of(rows, terms_of(rows, TWO, 2), homes=homes)
+    offers = site.family.offers(near=False)
+    even = {"slopes": 1.0, "shares": np.full(offers, 1 / offers)}
+    asked = [
+        ClassPool(fleet=np.ones((6, 6)), design=design, **even) for design in (1.0, 0.5)
+    ]
+    first, second = (site.ask([Letter(0, each)])[0] for each in asked)
+    assert first
+    for name, told in first.items():
+        np.testing.assert_array_equal(told, second[name])
+
+
 def test_who_tells_no_sums_is_left_out_and_has_a_model():
     rows = rows_of(2)
     terms = terms_of(rows, TWO, 2)

@@ -110,12 +110,14 @@ class ClassDevice(AskedDevice):
         if not self.policy.sums:
             raise Refused("sums")
         home = self._home(question.ordered)
-        found = home.pool(self._centres(question), question.design, question.shares)
+        # by another design these rows would count for less: a row or two, that the asker chooses
+        design = question.design if self.policy.rows <= 1 else 1.0
+        found = home.pool(self._centres(question), design, question.shares)
         upper = np.triu_indices(len(question.shares))
         return {
             "slope": found.slope,
             "curve": found.curve[upper],
-            "weight": np.array([home.judged(question.design).weight.sum()]),
+            "weight": np.array([home.judged(design).weight.sum()]),
         }
 
     def _centres(self, question: ClassPool | ClassMix) -> Centres:
