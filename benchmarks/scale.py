@@ -47,15 +47,9 @@ from persfl.scale.executor import Answers, InThisProcess
 from persfl.scale.fleet_file import read_knower, write_knower
 from persfl.scale.panel_fit import LearnBlend, PanelFit, PanelRows
 from persfl.scale.shard_index import Shard, ShardIndex
+from persfl.scale.shard_questions import Made, Make, ShardLook
 from persfl.scale.shard_reader import ShardPiece, TableColumns
-from persfl.scale.shard_worker import (
-    Made,
-    Make,
-    ShardJob,
-    ShardLook,
-    looked_at,
-    trial_errors,
-)
+from persfl.scale.shard_worker import ShardJob, looked_at, trial_errors
 from persfl.scale.sharded_fit import ShardedFit, fit_shards
 from persfl.scale.table_predictions import PredictJob, predict_files
 from persfl.sources import clustered_regression

@@ -16,7 +16,9 @@ from persfl.errors import InputError
 from persfl.federation.common_run import StandIns
 from persfl.federation.conduct import conduct
 from persfl.federation.local_grid import LocalGrid
+from persfl.federation.patience import Away
 from persfl.federation.run_plan import RunPlan
+from persfl.fleets.flower import Policy
 from persfl.methods import METHODS, LocalTask, cannot_run, method_of
 from persfl.methods.contract import _Sealed
 from persfl.runs import load_model
@@ -276,3 +278,20 @@ def test_numbers_of_rows_count_as_in_a_blend():
     terms = Terms(columns=("x0",))
     fleet = SimpleNamespace(rows=told, ids=list(told), n=3, terms=terms)
     assert StandIns(fleet).static.total.tolist() == [10.0, 12.0, 22.0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit"),
+    [
+        ({"method": "fedavg", "method_settings": {"local": 11}}, "steps"),
+        ({"method": "paper", "steps": 11}, "steps"),
+        ({"method": "fedavg", "policy": Policy(models=("tree",))}, "models"),
+        ({"method": "blend", "policy": Policy(models=("tree",))}, "models"),
+    ],
+)
+def test_what_no_owner_allows_is_said_where_a_run_stops(tmp_path, asked, limit):
+    asked = dict(asked)
+    homes = at_home(DEVICES, policy=asked.pop("policy", Policy(rows=0)))
+    said = f"limit '{limit}'.* 1 more are at limits of theirs"
+    with pytest.raises(Away, match=said):
+        conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))

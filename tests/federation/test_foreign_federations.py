@@ -154,3 +154,19 @@ def test_a_ledger_with_statements_of_others_is_refused(tmp_path):
     base.close()
     with pytest.raises(InputError, match="statements of somebody else's"):
         Ledger(tmp_path / "ledger.sqlite")
+
+
+@pytest.mark.parametrize("table", ["entries", "others", "of_run", "secret"])
+def test_a_ledger_that_lacks_a_table_does_not_begin_anew(tmp_path, table):
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).close()
+    base = sqlite3.connect(path)
+    base.execute(f"DROP TABLE {table}")
+    base.close()
+    with pytest.raises(InputError, match=f"lacks what persfl keeps in {table!r}"):
+        Ledger(path)
+
+
+def test_a_folder_in_place_of_a_ledger_is_a_sentence(tmp_path):
+    with pytest.raises(InputError, match="could not be opened"):
+        Ledger(tmp_path)

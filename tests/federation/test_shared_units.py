@@ -21,8 +21,9 @@ PAYS = {"answers": 20, "sums": False, "ranges": [[1e14, 1e14 + 1]] * 3}
 class Liar:
     """A device that tells other sums, and other words, of itself."""
 
-    def __init__(self, inner, head, **told):
+    def __init__(self, inner, head, once=False, **told):
         self.inner = inner
+        self.once = once
         self.head = head
         self.told = told
 
@@ -30,7 +31,10 @@ class Liar:
         head, arrays = unpack(self.inner.reply(kind, body))
         if kind == "describe":
             head |= self.head
-        for name, value in self.told.items() if "sums" in arrays else ():
+        told = self.told if "sums" in arrays else {}
+        if told and self.once:
+            self.told = {}
+        for name, value in told.items():
             wide = 1 if name in ("weight", "noise") else 3
             arrays[name] = np.full(wide, float(value))
         return pack(head, arrays)
@@ -123,6 +127,7 @@ def test_noised_sums_of_one_device_do_not_choose_units_either():
     [
         ("paper", {"sums": 0, "squares": 1e28}, 1),
         ("fedavg", {"sums": 1e9, "squares": 1e18}, 1),
+        ("paper", {"sums": 1e9, "squares": 1e18, "once": True}, 1),
         ("blend", {"sums": 0, "squares": 1e28}, 0),
         ("paper", {}, 0),
     ],
@@ -134,6 +139,15 @@ def test_the_one_device_that_slows_all_others_is_named(tmp_path, method, told, s
     conduct(LocalGrid(homes), plan(tmp_path / "run", homes, **asked))
     diary = (tmp_path / "run" / "progress.jsonl").read_text()
     assert diary.count("shared units are mostly those of device 'd02'") == said
+
+
+def test_whoever_moves_the_label_is_named_unless_labels_have_their_own_units():
+    fair = sums_of(DEVICES[0], None) | zeros_and_ones(DEVICES[0])
+    far = fair | {"sums": fair["sums"] * [1, 1, 0], "squares": fair["squares"].copy()}
+    far["squares"][2] = 1e9
+    told = Totals(named([fair, fair, fair, far]), 3)
+    assert told.farthest()[:2] == ("d03", 2)
+    assert told.farthest(labels=False).times < 3
 
 
 def test_nobody_is_named_for_a_column_that_the_others_have_nothing_in():

@@ -23,6 +23,7 @@ from persfl.scale.engines import engine_of
 from persfl.scale.model_table import PARTS, ModelTable
 from persfl.scale.sharded_run import ShardedRun
 from persfl.scale.table_predictions import PredictJob, predict_files
+from persfl.terminal import shown
 
 
 def print_facts(run: ShardedRun) -> None:
@@ -70,7 +71,7 @@ def list_table_helpers(chosen: argparse.Namespace) -> int:
     table(("peer", "alike", "share", "its model's error here"), lines)
     mine = found.model(chosen.device)
     shares = ", ".join(f"{percent(mine[name])} {name}" for name in PARTS)
-    print(f"\nThe model of {chosen.device} is {shares}.")
+    print(f"\nThe model of {shown(chosen.device)} is {shares}.")
     return 0
 
 

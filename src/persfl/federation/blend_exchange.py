@@ -17,7 +17,16 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.federation.blend_journal import Journal, Replies
-from persfl.federation.letters import Letters, Limited, Lost, ends, way, why
+from persfl.federation.letters import (
+    Letters,
+    Limited,
+    Lost,
+    at_limits,
+    ends,
+    forbids,
+    way,
+    why,
+)
 from persfl.federation.patience import Away
 from persfl.federation.roster import Roster
 from persfl.methods.blend.forms import ModelFamily
@@ -211,6 +220,7 @@ class BlendExchange:
                     f"exchange {number + 1}: {len(found)} of {len(asks)} devices answered within"
                     f" {time.monotonic() - begin:.0f} s, and the quorum is"
                     f" {self.scene.quorum:g} of them. Everything is kept: go on when they are back."
+                    f"{at_limits(self.roster.limits)}"
                 )
             time.sleep(min(1.0, self.scene.patience))
             left = left or {i: each for i, each in asks.items() if i not in found}
@@ -220,6 +230,8 @@ class BlendExchange:
         if ends(code):
             kept = "Everything is kept: go on when that is done."
             raise Limited(f"exchange {number + 1}: {why(name, code)} {kept}")
+        if forbids(code):
+            self.roster.limits[name] = code
 
     def _letter(self, number: int, i: int, asks: Sequence[Letter]) -> bytes:
         heads: list[dict[str, Any]] = []

@@ -123,8 +123,10 @@ class Totals:
             squares = np.minimum(squares, weight[:, None] * farthest**2)
         return np.asarray(np.sqrt(squares.sum(axis=0) / weight.sum()))
 
-    def farthest(self) -> Widest:
-        """Whose values widen the spread of all most, in a column that is not of zeros and ones."""
+    def farthest(self, labels: bool = True) -> Widest:
+        """Whose values widen the spread of all most, in a column that is not of zeros and ones;
+        with the label's, or without.
+        """
         weight, _ = self._weights()
         _, distance = self._distances()
         most = FARTHEST * _above_nothing(distance)
@@ -137,7 +139,8 @@ class Totals:
         there = (without > ROUNDING**2 * every) & ~self.binary
         wider = np.ones_like(squares)
         np.divide(np.broadcast_to(every, there.shape), without, out=wider, where=there)
-        who, column = np.unravel_index(np.argmax(wider[:, :-1]), wider[:, :-1].shape)
+        wider = wider if labels else wider[:, :-1]
+        who, column = np.unravel_index(np.argmax(wider), wider.shape)
         found = float(np.sqrt(wider[who, column]))
         return Widest(self._names[int(who)], int(column), found)
 

@@ -43,6 +43,7 @@ CREATE TABLE IF NOT EXISTS known_by (one INTEGER PRIMARY KEY, columns TEXT NOT N
 CREATE TABLE IF NOT EXISTS pieces (one INTEGER PRIMARY KEY, labels BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS row_sets (digest TEXT PRIMARY KEY) WITHOUT ROWID;
 """
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 _FIRST = """
 SELECT run, target, MIN(id) FROM entries WHERE digest != '' AND code = 'ok' GROUP BY digest"""
 # A ledger that counted by looking at all its lines: its counts, once.
@@ -67,20 +68,19 @@ def ledger_file(path: Path | None) -> sqlite3.Connection:
     if path is not None:
         _own(path)
     how: Any = {"timeout": 30, "isolation_level": None, "check_same_thread": False}
-    base: sqlite3.Connection = sqlite3.connect(
-        ":memory:" if path is None else path, **how
-    )
-    try:
-        base.execute("PRAGMA synchronous = FULL")
-        _bring_up(base, path)
-    except sqlite3.DatabaseError as error:
-        base.close()
-        raise InputError(
-            f"the ledger {str(path)!r} could not be opened: {error}."
-        ) from None
-    except InputError:
-        base.close()
-        raise
+    with contextlib.ExitStack() as undone:
+        try:
+            base: sqlite3.Connection = sqlite3.connect(path or ":memory:", **how)
+            undone.callback(base.close)
+            base.text_factory = lambda told: told.decode(errors="replace")
+            base.execute("PRAGMA synchronous = FULL")
+            _bring_up(base, path)
+            _refuse_absent(base, path)
+        except sqlite3.DatabaseError as error:
+            raise InputError(
+                f"the ledger {str(path)!r} could not be opened: {error}."
+            ) from None
+        undone.pop_all()
     return base
 
 
@@ -128,6 +128,25 @@ def _bring_up(base: sqlite3.Connection, path: Path | None) -> None:
         seed = secrets.randbelow(2**63)
         base.execute("INSERT OR IGNORE INTO secret VALUES (1, ?)", (seed,))
         base.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _refuse_absent(base: sqlite3.Connection, path: Path | None) -> None:
+    """Stop where a table or a column is gone: what it counted would begin anew."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as whole:
+        whole.executescript(_SHAPE)
+        names = [row[0] for row in whole.execute(_TABLES)]
+        lacking = [
+            name for name in names if _columns(whole, name) - _columns(base, name)
+        ]
+    if lacking:
+        raise InputError(
+            f"the ledger {str(path)!r} lacks what persfl keeps in {lacking[0]!r}. Bring it back"
+            " from a copy; without it, limits would begin anew."
+        )
+
+
+def _columns(base: sqlite3.Connection, table: str) -> set[str]:
+    return {row[1] for row in base.execute(f"PRAGMA table_info({table})")}
 
 
 def _version(base: sqlite3.Connection) -> int:

@@ -19,6 +19,7 @@ from persfl.federation.messages import Arrays, Content, Head, Responder
 from persfl.federation.post import Post
 from persfl.federation.reply_inbox import Failed
 from persfl.federation.run_codec import RunCodec
+from persfl.federation.wait_notices import MOST
 from persfl.types import Learner
 from persfl.wire.codec import LARGEST, WireError, pack, unpack
 from persfl.wire.terms import Terms
@@ -34,6 +35,13 @@ LIMITS = {
     "disk": "bytes of models that it keeps",
     "budget": "epsilon of its privacy, for everything it ever tells",
 }
+# What an owner does not allow in any run: others go on without it, and that is said.
+FORBIDDEN = {
+    "models": "families of models that it answers with",
+    "steps": "gradient steps of one answer",
+    "trees": "trees of one answer",
+}
+_BOUNDS = LIMITS | FORBIDDEN
 REFUSALS = (
     "models", "steps", "trees", "rows", "target", "sums", "split", "labels", "privacy",
     *LIMITS
@@ -71,7 +79,8 @@ def why(name: str, code: str) -> str:
             " --rounds; shared units need ranges of all columns in its [privacy.ranges]."
             " docs/privacy.md says what can be asked."
         )
-    reached = f"device {name!r} is at its owner's limit {code!r} ({LIMITS[code]})."
+    what = _BOUNDS.get(code, "as a folder of somebody else's says")
+    reached = f"device {name!r} is at its owner's limit {code!r} ({what})."
     return f"{reached} Only the owner can raise it, in node.toml."
 
 
@@ -85,10 +94,38 @@ def capital(text: str) -> str:
 
 
 def ends(code: object) -> bool:
-    """Whether a refusal changes what comes out: blend and shared units need everybody."""
+    """Whether a refusal changes what comes out: blend and shared units need everybody.
+
+    >>> ends("work"), ends("steps")
+    (True, False)
+    """
     return isinstance(code, str) and (
         code in LIMITS or code in ("split", "labels", "privacy")
     )
+
+
+def forbids(code: object) -> bool:
+    """Whether an owner allows this in no run.
+
+    >>> forbids("steps"), forbids("work")
+    (True, False)
+    """
+    return isinstance(code, str) and code in FORBIDDEN
+
+
+def at_limits(limits: Mapping[str, str]) -> str:
+    """What is to be said of devices at these limits, where a run stops.
+
+    >>> at_limits({"ann": "work"})
+    " Device 'ann' is at its owner's limit 'work' (work for one message). Only the owner can raise
+    it, in node.toml."
+    """
+    first = list(limits.items())[:MOST]
+    said = [f" {capital(why(name, code))}" for name, code in first]
+    left = len(limits) - MOST
+    if left > 0:
+        said.append(f" {left} more are at limits of theirs.")
+    return "".join(said)
 
 
 class Lost(Exception):

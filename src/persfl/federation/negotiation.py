@@ -11,7 +11,7 @@ import numpy as np
 
 from persfl.errors import InputError
 from persfl.federation.category_levels import in_order
-from persfl.federation.column_sums import Totals, Widest
+from persfl.federation.column_sums import Totals
 from persfl.federation.device_words import are_names, common_columns, other_version
 from persfl.federation.letters import Letters, Limited, Lost, capital, ends, why
 from persfl.federation.messages import Arrays, Head, Responder
@@ -130,10 +130,14 @@ def _scaled(terms: Terms, learner: Learner, mean: Array, scale: Array) -> Terms:
     inside = replace(
         terms, mean=mean[:-1], scale=np.where(scale[:-1] > 0, scale[:-1], 1.0)
     )
-    if terms.classes or traits_of(learner).task == "counts":
+    if _own_labels(terms, learner):
         return inside
     label = float(scale[-1] or 1.0)
     return replace(inside, label_mean=float(mean[-1]), label_scale=label)
+
+
+def _own_labels(terms: Terms, learner: Learner) -> bool:
+    return bool(terms.classes) or traits_of(learner).task == "counts"
 
 
 def _checked(terms: Terms) -> Terms:
@@ -223,7 +227,7 @@ class _Inquiry:
         first = self._totals(terms, there, {})
         mean = first.mean
         second = self._totals(terms, there, {"about": mean})
-        self._say_widest(terms, second.farthest())
+        self._say_widest(terms, first, second)
         scale = second.spread
         steady = scale <= 1e-12 * np.abs(mean)
         return mean, np.where(steady, 0.0, scale), first.binary
@@ -245,18 +249,26 @@ class _Inquiry:
         told = {name: replies[name][1] for name in sorted(replies)}
         return Totals(told, terms.features + 1, noised)
 
-    def _say_widest(self, terms: Terms, found: Widest) -> None:
+    def _say_widest(self, terms: Terms, *told: Totals) -> None:
         """Name the one device by whose units all others learn slowly, if there is one."""
+        learner = terms.learner()
         solved = isinstance(self.plan.personalization, Blend | Mixed)
-        if found.times < WIDE or not has_gradients(terms.learner()):
+        if not has_gradients(learner) or (solved and tells_sums(terms)):
             return
-        if solved and tells_sums(terms):
+        labels = not _own_labels(terms, learner)
+        # who lies in the first step alone moves the middle, and looks usual in the second
+        each = [totals.farthest(labels) for totals in told]
+        found = max(each, key=lambda one: one.times)
+        if found.times < WIDE:
             return
-        column = terms.columns[found.column]
+        what = "the label"
+        slow = "others' models begin that much farther off"
+        if found.column < terms.features:
+            what = repr(terms.columns[found.column])
+            slow = f"others learn about {found.times**2:.0f} times as slowly there"
         self.waiting(
             f"shared units are mostly those of device {found.name!r}: by its sums, values of"
-            f" {column!r} are {found.times:.0f} times as far apart as without it, and"
-            f" others learn about {found.times**2:.0f} times as slowly there. Look at its table,"
-            " leave it out, or use --units raw.",
+            f" {what} are {found.times:.0f} times as far apart as without it, and {slow}. Look at"
+            " its table, leave it out, or use --units raw.",
             (),
         )

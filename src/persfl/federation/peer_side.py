@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persfl.errors import NotReady
-from persfl.federation.letters import Letters, Lost, capital, ends, way, why
+from persfl.federation.letters import Letters, Lost, at_limits, ends, forbids, way, why
 from persfl.federation.messages import Content, parts_of, size_of
 from persfl.federation.model_sizes import ModelSizes
 from persfl.federation.patience import Away, Go, Patience
@@ -68,7 +68,7 @@ class PeerSide:
             raise Away(
                 f"round {r}: {done} of {len(asked)} devices answered within {waited:.0f} s, and the"
                 f" quorum is {self.patience.quorum:g} of them. Everything is kept: go on when they"
-                f" are back.{self.at_limits()}"
+                f" are back.{at_limits(self.roster.limits)}"
             )
         self._leave_out_large(found)
         return found
@@ -211,11 +211,6 @@ class PeerSide:
 
     def limited(self, name: str, code: object) -> None:
         """A device at a limit of its owner: the round goes on without, and that is said."""
-        if ends(code) and name not in self.roster.limits:
+        if (ends(code) or forbids(code)) and name not in self.roster.limits:
             self.roster.limits[name] = str(code)
             self.patience.say(why(name, str(code)), ())
-
-    def at_limits(self) -> str:
-        """What is to be said about devices at their limits, where a run stops."""
-        limits = self.roster.limits.items()
-        return "".join(f" {capital(why(name, code))}" for name, code in limits)

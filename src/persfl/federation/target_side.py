@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persfl.federation.holdout import SIZES, sound
-from persfl.federation.letters import REFUSALS, Lost
+from persfl.federation.letters import REFUSALS, Lost, at_limits
 from persfl.federation.messages import Arrays, Content, Head
 from persfl.federation.patience import Away, Go
 from persfl.federation.roster import Roster
@@ -131,7 +131,7 @@ class TargetSide:
         if all(probe is None for probe in states.probes):
             raise Away(
                 f"round {r}: no target is there to ask anybody. Everything is kept: go on when one"
-                f" is back.{self.peers.at_limits()}"
+                f" is back.{at_limits(self.peers.roster.limits)}"
             )
 
     def tell(self, which: Sequence[int], r: int, *, probe: bool) -> None:
