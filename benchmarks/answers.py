@@ -3,6 +3,7 @@
     python benchmarks/answers.py [same-kind] [other-models] [digits] [no-structure] [removal]
         [stability] [verdicts] [real-verdicts] [cost]
         [--seeds 2] [--first 100] [--methods blend,paper,kin] [--plain]
+        [--tables FILE:DEVICE:LABEL:ROWS[:AHEAD] ...] [--jobs 4]
 
 same-kind     devices of known kinds: area under the ROC curve of `alike`, precision and recall of
               "helps"; linear models
@@ -24,7 +25,9 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +45,6 @@ from persfl.fitting.quick_removal import quick_removal
 from persfl.fitting.setup import Setup
 from persfl.lab.comparison_sets import DataSet
 from persfl.lab.comparison_specs import load_comparison
-from persfl.lab.row_splits import RowSplit
 from persfl.learners import MLP
 from persfl.methods import Blend
 from persfl.sources import clustered_regression, shifted_digits
@@ -345,17 +347,38 @@ def verdicts(chosen: argparse.Namespace) -> Iterator[Row]:
 def real_verdicts(chosen: argparse.Namespace) -> Iterator[Row]:
     """What is said of fleets of real rows by the default method, against rows held back."""
     everything = []
-    for dataset in (*load_comparison("compare").sets, *_LATER):
-        dataset = replace(dataset, folder=chosen.data or "")
+    ours = [
+        replace(each, folder=chosen.data or "")
+        for each in (*load_comparison("compare").sets, *_LATER)
+    ]
+    sets = [_set_of(text) for text in chosen.tables] or ours
+    for dataset in sets:
         if dataset.missing or (chosen.only and dataset.name not in chosen.only):
             continue
-        found = []
-        for seed in range(chosen.draws):
-            dealt = dataset.dealt(chosen.first + seed)
-            found.append(_said_of(dealt, seed, plain=chosen.plain))
+        draws = [
+            (dataset, chosen.first + draw, draw, chosen.plain)
+            for draw in range(chosen.draws)
+        ]
+        with ProcessPoolExecutor(chosen.jobs) as pool:
+            found = list(pool.map(_said_of, *zip(*draws, strict=True)))
         everything += found
         yield _row_of_verdicts(dataset.name, found)
     yield _row_of_verdicts("all", everything)
+
+
+def _set_of(text: str) -> DataSet:
+    """FILE:DEVICE:LABEL:ROWS[:AHEAD], rows in the order of time where some come ahead."""
+    path, device, label, few, *ahead = text.split(":")
+    file = Path(path)
+    return DataSet(
+        name=file.stem,
+        file=file.name,
+        folder=str(file.parent),
+        device=device,
+        label=label,
+        few=int(few),
+        ahead=int(ahead[0]) if ahead else 0,
+    )
 
 
 # later rows of fewer months, and of devices whose clock is their age
@@ -375,8 +398,12 @@ _LATER = (
 )
 
 
-def _said_of(dealt: RowSplit, seed: int, *, plain: bool) -> tuple[float, Any, Any]:
+def _said_of(
+    dataset: DataSet, draw: int, seed: int, plain: bool
+) -> tuple[float, Any, Any]:
     """The true gain over the fleet, what was said of it, and what fresh rows say."""
+    warnings.simplefilter("ignore")
+    dealt = dataset.dealt(draw)
     learn = dealt.learn
     kind = PersonalizedClassifier if dealt.classes else PersonalizedRegressor
     ordered = dealt.order is not None and dealt.order.ordered
@@ -527,6 +554,8 @@ def main() -> None:
     asked.add_argument("--targets", type=int, default=12)
     asked.add_argument("--data", metavar="FOLDER")
     asked.add_argument("--plain", action="store_true", help="blend without trees")
+    asked.add_argument("--tables", nargs="*", default=[], metavar="FILE:DEVICE:LABEL")
+    asked.add_argument("--jobs", type=int, default=1)
     asked.add_argument(
         "--methods", type=lambda text: text.split(","), default=["blend"]
     )
