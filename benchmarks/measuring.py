@@ -24,8 +24,9 @@ from tasks import CLASSES, Task, sections
 
 from persfl import PersonalizedClassifier, PersonalizedRegressor
 from persfl.files import write_whole
-from persfl.lab.comparison_cells import code, measurements
+from persfl.lab.comparison_cells import measurements
 from persfl.lab.comparison_specs import load_comparison
+from persfl.lab.kept_cells import code
 from persfl.methods import METHODS
 from persfl.sources import clustered_regression
 

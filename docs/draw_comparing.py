@@ -2,7 +2,8 @@
 
 python docs/draw_comparing.py results.json [more.json]     what persfl run compare has left
 
-Files of one code and of the same settings count as one. Each set is shown with the seeds it has.
+Files of one code and of the same settings count as one. Cells that lack a method are left out.
+Where all sets have at least two seeds in common, only these count; else each has what it has.
 """
 
 import sys
@@ -12,7 +13,6 @@ from typing import Any
 
 from draw_digits import filled
 
-from persfl.lab.comparison_cells import read_cells
 from persfl.lab.comparison_tables import (
     equal_table,
     questions_table,
@@ -23,6 +23,7 @@ from persfl.lab.comparison_tables import (
     variants_table,
 )
 from persfl.lab.drawings import draw_regrets
+from persfl.lab.kept_cells import methods_left, read_cells
 from persfl.lab.standings import REFERENCE, by_set, least, mean_regret, standings
 
 HERE = Path(__file__).parent
@@ -40,7 +41,14 @@ def together(paths: Sequence[Path]) -> dict[str, Any]:
         if odd:
             raise SystemExit(f"{path} holds results of other {odd[0]} than {paths[0]}.")
         cells |= {(cell["set"], cell["seed"]): cell for cell in other["cells"]}
-    return first | {"cells": list(cells.values())}
+    whole = [
+        cell for cell in cells.values() if not methods_left(cell, first["methods"])
+    ]
+    seeds = [{cell["seed"] for cell in some} for some in by_set(whole).values()]
+    common = set.intersection(*seeds)
+    if len(common) > 1:
+        whole = [cell for cell in whole if cell["seed"] in common]
+    return first | {"cells": whole}
 
 
 def ordered(content: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:

@@ -8,11 +8,12 @@ import pytest
 
 from persfl.cli import main
 from persfl.errors import InputError
-from persfl.lab.comparison_cells import Cell, run_cells
+from persfl.lab.comparison_cells import Cell
 from persfl.lab.comparison_sets import DataSet
 from persfl.lab.figure_files import results_folder
 from persfl.lab.figure_runs import run_spec
 from persfl.lab.figure_specs import load_spec
+from persfl.lab.kept_cells import run_cells
 from persfl.lab.spec_files import SPECS
 from persfl.runs import Folder
 

@@ -15,11 +15,12 @@ from persfl.cli import main
 from persfl.devices import Devices, offsets
 from persfl.errors import InputError
 from persfl.evaluation.rivals import own_fits
-from persfl.lab import comparison_cells, comparison_tables
-from persfl.lab.comparison_cells import Cell, equal_rounds, measurements, run_cells
+from persfl.lab import comparison_tables, kept_cells
+from persfl.lab.comparison_cells import Cell, equal_rounds, measurements
 from persfl.lab.comparison_sets import DataSet, Table
 from persfl.lab.comparison_specs import load_comparison
 from persfl.lab.counted_questions import AskingCost, CountedTask
+from persfl.lab.kept_cells import read_cells, run_cells
 from persfl.lab.line_up import NUMBERS_ONLY, line_up
 from persfl.lab.row_splits import RowSplit, few_rows, held_back, next_rows
 from persfl.lab.setting_choice import EqualTerms, candidates, choose, linear_learner
@@ -359,12 +360,38 @@ def test_any_number_of_jobs_and_any_interruption_give_the_same(tiny, tmp_path):
     )
 
 
+def test_what_was_cut_within_a_cell_goes_on_there(tiny, tmp_path, monkeypatch):
+    cell = Cell(tiny, 1, ("local", "pooled", "FedAvg"), rounds=5)
+    path, begun, told = tmp_path / "a.json", [], []
+    work = kept_cells.CellPart.work
+
+    def cut(part):
+        begun.append(part.method)
+        if begun == ["local", "pooled", "FedAvg"]:
+            raise KeyboardInterrupt
+        return work(part)
+
+    monkeypatch.setattr(kept_cells.CellPart, "work", cut)
+    # so that a file is written once, and at the end
+    monkeypatch.setattr(kept_cells, "WRITING", 1e9)
+    with pytest.raises(KeyboardInterrupt):
+        run_cells([cell], path=path, done=told.append)
+    assert list(read_cells(path)["cells"][0]["errors"]) == ["local", "pooled"]
+    assert not told
+    found = run_cells([cell], path=path, done=told.append)
+    assert begun == ["local", "pooled", "FedAvg", "FedAvg"]
+    assert told == found == read_cells(path)["cells"]
+    at_once = run_cells([cell])[0]
+    assert found[0]["errors"] == at_once["errors"]
+    assert list(found[0]["errors"]) == list(cell.methods)
+
+
 def test_results_of_other_code_or_settings_are_not_mixed(tiny, tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     run_cells([Cell(tiny, 1, FAST, rounds=3)], path=path)
     with pytest.raises(InputError, match="other rounds"):
         run_cells([Cell(tiny, 1, FAST, rounds=4)], path=path)
-    monkeypatch.setattr(comparison_cells, "code", lambda: "other")
+    monkeypatch.setattr(kept_cells, "code", lambda: "other")
     with pytest.raises(InputError, match="other code"):
         run_cells([Cell(tiny, 1, FAST, rounds=3)], path=path)
     for text in ("[]", "{", '{"cells": 3}'):

@@ -1,7 +1,8 @@
 """Comparing methods; it lives in `persfl.lab`."""
 
-from persfl.lab.comparison_cells import Cell, measurements, read_cells, run_cells
+from persfl.lab.comparison_cells import Cell, measurements
 from persfl.lab.comparison_sets import DataSet, Table
+from persfl.lab.kept_cells import read_cells, run_cells
 from persfl.lab.row_splits import RowSplit
 from persfl.lab.standings import Standing, by_set, mean_regret, standings
 from persfl.lab.trial import compare, summary

@@ -18,9 +18,10 @@ from persfl.errors import InputError, need
 from persfl.estimators.base import Asked
 from persfl.files import write_whole
 from persfl.lab import comparison_tables as tables
-from persfl.lab.comparison_cells import Cell, run_cells
+from persfl.lab.comparison_cells import Cell
 from persfl.lab.comparison_sets import Table
 from persfl.lab.comparison_specs import chosen_methods, entries_of, load_comparison
+from persfl.lab.kept_cells import run_cells
 from persfl.lab.line_up import line_up
 from persfl.lab.standings import (
     REFERENCE,

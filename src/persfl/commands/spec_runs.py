@@ -126,7 +126,7 @@ def _work(
     """
     from persfl.lab.figure_files import results_folder
     from persfl.lab.figure_runs import pieces
-    from persfl.lab.jobs import finished_jobs
+    from persfl.lab.jobs import finished_jobs, longest_first
 
     jobs = whole("--jobs", chosen.jobs, least=1)
     out = Path(chosen.out)
@@ -148,7 +148,7 @@ def _work(
         chosen.numbers, total=total, disable=None, bar_format=shape, leave=False
     ) as shown:
         shown.set_description_str(f"{left} pieces to do")
-        for piece, seconds in finished_jobs(missing, jobs=jobs):
+        for piece, seconds in finished_jobs(longest_first(missing), jobs=jobs):
             left -= 1
             spent[piece.figure] += seconds
             shown.set_description_str(

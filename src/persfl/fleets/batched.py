@@ -1,7 +1,8 @@
 """The NumPy engine: all pairs of a round at once, on arrays.
 
 The adopted answers are computed a second time instead of being kept: an answer is a function of
-model, peer and round, and keeping all of them would take targets x peers models of memory.
+model, peer and round, and keeping all of them would take targets x peers models of memory. Where
+these fit into CACHE bytes, a fleet that remembers steps gets them a second time for nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Batched:
         self.learner = task.learners[0]
         self.proposer = task.proposer
         self._models = np.empty((0, 0))
+        # of the last round: which it was, who was asked by which models, and their answers
+        self._latest: tuple[int, IntArray, Array, list[Array]] | None = None
         self._settles = self.learner if has_statistics(self.learner) else None
         # looked up once: a round of small steps takes no longer than the question
         self._extra = 0
@@ -60,8 +63,12 @@ class Batched:
         refuse_strangers(peers, self.rows.n)
         losses = []
         lengths = []
+        every = []
+        fits = peers.size * self.models.shape[1] * 8 <= CACHE
         for part in self._chunks(asked):
             proposals = self._proposals(part, asked, peers, r)
+            if fits:
+                every.append(proposals)
             everything = np.concatenate([self.models[part, None], proposals], axis=1)
             loss = self.learner.loss(everything, self.rows.scoring.batch((part, None)))
             nobody = asked.which[part] < 0
@@ -69,6 +76,7 @@ class Batched:
             losses.append(loss)
             length = self.proposer.length(self.learner, self._probe(part), proposals)
             lengths.append(np.where(nobody, np.nan, length))
+        self._latest = (r, peers, self.models, every) if fits else None
         return Answers(np.concatenate(losses), np.concatenate(lengths))
 
     def advice(self) -> str:
@@ -83,6 +91,11 @@ class Batched:
 
     def _answered(self, peers: IntArray, asked: Slice, r: int) -> Array:
         """(T, S, size) what peers answer; anything for nobody."""
+        if self._latest is not None:
+            round_, asked_then, models, every = self._latest
+            same = round_ == r and models is self.models
+            if same and np.array_equal(asked_then, peers):
+                return np.concatenate(every)
         parts = [self._proposals(part, asked, peers, r) for part in self._chunks(asked)]
         return np.concatenate(parts)
 

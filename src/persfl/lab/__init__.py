@@ -10,7 +10,7 @@ A comparison (`persfl compare`, `persfl run compare`) puts methods on equal term
 learn from, the same rows to judge by.
 
     comparison_specs > comparison_sets (row_splits) > line_up > setting_choice
-    (counted_questions) > comparison_cells > standings
+    (counted_questions) > comparison_cells > kept_cells > standings
     what it leaves: comparison_tables, drawings, result_pages
 
 `persfl run published` does so by other people's protocols, beside their numbers:

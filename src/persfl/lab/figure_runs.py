@@ -17,7 +17,7 @@ from persfl.lab.curves import TOGETHER, curves
 from persfl.lab.figure_files import results_folder
 from persfl.lab.figure_settings import Settings
 from persfl.lab.figure_specs import Spec
-from persfl.lab.jobs import finished_jobs
+from persfl.lab.jobs import finished_jobs, longest_first
 from persfl.types import Array
 
 _FORM = 2  # of kept curves: raise it when the same settings begin to give other numbers
@@ -147,7 +147,7 @@ def run_spec(
     results_folder(Path(out), spec.name)
     every = pieces(spec, runs=runs, seed=seed, out=Path(out))
     todo = [piece for piece in every if not piece.done]
-    for piece, _ in finished_jobs(todo, jobs=jobs):
+    for piece, _ in finished_jobs(longest_first(todo), jobs=jobs):
         if done is not None:
             done(piece)
     return collect(spec, runs=runs, seed=seed, out=Path(out))

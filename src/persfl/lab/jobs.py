@@ -1,4 +1,4 @@
-"""Pieces of work side by side, each in a process of its own, the longest first."""
+"""Pieces of work side by side, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -15,17 +15,27 @@ class Job(Protocol[Done]):
 
     @property
     def cost(self) -> float:
-        """A rough measure of how long it takes, to start with the longest."""
+        """A rough measure of how long it takes."""
 
     def work(self) -> tuple[Done, float]:
         """Do it; returns what came of it and the seconds it took."""
 
 
+AnyJob = TypeVar("AnyJob", bound=Job[object])
+
+
+def longest_first(todo: Iterable[AnyJob]) -> list[AnyJob]:
+    """Pieces in the order in which all of them are done soonest."""
+    return sorted(todo, key=lambda job: -job.cost)
+
+
 def finished_jobs(
     todo: Iterable[Job[Done]], *, jobs: int
 ) -> Iterator[tuple[Done, float]]:
-    """Do the work in `jobs` processes, and yield what comes of each piece as it is finished."""
-    ordered = sorted(todo, key=lambda job: -job.cost)
+    """Do the work in `jobs` processes, begun in this order; yield what comes of each piece as it
+    is finished.
+    """
+    ordered = list(todo)
     if jobs == 1 or len(ordered) < 2:
         yield from (job.work() for job in ordered)
         return

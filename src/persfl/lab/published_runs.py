@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from persfl.checks import one_of, some
 from persfl.errors import InputError
 from persfl.files import write_whole
-from persfl.lab.comparison_cells import code
+from persfl.lab.kept_cells import code
 from persfl.lab.line_up import Variants, line_up
 from persfl.lab.published_sets import READERS, Splits, station_places
 from persfl.lab.row_splits import RowSplit
