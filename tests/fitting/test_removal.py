@@ -65,10 +65,36 @@ def test_large_rises_are_factors():
 def test_where_nobody_matters_more_it_is_said():
     rise = Rise(0.01, -0.02, 0.04)
     found = Removal(rise, rise, Rise(0.0, -0.03, 0.03), 10, 25, 12)
-    assert found.sentence.startswith("No 10 devices matter more than any other 10")
-    assert "the fleet as a whole" in found.sentence
+    said = (
+        "The 10 devices named for each matter little more than any other 10, if at all"
+    )
+    assert found.sentence.startswith(said)
+    assert "where others help, it is the fleet as a whole" in found.sentence
     wide = found._replace(difference=Rise(0.08, -0.07, 0.31))
     assert "cannot be told" in wide.sentence
+
+
+def test_errors_that_fall_without_the_named_are_said_to_fall():
+    fall = Rise(-0.07, -0.12, -0.02)
+    found = Removal(fall, Rise(0.0, -0.05, 0.01), fall, 10, 11, 51)
+    assert "Without those named errors fall by 7 % (2 % to 12 %)" in found.sentence
+    assert "without random ones they rise by 0 % (" in found.sentence
+
+
+def test_it_takes_out_by_the_clock_of_the_fit():
+    rows = clustered_regression(n=12, clusters=2, rows=8, features=2, seed=0)
+    frame = pd.DataFrame(rows.X, columns=["a", "b"])
+    frame = frame.assign(y=rows.y, who=rows.owner, when=np.arange(len(rows.y)) % 8)
+    mixed = frame.sample(frac=1.0, random_state=0)
+    told = []
+    for table in (frame, mixed):
+        model = PersonalizedRegressor(method=Blend(trees=False), time="when")
+        asked = table[["a", "b", "when"]], table["y"], table["who"]
+        model.fit(*asked)
+        told += [model.removal(*asked, many=2, targets=2)]
+        told += [model.contributions(*asked, refits=2)]
+    pd.testing.assert_frame_equal(told[0].table, told[2].table)
+    pd.testing.assert_frame_equal(told[1].table, told[3].table)
 
 
 def test_it_takes_devices_and_rows(kinds, model):

@@ -21,6 +21,9 @@ from persfl.terminal import visible
 if TYPE_CHECKING:
     from persfl.evaluation.headline import Headline
 
+# a fit that tells whether models depend on others refits what costs little
+QUICK = "The models of these refits are without trees."
+
 
 def verdict_facts(model: Fitted | HasFitted) -> dict[str, Any]:
     """The fleet's verdict against own rows, and the headline, for programs; nothing where no rows
@@ -50,7 +53,7 @@ def print_answer(model: Fitted | HasFitted, out: Path) -> None:
         if len(fitted.trust.pairs.key):
             print(kinds_of(fitted))
         if fitted.depends is not None:
-            print(fitted.depends.sentence)
+            print(f"{fitted.depends.sentence} {QUICK}")
         print()
         print_errors(worth)
         print_advice(told, out)

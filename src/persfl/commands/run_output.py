@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from persfl.checks import named, some
-from persfl.commands.answers import kinds_of
+from persfl.commands.answers import QUICK, kinds_of
 from persfl.commands.progress import table
 from persfl.commands.user_module import load_module
 from persfl.errors import InputError
@@ -108,33 +108,36 @@ def list_helpers(chosen: argparse.Namespace) -> int:
     print(_LEGEND)
     print(kinds_of(fitted))
     if fitted.depends is not None:
-        print(fitted.depends.sentence)
+        print(f"{fitted.depends.sentence} {QUICK}")
     return 0
 
 
 def _rows_of_fit(
     model: Personalized, chosen: argparse.Namespace, option: str
-) -> tuple[pd.DataFrame, pd.Series, pd.Series | None]:
-    """The table of the fit: features, labels, and whose rows they are."""
+) -> tuple[pd.DataFrame, pd.Series, pd.Series | None, pd.DataFrame]:
+    """The table of the fit: features, labels, whose rows they are, and what orders them."""
     if chosen.table is None:
         raise InputError(
             f"{option} fits again, and a run folder holds no rows. Say where they are: --table"
             " FILE."
         )
     spec = spec_of(Folder.open(Path(chosen.run)))
-    frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"]])
+    said = [name for name in (model.blocks, model.time) if isinstance(name, str)]
+    frame = read_like_fit(Path(chosen.table), spec, also=[spec["label"], *said])
     whose = model_ids(frame[spec["device"]], model.devices_)
     X = frame[spec["features"]]
     if model.device is not None:
         X = X.assign(**{model.device: whose})
     devices = None if model.device is not None else whose
-    return X, frame[spec["label"]], devices
+    aside = frame[[name for name in said if name not in X]]
+    return X, frame[spec["label"]], devices, aside
 
 
 def _prove(model: Personalized, chosen: argparse.Namespace) -> int:
     """What errors rise by without the named helpers, and without random devices."""
-    rows = _rows_of_fit(model, chosen, "--prove")
-    found = model.removal(*rows, many=chosen.without, targets=chosen.targets)
+    *rows, aside = _rows_of_fit(model, chosen, "--prove")
+    how = {"many": chosen.without, "targets": chosen.targets}
+    found = model.removal(*rows, aside=aside, **how)
     if chosen.json:
         facts = {name: value._asdict() for name, value in _rises(found).items()}
         more = {"without": found.many, "refits": found.refits}
@@ -151,8 +154,8 @@ def _prove(model: Personalized, chosen: argparse.Namespace) -> int:
 
 def _contributions(model: Personalized, chosen: argparse.Namespace) -> int:
     """Who helps the others most; it is kept in the run folder."""
-    rows = _rows_of_fit(model, chosen, "--contributions")
-    found = model.contributions(*rows, refits=chosen.refits)
+    *rows, aside = _rows_of_fit(model, chosen, "--contributions")
+    found = model.contributions(*rows, aside=aside, refits=chosen.refits)
     keep_contributions(Path(chosen.run), found)
     if chosen.json:
         print(found.table.to_json(orient="records"))

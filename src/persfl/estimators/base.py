@@ -173,14 +173,15 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         *,
         many: int = 10,
         targets: int = 12,
+        aside: pd.DataFrame | None = None,
     ) -> Removal:
         """Does a device's model depend on its helpers? The fleet of these rows, those of the fit,
         is fitted again without the `many` devices named for a target and without as many random
-        ones, for a sample of `targets`: what errors on unseen rows rise by.
+        ones, for a sample of `targets`: what errors on unseen rows rise by. `aside` as for `fit`.
         """
         found = self._result()
-        rows, _ = found.schema.rows(self, X, y, devices, sample_weight)
-        return found.removal(rows, many=many, targets=targets)
+        rows, order = self._rows_again(X, y, devices, sample_weight, aside)
+        return found.removal(rows, order, many=many, targets=targets)
 
     def contributions(
         self,
@@ -190,14 +191,27 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         sample_weight: Weights = None,
         *,
         refits: int = 60,
+        aside: pd.DataFrame | None = None,
     ) -> Contributions:
         """Who helps the others most? The fleet of these rows, those of the fit, is fitted again
         without each device in turn (`refits` at most): what the others' errors on unseen rows rise
-        by.
+        by. `aside` as for `fit`.
         """
         found = self._result()
-        rows, _ = found.schema.rows(self, X, y, devices, sample_weight)
-        return found.contributions(rows, refits=refits)
+        rows, order = self._rows_again(X, y, devices, sample_weight, aside)
+        return found.contributions(rows, order, refits=refits)
+
+    def _rows_again(
+        self,
+        X: Table,
+        y: ArrayLike,
+        devices: Ids,
+        sample_weight: Weights,
+        aside: pd.DataFrame | None,
+    ) -> tuple[Devices, RowOrder]:
+        """Rows as the fit read them, and what was said of their order."""
+        schema = self.fitted_.schema
+        return schema.rows(self, X, y, devices, sample_weight, self._words(), aside)
 
     def made_of(self) -> pd.DataFrame:
         """What each device's model is made of, in shares.
@@ -298,10 +312,8 @@ class Personalized(BaseEstimator):  # type: ignore[misc]
         sample_weight: Weights,
         aside: pd.DataFrame | None,
     ) -> Arrivals:
-        schema = self.fitted_.schema
         known = self.fitted_.settings
-        words = self._words()
-        rows, order = schema.rows(self, X, y, devices, sample_weight, words, aside)
+        rows, order = self._rows_again(X, y, devices, sample_weight, aside)
         settings = replace(self._settings(known.seed), public=known.public)
         method = method_of(self.method)
         return more_arrivals(self._arrivals, rows, method, settings, order)

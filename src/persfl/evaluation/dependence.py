@@ -13,6 +13,7 @@ from persfl.checks import many as counted
 from persfl.evaluation.intervals import percent
 
 LITTLE = 0.1  # a rise by less is no reason to name anybody
+FLEET = "where others help, it is the fleet as a whole"
 
 
 class Rise(NamedTuple):
@@ -27,6 +28,17 @@ class Rise(NamedTuple):
             ends = f"{1 + self.low:.1f} to {1 + self.high:.1f}"
             return f"a factor of {1 + self.rise:.1f} ({ends})"
         return f"{percent(self.rise)} ({percent(self.low)} to {percent(self.high)})"
+
+    @property
+    def words(self) -> str:
+        """What errors do.
+
+        >>> Rise(0.17, 0.12, 0.22).words, Rise(-0.07, -0.12, -0.02).words
+        ('rise by 17 % (12 % to 22 %)', 'fall by 7 % (2 % to 12 %)')
+        """
+        if percent(self.rise) in (percent(0.0), percent(abs(self.rise))):
+            return f"rise by {self}"
+        return f"fall by {Rise(-self.rise, -self.high, -self.low)}"
 
 
 class Removal(NamedTuple):
@@ -57,17 +69,17 @@ class Removal(NamedTuple):
         of = f"measured on unseen rows of {counted(self.targets, 'device')}"
         if self.matters:
             return (
-                f"Without the {devices} named for each, errors rise by {self.named};"
-                f" without as many random ones by {self.random}; {of}."
+                f"Without the {devices} named for each, errors {self.named.words};"
+                f" without as many random ones they {self.random.words}; {of}."
             )
         found = (
-            f"Without those named errors rise by {self.named}, without random ones by"
-            f" {self.random}; {of}."
+            f"Without those named errors {self.named.words}, without random ones they"
+            f" {self.random.words}; {of}."
         )
         if self.difference.high <= LITTLE:
             return (
-                f"No {devices} matter more than any other {self.many}: what helps is the fleet as a"
-                f" whole. {found}"
+                f"The {devices} named for each matter little more than any other {self.many}, if at"
+                f" all: {FLEET}. {found}"
             )
         return (
             f"Whether the {devices} named for each matter more than any other {self.many} cannot be"
@@ -91,14 +103,14 @@ class Contributions(NamedTuple):
         asked = f"{len(self.table)} of {self.devices} devices were left out in turn"
         if not len(clear):
             return (
-                f"Nobody is clearly missed by the others: {asked}; {self.refits} fits. What helps"
-                " is the fleet as a whole."
+                f"Nobody is clearly missed by the others: {asked}; {self.refits} fits."
+                f" {FLEET[0].upper()}{FLEET[1:]}."
             )
         best = clear.iloc[0]
         rise = Rise(best["rise"], best["low"], best["high"])
         return (
             f"{counted(len(clear), 'device')} of those left out"
             f" {'is' if len(clear) == 1 else 'are'} missed by the others, {best['device']} most:"
-            f" without it their errors rise by {rise}. {asked[0].upper()}{asked[1:]};"
+            f" without it their errors {rise.words}. {asked[0].upper()}{asked[1:]};"
             f" {self.refits} fits."
         )

@@ -15,7 +15,8 @@ from persfl.evaluation.rivals import own_fits
 from persfl.evaluation.row_order import RowOrder
 from persfl.fitting import notes
 from persfl.fitting.date_columns import DateColumn, date_notes
-from persfl.fitting.fitted import assembled, newcomers
+from persfl.fitting.fitted import assembled
+from persfl.fitting.newcomers import newcomers
 from persfl.fitting.setup import FitSettings, Models, Setup
 from persfl.methods import METHODS, LocalTask, Method, Online
 from persfl.methods.loop_plan import proposer_for

@@ -19,20 +19,19 @@ from scipy.special import stdtr
 from persfl.checks import whole
 from persfl.errors import InputError
 from persfl.evaluation.dependence import Contributions
-from persfl.evaluation.split import split
 from persfl.fitting.setup import Setup
 from persfl.fitting.unseen_errors import (
-    HELD,
     SMALL,
     errors_of,
+    held_apart,
     mean_rise,
     rerun,
-    without_devices,
 )
 from persfl.methods import Blend
 
 if TYPE_CHECKING:
     from persfl.devices import Devices
+    from persfl.evaluation.row_order import RowOrder
     from persfl.fitting.fitted import Fitted
     from persfl.trust import Trust
     from persfl.types import Array, IntArray, Mask
@@ -42,28 +41,27 @@ REFITS = 60  # devices that are left out, unless more are asked for
 
 
 def contributions(
-    fitted: Fitted, rows: Devices, *, refits: int = REFITS, seed: int | None = None
+    fitted: Fitted,
+    rows: Devices,
+    order: RowOrder | None = None,
+    *,
+    refits: int = REFITS,
 ) -> Contributions:
-    """Leave devices out, one at a time; `rows` are those of the fit. Where there are more devices
-    than `refits`, those whose models others were made of most come first.
+    """Leave devices out, one at a time; `rows` and their `order` are those of the fit. Where there
+    are more devices than `refits`, those whose models others were made of most come first.
     """
     n = len(rows)
     if n < 4:
         raise InputError(f"leaving devices out takes at least 4 of them. Got {n}.")
     most = whole("refits", refits, least=1)
-    settings = fitted.settings
-    seed = settings.seed if seed is None else seed
     method = fitted.method
     if isinstance(method, Blend):
         method = replace(method, trees=False)
-    setup = Setup(fitted.learner, settings, fitted.schema, method)
-    learn, held = split(
-        rows,
-        settings.holdout or HELD,
-        seed=seed,
-        classes=setup.classes,
-        ordered=settings.ordered,
-    )
+    setup = Setup(fitted.learner, fitted.settings, fitted.schema, method)
+    learn, held = held_apart(setup, rows, order)
+    n = len(held)
+    place = {name: i for i, name in enumerate(held.ids)}
+    asked = [rows.ids[j] for j in _asked_most(fitted.trust).tolist()]
     state, units = rerun(setup, learn)
     base = errors_of(setup, state, units, held, np.arange(n))
     if not np.isfinite(base).any():
@@ -71,13 +69,13 @@ def contributions(
     small = max(SMALL * float(np.nanmean(base)), 1e-300)
     found = []
     luck = []
-    for j in _asked_most(fitted.trust)[:most].tolist():
-        left = np.delete(np.arange(n), j)
-        again, scale = rerun(setup, without_devices(learn, left))
+    for name in [name for name in asked if name in place][:most]:
+        left = np.delete(np.arange(n), place[name])
+        again, scale = rerun(setup, learn.of(left))
         errors = errors_of(setup, again, scale, held, left)
         rise = np.log(errors + small) - np.log(base + small)
         rise = rise[np.isfinite(rise)]
-        found.append((rows.ids[j], *mean_rise(rise)))
+        found.append((name, *mean_rise(rise)))
         luck.append(_luck(rise))
     table = pd.DataFrame(found, columns=["device", "rise", "low", "high"])
     table = table.assign(missed=_few_false(np.array(luck)))

@@ -22,8 +22,9 @@ from persfl.evaluation.row_order import RowOrder
 from persfl.fitting import notes
 from persfl.fitting.cells import id_array
 from persfl.fitting.date_columns import DateColumn, date_notes
-from persfl.fitting.fitted import Fitted, assembled, newcomers
+from persfl.fitting.fitted import Fitted, assembled
 from persfl.fitting.judging import Judged, Rivals, judge
+from persfl.fitting.newcomers import newcomers
 from persfl.fitting.quick_removal import quick_removal
 from persfl.fitting.setup import FitSettings, Setup, chosen
 from persfl.methods import Blend

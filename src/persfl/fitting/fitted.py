@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from persfl.checks import many, some
 from persfl.devices import Devices
 from persfl.errors import InputError, UnseenWarning, warn
-from persfl.evaluation.rivals import pooled_fit
 from persfl.evaluation.who_helps import helper_table
 from persfl.fitting.cells import id_array, places
 from persfl.fitting.linear_coefficients import coefficient_table
@@ -28,6 +27,7 @@ from persfl.sources.table import device_codes
 
 if TYPE_CHECKING:
     from persfl.evaluation.dependence import Contributions, Removal
+    from persfl.evaluation.row_order import RowOrder
     from persfl.evaluation.verdicts import Worth
     from persfl.fitting.schema import Ids, TableSchema
     from persfl.fitting.setup import FitSettings, Models, Setup
@@ -105,21 +105,28 @@ class Fitted:
         """
         return helper_table(self.trust, self.devices.tolist())
 
-    def removal(self, rows: Devices, *, many: int = 10, targets: int = 12) -> Removal:
-        """Does a model depend on its helpers? Errors without those named for a target, and without
-        as many random ones; `rows` are those of the fit. It refits the fleet twice a target.
+    def removal(
+        self,
+        rows: Devices,
+        order: RowOrder | None = None,
+        *,
+        many: int = 10,
+        targets: int = 12,
+    ) -> Removal:
+        """Errors without those named for a target, and without as many random ones: two refits a
+        target. `rows` and `order` are those of the fit.
         """
         from persfl.fitting.removal import removal
 
-        return removal(self, rows, many=many, targets=targets)
+        return removal(self, rows, order, many=many, targets=targets)
 
-    def contributions(self, rows: Devices, *, refits: int = 60) -> Contributions:
-        """Who helps the others most? What their errors rise by without a device; `rows` are those
-        of the fit. It refits the fleet once a device, of at most so many.
-        """
+    def contributions(
+        self, rows: Devices, order: RowOrder | None = None, *, refits: int = 60
+    ) -> Contributions:
+        """What others' errors rise by without a device: a refit each, of at most so many."""
         from persfl.fitting.contribution import contributions
 
-        return contributions(self, rows, refits=refits)
+        return contributions(self, rows, order, refits=refits)
 
     def made_of(self) -> pd.DataFrame:
         """What each device's model is made of, in shares.
@@ -282,19 +289,3 @@ def assembled(setup: Setup, rows: Devices, units: Units, state: State) -> Fitted
         rounds=state.r,
         fallback=np.zeros(n, dtype=bool),
     )
-
-
-class Newcomers(TypedDict):
-    """One model for devices that were not there, and its units."""
-
-    pooled: Model
-    pooled_units: Units | None
-
-
-def newcomers(setup: Setup, rows: Devices) -> Newcomers:
-    """A model for devices that were not there; it sees all rows."""
-    if setup.settings.unseen != "pooled":
-        return {"pooled": None, "pooled_units": None}
-    units = setup.units(rows, "shared" if setup.kind == "centred" else setup.kind)
-    model = pooled_fit(setup.learner, units.inside(rows), setup.seed)
-    return {"pooled": model, "pooled_units": units}

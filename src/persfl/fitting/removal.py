@@ -8,6 +8,7 @@ worth to it. Whoever is named must matter more than a stranger.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,32 +18,32 @@ from persfl.checks import whole
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.evaluation.dependence import Removal
-from persfl.evaluation.split import split
 from persfl.fitting.setup import Setup
 from persfl.fitting.unseen_errors import (
-    HELD,
     SMALL,
     errors_of,
+    held_apart,
     mean_rise,
     ranked_helpers,
     rerun,
-    without_devices,
 )
 from persfl.seeds import stream
 
 if TYPE_CHECKING:
+    from persfl.evaluation.row_order import RowOrder
     from persfl.fitting.fitted import Fitted
 
 
 def removal(
     fitted: Fitted,
     rows: Devices,
+    order: RowOrder | None = None,
     *,
     many: int = 10,
     targets: int = 12,
     seed: int | None = None,
 ) -> Removal:
-    """Refit a fitted fleet without helpers; `rows` are those it was fitted to.
+    """Refit a fitted fleet without helpers; `rows` and their `order` are those it was fitted to.
 
     `many` devices are taken out at a time, at most a third of the others; `targets` are drawn by
     the seed, which is that of the fit unless another is given.
@@ -50,17 +51,14 @@ def removal(
     n = len(rows)
     if n < 4:
         raise InputError(f"taking helpers out takes at least 4 devices. Got {n}.")
-    many = min(whole("many", many, least=1), (n - 1) // 3)
     settings = fitted.settings
     seed = settings.seed if seed is None else seed
-    setup = Setup(fitted.learner, settings, fitted.schema, fitted.method)
-    learn, held = split(
-        rows,
-        settings.holdout or HELD,
-        seed=seed,
-        classes=setup.classes,
-        ordered=settings.ordered,
+    setup = Setup(
+        fitted.learner, replace(settings, seed=seed), fitted.schema, fitted.method
     )
+    learn, held = held_apart(setup, rows, order)
+    n = len(held)
+    many = min(whole("many", many, least=1), (n - 1) // 3)
     able = np.flatnonzero(held.counts > 0)
     if not len(able):
         raise InputError("no device has the four rows it takes to hold any back.")
@@ -77,9 +75,9 @@ def removal(
         errors = [float(errors_of(setup, state, units, held, np.arange(n))[i])]
         for gone in (named[:many], strangers):
             left = np.setdiff1d(np.arange(n), gone)
-            again, scale = rerun(setup, without_devices(learn, left))
+            again, scale = rerun(setup, learn.of(left))
             errors.append(float(errors_of(setup, again, scale, held, left)[i]))
-        found.append((rows.ids[i], *errors))
+        found.append((held.ids[i], *errors))
     table = pd.DataFrame(found, columns=["device", "all", "named", "random"])
     small = SMALL * float(table["all"].mean())
     logs = np.log(table[["all", "named", "random"]].to_numpy() + max(small, 1e-300))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from persfl.devices import Devices, offsets
+from persfl.devices import Devices
 from persfl.evaluation.dependence import Rise
+from persfl.evaluation.row_order import RowOrder
+from persfl.evaluation.split import some_rows, split_masks, taken
 from persfl.evaluation.who_helps import helper_table
 from persfl.learners.responses import respond_each
 
@@ -25,10 +27,41 @@ SMALL = 0.05  # of the mean error: so much is added to all, that none near zero 
 HELD = 0.25  # where the fit itself held nothing back
 
 
-def rerun(setup: Setup, learn: Devices) -> tuple[State, Units]:
+class KnownRows(NamedTuple):
+    """Rows to learn from, and what is known of their order."""
+
+    rows: Devices
+    order: RowOrder
+
+    def of(self, which: IntArray) -> KnownRows:
+        """Those of some devices: `which` are left."""
+        mine = np.isin(self.rows.owner, which)
+        there = np.isin(np.arange(len(self.rows)), which)
+        return KnownRows(taken(self.rows, there), self.order.at(mine))
+
+
+def held_apart(
+    setup: Setup, rows: Devices, order: RowOrder | None
+) -> tuple[KnownRows, Devices]:
+    """What to learn from, and what is held back as a trial of the fit would: the latest rows of
+    those in the order of time, whole keys. Devices that learn from nothing are left out.
+    """
+    settings = setup.settings
+    order = order or RowOrder(ordered=settings.ordered)
+    share = settings.holdout or HELD
+    fold = split_masks(rows, share, seed=setup.seed, classes=setup.classes, order=order)
+    there = np.bincount(rows.owner[fold.learn], minlength=len(rows)) > 0
+    learn = fold.learn & there[rows.owner]
+    some = there[rows.owner]
+    held = some_rows(taken(rows, there), fold.judge[some])
+    return KnownRows(taken(rows, there, learn), order.at(learn)), held
+
+
+def rerun(setup: Setup, learn: KnownRows) -> tuple[State, Units]:
     """The method on these rows."""
-    units = setup.units(learn)
-    task = setup.task(units.inside(learn), setup.public(learn))
+    units = setup.units(learn.rows)
+    inside = units.inside(learn.rows)
+    task = setup.task(inside, setup.public(learn.rows), learn.order)
     return setup.method.run(task, stage="removal", keep=None), units
 
 
@@ -76,19 +109,6 @@ def ranked_helpers(trust: Trust) -> pd.DataFrame:
     """Who helps whom by positions, most alike first."""
     table = helper_table(trust, list(range(trust.n)))
     return table.sort_values(["alike", "share"], ascending=False, kind="stable")
-
-
-def without_devices(rows: Devices, which: IntArray) -> Devices:
-    """A fleet without some devices: `which` are left."""
-    mine = np.isin(rows.owner, which)
-    return Devices(
-        rows.X[mine],
-        rows.y[mine],
-        rows.weight[mine],
-        offsets(rows.counts[which]),
-        [rows.ids[i] for i in which.tolist()],
-        columns=rows.columns,
-    )
 
 
 def mean_rise(logs: Array) -> Rise:
