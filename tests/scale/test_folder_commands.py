@@ -164,7 +164,7 @@ def test_a_run_that_is_there_is_kept(place, capsys):
         (["--time", "a"], "--time is for tables that fit one process"),
         (["--task", "classification"], "--task is for tables that fit one process"),
         (["--engine", "abacus"], "there is no engine 'abacus'"),
-        (["--method", "paper"], "made by blend or mixed"),
+        (["--method", "dummies"], "dummies reads all rows in one process"),
         (["--label", "watt"], "there is no column 'watt'"),
     ],
 )
@@ -352,3 +352,21 @@ def test_shards_that_no_run_began_with_are_made_anew(place, tmp_path, capsys):
     parts = sorted((tmp_path / "run" / "models").iterdir())
     levels = pd.concat([pd.read_parquet(path) for path in parts])["intercept"]
     np.testing.assert_allclose(levels, 99.0)
+
+
+def test_a_run_of_another_method_answers_what_it_knows(place, tmp_path, capsys):
+    for name in ("paper", "ditto"):
+        out = str(tmp_path / name)
+        words = ["fit", str(place / "meters"), "--device", "meter", "--label", "kwh"]
+        words += ["--engine", "processes", "--method", name, "--set", "rounds=4"]
+        assert main([*words, "--out", out]) == 0
+        said = capsys.readouterr().out
+        assert f"Method {name}: " in said
+        assert "Personalizing" in said or "own rows alone do better" in said
+        assert f"Method {name}: " in (tmp_path / name / "report.html").read_text()
+        assert main(["helpers", out, "--device", "m07"]) == 0
+        helped = capsys.readouterr().out.splitlines()
+        if name == "paper":
+            assert helped[0].split() == ["peer", "alike", "share"]
+        else:
+            assert helped == ["Nobody is named as a helper of m07."]

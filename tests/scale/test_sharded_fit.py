@@ -4,46 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from shard_tables import COLUMNS, fleet, models_of, sharded
 
 from persfl import PersonalizedRegressor
 from persfl.errors import InputError
-from persfl.methods import Blend, Mixed, Paper
+from persfl.methods import Blend, Mixed
 from persfl.methods.mixed import PANEL
 from persfl.scale.executor import InThisProcess
 from persfl.scale.local_processes import LocalProcesses
-from persfl.scale.shard_reader import TableColumns
 from persfl.scale.sharded_fit import ShardedFit, fit_shards
-from persfl.scale.sharding import shard_folder
-from persfl.sources import clustered_regression
 
 pytest.importorskip("pyarrow")
-COLUMNS = TableColumns("kwh", ("a", "b", "c"))
-
-
-def fleet(n: int = 60, bent: bool = False) -> pd.DataFrame:
-    made = clustered_regression(n=n, clusters=3, rows=8, features=3, noise=0.4, seed=2)
-    table = pd.DataFrame(
-        made.X * [1.0, 20.0, 0.1] + [5.0, 0.0, -1.0], columns=list("abc")
-    )
-    table["kwh"] = 100 + 30 * made.y
-    if bent:
-        table["kwh"] += 200 * np.sin(3 * made.X[:, 0])
-    table["meter"] = [f"m{k:04d}" for k in made.owner]
-    return table
-
-
-def sharded(table: pd.DataFrame, place: Path, shards: int):
-    (place / "meters").mkdir(parents=True)
-    mixed = table.sample(frac=1.0, random_state=1).sort_index(kind="stable")
-    mixed.to_parquet(place / "meters" / "x.parquet", index=False)
-    return shard_folder(
-        place / "meters", place / "shards", device="meter", shards=shards
-    )
 
 
 def in_one_process(table: pd.DataFrame, method: Blend, holdout: float = 0.0):
@@ -51,11 +26,6 @@ def in_one_process(table: pd.DataFrame, method: Blend, holdout: float = 0.0):
     if not holdout:
         model.set_params(trials="auto")
     return model.fit(table[list("abc")], table["kwh"], devices=table["meter"])
-
-
-def models_of(run) -> pd.DataFrame:
-    parts = sorted((run.folder / "models").iterdir())
-    return pd.concat([pd.read_parquet(part) for part in parts]).set_index("meter")
 
 
 @pytest.mark.parametrize("shards", [1, 2, 7])
@@ -225,11 +195,3 @@ def test_a_shard_that_was_changed_is_refused(tmp_path):
     path.unlink()
     with pytest.raises(InputError, match="there is no shard"):
         fit_shards(index, tmp_path / "gone", asked, InThisProcess())
-
-
-def test_other_methods_are_refused(tmp_path):
-    index = sharded(fleet(), tmp_path, 2)
-    with pytest.raises(InputError, match="made by blend or mixed. Got 'paper'"):
-        fit_shards(
-            index, tmp_path / "run", ShardedFit(COLUMNS, Paper()), InThisProcess()
-        )

@@ -59,19 +59,23 @@ def list_table_helpers(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print(json.dumps(rows))
         return 0
-    lines = [
-        (
-            str(row["peer"]),
-            f"{row['alike']:.2f}",
-            percent(row["share"]),
-            f"{row['error']:.4g}",
-        )
-        for row in rows
-    ]
-    table(("peer", "alike", "share", "its model's error here"), lines)
+    name = shown(chosen.device)
+    if not rows:
+        print(f"Nobody is named as a helper of {name}.")
+        return 0
+    tried = rows[0]["error"] is not None
+    head = ("peer", "alike", "share", *(["its model's error here"] if tried else []))
+    lines: list[tuple[str, ...]] = []
+    for row in rows:
+        error = [f"{row['error']:.4g}"] if tried else []
+        peer, share = str(row["peer"]), percent(row["share"])
+        lines.append((peer, f"{row['alike']:.2f}", share, *error))
+    table(head, lines)
     mine = found.model(chosen.device)
+    if None in [mine[name] for name in PARTS]:
+        return 0
     shares = ", ".join(f"{percent(mine[name])} {name}" for name in PARTS)
-    print(f"\nThe model of {shown(chosen.device)} is {shares}.")
+    print(f"\nThe model of {name} is {shares}.")
     return 0
 
 

@@ -21,7 +21,6 @@ from persfl.report.sharded_page import write_sharded_page
 from persfl.run_kinds import is_sharded
 from persfl.scale.dataset import ParquetDataset
 from persfl.scale.engines import engine_of
-from persfl.scale.memory_needed import memory_needed
 from persfl.scale.model_table import ModelTable
 from persfl.scale.run_layout import SHARDS
 from persfl.scale.shard_reader import TableColumns
@@ -62,7 +61,7 @@ def fit_folder(chosen: argparse.Namespace) -> int:
         asked = _asked(chosen, rows.columns(index))
         asked.check(index)
         if not chosen.json:
-            need = memory_needed(index, len(asked.columns.features), asked.panel)
+            need = asked.memory(index, executor.workers)
             print(need.sentence(executor.workers), file=sys.stderr)
         run = fit_shards(index, out, asked, executor, resume=True, say=say.shards_done)
         say.close()

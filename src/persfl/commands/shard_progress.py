@@ -20,7 +20,7 @@ class ShardProgress:
         self._began = (0.0, 0)
 
     def shards_done(self, what: str, done: int, total: int) -> None:
-        """So many shards of all."""
+        """So many shards, or rounds, of all."""
         now = time.monotonic()
         if what != self._what:
             self._what = what
@@ -35,7 +35,7 @@ class ShardProgress:
             print(json.dumps(facts), flush=True)
         elif self.live:
             rest = "" if left is None else f", {left:.0f} s left"
-            self._show(f"{what}: {done} of {total} shards{rest}")
+            self._show(f"{what}: {done} of {total}{rest}")
 
     def share_done(self, what: str, share: float) -> None:
         """So much of it."""

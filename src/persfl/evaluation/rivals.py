@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -29,12 +29,30 @@ _NUMBERS = 2**22  # of rows and models that are fitted at a time
 _SHORTER = 6
 
 
+@runtime_checkable
+class RowsElsewhere(Protocol):
+    """Devices whose rows are not in this process, and who fits them where they are."""
+
+    def pooled_fit(self, learner: Learner) -> Model:
+        """As the function of this name."""
+
+    def own_fits(self, learner: Learner, anchor: Model | None) -> Fits:
+        """Every device's model from its own rows, shrunk toward `anchor` where there is one."""
+
+
 def pooled_fit(learner: Learner, rows: Devices, seed: int = 0) -> Model:
     """One model fitted to everybody's rows (for squared loss through sums over devices, shrunk
     a hair to be unique).
     """
+    if isinstance(rows, RowsElsewhere):
+        return rows.pooled_fit(learner)
     if not isinstance(learner, Linear) or learner.kind != "squared":
         return learner.fit(Data(rows.X, rows.y, rows.weight), stream(seed, "pooled"))
+    return pooled_of_sums(learner, *pooled_sums(learner, rows))
+
+
+def pooled_sums(learner: Linear, rows: Devices) -> tuple[Array, Array]:
+    """X'X (size, size) and X'y (size,) of all rows, by their weights."""
     size = learner.size(rows.features)
     gram = np.zeros((size, size))
     pull = np.zeros(size)
@@ -46,14 +64,22 @@ def pooled_fit(learner: Learner, rows: Devices, seed: int = 0) -> Model:
         weighted = A * rows.weight[part, None]
         gram += weighted.T @ A
         pull += weighted.T @ rows.y[part]
+    return gram, pull
+
+
+def pooled_of_sums(learner: Linear, gram: Array, pull: Array) -> Array:
+    """One model of squared loss, from the sums of all rows."""
+    size = len(pull)
     ridge = np.full(size, max(1e-9 * float(np.trace(gram)), np.finfo(float).tiny))
     if learner.intercept:
         ridge[-1] = 0.0
-    return np.linalg.solve(gram + np.diag(ridge), pull)
+    return np.asarray(np.linalg.solve(gram + np.diag(ridge), pull))
 
 
 def own_fits(learner: Learner, rows: Devices, seed: int = 0) -> Fits:
     """Every device's model from its own rows alone."""
+    if isinstance(rows, RowsElsewhere):
+        return rows.own_fits(learner, None)
     if isinstance(learner, Linear):
         return shrunk(learner, rows)
     if has_gradients(learner):
@@ -75,6 +101,8 @@ def tuned_fits(
     """The pooled model, fine-tuned on every device's own rows: shrunk toward it, stepped from
     it, or refitted with its labels.
     """
+    if isinstance(rows, RowsElsewhere):
+        return rows.own_fits(learner, pooled)
     if isinstance(learner, Linear):
         return shrunk(learner, rows, pooled)
     if steps is not None and has_gradients(learner):

@@ -51,7 +51,10 @@ class InProcessFleet:
         local: Proposer | None,
         engine: Callable[[EngineTask], Engine],
     ) -> None:
-        self.home = FleetRows(devices, targets=targets, holdout=holdout, seed=seed)
+        if isinstance(devices, FleetRows):
+            self.home = devices
+        else:
+            self.home = FleetRows(devices, targets=targets, holdout=holdout, seed=seed)
         self.learners = learners_of(learner, len(self.targets))
         check_fleet_parts(self.learners, proposer, local)
         self.home.serve(self.learners)

@@ -88,6 +88,7 @@ class Clustered(MethodSettings):
         return Needs(
             gradients=True,
             together=True,
+            one_process=True,
             told="the number of clusters",
             leaves="All of its rows.",
         )

@@ -185,7 +185,12 @@ class Dummies(MethodSettings):
     )
 
     def needs(self) -> Needs:
-        return Needs(gradients=True, together=True, leaves="All of its rows.")
+        return Needs(
+            gradients=True,
+            together=True,
+            one_process=True,
+            leaves="All of its rows.",
+        )
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None

@@ -151,6 +151,7 @@ class FedEM(MethodSettings):
     def needs(self) -> Needs:
         return Needs(
             gradients=True,
+            one_process=True,
             told="the number of shared models",
             leaves="Where a step takes each shared model, its rows weighted one by one.",
             not_federated="Devices there take no steps in which rows have weights of their own.",

@@ -82,7 +82,7 @@ class FedFomo(GossipMethod):
 
     def needs(self) -> Needs:
         why = "Devices there hold back no rows of their own to score others' models by."
-        return replace(super().needs(), not_federated=why, told="")
+        return replace(super().needs(), not_federated=why, one_process=True, told="")
 
     def rounds_over(
         self, fleet: InProcessFleet, rounds: int, seed: int

@@ -52,6 +52,7 @@ class FedRelax(MethodSettings):
 
     def needs(self) -> Needs:
         return Needs(
+            one_process=True,
             told="how much neighbours count, public points, and a graph if there is one",
             leaves="What its model says at the public points; linear models: the model.",
             not_federated="Devices there refit to one model's labels, not to a mean of several.",

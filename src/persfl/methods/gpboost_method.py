@@ -47,6 +47,7 @@ class GPBoost(MethodSettings):
         return Needs(
             gradients=True,
             together=True,
+            one_process=True,
             numbers=True,
             package=PACKAGE,
             leaves="All of its rows.",

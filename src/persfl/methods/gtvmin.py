@@ -14,7 +14,7 @@ where devices take the steps on their rows, and whoever asks them pulls models t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -36,7 +36,7 @@ from persfl.methods.graphs import (
 )
 from persfl.methods.meetings import MEETINGS, Meetings
 from persfl.methods.method_fields import setting
-from persfl.methods.protocol import Task
+from persfl.methods.protocol import Needs, Task
 from persfl.methods.shared_method import SteppedMethod
 from persfl.methods.shared_models import hold, quiet_round, start_of, step_length
 from persfl.methods.single_fit import at_once
@@ -252,6 +252,9 @@ class GTVMin(SteppedMethod):
             rounds=rounds,
             seed=seed,
         )
+
+    def needs(self) -> Needs:
+        return replace(super().needs(), one_process=self.graph != LEARNED)
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None

@@ -72,7 +72,7 @@ class KNNPer(Averaging):
 
     def needs(self) -> Needs:
         holds = "Models hold rows of their device, and a coordinator keeps models."
-        return replace(super().needs(), not_federated=holds)
+        return replace(super().needs(), not_federated=holds, one_process=True)
 
     def run(
         self, task: Task, *, stage: str = "final", keep: Keep | None = None

@@ -30,6 +30,8 @@ class Needs:
     """Labels that are numbers: no classes."""
     together: bool = False
     """All rows in one place: no federation can run it."""
+    one_process: bool = False
+    """Rows themselves, in the process that runs it: it does not run over shards."""
     questions: bool = False
     """Questions of its own beside a fleet's, which a federation has to know."""
     not_federated: str = ""

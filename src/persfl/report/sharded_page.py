@@ -20,10 +20,12 @@ from persfl.checks import many
 from persfl.evaluation.error_table import error_lines
 from persfl.evaluation.intervals import Verdict, percent
 from persfl.files import write_whole
+from persfl.methods import METHODS
 from persfl.report.html import REPORT
 from persfl.report.sharded_words import against_own_rows
 from persfl.scale.model_table import PARTS, ModelTable
 from persfl.scale.sharded_run import ShardedRun
+from persfl.terminal import shown
 from persfl.types import Array
 
 FOUND = "report"  # the folder of what a search reads
@@ -99,7 +101,12 @@ def kept_verdict(run: ShardedRun) -> Verdict:
 
 def models_made_of(table: ModelTable) -> str:
     """What models are made of in the mean, in a sentence."""
-    own, fleet, near = (percent(table.mean_share(part)) for part in PARTS)
+    shares = [table.mean_share(part) for part in PARTS]
+    if None in shares:
+        name = str(table.run.spec["method"])
+        about = f": {METHODS[name].about}" if name in METHODS else ""
+        return f"Method {shown(name)}{about}."
+    own, fleet, near = (percent(share or 0.0) for share in shares)
     return (
         "Models are mixed from what own rows, the fleet and neighbours offer. In the mean over"
         f" devices a model is {own} own rows, {fleet} fleet and {near} neighbours, by how much each"
@@ -121,7 +128,8 @@ def _facts(table: ModelTable) -> str:
     }
     offers = [(str(name), float(share)) for name, share in table.run.facts["offers"]]
     mixed = (f"{name} {percent(share)}" for name, share in offers if share >= 0.005)
-    lines["offers mixed"] = ", ".join(mixed)
+    if offers:
+        lines["offers mixed"] = ", ".join(mixed)
     return "".join(
         f"<tr><th>{_escaped(name)}</th><td>{_escaped(value)}</td></tr>"
         for name, value in lines.items()

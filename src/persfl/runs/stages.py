@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from persfl.errors import InputError
 from persfl.formats import reading
-from persfl.learners.storage.family_table import models_from, models_to
-from persfl.learners.storage.named_arrays import AnyArray, Arrays, prefixed, under
-from persfl.training.state import Pace, Plan, State
-from persfl.trust import Trust
+from persfl.learners.storage.named_arrays import AnyArray
+from persfl.training.state import Plan, State
+from persfl.training.state_arrays import save_seconds, state_from, state_to
 
 if TYPE_CHECKING:
     from persfl.runs.run_folder import Folder
@@ -51,7 +48,7 @@ class Saver:
     """
 
     def __init__(self, every: float | None = None) -> None:
-        self.every = _seconds() if every is None else every
+        self.every = save_seconds() if every is None else every
         self._unsaved: list[Round] = []
         self._latest: tuple[str, State] | None = None
         self._saved = time.monotonic()
@@ -129,49 +126,3 @@ def _adopted(choice: Choice, values: AnyArray) -> list[AnyArray]:
     return [
         row[weights > 0] for row, weights in zip(values, choice.weights, strict=True)
     ]
-
-
-def state_to(state: State) -> dict[str, Any]:
-    """A state as the arrays of its file."""
-    pace = state.pace
-    arrays: dict[str, Any] = {
-        "r": state.r,
-        "losses": np.array(state.losses),
-        "step_size": pace.step_size,
-        "halved": np.array(pace.halved),
-        "safe": pace.safe,
-        "unlike": pace.unlike,
-    }
-    arrays |= prefixed("trust_", state.trust.to_arrays())
-    arrays |= prefixed("kept_", state.kept or {})
-    return arrays | models_to(state.models)
-
-
-def state_from(arrays: Arrays) -> State:
-    """The inverse of `state_to`, for arrays that somebody else may have written."""
-    trust = Trust.from_arrays(under("trust_", arrays))
-    losses = arrays["losses"]
-    r = int(arrays["r"])
-    step_size = float(arrays["step_size"])
-    if (
-        losses.dtype.kind != "f"
-        or (losses.ndim != 2 and losses.size)
-        or len(losses) > max(r, 0)
-    ):
-        raise InputError("there must be a loss for every round and target.")
-    if r < 0 or not 0 < step_size < math.inf or arrays["halved"].ndim != 1:
-        raise InputError("the number of rounds and the step size must be above 0.")
-    halved = tuple(float(size) for size in arrays["halved"])
-    pace = Pace(step_size, halved, bool(arrays["safe"]), bool(arrays["unlike"]))
-    kept = under("kept_", arrays)
-    return State(r, models_from(arrays), trust, pace, tuple(losses), kept or None)
-
-
-def _seconds() -> float:
-    text = os.environ.get("PERSFL_SAVE_SECONDS", "5")
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        raise InputError(
-            f"PERSFL_SAVE_SECONDS must be a number of seconds. Got {text!r}."
-        ) from None

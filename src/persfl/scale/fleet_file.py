@@ -24,6 +24,7 @@ from persfl.scale.fleet_arrays import (
     write_arrays,
 )
 from persfl.scale.fleet_model import FleetModel
+from persfl.scale.held_models import HeldModels, held_from, is_held
 from persfl.scale.mixed_knower import MixedKnower
 from persfl.scale.panel_knower import PanelKnower
 
@@ -49,8 +50,12 @@ _MIXED = {
 def write_knower(path: Path, model: FleetModel) -> None:
     """What workers need to know."""
     knower = model.knower
+    units = shared_units_to(model.units)
     if isinstance(knower, MixedKnower):
-        write_arrays(path, shared_units_to(model.units) | _mixed_to(knower))
+        write_arrays(path, units | _mixed_to(knower))
+        return
+    if isinstance(knower, HeldModels):
+        write_arrays(path, units | knower.to_arrays())
         return
     assert isinstance(knower, PanelKnower)
     known = knower.known
@@ -67,7 +72,7 @@ def write_knower(path: Path, model: FleetModel) -> None:
         "peers": knower.peers,
     }
     nobody = np.zeros(0, dtype=np.int64)
-    arrays |= known.population.to_notes() | shared_units_to(model.units)
+    arrays |= known.population.to_notes() | units
     write_arrays(path, arrays | trees_to(known.trees, nobody))
 
 
@@ -78,6 +83,8 @@ def read_knower(path: Path, named: int) -> FleetModel:
     features = len(units.mean)
     if "mixed_common" in arrays:
         return FleetModel(units, _mixed_from(arrays, features, path), apart=False)
+    if is_held(arrays):
+        return FleetModel(units, held_from(arrays, features, path), apart=False)
     population = Population.from_notes(arrays, features)
     if population is None or not set(_KNOWN) <= set(arrays):
         raise damaged(path)

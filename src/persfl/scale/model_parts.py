@@ -93,7 +93,7 @@ def model_rows(
         columns[COEF + name] = coefficients[:, k]
     columns["intercept"] = coefficients[:, -1]
     for k, name in enumerate(("own", "fleet", "neighbours")):
-        columns[name] = told.made_of[:, k]
+        columns[name] = pa.array(told.made_of[:, k], from_pandas=True)
     unknown = np.full(n, np.nan)
     none = HeldErrors(np.zeros(n, dtype=np.int64), unknown, unknown)
     held = errors or none
@@ -112,15 +112,17 @@ def helper_rows(
     peers = pa.array(model.knower.peers.tolist(), type=piece.ids.type)
     n, named = told.at.shape
     owner = np.repeat(np.arange(n), named)
-    share = (told.made_of[:, 2:] * told.posterior).ravel()
+    share = told.share.ravel()
     other = told.at.ravel()
-    known = np.isfinite(told.missed.ravel())
+    missed = told.missed.ravel()
+    chance = told.chance.ravel()
+    known = np.isfinite(chance)  # there is none for nobody, and for the device itself
     columns = {
         device: piece.ids.take(pa.array(owner[known])),
         "peer": peers.take(pa.array(other[known])),
         "share": share[known],
-        "alike": told.chance.ravel()[known],
-        "error": told.missed.ravel()[known] * model.units.label_scale**2,
+        "alike": chance[known],
+        "error": pa.array(missed[known] * model.units.label_scale**2, from_pandas=True),
     }
     return pa.table(columns)
 

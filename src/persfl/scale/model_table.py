@@ -21,6 +21,7 @@ from persfl.files import refuse_links
 from persfl.formats import reading
 from persfl.learners.shared_trees import WeighedTrees
 from persfl.learners.storage.named_arrays import LARGE
+from persfl.methods import Blend
 from persfl.scale.fleet_arrays import (
     damaged,
     fleet_arrays,
@@ -38,8 +39,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-PARTS = ("own", "fleet", "neighbours")  # that a model is made of
-ERRORS = ("error", "error_pooled")  # none where no rows were held back
+PARTS = (
+    "own",
+    "fleet",
+    "neighbours",
+)  # of a model; none where the method does not tell
+ERRORS = (
+    "error",
+    "error_pooled",
+)  # none where no rows were held back, or models not tried
 MOST = 1_000  # rows of a device in either table
 PEER = "peer"
 HELPING = ("share", "alike", "error")  # of a peer
@@ -126,9 +134,11 @@ class ModelTable:
         found = [self._read(path, [name]) for path in self._parts(MODELS)]
         return np.concatenate([column_numbers(rows, [name])[:, 0] for rows in found])
 
-    def mean_share(self, part: str) -> float:
-        """How much of a model this part decides, in the mean over devices."""
+    def mean_share(self, part: str) -> float | None:
+        """How much of a model this part decides, in the mean; None where the method is silent."""
         each = self.column(part)
+        if not self._tells_parts:
+            return None
         if not (np.abs(each) <= LARGE).all():
             raise damaged(self.run.folder / MODELS)
         return float(each.mean())
@@ -185,6 +195,18 @@ class ModelTable:
         return FleetWeights(ids, W, units, trees)
 
     @property
+    def _tells_parts(self) -> bool:
+        """Whether it is known what models are made of, and how well those of peers do."""
+        return bool(self.run.spec["method"] == Blend.name)
+
+    @property
+    def _open(self) -> dict[str, Sequence[str]]:
+        """The columns of either table that may have gaps."""
+        if self._tells_parts:
+            return {MODELS: ERRORS, HELPERS: ()}
+        return {MODELS: (*PARTS, *ERRORS), HELPERS: ("error",)}
+
+    @property
     def _numbers(self) -> list[str]:
         """The columns of the table of models, beside the ids."""
         slopes = [COEF + name for name in self.features]
@@ -216,7 +238,7 @@ class ModelTable:
                 for k in _groups_with(file.metadata, self.device, wanted):
                     rows = file.read_row_group(k, columns=[*ids, *numbers])
                     here = rows.filter(_is_of(rows[self.device], wanted))
-                    _refuse_gaps(here, numbers, ERRORS if table == MODELS else ())
+                    _refuse_gaps(here, numbers, self._open[table])
                     found.append(here.cast(_plain_ids(here.schema)))
         return found
 

@@ -41,13 +41,18 @@ TREES_APART = 255  # devices that trees can tell apart
 
 class PanelRows(NamedTuple):
     """The devices of the panel: ids, rows, and which of these a trial learns from; and what columns
-    are like in the whole fleet.
+    are like in the whole fleet, in all rows and in those that a trial learns from.
     """
 
     moments: ColumnMoments
+    learned: ColumnMoments
     ids: Ids
     rows: Devices
     learn: Mask
+
+    def units(self, *, trial: bool) -> Units:
+        """Those of all rows of the fleet, or of all that a trial learns from."""
+        return (self.learned if trial else self.moments).units()
 
     def learned_from(self, *, trial: bool) -> Devices:
         """All rows, or those that a trial learns from."""
@@ -57,9 +62,10 @@ class PanelRows(NamedTuple):
     def of(answers: Mapping[int, Looked]) -> PanelRows:
         """What all shards tell, in their order: the order of answers changes nothing."""
         told = [answers[shard] for shard in sorted(answers)]
-        moments = told[0].moments
+        moments, learned = told[0][:2]
         for each in told[1:]:
             moments = moments.joined(each.moments)
+            learned = learned.joined(each.learned)
         there = [each for each in told if len(each.rows)]
         rows = Devices.joined([each.rows for each in there])
         rows.columns = there[0].rows.columns
@@ -67,7 +73,7 @@ class PanelRows(NamedTuple):
         # texts of one width, which can be kept as an array
         ids = ids.astype(np.int64 if ids.dtype.kind in "iu" else str)
         learn = np.concatenate([each.learn for each in there])
-        return PanelRows(moments, ids, rows, learn)
+        return PanelRows(moments, learned, ids, rows, learn)
 
 
 class Learn(Protocol):
@@ -97,7 +103,7 @@ class PanelFit:
 
     def final(self, told: PanelRows) -> FleetModel:
         """From all rows."""
-        units = told.moments.units()
+        units = told.units(trial=False)
         if self.everybody:
             units = Units.of(told.rows, "shared", labels=True)
         return self.learn.learned(self, told, units, trial=False)
@@ -106,7 +112,9 @@ class PanelFit:
         """From the rows that a trial learns from, and how well it does on the others."""
         learn = told.learned_from(trial=True)
         held = some_rows(told.rows, ~told.learn)
-        units = Units.of(learn, "shared", labels=True)
+        units = told.units(trial=True)
+        if self.everybody:
+            units = Units.of(learn, "shared", labels=True)
         model = self.learn.learned(self, told, units, trial=True)
         if not len(held.y):
             return model, None

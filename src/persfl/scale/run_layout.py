@@ -5,8 +5,9 @@ shards/           the rows by device, where the fit had to sort them itself
 fleet.npz         units, trees and the model for newcomers: what predictions need beside models
 models/           a Parquet table, one row a device
 helpers/          a Parquet table, one row for each helper of a device
-learned.npz, learned.json, trial.npz, made.jsonl
-                  until the run is over: what the fleet knows, which shards have models
+learned.npz, learned.json, trial.npz, made.jsonl, rounds-trial.npz, rounds-final.npz
+                  until the run is over: what the fleet knows, which shards have models, and where
+                  the rounds of a method stand
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ FINAL = "learned.npz"
 TRIAL = "trial.npz"
 MADE = "made.jsonl"
 FACTS = "learned.json"
+STAGES = ("trial", "final")
 
 
 def part_name(shard: int) -> str:
@@ -29,3 +31,8 @@ def part_name(shard: int) -> str:
     'part-00003.parquet'
     """
     return f"part-{shard:05d}.parquet"
+
+
+def rounds_name(stage: str) -> str:
+    """The file of the rounds of a stage."""
+    return f"rounds-{stage}.npz"

@@ -4,10 +4,11 @@ in common, make their models.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from persfl.scale.column_moments import ColumnMoments
 from persfl.scale.executor import Answers
 from persfl.scale.fleet_file import read_knower
 from persfl.scale.fleet_model import FleetModel, Ids
+from persfl.scale.held_rows import HeldRows
 from persfl.scale.mixed_knower import sums_with_level
 from persfl.scale.model_parts import (
     GROUP,
@@ -30,7 +32,14 @@ from persfl.scale.model_parts import (
 )
 from persfl.scale.run_layout import FINAL, HELPERS, MODELS, TRIAL, part_name
 from persfl.scale.shard_index import ShardIndex
-from persfl.scale.shard_questions import Looked, Made, Question, ShardLook, Sum
+from persfl.scale.shard_questions import (
+    Looked,
+    Made,
+    Question,
+    RowQuestion,
+    ShardLook,
+    Sum,
+)
 from persfl.scale.shard_reader import ShardPiece, TableColumns, shard_pieces
 from persfl.types import IntArray, Mask
 
@@ -57,13 +66,16 @@ class ShardWorker:
     def __init__(self, job: ShardJob) -> None:
         self.job = job
         self.index = ShardIndex.read(job.shards)
+        self.held = HeldRows(self._pieces, job.holdout, job.seed, job.ordered)
 
-    def answer(self, question: Question) -> Looked | DeviceSums | Made:
+    def answer(self, question: Question) -> Any:
         """Answer a question about a shard."""
         if isinstance(question, ShardLook):
             return self._looked(question)
         if isinstance(question, Sum):
             return self._summed(question)
+        if isinstance(question, RowQuestion):
+            return self.held.answer(question)
         trial = self._trial if self.job.holdout > 0 else None
         return make_part(self.job, self.index, question.shard, self._final, trial)
 
@@ -76,14 +88,16 @@ class ShardWorker:
         # errors alone are wanted of it, no helpers
         return read_knower(Path(self.job.run) / TRIAL, 0)
 
+    def _pieces(self, shard: int) -> Iterator[ShardPiece]:
+        return shard_pieces(self.index, shard, self.job.columns)
+
     def _looked(self, question: ShardLook) -> Looked:
-        pieces = shard_pieces(self.index, question.shard, self.job.columns)
-        return looked_at(pieces, self.job, question.wanted)
+        return looked_at(self._pieces(question.shard), self.job, question.wanted)
 
     def _summed(self, question: Sum) -> DeviceSums:
         job = self.job
         found = []
-        for piece in shard_pieces(self.index, question.shard, job.columns):
+        for piece in self._pieces(question.shard):
             rows = piece.rows
             if question.trial:
                 fold = trial_fold(rows, piece.first, job.holdout, job.seed, job.ordered)
@@ -95,20 +109,23 @@ class ShardWorker:
 def looked_at(pieces: Iterable[ShardPiece], job: ShardJob, wanted: IntArray) -> Looked:
     """What columns are like, and the devices at the positions `wanted`."""
     moments = ColumnMoments.none(len(job.columns.features) + 1)
+    learned = moments
     found: list[Devices] = []
     ids: list[Ids] = []
     learn: list[Mask] = []
     for piece in pieces:
         rows = piece.rows
         both = np.column_stack([rows.X, rows.y])
+        fold = trial_fold(rows, piece.first, job.holdout, job.seed, job.ordered)
         moments = moments.joined(ColumnMoments.of(both, rows.weight))
+        some = ColumnMoments.of(both[fold.learn], rows.weight[fold.learn])
+        learned = learned.joined(some)
         which = np.isin(piece.positions, wanted)
         if which.any():
-            fold = trial_fold(rows, piece.first, job.holdout, job.seed, job.ordered)
             found.append(taken(rows, which))
             ids.append(np.asarray(piece.ids)[which])
             learn.append(fold.learn[which[rows.owner]])
-    return Looked(moments, *_together(found, ids, learn, job.columns))
+    return Looked(moments, learned, *_together(found, ids, learn, job.columns))
 
 
 def _together(

@@ -14,7 +14,8 @@ import numpy as np
 from persfl.checks import real
 from persfl.errors import InputError
 from persfl.evaluation.verdicts import Worth
-from persfl.methods import Blend, Method, Mixed
+from persfl.learners.linear import Linear
+from persfl.methods import Blend, Method, Mixed, cannot_run
 from persfl.methods.mixed import PANEL
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.panel_draw import Panel
@@ -23,6 +24,8 @@ from persfl.scale.executor import Executor
 from persfl.scale.fleet_arrays import shared_units_to, trees_to, write_arrays
 from persfl.scale.fleet_file import write_knower
 from persfl.scale.fleet_model import FleetModel
+from persfl.scale.kept_rounds import KeptRounds
+from persfl.scale.memory_needed import MemoryNeeded, MetPeers, memory_needed
 from persfl.scale.panel_fit import (
     Learn,
     LearnBlend,
@@ -32,11 +35,14 @@ from persfl.scale.panel_fit import (
     offer_shares,
 )
 from persfl.scale.run_layout import FINAL, FLEET, TRIAL
+from persfl.scale.shard_desk import ShardDesk
 from persfl.scale.shard_index import ShardIndex
 from persfl.scale.shard_questions import Make, ShardLook, Sum
 from persfl.scale.shard_reader import TableColumns, refuse_columns
 from persfl.scale.shard_worker import ShardJob, make_part
 from persfl.scale.sharded_run import ShardedRun
+from persfl.scale.step_fit import LearnByRounds
+from persfl.training.state import Keep
 from persfl.units import Units
 
 NAMED = 10  # helpers of a device that are kept
@@ -58,11 +64,11 @@ class ShardedFit:
         refuse_columns(index, self.columns)
         if real("holdout", self.holdout, least=0.0) >= 1:
             raise InputError(f"holdout must be a share below 1. Got {self.holdout}.")
-        if not isinstance(self.method, Blend | Mixed):
-            raise InputError(
-                f"over shards models are made by blend or mixed. Got {self.method.name!r}: fit"
-                " in one process, without --engine."
-            )
+        trouble = cannot_run(self.method, Linear(intercept=True))
+        if self.method.needs().one_process:
+            trouble = f"{self.method.name} reads all rows in one process. Fit without --engine."
+        if trouble:
+            raise InputError(trouble)
         if index.devices < 2:
             raise InputError("a fit over shards needs at least 2 devices. Got 1.")
 
@@ -70,6 +76,12 @@ class ShardedFit:
     def panel(self) -> int:
         """How many devices a panel has."""
         return self.method.panel_size() if isinstance(self.method, Blend) else PANEL
+
+    def memory(self, index: ShardIndex, workers: int) -> MemoryNeeded:
+        """What it takes, before it begins."""
+        met = MetPeers.of(self.method, index.devices)
+        features = len(self.columns.features)
+        return memory_needed(index, features, self.panel, met, workers)
 
     def spec(self, index: ShardIndex) -> dict[str, Any]:
         """As plain values, for whoever resumes it."""
@@ -121,7 +133,8 @@ def fit_shards(
     n = index.devices
     panel = Panel.drawn(n, asked.seed, asked.panel)
     with Crew(executor, job) as crew:
-        learn = _learning(asked.method, crew, index)
+        keep = KeptRounds(run.folder, tell)
+        learn = _learning(asked.method, crew, index, keep)
         fit = PanelFit(n, panel, learn, asked.seed, asked.ordered, NAMED)
         if not run.learned:
             told = _looked(crew, index, panel, tell)
@@ -137,11 +150,14 @@ def _nothing(what: str, done: int, total: int) -> None:
     """Says nothing."""
 
 
-def _learning(method: Method, crew: Crew, index: ShardIndex) -> Learn:
-    """How this method learns; the mixed model from sums of all shards."""
+def _learning(method: Method, crew: Crew, index: ShardIndex, keep: Keep) -> Learn:
+    """How this method learns: blend from its panel, the mixed model from sums of all shards, others
+    by their rounds.
+    """
     if isinstance(method, Blend):
         return LearnBlend(method)
-    assert isinstance(method, Mixed)
+    if not isinstance(method, Mixed):
+        return LearnByRounds(method, lambda use: ShardDesk(crew, index, use), keep)
 
     def gather(units: Units, trial: bool) -> DeviceSums:
         many = range(len(index.shards))

@@ -30,8 +30,10 @@ from persfl.scale.run_layout import (
     MADE,
     MODELS,
     SHARDS,
+    STAGES,
     TRIAL,
     part_name,
+    rounds_name,
 )
 
 FORMAT = 1
@@ -127,7 +129,7 @@ class ShardedRun:
 
     def clear(self) -> None:
         """Remove what only the making needed."""
-        for name in (FINAL, TRIAL, MADE, FACTS):
+        for name in (FINAL, TRIAL, MADE, FACTS, *map(rounds_name, STAGES)):
             remove_regular(self.folder / name)
 
     def _write(self) -> None:

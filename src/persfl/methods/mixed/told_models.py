@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from persfl.types import Array, IntArray
 
 
@@ -21,3 +23,9 @@ class ToldModels(NamedTuple):
     chance: Array
     missed: Array
     fleet_error: Array
+
+    @property
+    def share(self) -> Array:
+        """(n, named) how much of a model is theirs, as far as it is known what it is made of."""
+        near = self.made_of[:, 2:]
+        return np.where(np.isfinite(near), near, 1.0) * self.posterior

@@ -77,6 +77,7 @@ class Private(MethodSettings):
         return Needs(
             units=("shared",),
             together=True,
+            one_process=True,
             leaves=(
                 "Sums over its rows, or a few steps on them, each row's part clipped, with noise:"
                 " at most epsilon in all."

@@ -1,0 +1,40 @@
+"""Tables of meters for tests of fits over shards, their shards, and the models of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from persfl.scale.shard_reader import TableColumns
+from persfl.scale.sharding import shard_folder
+from persfl.sources import clustered_regression
+
+COLUMNS = TableColumns("kwh", ("a", "b", "c"))
+
+
+def fleet(n: int = 60, bent: bool = False) -> pd.DataFrame:
+    made = clustered_regression(n=n, clusters=3, rows=8, features=3, noise=0.4, seed=2)
+    table = pd.DataFrame(
+        made.X * [1.0, 20.0, 0.1] + [5.0, 0.0, -1.0], columns=list("abc")
+    )
+    table["kwh"] = 100 + 30 * made.y
+    if bent:
+        table["kwh"] += 200 * np.sin(3 * made.X[:, 0])
+    table["meter"] = [f"m{k:04d}" for k in made.owner]
+    return table
+
+
+def sharded(table: pd.DataFrame, place: Path, shards: int):
+    (place / "meters").mkdir(parents=True)
+    mixed = table.sample(frac=1.0, random_state=1).sort_index(kind="stable")
+    mixed.to_parquet(place / "meters" / "x.parquet", index=False)
+    return shard_folder(
+        place / "meters", place / "shards", device="meter", shards=shards
+    )
+
+
+def models_of(run) -> pd.DataFrame:
+    parts = sorted((run.folder / "models").iterdir())
+    return pd.concat([pd.read_parquet(part) for part in parts]).set_index("meter")
