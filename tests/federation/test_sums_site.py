@@ -81,6 +81,80 @@ def test_a_mixed_model_is_that_of_one_process(effects, tmp_path):
     np.testing.assert_allclose(mixed_models(out), want, atol=1e-6)
 
 
+@pytest.mark.parametrize("effects", ["diagonal", "full", "intercept"])
+@pytest.mark.parametrize("telling", [0, 3])
+def test_owners_who_allow_no_sums_answer_refits_to_the_same_model(
+    effects, telling, tmp_path
+):
+    """Columns of very different size, so that units matter; some tell sums, or nobody does."""
+    fleet = clustered_regression(
+        n=9, clusters=1, rows=(6, 12), features=2, deviation=0.7, noise=0.3, seed=1
+    )
+    levels = np.random.default_rng(3).normal(size=9)
+    scale = np.array([300.0, 0.01])
+    rows = [
+        Data(
+            fleet[i].X * scale, 50.0 + 20.0 * (fleet[i].y + levels[i]), fleet[i].weight
+        )
+        for i in range(9)
+    ]
+    wide = Devices.of(rows, quiet=True)
+    homes = at_home(wide)
+    for name in names(9)[telling:]:
+        homes[name].policy = replace(OPEN, sums=False)
+    told = {"method": "mixed", "method_settings": {"effects": effects}}
+    same = {"units": "raw", "holdout": 0.0, "settings": {"intercept": True}}
+    out = tmp_path / "run"
+    conduct(LocalGrid(homes), plan(out, homes, **told, **same))
+    want = mixed_fit(Linear(intercept=True), wide, effects).models
+    size = np.array([1.0 / 300.0, 100.0, 1.0]) * 20.0
+    np.testing.assert_allclose(mixed_models(out) / size, want / size, atol=1e-6)
+    notes = load_model(out).notes_
+    assert any("sums, and answered refits instead" in note for note in notes)
+
+
+def test_whose_refits_no_rows_have_is_left_out():
+    """Nobody tells sums; two of seven lie, one of them from the third look on."""
+    homes = at_home(DEVICES, replace(OPEN, sums=False))
+    looks = dict.fromkeys(names(7), 0)
+
+    def tamper(name, reply):
+        head, arrays = unpack(reply)
+        if "k0.models" not in arrays:
+            return reply
+        looks[name] += 1
+        if name == "d01" or (name == "d02" and looks[name] > 2):
+            models = arrays["k0.models"]
+            arrays = dict(arrays) | {
+                "k0.models": models[0] - 3.0 * (models - models[0])
+            }
+        return pack(head, arrays)
+
+    letters = Letters(Direct(homes, tamper), LINEAR, run="run", home={}, deadline=5.0)
+    everyone = {"ids": names(7), "targets": np.arange(7)}
+    site = MixedSite(letters, BlendScene(**everyone, seed=5, patience=0.0), "diagonal")
+    found = np.stack(site.blended().models)
+    honest = [0, 3, 4, 5, 6]
+    rest = Devices.of([DEVICES[i] for i in honest], quiet=True)
+    want = mixed_fit(LINEAR.learner(), rest, "diagonal")
+    np.testing.assert_allclose(found[honest], want.models, atol=1e-6)
+    np.testing.assert_allclose(found[1], want.common, atol=1e-6)
+    assert any("'d01'" in note and "left out" in note for note in site.notes)
+
+
+def test_nobody_tells_sums_or_answers_refits():
+    def tamper(name, reply):
+        head, arrays = unpack(reply)
+        return pack(head, {k: v for k, v in arrays.items() if not k.startswith("k0.")})
+
+    homes = at_home(DEVICES, replace(OPEN, sums=False))
+    letters = Letters(Direct(homes, tamper), LINEAR, run="run", home={}, deadline=5.0)
+    everyone = {"ids": names(7), "targets": np.arange(7)}
+    site = MixedSite(letters, BlendScene(**everyone, seed=5, patience=0.0), "full")
+    with pytest.raises(InputError, match="or answers refits, which mixed models are"):
+        site.blended()
+
+
 def test_a_mixed_model_of_classes_is_refused_in_a_sentence(tmp_path):
     homes = at_home(DEVICES)
     asked = plan(tmp_path / "run", homes, method="mixed", settings={"loss": "huber"})

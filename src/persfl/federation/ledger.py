@@ -45,6 +45,7 @@ TELLING = (
     "spread",
     "weight",
     "parts",
+    "draw",
     "falls",
     "score",
     "adopt",

@@ -254,7 +254,7 @@ class PrivateMessages:
     def _asked(
         self, question: Inquiry, asked: Any, arrays: Arrays
     ) -> tuple[str, Arrays]:
-        """One of the two questions of such a blend."""
+        """One of the questions of such a blend."""
         learner = question.codec.learner
         assert isinstance(learner, Linear)
         family = SumsFamily(learner, question.terms.features)
@@ -264,6 +264,8 @@ class PrivateMessages:
                 raise Refused("target")
             self._finish(question, one.model)
             return one.kind, {}
+        if one.kind != "parts":  # refits have no noise
+            raise Refused("privacy")
         matrix = self.desk.sums(question).inside(question.terms)
         whole = device_sums(matrix, family.level)
         nothing = DeviceSums(*(np.zeros_like(array) for array in whole))

@@ -1,5 +1,5 @@
-"""A device's side of blend for linear models under squared loss: it tells sums over parts of its
-rows, once, and is handed its model.
+"""A device's side of blends and mixed models of squared loss: it tells sums over parts of its rows,
+once, or answers refits where its owner allows no sums, and is handed its model.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from persfl.federation.messages import Refused
 from persfl.federation.policy import work_of_fit
 from persfl.federation.told_sums import MANY, SumsFamily
 from persfl.methods.blend.question_base import Question
-from persfl.methods.blend.questions import PartSums, Take
+from persfl.methods.blend.questions import Draw, PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums
+from persfl.methods.mixed.drawn_fits import Drawing, drawn_fits
 from persfl.methods.mixed.principal_axes import PrincipalAxes
+from persfl.wire.codec import WireError
 
 
 class SumsDevice(AskedDevice):
@@ -28,18 +30,22 @@ class SumsDevice(AskedDevice):
 
     def sizes(self, told: dict[str, Any]) -> dict[str, int]:
         """Of a model."""
-        return {"size": self.family.size}
+        return {"size": self.family.size, "wider": self.family.size + 1}
 
     def work(self, question: Question, names: int) -> int:
         """About how many nanoseconds it takes; never from what the rows say."""
         if isinstance(question, Take):
             return work_of_fit(self.terms, self.rows) if self.terms.holdout else 0
+        if isinstance(question, Draw):
+            return (self.rows + self.family.size) * (self.family.size + 1) ** 2
         return MANY * self.rows * (self.terms.features + 2) ** 2
 
     def reply(self, question: Question, names: int) -> DeviceReply:
-        """Sums, or how good the model is that it was handed."""
+        """Sums, refits, or how good the model is that it was handed."""
         if isinstance(question, Take):
             return self._taken(question)
+        if isinstance(question, Draw):
+            return DeviceReply(self._drawn(question))
         assert isinstance(question, PartSums)
         if not self.policy.sums:
             raise Refused("sums")
@@ -52,6 +58,18 @@ class SumsDevice(AskedDevice):
             for k in range(MANY)
         ]
         return DeviceReply(self.family.written(told))
+
+    def _drawn(self, question: Draw) -> dict[str, Any]:
+        """Refits toward these centres."""
+        asked = Drawing(question.root, question.centres)
+        size = np.linalg.svd(asked.root, compute_uv=False)
+        if not size[-1] > 1e-12 * size[0]:
+            raise WireError("a pull must be above 0 in every direction.")
+        data = self.home.seen([np.arange(self.rows)])
+        Z = self.family.learner.with_intercept(data.X)
+        sums = DeviceSums.of(Z, data.y, data.weight, np.array([0, data.rows]))
+        found = drawn_fits(sums, asked)
+        return {"models": found.models[0], "left": found.left, "weight": found.weight}
 
     def _taken(self, question: Take) -> DeviceReply:
         if not self.terms.holdout:

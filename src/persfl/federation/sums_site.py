@@ -7,7 +7,7 @@ of several devices in one place, are not offered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -70,7 +70,25 @@ class SumsSite(BlendExchange):
         return replace(found, models=self._handed(models), shares=mix)
 
     def _told(self) -> ToldSums:
-        """One exchange. What are no sums over rows costs its device its say."""
+        """The sums of one exchange, or an InputError where nobody tells any."""
+        known, wrong = self._asked()
+        if not known:
+            raise self.nobody()
+        away = np.setdiff1d(np.arange(self.n), list(known)).tolist()
+        self._noted(wrong, [i for i in away if self.ids[i] not in wrong])
+        return self._weighed(known)
+
+    def nobody(self) -> InputError:
+        """What to say where there is nothing to go by."""
+        return InputError(
+            "no device tells sums over its rows, which these models are made of."
+            " Allow sums in the nodes' policies, or use --method paper."
+        )
+
+    def _asked(self) -> tuple[dict[int, DeviceSums], list[str]]:
+        """Sums by the device's position, and who tells what are no sums over rows, which costs it
+        its say.
+        """
         number = self.exchanges
         question = PartSums(ordered=self.ordered)
         letters = [Letter(i, question) for i in range(self.n)]
@@ -84,39 +102,33 @@ class SumsSite(BlendExchange):
                 wrong.append(self.ids[i])
                 self.roster.count(self.ids[i], "answered", -1)
                 self.roster.failed(self.ids[i], number, "format")
-        if not known:
-            raise InputError(
-                "no device tells sums over its rows, which these models are made of."
-                " Allow sums in the nodes' policies, or use --method paper."
-            )
-        who = np.array(sorted(known))
-        every = zip(*(known[i] for i in who.tolist()), strict=True)
-        stacked = [np.stack(arrays, axis=1) for arrays in every]
-        parts = [DeviceSums(*(array[k] for array in stacked)) for k in range(MANY)]
-        return ToldSums(who, self._weighed(who, parts, wrong))
+        return known, wrong
 
-    def _weighed(
-        self, who: IntArray, parts: list[DeviceSums], wrong: list[str]
-    ) -> list[DeviceSums]:
-        """Nobody counts as more than ten usual devices, nor decides by one part of its rows; what
-        is unusual is noted.
-        """
-        less = counting(parts)
-        odd = uneven(parts) & (len(who) > 2)
-        parts = in_one_part(parts, odd) if odd.any() else parts
-        heavy = [self.ids[i] for i in who[less < 1].tolist()]
-        away = np.setdiff1d(np.arange(self.n), who).tolist()
-        silent = [self.ids[i] for i in away if self.ids[i] not in wrong]
-        whole = who[(total(parts[:NEVER]).weight == 0) & ~odd]
-        both = np.intersect1d(whole, self.targets).tolist()
-        self.foldless |= {self.ids[i] for i in both}
+    def _noted(self, wrong: Sequence[str], silent: Sequence[int]) -> None:
+        """Who is left out, and why."""
         for names, one, several in (
             (wrong, "tells sums that no rows have", "tell sums that no rows have"),
-            (silent, "has told no sums", "have told no sums"),
+            ([self.ids[i] for i in silent], "has told no sums", "have told no sums"),
         ):
             if names:
                 said = capital(those(names, one, several))
                 self.notes.append(f"{said}, and {_left_out(names)}.")
+
+    def _weighed(self, known: Mapping[int, DeviceSums]) -> ToldSums:
+        """Nobody counts as more than ten usual devices, nor decides by one part of its rows; what
+        is unusual is noted.
+        """
+        who = np.array(sorted(known))
+        every = zip(*(known[i] for i in who.tolist()), strict=True)
+        stacked = [np.stack(arrays, axis=1) for arrays in every]
+        parts = [DeviceSums(*(array[k] for array in stacked)) for k in range(MANY)]
+        less = counting(parts)
+        odd = uneven(parts) & (len(who) > 2)
+        parts = in_one_part(parts, odd) if odd.any() else parts
+        heavy = [self.ids[i] for i in who[less < 1].tolist()]
+        whole = who[(total(parts[:NEVER]).weight == 0) & ~odd]
+        both = np.intersect1d(whole, self.targets).tolist()
+        self.foldless |= {self.ids[i] for i in both}
         if heavy:
             one = "tells sums that are far larger than usual"
             said = capital(those(heavy, one, one.replace("tells", "tell")))
@@ -128,7 +140,8 @@ class SumsSite(BlendExchange):
             one = "tells sums of which one part is far larger than the others"
             said = capital(those(names, one, one.replace("tells", "tell")))
             self.notes.append(f"{said}; no rows of {_theirs(names)} are hidden.")
-        return [each.weighed(less) for each in parts] if heavy else parts
+        parts = [each.weighed(less) for each in parts] if heavy else parts
+        return ToldSums(who, parts)
 
     def _fleet(self, told: ToldSums) -> LinearBlend:
         """Of everybody; whose sums are not known has the model of a device without rows."""

@@ -19,7 +19,7 @@ from persfl.learners.linear import Linear
 from persfl.methods.blend.fixed_point import LONG, counted
 from persfl.methods.blend.forms import Form
 from persfl.methods.blend.question_base import Question, reply_numbers
-from persfl.methods.blend.questions import PartSums, Take
+from persfl.methods.blend.questions import Draw, PartSums, Take
 from persfl.methods.mixed.device_sums import DeviceSums, total
 from persfl.methods.mixed.hidden_rows import NEVER
 from persfl.types import Array, Mask
@@ -39,7 +39,7 @@ class SumsFamily:
     classes: ClassVar[int] = 0
     views: ClassVar[tuple[str, ...]] = ()
     proposer: ClassVar[None] = None
-    questions: ClassVar[tuple[type[Question], ...]] = (PartSums, Take)
+    questions: ClassVar[tuple[type[Question], ...]] = (PartSums, Draw, Take)
 
     @property
     def size(self) -> int:

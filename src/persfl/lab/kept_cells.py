@@ -88,8 +88,8 @@ def run_cells(
     contents = {cell.data.name: cell.data.content for cell in cells}
 
     def same(cell: Cell, known: CellRecord) -> bool:
-        rows = known["content"] == contents[cell.data.name]
-        return rows and known["settings"] == _plain(cell.data.settings)
+        rows = bool(known["content"] == contents[cell.data.name])
+        return rows and bool(known["settings"] == _plain(cell.data.settings))
 
     kept = {} if path is None else _kept(path, about)
     for cell in cells:

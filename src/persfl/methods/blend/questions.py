@@ -85,6 +85,24 @@ class PartSums(Question):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Draw(Question):
+    """Models refitted to its rows and to points under a root of a pull, once with the labels of a
+    centre and once with those of a centre aside of it for every column; what the first of them
+    leaves of its labels, and what its rows weigh (see `persfl.methods.mixed.drawn_fits`).
+    """
+
+    kind = "draw"
+    cost = 1.0
+    replies: ClassVar[Mapping[str, Shape]] = {
+        "models": ("wider", "size"),
+        "left": (1,),
+        "weight": (1,),
+    }
+    root: Annotated[Array, Numbers(("size", "size"))]
+    centres: Annotated[Array, Numbers(("wider", "size"))]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LeafSums(Question):
     """Sums of labels and numbers of rows in the leaves of random trees that everybody draws alike,
     with noise: what a protected device tells of trees.
@@ -216,7 +234,7 @@ class Take(Question):
 
 
 _ALL: tuple[type[Question], ...] = (
-    Spread, Weight, PartSums, LeafSums, GradientSteps, Slopes, Falls, Fit, Refits, OwnRows,
+    Spread, Weight, PartSums, Draw, LeafSums, GradientSteps, Slopes, Falls, Fit, Refits, OwnRows,
     Weigh, JudgeOffers, Mix, Take, *CLASS_QUESTIONS,
 )  # fmt: skip
 KINDS: Mapping[str, type[Question]] = {kind.kind: kind for kind in _ALL}

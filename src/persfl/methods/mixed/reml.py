@@ -7,8 +7,8 @@ Profiled over m and s2 it is a function of Sigma / s2 = L L' alone; its slope is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
@@ -39,13 +39,62 @@ class MixedFit(NamedTuple):
     likelihood: float
 
 
+class Evidence(NamedTuple):
+    """Of every device, in units of the noise, with Omega = 1 + Z D Z': Z' Omega^-1 Z,
+    Z' Omega^-1 y, y' Omega^-1 y and log det Omega.
+    """
+
+    H: Array
+    h: Array
+    left: Array
+    within: Array
+
+
+class Rows(Protocol):
+    """Rows of devices, behind their sums or behind somebody who can be asked."""
+
+    @property
+    def weight(self) -> float:
+        """How many there are."""
+
+    def evidence(self, L: Array, random: IntArray) -> Evidence:
+        """What they say under D = L L' of the random columns."""
+
+
 @dataclass(frozen=True, eq=False)
-class RestrictedLikelihood:
-    """REML from sums, as a function of Sigma over the noise: D = L L'."""
+class SummedRows:
+    """Rows whose sums are known."""
 
     sums: DeviceSums
+
+    @property
+    def weight(self) -> float:
+        return float(self.sums.weight.sum())
+
+    def evidence(self, L: Array, random: IntArray) -> Evidence:
+        sums = self.sums
+        F = random
+        inner = np.eye(len(F)) + L.T @ sums.square[:, F[:, None], F] @ L
+        back = np.broadcast_to(L.T, (len(inner), *L.T.shape))
+        V = L @ np.linalg.solve(inner, back)
+        side = sums.square[:, :, F] @ V
+        H = sums.square - side @ sums.square[:, F, :]
+        own = sums.product[:, F]
+        h = sums.product - np.einsum("nij,nj->ni", side, own)
+        left = sums.label - np.einsum("ni,nij,nj->n", own, V, own)
+        return Evidence(H, h, left, np.linalg.slogdet(inner)[1])
+
+
+@dataclass(frozen=True, eq=False)
+class RestrictedLikelihood:
+    """REML as a function of Sigma over the noise: D = L L'; `label` is the sum of the labels'
+    squares.
+    """
+
+    rows: Rows
     random: IntArray
     full: bool
+    label: float
 
     def factor(self, told: Array) -> Array:
         """L of parameters: its diagonal, or its lower triangle."""
@@ -56,28 +105,18 @@ class RestrictedLikelihood:
 
     def solved(self, L: Array) -> _Solved:
         """Common effects, noise and likelihood for this L."""
-        sums = self.sums
-        F = self.random
-        inner = np.eye(len(F)) + L.T @ sums.square[:, F[:, None], F] @ L
-        back = np.broadcast_to(L.T, (len(inner), *L.T.shape))
-        V = L @ np.linalg.solve(inner, back)
-        side = sums.square[:, :, F] @ V
-        H = sums.square - side @ sums.square[:, F, :]
-        own = sums.product[:, F]
-        h = sums.product - np.einsum("nij,nj->ni", side, own)
-        left = sums.label - np.einsum("ni,nij,nj->n", own, V, own)
+        H, h, left, within = self.rows.evidence(L, self.random)
         size, turn = np.linalg.eigh(H.sum(axis=0))
         told = size > 1e-11 * max(size.max(), 1e-300)
         axes = turn[:, told]
         C = (axes / size[told]) @ axes.T
         pull = h.sum(axis=0)
         common = C @ pull
-        rows = float(sums.weight.sum())
+        rows = self.rows.weight
         free = max(rows - int(told.sum()), 1.0)
-        least = HAIR * float(sums.label.sum()) / max(rows, 1.0)
+        least = HAIR * self.label / max(rows, 1.0)
         noise = max((left.sum() - common @ pull) / free, least, 1e-300)
-        within = np.linalg.slogdet(inner)[1].sum()
-        twice = within + np.log(size[told]).sum()
+        twice = within.sum() + np.log(size[told]).sum()
         twice += free * (np.log(2.0 * np.pi * noise) + 1.0)
         return _Solved(common, C, noise, float(-0.5 * twice), H, h, bool(told.all()))
 
@@ -125,13 +164,20 @@ def fit_of_sums(sums: DeviceSums, random: IntArray, *, full: bool) -> MixedFit:
     weight = max(float(sums.weight.sum()), 1e-300)
     size = np.sqrt(np.einsum("nii->i", sums.square) / weight)
     size = np.where(size > 0, size, 1.0)
-    reml = RestrictedLikelihood(sums.turned(np.diag(1.0 / size)), random, full)
+    rows = SummedRows(sums.turned(np.diag(1.0 / size)))
+    reml = RestrictedLikelihood(rows, random, full, float(sums.label.sum()))
+    return likeliest_fit(reml, size)
+
+
+def likeliest_fit(reml: RestrictedLikelihood, size: Array) -> MixedFit:
+    """Where the likelihood is greatest, as models of columns that are so many times as large."""
+    random = reml.random
     L = np.zeros((len(random), len(random)))
     if len(random):
         L = reml.factor(_settled(reml, _likeliest(reml)))
     now = reml.solved(L)
     e = (now.h - now.H @ now.common)[:, random]
-    models = np.repeat(now.common[None], len(sums.weight), axis=0)
+    models = np.repeat(now.common[None], len(now.h), axis=0)
     spread = L @ L.T
     models[:, random] += e @ spread
     Sigma = now.noise * spread / np.outer(size[random], size[random])
@@ -148,7 +194,7 @@ def fit_of_sums(sums: DeviceSums, random: IntArray, *, full: bool) -> MixedFit:
 def _likeliest(reml: RestrictedLikelihood) -> Array:
     """From own effects without covariances to the greatest likelihood."""
     q = len(reml.random)
-    alone = RestrictedLikelihood(reml.sums, reml.random, full=False)
+    alone = replace(reml, full=False)
     close = {"maxiter": 500, "ftol": 1e-14, "gtol": 1e-8}
     how = {"jac": True, "method": "L-BFGS-B", "options": close}
     found = minimize(alone.minus, np.full(q, 0.5), **how).x
@@ -188,9 +234,11 @@ def unprofiled(sums: DeviceSums, random: IntArray, Sigma: Array, noise: float) -
     if size.min() < 0:
         return -np.inf
     L = turn * np.sqrt(size)
-    now = RestrictedLikelihood(sums, random, full=True).solved(L)
+    rows = SummedRows(sums)
+    label = float(sums.label.sum())
+    now = RestrictedLikelihood(rows, random, full=True, label=label).solved(L)
     p = len(now.common)
-    free = float(sums.weight.sum()) - p
+    free = rows.weight - p
     # the profiled one has the best noise in its place
     worse = np.log(noise / now.noise) + now.noise / noise - 1.0
     return float(now.likelihood - 0.5 * free * worse)
