@@ -41,6 +41,7 @@ FLOORS = [
         "sources",
         "datasets",
         "public_points",
+        "number_marks",
         "column_checks",
         "encoding",
         "rules",

@@ -114,6 +114,10 @@ def test_what_is_no_method_is_refused_in_a_sentence():
         method_of("blend", peers=3)
     with pytest.raises(InputError, match=r"Pooled has no setting 'peers'. It has none"):
         method_of("pooled", peers=3)
+    with pytest.raises(
+        InputError, match=r"Got 'finetuned'. Did you mean 'fine-tuned'\?"
+    ):
+        method_of("finetuned")
 
 
 HERE = [name for name in METHODS if not METHODS[name]().needs().package]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from persfl.checks import many, some
 from persfl.errors import InputError
+from persfl.number_marks import marks_advice
 
 Kind = Literal["number", "text"]
 
@@ -115,10 +116,10 @@ def refuse_numbers(values: pd.Series, name: object) -> None:
         raise InputError(
             f"column {name!r} holds dates, such as {present.iloc[0]!r}. Turn it into numbers (days"
             f" since a start), leave it out, or say what it is: time={name!r} or blocks={name!r}"
-            f" (command line: --time {name}, --blocks {name})."
+            f" (command line: --drop {name}, --time {name}, --blocks {name})."
         )
     bad = present[pd.to_numeric(present, errors="coerce").isna()]
-    advice = _marks(bad, present.drop(bad.index)) if len(bad) else ""
+    advice = marks_advice(bad, present.drop(bad.index)) if len(bad) else ""
     if advice:
         raise InputError(
             f"column {name!r} holds numbers such as {bad.iloc[0]!r}, {advice}"
@@ -132,79 +133,3 @@ def refuse_numbers(values: pd.Series, name: object) -> None:
         raise InputError(
             f"column {name!r} holds numbers, but {such}, or leave the column out."
         )
-
-
-def thousands_in(frame: pd.DataFrame) -> str | None:
-    """A number of the table that shows that commas stand between thousands; None where none does,
-    or another column says otherwise.
-
-    >>> thousands_in(pd.DataFrame({"a": ["1,234,567", "8"], "b": ["1,200", "900"]}))
-    '1,234,567'
-    >>> thousands_in(pd.DataFrame({"a": ["1,234", "56,789"]}))  # may be 1.234
-    >>> thousands_in(pd.DataFrame({"a": ["1,234.5"], "b": ["1,5"]}))
-    """
-    clear = None
-    for name in frame.columns:
-        if pd.api.types.is_numeric_dtype(frame[name]):
-            continue
-        present = frame[name].dropna().astype(str).str.strip()
-        bad = present[pd.to_numeric(present, errors="coerce").isna()]
-        if not len(bad) or not bad.str.fullmatch(r"[-+]?\d+(,\d+)+(\.\d+)?").all():
-            continue  # no numbers at all
-        if not bad.str.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?").all():
-            return None
-        sure = bad[bad.str.contains(r",.*[,.]")]
-        if len(sure):
-            clear = str(sure.iloc[0])
-        elif present.drop(bad.index).str.contains(".", regex=False).any():
-            clear = str(bad.iloc[0])
-    return clear
-
-
-def _marks(bad: pd.Series, plain: pd.Series) -> str:
-    """What to do about numbers with marks that a reader must be told of, or "" where these are
-    none.
-
-    `plain` are the others of the column, which read as numbers as they stand.
-
-    >>> _marks(pd.Series(["1,234", "56,789"]), pd.Series(["7"])).split(". ")[0]
-    'which may be 1234 or 1.234'
-    """
-
-    def mostly(pattern: str) -> bool:
-        found = bad.str.fullmatch(rf"[-+]?{pattern}").sum()
-        return bool(found and found + len(plain) >= 0.9 * (len(bad) + len(plain)))
-
-    comma = _reading("decimal", ",")
-    dot = _reading("thousands", ".")
-    if mostly(r"\d{1,3}(,\d{3})+(\.\d+)?"):
-        first = bad.iloc[0]
-        groups = (
-            bad.str.contains(r",.*[,.]").any()
-            or plain.str.contains(".", regex=False).any()
-        )
-        if not groups and bad.str.contains(r"^[-+]?0").any():
-            return f"with a decimal comma. Read the table with {comma}."
-        if groups:
-            reading = _reading("thousands", ",")
-            return f"with commas between thousands. Read the table with {reading}."
-        return (
-            f"which may be {first.replace(',', '')} or {first.replace(',', '.')}. Read the table"
-            f" with {_reading('thousands', ',')} for the first, with {comma} for the second."
-        )
-    if mostly(r"\d+,\d+"):
-        return f"with a decimal comma. Read the table with {comma}."
-    if mostly(r"(\d{1,3}(\.\d{3})+|\d+)(,\d+)?"):
-        both = f"{dot} and {comma}" if bad.str.contains(",", regex=False).any() else dot
-        return f"with dots between thousands. Read the table with {both}."
-    spaces = (
-        "\u00a0\u202f"  # as they are: not every engine of patterns knows such names
-    )
-    if mostly(rf"\d{{1,3}}([' {spaces}]\d{{3}})+([.,]\d+)?"):
-        return "with marks between thousands. Write them without."
-    return ""
-
-
-def _reading(option: str, mark: str) -> str:
-    """How to say it, in Python and on the command line."""
-    return f"{option}='{mark}' (command line: --{option} {mark})"

@@ -10,6 +10,7 @@ from fitted_runs import fit, predicted, rows
 from persfl.cli import main
 from persfl.column_checks import refuse_numbers
 from persfl.errors import InputError
+from persfl.number_marks import marks_in
 from persfl.sources.table import read_frame
 
 
@@ -81,9 +82,82 @@ def test_thousands_are_recognised_where_they_are_clear(tmp_path, capsys):
 
 def test_thousands_that_may_be_decimals_are_asked_about(tmp_path, capsys):
     table = rows()
-    text = table.assign(a=[f"{1000 * (abs(v) + 1):,.0f}" for v in table["a"]])
+    whole = table[["b", "y"]].round()
+    cells = [f"{1000 * (abs(v) + 1):,.0f}" for v in table["a"]]
+    text = table.assign(**whole, a=cells)
     assert fit(tmp_path, text) == 2
     assert "--thousands ,) for the first" in capsys.readouterr().err
+
+
+def european(table):
+    """As a spreadsheet in German saves it."""
+    text = table.rename(columns={"a": "a ", "who": " who"}).to_csv(
+        index=False, sep=";", decimal=","
+    )
+    return text.replace("d0", "Zo\xeb ").encode("cp1252")
+
+
+def test_a_table_as_a_european_spreadsheet_saves_it(tmp_path, capsys):
+    table = rows()
+    table.insert(1, "farm", np.where(table["a"] > 0, "big ", "big"))
+    assert fit(tmp_path, european(table)) == 0
+    said = capsys.readouterr().err
+    assert "read as Windows-1252" in said
+    assert "numbers have decimal commas: the table is read with --decimal ," in said
+    plain = table.assign(who=table["who"].replace("d0", "Zo\xeb"), farm="big")
+    assert fit(tmp_path, plain, name="plain") == 0
+    usual = predicted(tmp_path / "plain", plain, tmp_path)
+    (tmp_path / "other.csv").write_bytes(european(table))
+    words = ["predict", tmp_path / "run", tmp_path / "other.csv", "--out"]
+    assert main([str(word) for word in [*words, tmp_path / "out.csv"]]) == 0
+    found = pd.read_csv(tmp_path / "out.csv")
+    np.testing.assert_array_equal(found["prediction"], usual["prediction"])
+    assert set(found["who"]) == set(plain["who"])
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "decimal", "thousands"),
+    [
+        (["1,5", "2"], ["-4,055", "1,234"], ",", None),
+        (["1,5", "2"], ["1.234,5", "17"], ",", "."),
+        (["0,123", "1,234"], [7, 8], ",", None),
+        (["215,000", "12,345"], [-93.61975, 4.2], ".", ","),
+        (["1,234", "12.5"], ["x", "y"], ".", ","),
+    ],
+)
+def test_marks_that_leave_no_doubt(a, b, decimal, thousands):
+    found = marks_in(pd.DataFrame({"a": a, "b": b}))
+    assert (found.decimal, found.thousands) == (decimal, thousands)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (["215,000", "12,345"], [93.5, 42.0]),  # which may have been 93.500
+        (["1,5", "2"], [0.25, 1.0]),
+        (["1,234", "2,345"], ["07.11.2015", "08.11.2015"]),
+        (["1,2,3", "4,5"], [1, 2]),
+        (["1,5", "x"], [1, 2]),
+    ],
+)
+def test_marks_that_leave_doubt_are_not_guessed(a, b):
+    assert marks_in(pd.DataFrame({"a": a, "b": b})) is None
+
+
+def test_blanks_say_nothing(tmp_path):
+    text = "who, x ,kind,z\na , 1,tall ,7 \nb,2 ,tall, \n c, NA, short,8\n"
+    (tmp_path / "t.csv").write_text(text)
+    found = read_frame(tmp_path / "t.csv", text="who")
+    assert found["who"].tolist() == ["a", "b", "c"]
+    assert found["kind"].tolist() == ["tall", "tall", "short"]
+    assert found["x"].tolist()[:2] == [1.0, 2.0]
+    assert found[["x", "z"]].isna().sum().tolist() == [1, 1]
+
+
+def test_one_name_with_and_without_a_blank_is_one_name(tmp_path):
+    (tmp_path / "t.csv").write_text("who,x, x\na,1,2\n")
+    with pytest.raises(InputError, match="column 'x' more than once"):
+        read_frame(tmp_path / "t.csv", text="who")
 
 
 @pytest.mark.parametrize("end", ["\r", "\r\n", "\n"])

@@ -126,3 +126,14 @@ def test_rows_that_hang_together_are_told_of_first():
     assert again == note
     calm, _ = rows_of("nothing", 1)
     assert date_notes(found_in(2000 + day[at], calm, "year"), calm, 0) == []
+
+
+def test_a_day_of_the_month_is_no_time_by_itself():
+    rows, day = rows_of("shock", 3, n=60)
+    frame = pd.DataFrame({"year": 2024, "month": 5, "day": day + 1, "x": 1.0})
+    found = date_columns(frame, None, rows, np.arange(len(rows.y)))
+    note = date_notes(found, rows, 0)[0]
+    assert "time='day'" not in note
+    assert "one column of dates from 'year', 'month', 'day'" in note
+    alone = date_columns(frame[["day", "x"]], None, rows, np.arange(len(rows.y)))
+    assert "time='day'" in date_notes(alone, rows, 0)[0]

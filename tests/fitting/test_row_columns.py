@@ -23,8 +23,20 @@ DAYS = ["2024-03-01", "2024-03-02", "2024-03-04"]
         pd.Series(pd.PeriodIndex(DAYS, freq="D")),
         pd.Series(DAYS, dtype="category"),
         pd.Series([f"{day}T00:00:00Z" for day in DAYS]),
+        pd.Series(["1.3.2024", "02.03.2024", "4.3.2024"]),
+        pd.Series(["1.3.2024 00:00", "2.3.2024 0:00", "4.3.2024 0:00:00"]),
     ],
-    ids=["text", "dates", "zone", "objects", "periods", "categories", "zulu"],
+    ids=[
+        "text",
+        "dates",
+        "zone",
+        "objects",
+        "periods",
+        "categories",
+        "zulu",
+        "dots",
+        "times",
+    ],
 )
 def test_dates_of_every_kind_are_seconds(values):
     found, dates = moments_of(values, "column 'day'")
@@ -32,6 +44,13 @@ def test_dates_of_every_kind_are_seconds(values):
     np.testing.assert_allclose(np.diff(found), [DAY, 2 * DAY])
     keys = keys_of(values, "column 'day'")
     assert len(set(keys.tolist())) == 3
+
+
+def test_days_and_months_are_told_apart_where_an_entry_shows_it():
+    days = pd.Series(["1/3/2024", "31/3/2024"])
+    months = pd.Series(["3/1/2024", "3/31/2024"])
+    for values in (days, months):
+        assert moments_of(values, "when")[0].tolist() == [1709251200.0, 1711843200.0]
 
 
 def test_numbers_stay_numbers():
@@ -48,6 +67,7 @@ def test_numbers_stay_numbers():
             ["2024-03-01", "03/04/2024"],
             "column 'day' must hold numbers.*'03/04/2024' in row 1",
         ),
+        (["5/4/2024", "6/4/2024"], "must hold numbers.*'5/4/2024' in row 0"),
         (["2024-03-01", None], "1 of 2 rows have nothing in column 'day'"),
         ([1.0, np.inf], "must hold numbers, or dates .* row 1"),
     ],

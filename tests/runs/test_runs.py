@@ -709,7 +709,7 @@ def test_classes_survive_the_folder(tmp_path, capsys):
             "must be different columns",
         ),
         (["fit", "twice.csv", *WORDS, "--out", "o"], "column 'sales' more than once"),
-        (["fit", "latin.csv", *WORDS, "--out", "o"], "not UTF-8"),
+        (["fit", "utf16.csv", *WORDS, "--out", "o"], "not UTF-8"),
         (["fit", "endless.csv", *WORDS, "--out", "o"], "1 infinite value."),
         (["fit", "dates.csv", *WORDS, "--out", "o"], "holds dates"),
         (
@@ -761,7 +761,7 @@ def test_classes_survive_the_folder(tmp_path, capsys):
         (["fit", "holes.csv", *WORDS, "--out", "o"], "--impute"),
         (["fit", "unlabelled.csv", *WORDS, "--out", "o"], "rows have no label"),
         (["fit", "nobody.csv", *WORDS, "--out", "o"], "leave it empty"),
-        (["fit", "comma.csv", *WORDS, "--out", "o"], "--decimal ,"),
+        (["fit", "comma.txt", *WORDS, "--thousands", "'", "--out", "o"], "--decimal ,"),
         (["fit", "rows.xlsx", *WORDS, "--out", "o"], "must end in .csv"),
         (["fit", ".", *WORDS, "--out", "o"], "could not be read"),
         (["helpers", "nowhere"], "is not a run folder"),
@@ -800,13 +800,13 @@ def test_every_mistake_gets_a_sentence(
     frame.assign(city=frame["city"].where(frame["city"] > "B")).to_csv(
         "nobody.csv", index=False
     )
-    frame.to_csv("comma.csv", index=False, sep=";", decimal=",")
+    frame.assign(sales="1,234").to_csv("comma.txt", index=False)
     Path("rows.xlsx").write_text("x")
     Path("twice.csv").write_text("city,sales,sales,log_price\na,1,2,3\n")
     frame.assign(sales=[f"{1000 + k:,}.50" for k in range(len(frame))]).to_csv(
         "thousands.csv", index=False
     )
-    frame.assign(season="hei\xdf").to_csv("latin.csv", index=False, encoding="latin-1")
+    frame.to_csv("utf16.csv", index=False, encoding="utf-16")
     frame.assign(sales=[np.inf, *frame["sales"][1:]]).to_csv("endless.csv", index=False)
     frame.assign(season=[f"2001-05-{1 + k % 9}" for k in range(len(frame))]).to_csv(
         "dates.csv", index=False

@@ -15,9 +15,10 @@ table             text     needed  a table: .csv, .tsv, .csv.gz or .parquet
 --group COLUMN    text     -       groups of devices that get a verdict of their own; not a feature
 --impute          switch   -       fill missing values with column means or most frequent categories
 --separator CHAR  text     -       between the columns of a CSV (default: found in its first line)
---decimal CHAR    text     .       decimal mark of a CSV (default %(default)s)
---thousands CHAR  text     -       mark between thousands in a CSV (default: a comma, where
-    numbers show it)
+--decimal CHAR    text     .       decimal mark of a CSV (default: a comma where numbers show it,
+    else %(default)s)
+--thousands CHAR  text     -       mark between thousands in a CSV (default: a comma or a point,
+    where numbers show it)
 --method NAME     text     blend   how models are made; `persfl methods` lists them (default
     %(default)s)
 --set KEY=VALUE   setting*  -      a setting of the method, such as budget=300; `persfl methods

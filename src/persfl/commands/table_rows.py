@@ -14,8 +14,9 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_integer_dtype
 from pandas.api.types import is_numeric_dtype as is_number
 
 from persfl.checks import named, some, those
-from persfl.column_checks import refuse_missing, refuse_numbers, thousands_in
+from persfl.column_checks import refuse_missing, refuse_numbers
 from persfl.errors import InputError
+from persfl.number_marks import marks_in
 from persfl.sources.table import device_codes, read_frame, refuse_endless
 from persfl.types import Array
 
@@ -70,9 +71,9 @@ def read_rows(chosen: argparse.Namespace) -> TableRows:
 
 
 def _frame(path: Path, chosen: argparse.Namespace) -> tuple[pd.DataFrame, str]:
-    """The table, and what to say where marks between thousands were found in it.
+    """The table, and what to say where marks inside numbers were found in it.
 
-    They are an option from then on: tables to predict are read alike.
+    They are options from then on: tables to predict are read alike.
     """
 
     def read() -> pd.DataFrame:
@@ -87,12 +88,11 @@ def _frame(path: Path, chosen: argparse.Namespace) -> tuple[pd.DataFrame, str]:
     frame = read()
     if chosen.thousands is not None or chosen.decimal != ".":
         return frame, ""
-    shows = thousands_in(frame.drop(columns=chosen.device, errors="ignore"))
-    if shows is None:
+    marks = marks_in(frame.drop(columns=chosen.device, errors="ignore"))
+    if marks is None:
         return frame, ""
-    chosen.thousands = ","
-    what = "commas stand between thousands, so the table is read with --thousands ,"
-    return read(), f"As {shows!r} shows, {what}"
+    chosen.decimal, chosen.thousands = marks.decimal, marks.thousands
+    return read(), marks.sentence
 
 
 def _feature_columns(frame: pd.DataFrame, chosen: argparse.Namespace) -> list[str]:

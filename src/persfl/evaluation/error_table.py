@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from persfl.evaluation.headline import personalized_is
-from persfl.evaluation.intervals import percent
+from persfl.evaluation.intervals import in_units, percent
 
 Lines = list[tuple[str, ...]]
 
@@ -31,15 +31,19 @@ def error_lines(arms: Sequence[Mapping[str, Any]], *, ahead: bool = False) -> Li
     known.sort(key=lambda arm: (arm["error"], arm["key"] != "personal"))
     for arm in arms:
         mark = " (lowest)" if arm in known[:1] else ""
-        own = (arm["mistakes"], ".3f") if classes else (arm["off_by"], ".4g")
         errors = _shown(arm["error"], ".4f"), _shown(arm["median"], ".4f")
-        lines.append((f"{arm['name']}{mark}", *errors, _shown(*own), _beside(arm)))
+        own = _shown(arm["mistakes"], ".3f") if classes else _off_by(arm["off_by"])
+        lines.append((f"{arm['name']}{mark}", *errors, own, _beside(arm)))
     return lines
 
 
 def _shown(number: float | None, form: str) -> str:
     """A number, or nothing where nothing was measured."""
     return "" if number is None else format(number, form)
+
+
+def _off_by(error: float | None) -> str:
+    return "" if error is None else in_units(error)
 
 
 def _beside(arm: Mapping[str, Any]) -> str:

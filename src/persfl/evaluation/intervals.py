@@ -55,6 +55,17 @@ SAYS = (
 NOT_MEASURED = Verdict(np.nan, np.nan, np.nan, "not measured", 0)
 
 
+def in_units(error: float) -> str:
+    """An error in the label's own units, to four digits, as people write numbers.
+
+    >>> in_units(0.13794), in_units(82449.6), in_units(3.2e-7)
+    ('0.1379', '82,450', '3.2e-07')
+    """
+    if 1000 <= abs(error) < 1e12:
+        return f"{error:,.0f}"
+    return f"{error:.4g}"
+
+
 def percent(share: float) -> str:
     """A share for a sentence.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from persfl.evaluation.headline import headline, lowest_arm, personalized_is
 from persfl.evaluation.html_tables import Scale, html_table, paragraphs, whisker
-from persfl.evaluation.intervals import percent
+from persfl.evaluation.intervals import in_units, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ def worth_html(worth: Worth) -> str:
 
 
 def _cells(arm: Mapping[str, Any], scale: Scale) -> list[str]:
-    own = percent(arm["mistakes"]) if "mistakes" in arm else f"{arm['off_by']:.3g}"
+    own = percent(arm["mistakes"]) if "mistakes" in arm else in_units(arm["off_by"])
     cells = [arm["name"], f"{arm['error']:.3g}", f"{arm['median']:.3g}", own]
     if arm["gain"] is None:
         return [*cells, "", "", ""]

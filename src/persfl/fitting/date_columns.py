@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from pandas.api import types as kinds
 
+from persfl.checks import some
 from persfl.evaluation.row_course import (
     CLEARLY,
     course_of,
@@ -34,17 +35,19 @@ _CLOCK = re.compile(
     "(date|day|time|hour|minute|second|week|month|quarter|year|yr|period)"
     "|timestamp|datetime|epoch"
 )
+_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 class DateColumn(NamedTuple):
-    """A column that may be time: its name, a number per row that is equal where it is, and whether
-    it looks like time by itself.
+    """A column that may be time: its name, a number per row that is equal where it is, whether it
+    looks like time by itself, and the columns that it needs to say when.
     """
 
     name: str
     keys: IntArray
     sure: bool
+    beside: tuple[str, ...] = ()
 
 
 def date_columns(
@@ -52,6 +55,7 @@ def date_columns(
 ) -> tuple[DateColumn, ...]:
     """Of the features and of what lies aside; `at` is where each row of the devices stood."""
     found = []
+    names = [str(name) for name, _ in _columns(frame, aside)]
     for name, values in _columns(frame, aside):
         values = values.iloc[at]
         if _are_dates(values):
@@ -63,7 +67,8 @@ def date_columns(
         else:
             continue
         if not values.isna().any():
-            found.append(DateColumn(str(name), keys_of(values, str(name)), sure))
+            keys = keys_of(values, str(name))
+            found.append(DateColumn(str(name), keys, sure, _coarser(str(name), names)))
     return tuple(found)
 
 
@@ -101,6 +106,33 @@ def _named_so(name: object) -> bool:
     """
     words = _WORDS.findall(name) if isinstance(name, str) else []
     return any(_CLOCK.fullmatch(word.lower()) for word in words)
+
+
+def _coarser(name: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of longer units: the 27th is a time only beside a month and a year.
+
+    >>> _coarser("day", ["storm", "year", "month", "day", "hour"])
+    ('year', 'month')
+    """
+    own, of = _unit(name)
+    found = []
+    for other in names:
+        unit, its = _unit(other)
+        if its == of and unit < own < len(_UNITS):
+            found.append((unit, other))
+    return tuple(other for _, other in sorted(found))
+
+
+def _unit(name: str) -> tuple[int, list[str]]:
+    """Which of the units of time a name has, by its place among all (their number where it has
+    none), and its other words.
+
+    >>> _unit("arrival_month")
+    (2, ['arrival'])
+    """
+    words = [word.lower() for word in _WORDS.findall(name)]
+    units = [_UNITS.index(word) for word in words if word in _UNITS]
+    return min(units, default=len(_UNITS)), [w for w in words if w not in _UNITS]
 
 
 def _grows(values: Array, rows: Devices) -> bool:
@@ -144,19 +176,18 @@ def date_notes(
 def _column_notes(
     dates: Sequence[DateColumn], rows: Devices, classes: int
 ) -> list[str]:
-    some, which = some_devices(rows)
-    left = pooled_leftovers(some, classes)
-    strong = [(hangs_together(one.keys[which], some, left), one) for one in dates]
+    part, which = some_devices(rows)
+    left = pooled_leftovers(part, classes)
+    strong = [(hangs_together(one.keys[which], part, left), one) for one in dates]
     most, column = max(strong, key=lambda pair: pair[0])
     if most > CLEARLY:
         name = column.name
         return [
             f"Rows with the same {name!r} are off in the same direction at different devices, far"
-            " more than by chance: rows held back are easier to predict than those of a new"
-            f" {name!r} will be. Set blocks={name!r}, or time={name!r} if later rows are to be"
-            f" predicted (command line: --blocks {name}, --time {name})."
+            " more than by chance: rows that lie among those learned from are easier to predict"
+            f" than those of a new {name!r} will be. {_what_to_set(column)}"
         ]
-    sure = [one.name for one in dates if one.sure]
+    sure = [one.name for one in dates if one.sure and not one.beside]
     if not sure:
         return []
     name = sure[0]
@@ -165,6 +196,21 @@ def _column_notes(
         f" later rows are to be predicted, set time={name!r}; if rows of the same {name!r} hang"
         f" together, blocks={name!r} (command line: --time {name}, --blocks {name})."
     ]
+
+
+def _what_to_set(column: DateColumn) -> str:
+    """The words that hide such rows together."""
+    name = column.name
+    if not column.beside:
+        return (
+            f"Set blocks={name!r}, or time={name!r} if later rows are to be predicted (command"
+            f" line: --blocks {name}, --time {name})."
+        )
+    parts = some([*column.beside, name], 5)
+    return (
+        f"Set blocks={name!r} (command line: --blocks {name}). If later rows are to be predicted,"
+        f" make one column of dates from {parts}, and name it: time=... (command line: --time)."
+    )
 
 
 def _course_notes(rows: Devices) -> list[str]:

@@ -20,6 +20,10 @@ from persfl.evaluation.row_order import RowOrder
 if TYPE_CHECKING:
     from persfl.types import Array, IntArray
 
+# 31.5.2024 or 5/31/2024 12:30
+_DAY = r"(?P<day>\d{1,2}[./]\d{1,2}[./]\d{4})"
+_DAY_AND_TIME = rf"^{_DAY}(?:[ T]+(?P<time>\d{{1,2}}:\d{{2}}(?::\d{{2}})?))?$"
+
 Key = str | ArrayLike | None  # a column's name, or one entry per row
 Span = float | str | None  # how much of a clock
 
@@ -170,12 +174,32 @@ def moments_of(values: pd.Series, where: str) -> tuple[Array, bool]:
 
 
 def as_dates(values: pd.Series) -> pd.Series:
-    """Dates of texts such as 2024-05-31 and of what Python has for dates; gaps where there is none.
+    """Dates of texts such as 2024-05-31 or 31.5.2024 and of what Python has for dates; gaps where
+    there is none.
 
-    Texts such as 5/4/2024 are none: nobody knows which is the month.
+    Of 5/4/2024 nobody knows which is the month, unless other entries of the column show it.
+
+    >>> as_dates(pd.Series(["5/4/2024", "5/31/2024"])).dt.month.tolist()
+    [5, 5]
+    >>> bool(as_dates(pd.Series(["5/4/2024", "4/5/2024"])).isna().all())
+    True
     """
     texts = values.map(lambda value: value if isinstance(value, str) else str(value))
-    return pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
+    found = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True)
+    if found.notna().any():
+        return found
+    parts = texts.str.strip().str.extract(_DAY_AND_TIME)
+    times = pd.to_timedelta(parts["time"].fillna("0:00") + ":00", errors="coerce")
+    times = times.fillna(pd.to_timedelta(parts["time"], errors="coerce"))
+    read = []
+    for form in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y"):
+        days = pd.to_datetime(parts["day"], format=form, errors="coerce", utc=True)
+        if days.notna().any():
+            read.append(days + times)
+    read.sort(key=lambda dates: int(dates.isna().sum()))
+    if not read or (len(read) > 1 and read[0].isna().sum() == read[1].isna().sum()):
+        return found
+    return read[0]
 
 
 def _seconds(dates: pd.Series) -> Array:

@@ -14,6 +14,7 @@ Blend(budget=300, trees=True, panel=4000)
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -255,7 +256,9 @@ def method_of(method: str | Method, **settings: Any) -> Method:
     if isinstance(method, str):
         if method not in METHODS:
             known = ", ".join(map(repr, METHODS))
-            raise InputError(f"method must be one of {known}. Got {method!r}.")
+            close = get_close_matches(method, METHODS, 1)
+            near = f" Did you mean {close[0]!r}?" if close else ""
+            raise InputError(f"method must be one of {known}. Got {method!r}.{near}")
         method = METHODS[method]()
     if isinstance(method, type) or not isinstance(method, Method):
         what = "method must be a name such as 'blend', or a method such as Blend(budget=300)."

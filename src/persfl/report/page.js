@@ -42,7 +42,7 @@
     if (missing(x)) return NONE;
     const size = Math.abs(x);
     if (size === 0) return "0";
-    if (size < 1e-4 || size >= 1e6) return x.toExponential(2).replace("e+", "e").replace(/-/g, MINUS);
+    if (size < 1e-4 || size >= 1e12) return x.toExponential(2).replace("e+", "e").replace(/-/g, MINUS);
     if (size >= 1000) return signed(grouped(x.toFixed(0)));
     return signed(x.toPrecision(3));
   }

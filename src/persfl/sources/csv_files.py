@@ -5,10 +5,9 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
-import gzip
 import io
+import re
 import warnings
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from persfl.errors import InputError, PersflWarning
 from persfl.sources.unpacking import unpacked_text
@@ -26,6 +26,8 @@ _MISSING += ["NaN", "nan", "-NaN", "-nan", "#NA"]
 # columns that are many, and the seconds one takes
 MANY_COLUMNS = 20_000
 _A_COLUMN = 3e-4
+# what no text in one byte a letter has: control letters, and the marks that UTF-16 begins with
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]|\A\xff\xfe|\A\xfe\xff")
 
 
 def read_csv(
@@ -37,13 +39,17 @@ def read_csv(
     text: str | None,
 ) -> pd.DataFrame:
     """A CSV file as a DataFrame; see `persfl.sources.table.read_frame`."""
-    first = _beginning(path)
+    encoding = _encoding(path)
+    first = _beginning(path, encoding)
     separator = separator or max(",;\t", key=first.split("\n", 1)[0].count)
     names = _names(first, separator, path)
-    _check_names(names, path)
+    _check_names([name.strip() for name in names], path)
+    if text is not None:
+        text = next((name for name in names if name.strip() == text.strip()), text)
     options: dict[str, Any] = {
         "sep": separator,
         "decimal": decimal,
+        "encoding": encoding,
         "low_memory": False,
         "index_col": False,
     }
@@ -59,10 +65,36 @@ def read_csv(
         with told_as_input(path), _content(path) as content:
             table = pd.DataFrame(pd.read_csv(content, **options))
     if any(issubclass(one.category, pd.errors.ParserWarning) for one in said):
-        _refuse_more_cells(path, len(names), separator)  # pandas has left them out
-    if text is not None and text in table.columns:
-        table[text] = table[text].str.strip()
+        # pandas has left them out
+        _refuse_more_cells(path, len(names), separator, encoding)
+    for name in table.columns:
+        if name == text:
+            table[name] = table[name].str.strip()
+        elif not is_numeric_dtype(table[name]) and not is_bool_dtype(table[name]):
+            table[name] = _stripped(table[name], decimal, thousands)
+    found = [str(name).strip() for name in table.columns]
+    table.columns = pd.Index(
+        [name or f"Unnamed: {place}" for place, name in enumerate(found)]
+    )
     return table.drop(columns=[name for name in table.columns if _blank(table, name)])
+
+
+def _stripped(column: pd.Series, decimal: str, thousands: str | None) -> pd.Series:
+    """A column without blanks around its texts; what was read as text because of them alone is
+    read once more.
+    """
+    texts = column.str.strip()
+    changed = texts.notna() & (texts != column)
+    if not changed.any():
+        return column
+    texts = texts.mask(texts.isin(["", *_MISSING]))
+    plain = texts
+    if thousands is not None:
+        plain = plain.str.replace(thousands, "", regex=False)
+    numbers = pd.to_numeric(
+        plain.str.replace(decimal, ".", regex=False), errors="coerce"
+    )
+    return texts if (numbers.isna() & texts.notna()).any() else numbers
 
 
 def _blank(table: pd.DataFrame, name: object) -> bool:
@@ -108,10 +140,10 @@ def _content(path: Path) -> IO[bytes] | io.BufferedReader:
     return unpacked_text(path) if path.suffix.lower() == ".gz" else path.open("rb")
 
 
-def _refuse_more_cells(path: Path, columns: int, separator: str) -> None:
+def _refuse_more_cells(path: Path, columns: int, separator: str, encoding: str) -> None:
     """Stop where a row says more than there are columns; separators at its end say nothing."""
     with _content(path) as content:
-        text = io.TextIOWrapper(content, encoding="utf-8-sig", newline="")
+        text = io.TextIOWrapper(content, encoding=encoding, newline="")
         rows = csv.reader(text, delimiter=separator)
         for number, cells in enumerate(_sound(rows, path), start=1):
             if any(cell.strip() for cell in cells[columns:]):
@@ -129,16 +161,38 @@ def _sound(rows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
         raise InputError(f"{path.name!r} could not be read: {error}.") from error
 
 
-def _beginning(path: Path) -> str:
+def _encoding(path: Path) -> str:
+    """How the letters of a file are written: UTF-8, or what spreadsheets in Western Europe and
+    America save.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with told_as_input(path), _content(path) as content:
+        first = content.read(2**20)
+        piece = first
+        try:
+            while piece:
+                decoder.decode(piece)
+                piece = content.read(2**20)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            if _BINARY.search(first):
+                raise
+        else:
+            return "utf-8"
+    warnings.warn(
+        f"{path.name!r} is not UTF-8 text, so it is read as Windows-1252, as spreadsheets save it"
+        " in Western Europe and America. If names look wrong, save it again as UTF-8.",
+        PersflWarning,
+        stacklevel=4,
+    )
+    return "cp1252"
+
+
+def _beginning(path: Path, encoding: str) -> str:
     """The first of a CSV, with the line that names its columns; all kinds of line ends are one."""
-    opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    try:
-        with opener(path, "rb") as file:
-            text = codecs.getincrementaldecoder("utf-8-sig")().decode(file.read(2**20))
-    except UnicodeDecodeError:
-        raise _not_utf8(path) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path.name!r} could not be read: {error}") from error
+    with told_as_input(path), _content(path) as file:
+        text = codecs.getincrementaldecoder(encoding)().decode(file.read(2**20))
+    text = text.removeprefix("\ufeff")
     return str(text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\n"))
 
 
