@@ -50,6 +50,21 @@ def test_classes_are_those_of_a_penalized_logistic_regression(rows):
     np.testing.assert_allclose(np.concatenate(mine), chances, atol=2e-3)
 
 
+@pytest.mark.parametrize("kind", ["squared", "logistic"])
+def test_devices_of_one_row_choose_their_ridge_on_each_other(kind):
+    """Labels say nothing of any column: with rows hidden among themselves that shows."""
+    draw = np.random.default_rng(0)
+    X = draw.normal(size=(60, 8))
+    y = (draw.random(60) < 0.5) + 0.0
+    lone = Devices(X, y, np.ones(60), np.arange(61), range(60))
+    learner = Linear(kind, intercept=True)
+    models = dummy_fits(learner, lone, slopes=True)
+    weak = dummy_fits(learner, lone, slopes=True, ridge=0.1)
+    assert np.abs(models[:, :8]).max() < 0.5 * np.abs(weak[:, :8]).max()
+    one = dummy_fits(learner, Devices.of([lone[0]], quiet=True))
+    assert np.isfinite(one).all()
+
+
 def test_a_device_without_rows_gets_what_is_common(rows):
     start = np.append(rows.start, rows.start[-1])
     more = Devices(rows.X, rows.y, rows.weight, start, range(7))

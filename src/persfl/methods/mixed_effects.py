@@ -190,8 +190,8 @@ class Mixed(MethodSettings):
     def needs(self) -> Needs:
         return Needs(
             gradients=True,
-            leaves="Sums of products of its columns and labels, once, or refits where its owner allows"
-            " no sums; of classes all of its rows.",
+            leaves="Sums of products of its columns and labels, once (refits where its owner"
+            " allows no sums); of classes all of its rows.",
             questions=True,
         )
 

@@ -45,9 +45,13 @@ def for_everybody(model: Model, n: int) -> Any:
 
 
 def row_folds(rows: Devices, seed: int) -> IntArray:
-    """(rows,) a fold for each row; a device's rows are dealt to folds evenly."""
+    """(rows,) a fold for each row; a device's rows are dealt to folds evenly, and so are the rows
+    that are the only ones of their devices.
+    """
     draw = stream(seed, "folds").generator()
     order = np.lexsort([draw.random(len(rows.X)), rows.owner])
     fold = np.empty(len(rows.X), dtype=np.int64)
     fold[order] = (np.arange(len(order)) - rows.start[rows.owner[order]]) % FOLDS
+    lone = np.flatnonzero(rows.counts[rows.owner] == 1)
+    fold[lone] = draw.permutation(len(lone)) % FOLDS
     return fold
