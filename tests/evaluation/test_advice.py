@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from persfl.evaluation.advice import advice
-from persfl.evaluation.headline import headline, lowest_arm
+from persfl.evaluation.headline import expected_words, headline, lowest_arm
 from persfl.evaluation.intervals import percent
 from persfl.evaluation.verdicts import Worth
 
@@ -80,6 +80,8 @@ def test_own_rows_are_judged_alike_by_whatever_name():
     same = worth.table.assign(error_personal=own, **falls)
     same = Worth(same, 1.0, 0)
     assert same.fleet("pooled") == same.fleet("pooled", of="own")
+    assert "can differ from what the errors say" in expected_words(same)
+    assert expected_words(worth) == ""
     assert headline(same).alone == ""
 
 

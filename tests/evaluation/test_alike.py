@@ -6,7 +6,13 @@ import pytest
 
 from persfl import Devices, PersonalizedRegressor
 from persfl.errors import InputError
-from persfl.evaluation.alike import Alike, alike, verdict_codes, what_was_found
+from persfl.evaluation.alike import (
+    HELPS,
+    Alike,
+    alike,
+    verdict_codes,
+    what_was_found,
+)
 from persfl.report import info
 from persfl.report.blocks import blocks, pairs_met
 from persfl.sources import clustered_regression
@@ -84,6 +90,21 @@ def test_questions_tell_kinds_carefully():
 def test_where_all_are_alike_nobody_hurts(method):
     rows, _ = _fleet("alike", 3, n=24)
     assert not (_helpers(rows, method)[1]["verdict"] == "hurts").any()
+
+
+def test_while_kin_is_still_searching_taste_must_be_clear():
+    rows = clustered_regression(
+        n=40, clusters=4, rows=10, features=6, noise=0.5, seed=0
+    )
+    trust = _helpers(rows, "kin")[0].trust_
+    nobody = np.full(len(trust.targets), np.nan)
+    searching = trust.noted(trust.notes | {"mark": nobody})
+    known = trust.table()
+    helps = [
+        verdict_codes(known, alike(known, each)) == HELPS for each in (trust, searching)
+    ]
+    assert 0 < helps[1].sum() < helps[0].sum()
+    assert helps[0][helps[1]].all()
 
 
 def test_a_peer_with_good_rows_for_everybody_is_no_kind():

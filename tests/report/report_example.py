@@ -114,6 +114,7 @@ def example_info(
         "depends": {
             "sentence": "Without the 3 devices named for each, errors rise by 17 %.",
             "matters": True,
+            "device": "Yes: over all devices errors rise by 17 %.",
             "many": 3,
             "refits": 21,
             "named": [0.17, 0.12, 0.22],
@@ -240,6 +241,7 @@ def _worth(
             "how": "persfl fit rows.csv --device city --label y --method pooled",
         },
         "arms": arms,
+        "expected": "",
         "groups": [_group(k, n, c) | interval(c) for k, n, c in groups if c.any()],
         "device": {
             "own": own.tolist(),
@@ -283,6 +285,11 @@ def _made_of(rng: np.random.Generator, cluster: Any) -> dict[str, Any]:
         "shares": shares.tolist(),
         "near": near,
     }
+
+
+def _first(rows: list[list[Any]]) -> list[int]:
+    """The first peers that help."""
+    return [row[0] for row in rows if row[7] == 0][:5]
 
 
 def _help(rng: np.random.Generator, ids: list[str], cluster: Any) -> dict[str, Any]:
@@ -342,6 +349,7 @@ def _help(rng: np.random.Generator, ids: list[str], cluster: Any) -> dict[str, A
             "never": [[] for _ in groups],
         },
         "kinds": True,
+        "like": [[sum(row[7] == 0 for row in rows), *_first(rows)] for rows in top],
         "said": "There are kinds of devices.",
         "top": top,
         "verdicts": ["helps", "hurts", "cannot tell"],

@@ -388,6 +388,26 @@ def test_missing_values_and_nobody_asked(opened):
     assert page.text("#device-rows tr td:nth-of-type(5)") == "\u2013"
 
 
+def test_one_device_is_told_three_answers(opened):
+    info = example_info(devices=40)
+    info["help"]["like"][0] = [7, 3, 5]
+    info["worth"]["device"]["says"][0] = "helps here"
+    page = opened(info)
+    answers = [row["answer"] for row in page.data("#device .answers dd")]
+    assert answers == ["worth", "like", "depends"]
+    ids = info["devices"]["ids"]
+    said = plain(page.text("[data-answer=like]"))
+    assert said.startswith(f"{ids[3]}, {ids[5]} and 5 more: of these at most one in")
+    assert page.text("[data-answer=worth]") == "helps here"
+    told = plain(page.text("[data-answer=depends]"))
+    assert told == plain(info["depends"]["device"])
+    info["help"] |= {"kinds": False, "said": "No kinds found."}
+    info["depends"] = None
+    page = opened(info)
+    assert page.text("[data-answer=like]") == "No kinds found."
+    assert "persfl helpers RUN --prove" in page.text("[data-answer=depends]")
+
+
 def test_a_device_is_chosen_by_typing(opened):
     info = example_info(devices=40)
     page = opened(info)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from persfl.commands.progress import table
 from persfl.evaluation.alike import alike, verdict_codes, what_was_found
 from persfl.evaluation.error_table import error_lines
-from persfl.evaluation.headline import headline
+from persfl.evaluation.headline import expected_words, headline
 from persfl.evaluation.verdicts import Worth
 from persfl.evaluation.who_helps import pairs_known
 from persfl.fitting.fitted import Fitted, HasFitted, fitted_of
@@ -73,6 +73,9 @@ def print_errors(worth: Worth) -> None:
     """Errors of all methods, and what the personalized models are beside them."""
     head, *lines = error_lines(worth.summary(), ahead=worth.ahead)
     table(head, lines)
+    expected = expected_words(worth)
+    if expected:
+        print(expected)
 
 
 def seconds(chosen: argparse.Namespace) -> str:

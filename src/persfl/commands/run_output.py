@@ -135,9 +135,9 @@ def _rows_of_fit(
 
 def _prove(model: Personalized, chosen: argparse.Namespace) -> int:
     """What errors rise by without the named helpers, and without random devices."""
-    *rows, aside = _rows_of_fit(model, chosen, "--prove")
+    X, y, devices, aside = _rows_of_fit(model, chosen, "--prove")
     how = {"many": chosen.without, "targets": chosen.targets}
-    found = model.removal(*rows, aside=aside, **how)
+    found = model.removal(X, y, devices, aside=aside, **how)
     if chosen.json:
         facts = {name: value._asdict() for name, value in _rises(found).items()}
         more = {"without": found.many, "refits": found.refits}
@@ -154,8 +154,8 @@ def _prove(model: Personalized, chosen: argparse.Namespace) -> int:
 
 def _contributions(model: Personalized, chosen: argparse.Namespace) -> int:
     """Who helps the others most; it is kept in the run folder."""
-    *rows, aside = _rows_of_fit(model, chosen, "--contributions")
-    found = model.contributions(*rows, aside=aside, refits=chosen.refits)
+    X, y, devices, aside = _rows_of_fit(model, chosen, "--contributions")
+    found = model.contributions(X, y, devices, aside=aside, refits=chosen.refits)
     keep_contributions(Path(chosen.run), found)
     if chosen.json:
         print(found.table.to_json(orient="records"))

@@ -86,6 +86,19 @@ class Removal(NamedTuple):
             f" told. {found}"
         )
 
+    @property
+    def of_one(self) -> str:
+        """What may be said to one device, which has too few rows to be measured alone."""
+        changes = (
+            f"over all devices errors {self.named.words} without the {self.many} named for each,"
+            f" and {self.random.words} without random ones"
+        )
+        if self.matters:
+            return f"Yes: {changes}."
+        if self.difference.high <= LITTLE:
+            return f"Little more than on any others, if at all: {changes}."
+        return f"It cannot be told: {changes}."
+
 
 class Contributions(NamedTuple):
     """`table`: device, `rise` of the others' errors without it, `low` and `high`, whether it is

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 NOTHING = "No rows were held back, so nothing was measured."
 TO_COME = " for as many rows to come:"
+EXPECTED = (
+    "Errors are those of models without the rows held back. What personalizing removes is as"
+    " expected once models learn from all rows, so it can differ from what the errors say."
+)
 # how a verdict ends whose mean and number of devices differ
 _FOR_MOST = {
     "better for most": ", though most devices had less error",
@@ -101,6 +105,12 @@ def headline(worth: Worth | None) -> Headline:
     use = told.best if told.best in METHODS_OF and not _sure(told) else ""
     says = told.verdict.says if told.clear else "no clear difference"
     return Headline(found, alone, _advised(worth, told, words), says, use)
+
+
+def expected_words(worth: Worth) -> str:
+    """That gains are not those of the errors beside them; nothing where they are."""
+    falls = worth.table.filter(like="fall_")
+    return EXPECTED if np.isfinite(falls.to_numpy(dtype=np.float64)).any() else ""
 
 
 def personalized_is(says: str | None) -> str:

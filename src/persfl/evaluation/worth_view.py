@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from persfl.evaluation.headline import headline, lowest_arm, personalized_is
+from persfl.evaluation.headline import (
+    expected_words,
+    headline,
+    lowest_arm,
+    personalized_is,
+)
 from persfl.evaluation.html_tables import Scale, html_table, paragraphs, whisker
 from persfl.evaluation.intervals import in_units, percent
 
@@ -24,7 +29,9 @@ def worth_html(worth: Worth) -> str:
     head = ["held-out error of", "mean", "median", own_units]
     head += ["removed by personalizing", "95 % interval", "personalized is"]
     rows = [_cells(arm, scale) for arm in arms]
-    return paragraphs(headline(worth).sentences) + html_table(head, rows, marked=lowest)
+    more = expected_words(worth)
+    said = [*headline(worth).sentences, *([more] if more else [])]
+    return paragraphs(said) + html_table(head, rows, marked=lowest)
 
 
 def _cells(arm: Mapping[str, Any], scale: Scale) -> list[str]:

@@ -19,6 +19,7 @@ def depends_info(fitted: Fitted) -> dict[str, Any] | None:
     return {
         "sentence": found.sentence,
         "matters": found.matters,
+        "device": found.of_one,
         "many": found.many,
         "refits": found.refits,
         **{name: list(map(float, rise)) for name, rise in rises.items()},

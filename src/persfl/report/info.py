@@ -22,6 +22,7 @@ from persfl.methods import settings_of
 from persfl.report.about_run import about_run, counted_devices
 from persfl.report.blocks import Blocks, adoption_shares, blocks, pairs_met
 from persfl.report.depends_info import depends_info
+from persfl.report.like_info import like_info
 from persfl.report.makeup import makeup
 from persfl.report.next_command import next_line
 from persfl.report.worth_info import (
@@ -202,6 +203,7 @@ def _help(
         "top": top,
         "verdicts": list(VERDICTS),
         "kinds": found.kinds,
+        "like": like_info(known, found, codes, n),
         "said": what_was_found(found, codes),
         "met": np.bincount(target, minlength=n).tolist(),
         "answered": answered.astype(np.int64).tolist(),

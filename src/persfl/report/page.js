@@ -324,7 +324,8 @@
         { class: "read" },
         `Error is the ${words.error}, judged on ${many(worth.rows, "row")} that were kept back from training; smaller is better. `,
         mistakes ? null : `\u201cOff by\u201d is the root of the mean squared error, in units of ${words.label}. `,
-        "The columns on the right say what the personalized models are beside each: right of the line they are better.",
+        "The columns on the right say what the personalized models are beside each: right of the line they are better. ",
+        worth.expected || null,
       ),
       fitting(
         h(
@@ -1040,7 +1041,7 @@
       h(
         "figcaption",
         { id: "heat-read" },
-        "How to read it: pick a row and look along it. Strongly coloured cells are the peers whose answers lowered this device's own loss most often. Being adopted often is not proof of help; the table of one device below says where it is. Choose a row to see it there.",
+        "How to read it: pick a row and look along it. Strongly coloured cells are the peers that the row took most from. Taking much is no proof of help; the table of one device below says where it is. Choose a row to see it there.",
       ),
     );
     legend.append(
@@ -1573,9 +1574,11 @@
           ? fact("gain", "small errors", "both are below a tenth of the fleet's")
           : fact("gain", percent(measured.gain[i]), missing(measured.low[i]) ? null : span(measured.low[i], measured.high[i])),
       );
-    const says = measured
-      ? h("p", { class: "told" }, measured.says[i] ? told(measured.says[i]) : "Nothing was measured on this device alone.")
-      : null;
+    const answers = [
+      ["worth", "Was it worth it?", measured && measured.says[i] ? told(measured.says[i]) : "Nothing was measured on this device alone."],
+      ["like", "Who is like it?", likeIt(i)],
+      ["depends", "Does its model depend on them?", dependence()],
+    ];
     const made = info.made_of
       ? [
           h("h4", null, "What its model is made of"),
@@ -1590,9 +1593,13 @@
       "device",
       h("h3", { id: "device-name", tabindex: "-1", "data-index": i, "data-device": ids[i] }, name),
       h("dl", { class: "facts" }, facts),
-      says,
+      h(
+        "dl",
+        { class: "answers told" },
+        answers.map(([key, asked, said]) => h("div", null, h("dt", null, asked), h("dd", { "data-answer": key }, said))),
+      ),
       made,
-      h("h4", null, "Who helps it"),
+      h("h4", null, "Its peers"),
       helpers(i, top),
       h("h4", null, "Its loss"),
       lossKey(i),
@@ -1602,6 +1609,23 @@
     chart(lossBox, wide => curves(i, wide, lossBox));
     charts[charts.length - 1].ofDevice = true;
     settle();
+  }
+  // Nobody is named where there are no kinds: then all devices are alike, or it cannot be told.
+  function likeIt(i) {
+    const [like, ...first] = help.like[i];
+    if (nobody) return "It asked nobody, so nobody could be found.";
+    if (!help.kinds) return help.said;
+    if (!like) return "Nobody of whom it can be told.";
+    const more = like - first.length;
+    return [
+      first.map((peer, k) => [k ? ", " : "", link(peer)]),
+      more ? ` and ${count(more)} more` : "",
+      first.length + more > 1 ? ": of these at most one in ten is expected not to be." : ".",
+    ];
+  }
+  function dependence() {
+    if (info.depends) return info.depends.device;
+    return nobody ? "It asked nobody." : "Not measured: persfl helpers RUN --prove --table TABLE does.";
   }
   function helpers(i, top) {
     if (!top.length)
@@ -1648,7 +1672,7 @@
           ` The bar is the share of ${blended ? "what it took from neighbours" : "its adopted steps"} that came from a peer. The tick is where the bar would end by chance, if each question were adopted ${percent(help.chance)} of the time. The reward is how much an answer lowered this device's own loss, on average, with its interval: right of the line it went down. `,
         h("strong", null, "Like me?"),
         " is the chance that the two devices are of one kind, and the verdict follows from it: of those that help, at most one in ten is expected not to be. Whether models depend on them is another question: ",
-        info.depends ? "see Who is missed, above." : "persfl helpers RUN --prove measures it.",
+        "it is answered above.",
       ),
       fitting(
         h(

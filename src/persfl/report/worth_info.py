@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from persfl.checks import many
-from persfl.evaluation.headline import headline, lowest_arm, personalized_is
+from persfl.evaluation.headline import (
+    expected_words,
+    headline,
+    lowest_arm,
+    personalized_is,
+)
 from persfl.evaluation.verdicts import Worth
 from persfl.report.about_run import counted_devices
 
@@ -74,6 +79,7 @@ def worth_info(
         "verdict": verdict,
         "headline": told._asdict() | {"how": ""},
         "arms": arms,
+        "expected": expected_words(worth),
         "groups": _groups(worth, rows, layout, groups),
         "device": {**each, "says": says, "small": small, "similar": similar},
     }
