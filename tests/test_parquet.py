@@ -114,3 +114,21 @@ def test_no_flipped_bit_ends_the_process():
         words, input=content, capture_output=True, timeout=120, check=False
     )
     assert ended.stdout == b"whole\n", ended.stderr[-500:]
+
+
+def test_levels_that_a_column_has_not_are_refused_unread(tmp_path):
+    """pyarrow ends the process where a column counts levels that it cannot have."""
+    parts = pytest.importorskip("persfl.scale.table_parts")
+    content = written(pa.table({"who": ["a", "b"], "x": [1.0, 2.0]}))
+    optional = b"\x25\x02\x18"  # in the footer, before the name of a column
+    assert content.count(optional) == 2
+    forged = content.replace(optional, b"\x25\x00\x18", 1)
+    for kind, told in (("sound", content), ("forged", forged)):
+        (tmp_path / f"{kind}.parquet").write_bytes(told)
+    with parts.opened_part(tmp_path / "sound.parquet", ["who"], ["x"]) as file:
+        assert file.read().num_rows == 2
+    with (
+        pytest.raises(InputError, match="not a table as persfl writes one"),
+        parts.opened_part(tmp_path / "forged.parquet", ["who"], ["x"]) as file,
+    ):
+        pass

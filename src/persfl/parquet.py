@@ -44,7 +44,9 @@ _STRUCT = 12
 _SEQUENCE = 9
 _SET = 10
 _MAP = 11
-_MOST_PARTS = 200_000  # of a footer, or of the head of a page
+_MOST_PARTS = 200_000  # of the head of a page
+_MOST_OF_FOOTER = 2_000_000  # some twenty-five for each column of each group of rows
+_SIZES = 16  # the field of a column where it counts levels
 _NESTED = 12
 
 
@@ -68,30 +70,24 @@ def refuse_bomb(content: bytes, *, most: int) -> None:
         raise InputError("it unpacks to too much.")
 
 
-def refuse_large(content: Content, about: Any, *, most: int) -> None:
-    """Stop where the columns of a file, of which pyarrow told `about`, unpack to more than `most`
-    bytes: of texts each once, which is how they must be read.
+def refuse_large(content: Content, *, most: int) -> None:
+    """Stop where the columns of a file unpack to more than `most` bytes: of texts each once, which
+    is how they must be read.
 
     >>> import io, pyarrow as pa, pyarrow.parquet as pq
     >>> made = io.BytesIO()
     >>> pq.write_table(pa.table({"a": ["text"] * 9_000}), made)
-    >>> about = pq.ParquetFile(made).metadata
-    >>> refuse_large(made.getvalue(), about, most=80_000)
-    >>> refuse_large(made.getvalue(), about, most=9_000)
+    >>> refuse_large(made.getvalue(), most=80_000)
+    >>> refuse_large(made.getvalue(), most=9_000)
     Traceback (most recent call last):
     ...
     persfl.errors.InputError: it unpacks to too much.
     """
     total = 0
-    for k in range(about.num_row_groups):
-        group = about.row_group(k)
-        for j in range(group.num_columns):
-            column = group.column(j)
-            place = {5: column.num_values, 7: column.total_compressed_size}
-            place |= {9: column.data_page_offset}
-            place |= {11: column.dictionary_page_offset or 0}
-            size, values = _pages(content, {3: place})
-            total += size + 8 * max(values, group.num_rows)
+    for group in _footer(content)[4]:
+        for chunk in group[1]:
+            size, values = _pages(content, chunk)
+            total += size + 8 * max(values, _count(group[3]))
     if total > most:
         raise InputError("it unpacks to too much.")
 
@@ -101,7 +97,7 @@ def _room(content: bytes) -> int:
     return len(content)
 
 
-def _footer(content: bytes) -> Struct:
+def _footer(content: Content) -> Struct:
     """What stands at the end of a file: its columns, and where their pages are."""
     if len(content) < 12 or content[:4] != _MARK or content[-4:] != _MARK:
         raise _odd()
@@ -109,8 +105,44 @@ def _footer(content: bytes) -> Struct:
     begin = len(content) - 8 - size
     if begin < 4:
         raise _odd()
-    reader = _Compact(content, begin, len(content) - 8)
-    return reader.struct()
+    reader = _Compact(content, begin, len(content) - 8, _MOST_OF_FOOTER)
+    found = reader.struct()
+    levels = _levels(found[2])
+    for group in found[4]:
+        for chunk, each in zip(group[1], levels, strict=True):
+            _refuse_histograms(chunk[3].get(_SIZES, {}), each)
+    return found
+
+
+def _levels(schema: Iterable[Struct]) -> list[tuple[int, int]]:
+    """How many of the places on the way to each column may repeat, and how many may be empty or
+    repeat.
+    """
+    found = []
+    left = [(1, 0, 0)]  # elements still to come, at each depth, and levels there
+    for element in schema:
+        while left and left[-1][0] == 0:
+            left.pop()
+        if not left or len(left) > _DEEPEST:
+            raise _odd()
+        more, repeats, there = left.pop()
+        left.append((more - 1, repeats, there))
+        kind = element.get(3, 0)
+        if kind not in (0, 1, _REPEATED):
+            raise _odd()
+        here = repeats + (kind == _REPEATED), there + (kind > 0)
+        if 5 in element:
+            left.append((_count(element[5]), *here))
+        else:
+            found.append(here)
+    return found
+
+
+def _refuse_histograms(sizes: Struct, levels: tuple[int, int]) -> None:
+    """Stop where a column counts other levels than it has: pyarrow would end the process."""
+    for field, most in zip((2, 3), levels, strict=True):
+        if len(sizes.get(field, [])) not in (0, most + 1):
+            raise _odd()
 
 
 def _columns(schema: Iterable[Struct]) -> tuple[list[int], int]:
@@ -166,11 +198,13 @@ def _count(value: object) -> int:
 class _Compact:
     """Reads Thrift's compact protocol: structs as dicts by the numbers of their fields."""
 
-    def __init__(self, content: Content, at: int, end: int) -> None:
+    def __init__(
+        self, content: Content, at: int, end: int, most: int = _MOST_PARTS
+    ) -> None:
         self.content = content
         self.at = at
         self.end = end
-        self._left = _MOST_PARTS
+        self._left = most
 
     def struct(self, depth: int = 0) -> Struct:
         """The struct that begins here."""

@@ -245,6 +245,28 @@ def test_a_device_does_not_believe_shares_that_its_rows_contradict():
     assert np.abs(found.model).max() < 10
 
 
+def test_a_device_looks_at_the_model_that_it_ends_with():
+    """A neighbour may be honest without each hidden part, and lie in its model of all rows."""
+    rows = rows_of(2, n=3)
+    part = np.arange(rows[0].rows) % 5
+    own = ClassHome(alone(rows[0]), part, classes=2, level=True, ordered=False)
+    honest = own.free(1.0, np.zeros((6, 3, 2)))
+    shares = np.full(10, 1e-9)
+    shares[-2] = 1 - 9e-9  # neighbours'
+    lying = np.concatenate([-5 * honest[:1], honest[1:]])
+    fair, spoilt = (
+        own.mixed(Centres(1.0, 0 * honest, mean), shares) for mean in (honest, lying)
+    )
+    assert not (fair.own == 1).all()
+    assert (spoilt.own == 1).all()
+    learner = terms_of(rows, TWO, 2).learner()
+    each = [
+        learner.loss(one.model[:, 1] - one.model[:, 0], rows[0])
+        for one in (fair, spoilt)
+    ]
+    assert each[1] <= 2 * each[0] + 0.1
+
+
 def test_who_falls_silent_ends_no_run():
     rows = rows_of(2)
     terms = terms_of(rows, TWO, 2)

@@ -144,7 +144,7 @@ def blended(
         site.notes.append(NO_TREES)
     if tells_bends(terms):
         site.notes.append(NO_ALIKE)
-    elif not tells_sums(terms) and terms.model not in NETWORKS:
+    elif isinstance(site, FlowerSite) and terms.model not in NETWORKS:
         site.notes.append(BY_QUESTIONS)
     if all(model is None for model in found.models):
         raise InputError(

@@ -94,9 +94,10 @@ def _conduct(grid: Grid, plan: RunPlan, out: Path, diary: Diary) -> None:
     method = plan.personalization
     steps_of = scene.paying and has_gradients(scene.terms.learner())
     if isinstance(method, Blend) and steps_of:
-        steps = steps_that_fit(dict(scene.paying))
-        fleet, state = common_run(scene, NoisedDescent(rounds=steps))
-        keep_result(scene.folder, fleet, scene.terms, plan, state, descent_words(steps))
+        paying = dict(scene.paying)
+        fleet, state = common_run(scene, NoisedDescent(rounds=steps_that_fit(paying)))
+        words = descent_words(paying)
+        keep_result(scene.folder, fleet, scene.terms, plan, state, words)
     elif isinstance(method, Blend | Mixed):
         # blend's many files, where it runs
         from persfl.federation.blend_run import blended

@@ -15,7 +15,7 @@ from persfl.federation.blend_exchange import (
 )
 from persfl.federation.letters import Letters
 from persfl.federation.told_leaves import LeavesFamily
-from persfl.methods.blend.fixed_point import LONG
+from persfl.methods.blend.fixed_point import counted
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.blend.questions import LeafSums, Take
 from persfl.methods.mixed.near_round import SHARED
@@ -58,8 +58,7 @@ class LeavesSite(BlendExchange):
 
 
 def _bounded(told: Array) -> Array:
-    """Nobody's sums are longer than ten usual ones: one device alone decides no leaf."""
+    """Nobody's sums are longer than ten usual ones, nor, of three or more, than all others'."""
     length = np.linalg.norm(told, axis=(1, 2))
-    usual = float(np.median(length[length > 0])) if length.any() else 1.0
-    less = np.minimum(1.0, LONG * usual / np.maximum(length, 1e-300))
+    less = counted(length) / np.maximum(length, 1e-300)
     return np.asarray(told * less[:, None, None])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from persfl.errors import InputError
+from persfl.federation.inquiry import LONGEST_NAME
 from persfl.federation.messages import Arrays, parts_of
 from persfl.federation.run_codec import RunCodec
 from persfl.files import read_whole, write_whole
@@ -19,6 +20,10 @@ from persfl.types import Model
 from persfl.wire.codec import LARGEST, WireError, nested, pack, unpack, within
 from persfl.wire.models import finite
 from persfl.wire.terms import Terms
+
+# Before the name of a run: its model was refined with own rows of a protected device, and stays.
+# No run has so long a name: with protection off, one called "home:r" would be taken for such a one.
+HOME = "home:".ljust(LONGEST_NAME + 1)
 
 
 class StoredModel(NamedTuple):
@@ -51,6 +56,8 @@ class Shelf:
         """Replace the model of a run; it is on the disk when this returns.
 
         False, and nothing happens, where all models together would take more than `most` bytes.
+        Those that stay are counted by themselves: how large they are hangs on rows, and must not
+        show in whether another one has room.
         """
         head, arrays = stored.terms.to_wire()
         arrays |= nested("model", mixture_to(stored.terms, stored.model))
@@ -66,12 +73,20 @@ class Shelf:
     def _others(self, run: str) -> int:
         """Bytes of the models of other runs."""
         if self.folder is None:
-            return sum(len(body) for name, body in self._memory.items() if name != run)
+            return sum(
+                len(body)
+                for name, body in self._memory.items()
+                if name != run and _stays(name) == _stays(run)
+            )
         if not self.folder.is_dir():
             return 0
         mine = self._path(self.folder, run).name
         with os.scandir(self.folder) as files:
-            return sum(file.stat().st_size for file in files if file.name != mine)
+            return sum(
+                file.stat().st_size
+                for file in files
+                if file.name != mine and file.name.endswith(_STAYS) == _stays(run)
+            )
 
     def get(self, run: str) -> StoredModel | None:
         """The model of a run, if there is one."""
@@ -111,7 +126,15 @@ class Shelf:
     @staticmethod
     def _path(folder: Path, run: str) -> Path:
         # a run's name comes from elsewhere
-        return folder / f"{hashlib.sha256(run.encode()).hexdigest()[:16]}.model"
+        name = hashlib.sha256(run.encode()).hexdigest()[:16]
+        return folder / f"{name}{_STAYS if _stays(run) else '.model'}"
+
+
+_STAYS = ".home.model"
+
+
+def _stays(run: str) -> bool:
+    return run.startswith(HOME)
 
 
 def _read(body: bytes) -> StoredModel:

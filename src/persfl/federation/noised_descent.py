@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
+from persfl.checks import those
 from persfl.errors import InputError
 from persfl.methods.blend.fixed_point import LONG, counted
 from persfl.methods.private.common_descent import MeanPath
@@ -64,7 +65,9 @@ class SlopeTotals:
         now = np.clip([rows for rows, _ in told], -most, most)
         self._rows += np.where(moved, now, 0.0)
         self._times += moved
-        rows = (self._rows / np.maximum(self._times, 1))[moved].sum()
+        mean = self._rows / np.maximum(self._times, 1)
+        # fewer than none would make up for others' rows, and steps as long as one device likes
+        rows = np.maximum(mean, 0.0)[moved].sum()
         least = max(float(moved.sum()), 1.0)
         return np.asarray(divisor @ slope / max(float(rows), least))
 
@@ -104,10 +107,17 @@ def steps_that_fit(paying: dict[str, int]) -> int:
     return min(PLANNED, *paying.values())
 
 
-def descent_words(steps: int) -> str:
-    """What a blend came to where devices pay for each answer."""
+def descent_words(paying: dict[str, int]) -> str:
+    """What a blend came to where devices pay for each answer; who has few left is named.
+
+    >>> "(device 'bob' has no more left)" in descent_words({"ann": 20, "bob": 7})
+    True
+    """
+    steps = steps_that_fit(paying)
+    few = [name for name in sorted(paying) if paying[name] == steps < PLANNED]
+    left = f" ({those(few, 'has', 'have')} no more left)" if few else ""
     return (
         f"One model for all by {steps} noised steps of every device, which is what privacy budgets"
-        " allow; each protected device has weighed it against its own rows at home, and keeps the"
-        " outcome there"
+        f" allow{left}; each protected device has weighed it against its own rows at home, and"
+        " keeps the outcome there"
     )

@@ -22,7 +22,7 @@ from persfl.federation.messages import (
     parts_of,
     whole_of,
 )
-from persfl.federation.model_store import StoredModel
+from persfl.federation.model_store import HOME, StoredModel
 from persfl.federation.private_desk import PrivateDesk, RowsSeen
 from persfl.federation.private_sums import device_sums
 from persfl.federation.row_stock import alone
@@ -38,10 +38,8 @@ from persfl.seeds import stream
 from persfl.types import Array, Data, Model
 from persfl.wire import WireError, nested
 
-# Models that others' words alone led to, and those that own rows have refined: the latter stay.
-# No run has so long a name: with protection off, one called "told:r" would be taken for the former.
+# Models that others' words alone led to; no run has so long a name (see HOME).
 TOLD = "told:".ljust(LONGEST_NAME + 1)
-HOME = "home:".ljust(LONGEST_NAME + 1)
 
 
 class PrivateMessages:
@@ -196,9 +194,14 @@ class PrivateMessages:
             stored = StoredModel(told.round + 1, model, terms)
         if not isinstance(stored.model, np.ndarray):
             raise Refused("privacy")
-        if stored is not before:
-            self.home.keep(run, stored)
+        if stored is not before and not self._keep(run, stored):
+            raise Refused("disk")
         return stored
+
+    def _keep(self, run: str, stored: StoredModel) -> bool:
+        """Whether there was room for a model: half is for those that stay, and half for others."""
+        half = self.home.policy.disk // 2
+        return self.home.shelf.put(run, stored, most=half)
 
     def _finish(self, question: Inquiry, model: Array) -> None:
         """Refine the model of a run with own rows, without noise."""
@@ -214,14 +217,19 @@ class PrivateMessages:
     def _keep_home(
         self, question: Inquiry, usual: Model, refined: Callable[[], Model]
     ) -> None:
-        """Keep a refined model: it never leaves, and whether refining went well does not show."""
+        """Keep a refined model: it never leaves, and whether refining went well does not show, nor
+        whether there was room for it.
+        """
         model = usual
         try:
             model = refined()
         except Exception as error:
             self._code(error, question)
         stored = StoredModel(question.round + 1, model, question.terms)
-        self.home.keep(HOME + question.run, stored)
+        if not self._keep(HOME + question.run, stored):
+            self._log(
+                f"no room for the model of run {question.run!r}: raise disk in the policy"
+            )
 
     # Blend of linear models under squared loss, and of trees
 

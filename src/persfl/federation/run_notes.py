@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from persfl.checks import many
+from persfl.checks import many, some
 from persfl.federation.blend_outcome import Outcome
 from persfl.federation.letters import capital, why
 from persfl.federation.run_plan import RunPlan
@@ -30,13 +30,13 @@ def model_size(fleet: FlowerFleet | Outcome) -> int:
 
 def once_note(fleet: FlowerFleet, losses: Sequence[Array], step: float) -> list[str]:
     """What a run that does not begin anew should say of its step."""
-    paying = len(fleet.target_side.paying)
+    paying = sorted(fleet.target_side.paying)
     if not paying:
         return []
     text = (
-        f"{paying} of {many(fleet.n, 'device')} pay for each answer from a privacy budget: they"
-        " were not asked for losses that nothing hangs on, and the run did not begin anew with a"
-        f" shorter step than {step:g}."
+        f"{len(paying)} of {many(fleet.n, 'device')} pay for each answer from a privacy budget"
+        f" ({some(paying)}): they were not asked for losses that nothing hangs on, and the run did"
+        f" not begin anew with a shorter step than {step:g}."
     )
     if losses and have_grown_for_several(losses[0], losses[-1]):
         text += (

@@ -37,11 +37,10 @@ def opened_part(
     import pyarrow.parquet as pq
 
     with told_of(path), reading(path), _mapped(path) as content:
+        refuse_large(content, most=RATIO * len(content) + ROOM)
         packed = pa.py_buffer(content)
         file = pq.ParquetFile(packed, read_dictionary=list(ids))
         _refuse_kinds(file.schema_arrow, ids, numbers)
-        most = RATIO * len(content) + ROOM
-        refuse_large(content, file.metadata, most=most)
         yield file
 
 

@@ -124,26 +124,31 @@ class ClassHome:
         """Its offers by these shares. But where its rows lose more than twice as much by them as by
         models that nobody else has a say in, these: shares are one for all devices, and so is the
         fleet's model, and one liar can spoil both.
+
+        Hidden rows say so, by the models that have not seen them; and all rows, by the models of
+        all rows: who is honest about the former can still lie in the latter alone.
         """
         offers = self.offers(told)
         mine = self._alone(told)
         belief = np.full(len(mine), 1.0 / len(mine))
         rows = self.judged(1.0)
+        every = np.arange(len(self.rows.y))
+        label = self.rows.y.astype(np.int64)
+        weight = self.rows.weight
+        log = self._log_chances(offers, every, np.zeros_like(every))
+        lost = pool_loss(log, label, weight, shares) / float(weight.sum())
+        own = float(np.log(self.classes))  # even chances
+        many = float(weight.sum())
         if rows.weight.sum() > 0:
             copy = rows.fold + 1
+            many = float(rows.weight.sum())
             seen = rows.label, rows.weight
             alone = self._log_chances(mine, rows.row, copy)
             belief = pool_shares(alone, *seen, belief)
-            own = pool_loss(alone, *seen, belief)
+            own = pool_loss(alone, *seen, belief) / many
             log = self._log_chances(offers, rows.row, copy)
-            lost = pool_loss(log, *seen, shares)
-        else:  # own models have seen every row: the mix must beat even chances
-            every = np.arange(len(self.rows.y))
-            log = self._log_chances(offers, every, np.zeros_like(every))
-            label = self.rows.y.astype(np.int64)
-            lost = pool_loss(log, label, self.rows.weight, shares)
-            own = float(self.rows.weight.sum()) * np.log(self.classes)
-        if lost > WORSE * own + SURE:
+            lost = max(lost, pool_loss(log, *seen, shares) / many)
+        if many * lost > WORSE * many * own + SURE:
             return MixedAtHome(_pooled(mine, belief), np.ones(len(offers)))
         decided = np.array([float(offer.own[0]) for offer in offers])
         return MixedAtHome(_pooled(offers, shares), decided)
