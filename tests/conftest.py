@@ -1,11 +1,16 @@
+import gc
 import io
 import os
 import time
 from contextlib import chdir, redirect_stdout
+from dataclasses import replace
 
 # One thread each: the tests run in parallel processes, and tiny matrices gain nothing from more.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+# Tests start a hundred processes: where nothing compiled may be kept, each compiles persfl anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+gc.disable()  # a third of the time of collecting tests; see pytest_collection_finish
 
 import pytest
 
@@ -13,6 +18,7 @@ from persfl import compiled
 from persfl.cli import main
 from persfl.errors import InputError
 from persfl.folder_locks import Lock
+from persfl.methods.blend.blend_settings import USUAL
 
 
 @pytest.fixture
@@ -26,6 +32,21 @@ def uncompiled(monkeypatch):
     yield switch
     monkeypatch.undo()
     compiled.kernels.cache_clear()
+
+
+@pytest.fixture
+def brief_descents(monkeypatch):
+    """Blends of networks with fewer steps: enough to see that nothing is lost or leaked."""
+    less = replace(
+        USUAL.descent,
+        own_steps=(2, 5),
+        tuning_steps=(0, 2, 5),
+        pool_steps=10,
+        near_steps=3,
+        rounds=2,
+    )
+    fewer = replace(USUAL, descent=less)
+    monkeypatch.setattr("persfl.methods.blend.blend_settings.USUAL", fewer)
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +83,12 @@ def pytest_xdist_auto_num_workers(config):
     """
     slow = "not slow" not in config.option.markexpr
     return (os.cpu_count() or 1) + slow
+
+
+def pytest_collection_finish():
+    """From here on rubbish is looked for, but not among modules and tests, which stay."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items):

@@ -46,7 +46,7 @@ LESS = {
     "fit": ["--method", "paper", "--rounds", "5"],
     "compare": ["--method", "paper", "--rounds", "5"],
     "compare over seeds": ["--rounds", "5", "--seeds", "2", "--jobs", "1"],
-    "federation demo": ["--nodes", "3", "--rounds", "1"],
+    "federation demo": ["--nodes", "2", "--rounds", "1"],
 }
 
 
@@ -64,9 +64,9 @@ SLOW = dict.fromkeys(("docs/digits.md", "docs/federation.md"), pytest.mark.slow)
         if commands
     ],
 )
-def test_commands(page, demo, tmp_path, monkeypatch, capsys):
+def test_commands(page, demo, brief_descents, tmp_path, monkeypatch, capsys):
     """A page's commands run as they stand, one after the other in one folder, but for fewer
-    rounds, one small figure of all, and demos, which are made once for all pages.
+    rounds and steps, one small figure of all, and demos, which are made once for all pages.
     """
     monkeypatch.chdir(tmp_path)
     for command in COMMANDS[page]:

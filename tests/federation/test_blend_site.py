@@ -22,7 +22,6 @@ from persfl.federation.lockstep import side_by_side
 from persfl.fleets.flower import Device, Policy, Rows
 from persfl.learners.responses import respond
 from persfl.methods.blend import blend, blend_over, local_site
-from persfl.methods.blend.blend_settings import USUAL
 from persfl.sources import clustered_regression
 from persfl.types import Data
 from persfl.wire import Terms, WireError, pack, unpack
@@ -234,23 +233,8 @@ def test_trees_of_classes_predict_as_in_one_process():
         )
 
 
-@pytest.fixture
-def short(monkeypatch):
-    """The same with fewer steps."""
-    less = replace(
-        USUAL.descent,
-        own_steps=(2, 5),
-        tuning_steps=(0, 3),
-        pool_steps=6,
-        near_steps=3,
-        rounds=2,
-    )
-    fewer = replace(USUAL, descent=less)
-    monkeypatch.setattr("persfl.methods.blend.blend_settings.USUAL", fewer)
-
-
 @pytest.mark.parametrize(("classes", "budget"), [(0, 1), (0, 60), (3, 60)])
-def test_networks_are_those_of_one_process(classes, budget, short):
+def test_networks_are_those_of_one_process(classes, budget, brief_descents):
     pytest.importorskip("torch")
     some = CUT if classes else ONE
     devices = Devices.of([some[i] for i in range(3)], quiet=True)
@@ -276,7 +260,7 @@ def test_networks_are_those_of_one_process(classes, budget, short):
             np.testing.assert_allclose(vector, same, atol=1e-9)
 
 
-def test_bad_peers_cost_trees_and_networks_their_own_answers(short):
+def test_bad_peers_cost_trees_and_networks_their_own_answers(brief_descents):
     pytest.importorskip("torch")
     some = Devices.of([ONE[i] for i in range(3)], quiet=True)
     for terms in (
@@ -395,7 +379,9 @@ def test_weights_that_differ_within_reason_count_as_they_are():
     assert found.weight.tolist() == list(counts)
 
 
-def test_a_target_that_tells_no_loss_at_all_does_not_end_a_blend_of_networks(short):
+def test_a_target_that_tells_no_loss_at_all_does_not_end_a_blend_of_networks(
+    brief_descents,
+):
     pytest.importorskip("torch")
 
     def perfect(name, reply):

@@ -1,5 +1,6 @@
 """Protected devices as processes of their own, over Flower on loopback: two askers who tell each
-other everything, and a node that is started anew between them, get no more than the budget.
+other everything, and a node that is started anew between them, draw on one budget. How a run that
+wants more than is left is refused is in test_private_devices.py.
 """
 
 import json
@@ -81,7 +82,7 @@ def ledger(fed, name, capsys):
 
 
 @pytest.mark.slow
-def test_two_askers_and_a_restart_get_no_more_than_the_budget(fleet, tmp_path, capsys):
+def test_two_askers_and_a_restart_draw_on_one_budget(fleet, tmp_path, capsys):
     fed, start = fleet
     few = ["--method", "fedavg", "--rounds", "3", "--set", "share=1.0"]
     code, said = federate(fed, tmp_path / "first", *few)
@@ -96,7 +97,3 @@ def test_two_askers_and_a_restart_get_no_more_than_the_budget(fleet, tmp_path, c
     assert before["spent"] < after["spent"] <= 3.0
     kinds = [line["kind"] for line in after["answers"]]
     assert kinds.count("units") == 1
-    code, said = federate(fed, tmp_path / "third", *few)
-    assert code != 0
-    assert "noised answers left of its privacy budget" in said
-    assert ledger(fed, "north", capsys) == after

@@ -3,7 +3,6 @@ kept without code and checked.
 """
 
 import importlib
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -40,21 +39,6 @@ pytest.importorskip("torch")
 SMALL = MLP(hidden=(4,))
 
 
-@pytest.fixture
-def short(monkeypatch):
-    """The same with fewer steps: enough to see that nothing is lost or leaked."""
-    less = replace(
-        USUAL.descent,
-        own_steps=(2, 5),
-        tuning_steps=(0, 2, 5),
-        pool_steps=10,
-        near_steps=3,
-        rounds=2,
-    )
-    fewer = replace(USUAL, descent=less)
-    monkeypatch.setattr("persfl.methods.blend.blend_settings.USUAL", fewer)
-
-
 def network(features, outputs, loss="squared"):
     return Network(partial(SMALL, features, outputs), loss=loss)
 
@@ -85,7 +69,7 @@ def test_devices_that_are_alike_help_each_other(tmp_path):
     assert not list((tmp_path / "run").glob("*.skops"))
 
 
-def test_what_judges_a_fold_has_not_seen_it(short):
+def test_what_judges_a_fold_has_not_seen_it(brief_descents):
     devices = clustered_regression(
         n=6, clusters=2, rows=8, features=2, noise=0.3, seed=0
     )
@@ -107,7 +91,7 @@ def test_what_judges_a_fold_has_not_seen_it(short):
     )
 
 
-def test_classes_never_seen_are_left_alone(short):
+def test_classes_never_seen_are_left_alone(brief_descents):
     learner = network(2, 3, "cross_entropy")
     rng = np.random.default_rng(0)
     data, model = (
@@ -137,7 +121,7 @@ def test_classes_never_seen_are_left_alone(short):
     )
 
 
-def test_steps_that_would_run_away_are_shorter(short):
+def test_steps_that_would_run_away_are_shorter(brief_descents):
     rng = np.random.default_rng(0)
     learner = network(2, 1)
     tame, wild = (
@@ -196,7 +180,7 @@ def test_one_device_alone_does_not_slow_the_others(votes, asked):
     assert found == (1.0 if asked == 1 else 0.25**7)
 
 
-def test_a_stage_is_kept_and_resumed(tmp_path, monkeypatch, short):
+def test_a_stage_is_kept_and_resumed(tmp_path, monkeypatch, brief_descents):
     devices = clustered_regression(
         n=3, clusters=1, rows=6, features=2, noise=0.3, seed=0
     )
@@ -220,7 +204,7 @@ def test_a_stage_is_kept_and_resumed(tmp_path, monkeypatch, short):
         )
 
 
-def test_from_the_command_line(tmp_path, capsys, short):
+def test_from_the_command_line(tmp_path, capsys, brief_descents):
     devices = clustered_regression(
         n=3, clusters=1, rows=6, features=2, noise=0.3, seed=0
     )
