@@ -64,6 +64,49 @@ def test_a_forest_of_noised_leaves_is_refined_at_home(tmp_path):
         assert np.mean((said - inside.y) ** 2) < 0.5 * np.var(inside.y)
 
 
+def class_fleet(n=3, rows=60):
+    rng = np.random.default_rng(2)
+    homes = {}
+    for name in names(n):
+        X = rng.normal(size=(rows, 2))
+        y = np.where(X[:, 0] > 0.5, 2, X[:, 1] > 0) + 0.0
+        homes[name] = Device(name, Rows(["x0", "x1"], Data(X, y)), privacy=PRIVATE)
+    return homes
+
+
+@pytest.mark.parametrize("model", ["tree", "forest"])
+def test_class_counts_in_leaves_are_a_forest_for_all(tmp_path, model):
+    homes = class_fleet()
+    asked = {"method": "blend", "model": model, "classes": 3, "deadline": 9.0}
+    small = {"max_depth": 3} | ({"n_estimators": 4} if model == "forest" else {})
+    run = tmp_path / "run"
+    conduct(LocalGrid(homes), plan(run, homes, settings=small, **asked))
+    fitted = load_model(run).fitted_
+    assert fitted.units.label_scale == 1.0  # classes keep their numbers
+    fresh = np.random.default_rng(3).normal(size=(300, 2))
+    truth = np.where(fresh[:, 0] > 0.5, 2, fresh[:, 1] > 0)
+    for home in homes.values():
+        assert kinds(home) == ["leaves"]
+        kept = home.shelf.get(f"{HOME}r1")
+        mix = kept.model if isinstance(kept.model, list) else [(1.0, kept.model)]
+        learner = kept.terms.learner()
+        inside = kept.terms.inside(Data(fresh, truth)).X
+        said = np.zeros((300, 3))
+        for share, tree in mix:
+            chances, known = learner.chances(tree, inside)
+            said[:, known.astype(int)] += share * chances
+        assert np.allclose(said.sum(axis=1), 1.0)
+        assert (said.argmax(axis=1) == truth).mean() > 0.6
+
+
+def test_a_forest_of_numbers_is_told_in_leaves_too(tmp_path):
+    homes = fleet()
+    asked = {"method": "blend", "model": "forest", "settings": {"n_estimators": 3}}
+    conduct(LocalGrid(homes), plan(tmp_path / "run", homes, deadline=9.0, **asked))
+    assert all(kinds(home) == ["leaves"] for home in homes.values())
+    assert all(home.shelf.get(f"{HOME}r1") is not None for home in homes.values())
+
+
 def test_leaves_are_told_once_and_other_trees_do_not_fit():
     home = fleet(n=1)["d00"]
     first = ask(home, [{"what": "leaves"}])[1]["k0.leaves"]
@@ -80,14 +123,14 @@ def test_what_trees_refuse_does_not_hang_on_rows():
         home = fleet(n=1)["d00"]
         if data is not None:
             home = Device("d00", Rows(["x0", "x1"], data), privacy=PRIVATE)
-        deep = replace(TREES, settings={"max_depth": 7})
+        boosted = Terms(model="boosting", columns=("x0", "x1"))
         others = {"k0.model": np.zeros(LeavesFamily(TREES).size)}
         heads = [
             ask(home, [{"what": "leaves"}])[0],
             ask(home, [{"what": "take"}], others)[0],
             ask(home, [{"what": "take"}], nested("k0", {"model": np.zeros(3)}))[0],
             ask(home, [{"what": "parts", "ordered": False}])[0],
-            ask(home, [{"what": "leaves"}], terms=deep)[0],
+            ask(home, [{"what": "leaves"}], terms=boosted)[0],
         ]
         told.append(heads)
     assert told[0] == told[1]
@@ -99,9 +142,9 @@ def test_what_trees_refuse_does_not_hang_on_rows():
     ("asked", "said"),
     [
         ({"model": "boosting"}, "questions of boosting are chosen by looking at rows"),
-        ({"model": "forest"}, "questions of forest are chosen"),
-        ({"model": "tree", "classes": 2}, "questions of tree are chosen"),
-        ({"model": "tree", "settings": {"max_depth": 9}}, "depth of 6 at most"),
+        ({"model": "boosting", "classes": 2}, "questions of boosting are chosen"),
+        ({"model": "ridge"}, "models of the kind ridge are fitted without noise"),
+        ({"model": "forest", "method": "paper"}, "--method blend asks for"),
         ({"model": "tree", "method": "paper"}, "--method blend asks for"),
     ],
 )
@@ -155,6 +198,13 @@ def test_whether_there_was_room_for_a_refined_model_does_not_show():
     room = device.shelf._others(f"{HOME}other")
     assert room > 0
     assert device.shelf._others("other") == 0
+
+
+def test_trees_that_rows_may_grow_deeper_are_told_of_to_a_depth_of_six():
+    deep = replace(TREES, settings={"max_depth": 9})
+    assert LeavesFamily(deep).trees.leaves == 64
+    any_depth = Terms(model="forest", columns=("x0",), settings={"max_depth": None})
+    assert LeavesFamily(any_depth).trees.leaves == 64
 
 
 def test_one_device_alone_decides_no_leaf():

@@ -2,17 +2,20 @@
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from persfl import Devices, Linear, PersonalizedClassifier, PersonalizedRegressor
 from persfl.errors import InputError, PersflWarning
+from persfl.learners.estimator import Estimator
 from persfl.learners.tree import Tree
 from persfl.methods import LocalTask, Private
 from persfl.methods.private.common_descent import common_descent
 from persfl.methods.private.home_finish import Outside, finished_at_home
 from persfl.methods.private.private_budget import RunBudget
 from persfl.methods.private.private_sums_run import moment_rows, pooled_anchor
-from persfl.methods.private.private_trees import RandomTrees
 from persfl.methods.private.private_units import declared_units, table_ranges
+from persfl.methods.private.random_trees import RandomTrees
 from persfl.privacy import PrivacyBudget
 from persfl.seeds import stream
 from persfl.sources import clustered_regression
@@ -129,12 +132,46 @@ def test_trees_ask_random_questions_and_leaves_are_noised():
     assert missed(Private(epsilon=8.0)) < 0.98 * missed(Private(epsilon=0.01))
 
 
+@pytest.mark.parametrize("forest", [False, True])
+def test_trees_and_forests_of_classes_learn_from_class_counts(forest):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(200, 2))
+    y = np.where(X[:, 0] > 0.3, 2, X[:, 1] > 0) + 0.0
+    rows = Devices(X, y, np.ones(200), np.arange(0, 201, 10), range(20))
+    small = {"n_estimators": 1} if forest else {}
+    family = RandomForestClassifier if forest else DecisionTreeClassifier
+    learner = Estimator(family(max_depth=3, **small))
+    task = LocalTask(rows, learner, classes=3)
+    fresh = rng.uniform(-1, 1, size=(200, 2))
+    truth = np.where(fresh[:, 0] > 0.3, 2, fresh[:, 1] > 0)
+
+    def right(epsilon):
+        hits = []
+        for mix in Private(epsilon=epsilon).run(task).models:
+            parts = mix if isinstance(mix, list) else [(1.0, mix)]
+            said = np.zeros((200, 3))
+            for share, tree in parts:
+                chances, known = learner.chances(tree, fresh)
+                said[:, known.astype(int)] += share * chances
+            hits.append(np.mean(said.argmax(axis=1) == truth))
+        return float(np.mean(hits))
+
+    assert right(100.0) > right(0.01) + 0.02
+
+
+def test_random_trees_take_columns_as_they_are():
+    model = PersonalizedRegressor(Tree(), method=Private(), units="shared")
+    with pytest.raises(InputError, match="units must be 'raw', or left out"):
+        model.fit(ALIKE.X, ALIKE.y, devices=np.repeat(np.arange(12), 6))
+
+
 def test_random_trees_do_not_hang_on_rows():
     low, high = np.zeros(2), np.ones(2)
     trees = RandomTrees.drawn(low, high, 3, stream(0, "trees"))
-    Tree(max_depth=3).check(trees.models(np.zeros(64))[0][1], 2)
-    chosen = trees.chosen(np.random.default_rng(0).uniform(size=(40, 2)))
-    assert (chosen.sum(axis=1) == 8).all()
+    learner = Tree(max_depth=3)
+    learner.check(trees.models(learner, np.zeros((1, 64)))[0][1], 2)
+    places = trees.places(np.random.default_rng(0).uniform(size=(40, 2)))
+    assert (places // 8 == np.arange(8)).all()
 
 
 def test_the_report_says_what_was_promised_and_when_alone_is_better():
@@ -213,7 +250,7 @@ def network():
 def test_networks_take_private_steps():
     learner = network()
     rows = clustered_regression(n=2, rows=5, features=2, seed=0)
-    spend = RunBudget(PrivacyBudget(epsilon=3.0), 0, False)
+    spend = RunBudget(PrivacyBudget(epsilon=3.0), 0)
     model = common_descent(learner, rows, "auto", 2, spend)
     assert np.isfinite(model).all()
     assert model.shape == (learner.size(2),)

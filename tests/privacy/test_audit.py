@@ -2,6 +2,9 @@
 found out.
 """
 
+from importlib.util import find_spec
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -53,6 +56,19 @@ def leaves(data, z, source):
     return float(told[0, [0, 2]].sum() + mechanisms.COUNTING**2 * told[1, [0, 2]].sum())
 
 
+def class_leaves(data, z, source):
+    fell = np.zeros((data.rows, 3), dtype=np.int64)
+    classes = np.ones(data.rows, dtype=np.int64)
+    told = mechanisms.noised_class_leaves(fell, classes, (2, 3, 2), z, source)
+    return float(told[1, [0, 2, 4]].sum())
+
+
+def network_gradient(data, z, source):
+    """A row whose gradient is far longer than the clip, of a network: along what it adds."""
+    told = mechanisms.noised_gradient(NET, START, data, 1.0, z, source)
+    return float(told[:-1] @ SLOPE + mechanisms.COUNTING**2 * told[-1])
+
+
 def counts(data, z, source):
     told = counts_of(data.X, size_bins, 163, z, source)
     place = size_bins(FULL.X)[0]
@@ -63,7 +79,17 @@ def spread(data, z, source):
     return float(told_spread(data.X + 50.0, z, source).sum())
 
 
-MECHANISMS = [products, gradient, losses, leaves, counts, spread]
+MECHANISMS = [products, gradient, losses, leaves, class_leaves, counts, spread]
+if find_spec("torch"):
+    from persfl.learners.named import learner_named
+
+    NET = learner_named("mlp", features=2, classes=0, settings={"hidden": [2]})
+    START = np.asarray(NET.init(FULL, stream(0, "start")))
+    # by torch.func, once: the attack is on the noise
+    FOUND = mechanisms.row_gradients(NET, START, FULL)
+    NET = SimpleNamespace(grad=lambda models, rows: FOUND[: len(rows.y)])
+    SLOPE = mechanisms.clipped(FOUND, 1.0)[0]
+    MECHANISMS.append(network_gradient)
 
 
 def runs(mechanism, data, z, seed):

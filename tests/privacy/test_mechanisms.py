@@ -96,8 +96,11 @@ def _mechanisms(data):
     fitted = m.noised_losses(losses, 4.0, 1.0, quiet)
     lost = np.append(np.ones(3), 4.0 * half)
     grown = m.noised_leaves(leaves, data.y[:, None], (2, 4), 1.5, 1.0, quiet)
+    classes = np.clip(np.rint(data.y), 0, 2).astype(int)
+    by_class = m.noised_class_leaves(leaves, classes, (3, 2, 4), 1.0, quiet)
     spread = told_spread(np.column_stack([data.X, data.y]), 1.0, quiet)
     return {
+        "class leaves": (by_class.ravel(), np.sqrt(2)),
         "spread": (spread, spread_room(d + 1)),
         "products": (told.matrix[at] * root, clip**2),
         "gradient": (gradient * counted, 2.0 * np.hypot(1, half)),
@@ -158,6 +161,16 @@ def test_products_say_the_truth_with_many_rows():
 def test_noise_that_is_none_is_refused(clip, z):
     with pytest.raises(InputError, match="at least"):
         m.noised_sum(np.ones((2, 2)), clip, z, SystemNoise())
+
+
+@pytest.mark.parametrize("z", [1e-2, 1.0, 1e7])
+def test_counts_stay_whole_however_much_noise_there_is(z):
+    """A step of more than a row would round counts: one row would move them further than 1."""
+    counts = np.arange(40)
+    step = m.noised_counts(counts + 1, 1.0, z, NoNoise()) - m.noised_counts(
+        counts, 1.0, z, NoNoise()
+    )
+    assert (step == 1.0).all()
 
 
 def test_leaves_are_the_same_however_many_rows_are_taken_at_a_time(monkeypatch):

@@ -34,10 +34,9 @@ def costs(
         f"  Spent so far: epsilon {account.epsilon:.4g}. Left: {left} noised answers, and units.",
         _cost_of_sums(settings, columns, account),
         *_cost_of_steps(settings, columns, account, left),
-        "  Trees of numbers cost as much as sums: sums in the leaves of random trees, once for the"
-        " same trees.",
-        "  Boosting, forests, trees of classes, refits, several steps at a time and errors on rows"
-        " held back will be refused.",
+        "  Trees and forests cost as much as sums: sums or class counts in the leaves of random"
+        " trees, once for the same trees.",
+        "  Boosting, refits, several steps at a time and errors on rows held back will be refused.",
         "  However much anybody knows, telling whether a row is here with 1 % false alarms"
         f" succeeds at most {_most(settings):.1%} of the time.",
         "  Own rows refine this device's model at home, without noise.",

@@ -13,7 +13,6 @@ from persfl.federation.inquiry import Inquiry
 from persfl.federation.messages import Arrays, Refused, digest_of
 from persfl.federation.private_rows import units_arrays
 from persfl.federation.told_leaves import LeavesFamily
-from persfl.learners.tree import Tree
 from persfl.methods.private.private_trees import trees_at_home
 from persfl.types import Array, Model
 
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
 def leaves_told(
     desk: PrivateDesk, question: Inquiry, family: LeavesFamily
 ) -> Mapping[str, NDArray[Any]]:
-    """Sums of labels and numbers of rows in each leaf; the same trees are told of once."""
+    """Sums of labels and numbers of rows, or numbers of rows of each class, in every leaf; the same
+    trees are told of once.
+    """
     terms = question.terms
     noise = desk.settings.noise_of_sums
     if not desk.home.policy.sums:
@@ -33,10 +34,11 @@ def leaves_told(
     def make() -> Arrays:
         rows = desk.rows(question)
         labels = np.nan_to_num(rows.y)
-        told = family.trees.told(rows.X, labels, noise, desk.source)
+        told = trees.told(rows.X, labels, noise, desk.source)
         return {"leaves": told.ravel()}
 
-    about = ("leaves", terms.columns, terms.seed, family.trees.depth)
+    trees = family.trees
+    about = ("leaves", terms.columns, terms.classes, terms.seed, trees.depth)
     paid = ProtectedAnswer(question.run, "leaves", "", noise)
     return desk.paid(question, paid, digest_of(about, units_arrays(terms)), make)
 
@@ -45,9 +47,8 @@ def forest_at_home(
     desk: PrivateDesk, question: Inquiry, family: LeavesFamily, others: Array
 ) -> Model:
     """What others told, weighed against own rows; it never leaves."""
-    learner = family.learner
-    assert isinstance(learner, Tree)
+    trees = family.trees
     rows = desk.rows(question)
+    told = trees.heard(others.reshape(trees.form))
     seed = desk.home.lot.seed
-    told = others.reshape(2, -1)
-    return trees_at_home(learner, rows, family.trees, told, (0.0, 1.0), seed)
+    return trees_at_home(family.learner, rows, trees, told, (0.0, 1.0), seed)

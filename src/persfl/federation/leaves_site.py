@@ -19,7 +19,6 @@ from persfl.methods.blend.fixed_point import counted
 from persfl.methods.blend.mixture import BlendResult
 from persfl.methods.blend.questions import LeafSums, Take
 from persfl.methods.mixed.near_round import SHARED
-from persfl.methods.private.private_trees import leaf_means
 from persfl.types import Array, Model
 
 
@@ -34,7 +33,8 @@ class LeavesSite(BlendExchange):
         """The forest of everybody's leaves, for those that were handed theirs; None for others."""
         told = self._told()
         total = told.sum(axis=0)
-        forest = self.family.trees.models(leaf_means(total))
+        trees = self.family.trees
+        forest = trees.models(self.family.learner, trees.heard(total).means)
         letters = [
             Letter(i, Take(model=(total - told[i]).ravel()))
             for i in self.targets.tolist()
@@ -47,12 +47,12 @@ class LeavesSite(BlendExchange):
         return BlendResult(models, SHARED, nothing, ())
 
     def _told(self) -> Array:
-        """(devices, 2, all leaves) one exchange; zeros of those that tell nothing usable."""
+        """(devices, each, all leaves) one exchange; zeros of those that tell nothing usable."""
         replies = self.ask([Letter(i, LeafSums()) for i in range(self.n)])
         found = [self.family.read(told) for told in replies]
         if all(told is None for told in found):
             raise InputError("no device tells sums in the leaves of trees.")
-        nothing = np.zeros((2, self.family.size // 2))
+        nothing = np.zeros(self.family.trees.form)
         told = np.stack([nothing if each is None else each for each in found])
         return _bounded(told)
 

@@ -19,6 +19,7 @@ from persfl.federation.model_store import Shelf
 from persfl.federation.node_family import NodeFamily
 from persfl.federation.policy import Policy
 from persfl.federation.privacy_settings import PrivacySettings
+from persfl.federation.row_by_row import read_row_by_row
 from persfl.federation.row_table import Rows, RowTable
 from persfl.files import write_whole
 from persfl.formats import reading
@@ -54,19 +55,29 @@ def _refuse_used(folder: Path) -> None:
 
 
 class ChangingTable:
-    """Rows that may keep arriving: the table is read again when its file has changed."""
+    """Rows that may keep arriving: the table is read again when its file has changed; row by row
+    where no row may show in how that goes.
+    """
 
-    def __init__(self, table: RowTable, levels: Levels | None = None) -> None:
+    def __init__(
+        self, table: RowTable, levels: Levels | None = None, *, apart: bool = False
+    ) -> None:
         self._table = table
         self._levels = levels
+        self._apart = apart
         self._seen: tuple[tuple[int, ...], Rows] | None = None
 
     def __call__(self, r: int) -> Rows:
         stat = Path(self._table.data).stat()
         mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if self._seen is None or self._seen[0] != mark:
-            self._seen = (mark, self._table.read(self._levels))
+            self._seen = (mark, self._read())
         return self._seen[1]
+
+    def _read(self) -> Rows:
+        if self._apart:
+            return read_row_by_row(self._table, self._levels or {})
+        return self._table.read(self._levels)
 
 
 def device_of(folder: Path) -> Device:
@@ -80,14 +91,15 @@ def device_of(folder: Path) -> Device:
     with reading(folder / TABLE):
         table = RowTable.of(json.loads((folder / TABLE).read_bytes()))
     (folder / MODELS).mkdir(mode=0o700, exist_ok=True)
+    privacy = node_privacy(folder)
     return Device(
         config.device,
-        ChangingTable(table, config.categories),
+        ChangingTable(table, config.categories, apart=privacy is not None),
         policy=Policy.read(folder / NODE),
         ledger=Ledger(folder / LEDGER),
         shelf=Shelf(folder / MODELS),
         log=lambda text: _noted(folder / "errors.log", text),
-        privacy=node_privacy(folder),
+        privacy=privacy,
         family=NodeFamily.read(folder / NODE),
     )
 

@@ -15,7 +15,7 @@ from persfl.federation.messages import Head
 from persfl.federation.privacy_settings import is_range
 from persfl.federation.rehearsal import questions_asked
 from persfl.federation.run_plan import RunPlan
-from persfl.federation.told_terms import DEEPEST, tells_leaves, tells_sums
+from persfl.federation.told_terms import tells_leaves, tells_sums
 from persfl.methods import Blend, Kin, Own, Paper
 from persfl.methods.shared_method import SteppedMethod
 from persfl.traits import has_gradients
@@ -70,12 +70,13 @@ def refuse_unprotected(
         return
     if not tells_leaves(terms):
         raise InputError(
-            f"{some}, and {_unprotected(terms)} Use --model tree, linear or mlp. Nothing was begun."
+            f"{some}, and {_unprotected(terms)} Use --model tree, forest, linear or mlp."
+            " Nothing was begun."
         )
     if not isinstance(plan.personalization, Blend):
         raise InputError(
-            f"{some}: of trees it tells noised sums in leaves, which --method blend asks for."
-            " Nothing was begun."
+            f"{some}: of trees it tells noised sums or class counts in leaves, which --method blend"
+            " asks for. Nothing was begun."
         )
     others = [name for name in sorted(there) if name not in paying]
     if others:
@@ -92,9 +93,7 @@ def refuse_unprotected(
 
 def _unprotected(terms: Terms) -> str:
     """Why."""
-    if terms.model == "tree" and not terms.classes:
-        return f"trees are told of to a depth of {DEEPEST} at most (--set max_depth)."
-    if terms.model not in ("tree", "forest", "boosting"):
+    if terms.model != "boosting":
         return f"models of the kind {terms.model} are fitted without noise."
     return (
         f"questions of {terms.model} are chosen by looking at rows again and again, which no budget"

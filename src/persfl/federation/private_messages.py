@@ -33,7 +33,6 @@ from persfl.learners.linear import Linear
 from persfl.methods.blend.questions import checked
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.private.home_finish import Outside, finished_at_home
-from persfl.methods.private.private_trees import leaf_means
 from persfl.seeds import stream
 from persfl.types import Array, Data, Model
 from persfl.wire import WireError, nested
@@ -217,16 +216,21 @@ class PrivateMessages:
     def _keep_home(
         self, question: Inquiry, usual: Model, refined: Callable[[], Model]
     ) -> None:
-        """Keep a refined model: it never leaves, and whether refining went well does not show, nor
-        whether there was room for it.
+        """Keep a refined model: it never leaves, and whether refining or keeping it went well does
+        not show, nor whether there was room for it.
         """
         model = usual
+        kept = False
         try:
             model = refined()
         except Exception as error:
             self._code(error, question)
         stored = StoredModel(question.round + 1, model, question.terms)
-        if not self._keep(HOME + question.run, stored):
+        try:
+            kept = self._keep(HOME + question.run, stored)
+        except Exception as error:
+            self._code(error, question)
+        if not kept:
             self._log(
                 f"no room for the model of run {question.run!r}: raise disk in the policy"
             )
@@ -291,7 +295,9 @@ class PrivateMessages:
         if not self.home.policy.target:
             raise Refused("target")
         others = one.model
-        usual = family.trees.models(leaf_means(others.reshape(2, -1)))
+        trees = family.trees
+        told = trees.heard(others.reshape(trees.form))
+        usual = trees.models(family.learner, told.means)
         self._keep_home(
             question,
             usual,

@@ -1,7 +1,7 @@
 """Random trees that everybody draws alike, and sums in their leaves: how those travel.
 
-Rows come in units in which declared ranges are -1 to 1, labels too. Questions of trees are drawn
-within these by the run's seed: no row has a part in them.
+Rows come in units in which declared ranges are -1 to 1, labels that are numbers too. Questions of
+trees are drawn within these by the run's seed: no row has a part in them.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from persfl.learners.tree import Tree
 from persfl.methods.blend.forms import Form
 from persfl.methods.blend.question_base import Question, reply_numbers
 from persfl.methods.blend.questions import LeafSums, Take
-from persfl.methods.private.private_trees import TREES, RandomTrees
+from persfl.methods.private.random_trees import TREES, RandomTrees, shared_depth
 from persfl.seeds import stream
 from persfl.types import Array, Learner
 from persfl.wire.terms import Terms
 
 LEAVES = (
     f"One forest for all: {TREES} trees with random questions, in whose leaves protected devices"
-    " told noised sums; each has weighed what others told against its own rows at home, and keeps"
-    " the outcome there"
+    " told noised sums or class counts; each has weighed what others told against its own rows at"
+    " home, and keeps the outcome there"
 )
 
 
@@ -55,21 +54,24 @@ class LeavesFamily:
     @cached_property
     def trees(self) -> RandomTrees:
         """The same for everybody."""
-        assert isinstance(self.learner, Tree)
         edge = np.ones(self.features)
         place = stream(self.terms.seed, "random trees")
-        return RandomTrees.drawn(-edge, edge, self.learner.max_depth, place)
+        depth = shared_depth(self.learner)
+        return RandomTrees.drawn(-edge, edge, depth, place, self.terms.classes)
 
     @property
     def size(self) -> int:
-        """How many numbers a device tells: a sum and a count of each leaf."""
-        return 2 * TREES * self.trees.leaves
+        """How many numbers a device tells: of each leaf a sum and a count, or a count of each
+        class.
+        """
+        each, leaves = self.trees.form
+        return each * leaves
 
     def start_forms(self) -> Mapping[str, Form]:
         """Nothing is offered to be judged at home."""
         return {}
 
     def read(self, told: Mapping[str, Any]) -> Array | None:
-        """(2, all leaves) what a device told; None where it is no such thing."""
+        """(each, all leaves) what a device told; None where it is no such thing."""
         found = reply_numbers(told.get("leaves"), (self.size,))
-        return found.reshape(2, -1) if np.isfinite(found).all() else None
+        return found.reshape(self.trees.form) if np.isfinite(found).all() else None

@@ -12,8 +12,6 @@ from persfl.methods.mixed import SMALL
 from persfl.types import Array
 from persfl.wire.terms import Terms
 
-DEEPEST = 6  # leaves share what rows say, and all of them are told
-
 
 def tells_sums(terms: Terms) -> bool:
     """Whether models of these terms are blended from sums.
@@ -47,21 +45,23 @@ def tells_bends(terms: Terms) -> bool:
 
 
 def tells_leaves(terms: Terms) -> bool:
-    """Whether these are trees of numbers without public points: what protected devices answer.
+    """Whether these are trees or forests without public points: what protected devices answer.
 
     >>> tells_leaves(Terms(model="tree", columns=("a",)))
     True
-    >>> tells_leaves(Terms(model="tree", columns=("a",), settings={"max_depth": 9}))
+    >>> tells_leaves(Terms(model="boosting", columns=("a",)))
     False
     """
-    if terms.model != "tree" or terms.classes or terms.public is not None:
-        return False
-    return bool(terms.learner().max_depth <= DEEPEST)
+    return terms.model in ("tree", "forest") and terms.public is None
 
 
 def within_ranges(terms: Terms, ranges: Array) -> Terms:
-    """The same in units in which these ranges, of columns and the label, are -1 to 1."""
+    """The same in units in which these ranges, of columns and the label, are -1 to 1; classes keep
+    their numbers.
+    """
     middle = ranges.mean(axis=1)
     half = np.ptp(ranges, axis=1) / 2.0
     inside = replace(terms, mean=middle[:-1], scale=half[:-1])
+    if terms.classes:
+        return inside
     return replace(inside, label_mean=float(middle[-1]), label_scale=float(half[-1]))

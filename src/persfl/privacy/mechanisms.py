@@ -227,11 +227,34 @@ def noised_leaves(
     return told
 
 
+def noised_class_leaves(
+    leaves: IntArray,
+    labels: IntArray,
+    shape: tuple[int, int, int],
+    multiplier: float,
+    source: NoiseSource,
+) -> Array:
+    """(classes, all leaves of all trees) numbers of rows of each class, leaf by leaf.
+
+    `shape` is how many classes, trees, and leaves of one tree there are. A row counts once in every
+    tree, so no number of rows is told beside.
+    """
+    classes, trees, each = shape
+    every = trees * each
+    place = np.clip(leaves, 0, each - 1) + each * np.arange(trees)
+    where = place + every * np.clip(labels, 0, classes - 1)[:, None]
+    counts = np.bincount(where.ravel(), minlength=classes * every)
+    told = noised_counts(counts, float(np.sqrt(trees)), multiplier, source)
+    return np.asarray(told.reshape(classes, every))
+
+
 def noised_counts(
     counts: IntArray, length: float, multiplier: float, source: NoiseSource
 ) -> Array:
     """Counts of rows, of which one row is in so many that they move by `length` at most."""
+    _must_be_noise(length, multiplier)
     deviation = multiplier * length
-    step = 2.0 ** np.floor(np.log2(deviation * FINE))  # ones are whole steps, too
+    # a power of two, and at most 1: so ones are whole steps, and no count is rounded
+    step = min(2.0 ** np.floor(np.log2(deviation * FINE)), 1.0)
     whole = np.asarray(np.rint(counts / step), dtype=np.int64)
     return noised(whole, deviation, float(step), source)

@@ -9,7 +9,7 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -97,6 +97,32 @@ def _stripped(column: pd.Series, decimal: str, thousands: str | None) -> pd.Seri
     return texts if (numbers.isna() & texts.notna()).any() else numbers
 
 
+def first_line(lines: Sequence[str], path: Path) -> tuple[list[str], str]:
+    """What the columns of a CSV are called, and what stands between its cells; whatever follows."""
+    first = lines[0] if lines else ""
+    separator = max(",;\t", key=first.count)
+    names = [name.strip() for name in _names(first, separator, path)]
+    _check_names(names, path)
+    return names, separator
+
+
+def text_lines(path: Path) -> list[str]:
+    """The lines of a CSV, each read for itself: as UTF-8, or as spreadsheets in Western Europe and
+    America save texts.
+    """
+    with told_as_input(path), _content(path) as content:
+        plain = content.read().removeprefix(codecs.BOM_UTF8)
+    ends = plain.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return [_text(line) for line in ends.lstrip(b"\n").split(b"\n")]
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError:
+        return line.decode("cp1252", errors="replace")
+
+
 def _blank(table: pd.DataFrame, name: object) -> bool:
     """Whether a column has no name and says nothing: row numbers, or a separator at line ends."""
     if not str(name).startswith("Unnamed: "):
@@ -118,7 +144,7 @@ def _check_names(names: list[str], path: Path) -> None:
             f" {len(names) * _A_COLUMN:,.0f} seconds before learning begins. For less, leave"
             " out of the file those that do not matter.",
             PersflWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -104,8 +104,8 @@ class Draw(Question):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeafSums(Question):
-    """Sums of labels and numbers of rows in the leaves of random trees that everybody draws alike,
-    with noise: what a protected device tells of trees.
+    """Sums of labels and numbers of rows, or numbers of rows of each class, in the leaves of random
+    trees that everybody draws alike, with noise: what a protected device tells of trees.
     """
 
     kind = "leaves"

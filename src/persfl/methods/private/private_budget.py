@@ -19,17 +19,10 @@ class RunBudget:
 
     budget: PrivacyBudget
     seed: int
-    free: bool
-    """Whether units cost nothing."""
-
-    @property
-    def learning(self) -> float:
-        """The share that is left for learning."""
-        return 1.0 if self.free else 1.0 - UNITS
 
     def noise(self, answers: int = 1) -> float:
         """The noise multiplier of each of so many answers that models are learned from."""
-        return self.budget.multiplier(answers, self.learning)
+        return self.budget.multiplier(answers, 1.0 - UNITS)
 
     def noise_of_units(self, looks: int) -> float:
         """The noise multiplier of each of so many looks at where values lie."""

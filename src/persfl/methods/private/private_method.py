@@ -17,7 +17,6 @@ from persfl.device_checks import refuse_rowless
 from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.learners.linear import Linear
-from persfl.learners.tree import Tree
 from persfl.methods.local_task import LocalTask
 from persfl.methods.method_fields import MethodSettings, setting
 from persfl.methods.private.private_budget import RunBudget
@@ -29,6 +28,7 @@ from persfl.methods.private.private_units import (
     noised_units,
     table_ranges,
 )
+from persfl.methods.private.random_trees import grows_trees
 from persfl.methods.protocol import Method, Needs, Task
 from persfl.privacy import PLANNED, PrivacyBudget
 from persfl.privacy.choice import prefers_sums
@@ -89,22 +89,21 @@ class Private(MethodSettings):
         """What each device may spend."""
         return PrivacyBudget(epsilon=self.epsilon, delta=self.delta)
 
-    def spend(self, learner: Learner, rows: Devices, seed: int) -> RunBudget:
-        """The budget in a simulated run."""
-        free = self.ranges != "noised" and self.tells_sums(learner, rows)
-        return RunBudget(self.budget, seed, free)
-
     def units(
         self, rows: Devices, learner: Learner, *, labels: bool, seed: int
     ) -> Units:
         """Units that protected devices can agree on: from declared ranges, or paid for."""
-        spend = self.spend(learner, rows, seed)
+        spend = RunBudget(self.budget, seed)
+        if grows_trees(learner):
+            raise InputError(
+                "random trees ask within declared ranges: units must be 'raw', or left out."
+            )
         if self.ranges == "noised":
             return noised_units(rows, spend, labels=labels)
         if isinstance(self.ranges, str):
             one_of("ranges", self.ranges, ("table", "noised"))
         ranges = table_ranges(rows) if isinstance(self.ranges, str) else self.ranges
-        if spend.free:
+        if self.tells_sums(learner, rows):
             return declared_units(rows, ranges, labels=labels)
         return centred_units(rows, ranges, spend, labels=labels)
 
@@ -122,8 +121,9 @@ class Private(MethodSettings):
         learner = task.learner
         rows = task.rows
         refuse_rowless(rows)
-        if isinstance(learner, Tree):
-            grown = self._trees(learner, rows, task.seed)
+        if grows_trees(learner):
+            assert isinstance(task, LocalTask)
+            grown = self._trees(learner, rows, task)
             return at_once(task, grown, stage=stage, keep=keep)
         if not has_gradients(learner) or has_statistics(learner):
             raise InputError(_unprotected(learner))
@@ -132,7 +132,7 @@ class Private(MethodSettings):
         models = finished_at_home(learner, rows, told, task.seed)
         return at_once(task, models, stage=stage, keep=keep)
 
-    def _trees(self, learner: Tree, rows: Devices, seed: int) -> list[Model]:
+    def _trees(self, learner: Learner, rows: Devices, task: LocalTask) -> list[Model]:
         """Random trees with noised leaves."""
         from persfl.methods.private.private_trees import tree_models
 
@@ -140,10 +140,15 @@ class Private(MethodSettings):
             raise InputError(
                 "random trees need declared ranges: ranges must not be 'noised'."
             )
-        ranges = table_ranges(rows) if isinstance(self.ranges, str) else self.ranges
+        ranges = dict(
+            table_ranges(rows) if isinstance(self.ranges, str) else self.ranges
+        )
+        if task.classes:
+            ranges[LABEL] = (0.0, task.classes - 1.0)
         declared_units(rows, ranges, labels=True)  # every column has one
         pairs = np.array([ranges[name] for name in [*column_names(rows), LABEL]])
-        return tree_models(learner, rows, pairs, RunBudget(self.budget, seed, True))
+        spend = RunBudget(self.budget, task.seed)
+        return tree_models(learner, rows, pairs, task.classes, spend)
 
     def _outside(
         self, task: LocalTask, learner: Differentiable, rows: Devices
@@ -154,7 +159,7 @@ class Private(MethodSettings):
         from persfl.methods.private.home_finish import CLEARLY, PLAINLY, Outside
         from persfl.methods.single_fit import for_everybody
 
-        spend = self.spend(learner, rows, task.seed)
+        spend = RunBudget(self.budget, task.seed)
         if self.tells_sums(learner, rows):
             assert isinstance(learner, Linear)
             told = from_sums.told_products(rows, self.clip, spend)
@@ -209,8 +214,7 @@ class Private(MethodSettings):
 def _unprotected(learner: Learner) -> str:
     """Why models of a learner cannot be protected."""
     return (
-        "private models are linear, networks without running statistics (BatchNorm), or regression"
-        " trees with random questions (a forest of them, model 'tree'). Boosting and other"
-        " forests look at rows again and again to choose their questions, which no budget pays"
-        f" for. Got {learner!r}."
+        "private models are linear, networks without running statistics (BatchNorm), or trees and"
+        " forests, which get random questions. Boosting looks at rows again and again to choose its"
+        f" questions, which no budget pays for. Got {learner!r}."
     )
