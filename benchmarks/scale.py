@@ -2,6 +2,8 @@
 
     python benchmarks/scale.py growth [--devices 1000,10000,100000] [--jobs 2] [--rows 30]
     python benchmarks/scale.py cores [--devices 50000] [--jobs 2]
+    python benchmarks/scale.py rounds [--devices 50000] [--jobs 2]
+    python benchmarks/scale.py threads [--devices 10000] [--jobs 2]
     python benchmarks/scale.py same
     python benchmarks/scale.py predict [--million 10]
     python benchmarks/scale.py one [--devices 10000] [--rows 100] [--features 10] [--classes 2]
@@ -11,6 +13,10 @@ growth    seconds, seconds per device and memory of fits over shards as fleets g
           (or with --made-up) workers make their rows up instead of reading Parquet, and keep
           models as arrays
 cores     seconds with one process and with several, and the efficiency
+rounds    seconds of a round of paper over shards (20 peers, rows made up and held by the
+          workers) with one process and with several, and the efficiency
+threads   seconds of the compiled kernels of such a round in one process, by one thread and by
+          several
 same      how far models of 1, 2 and 7 shards are from those of one process
 predict   rows a second of predictions, Parquet in and out
 one       one fit in one process, trial run and final run; devices are of five kinds
@@ -37,7 +43,16 @@ from pathlib import Path
 
 import numpy as np
 
-from persfl import PersonalizedClassifier, PersonalizedRegressor
+from persfl import (
+    ArrayFleet,
+    Best,
+    GradientStep,
+    Linear,
+    PersonalizedClassifier,
+    PersonalizedRegressor,
+    Uniform,
+    personalize,
+)
 from persfl.devices import Devices
 from persfl.methods import Blend
 from persfl.methods.mixed.panel_draw import Panel
@@ -45,14 +60,27 @@ from persfl.scale.crew import Crew
 from persfl.scale.engines import engine_of
 from persfl.scale.executor import Answers, InThisProcess
 from persfl.scale.fleet_file import read_knower, write_knower
+from persfl.scale.held_rows import HeldRows
 from persfl.scale.panel_fit import LearnBlend, PanelFit, PanelRows
+from persfl.scale.rows_elsewhere import ShardRows
+from persfl.scale.shard_desk import ShardDesk
 from persfl.scale.shard_index import Shard, ShardIndex
-from persfl.scale.shard_questions import Made, Make, ShardLook
+from persfl.scale.shard_questions import (
+    Made,
+    Make,
+    Question,
+    RowQuestion,
+    RowUse,
+    ShardLook,
+)
 from persfl.scale.shard_reader import ShardPiece, TableColumns
+from persfl.scale.shard_task import ShardTask
 from persfl.scale.shard_worker import ShardJob, looked_at, trial_errors
 from persfl.scale.sharded_fit import ShardedFit, fit_shards
 from persfl.scale.table_predictions import PredictJob, predict_files
 from persfl.sources import clustered_regression
+from persfl.trust import Trust
+from persfl.units import Units
 
 KINDS = 5
 PIECE = 2_000  # devices that are made up together
@@ -96,11 +124,14 @@ class MadeUpJob:
     def begin(self) -> Answers:
         run = Path(self.job.run)
         known: list = []
+        held = HeldRows(self.pieces, self.job.holdout, self.job.seed, False)
 
-        def answer(question: ShardLook | Make) -> object:
+        def answer(question: Question) -> object:
             pieces = self.pieces(question.shard)
             if isinstance(question, ShardLook):
                 return looked_at(pieces, self.job, question.wanted)
+            if isinstance(question, RowQuestion):
+                return held.answer(question)
             if not known:
                 known.append(read_knower(run / "learned.npz", self.job.named))
                 known.append(read_knower(run / "trial.npz", 0))
@@ -274,6 +305,66 @@ def cores(devices: int, rows: int, features: int, jobs: int) -> None:
     print(f"the whole fit: {one['seconds']:.1f} s and {several['seconds']:.1f} s")
 
 
+def rounds(devices: int, rows: int, features: int, jobs: int) -> None:
+    """Rounds of paper with one process and with several, and whether models are the same."""
+    spent = {}
+    models = {}
+    for many in (1, jobs):
+        spent[many], models[many] = _rounds_by(devices, rows, features, many)
+    same = np.array_equal(models[1], models[jobs])
+    share = spent[1] / spent[jobs] / jobs
+    print(
+        f"{devices:,} devices x {rows} rows x {features} features, a round of paper:"
+        f" {spent[1]:.2f} s with 1 process, {spent[jobs]:.2f} s with {jobs}: efficiency"
+        f" {share:.2f}; models {'the same to the last bit' if same else 'differ'}"
+    )
+
+
+def _rounds_by(
+    devices: int, rows: int, features: int, jobs: int
+) -> tuple[float, np.ndarray]:
+    """Seconds of a round in the mean over a few, once rows are there."""
+    edges = edges_of(devices)
+    counts = np.diff(edges).tolist()
+    files = [Shard("", n, n * rows, 0, 0, PIECE * rows) for n in counts]
+    index = ShardIndex(Path(), "device", {}, files)
+    columns = TableColumns("y", tuple(f"x{k}" for k in range(features)))
+    job = MadeUpJob(ShardJob("", "", columns, 0.0, 0, False, 0), devices, rows)
+    raw = Units.shared(np.zeros(features), np.ones(features), 0.0, 1.0)
+    with Crew(engine_of("processes", jobs), job) as crew:
+        known = ShardRows(ShardDesk(crew, index, RowUse(raw, trial=False)))
+        task = ShardTask(known, Linear(intercept=True), seed=0)
+        fleet = task.fleet(GradientStep(0.05))
+        asking = personalize(fleet, sampler=Uniform(20), adopter=Best(), rounds=6)
+        next(asking)  # kernels are loaded
+        began = time.perf_counter()
+        done = [round_.r for round_ in asking]
+        return (time.perf_counter() - began) / len(done), np.array(fleet.models)
+
+
+def threads(devices: int, rows: int, features: int, jobs: int) -> None:
+    """The kernels of a round by one thread and by several."""
+    made = made_up(0, devices, rows, features)
+    peers = Uniform(20)(Trust(devices, np.arange(devices)), 0, 0)
+    spent = {}
+    told = {}
+    for many in (1, jobs):
+        fleet = ArrayFleet(
+            made, learner=Linear(), proposer=GradientStep(0.05), n_jobs=many
+        )
+        fleet.probe(peers, 0)
+        began = time.perf_counter()
+        for r in range(5):
+            told[many] = fleet.probe(peers, r).losses
+        spent[many] = (time.perf_counter() - began) / 5
+    same = np.array_equal(told[1], told[jobs])
+    print(
+        f"{devices:,} devices x {rows} rows x {features} features, 20 peers: {spent[1]:.2f} s by 1"
+        f" thread, {spent[jobs]:.2f} s by {jobs}: efficiency {spent[1] / spent[jobs] / jobs:.2f};"
+        f" losses {'the same to the last bit' if same else 'differ'}"
+    )
+
+
 # The other parts
 
 
@@ -379,7 +470,7 @@ def main() -> None:
     made = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    whats = ("growth", "cores", "same", "predict", "one", "fit")
+    whats = ("growth", "cores", "rounds", "threads", "same", "predict", "one", "fit")
     made.add_argument("what", choices=whats, nargs="?", default="growth")
     made.add_argument("--devices", default="")
     made.add_argument("--rows", type=int, default=0)
@@ -391,24 +482,29 @@ def main() -> None:
     made.add_argument("--folder", type=Path)
     made.add_argument(MADE_UP, action="store_true")
     told = made.parse_args()
-    usual = {"growth": "1000,10000,100000", "cores": "50000", "predict": "100000"}
+    usual = {"growth": "1000,10000,100000", "cores": "50000"}
+    usual |= {"rounds": "50000", "predict": "100000"}
     sizes = [
         int(each) for each in (told.devices or usual.get(told.what, "10000")).split(",")
     ]
-    rows = told.rows or (100 if told.what == "one" else 30)
+    many = told.rows or (100 if told.what == "one" else 30)
     if told.what == "growth":
-        growth(sizes, rows, told.features, told.jobs)
+        growth(sizes, many, told.features, told.jobs)
     elif told.what == "cores":
-        cores(sizes[0], rows, told.features, told.jobs)
+        cores(sizes[0], many, told.features, told.jobs)
+    elif told.what == "rounds":
+        rounds(sizes[0], many, told.features, told.jobs)
+    elif told.what == "threads":
+        threads(sizes[0], many, told.features, told.jobs)
     elif told.what == "same":
         same()
     elif told.what == "predict":
         predict(told.million, sizes[0], told.features)
     elif told.what == "one":
-        one(sizes[0], rows, told.features, told.classes, told.holdout)
+        one(sizes[0], many, told.features, told.classes, told.holdout)
     else:
         print(
-            json.dumps(fit_once(sizes[0], rows, told.features, told.jobs, told.folder))
+            json.dumps(fit_once(sizes[0], many, told.features, told.jobs, told.folder))
         )
 
 

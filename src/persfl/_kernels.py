@@ -55,7 +55,7 @@ def _weighted(weight, number):
     return weight * number if weight > 0.0 else 0.0
 
 
-@njit(cache=True, fastmath=_FAST)
+@njit(cache=True, fastmath=_FAST, nogil=True)
 def _linear_pairs(
     X,
     y,

@@ -2,6 +2,9 @@
 all that a fleet can.
 """
 
+import threading
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -20,7 +23,9 @@ from persfl import (
     personalize,
 )
 from persfl.baselines import ditto, fedavg, ifca
+from persfl.compiled import kernels
 from persfl.errors import CannotMix, InputError
+from persfl.fleets import compiled_engine
 from persfl.fleets.batched import Batched
 from persfl.fleets.compiled_engine import Compiled
 from persfl.fleets.pairwise import Pairwise
@@ -231,3 +236,35 @@ def test_a_network_waits_for_the_first_rows():
     assert (
         len(list(personalize(fleet, sampler=Uniform(1), adopter=Best(), rounds=1))) == 1
     )
+
+
+@pytest.mark.skipif(kernels() is None, reason="needs numba")
+def test_threads_of_the_kernels_change_no_bit(monkeypatch):
+    """Several are used, and rounds are those of one."""
+    devices = clustered_regression(n=300, clusters=3, rows=(4, 9), features=3, seed=1)
+    code = kernels()
+    who: set[int] = set()
+
+    def counted(*arguments: object) -> object:
+        who.add(threading.get_ident())
+        return code.linear_pairs(*arguments)
+
+    watched = SimpleNamespace(linear_pairs=counted)
+    monkeypatch.setattr(compiled_engine, "kernels", lambda: watched)
+    found = []
+    for n_jobs in (1, 2, 4):
+        who.clear()
+        fleet = ArrayFleet(
+            devices, learner=Linear(), proposer=GradientStep(0.05), n_jobs=n_jobs
+        )
+        sampler, adopter = Uniform(5), TopK(3)
+        rounds = list(
+            personalize(fleet, sampler=sampler, adopter=adopter, rounds=4, seed=2)
+        )
+        assert (len(who) > 1) == (n_jobs > 1)
+        found.append([fleet.models, *(each.losses for each in rounds)])
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+    with pytest.raises(InputError, match="n_jobs must be a number of .* threads"):
+        ArrayFleet(devices, learner=Linear(), proposer=GradientStep(0.05), n_jobs=0)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from joblib import effective_n_jobs
 
 from persfl.checks import stranger
 from persfl.compiled import kernels
 from persfl.fleets.batched import Batched
+from persfl.fleets.refusals import refuse_no_jobs
 from persfl.learners.linear import Linear
 from persfl.learners.losses import LOSSES
 from persfl.proposers.gradient import GradientStep
@@ -19,14 +24,17 @@ if TYPE_CHECKING:
     from persfl.devices import Devices
     from persfl.fleets.engine import EngineTask, Slice
 
+FEW = 64  # targets that are not worth a thread
+
 
 @dataclass(frozen=True)
 class LinearSteps:
     """Gradient steps of a linear learner over pairs, in compiled code that reads each device's
-    rows where they lie.
+    rows where they lie, by so many threads.
     """
 
     settings: tuple[int, float, float, float, int]
+    threads: int = 1
 
     def answers(self, peers: Slice, own: Slice, models: Array) -> Answers:
         """Losses and step lengths of all pairs."""
@@ -44,17 +52,25 @@ class LinearSteps:
         lengths = np.empty((T, S))
         at = np.ascontiguousarray(peers.which)
         code: Any = kernels()
-        stray = code.linear_pairs(
-            *_rows(peers.rows),
-            at,
-            *_rows(own.rows),
-            own.which,
-            models,
-            *self.settings,
-            losses,
-            lengths,
-            out,
-        )
+        theirs, mine = _rows(peers.rows), _rows(own.rows)
+
+        def run(part: slice) -> int:
+            """These targets: what becomes of one does not depend on others."""
+            return int(
+                code.linear_pairs(
+                    *theirs,
+                    at[part],
+                    *mine,
+                    own.which[part],
+                    models[part],
+                    *self.settings,
+                    losses[part],
+                    lengths[part],
+                    out[part] if len(out) else out,
+                )
+            )
+
+        stray = max(_by_threads(run, T, self.threads))
         if stray >= 0:
             raise stranger(stray, len(peers.rows))
         return Answers(losses, lengths)
@@ -75,7 +91,20 @@ class Compiled(Batched):
         return self.steps.proposals(asked, self.rows.scoring, self.models)
 
 
-def pair_kernel(learner: Learner, proposer: Proposer) -> LinearSteps | None:
+def _by_threads(run: Callable[[slice], int], count: int, threads: int) -> list[int]:
+    """What becomes of all parts of `count` targets: several at a time, where there are many."""
+    parts = max(1, min(threads, count // FEW))
+    edges = np.linspace(0, count, parts + 1).astype(np.int64).tolist()
+    slices = [slice(*edge) for edge in pairwise(edges)]
+    if parts == 1:
+        return [run(slices[0])]
+    with ThreadPoolExecutor(parts) as pool:
+        return list(pool.map(run, slices))
+
+
+def pair_kernel(
+    learner: Learner, proposer: Proposer, n_jobs: int | None = 1
+) -> LinearSteps | None:
     """The compiled kernel for these parts, or None where there is none (or no numba)."""
     # a subclass may do something else
     if type(learner) is not Linear or learner.kind not in LOSSES:
@@ -84,6 +113,7 @@ def pair_kernel(learner: Learner, proposer: Proposer) -> LinearSteps | None:
         return None
     if kernels() is None:
         return None
+    refuse_no_jobs(n_jobs)
     return LinearSteps(
         (
             LOSSES[learner.kind].code,
@@ -91,7 +121,8 @@ def pair_kernel(learner: Learner, proposer: Proposer) -> LinearSteps | None:
             learner.l2,
             float(proposer.step_size),
             int(proposer.steps),
-        )
+        ),
+        1 if n_jobs == 1 else effective_n_jobs(n_jobs),
     )
 
 

@@ -80,7 +80,7 @@ def engine_for(task: EngineTask, wishes: Wishes) -> Engine:
         found = _tensors(task, learner, wishes)
         if found is not None:
             return found
-    steps = pair_kernel(learner, task.proposer)
+    steps = pair_kernel(learner, task.proposer, wishes.n_jobs)
     return Batched(task) if steps is None else Compiled(task, steps)
 
 

@@ -13,7 +13,7 @@ from persfl.checks import refuse_strangers
 from persfl.errors import InputError, PersflWarning
 from persfl.fleets.engine import EngineTask, Slice, starting_model
 from persfl.fleets.kept_steps import as_vector, vectors
-from persfl.fleets.refusals import cannot_share, diverged
+from persfl.fleets.refusals import cannot_share, diverged, refuse_no_jobs
 from persfl.seeds import Stream, stream
 from persfl.traits import has_gradients, has_statistics
 from persfl.types import (
@@ -37,10 +37,7 @@ class Pairwise:
     """Asks one by one; keeps the answers of a round until the next one."""
 
     def __init__(self, task: EngineTask, n_jobs: int | None = 1) -> None:
-        if n_jobs == 0:
-            raise InputError(
-                "n_jobs must be a number of processes, or -1 for all cores. Got 0."
-            )
+        refuse_no_jobs(n_jobs)
         self.task = task
         self.rows = task.rows
         self.learners = task.learners

@@ -72,3 +72,11 @@ def cannot_share(learner: Learner | Sequence[Learner]) -> CannotMix:
         "shared models must be vectors that can be averaged, such as those of Linear or Network. "
         f"Got {learner!r}: compare it with local(...), pooled(...) or personalize(...)."
     )
+
+
+def refuse_no_jobs(n_jobs: int | None) -> None:
+    """Stop where nobody would compute."""
+    if n_jobs == 0:
+        raise InputError(
+            "n_jobs must be a number of processes or threads, or -1 for all cores. Got 0."
+        )
