@@ -1,51 +1,20 @@
-"""Every engine starts workers, asks them, and replaces those that die. To try another engine, add
-it to ENGINES: a function that makes it with two workers.
+"""Every engine starts workers, asks them, and replaces those that die. To try another engine, add a
+fixture to conftest.py that makes it with two workers, and its name to the parameters of `engine`.
 """
 
 from __future__ import annotations
-
-import atexit
-import os
-import sys
-from functools import cache
-from pathlib import Path
 
 import pytest
 from engine_checks import AlwaysDies, DiesOnce, Echo, Refuses
 
 from persfl.scale.crew import Crew, WorkerLost
-from persfl.scale.dask_workers import DaskWorkers
 from persfl.scale.executor import InThisProcess
 from persfl.scale.local_processes import LocalProcesses
-from persfl.scale.ray_workers import RayWorkers
 
 # processes that other packages leave to their end
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
-TESTS = str(Path(__file__).parents[1])
-
-
-def dask():
-    pytest.importorskip("distributed")
-    return DaskWorkers("", 2)
-
-
-@cache
-def begun_ray():
-    """Ray takes seconds to begin: once for all tests here, which find it begun."""
-    began = RayWorkers("", 2)
-    atexit.register(began.stop)
-    return began
-
-
-def ray():
-    pytest.importorskip("ray")
-    begun_ray()
-    return RayWorkers("", 2)
-
-
-ENGINES = {"processes": lambda: LocalProcesses(2), "dask": dask, "ray": ray}
 # Ray's lowest version is the one of constraints.txt: tools/minimum tries Dask's alone.
 SLOW = [
     pytest.param("dask", marks=(pytest.mark.slow, pytest.mark.smoke)),
@@ -54,10 +23,10 @@ SLOW = [
 
 
 @pytest.fixture(params=["processes", *SLOW])
-def engine(request, monkeypatch):
-    # workers of other engines import the jobs, too
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([TESTS, *sys.path]))
-    made = ENGINES[request.param]()
+def engine(request):
+    made = LocalProcesses(2)
+    if request.param != "processes":
+        made = request.getfixturevalue(f"{request.param}_of_tests")()
     yield made
     made.stop()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from persfl.batches import batches
 from persfl.devices import Devices
@@ -31,6 +33,7 @@ from persfl.scale.shard_reader import ShardPiece
 from persfl.seeds import Stream
 from persfl.types import Array, Data, IntArray
 
+Number = TypeVar("Number", np.float64, np.int64)
 Pieces = Callable[[int], Iterable[ShardPiece]]
 
 
@@ -90,7 +93,7 @@ def _stepped(question: Step, rows: Devices) -> Array:
     if kernel is not None:
         # whoever asks scores the answers itself
         unscored = Slice(_one_row(rows.features), np.zeros(len(models), dtype=np.int64))
-        whose = Slice(rows, question.who[:, None])
+        whose = Slice(rows, _plain(question.who)[:, None])
         return kernel.proposals(whose, unscored, _plain(models))[:, 0]
     place = Stream(question.keys)
     return np.concatenate(
@@ -122,9 +125,9 @@ def _scored(question: Score, rows: Devices) -> Array:
     )
 
 
-def _plain(models: Array) -> Array:
-    """As compiled code takes them."""
-    return np.require(models, requirements=("C", "W"))
+def _plain(sent: NDArray[Number]) -> NDArray[Number]:
+    """As compiled code takes arrays: what another process sent may only be read."""
+    return np.require(sent, requirements=("C", "W"))
 
 
 def _parts(rows: Devices, who: IntArray) -> list[slice]:

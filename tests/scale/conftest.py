@@ -1,0 +1,51 @@
+"""One local Dask and one local Ray for all tests of a process: each takes seconds to begin."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from persfl.scale.dask_workers import DaskWorkers
+from persfl.scale.ray_workers import RayWorkers
+
+TESTS = str(Path(__file__).parents[1])
+
+
+@contextmanager
+def importing_tests() -> Iterator[None]:
+    """Workers that begin now import the jobs of tests, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([TESTS, *sys.path]))
+        yield
+
+
+@pytest.fixture(scope="session")
+def dask_of_tests():
+    """A function that makes an engine of two workers."""
+    pytest.importorskip("distributed")
+    with importing_tests():
+        began = DaskWorkers("", 2)
+    address = began._cluster.scheduler_address.removeprefix("tcp://")
+
+    def make() -> DaskWorkers:
+        began._client.wait_for_workers(2, timeout=60)  # one may just have been killed
+        return DaskWorkers(address, 2)
+
+    yield make
+    began.stop()
+
+
+@pytest.fixture(scope="session")
+def ray_of_tests():
+    """A function that makes an engine of two workers: it finds Ray begun."""
+    pytest.importorskip("ray")
+    with importing_tests():
+        began = RayWorkers("", 2)
+    yield partial(RayWorkers, "", 2)
+    began.stop()
