@@ -126,7 +126,8 @@ def refuse_numbers(values: pd.Series, name: object) -> None:
         )
     if len(present) >= 10 and len(bad) <= 0.1 * len(present):
         such = (
-            f"{len(bad)} values are not, such as {bad.iloc[0]!r}. Mend those"
+            f"{many(len(bad), 'value')} {'is' if len(bad) == 1 else 'are'} not, such as"
+            f" {bad.iloc[0]!r}. Mend those"
             if len(bad)
             else "they are stored as text. Convert it"
         )

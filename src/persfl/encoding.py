@@ -196,7 +196,7 @@ def _refuse_strange_texts(values: pd.Series, name: str) -> None:
         raise InputError(
             f"column {name!r} has {many} different texts such as"
             f" {values.dropna().iloc[0]!r}; at most {MOST_CATEGORIES} can be"
-            " categories. Leave it out, or turn it into numbers."
+            " categories. Leave it out (command line: --drop), or turn it into numbers."
         )
 
 

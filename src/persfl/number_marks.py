@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from persfl.sources.csv_files import NOTHING
+
 _MARKED = r"[-+]?(\d[\d.,]*|,\d+)"  # a number, however its marks are meant
 _GROUPS = r"[-+]?[1-9]\d{0,2}(,\d{3})+"
 _BOTH = r"[-+]?[1-9]\d{0,2}(\.\d{3})+,\d+"
@@ -80,6 +82,7 @@ def _marked(frame: pd.DataFrame) -> pd.Series:
         if pd.api.types.is_numeric_dtype(frame[name]):
             continue
         present = frame[name].dropna().astype(str).str.strip()
+        present = present[~present.isin(NOTHING)]
         some = present.head(_FEW)
         if some.str.fullmatch(_MARKED).all() and present.str.fullmatch(_MARKED).all():
             found.append(present)

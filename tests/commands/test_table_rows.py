@@ -9,7 +9,7 @@ from fitted_runs import fit, predicted, rows
 
 from persfl.cli import main
 from persfl.column_checks import refuse_numbers
-from persfl.errors import InputError
+from persfl.errors import InputError, PersflWarning
 from persfl.number_marks import marks_in
 from persfl.sources.table import read_frame
 
@@ -152,6 +152,19 @@ def test_blanks_say_nothing(tmp_path):
     assert found["kind"].tolist() == ["tall", "tall", "short"]
     assert found["x"].tolist()[:2] == [1.0, 2.0]
     assert found[["x", "z"]].isna().sum().tolist() == [1, 1]
+
+
+def test_a_mark_among_numbers_is_a_missing_value(tmp_path):
+    text = "who;x;grade;z\na;1,5;A;-\nb;-;-;-\nc; ? ;B;-\n"
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.warns(
+        PersflWarning, match="column 'x' holds numbers, and '-' in 2 rows"
+    ):
+        found = read_frame(tmp_path / "t.csv", text="who", decimal=",")
+    assert found["x"].dropna().tolist() == [1.5]
+    assert found["grade"].tolist() == ["A", "-", "B"]
+    assert found["z"].tolist() == ["-", "-", "-"]
+    assert marks_in(pd.DataFrame({"x": ["1,5", "-"]})).decimal == ","
 
 
 def test_one_name_with_and_without_a_blank_is_one_name(tmp_path):

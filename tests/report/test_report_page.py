@@ -559,6 +559,23 @@ def test_everything_fits(opened, fonts, report):
     assert page.wrong(A4, bars=False) == []
 
 
+def test_long_names_break_after_their_marks(opened):
+    info = example_info(devices=8)
+    info["devices"]["ids"][2] = "South_and_West_of_Iowa"
+    page = opened(info)
+    code = "return [...document.querySelectorAll('tbody .who .link')].map(e => e.innerHTML)"
+    assert "South_<wbr>and_<wbr>West_<wbr>of_<wbr>Iowa" in page.js(code)
+
+
+@pytest.mark.parametrize("expected", ["", "Gains are as expected with all rows."])
+def test_what_gains_are_of_is_said(opened, expected):
+    info = example_info(devices=8)
+    info["worth"]["expected"] = expected
+    page = opened(info)
+    assert ("with all rows." in page.text("#arms")) == bool(expected)
+    assert ("learn from all rows" in page.text("#gain-lead")) == bool(expected)
+
+
 def test_names_are_cut_between_letters(opened):
     """An accent stays with its letter, and no half of a pair of surrogates is left over."""
     info = example_info(devices=26, blend=True)

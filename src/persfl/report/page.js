@@ -216,7 +216,9 @@
         columns.map(([name, cls, extra]) => h("th", { scope: "col", class: cls, "data-name": together(name) }, name, extra)),
       ),
     );
-  const link = (index, name = shown) =>
+  // A long name breaks after its marks rather than in the middle of a word.
+  const parted = id => shown(id).split(/(?<=[_./:-])/).flatMap((part, k) => (k ? [h("wbr"), part] : [part]));
+  const link = (index, name = parted) =>
     h(
       "button",
       {
@@ -421,7 +423,9 @@
     const meaning = { lower: "helps here", same: "not enough own rows to tell", unknown: "not measured" };
     put(
       "gain-lead",
-      "How much less error the personalized model makes than the device's own, on the few rows the device held back. ",
+      worth.expected
+        ? "How much less error the personalized model is expected to make than the device's own when both learn from all rows, as far as the few rows held back tell. "
+        : "How much less error the personalized model makes than the device's own, on the few rows the device held back. ",
       "Right of zero it makes less. One device's rows swing too much to say that it loses: a bar on the other side is no evidence of that.",
     );
     const box = h("div"),

@@ -17,12 +17,16 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
+from persfl.checks import many
 from persfl.errors import InputError, PersflWarning
 from persfl.sources.unpacking import unpacked_text
 
 # what stands for a missing value
 _MISSING = ["#N/A", "N/A", "n/a", "NA", "<NA>", "NULL", "null", "None"]
 _MISSING += ["NaN", "nan", "-NaN", "-nan", "#NA"]
+# and what does among numbers
+NOTHING = ["-", "--", "\u2013", ".", "..", "?"]
+_FEW = 1000  # entries that show what a column holds
 # columns that are many, and the seconds one takes
 MANY_COLUMNS = 20_000
 _A_COLUMN = 3e-4
@@ -71,7 +75,7 @@ def read_csv(
         if name == text:
             table[name] = table[name].str.strip()
         elif not is_numeric_dtype(table[name]) and not is_bool_dtype(table[name]):
-            table[name] = _stripped(table[name], decimal, thousands)
+            table[name] = _cleaned(table[name], decimal, thousands)
     found = [str(name).strip() for name in table.columns]
     table.columns = pd.Index(
         [name or f"Unnamed: {place}" for place, name in enumerate(found)]
@@ -79,22 +83,36 @@ def read_csv(
     return table.drop(columns=[name for name in table.columns if _blank(table, name)])
 
 
-def _stripped(column: pd.Series, decimal: str, thousands: str | None) -> pd.Series:
-    """A column without blanks around its texts; what was read as text because of them alone is
-    read once more.
+def _cleaned(column: pd.Series, decimal: str, thousands: str | None) -> pd.Series:
+    """A column without blanks around its texts. What was read as text because of them alone, or
+    of marks that stand for nothing, holds numbers.
     """
     texts = column.str.strip()
-    changed = texts.notna() & (texts != column)
-    if not changed.any():
-        return column
     texts = texts.mask(texts.isin(["", *_MISSING]))
-    plain = texts
+    present = texts.dropna()
+    if not len(present):
+        return texts
+    nothing = present.isin(NOTHING)
+    numbers = present[~nothing]
     if thousands is not None:
-        plain = plain.str.replace(thousands, "", regex=False)
-    numbers = pd.to_numeric(
-        plain.str.replace(decimal, ".", regex=False), errors="coerce"
-    )
-    return texts if (numbers.isna() & texts.notna()).any() else numbers
+        numbers = numbers.str.replace(thousands, "", regex=False)
+    numbers = numbers.str.replace(decimal, ".", regex=False)
+    # most columns of texts show in their first that they hold no numbers
+    found = pd.to_numeric(numbers.head(_FEW), errors="coerce")
+    if not len(found) or found.isna().any():
+        return texts
+    found = pd.to_numeric(numbers, errors="coerce")
+    if found.isna().any():
+        return texts
+    if nothing.any():
+        mark, rows = present[nothing].iloc[0], many(int(nothing.sum()), "row")
+        warnings.warn(
+            f"column {str(column.name).strip()!r} holds numbers, and {mark!r} in {rows}, which is"
+            " taken for a missing value.",
+            PersflWarning,
+            stacklevel=5,
+        )
+    return found.reindex(texts.index)
 
 
 def first_line(lines: Sequence[str], path: Path) -> tuple[list[str], str]:
