@@ -142,6 +142,33 @@ def test_whose_refits_no_rows_have_is_left_out():
     assert any("'d01'" in note and "left out" in note for note in site.notes)
 
 
+@pytest.mark.parametrize("silent_from", [0, 2])
+def test_who_tells_no_sums_and_answers_no_refits_ends_no_run(silent_from):
+    """One with too few rows to be asked anything; or one that falls silent."""
+    homes = at_home(DEVICES)
+    homes["d01"].policy = replace(OPEN, sums=False)
+    seen = [0]
+
+    def tamper(name, reply):
+        seen[0] += name == "d01"
+        return None if name == "d01" and seen[0] > silent_from else reply
+
+    letters = Letters(Direct(homes, tamper), LINEAR, run="run", home={}, deadline=5.0)
+    everyone = {"ids": names(7), "targets": np.arange(7)}
+    site = MixedSite(letters, BlendScene(**everyone, seed=5, patience=0.0), "diagonal")
+    found = site.blended().models
+    rest = [0, 2, 3, 4, 5, 6]
+    want = mixed_fit(
+        LINEAR.learner(),
+        Devices.of([DEVICES[i] for i in rest], quiet=True),
+        "diagonal",
+    )
+    np.testing.assert_allclose(
+        np.stack([found[i] for i in rest]), want.models, atol=1e-6
+    )
+    assert any("'d01'" in note and "left out" in note for note in site.notes)
+
+
 def test_nobody_tells_sums_or_answers_refits():
     def tamper(name, reply):
         head, arrays = unpack(reply)

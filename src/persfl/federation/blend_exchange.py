@@ -85,12 +85,20 @@ class BlendExchange:
         self.notes: list[str] = []
         self._family = family
 
-    def ask(self, asked: list[Letter]) -> list[Mapping[str, Any]]:
-        """Exchange these at once."""
-        return self.exchange([asked])[0]
+    def ask(
+        self, asked: list[Letter], *, of_all: bool = False
+    ) -> list[Mapping[str, Any]]:
+        """Exchange these at once (see `exchange`)."""
+        return self.exchange([asked], of_all=of_all)[0]
 
-    def exchange(self, lines: list[list[Letter]]) -> list[list[Mapping[str, Any]]]:
-        """The arrays told to every question of every line; none for no usable answer."""
+    def exchange(
+        self, lines: list[list[Letter]], *, of_all: bool = False
+    ) -> list[list[Mapping[str, Any]]]:
+        """The arrays told to every question of every line; none for no usable answer.
+
+        It waits until a quorum of those asked have answered; or, where few are asked whom nothing
+        hangs on, until no more are missing than a quorum `of_all` devices leaves room for.
+        """
         asks: dict[int, list[tuple[int, int, Letter]]] = {}
         for k, letters in enumerate(lines):
             for j, letter in enumerate(letters):
@@ -98,11 +106,14 @@ class BlendExchange:
         number = self.exchanges
         self.exchanges += 1
         self.letters.next(number + 1)
-        replies = self._replies(
-            number, {i: [q for _, _, q in each] for i, each in asks.items()}
-        )
+        questions = {i: [q for _, _, q in each] for i, each in asks.items()}
+        share = self.scene.quorum
+        least = max(1, math.ceil(share * len(asks)))
+        if of_all:
+            least = max(0, len(asks) - self.n + math.ceil(share * self.n))
+        replies = self._replies(number, questions, least)
         found: list[list[Mapping[str, Any]]] = [
-            [NOTHING] * len(questions) for questions in lines
+            [NOTHING] * len(letters) for letters in lines
         ]
         for i, each in asks.items():
             if i not in replies:
@@ -122,12 +133,12 @@ class BlendExchange:
         return found
 
     def _replies(
-        self, number: int, asks: Mapping[int, Sequence[Letter]]
+        self, number: int, asks: Mapping[int, Sequence[Letter]], least: int
     ) -> dict[int, tuple[dict[str, Any], dict[str, Any]]]:
         kept = self.scene.journal.get(number)
         if kept is not None:
             return self._kept(number, asks, kept)
-        bodies = self._bodies(number, asks)
+        bodies = self._bodies(number, asks, least)
         known = {
             "roster": self.roster.to_plain(),
             "from": sorted(bodies),
@@ -173,9 +184,9 @@ class BlendExchange:
         return found
 
     def _bodies(
-        self, number: int, asks: Mapping[int, Sequence[Letter]]
+        self, number: int, asks: Mapping[int, Sequence[Letter]], least: int
     ) -> dict[int, bytes]:
-        """One message to each device, in several goes where too few answer."""
+        """One message to each device, in several goes where fewer than `least` answer."""
         begin = time.monotonic()
         found = dict[int, bytes]()
         left = {
@@ -213,7 +224,7 @@ class BlendExchange:
                 }
             )
             left = {i: each for i, each in left.items() if i not in found}
-            if len(found) >= max(1, math.ceil(self.scene.quorum * len(asks))):
+            if len(found) >= least:
                 return found
             if time.monotonic() - begin > self.scene.patience:
                 raise Away(

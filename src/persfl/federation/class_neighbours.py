@@ -62,10 +62,13 @@ class _Rounds:
         self.models: dict[int, Array] = {}
         flat = fleet.model.reshape(site.copies, -1)
         free = ClassFree(ordered=site.ordered, slopes=fleet.slopes, fleet=flat)
+        number = site.exchanges
         for i, told in enumerate(site.ask([Letter(i, free) for i in range(site.n)])):
             found = site.family.read_models(told.get("models"), site.copies)
             if found is not None:
                 self.models[i] = found
+            else:
+                site.doubted(i, told, number)
 
     def centres(self) -> list[int]:
         """Who may be one."""
@@ -82,11 +85,13 @@ class _Rounds:
             return
         found = dict(models)
         family = self.site.family
+        number = self.site.exchanges
         for letter, told in zip(letters, self.site.ask(letters), strict=True):
             i = letter.to
             picked = family.read_picked(told, *asked[i].shape)
             new = family.read_models(told.get("models"), self.site.copies)
             if picked is None or new is None:
+                self.site.doubted(i, told, number)
                 continue
             places, share = picked
             self.likely[i] = np.take_along_axis(asked[i], places, axis=1)

@@ -104,10 +104,8 @@ class ClassSite(BlendExchange):
             if known and bend:
                 self._known[i] = known
                 found[i] = bend
-            elif told is not NOTHING:
-                self._wrong.add(i)
-                self.roster.count(self.ids[i], "answered", -1)
-                self.roster.failed(self.ids[i], number, "format")
+            else:
+                self.doubted(i, told, number)
         if not found:
             raise InputError(
                 "no device tells sums over its rows, which these models are made of."
@@ -117,6 +115,13 @@ class ClassSite(BlendExchange):
         if first:
             self._less = counting_bends(self._known)
         return summed_bends([(self._less[i], found[i]) for i in sorted(found)])
+
+    def doubted(self, i: int, told: Mapping[str, Any], number: int) -> None:
+        """Note that a device answered an exchange with what no rows can be behind, if it did."""
+        if told is not NOTHING:
+            self._wrong.add(i)
+            self.roster.count(self.ids[i], "answered", -1)
+            self.roster.failed(self.ids[i], number, "format")
 
     # Shares
 
@@ -142,10 +147,13 @@ class ClassSite(BlendExchange):
             for i in asked
         ]
         told: dict[int, tuple[float, PoolSums]] = {}
+        number = self.exchanges
         for i, reply in zip(asked, self.ask(letters) if letters else [], strict=True):
             found = self.family.read_pool(reply, len(shares))
             if found is not None and found[0] <= 1.001 * self._known[i].weight:
                 told[i] = found
+            else:
+                self.doubted(i, reply, number)
         self._judging = set(told)
         self._weight = {i: weight for i, (weight, _) in told.items()}
         less = counting_pools(told)
@@ -242,9 +250,9 @@ class ClassSite(BlendExchange):
         wrong = [self.ids[i] for i in sorted(self._wrong)]
         heavy = [self.ids[i] for i in sorted(self._less) if self._less[i] < 1]
         if wrong:
-            one = "tells sums that no rows have"
+            one = "tells what no rows can have"
             said = capital(those(wrong, one, one.replace("tells", "tell")))
-            self.notes.append(f"{said}, and what it says does not count.")
+            self.notes.append(f"{said}, which does not count.")
         if heavy:
             one = "tells sums that are far larger than usual"
             said = capital(those(heavy, one, one.replace("tells", "tell")))

@@ -98,7 +98,7 @@ class DrawnRows:
             for i, root in zip(self.who.tolist(), roots, strict=True)
         ]
         models, left, weight = [], [], []
-        for told in self.site.ask(letters):
+        for told in self.site.ask(letters, of_all=True):
             models.append(reply_numbers(told.get("models"), (1 + width, width)) * size)
             left.append(reply_numbers(told.get("left"), (1,))[0])
             weight.append(reply_numbers(told.get("weight"), (1,))[0])
