@@ -1,4 +1,5 @@
-"""The only place that reaches inside scikit-learn; `tests/test_estimators.py` has a canary for it.
+"""The only place that reaches inside scikit-learn; its canary is in
+`tests/estimators/test_personalized.py`.
 
 An estimator's settings are checked by its `fit`. Between machines fits skip that check, because it
 would be made for every answer, so it is made once, before the first. scikit-learn has no public

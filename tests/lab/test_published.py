@@ -15,7 +15,7 @@ from persfl.lab.published_page import best_of, published_page, split_means
 from persfl.lab.published_runs import Scored, load_published, run_set, there
 from persfl.lab.published_sets import fmi, har, heart, school
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SETS = {one.name: one for one in load_published("published")[2]}
 
 

@@ -1,6 +1,6 @@
 """Run folders that the version before methods were parts has written are read as they were meant.
 
-`tests/old_runs` was made by the commit 2abd345, whose estimators had `rounds`, `peers`, ... as
+`old_runs` was made by the commit 2abd345, whose estimators had `rounds`, `peers`, ... as
 parameters of their own; `told.json` is what its estimators said.
 """
 

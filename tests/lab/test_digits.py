@@ -27,7 +27,7 @@ from persfl.learners import Network
 from persfl.seeds import stream
 from persfl.sources import clustered_digits, clustered_regression
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def net(seed=0):
