@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -259,3 +260,21 @@ def as_frame(table: object) -> pd.DataFrame:
 def is_table(X: object) -> TypeGuard[pd.DataFrame | ForeignTable]:
     """Whether X has named columns."""
     return isinstance(X, (pd.DataFrame, ForeignTable))
+
+
+def instead_of(name: str, X: object) -> str:
+    """What may be meant by a column that is not there, or where the names of columns got lost."""
+    if not is_table(X):
+        return (
+            f" Got {type(X).__name__}, which has no names: if a step of a pipeline made it, say"
+            " set_output(transform='pandas') there."
+        )
+    columns = [str(column) for column in as_frame(X).columns]
+    prefixed = [column for column in columns if column.endswith(f"__{name}")]
+    if prefixed:
+        return (
+            f" It came as {prefixed[0]!r}: say verbose_feature_names_out=False in the"
+            " ColumnTransformer."
+        )
+    near = get_close_matches(name, columns, 1)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -73,7 +73,9 @@ def log_fitted(
         page = Path(made) / "report.html"
         write_report(info(fitted, device=device, label=label), page)
         card = Path(made) / "card.md"
-        card.write_text(model_card(fitted, {"device": device, "label": label}))
+        card.write_text(
+            model_card(fitted, {"device": device, "label": label}), encoding="utf-8"
+        )
         mlflow.log_artifact(str(page))
         mlflow.log_artifact(str(card))
         mlflow.log_param("method", fitted.ran)

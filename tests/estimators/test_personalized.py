@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
     GridSearchCV,
@@ -34,7 +35,7 @@ from persfl import (
     Tree,
 )
 from persfl.errors import InputError, NoDevicesWarning, UnseenWarning
-from persfl.methods import Paper
+from persfl.methods import Own, Paper
 from persfl.sources import clustered_regression
 
 
@@ -969,3 +970,47 @@ def test_the_insides_of_scikit_learn_are_where_we_look_for_them():
         path.name for path in source.rglob("*.py") if private.search(path.read_text())
     ]
     assert users == ["sklearn_api.py"]
+
+
+TOWNS = np.repeat(["a", "b", "c"], 8)
+
+
+def town_table():
+    draw = np.random.default_rng(0)
+    return pd.DataFrame(
+        {"x": draw.normal(size=24), "z": draw.normal(size=24), "who": TOWNS}
+    )
+
+
+@pytest.mark.parametrize("kind", [bool, object, "boolean"])
+def test_true_and_false_are_classes_whatever_holds_them(kind):
+    table = town_table()
+    y = (table["x"] > 0).astype(kind)
+    model = PersonalizedClassifier(method=Own(), device="who", holdout=0).fit(table, y)
+    assert model.predict(table).dtype == bool
+    assert model.score(table, (table["x"] > 0).to_numpy()) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        (["passthrough"], "X must be a table with the column 'who'.*set_output"),
+        (["pandas"], "came as 'remainder__who': say verbose_feature_names_out=False"),
+    ],
+)
+def test_a_pipeline_that_loses_the_column_is_told_how_to_keep_it(steps, words):
+    scaled = ColumnTransformer(
+        [("s", StandardScaler(), ["x"])], remainder="passthrough"
+    )
+    if steps == ["pandas"]:
+        scaled.set_output(transform="pandas")
+    table = town_table()
+    model = PersonalizedRegressor(method=Own(), device="who", holdout=0)
+    with pytest.raises(InputError, match=words):
+        make_pipeline(scaled, model).fit(table, table["z"])
+
+
+def test_a_column_by_its_number_is_a_sentence():
+    table = town_table()
+    with pytest.raises(InputError, match="X must be a table with the column 2"):
+        PersonalizedRegressor(method=Own(), device=2).fit(table.to_numpy(), table["z"])

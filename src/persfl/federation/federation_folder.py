@@ -110,10 +110,12 @@ def init(
         _secret(folder / "key", private)
         (folder / "key.pub").write_bytes(public)
         (folder / "ca.pem").write_bytes(ca)
-        (folder / NODE).write_text(_node_text(name, host, port, declared))
+        (folder / NODE).write_text(
+            _node_text(name, host, port, declared), encoding="utf-8"
+        )
         members[name] = pem
     text = _federation_text(host, port, inner, members, declared)
-    (path / CONFIG).write_text(text)
+    (path / CONFIG).write_text(text, encoding="utf-8")
     return opened(path)
 
 
@@ -194,7 +196,7 @@ def _read(path: Path, what: str, how: str) -> dict[str, Any]:
             f"{str(path.parent)!r} is not {what}: it has no {path.name}. Make one with: {how}"
         )
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{str(path)!r} could not be read: {error}.") from None
 

@@ -43,7 +43,9 @@ class NodeFamily:
     def read(path: Path) -> NodeFamily:
         """The `family` of a node.toml; linear where it names none."""
         try:
-            told = tomllib.loads(path.read_text()).get("family", "linear")
+            told = tomllib.loads(path.read_text(encoding="utf-8")).get(
+                "family", "linear"
+            )
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(
                 f"the family in {path.name!r} could not be read: {error}."

@@ -120,5 +120,5 @@ def _noted(path: Path, text: str) -> None:
         path.replace(path.with_suffix(".old"))
     # An error's text may hold private values.
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(handle, "a") as file:
+    with os.fdopen(handle, "a", encoding="utf-8") as file:
         file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")

@@ -67,7 +67,7 @@ class Policy:
     def read(path: Path) -> Policy:
         """The `[policy]` table of a file."""
         try:
-            told = tomllib.loads(path.read_text()).get("policy", {})
+            told = tomllib.loads(path.read_text(encoding="utf-8")).get("policy", {})
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(
                 f"the policy in {path.name!r} could not be read: {error}."

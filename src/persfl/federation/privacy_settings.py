@@ -47,7 +47,7 @@ class PrivacySettings:
     def read(path: Path) -> PrivacySettings | None:
         """The `[privacy]` table of a file; None where there is none, and nothing is protected."""
         try:
-            told = tomllib.loads(path.read_text()).get("privacy")
+            told = tomllib.loads(path.read_text(encoding="utf-8")).get("privacy")
         except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(
                 f"the privacy settings in {path.name!r} could not be read: {error}."

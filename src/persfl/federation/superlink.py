@@ -108,7 +108,7 @@ def same_link(federation: Federation, before: str) -> bool:
 def link_mark(federation: Federation) -> str:
     """Which SuperLink is up: another mark, another SuperLink."""
     path = federation.coordinator / MARK
-    return path.read_text() if path.is_file() else ""
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 class Up:
@@ -229,10 +229,12 @@ def app_folder(path: Path) -> Path:
         ' Flower"\nlicense = "Apache-2.0"\ndependencies = []\n\n[tool.flwr.app]\npublisher ='
         ' "persfl"\n\n[tool.flwr.app.components]\nserverapp ='
         ' "persfl.fleets.flower.server:app"\nclientapp ='
-        ' "persfl.fleets.flower.client:app"\n\n[tool.flwr.app.config]\nplan = ""\n'
+        ' "persfl.fleets.flower.client:app"\n\n[tool.flwr.app.config]\nplan = ""\n',
+        encoding="utf-8",
     )
     (path / "README.md").write_text(
-        "persfl over Flower: the code is in the installed package.\n"
+        "persfl over Flower: the code is in the installed package.\n",
+        encoding="utf-8",
     )
     return path
 
@@ -244,7 +246,8 @@ def start_run(federation: Federation, plan: Path) -> Process:
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(
         '[superlink]\ndefault = "here"\n\n[superlink.here]\naddress ='
-        f' "127.0.0.1:{federation.inner}"\nroot-certificates = "{federation.ca.resolve()}"\n'
+        f' "127.0.0.1:{federation.inner}"\nroot-certificates = "{federation.ca.resolve()}"\n',
+        encoding="utf-8",
     )
     app = app_folder(here / "app")
     words = [

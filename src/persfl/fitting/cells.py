@@ -130,7 +130,8 @@ class Labels:
                 f"{gone} of {len(values)} labels are missing (NaN). Drop those rows."
             )
         if not self.numeric:
-            return y
+            truths = pd.api.types.infer_dtype(values) == "boolean"  # of any dtype
+            return np.asarray(values, dtype=bool) if truths else y
         numbers = _numbers(values)
         refuse_giants(numbers, None)
         return numbers if pd.api.types.is_object_dtype(values.dtype) else y

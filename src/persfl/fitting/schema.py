@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from persfl.devices import Devices, offsets
 from persfl.encoding import (
     Preparation,
     as_frame,
+    instead_of,
     is_table,
 )
 from persfl.errors import InputError, warn
@@ -279,12 +279,10 @@ def _own_column(device: str | None, X: Table, devices: Ids) -> tuple[Table, Ids]
     device = named or device
     if device is None:
         return X, devices
-    columns = list(as_frame(X).columns) if is_table(X) else []
-    if device not in columns:
-        near = get_close_matches(device, map(str, columns), 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+    if not is_table(X) or device not in as_frame(X).columns:
         raise InputError(
-            f"X must be a table with the column {device!r} that says whose row it is.{hint}"
+            f"X must be a table with the column {device!r} that says whose row it is."
+            f"{instead_of(str(device), X)}"
         )
     frame = as_frame(X)
     return frame.drop(columns=[device]), frame[device]

@@ -50,7 +50,7 @@ def write_sharded_page(table: ModelTable, path: Path | None = None) -> Path:
     page = path or table.run.folder / REPORT
     numbers = {name: table.column(name) for name in COLUMNS}
     drawers = _write_drawers(table, numbers, page.parent / FOUND)
-    text = (_PLACE / "sharded.html").read_text()
+    text = (_PLACE / "sharded.html").read_text(encoding="utf-8")
     filled = {
         "version": __version__,
         "title": _escaped(_title(table)),
