@@ -122,16 +122,8 @@ def _array(content: bytes) -> AnyArray:
     return found.astype(dtype.newbyteorder("="))  # a copy that may be written to
 
 
-def table_to(table: pd.DataFrame) -> bytes:
-    """A table as Parquet."""
-    need("pyarrow", extra="app", why="keeping a run")
-    made = io.BytesIO()
-    table.to_parquet(made, index=False, compression="zstd")
-    return made.getvalue()
-
-
 def table_from(content: bytes) -> pd.DataFrame:
-    """The inverse of `table_to`, for numbers and lists of numbers.
+    """A table from Parquet, of numbers and lists of numbers.
 
     What unpacks to far more than its size is refused before it is unpacked.
     """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from persfl.checks import real
-from persfl.methods.gossip import GossipMethod, mean_with_own
+from persfl.methods.gossip import GossipMethod, mean_with_own, pair_notes
 from persfl.methods.method_fields import setting
 from persfl.samplers.bandits import drawn_first
 from persfl.seeds import stream
@@ -82,9 +82,7 @@ class MixAll:
         kept: Kept | None,
     ) -> Mapping[str, AnyArray]:
         """1 / loss of those just asked."""
-        before = trust.notes.get(LIKE)
-        T = len(trust.targets)
-        like = np.zeros((T, trust.n)) if before is None else np.array(before)
+        like = pair_notes(trust, LIKE)
         answers = losses[:, 1:]
         row, column = np.nonzero(np.isfinite(answers) & (peers >= 0))
         small = np.maximum(np.abs(answers[row, column]), 1e-12)

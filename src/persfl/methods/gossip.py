@@ -23,6 +23,19 @@ if TYPE_CHECKING:
     from persfl.fleets.in_process import InProcessFleet
 
 
+def pair_notes(trust: Trust, name: str) -> Array:
+    """A number for every target and every device from notes of this name, to be changed: 0 before
+    the first note.
+
+    >>> pair_notes(Trust(2, np.arange(2)), "seen").tolist()
+    [[0.0, 0.0], [0.0, 0.0]]
+    """
+    noted = trust.notes.get(name)
+    if noted is None:
+        return np.zeros((len(trust.targets), trust.n))
+    return np.array(noted)
+
+
 @dataclass(frozen=True, kw_only=True)
 class GossipMethod(SteppedMethod):
     """Targets train on own rows, and mix in the models of peers they ask."""

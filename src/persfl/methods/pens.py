@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from persfl.checks import real, whole
-from persfl.methods.gossip import GossipMethod, mean_with_own
+from persfl.methods.gossip import GossipMethod, mean_with_own, pair_notes
 from persfl.methods.method_fields import setting
 from persfl.samplers.bandits import drawn_first
 from persfl.samplers.uniform import Uniform
@@ -65,9 +65,7 @@ class MixBest:
         kept: Kept | None,
     ) -> Mapping[str, AnyArray]:
         """How often each peer was among the best, while that is being found out."""
-        before = trust.notes.get(CHOSEN)
-        T = len(trust.targets)
-        chosen = np.zeros((T, trust.n)) if before is None else np.array(before)
+        chosen = pair_notes(trust, CHOSEN)
         if r < self.first:
             good = self._good(losses[:, 1:])
             row, column = np.nonzero(good)

@@ -23,19 +23,6 @@ from persfl.sources.table import device_codes
 from persfl.sources.unpacking import read_arrays
 from persfl.types import Array
 
-CIFAR_CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
-
 
 class Images(NamedTuple):
     """Devices, the shape of one row (channels, height, width), and the names of the classes
