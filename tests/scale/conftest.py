@@ -27,17 +27,20 @@ def importing_tests() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def dask_of_tests():
-    """A function that makes an engine of two workers."""
+    """A function that makes an engine of two workers, which may take long to come back."""
     pytest.importorskip("distributed")
     with importing_tests():
         began = DaskWorkers("", 2)
     address = began._cluster.scheduler_address.removeprefix("tcp://")
+    patch = pytest.MonkeyPatch()
+    patch.setattr("persfl.scale.dask_workers.PATIENCE", 120.0)
 
     def make() -> DaskWorkers:
         began._client.wait_for_workers(2, timeout=60)  # one may just have been killed
         return DaskWorkers(address, 2)
 
     yield make
+    patch.undo()
     began.stop()
 
 
