@@ -9,7 +9,8 @@ from fitted_runs import rows
 
 from persfl.cli import main
 
-HEAVY = ["matplotlib", "numba", "scipy.optimize", "scipy.stats", "sklearn", "torch"]
+HEAVY = ["matplotlib", "numba", "scipy.cluster", "scipy.linalg", "scipy.optimize"]
+HEAVY += ["scipy.spatial", "scipy.stats", "sklearn", "torch"]
 READ = """
 import contextlib, io, json, sys
 from persfl.cli import main

@@ -13,9 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
 from scipy.sparse import csr_array
-from scipy.spatial.distance import pdist
 
 from persfl.seeds import stream
 
@@ -130,6 +128,8 @@ def _gathered(matrix: csr_array, cells: int, seed: int) -> IntArray:
 
 
 def _ordered(sums: Array, seed: int) -> tuple[IntArray, IntArray]:
+    from scipy.cluster.hierarchy import fcluster, leaves_list
+
     both = sums + sums.T
     np.fill_diagonal(both, 0.0)
     count = len(both)
@@ -155,6 +155,9 @@ def _ordered(sums: Array, seed: int) -> tuple[IntArray, IntArray]:
 
 
 def _tree(both: Array) -> Array:
+    from scipy.cluster.hierarchy import linkage
+    from scipy.spatial.distance import pdist
+
     # a device is like itself
     near = both + np.diag(np.maximum(both.max(axis=1), 1e-12))
     apart = np.maximum(pdist(near, "cosine"), 0.0)
