@@ -239,6 +239,19 @@ def test_a_run_that_is_gone_is_explained(linked, says, tmp_path):
     assert "--resume" in facts["why"]
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_nobody_is_waited_for_where_nobody_writes(named, tmp_path, monkeypatch):
+    """The number of a process that is gone may be another's, and a diary may name none."""
+    pid = os.getpid() if named else "x"
+    monkeypatch.setattr(launch, "_PATIENCE", 0.05)
+    progress = tmp_path / "progress.jsonl"
+    progress.write_text(json.dumps({"event": "begun", "pid": pid}) + "\n")
+    said = []
+    code = launch._watch(progress, 0, None, lambda *facts: said.append(facts), bool)
+    assert code == 3
+    assert said[-1][0] == "stopped"
+
+
 def test_another_superlink_is_not_the_one_a_run_began_with(fed, monkeypatch):
     monkeypatch.setattr(superlink, "listening", lambda port: True)
     mark = fed.coordinator / superlink.MARK

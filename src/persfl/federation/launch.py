@@ -133,6 +133,9 @@ def held(out: Path) -> bool:
     return holder(out) is not None
 
 
+_PATIENCE = 5.0  # seconds after which somebody must be writing where a run goes on
+
+
 def _watch(
     progress: Path,
     begin: int,
@@ -147,7 +150,10 @@ def _watch(
     position = begin
     patience = time.monotonic()
     while True:
+        late = time.monotonic() - patience > _PATIENCE
         gone = pid is not None and not _alive(pid)
+        # another process may have the number of one that is gone, and a diary may name none
+        gone |= child is None and late and not held(progress.parent)
         over = child is not None and child.code is not None
         for event in _events(progress, position):
             position = event.pop("_end")
@@ -172,7 +178,7 @@ def _watch(
             )
             show("stopped", {"why": text if linked() else LINK_GONE, "kind": "gone"})
             return 3
-        if pid is None and child is None and time.monotonic() - patience > 5:
+        if pid is None and child is None and late:
             pid = _last_pid(progress)
         time.sleep(0.1)
 
