@@ -92,6 +92,24 @@ def test_where_all_are_alike_nobody_hurts(method):
     assert not (_helpers(rows, method)[1]["verdict"] == "hurts").any()
 
 
+def test_where_mixes_are_one_model_for_all_the_whole_fleet_helps():
+    rows = clustered_regression(
+        n=12, clusters=4, rows=10, features=3, noise=0.5, seed=0
+    )
+    trust = _helpers(rows, "paper")[0].trust_
+    known = trust.table()
+    names = np.array(["shared own 30", "shared pooled 0", "shared pooled 30"])
+    for one in (0.95, 0.5):
+        mix = np.tile([0.0, one, 1.0 - one], (12, 1))
+        mixed = trust.noted(trust.notes | {"mix": mix, "mix_names": names})
+        found = alike(known, mixed)
+        said = what_was_found(found, verdict_codes(known, found))
+        assert found.whole == (one == 0.95)
+        assert ("one model for all serves devices best" in said) == found.whole
+        helps = verdict_codes(known, found) == HELPS
+        assert helps.all() == found.whole
+
+
 def test_while_kin_is_still_searching_taste_must_be_clear():
     rows = clustered_regression(
         n=40, clusters=4, rows=10, features=6, noise=0.5, seed=0

@@ -1,6 +1,7 @@
 """Verdicts: what is measured, what is said, and how often that is true."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
@@ -16,7 +17,7 @@ from persfl.evaluation.trials import (
     with_falls,
     worth_of_trials,
 )
-from persfl.evaluation.verdicts import HELPS, TOO_FEW
+from persfl.evaluation.verdicts import HELPS, TOO_FEW, Worth
 from persfl.methods import Paper
 from persfl.sources import clustered_regression
 from persfl.units import Units
@@ -343,3 +344,19 @@ def test_a_centred_model_of_counts_predicts_counts():
         model.fit(X, y, devices=who)
     centred = model.worth_.error("centred")
     assert centred.mean() < 3 * model.worth_.error("base").mean()
+
+
+def test_of_many_devices_few_are_told_by_luck_that_it_helps_here():
+    """Two rows a device, and half of all devices gain: the fleet's mean says nothing of one."""
+    random = np.random.default_rng(0)
+    n = 700
+    table = pd.DataFrame({"device": np.arange(n), "held": 2, "evidence": 2.0})
+    # single rows, so heavy tails: some intervals of two rows lie above 0 by luck
+    rows = 0.2 + random.standard_t(3, size=(n, 2))
+    table["error_own"] = 5 + rows.mean(axis=1)
+    table["error_personal"] = 5.0
+    table["spread"] = rows.std(axis=1, ddof=1)
+    said = Worth(table, 1.0, 0).device()
+    assert (said["low"] > 0).sum() > 10
+    assert said["similar_low"].min() > 0
+    assert (said["verdict"] == HELPS).sum() == 0

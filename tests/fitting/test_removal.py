@@ -10,8 +10,8 @@ from persfl import PersonalizedRegressor
 from persfl.cli import main
 from persfl.errors import InputError
 from persfl.evaluation.dependence import Removal, Rise
+from persfl.evaluation.few_false import few_false
 from persfl.evaluation.row_order import RowOrder
-from persfl.fitting.contribution import _few_false
 from persfl.fitting.quick_removal import _rises, quick_removal
 from persfl.fitting.setup import FitSettings, Setup
 from persfl.methods import Blend
@@ -168,9 +168,9 @@ def test_who_is_missed_most(kinds, model):
 
 
 def test_luck_is_not_said_to_be_missed():
-    assert not _few_false(np.linspace(0.02, 0.98, 46)).any()
+    assert not few_false(np.linspace(0.02, 0.98, 46)).any()
     few = np.append(np.full(5, 0.001), np.linspace(0.3, 0.98, 41))
-    assert _few_false(few).sum() == 5
+    assert few_false(few).sum() == 5
 
 
 @pytest.mark.parametrize(

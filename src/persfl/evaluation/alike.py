@@ -18,6 +18,9 @@ Where both devices of a pair asked each other, both must say so: a chance is eve
 contradict each other. Taste alone ranks; "helps" takes rewards too, and "hurts" takes taste. Of a
 peer that few targets asked there is no taste, and rewards decide.
 
+Where models are mixed and hidden rows leave hardly anything but one model for all, as it is, all
+devices count as alike.
+
 Verdicts hold the rate of false ones down for every target: of the peers that "help" a target, at
 most one in ten is expected not to be like it, of those that "hurt" at most one in ten to be.
 """
@@ -85,7 +88,19 @@ def alike(known: pd.DataFrame, trust: Trust) -> Alike:
     several = np.bincount(peer)[peer] >= MET
     taste = _with_taste(chance, _by_taste(known, rewards), least)
     chance = np.where(several, taste, chance)
+    one = _one_for_all(trust)
+    if one >= WHOLE:
+        return Alike(np.maximum(chance, one), False, True, False)
     return Alike(chance, _speaks(known, chance), False, False)
+
+
+def _one_for_all(trust: Trust) -> float:
+    """How much of all mixes is one model for all as it is; 0 where nothing was mixed."""
+    if "mix" not in trust.notes:
+        return 0.0
+    names = [str(name).split() for name in trust.notes["mix_names"]]
+    plain = [name[1:] == ["pooled", "0"] for name in names]
+    return float(trust.notes["mix"][:, plain].sum(axis=1).mean())
 
 
 def _speaks(known: pd.DataFrame, chance: Array) -> bool:
@@ -114,6 +129,11 @@ def what_was_found(found: Alike, codes: IntArray) -> str:
     >>> what_was_found(nothing, np.zeros(0, dtype=int))
     'No kinds found: nobody can be told to be more like a device than the others are.'
     """
+    if found.whole and not found.kinds and not found.known:
+        return (
+            "No kinds found: one model for all serves devices best of all that was tried, so"
+            " what helps is the fleet as a whole."
+        )
     if found.whole and not found.kinds:
         return "No kinds found: all devices are alike, and what helps is the fleet as a whole."
     if not found.kinds:

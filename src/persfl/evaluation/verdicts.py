@@ -39,6 +39,7 @@ from persfl.evaluation.device_gains import (
     filled_falls,
     similar_gains,
 )
+from persfl.evaluation.few_false import few_false, luck_of_mean
 from persfl.evaluation.intervals import Verdict, gains_of, over_devices, percent
 
 if TYPE_CHECKING:
@@ -222,7 +223,7 @@ class Worth:
     def device(self) -> pd.DataFrame:
         """Per device: rows kept back, errors of all arms, the gain over its own model with its
         interval, what may be said ("helps here" where its own rows and similar devices both show a
-        gain), and what similar devices gained.
+        gain, few of them by luck), and what similar devices gained.
         """
         rows = self.table["evidence"].to_numpy()
         spread = self.table["spread"].to_numpy() / self.scale
@@ -236,12 +237,11 @@ class Worth:
         low = np.clip(gain - half, -1.0, 1.0)
         alike = self.similar()
         small = np.maximum(self.error("own"), self.error("personal")) < self.small
-        says = [
-            _may_say(mine, theirs, tiny)
-            for mine, theirs, tiny in zip(
-                low, alike.itertuples(index=False), small.tolist(), strict=True
-            )
-        ]
+        luck = luck_of_mean(gain * level, spread, rows)
+        sure = few_false(np.where(small, np.nan, luck))
+        surely = np.where(sure, low, np.minimum(low, 0.0))
+        each = zip(surely, alike.itertuples(index=False), small.tolist(), strict=True)
+        says = [_may_say(mine, theirs, tiny) for mine, theirs, tiny in each]
         found = self.table[["device", "held"]].assign(
             **{arm: self.error(arm) for arm in self.arms},
             gain=gain,

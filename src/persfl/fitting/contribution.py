@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtr
 
 from persfl.checks import whole
 from persfl.errors import InputError
 from persfl.evaluation.dependence import Contributions
+from persfl.evaluation.few_false import few_false, luck_of_mean
 from persfl.fitting.setup import Setup
 from persfl.fitting.unseen_errors import (
     SMALL,
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from persfl.evaluation.row_order import RowOrder
     from persfl.fitting.fitted import Fitted
     from persfl.trust import Trust
-    from persfl.types import Array, IntArray, Mask
+    from persfl.types import Array, IntArray
 
-FALSE = 0.1  # of those that are said to be missed
 REFITS = 60  # devices that are left out, unless more are asked for
 
 
@@ -76,30 +75,19 @@ def contributions(
         rise = np.log(errors + small) - np.log(base + small)
         rise = rise[np.isfinite(rise)]
         found.append((name, *mean_rise(rise)))
-        luck.append(_luck(rise))
+        luck.append(_luck_of(rise))
     table = pd.DataFrame(found, columns=["device", "rise", "low", "high"])
-    table = table.assign(missed=_few_false(np.array(luck)))
+    table = table.assign(missed=few_false(np.array(luck)))
     table = table.sort_values("rise", ascending=False, kind="stable")
     return Contributions(table.reset_index(drop=True), 1 + len(found), n)
 
 
-def _luck(rise: Array) -> float:
-    """The chance of rises this large were there none (Student's)."""
-    count = len(rise)
-    if count < 2:
+def _luck_of(rise: Array) -> float:
+    """The chance of rises this large were there none."""
+    if len(rise) < 2:
         return 1.0
-    error = float(rise.std(ddof=1)) / np.sqrt(count)
-    return float(stdtr(count - 1, -float(rise.mean()) / max(error, 1e-300)))
-
-
-def _few_false(luck: Array) -> Mask:
-    """Which to call, by chances that each is luck."""
-    order = np.argsort(luck, kind="stable")
-    step = FALSE * (np.arange(len(luck)) + 1) / len(luck)
-    under = np.flatnonzero(luck[order] <= step)
-    found = np.zeros(len(luck), dtype=bool)
-    found[order[: under[-1] + 1 if len(under) else 0]] = True
-    return found
+    several = np.array([len(rise)], dtype=np.float64)
+    return float(luck_of_mean(rise.mean(), rise.std(ddof=1), several)[0])
 
 
 def _asked_most(trust: Trust) -> IntArray:

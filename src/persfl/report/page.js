@@ -452,7 +452,7 @@
         order.length > FEW
           ? "How to read it: each bar is a range of gains, as high as there are devices in it. Choose a bar to see them in the table. "
           : "How to read it: the line through each value is its 95 % interval. ",
-        "Blue are devices whose interval lies above zero and whose similar devices, those with about as many rows, gained too. Values beyond the edge are drawn at the edge. The same numbers stand in the table.",
+        "Blue are devices whose interval lies above zero, at most one in ten of them by luck, and whose similar devices, those with about as many rows, gained too. Values beyond the edge are drawn at the edge. The same numbers stand in the table.",
       ),
     );
     if (!order.length) return;
