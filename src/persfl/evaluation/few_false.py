@@ -38,4 +38,4 @@ def luck_of_mean(mean: Array, spread: Array, rows: Array) -> Array:
     several = rows > 1.0 + 1e-9
     freedom = np.where(several, rows - 1.0, 1.0)
     error = np.maximum(spread / np.sqrt(np.maximum(rows, 1.0)), 1e-300)
-    return np.where(several, stdtr(freedom, -mean / error), np.nan)
+    return np.asarray(np.where(several, stdtr(freedom, -mean / error), np.nan))

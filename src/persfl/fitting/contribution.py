@@ -86,8 +86,8 @@ def _luck_of(rise: Array) -> float:
     """The chance of rises this large were there none."""
     if len(rise) < 2:
         return 1.0
-    several = np.array([len(rise)], dtype=np.float64)
-    return float(luck_of_mean(rise.mean(), rise.std(ddof=1), several)[0])
+    facts = np.array([[rise.mean()], [rise.std(ddof=1)], [len(rise)]])
+    return float(luck_of_mean(*facts)[0])
 
 
 def _asked_most(trust: Trust) -> IntArray:
