@@ -41,6 +41,7 @@ COMMON = (
     "pens",
     "dac",
     "all-for-one",
+    "werner",
     "clove",
     "pfedgraph",
     "cobo",

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from persfl.checks import one_of, whole
+from persfl.checks import one_of
+from persfl.methods.meetings import asked_in_turn, in_turn
 from persfl.methods.method_fields import setting
 from persfl.methods.shared_method import SteppedMethod
 from persfl.methods.shared_models import (
@@ -30,10 +31,9 @@ from persfl.methods.shared_models import (
     start_of,
     step_length,
 )
-from persfl.seeds import Stream, stream
-from persfl.training.state import peers_asked
+from persfl.seeds import stream
 from persfl.trust import Trust
-from persfl.types import Array, IntArray, Round
+from persfl.types import Array, Round
 
 if TYPE_CHECKING:
     from persfl.fleets.in_process import InProcessFleet
@@ -58,18 +58,6 @@ def near_weights(own: Array, others: Array, rows: Array, form: str) -> Array:
     total = near.sum(axis=1, keepdims=True)
     alone = np.arange(near.shape[1]) == 0
     return np.where(total > 0, near / np.where(total > 0, total, 1.0), alone)
-
-
-def in_turn(n: int, targets: IntArray, asked: int, place: Stream) -> IntArray:
-    """(asked, targets) whom each target asks: nobody is asked twice in a row of these, so that
-    each row is one message to a device.
-
-    >>> found = in_turn(5, np.arange(5), 2, stream(0, "in turn"))
-    >>> [len(set(row)) for row in found.tolist()]
-    [5, 5]
-    """
-    ahead = 1 + place.generator().permutation(n - 1)[:asked]
-    return np.asarray((targets + ahead[:, None]) % n)
 
 
 @dataclass(frozen=True)
@@ -98,9 +86,7 @@ class AllForOne(SteppedMethod):
         form = one_of("form", self.form, FORMS)
         step = step_length(fleet, "All-for-one")
         n = fleet.n
-        asked = 0
-        if n > 1:
-            asked = min(whole("peers", peers_asked(self.peers, n), least=1), n - 1)
+        asked = asked_in_turn(self.peers, n)
         trust = Trust.blank(fleet)
         who = fleet.targets
         own = np.repeat(start_of(fleet, seed)[None], len(who), axis=0)

@@ -1,4 +1,4 @@
-"""A graph that is learned: devices meet in pairs and see whether their gradients agree halfway."""
+"""Who meets whom: in pairs, to see whether gradients agree halfway, or everybody asked in turn."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from persfl.checks import whole
 from persfl.methods.shared_models import slopes
 from persfl.seeds import Stream, stream
+from persfl.training.state import peers_asked
 from persfl.types import Array, IntArray
 
 if TYPE_CHECKING:
@@ -24,6 +26,25 @@ def partners(n: int, place: Stream) -> IntArray:
     """
     order = place.generator().permutation(n)
     return np.asarray(order[: n - n % 2].reshape(-1, 2))
+
+
+def in_turn(n: int, targets: IntArray, asked: int, place: Stream) -> IntArray:
+    """(asked, targets) whom each target asks: nobody is asked twice in a row of these, so that
+    each row is one message to a device.
+
+    >>> found = in_turn(5, np.arange(5), 2, stream(0, "in turn"))
+    >>> [len(set(row)) for row in found.tolist()]
+    [5, 5]
+    """
+    ahead = 1 + place.generator().permutation(n - 1)[:asked]
+    return np.asarray((targets + ahead[:, None]) % n)
+
+
+def asked_in_turn(peers: int | str, n: int) -> int:
+    """How many others a device asks in a round: "auto" is 20, or all there are."""
+    if n < 2:
+        return 0
+    return min(whole("peers", peers_asked(peers, n), least=1), n - 1)
 
 
 class Meetings:

@@ -11,14 +11,14 @@ third of three groups of them (k-means).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from persfl.checks import real, whole
+from persfl.methods.meetings import asked_in_turn, in_turn
 from persfl.methods.method_fields import setting
-from persfl.methods.protocol import Needs
 from persfl.methods.shared_method import SteppedMethod
 from persfl.methods.shared_models import (
     hold,
@@ -27,9 +27,7 @@ from persfl.methods.shared_models import (
     start_of,
     step_length,
 )
-from persfl.samplers.uniform import Uniform
 from persfl.seeds import stream
-from persfl.training.state import peers_asked
 from persfl.trust import Trust
 from persfl.types import Array, Round
 
@@ -80,7 +78,8 @@ class Werner(SteppedMethod):
     source: ClassVar[str] = "Werner, He, Karimireddy, Jordan, Jaggi 2023"
     told: ClassVar[str] = "which share of the gradients counts as near, or nothing"
     leaves: ClassVar[str] = (
-        "Its model to those it asks; its gradient at the model of whoever asks."
+        "Its model to those it asks; where a step on its rows takes the model of whoever asks."
+        " Over a federation also its losses."
     )
 
     quantile: float | str = setting(0.2, "which share is near; groups: by k-means")
@@ -88,10 +87,6 @@ class Werner(SteppedMethod):
     peers: int | str = setting(
         "auto", "gradients a device asks for in a round; auto: 20"
     )
-
-    def needs(self) -> Needs:
-        why = "Its rule compares answers with each other, which targets there do not tell."
-        return replace(super().needs(), not_federated=why)
 
     def rounds_over(
         self, fleet: InProcessFleet, rounds: int, seed: int
@@ -103,20 +98,17 @@ class Werner(SteppedMethod):
         passes = whole("passes", self.passes, least=1)
         step = step_length(fleet, "Werner's clustering")
         trust = Trust.blank(fleet)
-        T = len(fleet.targets)
-        own = np.repeat(start_of(fleet, seed)[None], T, axis=0)
-        asked = Uniform(peers_asked(self.peers, fleet.n)) if fleet.n > 1 else None
+        who = fleet.targets
+        own = np.repeat(start_of(fleet, seed)[None], len(who), axis=0)
+        asked = asked_in_turn(self.peers, fleet.n)
         for r in range(rounds):
-            place = stream(seed, "own", r).at(fleet.targets)
-            mine = slopes(fleet, own, None, place)
-            v = mine
-            if asked is not None:
-                peers = asked(trust, r, seed)
-                who = peers.ravel()
-                theirs = np.repeat(own, peers.shape[1], axis=0)
-                there = stream(seed, "answer", r).at(np.arange(len(who)))
-                found = slopes(fleet, theirs, who, there).reshape(*peers.shape, -1)
-                v = near_mean(mine, found, quantile, passes)
-            own = own - step * v
+            mine = slopes(fleet, own, who, stream(seed, "own", r).at(who))
+            peers = in_turn(fleet.n, who, asked, stream(seed, "sample", r))
+            found = []
+            for k, them in enumerate(peers):
+                place = stream(seed, "answer", r, k).at(who)
+                found.append(slopes(fleet, own, them, place))
+            told = np.stack(found, axis=1) if found else mine[:, None][:, :0]
+            own = own - step * near_mean(mine, told, quantile, passes)
             hold(fleet, own, r)
             yield quiet_round(fleet, r, trust)
