@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from published import published
+from scipy.optimize import minimize
 
 from persfl import Linear, PersonalizedRegressor
 from persfl.devices import Devices
@@ -197,3 +198,91 @@ def test_school_without_noise():
         said = (X * models[:, :-1]).sum(axis=1) + models[:, -1]
         errors.append(np.mean((said - y)[~learn] ** 2))
     assert np.mean(errors) < 0.0226
+
+
+# Classes and counts
+
+
+def classes_table(n, m, sd, seed, kind="logistic"):
+    """Devices that differ in their level, and a column that is everybody's."""
+    rng = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(n), m)
+    X = rng.normal(size=(n * m, 1))
+    level = sd * rng.normal(size=n)
+    score = 0.8 * X[:, 0] + level[owner] + 0.3
+    if kind == "poisson":
+        y = rng.poisson(np.exp(score)) + 0.0
+    else:
+        y = (rng.random(n * m) < 1.0 / (1.0 + np.exp(-score))) + 0.0
+    return Devices.grouped(X, y, owner, range(n)), level
+
+
+def quadrature(rows):
+    """A random level by Gauss and Hermite's 25 points: common effects, its sd, own levels."""
+    z, weight = np.polynomial.hermite.hermgauss(25)
+    u, weight = np.sqrt(2.0) * z, weight / np.sqrt(np.pi)
+    Z = np.column_stack([rows.X, np.ones(len(rows.X))])
+
+    def summed(p):
+        score = (Z @ p[:-1])[:, None] + np.exp(p[-1]) * u
+        each = rows.y[:, None] * score - np.logaddexp(0.0, score)
+        whole = np.zeros((len(rows), len(u)))
+        np.add.at(whole, rows.owner, each)
+        return whole
+
+    def minus(p):
+        whole = summed(p)
+        top = whole.max(axis=1, keepdims=True)
+        return -(np.log(np.exp(whole - top) @ weight) + top[:, 0]).sum()
+
+    p = minimize(minus, np.zeros(3)).x
+    whole = summed(p)
+    share = np.exp(whole - whole.max(axis=1, keepdims=True)) * weight
+    own = np.exp(p[-1]) * (share @ u) / share.sum(axis=1)
+    return p[:-1], np.exp(p[-1]), own
+
+
+def test_a_random_level_of_classes_is_that_of_quadrature():
+    rows, _ = classes_table(60, 12, sd=1.0, seed=1)
+    learner = Linear("logistic", intercept=True)
+    models = Mixed("intercept").run(LocalTask(rows, learner)).models
+    common, _, own = quadrature(rows)
+    assert models[0, 0] == pytest.approx(common[0], abs=0.06)
+    assert np.corrcoef(models[:, 1], own)[0, 1] > 0.999
+    score = (np.column_stack([rows.X, np.ones(len(rows.X))]) * models[rows.owner]).sum(
+        axis=1
+    )
+    theirs = rows.X[:, 0] * common[0] + common[1] + own[rows.owner]
+    chances = [1.0 / (1.0 + np.exp(-s)) for s in (score, theirs)]
+    assert np.abs(chances[0] - chances[1]).mean() < 0.015
+
+
+@pytest.mark.parametrize("kind", ["logistic", "poisson"])
+def test_levels_differ_as_far_as_devices_do(kind):
+    learner = Linear(kind, intercept=True)
+    for sd in (0.0, 1.0):
+        rows, level = classes_table(60, 30, sd=sd, seed=2, kind=kind)
+        models = Mixed("intercept").run(LocalTask(rows, learner)).models
+        found = models[:, 1]
+        if sd:
+            assert np.corrcoef(found, level)[0, 1] > 0.85
+            assert found.std() == pytest.approx(level.std(), rel=0.2)
+        else:
+            assert found.std() < 0.1
+
+
+def test_three_classes_have_own_effects_where_devices_differ():
+    rng = np.random.default_rng(3)
+    owner = np.repeat(np.arange(30), 20)
+    X = rng.normal(size=(600, 2))
+    own = rng.normal(size=(30, 3, 3))
+    score = np.einsum("rkj,rj->rk", own[owner], np.column_stack([X, np.ones(600)]))
+    y = (score + rng.gumbel(size=(600, 3))).argmax(axis=1) + 0.0
+    rows = Devices.grouped(X, y, owner, range(30))
+    learner = Linear("multinomial", intercept=True, classes=3)
+    models = Mixed().run(LocalTask(rows, learner)).models
+    truth = own.reshape(30, 9) - np.tile(own.mean(axis=1), 3)
+    centred = models - np.tile(models.reshape(30, 3, 3).mean(axis=1), 3)
+    missed = ((centred - truth) ** 2).mean()
+    common = ((centred.mean(axis=0) - truth) ** 2).mean()
+    assert missed < 0.5 * common

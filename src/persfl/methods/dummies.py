@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -136,19 +136,45 @@ def _solved(learner: Linear, sums: Array, own: IntArray, ridge: float) -> Array:
     return models
 
 
+class Parts(NamedTuple):
+    """What is common (size,), and what is own (devices, own columns)."""
+
+    common: Array
+    own: Array
+
+
 def _descended(
     learner: Linear, rows: Devices, own: IntArray, ridge: float, used: Any
 ) -> Array:
     """Any other loss: by descent over common and own parts at once."""
     size = learner.size(rows.features)
-    n = len(rows)
+    common = np.full(size, ridge)
+    if learner.intercept:
+        common.reshape(learner.classes, -1)[:, -1] = 0.0
     kept = _with_weights(rows, np.where(used, rows.weight, 0.0))
+    found = parts_of(learner, kept, own, ridge, common)
+    models = np.repeat(found.common[None], len(rows), axis=0)
+    models[:, own] += found.own
+    return models
+
+
+def parts_of(
+    learner: Linear,
+    rows: Devices,
+    own: IntArray,
+    ridge: float,
+    common: Array,
+    begin: Parts | None = None,
+) -> Parts:
+    """Where the summed loss is least, with penalties of the own parts' squares (`ridge`) and of
+    those of what is `common` (size,).
+    """
+    size = learner.size(rows.features)
+    kept = rows
     some = np.flatnonzero(kept.total > 0)
     data = kept.gather(some)
     total = kept.total[some]
-    free = np.ones(size)
-    if learner.intercept:
-        free.reshape(learner.classes, -1)[:, -1] = 0.0
+    penalty = np.concatenate([common, np.full(len(some) * len(own), ridge)])
     every = total.sum()
 
     def models_of(v: Array) -> Array:
@@ -159,17 +185,19 @@ def _descended(
     def objective(v: Array) -> tuple[float, Array]:
         models = models_of(v)
         slope = total[:, None] * learner.grad(models, data)
-        away = np.concatenate([v[:size] * free, v[size:]])
+        away = penalty * v
         whole = np.concatenate([slope.sum(axis=0), slope[:, own].ravel()])
-        value = total @ learner.loss(models, data) + ridge * (away @ away)
-        return value / every, (whole + 2.0 * ridge * away) / every
+        value = total @ learner.loss(models, data) + away @ v
+        return value / every, (whole + 2.0 * away) / every
 
-    start = np.zeros(size + len(some) * len(own))
+    start = np.zeros(len(penalty))
+    if begin is not None:
+        start = np.concatenate([begin.common, begin.own[some].ravel()])
     how = {"jac": True, "method": "L-BFGS-B", "options": {"maxiter": 300}}
     found = minimize(objective, start, **how).x
-    models = np.repeat(found[None, :size], n, axis=0)
-    models[some] = models_of(found)
-    return models
+    apart = np.zeros((len(rows), len(own)))
+    apart[some] = found[size:].reshape(len(some), -1)
+    return Parts(found[:size], apart)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ A device that was not there has `m`, and with some rows (`adapt`) the same u_i a
 least squares. Sigma is that of levels alone ("intercept"), of all coefficients without covariances
 ("diagonal"), or with them ("full"). All of it follows from each device's X'X, X'y and y'y.
 
-Of other losses (classes, counts) it is the penalized version: common effects, and own ones of one
-variance, which left-out rows tell (`persfl.methods.dummies`).
+Of classes and counts own effects have one variance, which the likelihood tells
+(`persfl.methods.mixed.laplace_effects`). Of models of more than 100 numbers, and of robust losses,
+it is the penalized version: left-out rows tell the variance (`persfl.methods.dummies`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from persfl.errors import InputError
 from persfl.learners.linear import Linear
 from persfl.methods.dummies import dummy_fits
 from persfl.methods.method_fields import MethodSettings, setting
+from persfl.methods.mixed import SMALL
 from persfl.methods.mixed.device_sums import DeviceSums
+from persfl.methods.mixed.laplace_effects import WITH_CHANCES, laplace_fits
 from persfl.methods.mixed.population import Population
 from persfl.methods.mixed.reml import (
     EFFECTS,
@@ -38,6 +41,7 @@ from persfl.methods.mixed.reml import (
     unprofiled,
 )
 from persfl.methods.protocol import Needs, Task
+from persfl.methods.shared_models import own_columns
 from persfl.methods.single_fit import at_once
 from persfl.training.state import Keep, State
 from persfl.types import Array, IntArray
@@ -208,8 +212,13 @@ class Mixed(MethodSettings):
             random = random_columns(effects, len(found.common), level=learner.intercept)
             notes = population_of(found, random, level=learner.intercept).to_notes()
             return at_once(task, found.models, stage=stage, keep=keep, notes=notes)
-        own = effects != "intercept"
-        models = dummy_fits(learner, task.rows, slopes=own, seed=task.seed)
+        slopes = effects != "intercept"
+        own = own_columns(learner, task.rows.features, slopes=slopes)
+        small = learner.size(task.rows.features) <= SMALL
+        if learner.kind in WITH_CHANCES and small and len(own):
+            models = laplace_fits(learner, task.rows, own)
+        else:
+            models = dummy_fits(learner, task.rows, slopes=slopes, seed=task.seed)
         return at_once(task, models, stage=stage, keep=keep)
 
     def summary(
