@@ -18,7 +18,7 @@ from persfl.evaluation.rivals import own_fits
 from persfl.lab import comparison_tables, kept_cells
 from persfl.lab.comparison_cells import Cell, equal_rounds, measurements
 from persfl.lab.comparison_sets import DataSet, Table
-from persfl.lab.comparison_specs import load_comparison
+from persfl.lab.comparison_specs import QUICK_DEVICES, load_comparison
 from persfl.lab.counted_questions import AskingCost, CountedTask
 from persfl.lab.kept_cells import read_cells, run_cells
 from persfl.lab.line_up import NUMBERS_ONLY, line_up
@@ -333,6 +333,9 @@ def test_an_estimate_is_told_before_anything_is_done():
     long, short = spec.estimate(1), spec.quick().estimate(2)
     assert "minutes on 1 core" in long
     assert " on 2 cores from nothing." in short
+    assert {data.devices for data in spec.quick().sets} == {QUICK_DEVICES}
+    few = spec.quick().sets[0].dealt(seed=1)
+    assert len(few.learn) == QUICK_DEVICES
 
 
 # Cells

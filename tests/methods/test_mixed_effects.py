@@ -266,7 +266,9 @@ def test_levels_differ_as_far_as_devices_do(kind):
         found = models[:, 1]
         if sd:
             assert np.corrcoef(found, level)[0, 1] > 0.85
-            assert found.std() == pytest.approx(level.std(), rel=0.2)
+            # of classes predictions are nearer to each other than what they predict
+            known = level if kind == "poisson" else quadrature(rows)[2]
+            assert found.std() == pytest.approx(known.std(), rel=0.15)
         else:
             assert found.std() < 0.1
 

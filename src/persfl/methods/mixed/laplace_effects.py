@@ -48,8 +48,9 @@ def laplace_fits(learner: Linear, rows: Devices, own: IntArray) -> Array:
     begin: list[Parts | None] = [None]
 
     def parts(tau: float) -> Parts:
-        begin[0] = parts_of(learner, rows, own, 0.5 / tau, common, begin[0])
-        return begin[0]
+        made = parts_of(learner, rows, own, 0.5 / tau, common, begin[0])
+        begin[0] = made
+        return made
 
     def twice(log_tau: float) -> float:
         tau = float(np.exp(log_tau))
