@@ -1,6 +1,7 @@
 import gc
 import io
 import os
+import tempfile
 import time
 from contextlib import chdir, redirect_stdout
 from dataclasses import replace
@@ -8,6 +9,8 @@ from dataclasses import replace
 # One thread each: the tests run in parallel processes, and tiny matrices gain nothing from more.
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(name, "1")
+# What machines remember of ledgers is not to be put into anybody's home.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="persfl-state-")
 # Tests start a hundred processes: where nothing compiled may be kept, each compiles persfl anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.disable()  # a third of the time of collecting tests; see pytest_collection_finish

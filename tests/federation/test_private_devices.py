@@ -341,6 +341,50 @@ def test_a_restart_remembers(tmp_path):
     assert len(second.ledger.protected.table()) == 5
 
 
+def test_a_ledger_that_comes_back_from_a_backup_answers_nothing_new(tmp_path):
+    """It has forgotten what was spent since; the machine remembers which answer was the last."""
+    path = tmp_path / "ledger.sqlite"
+    first = device(classes(), ledger=Ledger(path, marked=True))
+    before = step(first, np.zeros(3))[1]
+    first.ledger.close()
+    backup = path.read_bytes()
+    second = device(classes(), ledger=Ledger(path, marked=True))
+    assert step(second, np.ones(3))[0] == "ok"
+    second.ledger.close()
+    path.write_bytes(backup)
+    third = device(classes(), ledger=Ledger(path, marked=True))
+    assert third.ledger.protected.outdated
+    assert step(third, np.full(3, 2.0))[0] == "budget"
+    assert (step(third, np.zeros(3))[1] == before).all()
+    assert ask(third, "describe", terms=LINEAR)[0]["privacy"]["answers"] == 0
+
+
+def test_two_copies_of_a_folder_do_not_both_spend_its_budget(tmp_path):
+    path, copy = tmp_path / "ledger.sqlite", tmp_path / "copy.sqlite"
+    Ledger(path, marked=True).close()
+    copy.write_bytes(path.read_bytes())
+    one, other = (
+        device(classes(), ledger=Ledger(p, marked=True)) for p in (path, copy)
+    )
+    assert step(one, np.zeros(3))[0] == "ok"
+    assert step(other, np.ones(3))[0] == "budget"
+    assert step(one, np.ones(3))[0] == "ok"
+
+
+def test_answers_without_noise_are_counted_whenever_they_left():
+    """Before protection was on, and while it was off; whatever the clock said."""
+    ledger = Ledger()
+    rows = Rows(["x0", "x1"], classes())
+    on = Device("d", rows, ledger=ledger, privacy=PRIVATE)
+    off = Device("d", rows, ledger=ledger)
+    assert step(off, np.zeros(3))[0] == "ok"
+    assert step(on, np.ones(3))[0] == "ok"
+    assert ledger.unprotected() == 1
+    assert step(off, np.full(3, 2.0))[0] == "ok"
+    assert step(on, np.full(3, 3.0))[0] == "ok"
+    assert ledger.unprotected() == 2
+
+
 def test_rows_that_change_do_not_change_what_was_told():
     """The difference of two answers with the same noise would be the row."""
     data = [classes()]

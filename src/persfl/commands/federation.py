@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from persfl.commands.federate import Lines, finish
 from persfl.commands.leak_lines import leak_lines
-from persfl.commands.privacy_lines import OFF, costs, spent, spent_lines
+from persfl.commands.privacy_lines import OFF, OUTDATED, costs, spent, spent_lines
 from persfl.commands.progress import table
 from persfl.errors import need
 
@@ -95,7 +95,7 @@ def node(chosen: argparse.Namespace) -> int:
         weight=chosen.weight,
     )
     settings = node_privacy(folder)
-    book = Ledger(folder / LEDGER)
+    book = Ledger(folder / LEDGER, marked=True)
     if settings is None:
         print(_leaving(config, policy, rows, folder) + OFF, flush=True)
     else:
@@ -104,6 +104,8 @@ def node(chosen: argparse.Namespace) -> int:
         print(f"Device {config.device!r} joins {config.superlink}.")
         told = book.protected.told("units")
         print(costs(settings, names, account, units=told), flush=True)
+        if book.protected.outdated:
+            print(OUTDATED, flush=True)
     if chosen.check:
         print(leak_lines(rows.data, book, settings), end="")
         return 0
@@ -165,7 +167,7 @@ def ledger(chosen: argparse.Namespace) -> int:
     if not (folder / "ledger.sqlite").is_file():
         print(f"Nothing has been asked of {name} yet.")
         return 0
-    book = Ledger(folder / "ledger.sqlite")
+    book = Ledger(folder / "ledger.sqlite", marked=True)
     entries = book.table()
     refusals = book.refusals()
     protection = spent(PrivacySettings.read(folder / NODE), book)
@@ -211,6 +213,8 @@ def ledger(chosen: argparse.Namespace) -> int:
             + "."
         )
     print(f"\n{spent_lines(protection)}", end="")
+    if book.protected.outdated:
+        print(OUTDATED)
     if protection is not None and protection["answers"]:
         print()
         _protected_table(protection["answers"])

@@ -22,7 +22,7 @@ MOST = 2_000  # rows that attacks are tried on: each refits models without a row
 STEPS = ("answer", "steps", "slopes")  # answers that are steps of models
 DEPTH = 3
 NOTHING = "nothing has left that rows had a part in."
-EXACT = "But {count} answers left without protection before."
+EXACT = "But {count} answers left without protection."
 
 
 def known_now(ledger: Ledger, features: int, settings: PrivacySettings | None) -> str:
@@ -70,9 +70,10 @@ def leak_lines(
     alone = linear[0].by_model
     lines.append(
         f"  Without protection: {size + 1} answers of a linear regression determine its sums, and"
-        " with these whoever knows all\n    other rows finds each one. A model of own rows alone"
-        f" shows {alone:.1%} of rows at 1 % false alarms, a tree\n    {tree.by_model:.1%};"
-        f" {tree.labels:.1%} of labels stand alone in a leaf of a tree of depth {DEPTH}."
+        " with these, or a model of own\n    rows alone, whoever knows all other rows finds each"
+        " one. Whoever knows none finds, by losses of such a model,\n"
+        f"    {alone:.1%} of rows at 1 % false alarms, of a tree {tree.by_model:.1%};"
+        f" {tree.labels:.1%} of labels stand alone in a leaf of a\n    tree of depth {DEPTH}."
     )
     if settings is not None:
         lines.append(_with_noise(linear[1]))

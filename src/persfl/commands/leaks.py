@@ -67,9 +67,10 @@ def _print_leaks(found: list[Leak], delta: float, name: str, run: str) -> None:
     print(
         "\nError of X'X: how far sums over a device's rows, as others know them, are off; 0 is all"
         " of it.\nRows found: by whoever knows all other rows and sees what devices tell, at 1 %"
-        " false alarms; in the mean, and\nthe worst row. By model: by whoever sees a model of own"
-        " rows alone. Labels: rows alone in a leaf of a tree. Error of a row: of the best guess of"
-        " one that is all a device has.\n"
+        " false alarms; in the mean, and\nthe worst row. By model: by losses of a model of own rows"
+        " alone, by whoever knows none of them; whoever\nknows all others finds each row in it."
+        " Labels: rows alone in a leaf of a tree. Error of a row: of the best\nguess of one that is"
+        " all a device has.\n"
         f"delta is {delta:g}. Measured on the rows of {name}, which stay here. persfl report {run}"
         " shows it too."
     )

@@ -17,6 +17,11 @@ OFF = (
     "Protection is off: answers are exact, and can determine rows. [privacy] in node.toml turns it"
     " on (docs/privacy.md).\n"
 )
+OUTDATED = (
+    "Careful: this ledger lacks the answer that this machine paid for last. It is an older copy, or"
+    " another copy of the\nfolder, and has forgotten what was spent since: all of the budget counts"
+    " as spent. Put the newest ledger.sqlite back."
+)
 
 
 def costs(
@@ -129,7 +134,7 @@ def spent_lines(told: dict[str, Any] | None) -> str:
     )
     if told["before"]:
         text += (
-            f"\nCareful: {told['before']} answers left without protection, before it was on."
-            " The promise does not cover them."
+            f"\nCareful: {told['before']} answers left without protection, before it was on or"
+            " while it was off. The promise does not cover them."
         )
     return text + "\n"

@@ -11,6 +11,7 @@ import sqlite3
 import time
 from typing import Any, NamedTuple
 
+from persfl.federation.last_answer import LastAnswer
 from persfl.federation.ledger_file import transaction
 from persfl.federation.messages import Refused
 from persfl.privacy import Accountant, PrivacyBudget, answer_cost
@@ -31,14 +32,25 @@ class ProtectedAnswer(NamedTuple):
 
 
 class BudgetBook:
-    """The protected answers of a ledger."""
+    """The protected answers of a ledger; `last` is what the machine remembers outside of it."""
 
-    def __init__(self, base: sqlite3.Connection) -> None:
+    def __init__(
+        self, base: sqlite3.Connection, last: LastAnswer | None = None
+    ) -> None:
         self._base = base
+        self._last = last
         base.execute(PROTECTED_TABLE)
 
+    @property
+    def outdated(self) -> bool:
+        """Whether this is an older copy: it lacks the answer that was paid for last."""
+        last = "" if self._last is None else self._last.digest
+        return bool(last) and self.reply(last) is None
+
     def account(self, budget: PrivacyBudget) -> Accountant:
-        """How much of a budget is spent."""
+        """How much of a budget is spent; all of it, where a ledger has forgotten how much."""
+        if self.outdated:
+            return Accountant(budget, budget.whole)
         found = self._base.execute("SELECT TOTAL(cost) FROM protected").fetchone()
         return Accountant(budget, float(found[0]))
 
@@ -72,6 +84,8 @@ class BudgetBook:
             self._base.execute(
                 "INSERT INTO protected VALUES (?, ?, ?, ?, ?, ?, ?, ?)", line
             )
+        if self._last is not None:
+            self._last.remember(digest)
         return reply
 
     def table(self) -> list[dict[str, Any]]:

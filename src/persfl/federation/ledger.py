@@ -32,12 +32,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from persfl.federation.budget_book import BudgetBook
+from persfl.federation.last_answer import LastAnswer
 from persfl.federation.ledger_file import SEEN, ledger_file, transaction
 from persfl.federation.messages import Refused
 from persfl.federation.policy import Policy
 from persfl.federation.row_pieces import Mask, cut
 from persfl.types import IntArray
 
+NOISED = "noised "  # before the digest of an answer that was paid for
 ASKERS = 1_000  # kinds of askers, questions and codes that are counted apart
 # What a device tells of itself: its numbers are counted one by one.
 TELLING = (
@@ -95,11 +97,14 @@ class Counts(NamedTuple):
 
 
 class Ledger:
-    """A ledger in a file, or in memory."""
+    """A ledger in a file, or in memory; `marked` if the machine remembers its last protected answer
+    outside the file.
+    """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, marked: bool = False) -> None:
         self._base = ledger_file(path)
-        self.protected = BudgetBook(self._base)
+        last = LastAnswer(self.secret) if marked else None
+        self.protected = BudgetBook(self._base, last)
         # from Python 3.13 on, one left open is warned about
         weakref.finalize(self, self._base.close)
 
@@ -358,10 +363,11 @@ class Ledger:
         return [{"code": code, "times": times} for code, times in found]
 
     def unprotected(self) -> int:
-        """Answers that left before anything was protected: what is promised does not cover them."""
-        first = "(SELECT COALESCE(MIN(at), 1e300) FROM protected)"
-        query = f"SELECT COUNT(*) FROM entries WHERE numbers > 0 AND at < {first}"
-        return int(self._one(query)[0])
+        """Answers that left without noise, before anything was protected or while that was off:
+        what is promised does not cover them.
+        """
+        query = "SELECT COUNT(*) FROM entries WHERE numbers > 0 AND digest NOT LIKE ?"
+        return int(self._one(query, f"{NOISED}%")[0])
 
     def close(self) -> None:
         self._base.close()

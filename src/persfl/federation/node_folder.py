@@ -96,7 +96,7 @@ def device_of(folder: Path) -> Device:
         config.device,
         ChangingTable(table, config.categories, apart=privacy is not None),
         policy=Policy.read(folder / NODE),
-        ledger=Ledger(folder / LEDGER),
+        ledger=Ledger(folder / LEDGER, marked=True),
         shelf=Shelf(folder / MODELS),
         log=lambda text: _noted(folder / "errors.log", text),
         privacy=privacy,

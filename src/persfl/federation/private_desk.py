@@ -17,7 +17,7 @@ from persfl import __version__
 from persfl.federation.budget_book import ProtectedAnswer
 from persfl.federation.device_home import DeviceHome, must
 from persfl.federation.inquiry import Inquiry
-from persfl.federation.ledger import Entry
+from persfl.federation.ledger import NOISED, Entry
 from persfl.federation.messages import (
     PROTOCOL,
     Arrays,
@@ -245,7 +245,7 @@ class PrivateDesk:
     ) -> None:
         """A line in the ledger, before it leaves."""
         said = (kind, name, question.run, question.round, question.ask)
-        digest = digest_of(said, question.arrays) if out else ""
+        digest = f"{NOISED}{digest_of(said, question.arrays)}" if out else ""
         left = {"bytes": size_of(out), "numbers": numbers_of(out), "code": code}
         entry: Entry = question.entry(kind, name, digest, **left)
         self.home.ledger.write([entry], self.home.policy)

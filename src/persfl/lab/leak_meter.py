@@ -3,8 +3,9 @@ protection, and within privacy budgets.
 
 Reconstruction: how far sums over a device's rows, as others know them, are off; 0 is all of it.
 Membership: how many rows are found at 1 % of false alarms by whoever sees what devices tell and
-knows all other rows, and by whoever sees a model of own rows alone. Labels: how many rows' labels
-stand in a tree, alone in a leaf.
+knows all other rows, and by whoever sees a model of own rows alone, knows none of them and looks at
+losses (who knows all other rows finds every row in such a model). Labels: how many rows' labels
+stand in a tree, or a forest, alone in a leaf.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from persfl.devices import Devices
 from persfl.evaluation.rivals import own_fits
 from persfl.learners.linear import Linear
 from persfl.learners.tree import Tree
+from persfl.methods.private.random_trees import grows_trees
 from persfl.privacy import PrivacyBudget
 from persfl.privacy.mechanisms import (
     clipped,
@@ -31,7 +33,7 @@ from persfl.privacy.reconstruction import moment_error, row_error
 from persfl.privacy.secure_noise import SeededNoise
 from persfl.seeds import stream
 from persfl.traits import has_gradients
-from persfl.types import Array, Data, Learner
+from persfl.types import Array, Data, IntArray, Learner, Model
 
 NONE = 0.0  # stands for no protection
 SHADOWS = 60  # rows that models are fitted without, where that has no closed form
@@ -109,7 +111,7 @@ def _protected(
     else:
         lengths = np.ones(len(rows.y))  # a row is in one leaf of every tree
     found = by_sums(lengths, z)
-    nothing = 0.0 if isinstance(learner, Tree) else np.nan
+    nothing = 0.0 if grows_trees(learner) else np.nan
     return Leak(epsilon, told, 0.0, found.mean, found.worst, np.nan, nothing, row)
 
 
@@ -173,15 +175,24 @@ def _shadows(learner: Learner, rows: Devices, seed: int) -> tuple[Array, Array]:
 
 
 def _alone_in_leaves(learner: Learner, rows: Devices, seed: int) -> float:
-    """Rows whose label is all that a leaf of their device's tree says."""
-    if not isinstance(learner, Tree):
+    """Rows whose label is all that a leaf of their device's tree says, or one of its forest."""
+    if not grows_trees(learner):
         return np.nan
     alone = 0
     for i in range(len(rows)):
         data = rows[i]
-        tree = learner.fit(data, stream(seed, "own", i))
-        named = tree._replace(value=np.arange(len(tree.value), dtype=np.float64))
-        leaf = learner.predict(named, data.X)
-        _, counts = np.unique(leaf, return_counts=True)
-        alone += int((counts == 1).sum())
+        leaves = _leaves_of(learner, learner.fit(data, stream(seed, "own", i)), data.X)
+        each = [np.unique(leaf, return_inverse=True)[1] for leaf in leaves.T]
+        single = [np.bincount(leaf)[leaf] == 1 for leaf in each]
+        alone += int(np.any(single, axis=0).sum())
     return alone / len(rows.y)
+
+
+def _leaves_of(learner: Learner, model: Model, X: Array) -> IntArray:
+    """(rows, trees) where rows fall; all together where a model is no tree, of a single class."""
+    if isinstance(learner, Tree):
+        named = model._replace(value=np.arange(len(model.value), dtype=np.float64))
+        return np.asarray(learner.predict(named, X), dtype=np.int64)[:, None]
+    if not hasattr(model, "apply"):
+        return np.zeros((len(X), 1), dtype=np.int64)
+    return np.asarray(model.apply(X)).reshape(len(X), -1)

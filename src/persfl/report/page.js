@@ -1835,7 +1835,7 @@
     const columns = [
       ["rows found", "found"],
       ["worst row", "worst"],
-      ["by a model of own rows", "by_model"],
+      ["by losses of a model of own rows", "by_model"],
       ["devices whose sums are known", "known"],
       ["labels alone in a leaf", "labels"],
     ].filter(([, key]) => found.budgets.some(one => !missing(one[key])));

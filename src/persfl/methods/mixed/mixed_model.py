@@ -212,13 +212,16 @@ class _Expected(NamedTuple):
 
 
 def between(A: Array, B: Array) -> Array:
-    """The symmetric S with S A S = B, for positive A and B.
+    """The symmetric S with S A S = B, for positive A and B; none at all where of noised sums
+    rounding leaves an A that is positive nowhere.
 
     >>> A, B = np.diag([4.0, 1.0]), np.diag([1.0, 9.0])
-    >>> between(A, B).round(6).tolist()
-    [[0.5, 0.0], [0.0, 3.0]]
+    >>> between(A, B).round(6).tolist(), between(-A, B).tolist()
+    ([[0.5, 0.0], [0.0, 3.0]], [[0.0, 0.0], [0.0, 0.0]])
     """
     size, U = np.linalg.eigh(A)
+    if size.max() <= 0.0:
+        return np.zeros_like(B)
     size = np.maximum(size, 1e-12 * size.max())
     root = (U * np.sqrt(size)) @ U.T
     inverse = (U / np.sqrt(size)) @ U.T

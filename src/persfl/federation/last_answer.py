@@ -1,0 +1,61 @@
+"""What a machine remembers of a ledger outside its folder: the answer that was paid for last.
+
+A ledger that comes back from a backup lacks that answer, and so does a second copy of a folder:
+they have forgotten what was spent since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+from persfl.files import read_whole, write_whole
+
+_LONGEST = 200  # bytes of a digest
+
+
+class LastAnswer:
+    """The digest of the last answer that a ledger with this secret has paid for on this machine.
+
+    >>> import tempfile
+    >>> last = LastAnswer(7, Path(tempfile.mkdtemp()))
+    >>> last.digest
+    ''
+    >>> last.remember("d1")
+    >>> last.digest
+    'd1'
+    """
+
+    def __init__(self, secret: int, folder: Path | None = None) -> None:
+        name = hashlib.sha256(f"ledger {secret}".encode()).hexdigest()[:32]
+        where = folder or _state_folder()
+        self._path = None if where is None else where / name
+
+    @property
+    def digest(self) -> str:
+        """Which answer it was; "" where nothing is remembered."""
+        try:
+            told = b"" if self._path is None else read_whole(self._path)
+        except OSError:
+            return ""
+        return told[:_LONGEST].decode("ascii", "replace")
+
+    def remember(self, digest: str) -> None:
+        """From now on it is this one; nothing where a machine has no place for it."""
+        if self._path is None:
+            return
+        with contextlib.suppress(OSError):
+            write_whole(self._path, digest.encode())
+
+
+def _state_folder() -> Path | None:
+    """Where programs keep what outlasts them, of this user."""
+    told = os.environ.get("XDG_STATE_HOME")
+    if told:
+        return Path(told) / "persfl" / "ledgers"
+    try:
+        return Path.home() / ".local" / "state" / "persfl" / "ledgers"
+    except RuntimeError:  # a user without a home
+        return None
