@@ -184,6 +184,7 @@ def test_the_report_says_what_was_promised_and_when_alone_is_better():
     model.fit(X, y, devices=np.repeat(np.arange(n), each))
     assert any("at most" in note and "epsilon 2" in note for note in model.notes_)
     assert any("as if owners had declared" in note for note in model.notes_)
+    assert any("would be run, without protection" in note for note in model.notes_)
 
 
 def test_where_joining_is_worse_that_is_said(monkeypatch):

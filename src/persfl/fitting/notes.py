@@ -81,7 +81,9 @@ def protected(method: Method) -> list[str]:
         f" {method.delta:g} for each of its rows: with 1 % false alarms, whether a row is there is"
         f" told at most {most} of the time. Own rows refine models at home without noise. This is a"
         " simulation: all rows were in one place, and the rows that judge are not part of the"
-        " promise."
+        " promise.",
+        "Of the simple ways beside it only own rows alone keep that promise: nothing of them"
+        " leaves. All others are measured, and would be run, without protection.",
     ]
     if method.ranges == "table":
         said.append(
