@@ -155,9 +155,12 @@ class Preparation:
                 numbers = np.where(np.isnan(numbers), self.fills[k], numbers)
             found[:, k] = numbers
         for k, name in enumerate(self.texts):
-            place: dict[str | None, int] = dict(
-                zip(self.known[k], self.categories[k], strict=True)
-            )
+            # tables are read without blanks around texts, which earlier ones may have had
+            place: dict[str | None, int] = {
+                text.strip(): column
+                for text, column in zip(self.known[k], self.categories[k], strict=True)
+            }
+            place |= zip(self.known[k], self.categories[k], strict=True)
             if self.impute:
                 place[None] = place[self.fills[len(self.numbers) + k]]
             for row, text in enumerate(values[name]):

@@ -9,6 +9,7 @@ from fitted_runs import fit, predicted, rows
 
 from persfl.cli import main
 from persfl.column_checks import refuse_numbers
+from persfl.encoding import Preparation
 from persfl.errors import InputError, PersflWarning
 from persfl.number_marks import marks_in
 from persfl.sources.table import read_frame
@@ -165,6 +166,14 @@ def test_a_mark_among_numbers_is_a_missing_value(tmp_path):
     assert found["grade"].tolist() == ["A", "-", "B"]
     assert found["z"].tolist() == ["-", "-", "-"]
     assert marks_in(pd.DataFrame({"x": ["1,5", "-"]})).decimal == ","
+
+
+def test_categories_with_blanks_of_an_earlier_run_are_known_without():
+    fitted = Preparation(pd.DataFrame({"kind": ["tall ", "short", "tall", " wide"]}))
+    assert fitted.columns == ["kind= wide", "kind=short", "kind=tall", "kind=tall "]
+    found = fitted(pd.DataFrame({"kind": ["wide", "tall", "tall ", "x"]}))
+    assert found.argmax(axis=1).tolist() == [0, 2, 3, 0]
+    assert found.sum(axis=1).tolist() == [1, 1, 1, 0]
 
 
 def test_one_name_with_and_without_a_blank_is_one_name(tmp_path):
