@@ -9,11 +9,11 @@ import pytest
 from persfl import PersonalizedClassifier, PersonalizedRegressor
 from persfl.errors import InputError, UnseenWarning
 from persfl.methods import Blend
-from persfl.scale import ParquetDataset
+from persfl.scale import ModelTable, ParquetDataset
 from persfl.scale.executor import InThisProcess
 from persfl.sources import clustered_regression
 
-pytest.importorskip("pyarrow")
+pa = pytest.importorskip("pyarrow")
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,11 @@ def test_a_dataset_predicts_as_a_table_does(table, rows, tmp_path):
     with pytest.warns(UnseenWarning, match=r"1 rows .*\(99\)"):
         assert np.isfinite(model.predict(X[:2], devices=[0, 99])).all()
     assert model.table_.model("7")["rows"] == 8
+    # as docs/scale.md has it for Spark
+    weights = ModelTable.open(tmp_path / "run").weights
+    ids = pa.array(table["meter"]).cast(weights.ids.type)
+    place = weights.places(pa.chunked_array([ids]))
+    np.testing.assert_array_equal(weights.predict(X.to_numpy(), place), found)
     model.fit(X, table["kwh"], devices=table["meter"])
     assert "table_" not in vars(model)
 

@@ -43,19 +43,37 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.slow  # real processes, started twice
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-def test_a_killed_coordinator_resumes(tmp_path):
+@pytest.mark.parametrize(
+    ("method", "devices", "begun"),
+    [
+        (["--set", "panel=60", "--set", "trees=false"], 400, "made.jsonl"),
+        (["--method", "paper", "--set", "rounds=40"], 60, "rounds-final.npz"),
+    ],
+)
+def test_a_killed_coordinator_resumes(tmp_path, monkeypatch, method, devices, begun):
+    """It is killed once there is a file that it goes on from."""
+    monkeypatch.setenv("PERSFL_SAVE_SECONDS", "0")
     made = clustered_regression(
-        n=400, clusters=3, rows=8, features=3, noise=0.4, seed=2
+        n=devices, clusters=3, rows=8, features=3, noise=0.4, seed=2
     )
     table = pd.DataFrame(made.X, columns=list("abc")).assign(kwh=made.y)
     table["meter"] = made.owner
     table.to_parquet(tmp_path / "x.parquet", index=False)
     source = str(tmp_path / "x.parquet")
     shards = str(tmp_path / "shards")
-    words = ["shard", source, "--device", "meter", "--out", shards, "--shards", "40"]
+    words = [
+        "shard",
+        source,
+        "--device",
+        "meter",
+        "--out",
+        shards,
+        "--shards",
+        "40" if devices > 100 else "3",
+    ]
     assert main(words) == 0
     fit = ["fit", shards, "--device", "meter", "--label", "kwh", "--no-report"]
-    fit += ["--set", "panel=60", "--set", "trees=false", "--engine", "processes"]
+    fit += [*method, "--engine", "processes"]
     out = tmp_path / "run"
     process = subprocess.Popen(
         [sys.executable, "-m", "persfl", *fit, "--jobs", "2", "--out", str(out)],
@@ -63,7 +81,7 @@ def test_a_killed_coordinator_resumes(tmp_path):
         stdout=subprocess.DEVNULL,
         text=True,
     )
-    wait_for((out / "made.jsonl").exists, process)
+    wait_for((out / begun).exists, process)
     workers = children_of(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

@@ -109,7 +109,6 @@ def helper_rows(
     """The rows of the table of helpers, errors in the label's units."""
     import pyarrow as pa
 
-    peers = pa.array(model.knower.peers.tolist(), type=piece.ids.type)
     n, named = told.at.shape
     owner = np.repeat(np.arange(n), named)
     share = told.share.ravel()
@@ -117,9 +116,10 @@ def helper_rows(
     missed = told.missed.ravel()
     chance = told.chance.ravel()
     known = np.isfinite(chance)  # there is none for nobody, and for the device itself
+    theirs = model.knower.peers[other[known]].tolist()
     columns = {
         device: piece.ids.take(pa.array(owner[known])),
-        "peer": peers.take(pa.array(other[known])),
+        "peer": pa.array(theirs, type=piece.ids.type),
         "share": share[known],
         "alike": chance[known],
         "error": pa.array(missed[known] * model.units.label_scale**2, from_pandas=True),
