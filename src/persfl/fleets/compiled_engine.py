@@ -54,23 +54,17 @@ class LinearSteps:
         code: Any = kernels()
         theirs, mine = _rows(peers.rows), _rows(own.rows)
 
-        def run(part: slice) -> int:
+        def run(*arrays: AnyArray) -> int:
             """These targets: what becomes of one does not depend on others."""
+            asked, which, probes, *found = arrays
             return int(
                 code.linear_pairs(
-                    *theirs,
-                    at[part],
-                    *mine,
-                    own.which[part],
-                    models[part],
-                    *self.settings,
-                    losses[part],
-                    lengths[part],
-                    out[part] if len(out) else out,
+                    *theirs, asked, *mine, which, probes, *self.settings, *found
                 )
             )
 
-        stray = max(_by_threads(run, T, self.threads))
+        by_target = (at, own.which, models, losses, lengths, out)
+        stray = max(_by_threads(run, by_target, self.threads))
         if stray >= 0:
             raise stranger(stray, len(peers.rows))
         return Answers(losses, lengths)
@@ -91,15 +85,23 @@ class Compiled(Batched):
         return self.steps.proposals(asked, self.rows.scoring, self.models)
 
 
-def _by_threads(run: Callable[[slice], int], count: int, threads: int) -> list[int]:
-    """What becomes of all parts of `count` targets: several at a time, where there are many."""
+def _by_threads(
+    run: Callable[..., int], by_target: tuple[AnyArray, ...], threads: int
+) -> list[int]:
+    """What becomes of all targets, of which each array has a row or which is empty: several parts
+    of them at a time, where there are many.
+    """
+    count = len(by_target[0])
     parts = max(1, min(threads, count // FEW))
+    if parts == 1:  # a round of one target takes no longer than a few calls of NumPy
+        return [run(*by_target)]
     edges = np.linspace(0, count, parts + 1).astype(np.int64).tolist()
-    slices = [slice(*edge) for edge in pairwise(edges)]
-    if parts == 1:
-        return [run(slices[0])]
+    pieces = [
+        [each[first:last] if len(each) else each for each in by_target]
+        for first, last in pairwise(edges)
+    ]
     with ThreadPoolExecutor(parts) as pool:
-        return list(pool.map(run, slices))
+        return list(pool.map(lambda piece: run(*piece), pieces))
 
 
 def pair_kernel(
