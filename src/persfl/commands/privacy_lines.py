@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from persfl.checks import some
+from persfl.checks import many, some
 from persfl.privacy import PLANNED, Accountant, answer_cost, true_positives
 from persfl.privacy.choice import prefers_sums
 
@@ -130,7 +130,7 @@ def spent_lines(told: dict[str, Any] | None) -> str:
         )
     text = (
         f"Epsilon {told['spent']:.4g} of {told['epsilon']:g} is spent (delta {told['delta']:g});"
-        f" {told['answers_left']} noised answers are left."
+        f" {many(told['answers_left'], 'noised answer')} left."
     )
     if told["before"]:
         text += (
