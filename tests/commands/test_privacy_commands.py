@@ -135,7 +135,7 @@ def test_a_ledger_shows_noise_and_what_is_left():
     assert told["answers"][0]["noise"] == PRIVATE.noise
     assert 0 < told["spent"] < 3
     text = spent_lines(told)
-    assert "19 noised answers are left" in text
+    assert "; 19 noised answers left." in text
     assert "1 answers left without protection" in text
     assert "was on for 1 answers" in spent_lines(spent(None, ledger))
 
