@@ -60,6 +60,8 @@ def test_what_a_dataset_cannot_do_is_said(table, rows, tmp_path):
         made().fit(rows)
     with pytest.raises(InputError, match="impute is for tables"):
         made(impute=True).fit(rows, out=tmp_path / "run")
+    with pytest.raises(InputError, match="units='centred' is for tables"):
+        made(units="centred").fit(rows, out=tmp_path / "run")
     with pytest.raises(InputError, match="requires y to be passed"):
         made().fit(table[["a"]])
     with pytest.raises(TypeError, match="y"):

@@ -48,6 +48,11 @@ def fitted_table(
                 f"{name} is for tables that fit one process. Leave it out: a fit of a"
                 " ParquetDataset is of linear models of numbers."
             )
+    if model.units not in ("auto", "shared"):
+        raise InputError(
+            f"units={model.units!r} is for tables that fit one process. Leave it out: over shards"
+            " units are shared."
+        )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     jobs = model.n_jobs or 1
