@@ -404,6 +404,7 @@ def test_the_command_lists_every_method(toy, monkeypatch, capsys):
     found = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in found] == list(METHODS)
     assert found == descriptions()
+    assert all(one["details"] for one in found if one["name"] != toy.name)
 
 
 def test_the_command_shows_the_settings_of_one(capsys):

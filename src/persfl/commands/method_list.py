@@ -15,7 +15,7 @@ WIDTH = 88
 
 
 def methods(chosen: argparse.Namespace) -> int:
-    """All methods, or one of them with its settings."""
+    """All methods, or one of them with its equation and settings."""
     found = descriptions(chosen.name)
     if chosen.json:
         print(json.dumps(found if chosen.name is None else found[0]))
@@ -25,6 +25,8 @@ def methods(chosen: argparse.Namespace) -> int:
     if chosen.name is None:
         print("\npersfl methods NAME shows a method's settings.")
         return 0
+    if found[0]["details"]:
+        print("\n" + textwrap.indent(found[0]["details"], "    "))
     settings = found[0]["settings"]
     if settings:
         print()

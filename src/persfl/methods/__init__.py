@@ -271,10 +271,10 @@ def cannot_run(
 ) -> str:
     """Why a method cannot run with a learner, or over a federation, in a sentence; "" if it can."""
     needs = method.needs()
-    if federated and needs.together:
-        return f"{method.name} needs all rows in one place, which no federation has."
     if federated and needs.not_federated:
         return f"{method.name} does not run over a federation. {needs.not_federated}"
+    if federated and needs.together:
+        return f"{method.name} needs all rows in one place, which no federation has."
     if needs.package and find_spec(needs.package) is None:
         return (
             f"{method.name} needs the package {needs.package}, which is not installed here: pip"

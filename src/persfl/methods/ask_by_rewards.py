@@ -1,4 +1,10 @@
-"""The paper's loop with a bandit that learns whom to ask: UCB and Thompson sampling."""
+"""The paper's loop with a bandit that learns whom to ask: UCB and Thompson sampling.
+
+reward of an answer = by how much it lowers the asker's loss
+UCB asks the peers with the largest   mean + explore * sqrt(2 log(asked) variance / times),
+Thompson those with the largest draw from   N(mean, variance / times),
+of their rewards so far. Both ask everybody once before they ask anybody twice.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from persfl.errors import InputError
@@ -28,8 +29,23 @@ def description(method: Method) -> dict[str, Any]:
         "leaves": needs.leaves,
         "federated": not cannot_run(method, federated=True),
         "why_not_federated": cannot_run(method, federated=True),
+        "details": details(method),
         "settings": [one._asdict() for one in settings_of(method)],
     }
+
+
+def details(method: Method) -> str:
+    """What the file of a method begins with: its equation, and where it differs from what its
+    authors printed.
+
+    >>> from persfl.methods import CFL
+    >>> "the authors' code numbers them within the cluster" in " ".join(
+    ...     details(CFL()).split()
+    ... )
+    True
+    """
+    module = sys.modules.get(type(method).__module__)
+    return (getattr(module, "__doc__", None) or "").strip()
 
 
 def descriptions(name: str | None = None) -> list[dict[str, Any]]:

@@ -76,6 +76,7 @@ class Private(MethodSettings):
     def needs(self) -> Needs:
         return Needs(
             units=("shared",),
+            not_federated="There owners protect their rows themselves, by [privacy] in node.toml.",
             together=True,
             one_process=True,
             leaves=(
