@@ -110,8 +110,8 @@ OF_NUMBERS = (
     Constant(
         "rows for trees",
         _mixed("linear_rule.BOOSTED"),
-        (100, 800),
-        "fewer rows grow nothing",
+        (50, 200, 800),
+        "few devices that are alike lose by trees of fewer rows",
     ),
     Constant(
         "hidden rows that judge trees",

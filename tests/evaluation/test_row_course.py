@@ -125,9 +125,10 @@ def test_rows_of_one_date_count_once() -> None:
     alone = draw.normal(size=(500, 1))
     shared = draw.normal(size=10)[keys][:, None]
     rows = np.arange(500)
-    told = HiddenEvidence(0 * rows, rows, np.ones(500), alone)
+    one = np.ones(500)
+    told = HiddenEvidence(0 * rows, rows, 0 * rows, one, one, alone)
     assert told.once_a_key(keys, 0).weight.sum() > 200
-    told = HiddenEvidence(0 * rows, rows, np.ones(500), 0.1 * alone + shared)
+    told = HiddenEvidence(0 * rows, rows, 0 * rows, one, one, 0.1 * alone + shared)
     assert told.once_a_key(keys, 0).weight.sum() < 20
 
 

@@ -22,6 +22,7 @@ from persfl.methods.mixed import grown_trees
 from persfl.methods.mixed.class_trees import GrownClasses
 from persfl.methods.mixed.device_sums import DeviceSums, about_own_means, total
 from persfl.methods.mixed.grown_trees import grow
+from persfl.methods.mixed.hidden_evidence import HiddenEvidence
 from persfl.methods.mixed.hidden_rows import hidden_rows
 from persfl.methods.mixed.linear_rule import blend_of_sums, linear_blend
 from persfl.methods.mixed.mixed_model import MixedModel
@@ -289,6 +290,53 @@ def bent() -> PersonalizedRegressor:
     rows = _curved()
     made = PersonalizedRegressor(random_state=0, holdout=0)
     return made.fit(rows.X, rows.y, devices=rows.owner)
+
+
+def test_a_hundred_rows_that_bend_are_enough_for_trees() -> None:
+    draw = np.random.default_rng(3)
+    owner = np.repeat(np.arange(6), 18)
+    X = draw.uniform(-3, 3, size=(len(owner), 1))
+    y = 3 * np.sin(2 * X[:, 0]) + 0.3 * draw.normal(size=len(owner))
+    rows = Devices.grouped(X, y, owner, range(6))
+    found, plain = (
+        linear_blend(rows, level=True, seed=0, trees=trees) for trees in (True, False)
+    )
+    new = draw.uniform(-3, 3, size=(600, 1))
+    who = np.arange(600) % 6
+    Z = np.column_stack([np.ones(600), new])
+
+    def missed(models: Array, more: Array) -> float:
+        said = (Z * models[who]).sum(axis=1) + more
+        return float(((said - 3 * np.sin(2 * new[:, 0])) ** 2).mean())
+
+    grown = sum(share * trees.predict(new, who) for share, trees in found.trees)
+    assert missed(found.models, np.asarray(grown)) < 0.6 * missed(
+        plain.models, np.zeros(600)
+    )
+
+
+def test_devices_with_large_labels_have_a_say_in_shares() -> None:
+    draw = np.random.default_rng(0)
+    owner = np.repeat(np.arange(30), 20)
+    large = owner >= 24
+    y = np.where(large, 10.0, 1.0) * draw.normal(size=len(owner))
+    # one offer is good for quiet devices, the other for those with large labels
+    left = np.where(large[:, None], [[1.0, 0.3]], [[0.3, 1.0]]) * y[:, None]
+    every = np.arange(len(owner))
+    fold = every % 5
+    one = np.ones(len(owner))
+    calm = np.where(large, 0.01, 1.0)  # as the noise of own rows has it
+    told = HiddenEvidence(fold, every, owner, one, calm, left)
+    quietly = left * np.sqrt(calm)[:, None]
+    before = shares_of(quietly.T @ quietly, float(calm.sum()), 0)
+    assert before[0] > 0.5
+    shares = told.shares(0)
+    assert ((left @ shares) ** 2).sum() < 0.5 * ((left @ before) ** 2).sum()
+    # where nobody is loud nothing moves
+    alike = HiddenEvidence(fold, every, owner, one, one, left)
+    np.testing.assert_array_equal(
+        alike.shares(0), shares_of(left.T @ left, float(len(owner)), 0)
+    )
 
 
 def test_trees_come_back_from_arrays(bent: PersonalizedRegressor) -> None:

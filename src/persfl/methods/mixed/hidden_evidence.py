@@ -8,6 +8,15 @@ sum of q over the rows of a date varies
 
 (corrected for the mean, which is that of the same rows) times as much as if they knew nothing of
 each other, and each row counts for that much less.
+
+Shares are found twice. First rows of loud devices count for less: noise then misleads nobody. But
+devices may seem loud that only have large labels (counts, incomes), and an offer that is bad for
+them is bad in all, since squared errors are mostly theirs. So shares are found again by plain
+squared errors, drawn to those of before. These are worth as many rows as there are devices that
+they are spread over, hidden part by hidden part, and only as far as they had not counted before:
+with q the errors of a device in a part,
+
+    rows = (sum of q)^2 / sum of q^2 * share of the errors that had not counted
 """
 
 from __future__ import annotations
@@ -21,16 +30,21 @@ from persfl.devices import Devices
 from persfl.learners.shared_trees import SharedTrees
 from persfl.methods.mixed.grown_trees import grow
 from persfl.methods.mixed.hidden_rows import HiddenRows
-from persfl.methods.mixed.stacking import shares_of
+from persfl.methods.mixed.stacking import drawn_shares, shares_of
 from persfl.types import Array, IntArray, Mask
 
 
 @dataclass(frozen=True, eq=False)
 class HiddenEvidence:
-    """Hidden rows, all folds behind each other: which they are, what each offer leaves of them."""
+    """Hidden rows, all folds behind each other: which they are, what each offer leaves of them.
+
+    `plain` is what rows weigh, `weight` what they count for: less, at loud devices.
+    """
 
     fold: IntArray
     row: IntArray
+    owner: IntArray
+    plain: Array
     weight: Array
     left: Array  # (hidden rows, offers)
 
@@ -50,8 +64,10 @@ class HiddenEvidence:
             row = np.flatnonzero(np.isin(hidden.part, fold.judge))
             owner = rows.owner[row]
             said = np.einsum("rj,crj->rc", Z[row], offers[:, owner])
-            weight = rows.weight[row] * calm[owner]
-            found.append((np.full(len(row), k), row, weight, rows.y[row, None] - said))
+            plain = rows.weight[row]
+            left = rows.y[row, None] - said
+            every = np.full(len(row), k)
+            found.append((every, row, owner, plain, plain * calm[owner], left))
         return HiddenEvidence(
             *(np.concatenate(each) for each in zip(*found, strict=True))
         )
@@ -69,6 +85,8 @@ class HiddenEvidence:
             self,
             fold=self.fold[which],
             row=self.row[which],
+            owner=self.owner[which],
+            plain=self.plain[which],
             weight=self.weight[which],
             left=self.left[which],
         )
@@ -82,7 +100,8 @@ class HiddenEvidence:
 
         >>> rows = np.arange(40)
         >>> said = np.random.default_rng(0).normal(size=(4, 1)).repeat(10, axis=0)
-        >>> told = HiddenEvidence(0 * rows, rows, np.ones(40), said)
+        >>> one = np.ones(40)
+        >>> told = HiddenEvidence(0 * rows, rows, 0 * rows, one, one, said)
         >>> bool(told.once_a_key(rows // 10, 0).weight.sum() < 5)
         True
         >>> round(float(told.once_a_key(rows, 0).weight.sum()), 6)
@@ -99,7 +118,7 @@ class HiddenEvidence:
         alone = float((away**2).sum()) * free
         together = float((np.bincount(key, weights=away) ** 2).sum())
         effect = max(1.0, together / max(alone, 1e-300))
-        return replace(self, weight=self.weight / effect)
+        return replace(self, plain=self.plain / effect, weight=self.weight / effect)
 
     def grown(
         self, rows: Devices, start: int, learn: Mask, strangers: bool = False
@@ -113,6 +132,36 @@ class HiddenEvidence:
         return grow(rows, self.row[seen], self.left[seen, start], strangers)
 
     def shares(self, simplest: int) -> Array:
-        """Of each offer."""
+        """Of each offer.
+
+        >>> draw = np.random.default_rng(0)
+        >>> label, owner = draw.normal(size=200), np.arange(200) // 20
+        >>> label[owner == 0] *= 100  # large labels, which the second offer knows
+        >>> left = np.column_stack([0.5 * label, 1.5 * draw.normal(size=200)])
+        >>> one, calm = np.ones(200), np.where(owner == 0, 1e-4, 1.0)
+        >>> fold = np.arange(200) % 5
+        >>> told = HiddenEvidence(fold, owner, owner, one, calm, left)
+        >>> alike = HiddenEvidence(fold, owner, owner, calm, calm, left)
+        >>> alike.shares(0).round(1).tolist(), told.shares(0).round(1).tolist()
+        ([0.9, 0.1], [0.1, 0.9])
+        """
         crossed = (self.left * self.weight[:, None]).T @ self.left
-        return shares_of(crossed, float(self.weight.sum()), simplest)
+        found = shares_of(crossed, float(self.weight.sum()), simplest)
+        worth = self._worth_of_plain(found)
+        plain = float(self.plain.sum())
+        if not worth > 0:
+            return found
+        crossed = (self.left * self.plain[:, None]).T @ self.left * (worth / plain)
+        return drawn_shares(crossed, worth, found, np.ones(len(found)))
+
+    def _worth_of_plain(self, shares: Array) -> float:
+        """How many rows plain squared errors are worth, where these shares were found by others."""
+        error = (self.left @ shares) ** 2
+        folds = int(self.fold.max(initial=0)) + 1
+        each = np.bincount(self.owner * folds + self.fold, weights=self.plain * error)
+        most = float(each.max(initial=0.0))
+        if not most > 0:
+            return 0.0
+        spread = each.sum() / most
+        counted = float(self.weight @ error) / float(each.sum())
+        return float(spread**2 / ((each / most) ** 2).sum()) * max(1.0 - counted, 0.0)

@@ -10,7 +10,7 @@ of a rate. So scores of offers are mixed, and trees add to scores:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -34,6 +34,12 @@ class HiddenLoss(HiddenEvidence):
     learner: Linear
     y: Array
 
+    @staticmethod
+    def under(learner: Linear, rows: HiddenEvidence, y: Array) -> HiddenLoss:
+        """The same rows under this loss."""
+        parts = {each.name: getattr(rows, each.name) for each in fields(rows)}
+        return HiddenLoss(**parts, learner=learner, y=y)
+
     @property
     def score(self) -> Array:
         """(hidden rows, offers)"""
@@ -44,8 +50,10 @@ class HiddenLoss(HiddenEvidence):
         score = self.score[:, offer]
         made = working_rows(self.learner, score, self.y[self.row], self.weight)
         left = np.sqrt(made.weight) * (made.label - score)
-        plain = HiddenEvidence(self.fold, self.row, self.weight, left[:, None])
-        return replace(self, weight=plain.once_a_key(keys, 0).weight)
+        plain = HiddenEvidence(
+            self.fold, self.row, self.owner, self.plain, self.weight, left[:, None]
+        ).once_a_key(keys, 0)
+        return replace(self, plain=plain.plain, weight=plain.weight)
 
     def grown(
         self, rows: Devices, start: int, learn: Mask, strangers: bool = False

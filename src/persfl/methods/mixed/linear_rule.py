@@ -32,7 +32,7 @@ from persfl.methods.mixed.sums_blend import LinearBlend, SumsBlend
 from persfl.types import Array
 
 # fewer rows are not boosted
-BOOSTED = 200
+BOOSTED = 100
 # hidden rows by which trees are judged; growing them takes most of the time
 ENOUGH = 500
 LEFT_OVER = ("level", "diagonal")  # offers whose leftovers are boosted

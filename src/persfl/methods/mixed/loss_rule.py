@@ -62,7 +62,7 @@ def loss_blend(
     folds = [offers.fit(rows.weight * left, whole.learned).models for left in shown]
     simplest = plan.names.index("pooled")
     plain = HiddenEvidence.of(rows, Z, hidden, folds, calm)
-    told = HiddenLoss(plain.fold, plain.row, plain.weight, plain.left, learner, rows.y)
+    told = HiddenLoss.under(learner, plain, rows.y)
     if order is not None and order.keys is not None:
         told = told.once_a_key(order.keys[told.row], simplest)
     shares = told.shares(simplest)

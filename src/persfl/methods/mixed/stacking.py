@@ -30,14 +30,20 @@ def shares_of(crossed: Array, rows: float, simplest: int) -> Array:
         return np.ones(1)
     expected = np.full(many, (1.0 - SIMPLEST) / (many - 1))
     expected[simplest] = SIMPLEST
-    if not rows > 0:  # nothing was hidden
+    return drawn_shares(crossed, rows, expected, 1.0 / (many * expected))
+
+
+def drawn_shares(crossed: Array, rows: float, expected: Array, firm: Array) -> Array:
+    """(offers,) the same, drawn to shares that are expected; `firm` says how firmly each is."""
+    many = len(crossed)
+    if not rows > 0 or many == 1:  # nothing was hidden, or nothing to choose
         return expected
     Q = crossed / rows
     size = max(float(np.trace(Q)) / many, 1e-300)
     value, U = np.linalg.eigh((Q + Q.T) / (2 * size))
     root = np.sqrt(np.maximum(value, 0.0))[:, None] * U.T
     least = max(float(np.diag(Q).min()) / size, 1e-12)
-    pull = np.sqrt(EXPECTED / rows * least / (many * expected))
+    pull = np.sqrt(EXPECTED / rows * least * firm)
     equations = np.vstack([root, np.diag(pull), np.full(many, _ONE)])
     wanted = np.concatenate([np.zeros(many), pull * expected, [_ONE]])
     found, _ = nnls(equations, wanted)
