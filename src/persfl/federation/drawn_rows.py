@@ -16,7 +16,7 @@ from persfl.methods.blend.question_base import reply_numbers
 from persfl.methods.blend.questions import Draw
 from persfl.methods.mixed.device_sums import DeviceSums
 from persfl.methods.mixed.drawn_fits import Drawing, DrawnFits, drawn_fits
-from persfl.methods.mixed.reml import Evidence
+from persfl.methods.mixed.reml import EffectSums
 from persfl.types import Array, IntArray
 
 
@@ -64,7 +64,7 @@ class DrawnRows:
         self.size = self.size * np.sqrt(np.where(mean > 0, mean, 1.0))
         self.centre = np.zeros(width)
 
-    def evidence(self, L: Array, random: IntArray) -> Evidence:
+    def evidence(self, L: Array, random: IntArray) -> EffectSums:
         """What answers say under D = L L' of the random columns."""
         wide = np.zeros((len(self.size), len(self.size)))
         wide[np.ix_(random, random)] = L

@@ -152,13 +152,13 @@ def _descended(
     if learner.intercept:
         common.reshape(learner.classes, -1)[:, -1] = 0.0
     kept = _with_weights(rows, np.where(used, rows.weight, 0.0))
-    found = parts_of(learner, kept, own, ridge, common)
+    found = own_parts_of(learner, kept, own, ridge, common)
     models = np.repeat(found.common[None], len(rows), axis=0)
     models[:, own] += found.own
     return models
 
 
-def parts_of(
+def own_parts_of(
     learner: Linear,
     rows: Devices,
     own: IntArray,

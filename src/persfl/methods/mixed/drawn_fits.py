@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from persfl.methods.mixed.device_sums import DeviceSums
-from persfl.methods.mixed.reml import Evidence
+from persfl.methods.mixed.reml import EffectSums
 from persfl.types import Array, Mask
 
 HAIR = 1e-8  # of D: the least that an own effect may vary, in columns of size 1
@@ -60,7 +60,7 @@ class DrawnFits(NamedTuple):
     left: Array
     weight: Array
 
-    def evidence(self, asked: Drawing) -> Evidence:
+    def evidence(self, asked: Drawing) -> EffectSums:
         """Of every device."""
         A = asked.root.T @ asked.root
         m = asked.centres[0]
@@ -74,7 +74,7 @@ class DrawnFits(NamedTuple):
         left = self.left + np.einsum("ni,ni->n", first - m, own)
         left = left + 2.0 * h @ m - np.einsum("i,nij,j->n", m, H, m)
         within = -np.linalg.slogdet(K)[1]
-        return Evidence(H, h, left, within)
+        return EffectSums(H, h, left, within)
 
     def of_rows(self, asked: Drawing) -> Mask:
         """(n,) whose answers can be such of rows: numbers, and 0 <= H <= A."""

@@ -22,7 +22,7 @@ from scipy.optimize import minimize_scalar
 from persfl.devices import Devices
 from persfl.learners.linear import Linear
 from persfl.learners.losses import sigmoid, softmax
-from persfl.methods.dummies import Parts, parts_of
+from persfl.methods.dummies import Parts, own_parts_of
 from persfl.types import Array, IntArray
 
 WITH_CHANCES = ("logistic", "multinomial", "poisson")
@@ -48,7 +48,7 @@ def laplace_fits(learner: Linear, rows: Devices, own: IntArray) -> Array:
     begin: list[Parts | None] = [None]
 
     def parts(tau: float) -> Parts:
-        made = parts_of(learner, rows, own, 0.5 / tau, common, begin[0])
+        made = own_parts_of(learner, rows, own, 0.5 / tau, common, begin[0])
         begin[0] = made
         return made
 

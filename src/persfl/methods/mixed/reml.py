@@ -39,7 +39,7 @@ class MixedFit(NamedTuple):
     likelihood: float
 
 
-class Evidence(NamedTuple):
+class EffectSums(NamedTuple):
     """Of every device, in units of the noise, with Omega = 1 + Z D Z': Z' Omega^-1 Z,
     Z' Omega^-1 y, y' Omega^-1 y and log det Omega.
     """
@@ -50,14 +50,14 @@ class Evidence(NamedTuple):
     within: Array
 
 
-class Rows(Protocol):
+class EffectRows(Protocol):
     """Rows of devices, behind their sums or behind somebody who can be asked."""
 
     @property
     def weight(self) -> float:
         """How many there are."""
 
-    def evidence(self, L: Array, random: IntArray) -> Evidence:
+    def evidence(self, L: Array, random: IntArray) -> EffectSums:
         """What they say under D = L L' of the random columns."""
 
 
@@ -71,7 +71,7 @@ class SummedRows:
     def weight(self) -> float:
         return float(self.sums.weight.sum())
 
-    def evidence(self, L: Array, random: IntArray) -> Evidence:
+    def evidence(self, L: Array, random: IntArray) -> EffectSums:
         sums = self.sums
         F = random
         inner = np.eye(len(F)) + L.T @ sums.square[:, F[:, None], F] @ L
@@ -82,7 +82,7 @@ class SummedRows:
         own = sums.product[:, F]
         h = sums.product - np.einsum("nij,nj->ni", side, own)
         left = sums.label - np.einsum("ni,nij,nj->n", own, V, own)
-        return Evidence(H, h, left, np.linalg.slogdet(inner)[1])
+        return EffectSums(H, h, left, np.linalg.slogdet(inner)[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class RestrictedLikelihood:
     squares.
     """
 
-    rows: Rows
+    rows: EffectRows
     random: IntArray
     full: bool
     label: float
