@@ -12,6 +12,7 @@ pytest.importorskip("flwr")
 from federated import OPEN, at_home, columns, names, post
 
 from persfl import Devices, Tree
+from persfl.federation.blend_device import family_of
 from persfl.federation.blend_exchange import BlendScene
 from persfl.federation.blend_group import FlowerBundle, FlowerGroup
 from persfl.federation.blend_journal import Journal
@@ -19,12 +20,17 @@ from persfl.federation.blend_site import FlowerSite
 from persfl.federation.fleet import Away
 from persfl.federation.letters import Letters, Limited
 from persfl.federation.lockstep import side_by_side
+from persfl.federation.model_store import mixture_from
 from persfl.fleets.flower import Device, Policy, Rows
 from persfl.learners.responses import respond
 from persfl.methods.blend import blend, blend_over, local_site
+from persfl.methods.blend.folds import Folding
+from persfl.methods.blend.questions import Mix
+from persfl.methods.blend.views import ViewSettings
 from persfl.sources import clustered_regression
 from persfl.types import Data
-from persfl.wire import Terms, WireError, pack, unpack
+from persfl.wire import Terms, WireError, nested, pack, unpack
+from persfl.wire.codec import within
 
 DEVICES = clustered_regression(
     n=7, clusters=2, rows=(6, 12), features=2, noise=0.3, seed=1
@@ -311,6 +317,41 @@ def test_a_peer_with_absurd_trees_costs_its_own_answers(model, classes, lie):
         said = respond(terms.learner(), mix, POINTS, classes)
         assert np.abs(said).max() < 20.0
         assert not classes or said.sum(axis=1) == pytest.approx(1.0)
+
+
+def mixed_of(device, terms, starts, start):
+    """What a device makes of these starts, where the fleet believes in one of them alone."""
+    family = family_of(terms)
+    names = [f"{view} {name}" for view in family.views for name in family.names()]
+    shares = np.zeros(len(names))
+    shares[next(k for k, name in enumerate(names) if f" {start} " in name)] = 1.0
+    looks = [ViewSettings(view, np.ones(2)) for view in family.views]
+    wire = Mix(views=tuple((look, starts) for look in looks), shares=shares)
+    wire = wire.wire(family)
+    asks = {"asks": [wire.head]}
+    letters = Letters(None, terms, run="run", home={}, deadline=1.0)
+    letter = letters.letter(0, 0, asks, nested("k0", wire.arrays))
+    told = within("k0", unpack(device.reply("blend", letter))[1])
+    model = mixture_from(terms, within("model", told))
+    return told["alone"].tolist(), respond(terms.learner(), model, DEVICES[0].X)
+
+
+def test_a_peer_that_is_honest_about_folds_alone_does_not_decide():
+    """A forest's error was 700,000 times as large: no fold had judged what it ended with."""
+    good = np.append(DEVICES.true_weights[0], 0.0)
+    for policy in (OPEN, Policy(rows=3)):
+        device = at_home(DEVICES, policy)["d00"]
+        for whole, folds, alone in [(1, 1, 0.0), (1e4, 1, 1.0), (1, -50, 1.0)]:
+            starts = starts_of(whole * good, folds * good)
+            told, said = mixed_of(device, LINEAR, starts, "neighbours")
+            assert told == [alone]
+            assert ((said - DEVICES[0].y) ** 2).mean() < 0.5
+
+
+def starts_of(whole, folds):
+    """What is told of all rows, and of all but a fold."""
+    each = np.stack([whole, *[folds] * Folding().count])
+    return {"pooled": whole, "alike": each, "neighbours": each}
 
 
 class OneLiar:

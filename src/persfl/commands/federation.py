@@ -120,7 +120,8 @@ def _leaving(node: NodeConfig, policy: Policy, rows: Rows, folder: Path) -> str:
     sums = (
         "; and sums over its rows,\n  per column (weights, values, squares) for shared units, and"
         " in a blend of linear models of products of\n  columns and the label, part by part of its"
-        " rows: their second moments"
+        " rows: their second moments;\n  in a blend of classes the rows of each class, and their"
+        " sum: of a class with one row, that row"
         if policy.sums
         else ""
     )

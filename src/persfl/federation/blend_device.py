@@ -16,6 +16,7 @@ from persfl.devices import Devices
 from persfl.errors import InputError
 from persfl.federation.asked_device import AskedDevice, DeviceReply, RowsAsked
 from persfl.federation.holdout import judged
+from persfl.federation.last_look import Alone, is_worse
 from persfl.federation.messages import Refused
 from persfl.federation.model_store import mixture_to
 from persfl.federation.policy import work_of, work_of_fit, work_of_walk
@@ -152,15 +153,23 @@ class BlendDevice(AskedDevice):
         if not (shares >= 0).all() or not abs(float(shares.sum()) - 1) < 1e-6:
             raise WireError("shares must sum to 1.")
         wide = len(self.family.names())
-        here = np.zeros(1, dtype=np.int64)
+        own: TargetRows = self._rows_as_target(question.ordered)
+        copies = own.folding.count + 1
+        here = np.arange(copies)
         parts = []
+        alone_ = list[Alone]()
         for k, (look, starts) in enumerate(question.views):
             targets = self._targets(look, question.ordered)
-            offers = targets.whole(targets.offers(starts))
+            offers = targets.offers(starts)
             mix = shares[None, k * wide : (k + 1) * wide]
-            parts.append((here, self.family.mixed(offers, mix)))
-        model = self.family.models(1, parts)[0]
+            parts.append((here, self.family.mixed(offers, np.repeat(mix, copies, 0))))
+            alone_.append(self._alone(k, targets, offers))
+        models = self.family.models(copies, parts)
+        mine = min(alone_, key=lambda each: each.loss)
+        worse = is_worse(self.terms.learner(), own, models, mine)
+        model = mine.model if worse else models[0]
         found = nested("model", mixture_to(self.terms, model))
+        found["alone"] = np.array([float(worse)])
         if not self.terms.holdout:
             return DeviceReply(found, model)
         seed = self.home.stock.lot.seed
@@ -169,6 +178,20 @@ class BlendDevice(AskedDevice):
         told = judged(self.terms, model, *rows, seed, single=single)
         return DeviceReply(found | told, model)
 
+    def _alone(self, view: int, targets: Any, offers: Any) -> Alone:
+        """Of what this view offers, the best of own rows alone, by folds."""
+        family = self.family
+        losses, weight = targets.judged(offers)
+        found = [k for k, name in enumerate(family.names()) if name.startswith("own")]
+        best = min(found, key=lambda k: np.nan_to_num(losses[0, k], nan=np.inf))
+        mix = np.zeros((1, len(family.names())))
+        mix[0, best] = 1.0
+        here = np.zeros(1, dtype=np.int64)
+        mixed = family.mixed(targets.whole(offers), mix)
+        # models of other views are nothing beside it
+        model = family.models(1, [(here, mixed)])[0]
+        return Alone(model, float(losses[0, best]) if weight[0] > 0 else np.inf)
+
     # From which rows
 
     def _seen(self, folds: IntArray) -> Data:
@@ -176,6 +199,10 @@ class BlendDevice(AskedDevice):
         return self.home.seen([np.flatnonzero(folds == f) for f in np.unique(folds)])
 
     def _targets(self, look: ViewSettings, ordered: bool) -> Any:
+        rows = self._rows_as_target(ordered)
+        return self.family.targets(rows, look, *self._how("own"))
+
+    def _rows_as_target(self, ordered: bool) -> TargetRows:
         if ordered not in self._targets_rows:
             classes = self.terms.classes
             count = Folding(classes, ordered).count
@@ -189,7 +216,7 @@ class BlendDevice(AskedDevice):
             rows = alone(self._seen(folds))
             nobody = np.zeros(1, dtype=np.int64)
             self._targets_rows[ordered] = TargetRows(rows, folding, nobody)
-        return self.family.targets(self._targets_rows[ordered], look, *self._how("own"))
+        return self._targets_rows[ordered]
 
     def _how(self, what: str) -> tuple[Any, ...]:
         """Trees are grown at a place that only the device knows, and leaves rest on enough rows."""

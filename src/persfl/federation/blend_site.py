@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from persfl.checks import those
 from persfl.federation.blend_device import family_of
 from persfl.federation.blend_exchange import BlendExchange, BlendScene, Letter
 from persfl.federation.blend_group import Ask, FlowerBundle, FlowerGroup
-from persfl.federation.letters import Letters
+from persfl.federation.letters import Letters, capital
 from persfl.federation.lockstep import side_by_side
 from persfl.federation.model_sizes import ModelSizes
 from persfl.federation.model_store import mixture_from
@@ -95,12 +96,20 @@ class FlowerSite(BlendExchange):
             for i, each in views.items()
         ]
         models: list[Model] = [None] * self.n
+        alone = []
         for letter, told in zip(asked, self.ask(asked), strict=True):
             try:
                 models[letter.to] = mixture_from(self.terms, within("model", told))
             except WireError:
                 continue
             self.tells(letter.to, told)
+            if reply_numbers(told.get("alone"), (1,))[0] == 1.0:
+                alone.append(self.ids[letter.to])
+        if alone:
+            self.notes.append(
+                f"{capital(those(alone, 'keeps the model', 'keep models'))} of own rows alone,"
+                " whatever shares say: on these the mix was at least twice as bad."
+            )
         return models
 
     def starts_of(self, starts: Starts, t: int) -> dict[str, Any]:

@@ -1,0 +1,78 @@
+"""A device's last look at the model that it ends with: whether its own rows do better alone.
+
+Shares are decided by what the fleet says of hidden rows, and what others answer for all rows no
+fold has judged: one peer could be honest about the former and lie in the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from persfl.learners.responses import respond
+from persfl.methods.blend.evidence import MOST, missed
+from persfl.methods.blend.folds import TargetRows
+from persfl.methods.mixed.class_home import SURE, WORSE
+from persfl.types import Array, Data, Learner, Model
+
+
+class Alone(NamedTuple):
+    """A model of own rows alone, and its mean loss over folds; without any, inf."""
+
+    model: Model
+    loss: float
+
+
+def is_worse(
+    learner: Learner, own: TargetRows, models: Sequence[Model], alone: Alone
+) -> bool:
+    """Whether a mix loses far more than own rows alone do by folds: twice as much over all rows,
+    which the mix has seen, or ten times as much over folds. `models` are what it comes to with all
+    rows, and without each fold.
+
+    >>> from persfl import Devices, Linear
+    >>> y = np.arange(1.0, 9.0)
+    >>> rows = Devices.of([(y[:, None], y)], quiet=True)
+    >>> from persfl.methods.blend.folds import Folding
+    >>> own = TargetRows(rows, Folding(), np.zeros(1, dtype=np.int64))
+    >>> good, bad = np.array([1.0]), np.array([-1.0])
+    >>> copies = [good] * own.folding.count
+    >>> looks = [[good, *copies], [bad, *copies], [good, *(bad for _ in copies)]]
+    >>> [is_worse(Linear(), own, models, Alone(good, 0.1)) for models in looks]
+    [False, True, True]
+    """
+    classes = own.folding.classes
+    rows = own.rows[0]
+    weight = own.usable
+    level = _level(rows, classes)
+    usual = alone.loss if np.isfinite(alone.loss) else level
+    luck = SURE * level / max(int((rows.weight > 0).sum()), 1)
+    hidden = 0.0
+    for fold in np.unique(own.fold[weight > 0]).tolist():
+        some = rows.take(np.flatnonzero((own.fold == fold) & (weight > 0)))
+        part = float(some.weight.sum() / weight.sum())
+        hidden += part * _mean_loss(learner, models[1 + fold], some, classes)
+    seen = _mean_loss(learner, models[0], rows, classes)
+    # what is no number is worse than anything
+    sound = seen <= WORSE * usual + luck and hidden <= MOST * usual + luck
+    return not sound
+
+
+def _mean_loss(learner: Learner, model: Model, rows: Data, classes: int) -> float:
+    with np.errstate(all="ignore"):
+        each = missed(respond(learner, model, rows.X, classes), rows.y, classes)
+        return float(rows.weight @ each / rows.weight.sum())
+
+
+def _level(rows: Data, classes: int) -> float:
+    """What is lost by saying the same of every row: even chances, or the mean. Few rows may be
+    alike by luck; one says nothing of how far others are from it.
+    """
+    if classes:
+        return 1.0 - 1.0 / classes
+    share: Array = rows.weight / rows.weight.sum()
+    mean = float(share @ rows.y)
+    many = int((rows.weight > 0).sum())
+    return float(share @ (rows.y - mean) ** 2) + (mean / max(many, 1)) ** 2
