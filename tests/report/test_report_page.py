@@ -388,6 +388,22 @@ def test_missing_values_and_nobody_asked(opened):
     assert page.text("#device-rows tr td:nth-of-type(5)") == "\u2013"
 
 
+def test_one_round_is_no_course_of_the_loss(opened):
+    info = example_info(devices=3)
+    links = "[...document.querySelectorAll('#contents a')].map(a => a.hash)"
+    page = opened(info)
+    assert "#loss" in page.js(f"return {links}")
+    assert "Its loss" in page.text("#device")
+    loss = info["loss"]
+    loss["rounds"] = loss["rounds"][:1]
+    loss["device"] = [values[:1] for values in loss["device"]]
+    loss["fleet"] = {name: values[:1] for name, values in loss["fleet"].items()}
+    page = opened(info)
+    assert "#loss" not in page.js(f"return {links}")
+    assert not page.js("return document.querySelectorAll('#loss').length")
+    assert "Its loss" not in page.text("#device")
+
+
 def test_one_device_is_told_three_answers(opened):
     info = example_info(devices=40)
     info["help"]["like"][0] = [7, 3, 5]

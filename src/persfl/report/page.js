@@ -1369,7 +1369,14 @@
       h("li", null, h("i", { class: "line dashed median", "aria-hidden": "true" }), "median device"),
       h("li", null, h("i", { class: "band", "aria-hidden": "true" }), "from 10 % to 90 % of devices"),
     );
+  // one round is no course: blend of linear models has a single one
+  const course = loss.rounds.length > 1;
   function fleetLoss() {
+    if (!course) {
+      $("loss").remove();
+      document.querySelector('#contents a[href="#loss"]').remove();
+      return;
+    }
     const box = h("div");
     $("loss-figure").append(
       lossKey(null),
@@ -1605,13 +1612,19 @@
       made,
       h("h4", null, "Its peers"),
       helpers(i, top),
-      h("h4", null, "Its loss"),
-      lossKey(i),
-      h("figure", null, lossBox, h("figcaption", null, `This device over the band of all devices: the ${loss.name}.`)),
+      course
+        ? [
+            h("h4", null, "Its loss"),
+            lossKey(i),
+            h("figure", null, lossBox, h("figcaption", null, `This device over the band of all devices: the ${loss.name}.`)),
+          ]
+        : null,
     );
     charts.splice(0, charts.length, ...charts.filter(again => !again.ofDevice));
-    chart(lossBox, wide => curves(i, wide, lossBox));
-    charts[charts.length - 1].ofDevice = true;
+    if (course) {
+      chart(lossBox, wide => curves(i, wide, lossBox));
+      charts[charts.length - 1].ofDevice = true;
+    }
     settle();
   }
   // Nobody is named where there are no kinds: then all devices are alike, or it cannot be told.
