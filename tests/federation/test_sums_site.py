@@ -142,6 +142,27 @@ def test_whose_refits_no_rows_have_is_left_out():
     assert any("'d01'" in note and "left out" in note for note in site.notes)
 
 
+def test_a_refit_beyond_anything_takes_nobody_else_along():
+    """The others followed it to 1e15, and one that told the truth was left out as a liar."""
+    three = Devices.of([DEVICES[i] for i in range(3)], quiet=True)
+    homes = at_home(three, replace(OPEN, sums=False))
+    homes["d01"].policy = OPEN
+
+    def tamper(name, reply):
+        head, arrays = unpack(reply)
+        if name == "d02" and "k0.models" in arrays:
+            arrays = {key: array * 0.0 + 1e15 for key, array in arrays.items()}
+        return pack(head, arrays)
+
+    letters = Letters(Direct(homes, tamper), LINEAR, run="run", home={}, deadline=5.0)
+    everyone = {"ids": names(3), "targets": np.arange(3)}
+    site = MixedSite(letters, BlendScene(**everyone, seed=5, patience=0.0), "diagonal")
+    found = np.stack(site.blended().models)
+    rest = Devices.of([DEVICES[i] for i in range(2)], quiet=True)
+    want = mixed_fit(LINEAR.learner(), rest, "diagonal").models
+    np.testing.assert_allclose(found[:2], want, atol=1e-6)
+
+
 @pytest.mark.parametrize("silent_from", [0, 2])
 def test_who_tells_no_sums_and_answers_no_refits_ends_no_run(silent_from):
     """One with too few rows to be asked anything; or one that falls silent."""

@@ -11,6 +11,8 @@ import numpy as np
 
 from persfl.errors import PersflError
 from persfl.federation.blend_exchange import BlendExchange, Letter
+from persfl.federation.told_sums import counting_of
+from persfl.methods.blend.evidence import ABSURD
 from persfl.methods.blend.fixed_point import counted
 from persfl.methods.blend.question_base import reply_numbers
 from persfl.methods.blend.questions import Draw
@@ -54,9 +56,12 @@ class DrawnRows:
         Nobody counts as more than ten usual devices.
         """
         width = len(self.size)
-        found = self._answers(Drawing.toward(np.zeros((width, width)), self.centre))
+        asked = Drawing.toward(np.zeros((width, width)), self.centre)
+        found = self._answers(asked)
         there = found.weight
-        self.less = (counted(there) / there)[: len(self.who)]
+        # nothing but a hair is added to rows: so these are sums over them
+        sums = found.evidence(asked)
+        self.less = counting_of(there, sums.H, sums.left)[: len(self.who)]
         evidence = self.evidence(np.zeros((width, width)), np.arange(width))
         self.weight = float(counted(there).sum())
         self.label = float(np.abs(evidence.left).sum())
@@ -70,9 +75,19 @@ class DrawnRows:
         wide[np.ix_(random, random)] = L
         asked = Drawing.toward(wide, self.centre)
         found = self._answers(asked).evidence(asked)
+        self._refuse_absurd(found.left)
         square = found.H.sum(axis=0)
         self.centre = np.linalg.lstsq(square, found.h.sum(axis=0), rcond=1e-11)[0]
         return found
+
+    def _refuse_absurd(self, left: Array) -> None:
+        """Stop where what is left of somebody's labels is beyond anything usual: a centre that
+        follows it leaves no digits for the answers of others.
+        """
+        most = ABSURD * float(np.median(left))
+        odd = left[: len(self.who)] > most
+        if len(left) > 2 and most > 0 and odd.any():
+            raise Fewer(self.who[odd])
 
     def _answers(self, asked: Drawing) -> DrawnFits:
         """Of those who are asked, then of those whose sums are known."""

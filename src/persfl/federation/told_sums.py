@@ -117,12 +117,15 @@ def counting(parts: Sequence[DeviceSums]) -> Array:
     [1.0, 1.0, 0.02]
     """
     sums = total(parts)
-    weight = sums.weight
+    return counting_of(sums.weight, sums.square, sums.label)
+
+
+def counting_of(weight: Array, square: Array, label: Array) -> Array:
+    """(devices,) the same of devices whose sums these are in all."""
     found = np.asarray(counted(weight) / weight)
     if len(weight) < 3:
         return found
-    spread = np.einsum("nii->n", sums.square)
-    for size in (spread, sums.label):
+    for size in (np.einsum("nii->n", square), label):
         most = LONG * float(np.median(size))
         if most > 0:
             found = np.minimum(found, most / np.maximum(size, most))
